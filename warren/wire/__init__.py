@@ -1,0 +1,1 @@
+"""Sans-I/O codecs and connection state machines of the protocols that Warren speaks."""

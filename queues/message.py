@@ -1,0 +1,45 @@
+"""Messages as they are held: many at a time, in the bytes that they came in as.
+
+A `Chunk` is a run of messages that took the same way: published in one socket read by one channel
+to the same queues. Nothing is made per message. Several queues may hold the same chunk; it goes
+when the last of them lets go.
+"""
+
+from typing import Final
+
+from mypy_extensions import i64, mypyc_attr
+
+from warren.wire.buffer import read_i32_le
+
+FORMAT_091: Final = 1  # publish method frame, header frame, body frames (wire.amqp091.events)
+FORMAT_10: Final = 2  # bare message of AMQP 1.0 with its annotations
+
+
+@mypyc_attr(acyclic=True)
+class Chunk:
+    """Messages 0..count-1 of one publish run.
+
+    Message `i` is `data[offsets[i] - base : offsets[i + 1] - base]`. `data` is None while the bytes
+    are on disk alone, at `file_id`, `file_offset`.
+    """
+
+    def __init__(
+        self, format_tag: i64, data: bytes | None, base: i64, offsets: bytes, info: i64
+    ) -> None:
+        self.format_tag: i64 = format_tag
+        self.data = data
+        self.base: i64 = base
+        self.offsets = offsets  # count + 1 times u32 little-endian
+        self.info: i64 = info  # bits of wire.amqp091.events, the same for every message
+        self.file_id: i64 = 0  # 0: in memory alone
+        self.file_offset: i64 = 0  # where `data` begins in that file
+        self.holders: i64 = 0  # queues that still have live messages of it
+
+    def count(self) -> i64:
+        return len(self.offsets) // 4 - 1
+
+    def bytes_between(self, first: i64, last: i64) -> i64:
+        """Bytes of messages first..last-1, frames included."""
+        return i64(read_i32_le(self.offsets, 4 * last)) - i64(
+            read_i32_le(self.offsets, 4 * first)
+        )
