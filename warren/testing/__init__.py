@@ -1,0 +1,14 @@
+"""Real nodes for tests: start one, talk to it with any client, kill it, start it again.
+
+`Node` runs a broker as a process of its own; `warren.testing.plugin` offers it to pytest:
+
+    # conftest.py
+    pytest_plugins = ["warren.testing.plugin"]
+
+    def test_a_job_is_queued(warren_node: Node) -> None:
+        connection = pika.BlockingConnection(pika.URLParameters(warren_node.url))
+"""
+
+from warren.testing.node import Node, NodeFailed, free_port
+
+__all__ = ["Node", "NodeFailed", "free_port"]

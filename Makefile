@@ -1,0 +1,68 @@
+# Warren: `make run` and `make test` set themselves up and do their job; `make help` lists the rest.
+# PYTHON is any Python >= 3.11; NAME, DATA, LISTEN, MANAGEMENT and ARGS are for `make run`.
+
+PYTHON     ?= python3
+NAME       ?= warren
+DATA       ?= ./data
+LISTEN     ?= 127.0.0.1:5672
+MANAGEMENT ?= 127.0.0.1:15672
+ARGS       ?=
+
+DEV   := .venv/bin
+SETUP := $(PYTHON) tools/environment.py
+
+.DEFAULT_GOAL := help
+.PHONY: help python install run check format test test-pure test-compiled wheel bench clean
+
+help:
+	@echo "make run            one durable node: AMQP $(LISTEN), management $(MANAGEMENT), data $(DATA)"
+	@echo "make test           the whole test suite, on the compiled build and on the pure one"
+	@echo "make install        the development environment alone (.venv)"
+	@echo "make check          format, lint, types, import floors, unit and golden tests"
+	@echo "make format         let ruff put the sources in order"
+	@echo "make wheel          build the compiled wheel in a copy of the sources; prints its path"
+	@echo "make bench          build the load generators; then see bench/README.md"
+	@echo "make clean          remove what was built; environments and data stay"
+
+python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Warren needs Python >= 3.11; say which: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+
+install: python
+	@$(SETUP) dev
+
+run: python
+	@$(SETUP) run
+	@exec .venv-run/bin/warren server --name $(NAME) --data $(DATA) \
+	  --listen $(LISTEN) --management $(MANAGEMENT) $(ARGS)
+
+check: install
+	$(DEV)/ruff format --check .
+	$(DEV)/ruff check .
+	$(DEV)/mypy
+	$(DEV)/lint-imports
+	$(DEV)/python -m pytest -q tests/unit tests/golden
+
+format: install
+	$(DEV)/ruff check --fix-only .
+	$(DEV)/ruff format .
+
+# The pure suite comes last: its summary, the fuller one, ends the output.
+test: test-compiled test-pure
+
+test-pure: install
+	$(DEV)/python -m pytest
+
+test-compiled: python
+	@$(SETUP) compiled
+	tools/test-installed .venv-compiled/bin/python
+
+wheel: python
+	@$(SETUP) wheel
+
+bench:
+	$(MAKE) -C bench
+
+clean:
+	rm -rf build dist .wheel .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	$(MAKE) -C bench clean

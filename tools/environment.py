@@ -1,0 +1,212 @@
+"""Sets up the environments that the Makefile works in. Needs nothing but Python and its venv.
+
+    environment.py dev        .venv           dependencies and tools; the sources themselves, pure
+    environment.py compiled   .venv-compiled  dependencies and tools; the installed wheel
+    environment.py run        .venv-run       dependencies; the installed wheel
+    environment.py wheel      prints the path of the wheel, built if need be
+
+A stamp in each environment holds a digest of what was installed, so that the second call is
+quick. A wheel is built in a copy of the sources, never in place: a compiled module beside its
+source would hide later edits. It is kept in `.wheel/` under the digest of its sources. Without a
+C compiler, or when compiling fails, the wheel is pure and this is said on stderr; with
+`WARREN_CI=1` it is an error.
+"""
+
+import argparse
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+PACKAGES: Final = ("warren", "raft", "queues", "federation", "node")
+BUILD_FILES: Final = ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE")
+WHEELS: Final = ROOT / ".wheel"
+ENVIRONMENTS: Final = {"dev": ".venv", "compiled": ".venv-compiled", "run": ".venv-run"}
+OUTPUT_TAIL_LINES: Final = 25
+
+
+class SetupFailed(Exception):
+    """A step of the set-up failed; the text is for the user."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do what the command line asks; 0 when it is done."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("what", choices=[*ENVIRONMENTS, "wheel"])
+    what: str = parser.parse_args(arguments).what
+    try:
+        if what == "wheel":
+            print(wheel(prepare("run")))
+        elif what == "dev":
+            install_sources(prepare("dev"))
+        else:
+            install_wheel(prepare(what))
+    except SetupFailed as failure:
+        print(f"environment: {failure}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def say(text: str) -> None:
+    """Tell the user on stderr: stdout is for answers."""
+    print(f"environment: {text}", file=sys.stderr, flush=True)
+
+
+def project() -> dict[str, Any]:
+    """The contents of pyproject.toml."""
+    return tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+
+
+def requirements(kind: str) -> list[str]:
+    """What an environment needs besides the project itself."""
+    described = project()
+    needed: list[str] = [
+        *described["project"]["dependencies"],
+        *described["build-system"]["requires"],
+    ]
+    if kind != "run":
+        needed += described["project"]["optional-dependencies"]["dev"]
+    return sorted(set(needed))
+
+
+def prepare(kind: str) -> Path:
+    """Make an environment, or bring it up to date; return its interpreter."""
+    folder = ROOT / ENVIRONMENTS[kind]
+    python = folder / "bin" / "python"
+    needed = requirements(kind)
+    digest = hashlib.sha256("\n".join([sys.version, *needed]).encode()).hexdigest()
+    stamp = folder / ".warren-requirements"
+    if python.exists() and stamp.exists() and stamp.read_text() == digest:
+        return python
+    if not python.exists():
+        say(f"creating {folder.name}")
+        create(folder)
+    say(f"installing what {folder.name} needs")
+    pip(python, "install", *needed)
+    stamp.write_text(digest)
+    return python
+
+
+def create(folder: Path) -> None:
+    """A virtual environment with pip in it."""
+    try:
+        run([sys.executable, "-m", "venv", "--clear", str(folder)])
+    except SetupFailed as failure:
+        shutil.rmtree(folder, ignore_errors=True)
+        hint = "if it is missing: apt-get install python3-venv"
+        raise SetupFailed(f"{failure}\npython3 -m venv failed; {hint}") from failure
+
+
+def install_sources(python: Path) -> None:
+    """Make the sources importable, and the console scripts, without compiling anything."""
+    digest = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
+    stamp = python.parent.parent / ".warren-project"
+    if stamp.exists() and stamp.read_text() == digest:
+        return
+    pip(python, "install", "--no-deps", "--no-build-isolation", "--editable", str(ROOT), pure=True)
+    stamp.write_text(digest)
+
+
+def install_wheel(python: Path) -> None:
+    """Install the wheel of the sources as they are now."""
+    built = wheel(python)
+    stamp = python.parent.parent / ".warren-project"
+    described = f"{built.parent.name}/{built.name}"
+    if stamp.exists() and stamp.read_text() == described:
+        return
+    stamp.unlink(missing_ok=True)
+    pip(python, "install", "--no-deps", "--force-reinstall", str(built))
+    stamp.write_text(described)
+
+
+def is_pure(built: Path) -> bool:
+    """Whether a wheel holds no compiled modules."""
+    return built.name.endswith("-none-any.whl")
+
+
+def sources() -> list[Path]:
+    """Every file that goes into the wheel, in a fixed order."""
+    found = [ROOT / name for name in BUILD_FILES if (ROOT / name).exists()]
+    for package in PACKAGES:
+        found += (path for path in (ROOT / package).rglob("*") if path.is_file())
+    unwanted = {".so", ".pyc", ".c"}
+    return sorted(path for path in found if path.suffix not in unwanted)
+
+
+def sources_digest(pure: bool) -> str:
+    """Digest of the sources, the interpreter and the kind of build."""
+    digest = hashlib.sha256(f"{sys.version} pure={pure}\n".encode())
+    for path in sources():
+        digest.update(f"{path.relative_to(ROOT)}\0".encode())
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()[:20]
+
+
+def wheel(python: Path) -> Path:
+    """The wheel of the sources as they are now: the kept one, or a new one."""
+    pure = os.environ.get("WARREN_PURE") == "1"
+    place = WHEELS / sources_digest(pure)
+    kept = sorted(place.glob("*.whl"))
+    if not kept:
+        say("building a pure wheel" if pure else "compiling the wheel; this takes a minute or two")
+        kept = [build(python, place, pure)]
+    if is_pure(kept[0]) and not pure:
+        if os.environ.get("WARREN_CI") == "1":
+            raise SetupFailed("the wheel has no compiled modules, and WARREN_CI=1 asks for them")
+        say("no compiled modules in this wheel: Warren runs pure, and several times slower")
+    return kept[0]
+
+
+def build(python: Path, place: Path, pure: bool) -> Path:
+    """Build the wheel in a copy of the sources and keep it, and no older ones, in `place`."""
+    tree = ROOT / "build" / "wheel-tree"
+    shutil.rmtree(tree, ignore_errors=True)
+    for path in sources():
+        target = tree / path.relative_to(ROOT)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(path, target)
+    fresh = tree / "dist"
+    command = ("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(fresh), str(tree))
+    try:
+        pip(python, *command, pure=pure)
+    except SetupFailed as failure:
+        if pure or os.environ.get("WARREN_CI") == "1":
+            raise
+        say(f"{failure}\nenvironment: compiling failed as shown above; building a pure wheel")
+        pip(python, *command, pure=True)
+    shutil.rmtree(WHEELS, ignore_errors=True)
+    place.mkdir(parents=True)
+    built = next(fresh.glob("*.whl"))
+    return Path(shutil.move(built, place / built.name))
+
+
+def pip(python: Path, *arguments: str, pure: bool = False) -> None:
+    """Run pip of an environment, quietly unless it fails."""
+    options = ["--quiet", "--disable-pip-version-check"]
+    run([str(python), "-m", "pip", *arguments, *options], {"WARREN_PURE": "1"} if pure else {})
+
+
+def run(command: Sequence[str], environment: dict[str, str] | None = None) -> None:
+    """Run a program; `SetupFailed` with the end of its output if it fails."""
+    done = subprocess.run(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        env=os.environ | (environment or {}),
+        check=False,
+    )
+    if done.returncode != 0:
+        tail = "\n".join(done.stdout.splitlines()[-OUTPUT_TAIL_LINES:])
+        raise SetupFailed(f"{' '.join(command[:5])} ... failed:\n{tail}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
