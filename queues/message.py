@@ -33,10 +33,21 @@ class Chunk:
         self.info: i64 = info  # bits of wire.amqp091.events, the same for every message
         self.file_id: i64 = 0  # 0: in memory alone
         self.file_offset: i64 = 0  # where `data` begins in that file
+        self.durable = False  # the bytes at that place are synced
+        self.loading = False  # the bytes are being read back
+        self.released: i64 = 0  # bytes of the record that nobody needs any more
         self.holders: i64 = 0  # queues that still have live messages of it
+        self.targets: list[tuple[int, int]] | None = None  # (queue uid, first seq) to be journaled
 
     def count(self) -> i64:
         return len(self.offsets) // 4 - 1
+
+    def first_offset(self) -> i64:
+        return i64(read_i32_le(self.offsets, 0))
+
+    def size(self) -> i64:
+        """Bytes of all messages, frames included."""
+        return self.bytes_between(0, self.count())
 
     def bytes_between(self, first: i64, last: i64) -> i64:
         """Bytes of messages first..last-1, frames included."""

@@ -1,0 +1,268 @@
+"""Commands of the queue machine, and their bytes.
+
+One encoding serves the journal of a classic queue, the Raft entry of a quorum queue and the mirror
+stream. The first byte is the kind, the second the version of that kind's layout; integers are
+little-endian. See docs/formats/queue-commands.md. A command says what happened, never what time it
+is: the batch that carries it does (`now_ms` of `Fifo.apply`).
+
+Sessions are (node incarnation, counter) folded into one integer, `incarnation << 64 | counter`.
+A consumer key is `session << 32 | number`; number 0 stands for basic.get.
+"""
+
+from enum import IntEnum
+from typing import Final, NewType, final
+
+from mypy_extensions import i64, mypyc_attr
+
+SessionId = NewType("SessionId", int)
+ConsumerKey = NewType("ConsumerKey", int)
+
+VERSION: Final = 1
+ENQUEUE: Final = 1
+SETTLE: Final = 2
+ATTACH: Final = 3
+CREDIT: Final = 4
+DETACH: Final = 5
+GET: Final = 6
+PURGE: Final = 7
+INSPECT: Final = 8
+END_SESSION: Final = 9
+
+ACCEPT: Final = 1  # done with
+REJECT: Final = 2  # dead-lettered or dropped
+RELEASE: Final = 3  # back to ready, redelivered
+RETURN_UNSEEN: Final = 4  # back to ready; the client never saw it, so it is not redelivered
+
+
+class BadCommand(Exception):
+    """Bytes that are no command of a version that this node knows."""
+
+
+def consumer_key(session: SessionId, number: int) -> ConsumerKey:
+    """Key of a session's consumer; `number` is 1-based, 0 stands for basic.get."""
+    return ConsumerKey(session << 32 | number)
+
+
+def session_of(key: ConsumerKey) -> SessionId:
+    return SessionId(key >> 32)
+
+
+@mypyc_attr(allow_interpreted_subclasses=False)
+class Command:
+    """Base of all commands; `kind` is their first byte."""
+
+    def __init__(self, kind: i64) -> None:
+        self.kind: i64 = kind
+
+
+@final
+class Enqueue(Command):
+    """`count` messages, the session's numbers first_seq.. (1-based per session and queue)."""
+
+    def __init__(self, session: SessionId, first_seq: i64, count: i64) -> None:
+        super().__init__(ENQUEUE)
+        self.session = session
+        self.first_seq: i64 = first_seq
+        self.count: i64 = count
+
+
+@final
+class Settle(Command):
+    """The outcome of messages that the consumer holds; those that it does not hold are ignored."""
+
+    def __init__(self, key: ConsumerKey, outcome: i64, runs: list[tuple[int, int]]) -> None:
+        super().__init__(SETTLE)
+        self.key = key
+        self.outcome: i64 = outcome
+        self.runs = runs  # (first message_seq, count)
+
+
+@final
+class Attach(Command):
+    """A consumer comes. `auto_return`: settling gives the credit back (0-9-1 prefetch)."""
+
+    def __init__(
+        self, key: ConsumerKey, credit: i64, auto_return: bool, exclusive: bool, priority: i64
+    ) -> None:
+        super().__init__(ATTACH)
+        self.key = key
+        self.credit: i64 = credit
+        self.auto_return = auto_return
+        self.exclusive = exclusive
+        self.priority: i64 = priority  # higher is served first
+
+
+@final
+class Credit(Command):
+    """The consumer may get `credit` more messages, counted from its `delivery_count`th delivery."""
+
+    def __init__(
+        self, key: ConsumerKey, delivery_count: i64, credit: i64, drain: bool, auto_return: bool
+    ) -> None:
+        super().__init__(CREDIT)
+        self.key = key
+        self.delivery_count: i64 = delivery_count
+        self.credit: i64 = credit
+        self.drain = drain
+        self.auto_return = auto_return
+
+
+@final
+class Detach(Command):
+    """The consumer gets no more; what it holds it may still settle."""
+
+    def __init__(self, key: ConsumerKey) -> None:
+        super().__init__(DETACH)
+        self.key = key
+
+
+@final
+class Get(Command):
+    """One message now, or none (basic.get)."""
+
+    def __init__(self, session: SessionId) -> None:
+        super().__init__(GET)
+        self.session = session
+
+
+@final
+class Purge(Command):
+    """Everything that is ready goes; what is checked out stays."""
+
+    def __init__(self, session: SessionId) -> None:
+        super().__init__(PURGE)
+        self.session = session
+
+
+@final
+class Inspect(Command):
+    """Tell the session how many messages are ready and how many consumers there are."""
+
+    def __init__(self, session: SessionId) -> None:
+        super().__init__(INSPECT)
+        self.session = session
+
+
+@final
+class EndSession(Command):
+    """The session is over: its consumers go, what they hold is ready again."""
+
+    def __init__(self, session: SessionId) -> None:
+        super().__init__(END_SESSION)
+        self.session = session
+
+
+class Flag(IntEnum):
+    """Bits of the flag byte of ATTACH and CREDIT."""
+
+    AUTO_RETURN = 1
+    EXCLUSIVE = 2
+    DRAIN = 4
+
+
+def encode(command: Command) -> bytes:
+    """The bytes of one command."""
+    head = bytes((command.kind, VERSION))
+    if isinstance(command, Enqueue):
+        return head + _session(command.session) + _u64(command.first_seq) + _u32(command.count)
+    if isinstance(command, Settle):
+        runs = b"".join([_u64(first) + _u32(count) for first, count in command.runs])
+        body = bytes((command.outcome,)) + _u32(len(command.runs)) + runs
+        return head + _key(command.key) + body
+    if isinstance(command, Attach):
+        flags = Flag.AUTO_RETURN * command.auto_return | Flag.EXCLUSIVE * command.exclusive
+        priority = int(command.priority).to_bytes(4, "little", signed=True)
+        return head + _key(command.key) + bytes((flags,)) + _u64(command.credit) + priority
+    if isinstance(command, Credit):
+        flags = Flag.AUTO_RETURN * command.auto_return | Flag.DRAIN * command.drain
+        amounts = _u64(command.delivery_count) + _u64(command.credit)
+        return head + _key(command.key) + bytes((flags,)) + amounts
+    if isinstance(command, Detach):
+        return head + _key(command.key)
+    if isinstance(command, Get | Purge | Inspect | EndSession):
+        return head + _session(command.session)
+    raise BadCommand(f"no encoding for {type(command).__name__}")
+
+
+def decode(data: bytes) -> Command:
+    """The command in `data`; raise BadCommand unless the bytes are exactly one known command."""
+    if len(data) < 2 or data[1] != VERSION:
+        raise BadCommand(f"unknown version in {data[:8].hex()}")
+    reader = _Reader(data)
+    command = _decode(data[0], reader)
+    if reader.place != len(data):
+        raise BadCommand(f"{len(data) - reader.place} bytes after a command of kind {data[0]}")
+    return command
+
+
+def _decode(kind: int, reader: "_Reader") -> Command:
+    if kind == ENQUEUE:
+        return Enqueue(SessionId(reader.take(16)), reader.take(8), reader.take(4))
+    if kind == SETTLE:
+        key = ConsumerKey(reader.take(20))
+        outcome = reader.take(1)
+        if not ACCEPT <= outcome <= RETURN_UNSEEN:
+            raise BadCommand(f"unknown outcome {outcome}")
+        count = reader.take(4)
+        reader.need(12 * count)
+        return Settle(key, outcome, [(reader.take(8), reader.take(4)) for _ in range(count)])
+    if kind == ATTACH:
+        key = ConsumerKey(reader.take(20))
+        flags = reader.take(1)
+        credit = reader.take(8)
+        priority = reader.take(4)
+        signed = priority - (1 << 32) if priority >= 1 << 31 else priority
+        auto_return, exclusive = bool(flags & Flag.AUTO_RETURN), bool(flags & Flag.EXCLUSIVE)
+        return Attach(key, credit, auto_return, exclusive, signed)
+    if kind == CREDIT:
+        key = ConsumerKey(reader.take(20))
+        flags = reader.take(1)
+        drain, auto_return = bool(flags & Flag.DRAIN), bool(flags & Flag.AUTO_RETURN)
+        return Credit(key, reader.take(8), reader.take(8), drain, auto_return)
+    if kind == DETACH:
+        return Detach(ConsumerKey(reader.take(20)))
+    session = SessionId(reader.take(16))
+    if kind == GET:
+        return Get(session)
+    if kind == PURGE:
+        return Purge(session)
+    if kind == INSPECT:
+        return Inspect(session)
+    if kind == END_SESSION:
+        return EndSession(session)
+    raise BadCommand(f"unknown kind {kind}")
+
+
+class _Reader:
+    """A place in the bytes of one command."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.place = 2
+
+    def need(self, size: int) -> None:
+        if self.place + size > len(self.data):
+            raise BadCommand(f"cut short at byte {len(self.data)}")
+
+    def take(self, size: int) -> int:
+        """The next `size` bytes as an unsigned little-endian integer."""
+        self.need(size)
+        value = int.from_bytes(self.data[self.place : self.place + size], "little")
+        self.place += size
+        return value
+
+
+def _u32(value: int) -> bytes:
+    return value.to_bytes(4, "little")
+
+
+def _u64(value: int) -> bytes:
+    return value.to_bytes(8, "little")
+
+
+def _session(session: SessionId) -> bytes:
+    return int(session).to_bytes(16, "little")
+
+
+def _key(key: ConsumerKey) -> bytes:
+    return int(key).to_bytes(20, "little")

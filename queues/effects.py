@@ -1,0 +1,143 @@
+"""What the queue machine tells its host to do. Made per run of messages, never per message.
+
+`Delivers` and the rest name messages by their message_seq; the host adds the bodies. Effects may
+be lost with a leader; what must survive is in the machine's state. Compiled.
+"""
+
+from typing import Final, final
+
+from mypy_extensions import i64, mypyc_attr
+
+from queues.commands import ConsumerKey, SessionId
+
+LEFT_ACCEPTED: Final = 1  # why messages left the queue
+LEFT_REJECTED: Final = 2
+LEFT_PURGED: Final = 3
+
+
+@mypyc_attr(acyclic=True)
+class Effect:
+    """Base of all effects."""
+
+
+@final
+@mypyc_attr(acyclic=True)
+class Enqueued(Effect):
+    """The session's messages first_seq.. are in the queue as message_first..; confirm when safe."""
+
+    def __init__(self, session: SessionId, first_seq: i64, count: i64, message_first: i64) -> None:
+        self.session = session
+        self.first_seq: i64 = first_seq
+        self.count: i64 = count
+        self.message_first: i64 = message_first
+
+
+@final
+@mypyc_attr(acyclic=True)
+class KnownAlready(Effect):
+    """The session's messages first_seq.. came a second time; they are confirmed again."""
+
+    def __init__(self, session: SessionId, first_seq: i64, count: i64) -> None:
+        self.session = session
+        self.first_seq: i64 = first_seq
+        self.count: i64 = count
+
+
+@final
+@mypyc_attr(acyclic=True)
+class ResendFrom(Effect):
+    """There is a gap: the session must send again from this number on."""
+
+    def __init__(self, session: SessionId, seq: i64) -> None:
+        self.session = session
+        self.seq: i64 = seq
+
+
+@final
+@mypyc_attr(acyclic=True)
+class Delivers(Effect):
+    """Messages first..first+count-1 are checked out to the consumer, in this order.
+
+    `delivery_seq` numbers the consumer's deliveries from 1: the first message here has it.
+    """
+
+    def __init__(
+        self, key: ConsumerKey, delivery_seq: i64, first: i64, count: i64, redelivered: bool
+    ) -> None:
+        self.key = key
+        self.delivery_seq: i64 = delivery_seq
+        self.first: i64 = first
+        self.count: i64 = count
+        self.redelivered = redelivered
+
+
+@final
+@mypyc_attr(acyclic=True)
+class Got(Effect):
+    """Answer to Get; message 0 means that nothing was ready. The message is checked out."""
+
+    def __init__(self, session: SessionId, message: i64, redelivered: bool, ready: i64) -> None:
+        self.session = session
+        self.message: i64 = message
+        self.redelivered = redelivered
+        self.ready: i64 = ready  # how many more are ready
+
+
+@final
+@mypyc_attr(acyclic=True)
+class Left(Effect):
+    """Messages first.. are no longer in the queue; `reason` is one of LEFT_*."""
+
+    def __init__(self, first: i64, count: i64, reason: i64) -> None:
+        self.first: i64 = first
+        self.count: i64 = count
+        self.reason: i64 = reason
+
+
+@final
+class Attached(Effect):
+    """The consumer is in; the queue's answer to Attach."""
+
+    def __init__(self, key: ConsumerKey) -> None:
+        self.key = key
+
+
+@final
+class AttachRefused(Effect):
+    """The consumer is not let in: the queue is in exclusive use, or others are there already."""
+
+    def __init__(self, key: ConsumerKey) -> None:
+        self.key = key
+
+
+@final
+class Drained(Effect):
+    """Credit left over from a drain is used up; the delivery count is now this."""
+
+    def __init__(self, key: ConsumerKey, delivery_count: i64) -> None:
+        self.key = key
+        self.delivery_count: i64 = delivery_count
+
+
+@final
+class Purged(Effect):
+    """Answer to Purge: so many messages went."""
+
+    def __init__(self, session: SessionId, count: i64) -> None:
+        self.session = session
+        self.count: i64 = count
+
+
+@final
+class Inspected(Effect):
+    """Answer to Inspect."""
+
+    def __init__(self, session: SessionId, ready: i64, consumer_count: i64) -> None:
+        self.session = session
+        self.ready: i64 = ready
+        self.consumer_count: i64 = consumer_count
+
+
+@final
+class LastConsumerGone(Effect):
+    """The queue had consumers and has none now (auto-delete)."""

@@ -1,0 +1,300 @@
+"""Host of a classic queue: the machine, its bodies, and the journal that makes it durable.
+
+Commands of a turn are applied together in `step`; deliveries go out in the same turn, only the
+confirm of a durable message waits for the sync. What the queue owns: its `Fifo`, its `Store`, the
+sinks of the sessions that use it. Journaled are persistent messages of a durable queue and their
+settlements; the rest lives in memory and is gone after a restart. Compiled.
+"""
+
+from typing import Final, Protocol, final
+
+from mypy_extensions import i64
+
+from queues.commands import (
+    Command,
+    ConsumerKey,
+    EndSession,
+    Enqueue,
+    SessionId,
+    session_of,
+)
+from queues.credit import CreditActor
+from queues.effects import (
+    Attached,
+    AttachRefused,
+    Delivers,
+    Drained,
+    Effect,
+    Enqueued,
+    Got,
+    Inspected,
+    KnownAlready,
+    LastConsumerGone,
+    Left,
+    Purged,
+)
+from queues.fifo import Fifo
+from queues.host import SessionSink, View
+from queues.hosts.journal import Journal
+from queues.message import Chunk
+from queues.store import BodyBudget, Slot, Store
+from warren.wire.amqp091.events import INFO_PERSISTENT
+
+MARK_STRIDE: Final = 2048  # deliveries between two delivered marks in the journal
+READ_AHEAD_BYTES: Final = 1 << 20
+
+
+class Turn(Protocol):
+    """Who steps the hosts at the end of a turn of the loop."""
+
+    def mark_host(self, host: "ClassicHost") -> None: ...
+
+    def queue_unused(self, host: "ClassicHost") -> None:
+        """The last consumer is gone."""
+
+    def load(self, host: "ClassicHost", chunk: Chunk) -> None:
+        """Read the chunk's bytes from its file, then call `host.loaded(chunk)`."""
+
+
+@final
+class ClassicHost:
+    """A classic queue on this node."""
+
+    def __init__(
+        self,
+        uid: i64,
+        vhost: str,
+        name: str,
+        durable: bool,
+        journal: Journal,
+        budget: BodyBudget,
+        turn: Turn,
+        credit: CreditActor,
+    ) -> None:
+        self.uid: i64 = uid
+        self.vhost = vhost
+        self.name = name
+        self.durable = durable
+        self.machine = Fifo()
+        self.store = Store(budget)
+        self.credit = credit
+        self._journal = journal
+        self._budget = budget
+        self._turn = turn
+        self._sinks: dict[SessionId, SessionSink] = {}
+        self._commands: list[Command] = []
+        self._chunks: list[Chunk] = []  # of the Enqueue commands, in order
+        self._marked = False
+        self._gone = False
+        self._mark: i64 = 0
+        self._waiting: dict[SessionId, SessionSink] = {}  # wait for bodies to be loaded
+        self._loading: list[Chunk] = []
+        self.published_count: i64 = 0
+        self.delivered_count: i64 = 0
+        self.settled_count: i64 = 0
+        self.redelivered_count: i64 = 0
+
+    @property
+    def ready_count(self) -> int:
+        return self.machine.ready.count
+
+    @property
+    def checked_out_count(self) -> int:
+        return self.machine.checked_out
+
+    @property
+    def consumer_count(self) -> int:
+        return self.machine.attached_count
+
+    # Handed down by sessions
+
+    def publish(self, sink: SessionSink, chunk: Chunk, first_seq: i64) -> None:
+        """Enqueue the whole chunk as the session's numbers first_seq.."""
+        session = sink.session
+        count = chunk.count()
+        sink.credit.send(self.credit, count)
+        self._sinks[session] = sink
+        self._chunks.append(chunk)
+        self._commands.append(Enqueue(session, first_seq, count))
+        if not self._marked:
+            self._marked = True
+            self._turn.mark_host(self)
+
+    def command(self, sink: SessionSink, command: Command) -> None:
+        """Apply the command in this turn, after what was handed down before."""
+        self._sinks[sink.session] = sink
+        self._commands.append(command)
+        if not self._marked:
+            self._marked = True
+            self._turn.mark_host(self)
+
+    def view(self, sink: SessionSink, first: i64, count: i64) -> View | None:
+        """The head of these messages with their bytes, or None while they are being read."""
+        slot = self.store.find(first)
+        if slot.chunk.data is None:
+            self._waiting[sink.session] = sink
+            self._read_ahead(slot)
+            return None
+        offset = first - slot.first
+        return View(slot.chunk, slot.index + offset, first, min(count, slot.count - offset))
+
+    # The turn
+
+    def step(self, now_ms: i64) -> None:
+        """Apply what was handed down and carry the effects out."""
+        self._marked = False
+        commands = self._commands
+        if len(commands) == 0 or self._gone:
+            return
+        self._commands = []
+        chunks = self._chunks
+        self._chunks = []
+        effects = self.machine.apply(commands, now_ms)
+        self._carry_out(effects, chunks)
+        for command in commands:
+            if isinstance(command, EndSession):
+                self._sinks.pop(command.session, None)
+                self._waiting.pop(command.session, None)
+        high = self.machine.delivered_high
+        if self.durable and high > self._mark + MARK_STRIDE:
+            self._mark = high
+            self._journal.mark(self.uid, high)
+
+    def _carry_out(self, effects: list[Effect], chunks: list[Chunk]) -> None:
+        taken: i64 = 0
+        for effect in effects:
+            if isinstance(effect, Enqueued):
+                self._enqueued(effect, chunks[taken])
+                taken += 1
+            elif isinstance(effect, Delivers):
+                self._delivers(effect)
+            elif isinstance(effect, Left):
+                self._left(effect.first, effect.count)
+            else:
+                self._answer(effect)
+
+    def _enqueued(self, effect: Enqueued, chunk: Chunk) -> None:
+        first = effect.message_first
+        count = effect.count
+        self.published_count += count
+        journaled = self.durable and (chunk.info & INFO_PERSISTENT) != 0
+        self.store.add(first, chunk, 0, count, journaled)
+        sink = self._sinks[effect.session]
+        self.credit.ack(sink.credit, count)
+        upto = effect.first_seq + count - 1
+        if journaled:
+            self._journal.publish(chunk, self.uid, first)
+            self._journal.confirm(sink, self.uid, upto, self.credit, count)
+        else:
+            sink.on_confirms(self.uid, upto)
+
+    def _delivers(self, effect: Delivers) -> None:
+        key = effect.key
+        self.delivered_count += effect.count
+        if effect.redelivered:
+            self.redelivered_count += effect.count
+        sink = self._sinks[session_of(key)]
+        sink.on_delivers(
+            self.uid,
+            number_of(key),
+            effect.delivery_seq,
+            effect.first,
+            effect.count,
+            effect.redelivered,
+        )
+
+    def _left(self, first: i64, count: i64) -> None:
+        self.settled_count += count
+        seq = first
+        end = first + count
+        while seq < end:
+            slot = self.store.find(seq)
+            stop = min(end, slot.first + slot.count)
+            if slot.journaled:
+                self._journal.settle(self.uid, seq, stop - seq)
+            self._free(slot, seq, stop - seq)
+            seq = stop
+
+    def _free(self, slot: Slot, first: i64, count: i64) -> None:
+        """Release messages of one slot, and the bytes of its record that are dead by that."""
+        chunk = slot.chunk
+        alone = chunk.holders == 1
+        index = slot.index + first - slot.first
+        size = chunk.bytes_between(index, index + count)
+        self.store.release(first, count)
+        if slot.journaled and (alone or chunk.holders == 0):
+            self._journal.release(chunk, size)
+
+    def _answer(self, effect: Effect) -> None:
+        uid = self.uid
+        if isinstance(effect, Got):
+            if effect.message > 0:
+                self.delivered_count += 1
+            sink = self._sinks[effect.session]
+            sink.on_got(uid, effect.message, effect.redelivered, effect.ready)
+        elif isinstance(effect, Attached):
+            self._sinks[session_of(effect.key)].on_attached(uid, number_of(effect.key))
+        elif isinstance(effect, AttachRefused):
+            self._sinks[session_of(effect.key)].on_attach_refused(uid, number_of(effect.key))
+        elif isinstance(effect, Drained):
+            sink = self._sinks[session_of(effect.key)]
+            sink.on_drained(uid, number_of(effect.key), effect.delivery_count)
+        elif isinstance(effect, Purged):
+            self._sinks[effect.session].on_purged(uid, effect.count)
+        elif isinstance(effect, Inspected):
+            sink = self._sinks[effect.session]
+            sink.on_inspected(uid, effect.ready, effect.consumer_count)
+        elif isinstance(effect, LastConsumerGone):
+            self._turn.queue_unused(self)
+        else:
+            # A session on the same node neither repeats nor leaves out a number.
+            assert not isinstance(effect, KnownAlready), "a local session repeated a publish"
+            raise AssertionError(f"unexpected effect {type(effect).__name__}")
+
+    # Bodies on disk
+
+    def _read_ahead(self, slot: Slot) -> None:
+        """Ask for the bytes of this slot and of the next ones, up to READ_AHEAD_BYTES."""
+        room: i64 = READ_AHEAD_BYTES
+        at: Slot | None = slot
+        while at is not None and room > 0:
+            chunk = at.chunk
+            if chunk.data is None and chunk.durable and not chunk.loading:
+                chunk.loading = True
+                room -= chunk.size()
+                self._turn.load(self, chunk)
+            at = self.store.after(at)
+
+    def loaded(self, chunk: Chunk, data: bytes) -> None:
+        """The bytes asked for by `Turn.load` are here."""
+        chunk.loading = False
+        if chunk.holders > 0 and chunk.data is None:
+            chunk.data = data
+            chunk.base = chunk.first_offset()
+            self._budget.took(chunk)
+        waiting = self._waiting
+        self._waiting = {}
+        for sink in waiting.values():
+            sink.on_loaded(self.uid)
+
+    # The end of the queue
+
+    def delete(self) -> int:
+        """The definition is gone: tell the sessions, free everything; return what was ready."""
+        self._gone = True
+        ready = self.machine.ready.count
+        self.credit.peer_down_everywhere()
+        for sink in list(self._sinks.values()):
+            sink.on_gone(self.uid)
+        for slot in self.store.clear():
+            if slot.journaled and slot.chunk.holders == 0:
+                self._journal.release(slot.chunk, 0)
+        self._sinks = {}
+        self._commands = []
+        self._chunks = []
+        return ready
+
+
+def number_of(key: ConsumerKey) -> int:
+    """The session's own number of the consumer."""
+    return key & 0xFFFFFFFF

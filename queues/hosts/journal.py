@@ -1,0 +1,194 @@
+"""How classic queues become durable: one journal for all queues of a node, on the shared log.
+
+Takes what the queues of a turn did (publishes, settlements, delivered marks) and writes it in one
+go at the end of the turn: a chunk once, however many queues hold it. A session hears its confirms
+when the log says that the record is synced, never before. A chunk whose messages have all been
+settled before it was written is not written at all: publish and settlement cancel each other.
+
+If the log fails, nothing more is confirmed; the node stops (DESIGN section 6). Compiled.
+"""
+
+from collections import deque
+from typing import Protocol, final
+
+from mypy_extensions import i64
+
+from queues.credit import CreditActor
+from queues.host import SessionSink
+from queues.message import Chunk
+from queues.store import BodyBudget
+
+
+class Place(Protocol):
+    """Where a record's data went."""
+
+    @property
+    def file_id(self) -> int: ...
+
+    @property
+    def offset(self) -> int: ...
+
+
+class Log(Protocol):
+    """What the journal needs of the write-ahead log (`warren.storage.wal.Wal`)."""
+
+    @property
+    def appended_lsn(self) -> int: ...
+
+    @property
+    def pending_bytes(self) -> int: ...
+
+    def append_publish(
+        self,
+        format_tag: int,
+        info: int,
+        now_ms: int,
+        targets: list[tuple[int, int]],
+        meta: bytes,
+        offsets: bytes,
+        data: bytes,
+        base: int,
+    ) -> Place: ...
+
+    def append_settle(self, owner: int, runs: list[tuple[int, int]]) -> None: ...
+
+    def append_mark(self, owner: int, message_seq: int) -> None: ...
+
+    def release(self, file_id: int, size: int) -> None: ...
+
+    def flush(self) -> None: ...
+
+
+@final
+class Receipt:
+    """Confirms that wait for one sync."""
+
+    def __init__(self, lsn: i64) -> None:
+        self.lsn: i64 = lsn
+        self.sinks: list[SessionSink] = []
+        self.uids: list[int] = []
+        self.seqs: list[int] = []
+        self.hosts: list[CreditActor] = []
+        self.counts: list[int] = []
+        self.chunks: list[Chunk] = []
+
+
+@final
+class Journal:
+    """Publishes, settlements and marks of one turn, and the confirms that wait."""
+
+    def __init__(self, log: Log, budget: BodyBudget, credit: CreditActor) -> None:
+        self.credit = credit
+        self._log = log
+        self._budget = budget
+        self._chunks: list[Chunk] = []
+        self._receipt = Receipt(0)
+        self._waiting: deque[Receipt] = deque()
+        self._settled: dict[int, list[tuple[int, int]]] = {}
+        self._marks: dict[int, int] = {}
+        self.confirmed_lsn: i64 = 0
+
+    def publish(self, chunk: Chunk, uid: i64, message_first: i64) -> None:
+        """The chunk is this queue's message_first..; written at the end of the turn."""
+        targets = chunk.targets
+        if targets is None:
+            targets = []
+            chunk.targets = targets
+            self._chunks.append(chunk)
+        targets.append((uid, message_first))
+
+    def confirm(
+        self, sink: SessionSink, uid: i64, upto_seq: i64, host: CreditActor, count: i64
+    ) -> None:
+        """Tell the session once everything journaled so far is synced.
+
+        `host` is the queue's credit account; the `count` messages are charged to it until then.
+        """
+        host.send(self.credit, count)
+        receipt = self._receipt
+        receipt.hosts.append(host)
+        receipt.counts.append(count)
+        receipt.sinks.append(sink)
+        receipt.uids.append(uid)
+        receipt.seqs.append(upto_seq)
+
+    def settle(self, uid: int, first: i64, count: i64) -> None:
+        """Messages first.. of this queue are settled for good."""
+        runs = self._settled.get(uid)
+        if runs is None:
+            self._settled[uid] = [(first, count)]
+            return
+        last_first, last_count = runs[len(runs) - 1]
+        if last_first + last_count == first:
+            runs[len(runs) - 1] = (last_first, last_count + count)
+        else:
+            runs.append((first, count))
+
+    def mark(self, uid: int, message_seq: int) -> None:
+        """Messages up to this one may have been delivered (`redelivered` after a crash)."""
+        self._marks[uid] = message_seq
+
+    def release(self, chunk: Chunk, size: i64) -> None:
+        """`size` bytes of the chunk's record are needed no more; all the rest if nobody holds it."""
+        if chunk.holders == 0:
+            size = chunk.size() - chunk.released
+        chunk.released += size
+        if chunk.file_id > 0:
+            self._log.release(chunk.file_id, size)
+
+    def end_turn(self, now_ms: i64) -> None:
+        """Write what the turn did, and hand it to the disk."""
+        wrote = False
+        if len(self._chunks) > 0:
+            self._write_chunks(now_ms)
+            wrote = True
+        if len(self._settled) > 0:
+            for uid, runs in self._settled.items():
+                self._log.append_settle(uid, runs)
+            self._settled = {}
+            wrote = True
+        if len(self._marks) > 0:
+            for uid, message_seq in self._marks.items():
+                self._log.append_mark(uid, message_seq)
+            self._marks = {}
+            wrote = True
+        if len(self._receipt.sinks) > 0:
+            self._receipt.lsn = self._log.appended_lsn
+            self._waiting.append(self._receipt)
+            self._receipt = Receipt(0)
+        if wrote:
+            self._log.flush()
+        elif len(self._waiting) > 0 and self._waiting[0].lsn <= self.confirmed_lsn:
+            self.on_durable(self.confirmed_lsn)
+
+    def _write_chunks(self, now_ms: i64) -> None:
+        log = self._log
+        kept = self._receipt.chunks
+        for chunk in self._chunks:
+            targets = chunk.targets
+            chunk.targets = None
+            data = chunk.data
+            if data is None or targets is None:
+                continue  # settled already, by every queue that took it
+            place = log.append_publish(
+                chunk.format_tag, chunk.info, now_ms, targets, b"", chunk.offsets, data, chunk.base
+            )
+            chunk.file_id = place.file_id
+            chunk.file_offset = place.offset
+            kept.append(chunk)
+        self._chunks = []
+
+    def on_durable(self, lsn: i64) -> None:
+        """Everything up to `lsn` is synced: confirm, and let bodies over the budget go."""
+        self.confirmed_lsn = lsn
+        waiting = self._waiting
+        budget = self._budget
+        while len(waiting) > 0 and waiting[0].lsn <= lsn:
+            receipt = waiting.popleft()
+            for i in range(len(receipt.sinks)):
+                self.credit.ack(receipt.hosts[i], receipt.counts[i])
+                receipt.sinks[i].on_confirms(receipt.uids[i], receipt.seqs[i])
+            for chunk in receipt.chunks:
+                chunk.durable = True
+                if chunk.data is not None and budget.is_over():
+                    budget.evict(chunk)
