@@ -35,7 +35,8 @@ class Publishes:
 
     `keys[k]` and `infos[k]` hold for the messages from `firsts[k]` up to `firsts[k + 1]` (or the
     end). A key is the publish method's payload after its ticket: exchange (short string), routing
-    key (short string), bits (bit 0 mandatory, bit 1 immediate); it serves as cache key of the route.
+    key (short string), bits (bit 0 mandatory, bit 1 immediate); it serves as cache key of the
+    route.
     Invariant: firsts[0] == 0, the three lists are equally long, count >= 1.
     """
 
@@ -90,7 +91,9 @@ class Called:
 class LoginRequested:
     """connection.start-ok: the endpoint answers with `accept_login` or `refuse_login`."""
 
-    def __init__(self, mechanism: str, response: bytes, client_properties: dict[str, object]) -> None:
+    def __init__(
+        self, mechanism: str, response: bytes, client_properties: dict[str, object]
+    ) -> None:
         self.mechanism = mechanism
         self.response = response
         self.client_properties = client_properties
