@@ -1,0 +1,29 @@
+"""Outside programs that some tests drive."""
+
+import os
+import shutil
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+
+def program(command: str, package: str) -> str:
+    """Path of an outside program; without it the test is skipped, or fails in CI."""
+    found = shutil.which(command)
+    if found is None:
+        missing(f"{command} is not installed (Debian: {package})")
+    return found
+
+
+def missing(what: str) -> NoReturn:
+    """Skip, unless this is CI, where everything must be there."""
+    if os.environ.get("WARREN_CI") == "1":
+        pytest.fail(what)
+    pytest.skip(what)
+
+
+def tools_folder() -> Path:
+    """Where `.ci/run` puts what npm installs."""
+    default = Path(__file__).resolve().parent.parent.parent / ".tools"
+    return Path(os.environ.get("WARREN_TOOLS") or default)
