@@ -1,0 +1,155 @@
+"""Decides logins. The slow part, checking a password, is handed out as a value and taken back.
+
+`begin` answers at once where it can: an unknown mechanism, a user who may come from loopback only,
+a password that was verified before. Else it answers `Check`, and `finish` is told how that went:
+
+    outcome = authenticator.begin("PLAIN", response, peer_is_loopback=True)
+    if isinstance(outcome, Check):
+        outcome = authenticator.finish(outcome, outcome.run())  # `run` in a worker thread
+
+A verified password is remembered as its HMAC under a key of this process, bounded in number, and
+together with the stored hash: a changed password is checked anew.
+"""
+
+import hashlib
+import hmac
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Final
+
+from node.auth.access import AccessView
+from node.auth.passwords import hash_password, password_matches
+from node.auth.sasl import MECHANISMS, Credentials, Malformed, parse_response
+
+REMEMBERED_MAX: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """Logged in."""
+
+    user: str
+    tags: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Not logged in. `text` is for our log; the peer learns only that it was refused."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A password to be checked; `run` takes tens of milliseconds and touches nothing else."""
+
+    mechanism: str
+    credentials: Credentials
+    password_hash: str = field(repr=False)  # '': no such user, or none with a password
+    hashing: str
+    proof: bytes = field(repr=False)  # HMAC of the password under the key of this process
+
+    def run(self) -> bool:
+        if not self.password_hash:
+            hash_password("")  # So that the time taken does not tell which users there are.
+            return False
+        return password_matches(self.password_hash, self.hashing, self.credentials.password)
+
+
+LoginOutcome = Accepted | Refused | Malformed
+
+
+@dataclass(frozen=True, slots=True)
+class LoginRules:
+    """What the configuration says about logins. An empty anonymous user: none."""
+
+    loopback_users: tuple[str, ...] = ("guest",)
+    anonymous_user: str = ""
+    anonymous_password: str = field(default="", repr=False)
+
+
+class Authenticator:
+    """Logins against the users of `access`.
+
+    Invariant: `_verified` holds, by user, the hash and the proof of a password that matched it.
+    """
+
+    def __init__(self, access: AccessView, rules: LoginRules, process_key: bytes) -> None:
+        self._access = access
+        self._rules = rules
+        self._process_key = process_key
+        self._verified: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
+
+    def begin(
+        self, mechanism: str, response: bytes, peer_is_loopback: bool
+    ) -> LoginOutcome | Check:
+        """Decide a SASL login as far as that goes without checking a password."""
+        if mechanism not in MECHANISMS:
+            return Refused(f"login refused: mechanism '{mechanism[:32]}' is not offered")
+        if mechanism == "ANONYMOUS":
+            return self._begin_anonymous(peer_is_loopback)
+        credentials = parse_response(mechanism, response)
+        if isinstance(credentials, Malformed):
+            return credentials
+        return self.begin_with(mechanism, credentials, peer_is_loopback)
+
+    def begin_with(
+        self, mechanism: str, credentials: Credentials, peer_is_loopback: bool
+    ) -> Accepted | Refused | Check:
+        """The same for a name and a password; `mechanism` is for the text."""
+        name = credentials.user
+        if name in self._rules.loopback_users and not peer_is_loopback:
+            return _refused(mechanism, name, "can only connect via localhost")
+        if not credentials.password:
+            return _refused(mechanism, name, "attempted to log in with a blank password")
+        proof = hmac.digest(self._process_key, credentials.password, hashlib.sha256)
+        record = self._access.user(name)
+        if record is None or not record.password_hash:
+            return Check(mechanism, credentials, "", "", proof)
+        if self._is_verified(name, record.password_hash, proof):
+            return Accepted(name, record.tags)
+        return Check(mechanism, credentials, record.password_hash, record.hashing, proof)
+
+    def again(self, check: Check) -> Accepted | None:
+        """Whether another check has meanwhile shown the same password to be right."""
+        name = check.credentials.user
+        record = self._access.user(name)
+        if record is not None and self._is_verified(name, record.password_hash, check.proof):
+            return Accepted(name, record.tags)
+        return None
+
+    def finish(self, check: Check, matches: bool) -> Accepted | Refused:
+        """Decide with the result of a check. The user may have changed since it was begun."""
+        name = check.credentials.user
+        record = self._access.user(name)
+        if not matches or record is None or record.password_hash != check.password_hash:
+            return _refused(check.mechanism, name, "- invalid credentials")
+        self._verified[name] = (check.password_hash, check.proof)
+        self._verified.move_to_end(name)
+        if len(self._verified) > REMEMBERED_MAX:
+            self._verified.popitem(last=False)
+        return Accepted(name, record.tags)
+
+    def _begin_anonymous(self, peer_is_loopback: bool) -> LoginOutcome | Check:
+        if not self._rules.anonymous_user:
+            return Refused("ANONYMOUS login refused: anonymous logins are off")
+        credentials = Credentials(
+            self._rules.anonymous_user, self._rules.anonymous_password.encode()
+        )
+        return self.begin_with("ANONYMOUS", credentials, peer_is_loopback)
+
+    def _is_verified(self, name: str, password_hash: str, proof: bytes) -> bool:
+        known_hash, known_proof = self._verified.get(name, ("", b""))
+        return known_hash == password_hash and hmac.compare_digest(known_proof, proof)
+
+
+def login_refused_text(mechanism: str) -> str:
+    """What the peer is told in connection.close 403 (A-01)."""
+    return (
+        f"Login was refused using authentication mechanism {mechanism}. "
+        f"For details see the broker logfile."
+    )
+
+
+def _refused(mechanism: str, name: str, why: str) -> Refused:
+    return Refused(f"{mechanism} login refused: user '{name[:255]}' {why}")

@@ -1,0 +1,84 @@
+"""SASL responses of AMQP 0-9-1 and of HTTP Basic: bytes in, a name and a password out.
+
+PLAIN (RFC 4616): authorization id, 0, name, 0, password. AMQPLAIN: the entries of a field table,
+without its length, with LOGIN and PASSWORD. Texts never quote a response: it holds a password.
+"""
+
+import base64
+from dataclasses import dataclass, field
+from typing import Final
+
+from warren.wire.amqp091.fields import decode_table
+from warren.wire.errors import ProtocolError
+
+MECHANISMS: Final = ("PLAIN", "AMQPLAIN", "ANONYMOUS")
+RESPONSE_BYTES_MAX: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """Who the peer says to be, and what it knows."""
+
+    user: str
+    password: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """The response is none of its mechanism: the endpoint answers 502 SYNTAX_ERROR with `text`."""
+
+    text: str
+
+
+def parse_response(mechanism: str, response: bytes) -> Credentials | Malformed:
+    """Take apart a response of PLAIN or AMQPLAIN."""
+    if len(response) > RESPONSE_BYTES_MAX:
+        return Malformed(f"{mechanism} response is longer than {RESPONSE_BYTES_MAX} bytes")
+    if mechanism == "AMQPLAIN":
+        return _parse_amqplain(response)
+    return _parse_plain(response)
+
+
+def _parse_plain(response: bytes) -> Credentials | Malformed:
+    parts = response.split(b"\0")
+    if len(parts) != 3:
+        return Malformed("PLAIN response is not of the form: id, 0, name, 0, password")
+    identity, name, password = parts
+    user = _text(name)
+    if user is None or identity not in (b"", name):
+        return Malformed("PLAIN response asks to act for another user, or is not UTF-8")
+    return Credentials(user, password)
+
+
+def _parse_amqplain(response: bytes) -> Credentials | Malformed:
+    try:
+        table = decode_table(len(response).to_bytes(4, "big") + response)
+    except ProtocolError:
+        return Malformed("AMQPLAIN response is not a field table")
+    user, password = table.get("LOGIN"), table.get("PASSWORD")
+    if isinstance(password, str):
+        password = password.encode()
+    if not isinstance(user, str) or not isinstance(password, bytes):
+        return Malformed("AMQPLAIN response is missing LOGIN or PASSWORD field")
+    return Credentials(user, password)
+
+
+def parse_basic(header: str) -> Credentials | None:
+    """The Authorization header of HTTP Basic (RFC 7617); None if it is anything else."""
+    scheme, _, encoded = header.partition(" ")
+    if scheme.lower() != "basic" or len(header) > 2 * RESPONSE_BYTES_MAX:
+        return None
+    try:
+        raw = base64.b64decode(encoded.strip(), validate=True)
+    except ValueError:
+        return None
+    name, separator, password = raw.partition(b":")
+    user = _text(name)
+    return Credentials(user, password) if separator and user is not None else None
+
+
+def _text(raw: bytes) -> str | None:
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return None

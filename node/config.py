@@ -1,0 +1,280 @@
+"""Configuration: what can be set, its defaults, and the rules between settings.
+
+One TOML file; every key also as `--set key=value` and as `WARREN_SECTION_KEY` in the environment.
+Flags win over `--set`, that over the environment, that over the file, that over the defaults of the
+profile (`compat`), that over the defaults written here. What cannot be understood is refused with
+the key, the value and what is allowed: nothing is guessed and nothing is ignored.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from node.auth.passwords import DEFAULT_HASHING, Hashing, hash_fault
+from node.auth.patterns import pattern_fault
+from node.config_layers import (
+    Address,
+    ByteCount,
+    ConfigError,
+    Layer,
+    build,
+    environment_layer,
+    file_layer,
+    flag_layer,
+    keys_of,
+    merged,
+    set_layer,
+)
+
+__all__ = ["Address", "Config", "ConfigError", "load"]
+
+NAME_BYTES_MAX = 255  # names travel as short strings
+MESSAGE_BYTES_CAP = 512 * 1024 * 1024
+AMQP_ADDRESS = Address("0.0.0.0", 5672)
+MANAGEMENT_ADDRESS = Address("127.0.0.1", 15672)
+
+UserTag = Literal[
+    "administrator", "monitoring", "policymaker", "management", "impersonator", "none"
+]
+
+
+def default_node_name() -> str:
+    """`warren@` and the short host name, as RabbitMQ names its nodes."""
+    from os import uname
+
+    return "warren@" + uname().nodename.split(".")[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSection:
+    """Who this node is and where its files are."""
+
+    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.@-]{1,255}$")] = field(
+        default_factory=default_node_name
+    )
+    data_dir: Path = Path("data")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenersSection:
+    """Where clients, operators and peers connect."""
+
+    amqp: Address = AMQP_ADDRESS
+    management: Address = MANAGEMENT_ADDRESS
+    cluster: Address | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSection:
+    """The founding list and the secret that peers prove to each other."""
+
+    secret_file: Path | None = None
+    seeds: tuple[Address, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitsSection:
+    """What one client may ask for."""
+
+    channel_max: Annotated[int, Meta(ge=1, le=65535)] = 2047
+    frame_max: Annotated[int, Meta(ge=8192, le=2**31 - 1)] = 131072
+    heartbeat_s: Annotated[int, Meta(ge=0, le=65535)] = 60  # 0: no heartbeats
+    handshake_timeout_ms: Annotated[int, Meta(ge=100, le=600_000)] = 10_000
+    max_message_size: Annotated[ByteCount, Meta(ge=1, le=MESSAGE_BYTES_CAP)] = 16 * 1024 * 1024
+    connection_max: Annotated[int, Meta(ge=-1)] = -1  # -1: no limit
+    connection_inflight_bytes: Annotated[ByteCount, Meta(ge=65536)] = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatermarkSection:
+    """Memory in use at which publishers are stopped; `absolute` wins where it is set."""
+
+    relative: Annotated[float, Meta(ge=0.0, le=1.0)] = 0.6  # share of the memory there is
+    absolute: Annotated[ByteCount, Meta(ge=0)] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskFreeLimitSection:
+    """Free disk below which publishers are stopped."""
+
+    absolute: Annotated[ByteCount, Meta(ge=0)] = 50_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemorySection:
+    """Message bodies kept in memory, all queues together."""
+
+    body_budget_bytes: Annotated[ByteCount, Meta(ge=1024 * 1024)] = 256 * 1000 * 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageSection:
+    """The write-ahead log."""
+
+    wal_file_bytes: Annotated[ByteCount, Meta(ge=1024 * 1024, le=2**31 - 1)] = 128 * 1024 * 1024
+    wal_group_bytes: Annotated[ByteCount, Meta(ge=4096, le=64 * 1024 * 1024)] = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSection:
+    """Log lines on stderr."""
+
+    format: Literal["text", "json"] = "text"
+    level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PermissionConfig:
+    """Regular expressions of one user in one vhost; '' allows nothing."""
+
+    vhost: str = "/"
+    configure: str = ""
+    write: str = ""
+    read: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserConfig:
+    """One user to begin with: a password, or the hash of one."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=NAME_BYTES_MAX)]
+    password: str | None = field(default=None, repr=False)
+    password_hash: str | None = field(default=None, repr=False)
+    hashing: Hashing = DEFAULT_HASHING  # of `password_hash`
+    tags: tuple[UserTag, ...] = ()
+    permissions: tuple[PermissionConfig, ...] = ()
+
+
+GUEST = UserConfig(
+    name="guest",
+    password="guest",
+    tags=("administrator",),
+    permissions=(PermissionConfig(vhost="/", configure=".*", write=".*", read=".*"),),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """Everything that can be set. The names are those of the file; RabbitMQ's where it has one."""
+
+    compat: Literal["", "3.x"] = ""
+    node: NodeSection = NodeSection()
+    listeners: ListenersSection = ListenersSection()
+    cluster: ClusterSection = ClusterSection()
+    limits: LimitsSection = LimitsSection()
+    credit_flow_default_credit: tuple[int, int] = (400, 200)  # initial, granted again after
+    msg_store_credit_disc_bound: tuple[int, int] = (4000, 800)
+    vm_memory_high_watermark: WatermarkSection = WatermarkSection()
+    disk_free_limit: DiskFreeLimitSection = DiskFreeLimitSection()
+    memory: MemorySection = MemorySection()
+    storage: StorageSection = StorageSection()
+    loopback_users: tuple[str, ...] = ("guest",)
+    anonymous_login_user: str = "guest"  # '': no anonymous login
+    anonymous_login_pass: str = field(default="guest", repr=False)
+    users: tuple[UserConfig, ...] = ()
+    vhosts: tuple[str, ...] = ("/",)
+    log: LogSection = LogSection()
+    warnings: tuple[str, ...] = ()  # for the log; not a setting
+
+    def first_users(self) -> tuple[UserConfig, ...]:
+        """The users of an empty node: those of the file, or else guest."""
+        return self.users or (GUEST,)
+
+
+KEYS = keys_of(Config, apart=("warnings",))
+
+COMPAT_DEFAULTS: Mapping[str, Mapping[str, object]] = {
+    "3.x": {
+        "vm_memory_high_watermark.relative": 0.4,
+        "credit_flow_default_credit": (200, 50),
+        "limits.max_message_size": 128 * 1024 * 1024,
+    }
+}
+
+
+def load(
+    file: Path | None = None,
+    flags: Mapping[str, object] | None = None,
+    sets: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+) -> Config:
+    """Read and check the whole configuration; ConfigError says what is wrong with it.
+
+    `flags` are keys with the value that the command line gave them, `sets` are KEY=VALUE.
+    """
+    from_environment, warnings = environment_layer(environment or {}, KEYS)
+    layers: list[Layer] = [
+        file_layer(file, KEYS) if file is not None else {},
+        from_environment,
+        set_layer(sets, KEYS),
+        flag_layer(flags or {}),
+    ]
+    chosen = merged(layers, KEYS)
+    values = {**COMPAT_DEFAULTS.get(str(chosen.get("compat", "")), {}), **chosen}
+    config = build(Config, {**values, "warnings": warnings})
+    _check(config)
+    return config
+
+
+def _check(config: Config) -> None:
+    """The rules between settings, and those that a type cannot tell."""
+    if config.cluster.seeds and config.cluster.secret_file is None:
+        raise ConfigError(
+            "cluster.seeds is set and cluster.secret_file is not: peers must prove that they know "
+            "a common secret; allowed: the path of a file that holds it"
+        )
+    if config.limits.connection_inflight_bytes < config.limits.frame_max:
+        raise ConfigError(
+            f"limits.connection_inflight_bytes = {config.limits.connection_inflight_bytes}: "
+            f"allowed: at least limits.frame_max ({config.limits.frame_max})"
+        )
+    _check_credit("credit_flow_default_credit", config.credit_flow_default_credit)
+    _check_credit("msg_store_credit_disc_bound", config.msg_store_credit_disc_bound)
+    _check_vhosts(config.vhosts)
+    names = [user.name for user in config.users]
+    for user in config.users:
+        if names.count(user.name) > 1:
+            raise ConfigError(f"users: '{user.name}' is there twice; allowed: once")
+        _check_user(user, config.vhosts)
+
+
+def _check_credit(key: str, credit: tuple[int, int]) -> None:
+    initial, more_after = credit
+    if not 1 <= more_after <= initial:
+        raise ConfigError(
+            f"{key} = [{initial}, {more_after}]: allowed: two whole numbers, the second from 1 to "
+            f"the first"
+        )
+
+
+def _check_vhosts(vhosts: tuple[str, ...]) -> None:
+    for vhost in vhosts:
+        if not 1 <= len(vhost.encode()) <= NAME_BYTES_MAX:
+            raise ConfigError(f"vhosts: '{vhost}': allowed: names of 1 to {NAME_BYTES_MAX} bytes")
+    if not vhosts or len(set(vhosts)) != len(vhosts):
+        raise ConfigError("vhosts: allowed: one or more names, each of them once")
+
+
+def _check_user(user: UserConfig, vhosts: tuple[str, ...]) -> None:
+    where = f"users: '{user.name}'"
+    if len(user.name.encode()) > NAME_BYTES_MAX:
+        raise ConfigError(f"{where}: allowed: names of 1 to {NAME_BYTES_MAX} bytes")
+    if (user.password is None) == (user.password_hash is None):
+        raise ConfigError(f"{where}: allowed: one of password and password_hash")
+    if user.password == "":
+        raise ConfigError(f"{where}: the password is empty; allowed: one or more characters")
+    fault = hash_fault(user.password_hash, user.hashing) if user.password_hash is not None else None
+    if fault is not None:
+        raise ConfigError(f"{where}: password_hash: {fault}")
+    for permission in user.permissions:
+        if permission.vhost not in vhosts:
+            raise ConfigError(
+                f"{where}: permissions for vhost '{permission.vhost}': allowed: {', '.join(vhosts)}"
+            )
+        for kind in ("configure", "write", "read"):
+            fault = pattern_fault(getattr(permission, kind))
+            if fault is not None:
+                raise ConfigError(f"{where}: permissions: {kind}: {fault}")

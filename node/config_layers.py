@@ -1,0 +1,311 @@
+"""Reads settings from file, environment and command line into typed values. Knows no setting.
+
+A layer is a flat table from key (`limits.channel_max`) to the value as it was written, with the
+place it came from. Later layers win. A key's type is that of the dataclass field it names; text
+(`--set`, environment, flags) is read as TOML where the field is not text itself.
+"""
+
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Meta
+
+T = TypeVar("T")
+
+ENVIRONMENT_PREFIX = "WARREN_"
+# Names with our prefix that are not settings of a node.
+ENVIRONMENT_APART = frozenset({"WARREN_PURE", "WARREN_CONFIG"})
+
+BYTE_UNITS: Mapping[str, int] = {
+    "": 1, "b": 1,
+    "k": 1024, "kib": 1024, "kb": 1000,
+    "m": 1024**2, "mib": 1024**2, "mb": 1000**2,
+    "g": 1024**3, "gib": 1024**3, "gb": 1000**3,
+    "t": 1024**4, "tib": 1024**4, "tb": 1000**4,
+}  # fmt: skip
+
+_IN_BYTES = "bytes"
+ByteCount = Annotated[int, Meta(extra={"unit": _IN_BYTES})]  # also written as "256MiB"
+
+Keys = Mapping[str, Any]  # key -> type of its field
+
+
+class ConfigError(Exception):
+    """The configuration is refused; the text is for the operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to listen or to connect. Port 0: any free port."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A value as it was written."""
+
+    raw: object
+    is_text: bool  # True: to be read; False: TOML has already read it
+    origin: str
+
+
+Layer = dict[str, Setting]
+
+
+def keys_of(config: type, apart: Sequence[str] = (), prefix: str = "") -> dict[str, Any]:
+    """Every key of a configuration class with its type; sections are entered."""
+    keys: dict[str, Any] = {}
+    for name, kind in get_type_hints(config, include_extras=True).items():
+        if name in apart:
+            continue
+        if _is_section(kind):
+            keys.update(keys_of(kind, (), f"{prefix}{name}."))
+        else:
+            keys[prefix + name] = kind
+    return keys
+
+
+def file_layer(path: Path, keys: Keys) -> Layer:
+    try:
+        with path.open("rb") as file:
+            table = tomllib.load(file)
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not TOML: {error}") from error
+    layer: Layer = {}
+    _flatten(table, "", keys, str(path), layer)
+    return layer
+
+
+def _flatten(
+    table: Mapping[str, object], prefix: str, keys: Keys, origin: str, layer: Layer
+) -> None:
+    for name, raw in table.items():
+        key = prefix + name
+        if key in keys:
+            layer[key] = Setting(raw, False, origin)
+        elif not _is_prefix(key, keys):
+            raise _unknown(key, origin, keys)
+        elif isinstance(raw, dict):
+            _flatten(raw, f"{key}.", keys, origin, layer)
+        else:
+            raise ConfigError(f"{key} = {raw!r} ({origin}): allowed: a table")
+
+
+def environment_layer(environment: Mapping[str, str], keys: Keys) -> tuple[Layer, tuple[str, ...]]:
+    """Settings of the environment, and warnings of names that look like one and are none.
+
+    A wrong name in a known section is refused. Others are let be: a container platform sets
+    `WARREN_PORT_5672_TCP` and the like for a service of that name.
+    """
+    by_name = {ENVIRONMENT_PREFIX + key.upper().replace(".", "_"): key for key in keys}
+    sections = {name.split("_")[1] for name, key in by_name.items() if "." in key}
+    layer: Layer = {}
+    warnings: list[str] = []
+    for name in sorted(environment):
+        if not name.startswith(ENVIRONMENT_PREFIX) or name in ENVIRONMENT_APART:
+            continue
+        if name in by_name:
+            layer[by_name[name]] = Setting(environment[name], True, name)
+        elif name.split("_")[1] in sections and "_SERVICE_" not in name and "_PORT" not in name:
+            raise ConfigError(
+                f"unknown key {name} (environment): allowed: {_nearest(name, by_name)}"
+            )
+        else:
+            warnings.append(f"environment variable {name} is not a setting and was not used")
+    return layer, tuple(warnings)
+
+
+def set_layer(sets: Sequence[str], keys: Keys) -> Layer:
+    layer: Layer = {}
+    for each in sets:
+        key, separator, text = each.partition("=")
+        key = key.strip()
+        if not separator:
+            raise ConfigError(f"--set {each}: allowed: KEY=VALUE")
+        if key not in keys:
+            raise _unknown(key, "--set", keys)
+        layer[key] = Setting(text.strip(), True, "--set")
+    return layer
+
+
+def flag_layer(flags: Mapping[str, object]) -> Layer:
+    return {key: Setting(raw, True, "command line") for key, raw in flags.items()}
+
+
+def merged(layers: Iterable[Layer], keys: Keys) -> dict[str, object]:
+    """The values of the keys that were set; of a key set twice, the last. All are checked."""
+    values: dict[str, object] = {}
+    for layer in layers:
+        for key, setting in layer.items():
+            values[key] = _value(key, setting, keys[key])
+    return values
+
+
+def build(config: type[T], values: Mapping[str, object], prefix: str = "") -> T:
+    """An object of a configuration class with these values and, for the rest, its defaults."""
+    arguments: dict[str, object] = {}
+    for name, kind in get_type_hints(config, include_extras=True).items():
+        key = prefix + name
+        if _is_section(kind):
+            arguments[name] = build(kind, values, f"{key}.")
+        elif key in values:
+            arguments[name] = values[key]
+    return config(**arguments)
+
+
+def parse_address(text: str) -> Address:
+    """HOST:PORT, with an IPv6 host in brackets; ValueError says what is wrong."""
+    host, separator, port = text.rpartition(":")
+    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    whole = separator and bare and port.isascii() and port.isdigit()
+    if not whole or int(port) > 65535 or (":" in bare) != (host != bare):
+        raise ValueError(f"'{text}' is not HOST:PORT")
+    return Address(bare, int(port))
+
+
+def parse_byte_count(text: str) -> int:
+    """`256MiB`, `50 MB`, `4096`; a bare letter counts in 1024s."""
+    digits = text.strip().rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ ")
+    unit = text.strip()[len(digits) :].strip().lower()
+    if not (digits.isascii() and digits.isdigit()) or unit not in BYTE_UNITS:
+        raise ValueError(f"'{text}' is not a number of bytes")
+    return int(digits) * BYTE_UNITS[unit]
+
+
+def _is_section(kind: object) -> bool:
+    return isinstance(kind, type) and is_dataclass(kind) and kind is not Address
+
+
+def _is_prefix(key: str, keys: Keys) -> bool:
+    return any(known.startswith(f"{key}.") for known in keys)
+
+
+def _unknown(key: str, origin: str, keys: Keys) -> ConfigError:
+    return ConfigError(f"unknown key {key} ({origin}): allowed: {_nearest(key, keys)}")
+
+
+def _nearest(key: str, known: Iterable[str]) -> str:
+    from difflib import get_close_matches
+
+    names = sorted(known)
+    return ", ".join(get_close_matches(key, names, n=3, cutoff=0.75) or names)
+
+
+def _value(key: str, setting: Setting, kind: Any) -> object:
+    try:
+        raw = _read_text(str(setting.raw), kind) if setting.is_text else setting.raw
+        return msgspec.convert(_shaped(raw, kind), kind, dec_hook=_decode_path)
+    except (ValueError, msgspec.ValidationError) as error:
+        shown = f"{key} = {setting.raw!r}"
+        if key == "users" or "pass" in key:
+            shown = key  # Passwords do not go into a log.
+        raise ConfigError(
+            f"{shown} ({setting.origin}): {error}; allowed: {_allowed(kind)}"
+        ) from error
+
+
+def _decode_path(kind: type, raw: object) -> object:
+    if kind is Path and isinstance(raw, str) and raw:
+        return Path(raw)
+    raise ValueError("not a path")
+
+
+def _read_text(text: str, kind: Any) -> object:
+    """What TOML would have given for this text in a field of this type."""
+    bare = _bare(kind)
+    if bare in (str, Path, Address) or get_origin(bare) is Literal or _counts_bytes(kind):
+        return text
+    if get_origin(bare) is tuple and not text.startswith("["):
+        element = get_args(bare)[0]
+        return [_read_text(part.strip(), element) for part in text.split(",") if part.strip()]
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _shaped(raw: object, kind: Any) -> object:
+    """The same, with our own notations (HOST:PORT, 256MiB) taken apart, and names checked."""
+    bare = _bare(kind)
+    if isinstance(raw, str) and bare is Address:
+        address = parse_address(raw)
+        return {"host": address.host, "port": address.port}
+    if bare is Address:
+        raise ValueError("not HOST:PORT")
+    if isinstance(raw, str) and _counts_bytes(kind):
+        return parse_byte_count(raw)
+    if isinstance(raw, list) and get_origin(bare) is tuple:
+        return [_shaped(each, get_args(bare)[0]) for each in raw]
+    if isinstance(raw, dict) and is_dataclass(bare):
+        hints = get_type_hints(bare, include_extras=True)
+        for name in raw:
+            if name not in hints:
+                raise ValueError(f"unknown key {name}, known are {', '.join(hints)}")
+        return {name: _shaped(each, hints[name]) for name, each in raw.items()}
+    return raw
+
+
+def _bare(kind: Any) -> Any:
+    """The type without Annotated and without None."""
+    if get_origin(kind) is Annotated:
+        return _bare(get_args(kind)[0])
+    if get_origin(kind) in (Union, UnionType):
+        (inner,) = (each for each in get_args(kind) if each is not NoneType)
+        return _bare(inner)
+    return kind
+
+
+def _metas(kind: Any) -> list[Meta]:
+    if get_origin(kind) in (Union, UnionType):
+        return [meta for each in get_args(kind) for meta in _metas(each)]
+    if get_origin(kind) is Annotated:
+        return [each for each in get_args(kind)[1:] if isinstance(each, Meta)]
+    return []
+
+
+def _counts_bytes(kind: Any) -> bool:
+    return any((meta.extra or {}).get("unit") == _IN_BYTES for meta in _metas(kind))
+
+
+def _allowed(kind: Any) -> str:
+    """In words, what a field of this type takes."""
+    bare = _bare(kind)
+    if get_origin(bare) is Literal:
+        return ", ".join(f"'{each}'" for each in get_args(bare))
+    if get_origin(bare) is tuple:
+        inner = [each for each in get_args(bare) if each is not Ellipsis]
+        count = "a list of" if Ellipsis in get_args(bare) else f"a list of {len(inner)}:"
+        return f"{count} {_allowed(inner[0])}"
+    if is_dataclass(bare) and bare is not Address:
+        needed = [each.name for each in fields(bare) if _is_needed(each)]
+        return f"tables with {', '.join(each.name for each in fields(bare))} ({needed[0]} needed)"
+    words = {int: "a whole number", float: "a number", str: "text", Path: "a path"}
+    word = "HOST:PORT" if bare is Address else words.get(bare, str(bare))
+    if _counts_bytes(kind):
+        word = "a number of bytes such as 1048576, '1MiB' or '1MB'"
+    return word + "".join(_bounds(_metas(kind)))
+
+
+def _is_needed(each: Any) -> bool:
+    return each.default is MISSING and each.default_factory is MISSING
+
+
+def _bounds(metas: Sequence[Meta]) -> list[str]:
+    words: list[str] = []
+    for meta in metas:
+        words += [f" >= {meta.ge}"] if meta.ge is not None and meta.ge != 0 else []
+        words += [f" <= {meta.le}"] if meta.le is not None else []
+        words += [f" like {meta.pattern}"] if meta.pattern is not None else []
+    return words

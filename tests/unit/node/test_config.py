@@ -1,0 +1,241 @@
+"""Configuration: what is refused and with which words, who wins, and what the defaults are."""
+
+from pathlib import Path
+
+import pytest
+
+from node.config import GUEST, KEYS, Address, Config, ConfigError, load
+from node.config_layers import parse_address, parse_byte_count
+
+
+def refusal(
+    text: str = "",
+    sets: tuple[str, ...] = (),
+    environment: dict[str, str] | None = None,
+    *,
+    directory: Path | None = None,
+) -> str:
+    """The words with which this configuration is refused."""
+    file = None
+    if directory is not None:
+        file = directory / "warren.toml"
+        file.write_text(text)
+    with pytest.raises(ConfigError) as raised:
+        load(file, {}, sets, environment)
+    return str(raised.value)
+
+
+def from_file(directory: Path, text: str, *sets: str, **environment: str) -> Config:
+    file = directory / "warren.toml"
+    file.write_text(text)
+    return load(file, {}, sets, environment)
+
+
+def test_an_unknown_key_in_the_file_is_refused_with_the_nearest_known(tmp_path: Path) -> None:
+    text = refusal("[limits]\nchanel_max = 5\n", directory=tmp_path)
+    assert text.startswith("unknown key limits.chanel_max (")
+    assert "warren.toml): allowed: limits.channel_max" in text
+
+
+def test_an_unknown_section_is_refused(tmp_path: Path) -> None:
+    assert "unknown key limit " in refusal("[limit]\nchannel_max = 5\n", directory=tmp_path)
+
+
+def test_a_value_where_a_table_belongs_is_refused(tmp_path: Path) -> None:
+    assert "limits = 5" in refusal("limits = 5\n", directory=tmp_path)
+
+
+def test_a_file_that_is_not_toml_is_refused(tmp_path: Path) -> None:
+    assert "is not TOML" in refusal("[limits\n", directory=tmp_path)
+    (tmp_path / "latin").write_bytes(b"compat = '\xff'")
+    with pytest.raises(ConfigError, match="is not TOML"):
+        load(tmp_path / "latin")
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"cannot read .*No such file"):
+        load(tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("limits.channel_max=70000", ["limits.channel_max = '70000' (--set)", "<= 65535"]),
+        ("limits.channel_max=many", ["'many'", "a whole number >= 1 <= 65535"]),
+        ("limits.channel_max=", ["limits.channel_max = ''"]),
+        ("limits.channel_max=true", ["a whole number"]),
+        ("limits.heartbeat_s=1.5", ["a whole number <= 65535"]),
+        ("limits.frame_max=4095", [">= 8192"]),
+        ("limits.max_message_size=513MiB", ["<= 536870912"]),
+        ("limits.max_message_size=16XB", ["'16XB' is not a number of bytes", "1MiB"]),
+        ("limits.max_message_size=-1", ["'-1' is not a number of bytes"]),
+        ("log.format=xml", ["log.format = 'xml'", "'text', 'json'"]),
+        ("compat=2.x", ["'3.x'"]),
+        ("node.name=a b", ["node.name = 'a b'"]),
+        ("node.data_dir=", ["a path"]),
+        ("listeners.amqp=5672", ["'5672' is not HOST:PORT", "allowed: HOST:PORT"]),
+        ("listeners.amqp=localhost:65536", ["HOST:PORT"]),
+        ("cluster.seeds=a:1,b", ["'b' is not HOST:PORT", "a list of HOST:PORT"]),
+        ("credit_flow_default_credit=[400]", ["a list of 2: a whole number"]),
+        ("credit_flow_default_credit=400,401", ["the second from 1 to the first"]),
+        ("msg_store_credit_disc_bound=4,0", ["msg_store_credit_disc_bound = [4, 0]"]),
+        ("vm_memory_high_watermark.relative=60", ["<= 1.0"]),
+        ("limits.connection_inflight_bytes=65536", ["at least limits.frame_max (131072)"]),
+        ("vhosts=[]", ["vhosts: allowed: one or more names"]),
+        ("vhosts=/,/", ["each of them once"]),
+        ("no.such=1", ["unknown key no.such (--set)"]),
+        ("limits=1", ["unknown key limits (--set)"]),
+        ("limits.channel_max", ["allowed: KEY=VALUE"]),
+        ("warnings=a", ["unknown key warnings"]),
+    ],
+)
+def test_a_bad_setting_is_refused_with_key_value_and_what_is_allowed(
+    setting: str, words: list[str]
+) -> None:
+    text = refusal(sets=(setting,))
+    for word in words:
+        assert word in text
+
+
+@pytest.mark.parametrize(
+    ("users", "words"),
+    [
+        ("[{}]", "required field `name`"),
+        ("[{name=''}]", "length >= 1"),
+        ("[{name='a'}]", "one of password and password_hash"),
+        ("[{name='a', password=''}]", "the password is empty"),
+        ("[{name='a', password='x', password_hash='y'}]", "one of password and password_hash"),
+        ("[{name='a', password_hash='!'}]", "password_hash: not base64"),
+        ("[{name='a', password_hash='AAAA'}]", "3 bytes where"),
+        ("[{name='a', password_hash='AAAA', hashing='argon2id'}]", "not of the form $argon2id$"),
+        ("[{name='a', password_hash='AAAA', hashing='md5'}]", "users (--set)"),
+        ("[{name='a', password='s3cret', tags=['king']}]", "users (--set)"),
+        ("[{name='a', password='s3cret', colour='red'}]", "unknown key colour"),
+        ("[{name='a', password='s3cret', permissions=[{wrote=''}]}]", "unknown key wrote"),
+        ("[{name='a', password='s3cret', permissions=[{vhost='x'}]}]", "vhost 'x': allowed: /"),
+        ("[{name='a', password='s3cret', permissions=[{write='('}]}]", "write: '(' is not a reg"),
+        ("[{name='a', password='s'}, {name='a', password='s'}]", "'a' is there twice"),
+        ("5", "a list of tables with name"),
+    ],
+)
+def test_bad_users_are_refused_and_their_passwords_are_not_shown(users: str, words: str) -> None:
+    text = refusal(sets=(f"users={users}",))
+    assert words in text
+    assert "s3cret" not in text
+
+
+def test_seeds_without_a_secret_are_refused() -> None:
+    assert "cluster.secret_file is not" in refusal(sets=("cluster.seeds=a:1",))
+    config = load(sets=["cluster.seeds=a:1,[::1]:2", "cluster.secret_file=/run/secret"])
+    assert config.cluster.seeds == (Address("a", 1), Address("::1", 2))
+    assert config.cluster.secret_file == Path("/run/secret")
+
+
+def test_a_wrong_name_in_the_environment_is_refused_and_a_foreign_one_is_reported() -> None:
+    text = refusal(environment={"WARREN_LIMITS_CHANEL_MAX": "5"})
+    assert "WARREN_LIMITS_CHANEL_MAX (environment): allowed: WARREN_LIMITS_CHANNEL_MAX" in text
+    foreign = {"WARREN_PORT_5672_TCP": "x", "WARREN_NODE_SERVICE_HOST": "y", "WARREN_PURE": "1"}
+    warnings = load(environment=foreign).warnings
+    assert [each.split()[2] for each in warnings] == [
+        "WARREN_NODE_SERVICE_HOST",
+        "WARREN_PORT_5672_TCP",
+    ]
+
+
+def test_flags_win_over_set_over_environment_over_file_over_default(tmp_path: Path) -> None:
+    file = tmp_path / "warren.toml"
+    file.write_text("[limits]\nheartbeat_s = 1\n")
+    key = "limits.heartbeat_s"
+    environment = {"WARREN_LIMITS_HEARTBEAT_S": "2"}
+    assert load().limits.heartbeat_s == 60
+    assert load(file).limits.heartbeat_s == 1
+    assert load(file, {}, [], environment).limits.heartbeat_s == 2
+    assert load(file, {}, [f"{key}=3"], environment).limits.heartbeat_s == 3
+    assert load(file, {key: "4"}, [f"{key}=3"], environment).limits.heartbeat_s == 4
+
+
+def test_a_bad_value_that_another_layer_overrides_is_still_refused(tmp_path: Path) -> None:
+    file = tmp_path / "warren.toml"
+    file.write_text("[limits]\nheartbeat_s = 'x'\n")
+    with pytest.raises(ConfigError, match="heartbeat_s"):
+        load(file, {}, ["limits.heartbeat_s=3"])
+
+
+def test_every_key_can_be_set_by_text() -> None:
+    texts = {
+        "compat": "3.x", "node.name": "7", "node.data_dir": "/d", "listeners.amqp": "h:1",
+        "listeners.management": "[::1]:0", "listeners.cluster": "h:2",
+        "cluster.secret_file": "/s", "cluster.seeds": "a:1, b:2", "limits.channel_max": "9",
+        "limits.frame_max": "9000", "limits.heartbeat_s": "0", "limits.handshake_timeout_ms": "100",
+        "limits.max_message_size": "1MiB", "limits.connection_max": "-1",
+        "limits.connection_inflight_bytes": "1MB", "credit_flow_default_credit": "20,10",
+        "msg_store_credit_disc_bound": "[20, 10]", "vm_memory_high_watermark.relative": "1",
+        "vm_memory_high_watermark.absolute": "1GiB", "disk_free_limit.absolute": "1G",
+        "memory.body_budget_bytes": "2000000", "storage.wal_file_bytes": "1MiB",
+        "storage.wal_group_bytes": "4096", "loopback_users": "", "anonymous_login_user": "5",
+        "anonymous_login_pass": "x", "users": "[{name='a', password='b'}]", "vhosts": "/,v",
+        "log.format": "json", "log.level": "error",
+    }  # fmt: skip
+    assert set(texts) == set(KEYS)
+    by_set = load(sets=[f"{key}={text}" for key, text in texts.items()])
+    names = {"WARREN_" + key.upper().replace(".", "_"): text for key, text in texts.items()}
+    assert load(environment=names) == by_set
+    assert by_set.node.name == "7"
+    assert by_set.listeners.management == Address("::1", 0)
+    assert str(by_set.listeners.management) == "[::1]:0"
+    assert by_set.limits.max_message_size == 1024 * 1024
+    assert by_set.limits.connection_inflight_bytes == 1_000_000
+    assert by_set.credit_flow_default_credit == (20, 10)
+    assert by_set.loopback_users == ()
+    assert by_set.vhosts == ("/", "v")
+
+
+def test_the_defaults_are_those_of_the_current_release() -> None:
+    config = load()
+    assert config.node.name.startswith("warren@")
+    assert config.listeners.amqp == Address("0.0.0.0", 5672)
+    assert config.listeners.management == Address("127.0.0.1", 15672)
+    assert config.limits.max_message_size == 16_777_216
+    assert config.vm_memory_high_watermark.relative == 0.6
+    assert config.credit_flow_default_credit == (400, 200)
+    assert config.disk_free_limit.absolute == 50_000_000
+    assert config.loopback_users == ("guest",)
+    assert config.first_users() == (GUEST,)
+
+
+def test_the_3x_profile_changes_defaults_and_no_setting(tmp_path: Path) -> None:
+    config = from_file(tmp_path, "compat = '3.x'\nlimits = { max_message_size = '1MiB' }\n")
+    assert config.vm_memory_high_watermark.relative == 0.4
+    assert config.credit_flow_default_credit == (200, 50)
+    assert config.limits.max_message_size == 1024 * 1024
+
+
+def test_users_of_the_file_take_the_place_of_guest(tmp_path: Path) -> None:
+    config = from_file(
+        tmp_path,
+        """
+        vhosts = ["/", "shop"]
+        [[users]]
+        name = "anna"
+        password = "s3cret"
+        tags = ["monitoring"]
+        permissions = [{vhost = "shop", configure = "^shop-", write = ".*", read = ".*"}]
+        """,
+    )
+    (anna,) = config.first_users()
+    assert anna.name == "anna"
+    assert anna.permissions[0].configure == "^shop-"
+    assert "s3cret" not in repr(config)
+
+
+@pytest.mark.parametrize("text", ["", "h", "h:", ":1", "::1:5", "[h]:1", "h:-1", "h:٣", "h:1x"])
+def test_what_is_not_host_and_port_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not HOST:PORT"):
+        parse_address(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [("0", 0), ("12", 12), ("2k", 2048), ("2 KB", 2000), ("1GiB", 1024**3)]
+)
+def test_numbers_of_bytes_take_units(text: str, count: int) -> None:
+    assert parse_byte_count(text) == count

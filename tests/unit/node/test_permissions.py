@@ -1,0 +1,121 @@
+"""Permissions: RabbitMQ's regular expressions, their cache, and the words of a refusal."""
+
+import pytest
+
+from node.auth.patterns import pattern_fault
+from node.auth.permissions import (
+    CACHED_MAX,
+    CONFIGURE,
+    READ,
+    WRITE,
+    PermissionCache,
+    vhost_refusal,
+)
+from tests.unit.node.fake_access import FakeAccess
+from warren.wire.errors import ProtocolError, ReplyCode
+
+
+def cache_of(configure: str, write: str, read: str) -> tuple[PermissionCache, FakeAccess]:
+    access = FakeAccess(permitted={("anna", "/"): (configure, write, read)})
+    return PermissionCache(access, "anna", "/"), access
+
+
+def test_a_user_without_permissions_may_nothing() -> None:
+    cache = PermissionCache(FakeAccess(), "anna", "/")
+    for kind in (CONFIGURE, WRITE, READ):
+        assert not cache.allows(kind, "q")
+        assert not cache.allows(kind, "")
+
+
+def test_the_empty_expression_allows_nothing() -> None:
+    cache, _ = cache_of("", "", "")
+    assert not cache.allows(READ, "q")
+    assert not cache.allows(WRITE, "")  # That is amq.default.
+
+
+def test_expressions_are_searched_for_and_not_matched_whole() -> None:
+    cache, _ = cache_of("b", "^a", "c$")
+    assert cache.allows(CONFIGURE, "abc")
+    assert cache.allows(WRITE, "abc")
+    assert not cache.allows(WRITE, "bac")
+    assert cache.allows(READ, "abc")
+    assert not cache.allows(READ, "abcd")
+
+
+def test_the_default_exchange_is_checked_as_amq_default() -> None:
+    cache, _ = cache_of("", "^amq\\.default$", "")
+    assert cache.allows(WRITE, "")
+    assert not cache.allows(WRITE, "amq.direct")
+
+
+@pytest.mark.parametrize(
+    ("kind", "object_kind", "name", "text"),
+    [
+        (CONFIGURE, "queue", "q", "configure access to queue 'q' in vhost '/'"),
+        (WRITE, "exchange", "x", "write access to exchange 'x' in vhost '/'"),
+        (WRITE, "exchange", "", "write access to exchange 'amq.default' in vhost '/'"),
+        (READ, "queue", "q", "read access to queue 'q' in vhost '/'"),
+    ],
+)
+def test_a_refusal_is_403_with_the_words_of_rabbitmq(
+    kind: int, object_kind: str, name: str, text: str
+) -> None:
+    cache, _ = cache_of("", "", "")
+    with pytest.raises(ProtocolError) as raised:
+        cache.require(kind, object_kind, name)
+    assert raised.value.code is ReplyCode.ACCESS_REFUSED
+    assert raised.value.text == f"{text} refused for user 'anna'"
+
+
+def test_passive_declare_needs_any_of_the_three() -> None:
+    cache, _ = cache_of("", "", "^q$")
+    cache.require_any("queue", "q")
+    with pytest.raises(ProtocolError, match="access to queue 'r'"):
+        cache.require_any("queue", "r")
+
+
+def test_a_revocation_takes_effect_with_the_next_check() -> None:
+    cache, access = cache_of(".*", ".*", ".*")
+    assert cache.allows(WRITE, "x")
+    access.permitted[("anna", "/")] = (".*", "^y$", ".*")
+    assert cache.allows(WRITE, "x")  # Nobody has said that anything changed.
+    access.version += 1
+    assert not cache.allows(WRITE, "x")
+    access.permitted.clear()
+    access.version += 1
+    assert not cache.allows(READ, "x")
+
+
+def test_answers_are_cached_and_bounded() -> None:
+    cache, access = cache_of(".*", "^x", ".*")
+    for number in range(CACHED_MAX + 10):
+        assert cache.allows(WRITE, f"x{number}")
+        assert not cache.allows(WRITE, f"y{number}")
+    assert access.reads == 1
+    assert all(len(answers) <= CACHED_MAX for answers in cache._answers)
+
+
+def test_an_expression_that_no_longer_compiles_allows_nothing() -> None:
+    cache, _ = cache_of(".*", "(", ".*")
+    assert not cache.allows(READ, "q")
+
+
+@pytest.mark.parametrize("text", ["(", "a**", "[", "(?P<a", "x" * 5000, "(" * 3000])
+def test_a_bad_expression_is_refused_when_set(text: str) -> None:
+    assert pattern_fault(text) is not None
+
+
+@pytest.mark.parametrize("text", ["", ".*", "^amq\\.", "^(a|b)$"])
+def test_a_good_expression_may_be_set(text: str) -> None:
+    assert pattern_fault(text) is None
+
+
+def test_a_vhost_is_refused_with_530() -> None:
+    _, access = cache_of("", "", "")
+    missing = vhost_refusal(access, "anna", "no", False)
+    foreign = vhost_refusal(access, "bob", "/", True)
+    assert missing is not None
+    assert foreign is not None
+    assert missing.reply_text == "NOT_ALLOWED - vhost no not found"
+    assert foreign.reply_text == "NOT_ALLOWED - access to vhost '/' refused for user 'bob'"
+    assert vhost_refusal(access, "anna", "/", True) is None
