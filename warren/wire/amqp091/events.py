@@ -106,10 +106,22 @@ class OpenRequested:
         self.vhost = vhost
 
 
-class Failed:
-    """The peer broke the protocol. The last event: this core takes no more input.
+class ChannelFailed:
+    """The peer broke a rule of one channel, and the core has closed it: what it held is released.
 
-    The core has already put connection.close (where the protocol allows one) into its output.
+    channel.close is in the output already; frames of the channel are dropped up to close-ok.
+    """
+
+    def __init__(self, channel: int, error: ProtocolError) -> None:
+        self.channel = channel
+        self.error = error
+
+
+class Failed:
+    """The peer broke the protocol. The last event, but for an `Ended` later on.
+
+    The core has already put connection.close (where the protocol allows one) into its output; it
+    now waits for close-ok, for a limited time, and takes no other input.
     """
 
     def __init__(self, error: ProtocolError) -> None:
@@ -117,7 +129,9 @@ class Failed:
 
 
 class Ended:
-    """The connection is over in good order (close and close-ok); the socket may be closed."""
+    """Close and close-ok were exchanged, or the time for it is over: the socket may be closed."""
 
 
-Event = Publishes | Settles | Called | LoginRequested | OpenRequested | Failed | Ended
+Event = (
+    Publishes | Settles | Called | LoginRequested | OpenRequested | ChannelFailed | Failed | Ended
+)
