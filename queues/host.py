@@ -80,6 +80,12 @@ class QueueHost(Counts, Protocol):
     @property
     def uid(self) -> int: ...
 
+    @property
+    def vhost(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
     def publish(self, sink: SessionSink, chunk: Chunk, first_seq: int) -> None:
         """Enqueue all messages of the chunk as the session's numbers first_seq.."""
 

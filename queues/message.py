@@ -35,12 +35,18 @@ class Chunk:
         self.file_offset: i64 = 0  # where `data` begins in that file
         self.durable = False  # the bytes at that place are synced
         self.loading = False  # the bytes are being read back
-        self.released: i64 = 0  # bytes of the record that nobody needs any more
+        self.unclaimed: i64 = 0  # bytes that died before the record was written
         self.holders: i64 = 0  # queues that still have live messages of it
         self.targets: list[tuple[int, int]] | None = None  # (queue uid, first seq) to be journaled
 
     def count(self) -> i64:
         return len(self.offsets) // 4 - 1
+
+    def span(self, index: i64) -> tuple[int, int]:
+        """Where message `index` begins and ends in `data`."""
+        start = i64(read_i32_le(self.offsets, 4 * index)) - self.base
+        end = i64(read_i32_le(self.offsets, 4 * index + 4)) - self.base
+        return start, end
 
     def first_offset(self) -> i64:
         return i64(read_i32_le(self.offsets, 0))

@@ -148,6 +148,53 @@ class Store:
             self._head = 0
             self._dead = 0
 
+    def relocate(self, moved: Chunk, pieces: list[tuple[int, int, int]], at: i64) -> None:
+        """Part of a slot is in another file now: replace the slot by its pieces.
+
+        `pieces` are (first, count, live) in ascending order and make up the slot; the one that
+        begins at `at` is chunk `moved`, the others stay with the old chunk.
+        """
+        place: i64 = bisect_right(self._firsts, i64(pieces[0][0]), self._head) - 1
+        old = self._slots[place]
+        slots: list[Slot] = []
+        for first, count, live in pieces:
+            if live == 0:
+                continue
+            if i64(first) == at:
+                self._take_bytes(old, first, count, moved)
+                slot = Slot(first, count, moved, 0, old.journaled)
+                moved.holders += 1
+            else:
+                slot = Slot(first, count, old.chunk, old.index + first - old.first, old.journaled)
+                old.chunk.holders += 1
+            slot.live = live
+            slots.append(slot)
+        self._slots[place : place + 1] = slots
+        self._firsts[place : place + 1] = [int(slot.first) for slot in slots]
+        self._let_go(old.chunk)
+
+    def _take_bytes(self, old: Slot, first: i64, count: i64, moved: Chunk) -> None:
+        """The moved messages keep the bytes that are in memory."""
+        moved.format_tag = old.chunk.format_tag
+        moved.info = old.chunk.info
+        data = old.chunk.data
+        if data is None:
+            return
+        index = old.index + first - old.first
+        begin = old.chunk.span(index)[0]
+        end = old.chunk.span(index + count - 1)[1]
+        moved.data = data[begin:end]
+        moved.base = moved.first_offset()
+        self._budget.took(moved)
+
+    def find_live(self, seq: i64) -> Slot | None:
+        """The slot that has this message_seq, if any of its messages is alive."""
+        place: i64 = bisect_right(self._firsts, seq, self._head) - 1
+        if place < self._head or place >= len(self._slots):
+            return None
+        slot = self._slots[place]
+        return slot if slot.live > 0 and seq < slot.first + slot.count else None
+
     def slots(self) -> list[Slot]:
         """Slots that have a live message, ascending."""
         return [slot for slot in self._slots[self._head :] if slot.live > 0]

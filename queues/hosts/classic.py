@@ -44,7 +44,7 @@ MARK_STRIDE: Final = 2048  # deliveries between two delivered marks in the journ
 READ_AHEAD_BYTES: Final = 1 << 20
 
 
-class Turn(Protocol):
+class Steps(Protocol):
     """Who steps the hosts at the end of a turn of the loop."""
 
     def mark_host(self, host: "ClassicHost") -> None: ...
@@ -68,7 +68,7 @@ class ClassicHost:
         durable: bool,
         journal: Journal,
         budget: BodyBudget,
-        turn: Turn,
+        turn: Steps,
         credit: CreditActor,
     ) -> None:
         self.uid: i64 = uid
@@ -204,6 +204,7 @@ class ClassicHost:
         )
 
     def _left(self, first: i64, count: i64) -> None:
+        """Messages are gone for good: free them, and journal it for those that are in the log."""
         self.settled_count += count
         seq = first
         end = first + count
@@ -211,19 +212,11 @@ class ClassicHost:
             slot = self.store.find(seq)
             stop = min(end, slot.first + slot.count)
             if slot.journaled:
+                index = slot.index + seq - slot.first
                 self._journal.settle(self.uid, seq, stop - seq)
-            self._free(slot, seq, stop - seq)
+                self._journal.release(slot.chunk, index, index + stop - seq)
+            self.store.release(seq, stop - seq)
             seq = stop
-
-    def _free(self, slot: Slot, first: i64, count: i64) -> None:
-        """Release messages of one slot, and the bytes of its record that are dead by that."""
-        chunk = slot.chunk
-        alone = chunk.holders == 1
-        index = slot.index + first - slot.first
-        size = chunk.bytes_between(index, index + count)
-        self.store.release(first, count)
-        if slot.journaled and (alone or chunk.holders == 0):
-            self._journal.release(chunk, size)
 
     def _answer(self, effect: Effect) -> None:
         uid = self.uid
@@ -266,7 +259,7 @@ class ClassicHost:
             at = self.store.after(at)
 
     def loaded(self, chunk: Chunk, data: bytes) -> None:
-        """The bytes asked for by `Turn.load` are here."""
+        """The bytes asked for by `Steps.load` are here."""
         chunk.loading = False
         if chunk.holders > 0 and chunk.data is None:
             chunk.data = data
@@ -277,6 +270,66 @@ class ClassicHost:
         for sink in waiting.values():
             sink.on_loaded(self.uid)
 
+    # The log's questions (warren.storage.compaction.Owners)
+
+    def _alive(self) -> list[tuple[int, int]]:
+        """All messages of the queue, ready or checked out, as ascending (first, count)."""
+        return self.live_ranges(1, self.machine.next_seq - 1)
+
+    def live_ranges(self, first: i64, count: i64) -> list[tuple[int, int]]:
+        """Which of these messages are in the queue, as ascending (first, count)."""
+        runs = self.machine.ready.within(first, count)
+        for consumer in self.machine.consumers.values():
+            runs.extend(consumer.held.within(first, count))
+        runs.sort()
+        return runs
+
+    def journaled_ranges(self) -> list[tuple[int, int]]:
+        """All messages of the queue that the log must keep, as ascending (first, count)."""
+        found: list[tuple[int, int]] = []
+        for slot in self.store.slots():
+            if slot.journaled:
+                found.extend(self.live_ranges(slot.first, slot.count))
+        return found
+
+    def relocated(
+        self, first: i64, count: i64, file_id: i64, data_offset: i64, offsets: bytes
+    ) -> None:
+        """The log moved these messages, all of one record, to another file."""
+        slot = self.store.find_live(first)
+        if slot is None:
+            return  # They died meanwhile.
+        moved = Chunk(0, None, 0, offsets, 0)
+        moved.file_id = file_id
+        moved.file_offset = data_offset
+        moved.durable = True
+        end = first + count
+        assert slot.first <= first and end <= slot.first + slot.count
+        pieces: list[tuple[int, int, int]] = []
+        for piece, stop in ((slot.first, first), (first, end), (end, slot.first + slot.count)):
+            if stop > piece:
+                pieces.append((piece, stop - piece, self._live_count(piece, stop - piece)))
+        self.store.relocate(moved, pieces, first)
+
+    def _live_count(self, first: i64, count: i64) -> i64:
+        total: i64 = 0
+        for _, run in self.live_ranges(first, count):
+            total += run
+        return total
+
+    # After a restart
+
+    def recover(self, chunk: Chunk, first: i64, runs: list[tuple[int, int]]) -> None:
+        """The log holds this chunk as first..; `runs` of message_seqs are alive."""
+        for run_first, run_count in runs:
+            self.store.add(run_first, chunk, run_first - first, run_count, True)
+
+    def recovered(self, last_seq: i64, redelivered_upto: i64) -> None:
+        """All chunks are there: what is alive is ready again."""
+        runs = [(int(slot.first), int(slot.count)) for slot in self.store.slots()]
+        self.machine.restore(runs, last_seq + 1, redelivered_upto)
+        self._mark = redelivered_upto
+
     # The end of the queue
 
     def delete(self) -> int:
@@ -286,9 +339,11 @@ class ClassicHost:
         self.credit.peer_down_everywhere()
         for sink in list(self._sinks.values()):
             sink.on_gone(self.uid)
-        for slot in self.store.clear():
-            if slot.journaled and slot.chunk.holders == 0:
-                self._journal.release(slot.chunk, 0)
+        for first, count in self._alive():
+            self._left(first, count)
+        self.store.clear()
+        if self.durable:
+            self._journal.deleted(self.uid)
         self._sinks = {}
         self._commands = []
         self._chunks = []

@@ -50,11 +50,13 @@ class Log(Protocol):
         base: int,
     ) -> Place: ...
 
-    def append_settle(self, owner: int, runs: list[tuple[int, int]]) -> None: ...
+    def append_settle(self, owner: int, ranges: list[tuple[int, int]]) -> object: ...
 
-    def append_mark(self, owner: int, message_seq: int) -> None: ...
+    def append_mark(self, owner: int, message_seq: int) -> object: ...
 
-    def release(self, file_id: int, size: int) -> None: ...
+    def append_deleted(self, owner: int) -> object: ...
+
+    def release(self, file_id: int, byte_count: int) -> None: ...
 
     def flush(self) -> None: ...
 
@@ -86,6 +88,7 @@ class Journal:
         self._waiting: deque[Receipt] = deque()
         self._settled: dict[int, list[tuple[int, int]]] = {}
         self._marks: dict[int, int] = {}
+        self._deleted: list[int] = []
         self.confirmed_lsn: i64 = 0
 
     def publish(self, chunk: Chunk, uid: i64, message_first: i64) -> None:
@@ -128,13 +131,18 @@ class Journal:
         """Messages up to this one may have been delivered (`redelivered` after a crash)."""
         self._marks[uid] = message_seq
 
-    def release(self, chunk: Chunk, size: i64) -> None:
-        """`size` bytes of the chunk's record are needed no more; all the rest if nobody holds it."""
-        if chunk.holders == 0:
-            size = chunk.size() - chunk.released
-        chunk.released += size
+    def release(self, chunk: Chunk, first: i64, last: i64) -> None:
+        """One queue needs messages first..last-1 of the chunk's record no more."""
         if chunk.file_id > 0:
-            self._log.release(chunk.file_id, size)
+            self._log.release(chunk.file_id, chunk.bytes_between(first, last))
+        else:
+            chunk.unclaimed += chunk.bytes_between(first, last)
+
+    def deleted(self, uid: int) -> None:
+        """The queue is gone; it has released everything before."""
+        self._settled.pop(uid, None)
+        self._marks.pop(uid, None)
+        self._deleted.append(uid)
 
     def end_turn(self, now_ms: i64) -> None:
         """Write what the turn did, and hand it to the disk."""
@@ -151,6 +159,11 @@ class Journal:
             for uid, message_seq in self._marks.items():
                 self._log.append_mark(uid, message_seq)
             self._marks = {}
+            wrote = True
+        if len(self._deleted) > 0:
+            for uid in self._deleted:
+                self._log.append_deleted(uid)
+            self._deleted = []
             wrote = True
         if len(self._receipt.sinks) > 0:
             self._receipt.lsn = self._log.appended_lsn
@@ -175,6 +188,8 @@ class Journal:
             )
             chunk.file_id = place.file_id
             chunk.file_offset = place.offset
+            if chunk.unclaimed > 0:  # Some messages were settled before they were written.
+                log.release(chunk.file_id, chunk.unclaimed)
             kept.append(chunk)
         self._chunks = []
 

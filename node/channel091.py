@@ -1,0 +1,394 @@
+"""One AMQP 0-9-1 channel: what the client asks, in order, and what the queues answer. Compiled.
+
+Takes the events of the codec for its channel number and the effects of the queues (it is their
+`SessionSink`). Publishing is in `queues.publishing`, consuming in `node.deliveries`, definitions
+in `node.definitions091`. While an answer is awaited (a declare waits for the log) the channel is
+*busy*: its later events wait in `_stash`, in order, and the endpoint stops reading if they grow.
+"""
+
+from collections.abc import Callable
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from node.deliveries import Consumer091, Deliveries
+from node.owner import Owner, PlanCache
+from queues.commands import (
+    ACCEPT,
+    EndSession,
+    Get,
+    Inspect,
+    SessionId,
+    Settle,
+    consumer_key,
+)
+from queues.credit import CreditActor
+from queues.host import QueueHost
+from queues.publishing import Publisher, Targets
+from warren.wire.amqp091 import methods
+from warren.wire.amqp091.connection import Connection
+from warren.wire.amqp091.deliver import write_ack
+from warren.wire.amqp091.events import (
+    INFO_EXPIRATION,
+    INFO_USER_ID,
+    Called,
+    Publishes,
+    Settles,
+)
+from warren.wire.errors import ProtocolError, ReplyCode, Scope
+
+SPECIAL_INFO: Final = INFO_EXPIRATION | INFO_USER_ID
+WRITE_BYTES: Final = 256 * 1024  # of deliveries, per channel and turn
+
+
+@final
+class Channel091:
+    """State of one open channel; also the session that its queues know."""
+
+    def __init__(
+        self, owner: Owner, connection: Connection, number: i64, session: SessionId
+    ) -> None:
+        self.owner = owner
+        self.connection = connection
+        self.number: i64 = number
+        self._session = session
+        self._credit = CreditActor(
+            f"channel {number}", owner.credit_spec(), self._on_unblocked
+        )
+        self.publisher = Publisher(self)
+        self.deliveries = Deliveries(self, connection, number)
+        self.plans: PlanCache = owner.plan_cache()
+        self.current_queue = ""  # queue.declare remembers the last name (A-24)
+        self.flow_active = True
+        self.ended = False
+        self.in_work = False  # stands in the endpoint's list of channels to flush
+        self._busy = False
+        self._stash: list[Publishes | Settles | Called] = []
+        self.stash_bytes: i64 = 0
+        self._awaited: Callable[[int, int], None] | None = None
+        self._proposed = False  # waits for a definition to be committed
+        self._awaiting_uid: i64 = 0  # the queue whose answer is awaited
+        self._got_no_ack = False
+        self._got: tuple[int, int, bool, int] | None = None  # waits for its body
+        self._attaching: dict[int, bool] = {}  # consumer number -> no-wait
+        self.published_count: i64 = 0
+        self.returned_count: i64 = 0
+
+    @property
+    def session(self) -> SessionId:
+        return self._session
+
+    @property
+    def credit(self) -> CreditActor:
+        return self._credit
+
+    def _on_unblocked(self) -> None:
+        self.owner.mark()
+
+    # Events of the client
+
+    def handle(self, event: Publishes | Settles | Called) -> None:
+        """One event, now or after what is awaited; raise ProtocolError if the client is wrong."""
+        if self._busy:
+            self._stash.append(event)
+            if isinstance(event, Publishes):
+                self.stash_bytes += len(event.data)
+            else:
+                self.stash_bytes += 256
+            return
+        if isinstance(event, Publishes):
+            self._publish(event)
+        elif isinstance(event, Settles):
+            self.deliveries.settle(event)
+        else:
+            self._call(event.method)
+
+    def wait(self, uid: i64) -> None:
+        """From now on events wait until `resume`; `uid` is the queue that will answer, or 0."""
+        self._busy = True
+        self._awaiting_uid = uid
+        self._proposed = uid == 0
+
+    def resume(self) -> None:
+        """What was awaited has come: go on with what waits, in order."""
+        self._busy = False
+        self._awaiting_uid = 0
+        self._proposed = False
+        stash = self._stash
+        self._stash = []
+        self.stash_bytes = 0
+        for place, event in enumerate(stash):
+            if self._busy or self.ended:
+                for waiting in stash[place:]:
+                    if not self.ended:
+                        self.handle(waiting)
+                return
+            self.owner.dispatch(self, event)
+
+    def waits_again(self) -> bool:
+        """Whether the answer just handled led to another question (an inspection)."""
+        return self._awaited is not None or self._proposed
+
+    def send(self, method: methods.Method) -> None:
+        self.connection.send(int(self.number), method)
+        self.owner.mark()
+
+    # Publishing
+
+    def _publish(self, event: Publishes) -> None:
+        cache = self.plans
+        cache.refresh()
+        plans: list[Targets] = []
+        keys = event.keys
+        infos = event.infos
+        for k in range(len(keys)):
+            plan = cache.get(keys[k])
+            if plan is None:
+                plan = cache.make(keys[k])
+            if not plan.plain or (i64(infos[k]) & SPECIAL_INFO) != 0:
+                self._publish_special(event)
+                return
+            plans.append(plan.targets)
+        self._hand_down(event, plans)
+
+    def _hand_down(self, event: Publishes, plans: list[Targets]) -> None:
+        count: i64 = event.count
+        self.published_count += count
+        self.owner.count_published(self, count)
+        self.publisher.publish(event, plans)
+
+    def _publish_special(self, event: Publishes) -> None:
+        """Some message needs a look of its own: headers routing, return, refusal."""
+        parted = self.owner.part(event)
+        if parted.event is not None:
+            for start, end, exchange, routing_key in parted.returns:
+                code = int(ReplyCode.NO_ROUTE)
+                returned = methods.BasicReturn(code, "NO_ROUTE", exchange, routing_key)
+                data = parted.event.data
+                self.connection.send_content(int(self.number), returned, data, start, end)
+                self.returned_count += 1
+                self.owner.mark()
+            self._hand_down(parted.event, parted.plans)
+        if parted.error is not None:
+            raise parted.error
+
+    # Other methods
+
+    def _call(self, method: methods.Method) -> None:
+        if isinstance(method, methods.BasicConsume):
+            self._consume(method)
+        elif isinstance(method, methods.BasicCancel):
+            self._cancel(method)
+        elif isinstance(method, methods.BasicGet):
+            self._get(method)
+        elif isinstance(method, methods.BasicQos):
+            self._qos(method)
+        elif isinstance(method, methods.BasicRecover | methods.BasicRecoverAsync):
+            if not method.requeue:
+                raise ProtocolError(ReplyCode.NOT_IMPLEMENTED, "requeue=false")
+            self.deliveries.recover()
+            if isinstance(method, methods.BasicRecover):
+                self.send(methods.BasicRecoverOk())
+        elif isinstance(method, methods.ConfirmSelect):
+            self.publisher.confirming = True
+            if not method.nowait:
+                self.send(methods.ConfirmSelectOk())
+        elif isinstance(method, methods.ChannelFlow):
+            self.send(methods.ChannelFlowOk(active=True))
+        elif isinstance(method, methods.ChannelClose):
+            self.end()
+            self.owner.channel_closed(self)
+            self.send(methods.ChannelCloseOk())
+        elif isinstance(method, methods.ChannelCloseOk | methods.ChannelFlowOk):
+            return
+        else:
+            self.owner.define(self, method)
+
+    def _qos(self, method: methods.BasicQos) -> None:
+        if method.prefetch_size != 0:
+            text = f"prefetch_size!=0 ({method.prefetch_size})"
+            raise ProtocolError(ReplyCode.NOT_IMPLEMENTED, text)
+        if method.global_:
+            self.deliveries.set_limit(method.prefetch_count)
+        else:
+            self.deliveries.prefetch = method.prefetch_count
+        self.send(methods.BasicQosOk())
+
+    def _consume(self, method: methods.BasicConsume) -> None:
+        tag = method.consumer_tag
+        if tag != "" and tag in self.deliveries.by_tag:
+            text = f"attempt to reuse consumer tag '{tag}'"
+            raise ProtocolError(ReplyCode.NOT_ALLOWED, text)
+        host = self.owner.queue_for_read(self, method.queue)
+        if tag == "":
+            tag = self.owner.new_name("amq.ctag-")
+        priority = method.arguments.get("x-priority", 0)
+        if not isinstance(priority, int) or isinstance(priority, bool):
+            raise ProtocolError(
+                ReplyCode.PRECONDITION_FAILED,
+                f"invalid arg 'x-priority' for queue '{host.name}' in vhost '{host.vhost}': "
+                "{unacceptable_type,longstr}",
+            )
+        consumer = self.deliveries.attach(
+            tag, host, method.no_ack, method.exclusive, i64(priority)
+        )
+        self._attaching[consumer.number] = method.nowait
+        self.wait(host.uid)
+
+    def _cancel(self, method: methods.BasicCancel) -> None:
+        consumer = self.deliveries.by_tag.get(method.consumer_tag)
+        if consumer is not None:
+            self.deliveries.cancel(consumer)
+        if not method.nowait:
+            self.send(methods.BasicCancelOk(method.consumer_tag))
+
+    def _get(self, method: methods.BasicGet) -> None:
+        host = self.owner.queue_for_read(self, method.queue)
+        self.deliveries.hosts[host.uid] = host
+        self._got_no_ack = method.no_ack
+        host.command(self, Get(self._session))
+        self.wait(host.uid)
+
+    def inspect(self, host: QueueHost, answer: Callable[[int, int], None]) -> None:
+        """Ask the queue for its counts; `answer(ready, consumers)` comes later in this turn."""
+        self.deliveries.hosts[host.uid] = host
+        self._awaited = answer
+        host.command(self, Inspect(self._session))
+        self.wait(host.uid)
+
+    def await_purge(self, host: QueueHost, answer: Callable[[int, int], None]) -> None:
+        """As `inspect`, for a Purge that is handed down by the caller."""
+        self.deliveries.hosts[host.uid] = host
+        self._awaited = answer
+        self.wait(host.uid)
+
+    # Effects of the queues
+
+    def on_confirms(self, uid: int, upto_seq: int) -> None:
+        if self.publisher.on_confirms(uid, upto_seq):
+            self.owner.mark_channel(self)
+        else:
+            self.owner.mark()
+
+    def on_delivers(
+        self, uid: int, number: int, delivery_seq: int, first: int, count: int, redelivered: bool
+    ) -> None:
+        if self.deliveries.on_delivers(number, delivery_seq, first, count, redelivered):
+            self.owner.mark_channel(self)
+
+    def on_got(self, uid: int, message: int, redelivered: bool, ready: int) -> None:
+        if message == 0:
+            self.send(methods.BasicGetEmpty())
+            self.resume()
+            return
+        self._got = (uid, message, redelivered, ready)
+        self._answer_get()
+
+    def _answer_get(self) -> None:
+        """get-ok, now if the body is in memory, else when it has been read."""
+        got = self._got
+        host = self.deliveries.hosts.get(int(self._awaiting_uid))
+        if got is None or host is None:
+            return
+        uid, message, redelivered, ready = got
+        view = host.view(self, message, 1)
+        if view is None:
+            return
+        self._got = None
+        tag = self.deliveries.next_tag
+        self.deliveries.next_tag = tag + 1
+        start, end = view.chunk.span(view.index)
+        data = view.chunk.data
+        assert data is not None
+        exchange, routing_key = self.owner.names_in(data, start)
+        method = methods.BasicGetOk(int(tag), redelivered, exchange, routing_key, ready)
+        self.connection.send_content(int(self.number), method, data, start, end)
+        if self._got_no_ack:
+            key = consumer_key(self._session, 0)
+            host.command(self, Settle(key, ACCEPT, [(message, 1)]))
+        else:
+            self.deliveries.unacked.add(tag, 1, uid, 0, message)
+        self.owner.mark()
+        self.resume()
+
+    def on_attached(self, uid: int, number: int) -> None:
+        nowait = self._attaching.pop(number)
+        consumer = self.deliveries.consumers.get(number)
+        if consumer is not None and not nowait:
+            self.send(methods.BasicConsumeOk(consumer.tag))
+        self.resume()
+
+    def on_attach_refused(self, uid: int, number: int) -> None:
+        self._attaching.pop(number)
+        consumer = self.deliveries.consumers[number]
+        self.deliveries.forget(consumer)
+        host = consumer.host
+        text = f"queue '{host.name}' in vhost '{host.vhost}' in exclusive use"
+        error = ProtocolError(ReplyCode.ACCESS_REFUSED, text, Scope.CHANNEL, 60, 20)
+        self.owner.fail(self, error)
+
+    def on_drained(self, uid: int, number: int, delivery_count: int) -> None:
+        return  # 0-9-1 has no drain.
+
+    def on_purged(self, uid: int, count: int) -> None:
+        self._answered(count, 0)
+
+    def on_inspected(self, uid: int, ready: int, consumer_count: int) -> None:
+        self._answered(ready, consumer_count)
+
+    def _answered(self, first: int, second: int) -> None:
+        answer = self._awaited
+        self._awaited = None
+        assert answer is not None
+        self.owner.answer(self, answer, first, second)
+
+    def on_loaded(self, uid: int) -> None:
+        if self._got is not None:
+            self._answer_get()
+        if self.deliveries.on_loaded():
+            self.owner.mark_channel(self)
+
+    def on_gone(self, uid: int) -> None:
+        if self.publisher.on_gone(uid):
+            self.owner.mark_channel(self)
+        host = self.deliveries.hosts.get(uid)
+        for consumer in self.deliveries.queue_gone(uid):
+            self._notify_cancel(consumer)
+        if self._awaiting_uid != uid or host is None:
+            return
+        self._awaiting_uid = 0
+        self._awaited = None
+        self._got = None
+        self._attaching = {}
+        text = f"no queue '{host.name}' in vhost '{host.vhost}'"
+        self.owner.fail(self, ProtocolError(ReplyCode.NOT_FOUND, text, Scope.CHANNEL))
+
+    def _notify_cancel(self, consumer: Consumer091) -> None:
+        """Tell clients that asked for it that their consumer is gone (A-11)."""
+        if self.connection.consumer_cancel_notify and consumer.number not in self._attaching:
+            self.send(methods.BasicCancel(consumer.tag, True))
+
+    # Output
+
+    def flush(self, paused: bool) -> bool:
+        """Put confirms and deliveries into the output; return whether deliveries are left."""
+        for tag, multiple in self.publisher.take_confirms():
+            write_ack(self.connection.writer, self.number, tag, multiple)
+        if paused or not self.deliveries.has_work():
+            return self.deliveries.has_work()
+        self.deliveries.write(WRITE_BYTES)
+        return self.deliveries.has_work()
+
+    def end(self) -> None:
+        """The channel is closed or its connection is gone: everything held goes back."""
+        if self.ended:
+            return
+        self.ended = True
+        self._stash = []
+        self.deliveries.end()
+        hosts: dict[int, QueueHost] = dict(self.deliveries.hosts)
+        for uid, outbox in self.publisher.outboxes.items():
+            hosts[uid] = outbox.host
+        for host in hosts.values():
+            host.command(self, EndSession(self._session))
+        self._credit.peer_down_everywhere()

@@ -1,0 +1,358 @@
+"""exchange.* and queue.* of AMQP 0-9-1: checks, the command for the metadata machine, the answer.
+
+Each function takes the endpoint's broker, the channel and the decoded method. What changes a
+definition is proposed to the metadata log; the channel waits until it is committed and applied
+here, so that the answer means that this node routes by it (FEATURES E-06).
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from node.auth.permissions import CONFIGURE, READ, WRITE
+from queues.arguments import encode_arguments
+from queues.commands import Purge
+from queues.definitions import Destination, Queue
+from queues.metadata_commands import (
+    Bind,
+    Command,
+    DeclareExchange,
+    DeclareQueue,
+    DeleteExchange,
+    DeleteQueue,
+    Unbind,
+)
+from queues.metadata_outcomes import Outcome, Refused
+from warren.wire.amqp091 import methods
+from warren.wire.errors import ProtocolError, ReplyCode, Scope
+
+if TYPE_CHECKING:
+    from node.channel091 import Channel091
+    from node.endpoint091 import Endpoint091
+
+
+def call_definition(endpoint: "Endpoint091", channel: "Channel091", method: methods.Method) -> None:
+    """Carry out one method of the classes exchange and queue."""
+    match method:
+        case methods.QueueDeclare():
+            _declare_queue(endpoint, channel, method)
+        case methods.QueueDelete():
+            _delete_queue(endpoint, channel, method)
+        case methods.QueuePurge():
+            _purge_queue(endpoint, channel, method)
+        case methods.QueueBind():
+            _bind_queue(endpoint, channel, method)
+        case methods.QueueUnbind():
+            _unbind_queue(endpoint, channel, method)
+        case methods.ExchangeDeclare():
+            _declare_exchange(endpoint, channel, method)
+        case methods.ExchangeDelete():
+            _delete_exchange(endpoint, channel, method)
+        case methods.ExchangeBind() | methods.ExchangeUnbind():
+            _bind_exchange(endpoint, channel, method)
+        case _:
+            raise ProtocolError(ReplyCode.NOT_IMPLEMENTED, f"{method.name} is not implemented")
+
+
+# Queues
+
+
+def _declare_queue(
+    endpoint: "Endpoint091", channel: "Channel091", method: methods.QueueDeclare
+) -> None:
+    name = method.queue
+    if method.passive:
+        queue = _queue(endpoint, channel, name)
+        endpoint.permissions.require_any("queue", queue.name)
+        check_lock(endpoint, queue)
+        _answer_declare(endpoint, channel, queue, method.nowait)
+        return
+    server_named = name == ""
+    if server_named:
+        prefix = method.arguments.get("x-name-prefix", "amq.gen-")
+        name = endpoint.new_name(prefix if isinstance(prefix, str) else "amq.gen-")
+    endpoint.permissions.require(CONFIGURE, "queue", name)
+    _check_dead_letter(endpoint, method)
+    arguments = {k: v for k, v in method.arguments.items() if k != "x-name-prefix"}
+    command = DeclareQueue(
+        endpoint.vhost,
+        name,
+        method.durable,
+        endpoint.id if method.exclusive else "",
+        method.auto_delete,
+        encode_arguments(arguments),
+        endpoint.broker.node_name,
+        server_named,
+    )
+
+    def declared(outcome: Outcome) -> None:
+        queue = endpoint.broker.queue(endpoint.vhost, name)
+        assert queue is not None
+        if queue.exclusive_owner == endpoint.id:
+            endpoint.owns_queues = True
+        _answer_declare(endpoint, channel, queue, method.nowait)
+
+    propose(endpoint, channel, method, command, declared)
+
+
+def _check_dead_letter(endpoint: "Endpoint091", method: methods.QueueDeclare) -> None:
+    """A dead-letter exchange needs read on the queue and write on the exchange (S-02)."""
+    target = method.arguments.get("x-dead-letter-exchange")
+    if isinstance(target, str):
+        endpoint.permissions.require(READ, "queue", method.queue)
+        endpoint.permissions.require(WRITE, "exchange", target)
+
+
+def _answer_declare(
+    endpoint: "Endpoint091", channel: "Channel091", queue: Queue, nowait: bool
+) -> None:
+    channel.current_queue = queue.name
+    if nowait:
+        channel.resume()
+        return
+
+    def inspected(ready: int, consumers: int) -> None:
+        channel.send(methods.QueueDeclareOk(queue.name, ready, consumers))
+
+    channel.inspect(endpoint.broker.host(queue.uid), inspected)
+
+
+def _delete_queue(
+    endpoint: "Endpoint091", channel: "Channel091", method: methods.QueueDelete
+) -> None:
+    name = method.queue or _current(channel)
+    endpoint.permissions.require(CONFIGURE, "queue", name)
+    queue = endpoint.broker.queue(endpoint.vhost, name)
+    if queue is None:
+        _reply(channel, method.nowait, methods.QueueDeleteOk(0))
+        return
+    check_lock(endpoint, queue)
+    command = DeleteQueue(endpoint.vhost, name, queue.uid, endpoint.id)
+
+    def deleted(outcome: Outcome) -> None:
+        ready = endpoint.broker.ready_of_removed(queue.uid)
+        _reply(channel, method.nowait, methods.QueueDeleteOk(ready))
+
+    def inspected(ready: int, consumers: int) -> None:
+        place = f"queue '{name}' in vhost '{endpoint.vhost}'"
+        if method.if_unused and consumers > 0:
+            raise ProtocolError(
+                ReplyCode.PRECONDITION_FAILED, f"{place} in use", Scope.CHANNEL, 50, 40
+            )
+        if method.if_empty and ready > 0:
+            raise ProtocolError(
+                ReplyCode.PRECONDITION_FAILED, f"{place} not empty", Scope.CHANNEL, 50, 40
+            )
+        propose(endpoint, channel, method, command, deleted)
+
+    if method.if_unused or method.if_empty:
+        channel.inspect(endpoint.broker.host(queue.uid), inspected)
+    else:
+        propose(endpoint, channel, method, command, deleted)
+
+
+def _purge_queue(
+    endpoint: "Endpoint091", channel: "Channel091", method: methods.QueuePurge
+) -> None:
+    queue = _queue(endpoint, channel, method.queue)
+    endpoint.permissions.require(READ, "queue", queue.name)
+    check_lock(endpoint, queue)
+    host = endpoint.broker.host(queue.uid)
+
+    def purged(count: int, _: int) -> None:
+        if not method.nowait:
+            channel.send(methods.QueuePurgeOk(count))
+
+    channel.await_purge(host, purged)
+    host.command(channel, Purge(channel.session))
+
+
+def _bind_queue(
+    endpoint: "Endpoint091", channel: "Channel091", method: methods.QueueBind
+) -> None:
+    name = method.queue or _current(channel)
+    key = method.routing_key
+    if method.queue == "" and key == b"":
+        key = name.encode()
+    _check_binding(endpoint, Destination.QUEUE, name, method.exchange)
+    command = Bind(
+        endpoint.vhost,
+        method.exchange,
+        Destination.QUEUE,
+        name,
+        key,
+        encode_arguments(method.arguments),
+        endpoint.id,
+    )
+    ok = methods.QueueBindOk()
+    propose(endpoint, channel, method, command, _then(channel, method.nowait, ok))
+
+
+def _unbind_queue(
+    endpoint: "Endpoint091", channel: "Channel091", method: methods.QueueUnbind
+) -> None:
+    name = method.queue or _current(channel)
+    key = method.routing_key
+    if method.queue == "" and key == b"":
+        key = name.encode()
+    _check_binding(endpoint, Destination.QUEUE, name, method.exchange)
+    command = Unbind(
+        endpoint.vhost,
+        method.exchange,
+        Destination.QUEUE,
+        name,
+        key,
+        encode_arguments(method.arguments),
+        endpoint.id,
+    )
+    ok = methods.QueueUnbindOk()
+    propose(endpoint, channel, method, command, _then(channel, False, ok))
+
+
+# Exchanges
+
+
+def _declare_exchange(
+    endpoint: "Endpoint091", channel: "Channel091", method: methods.ExchangeDeclare
+) -> None:
+    name = method.exchange
+    if method.passive:
+        if not endpoint.broker.has_exchange(endpoint.vhost, name):
+            raise ProtocolError(
+                ReplyCode.NOT_FOUND, f"no exchange '{name}' in vhost '{endpoint.vhost}'"
+            )
+        endpoint.permissions.require_any("exchange", name)
+        _reply(channel, method.nowait, methods.ExchangeDeclareOk())
+        return
+    endpoint.permissions.require(CONFIGURE, "exchange", name)
+    alternate = method.arguments.get("alternate-exchange")
+    if isinstance(alternate, str):
+        endpoint.permissions.require(READ, "exchange", name)
+        endpoint.permissions.require(WRITE, "exchange", alternate)
+    command = DeclareExchange(
+        endpoint.vhost,
+        name,
+        method.type,
+        method.durable,
+        method.auto_delete,
+        method.internal,
+        encode_arguments(method.arguments),
+    )
+    ok = methods.ExchangeDeclareOk()
+    propose(endpoint, channel, method, command, _then(channel, method.nowait, ok))
+
+
+def _delete_exchange(
+    endpoint: "Endpoint091", channel: "Channel091", method: methods.ExchangeDelete
+) -> None:
+    endpoint.permissions.require(CONFIGURE, "exchange", method.exchange)
+    command = DeleteExchange(endpoint.vhost, method.exchange, method.if_unused)
+    ok = methods.ExchangeDeleteOk()
+    propose(endpoint, channel, method, command, _then(channel, method.nowait, ok))
+
+
+def _bind_exchange(
+    endpoint: "Endpoint091",
+    channel: "Channel091",
+    method: methods.ExchangeBind | methods.ExchangeUnbind,
+) -> None:
+    _check_binding(endpoint, Destination.EXCHANGE, method.destination, method.source)
+    binding = (
+        endpoint.vhost,
+        method.source,
+        Destination.EXCHANGE,
+        method.destination,
+        method.routing_key,
+        encode_arguments(method.arguments),
+        endpoint.id,
+    )
+    if isinstance(method, methods.ExchangeBind):
+        ok: methods.Method = methods.ExchangeBindOk()
+        propose(endpoint, channel, method, Bind(*binding), _then(channel, method.nowait, ok))
+    else:
+        ok = methods.ExchangeUnbindOk()
+        propose(endpoint, channel, method, Unbind(*binding), _then(channel, method.nowait, ok))
+
+
+# What they share
+
+
+def propose(
+    endpoint: "Endpoint091",
+    channel: "Channel091",
+    method: methods.Method,
+    command: Command,
+    done: Callable[[Outcome], None],
+) -> None:
+    """Have the command committed; then call `done`, or close the channel if it was refused."""
+
+    def committed(outcome: Outcome) -> None:
+        if channel.ended:
+            return
+        if isinstance(outcome, Refused):
+            ids = (method.class_id, method.method_id)
+            endpoint.fail(channel, ProtocolError(outcome.code, outcome.text, None, *ids))
+        else:
+            endpoint.guard(channel, lambda: done(outcome))
+
+    channel.wait(0)
+    endpoint.broker.propose(command, committed)
+
+
+def check_lock(endpoint: "Endpoint091", queue: Queue) -> None:
+    """Raise 405 for another connection's exclusive queue (A-04)."""
+    if queue.exclusive_owner not in ("", endpoint.id):
+        raise ProtocolError(
+            ReplyCode.RESOURCE_LOCKED,
+            f"cannot obtain exclusive access to locked queue '{queue.name}' in vhost "
+            f"'{queue.vhost}'. It could be originally declared on another connection or the "
+            "exclusive property value does not match that of the original declaration.",
+        )
+
+
+def _check_binding(
+    endpoint: "Endpoint091", kind: Destination, destination: str, source: str
+) -> None:
+    """Write on the destination, read on the source (S-02)."""
+    what = "queue" if kind is Destination.QUEUE else "exchange"
+    endpoint.permissions.require(WRITE, what, destination)
+    endpoint.permissions.require(READ, "exchange", source)
+
+
+def _queue(endpoint: "Endpoint091", channel: "Channel091", name: str) -> Queue:
+    """The named queue, or the channel's current one; raise 404."""
+    if name == "":
+        name = _current(channel)
+    queue = endpoint.broker.queue(endpoint.vhost, name)
+    if queue is None:
+        text = f"no queue '{name}' in vhost '{endpoint.vhost}'"
+        raise ProtocolError(ReplyCode.NOT_FOUND, text)
+    return queue
+
+
+def queue_for_read(endpoint: "Endpoint091", channel: "Channel091", name: str) -> Queue:
+    """The queue to consume or get from; raise 404, 403 or 405."""
+    if name == "":
+        name = _current(channel)
+    endpoint.permissions.require(READ, "queue", name)
+    queue = _queue(endpoint, channel, name)
+    check_lock(endpoint, queue)
+    return queue
+
+
+def _current(channel: "Channel091") -> str:
+    if channel.current_queue == "":
+        raise ProtocolError(ReplyCode.NOT_FOUND, "no previously declared queue")
+    return channel.current_queue
+
+
+def _reply(channel: "Channel091", nowait: bool, ok: methods.Method) -> None:
+    if not nowait:
+        channel.send(ok)
+    channel.resume()
+
+
+def _then(channel: "Channel091", nowait: bool, ok: methods.Method) -> Callable[[Outcome], None]:
+    def done(outcome: Outcome) -> None:
+        _reply(channel, nowait, ok)
+
+    return done

@@ -1,0 +1,425 @@
+"""The node's end of one AMQP 0-9-1 connection: socket, codec core, login, channels.
+
+Owns its `Connection` core, its channels and the tasks it starts; a wrong peer is settled in one
+place, `dispatch`, which closes the channel or the connection. Reading stops while internal flow
+control says so (credit, bytes in flight, events that wait, an alarm, a peer that does not read).
+"""
+
+import asyncio
+import base64
+import logging
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Protocol
+
+from node.auth.login import Accepted, Check, LoginOutcome, login_refused_text
+from node.auth.login import Refused as LoginRefused
+from node.auth.permissions import PermissionCache, vhost_refusal
+from node.channel091 import Channel091
+from node.definitions091 import call_definition, queue_for_read
+from node.owner import Parted, PlanCache
+from node.plans import RouteCache
+from queues.credit import CreditActor, CreditSpec
+from queues.host import QueueHost
+from warren.wire.amqp091 import methods
+from warren.wire.amqp091.connection import Connection
+from warren.wire.amqp091.events import (
+    Called,
+    Ended,
+    Event,
+    Failed,
+    LoginRequested,
+    OpenRequested,
+    Publishes,
+    Settles,
+)
+from warren.wire.errors import ProtocolError, ReplyCode, Scope
+
+if TYPE_CHECKING:
+    from node.broker import Broker
+
+log = logging.getLogger("warren.connection")
+
+STASH_BYTES_MAX: Final = 1024 * 1024  # of events that wait behind an answer, per connection
+WRITE_HIGH_BYTES: Final = 1024 * 1024  # in the socket's buffer, above which nothing is added
+SILENT_CLOSE_S: Final = 3.0  # wait after a refused login (A-01)
+CLOSE_OK_S: Final = 5.0  # wait for the peer's close-ok
+
+
+class Transport(Protocol):
+    """What is used of the event loop's transport."""
+
+    def write(self, data: bytes) -> None: ...
+    def close(self) -> None: ...
+    def abort(self) -> None: ...
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+    def get_write_buffer_size(self) -> int: ...
+
+
+class Endpoint091:
+    """One connection. States follow the core's; `closing` once a close is under way."""
+
+    def __init__(
+        self, broker: "Broker", transport: Transport, peer: tuple[str, int], here: tuple[str, int]
+    ) -> None:
+        self.broker = broker
+        self.transport = transport
+        self.peer = peer
+        self.here = here
+        self.name = f"{peer[0]}:{peer[1]} -> {here[0]}:{here[1]}"
+        self.id = broker.new_connection_id()
+        self.connected_at_ms = broker.now_ms()
+        self.vhost = ""
+        self.user = ""
+        self.tags: tuple[str, ...] = ()
+        self.mechanism = ""
+        self.permissions: PermissionCache = broker.no_permissions
+        self.channels: dict[int, Channel091] = {}
+        self.owns_queues = False
+        self.has_published = False
+        self.connection = Connection(
+            broker.wire_limits, broker.server_properties, broker.mechanisms, broker.monotonic_ms()
+        )
+        self.reader = CreditActor(self.name, broker.channel_credit, self._on_unblocked)
+        self._plans: RouteCache | None = None
+        self._marked = False
+        self._work: list[Channel091] = []  # channels with confirms or deliveries
+        self._writing_paused = False
+        self._reading_paused = False
+        self._closing = False
+        self._lost = False
+        self._blocked_told = False
+        self._login: asyncio.Task[None] | None = None
+
+    # The socket
+
+    def start(self) -> None:
+        """The protocol header was read: begin the handshake."""
+        self.connection.start()
+        self.mark()
+
+    def data_received(self, data: bytes) -> None:
+        if self._closing and self._lost:
+            return
+        self.broker.turn.begin()
+        for event in self.connection.receive(data, self.broker.monotonic_ms()):
+            self._handle(event)
+        self.mark()
+
+    def connection_lost(self) -> None:
+        """The socket is gone: everything that the client held goes back to its queues."""
+        if self._lost:
+            return
+        self._lost = True
+        self._closing = True
+        if self._login is not None:
+            self._login.cancel()
+        self._end_channels()
+        self.reader.peer_down_everywhere()
+        if self.owns_queues:
+            self.broker.delete_queues_of(self.id)
+        self.broker.endpoint_gone(self)
+
+    def pause_writing(self) -> None:
+        self._writing_paused = True
+
+    def resume_writing(self) -> None:
+        self._writing_paused = False
+        for channel in self.channels.values():
+            if channel.deliveries.has_work():
+                self.mark_channel(channel)
+        self.mark()
+
+    def tick(self, now_ms: int) -> None:
+        """Heartbeats and deadlines; called about once a second."""
+        for event in self.connection.tick(now_ms):
+            self._handle(event)
+        self.mark()
+
+    # Events of the core
+
+    def _handle(self, event: Event) -> None:
+        if isinstance(event, Publishes | Settles):
+            channel = self.channels.get(event.channel)
+            if channel is not None:
+                self.dispatch(channel, event)
+        elif isinstance(event, Called):
+            self._called(event)
+        elif isinstance(event, LoginRequested):
+            self._begin_login(event)
+        elif isinstance(event, OpenRequested):
+            self._open(event.vhost)
+        elif isinstance(event, Failed):
+            self._failed(event.error)
+        elif isinstance(event, Ended):
+            self._end_channels()
+            self._close_when_sent()
+
+    def _called(self, event: Called) -> None:
+        method = event.method
+        if isinstance(method, methods.ChannelOpen):
+            self._open_channel(event.channel)
+        elif event.channel == 0:
+            self._called_connection(method)
+        else:
+            channel = self.channels.get(event.channel)
+            if channel is not None:
+                self.dispatch(channel, event)
+
+    def _called_connection(self, method: methods.Method) -> None:
+        if isinstance(method, methods.ConnectionUpdateSecret):
+            # Tokens come with OAuth; until then the login that was made stays good.
+            self.connection.send(0, methods.ConnectionUpdateSecretOk())
+            self.mark()
+
+    def _open_channel(self, number: int) -> None:
+        channel = Channel091(self, self.connection, number, self.broker.new_session())
+        self.channels[number] = channel
+        self.broker.channels_opened += 1
+        channel.send(methods.ChannelOpenOk())
+
+    # Login and vhost
+
+    def _begin_login(self, event: LoginRequested) -> None:
+        self.mechanism = event.mechanism
+        outcome = self.broker.logins.begin(
+            event.mechanism, event.response, self.broker.is_loopback(self.peer[0])
+        )
+        if isinstance(outcome, Check):
+            task = asyncio.get_running_loop().create_task(self._finish_login(outcome))
+            self._login = task
+        else:
+            self._logged_in(outcome)
+
+    async def _finish_login(self, check: Check) -> None:
+        outcome = await self.broker.logins.complete(check)
+        self._login = None
+        if not self._closing:
+            self._logged_in(outcome)
+            self.mark()
+
+    def _logged_in(self, outcome: LoginOutcome) -> None:
+        if isinstance(outcome, Accepted):
+            self.user = outcome.user
+            self.tags = outcome.tags
+            self.connection.accept_login()
+            return
+        if isinstance(outcome, LoginRefused):
+            log.warning("%s: %s", self.name, outcome.text)
+        else:
+            log.warning("%s: malformed SASL response", self.name)
+        self.connection.refuse_login(login_refused_text(self.mechanism))
+        self._closing = True
+        self._close_later(SILENT_CLOSE_S)
+
+    def _open(self, vhost: str) -> None:
+        broker = self.broker
+        error = vhost_refusal(broker.access, self.user, vhost, broker.has_vhost(vhost))
+        if error is None:
+            error = broker.connection_refusal(self.user)
+        if error is not None:
+            self._fail_connection(error)
+            return
+        self.vhost = vhost
+        self.permissions = PermissionCache(broker.access, self.user, vhost)
+        self._plans = broker.route_cache(vhost, self.user, "impersonator" in self.tags)
+        self.connection.accept_open()
+        broker.endpoint_open(self)
+
+    # Errors
+
+    def dispatch(self, channel: Channel091, event: Publishes | Settles | Called) -> None:
+        """Let the channel handle the event; settle its ProtocolError, if any."""
+        try:
+            channel.handle(event)
+        except ProtocolError as error:
+            if error.class_id == 0 and isinstance(event, Called):
+                error.class_id = event.method.class_id
+                error.method_id = event.method.method_id
+            self.fail(channel, error)
+
+    def guard(self, channel: Channel091, call: Callable[[], None]) -> None:
+        """Call something for the channel; settle its ProtocolError, if any."""
+        try:
+            call()
+        except ProtocolError as error:
+            self.fail(channel, error)
+
+    def answer(
+        self, channel: Channel091, callback: Callable[[int, int], None], first: int, second: int
+    ) -> None:
+        """Call back with a queue's answer; then the channel goes on, unless it waits again."""
+        try:
+            callback(first, second)
+        except ProtocolError as error:
+            self.fail(channel, error)
+            return
+        if not channel.waits_again():
+            channel.resume()
+
+    def fail(self, channel: Channel091, error: ProtocolError) -> None:
+        """Close the channel or the connection for this error."""
+        if error.scope is Scope.CONNECTION:
+            self._fail_connection(error)
+            return
+        if channel.ended:
+            return
+        log.info("%s channel %d: %s", self.name, channel.number, error)
+        channel.end()
+        self.channels.pop(int(channel.number), None)
+        self.broker.channels_closed += 1
+        self.connection.close_channel(int(channel.number), error)
+        self.mark()
+
+    def _fail_connection(self, error: ProtocolError) -> None:
+        if self._closing:
+            return
+        log.warning("%s: %s", self.name, error)
+        self._end_channels()
+        self.connection.fail(error)
+        self._closing = True
+        self._close_later(CLOSE_OK_S)
+        self.mark()
+
+    def _failed(self, error: ProtocolError) -> None:
+        """The core found the peer wrong and has said so."""
+        log.warning("%s: %s", self.name, error)
+        self._end_channels()
+        self._closing = True
+        self._close_later(CLOSE_OK_S if self.connection.awaits_close_ok() else 0.0)
+
+    def close(self, reason: str) -> None:
+        """An operator or the end of the node closes the connection (320)."""
+        self._fail_connection(ProtocolError(ReplyCode.CONNECTION_FORCED, reason, Scope.CONNECTION))
+
+    def _close_later(self, delay_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        loop.call_later(delay_s, self._close_when_sent)
+
+    def _close_when_sent(self) -> None:
+        if self._lost:
+            return
+        data = self.connection.data_to_send()
+        if data:
+            self.transport.write(data)
+        self.transport.close()
+
+    def _end_channels(self) -> None:
+        for channel in list(self.channels.values()):
+            channel.end()
+        self.broker.channels_closed += len(self.channels)
+        self.channels = {}
+        self._work = []
+
+    # What channels ask (node.owner.Owner)
+
+    def credit_spec(self) -> CreditSpec:
+        return self.broker.channel_credit
+
+    def plan_cache(self) -> PlanCache:
+        assert self._plans is not None
+        return self._plans
+
+    def part(self, event: Publishes) -> Parted:
+        assert self._plans is not None
+        return self._plans.part(event)
+
+    def mark(self) -> None:
+        if not self._marked:
+            self._marked = True
+            self.broker.turn.mark_endpoint(self)
+
+    def mark_channel(self, channel: Channel091) -> None:
+        if not channel.in_work:
+            channel.in_work = True
+            self._work.append(channel)
+        self.mark()
+
+    def count_published(self, channel: Channel091, count: int) -> None:
+        self.reader.send(channel.credit, count)
+        channel.credit.ack(self.reader, count)
+        if not self.has_published:
+            self.has_published = True
+        self.broker.published_count += count
+
+    def channel_closed(self, channel: Channel091) -> None:
+        self.channels.pop(int(channel.number), None)
+        self.broker.channels_closed += 1
+
+    def queue_for_read(self, channel: Channel091, name: str) -> QueueHost:
+        return self.broker.host(queue_for_read(self, channel, name).uid)
+
+    def new_name(self, prefix: str) -> str:
+        """`prefix` and 22 base64url characters (A-24)."""
+        return prefix + base64.urlsafe_b64encode(os.urandom(16)).rstrip(b"=").decode()
+
+    def define(self, channel: Channel091, method: methods.Method) -> None:
+        call_definition(self, channel, method)
+
+    # Output and back-pressure
+
+    def flush(self) -> None:
+        """Send what the turn produced; judge whether to go on reading."""
+        self._marked = False
+        if self._lost:
+            return
+        work = self._work
+        self._work = []
+        for channel in work:
+            channel.in_work = False
+            if not channel.ended and channel.flush(self._writing_paused) and not (
+                self._writing_paused
+            ):
+                self.mark_channel(channel)
+        data = self.connection.data_to_send()
+        if data:
+            self.transport.write(data)
+        self._judge_reading()
+
+    def _judge_reading(self) -> None:
+        stop = self._should_stop()
+        if stop and not self._reading_paused:
+            self._reading_paused = True
+            self.transport.pause_reading()
+        elif not stop and self._reading_paused:
+            self._reading_paused = False
+            self.transport.resume_reading()
+
+    def _should_stop(self) -> bool:
+        if self._closing:
+            return False
+        if self.reader.is_blocked():
+            return True
+        alarmed = self.has_published and self.broker.alarms.is_set()
+        if alarmed != self._blocked_told:
+            self._tell_blocked(alarmed)
+        if alarmed:
+            return True
+        in_flight = 0
+        stashed = 0
+        for channel in self.channels.values():
+            in_flight += channel.publisher.in_flight_bytes
+            stashed += channel.stash_bytes
+        return in_flight >= self.broker.in_flight_bytes_max or stashed >= STASH_BYTES_MAX
+
+    def _tell_blocked(self, alarmed: bool) -> None:
+        """connection.blocked and unblocked, to clients that know them (A-12)."""
+        self._blocked_told = alarmed
+        if not self.connection.connection_blocked:
+            return
+        if alarmed:
+            reason = self.broker.alarms.reason()
+            self.connection.send(0, methods.ConnectionBlocked(reason))
+        else:
+            self.connection.send(0, methods.ConnectionUnblocked())
+        self.mark()
+
+    def _on_unblocked(self) -> None:
+        self.mark()
+
+    def state(self) -> str:
+        """As the management API shows it."""
+        if self._blocked_told:
+            return "blocked"
+        return "flow" if self.reader.is_blocked() else "running"

@@ -1,0 +1,105 @@
+"""What a channel needs of the endpoint that owns it (declared by the channel, its user)."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from queues.credit import CreditSpec
+from queues.host import QueueHost
+from queues.publishing import Targets
+from warren.wire.amqp091.events import Called, Publishes, Settles
+from warren.wire.amqp091.methods import Method
+from warren.wire.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from node.channel091 import Channel091
+
+
+class Plan:
+    """Where publishes with one key go. `plain` means: nothing but that needs to be looked at."""
+
+    __slots__ = ("error", "exchange", "mandatory", "needs_headers", "plain", "routing_key", "targets")
+
+    def __init__(
+        self,
+        exchange: str,
+        routing_key: bytes,
+        targets: Targets,
+        mandatory: bool,
+        needs_headers: bool,
+        error: ProtocolError | None,
+    ) -> None:
+        self.exchange = exchange
+        self.routing_key = routing_key
+        self.targets = targets
+        self.mandatory = mandatory
+        self.needs_headers = needs_headers
+        self.error = error
+        returned = mandatory and len(targets.hosts) == 0
+        self.plain = error is None and not needs_headers and not returned
+
+
+class PlanCache(Protocol):
+    """Plans of one user in one vhost, by publish key, as long as no definition changes."""
+
+    def get(self, key: bytes) -> Plan | None: ...
+
+    def make(self, key: bytes) -> Plan:
+        """Route and check afresh, and remember."""
+
+    def refresh(self) -> None:
+        """Forget everything if a definition has changed since."""
+
+
+class Parted:
+    """An event whose messages needed a look of their own, cut at the first that is refused."""
+
+    __slots__ = ("error", "event", "plans", "returns")
+
+    def __init__(self) -> None:
+        self.event: Publishes | None = None
+        self.plans: list[Targets] = []
+        self.returns: list[tuple[int, int, str, bytes]] = []  # start, end, exchange, routing key
+        self.error: ProtocolError | None = None
+
+
+class Owner(Protocol):
+    """The endpoint."""
+
+    def credit_spec(self) -> CreditSpec: ...
+
+    def plan_cache(self) -> PlanCache: ...
+
+    def part(self, event: Publishes) -> Parted:
+        """Look at each message of the event that needs it."""
+
+    def mark(self) -> None:
+        """There is something to send at the end of this turn."""
+
+    def mark_channel(self, channel: "Channel091") -> None:
+        """The same, and the channel has confirms or deliveries to add."""
+
+    def count_published(self, channel: "Channel091", count: int) -> None:
+        """For flow control and metrics."""
+
+    def dispatch(self, channel: "Channel091", event: Publishes | Settles | Called) -> None:
+        """Let the channel handle the event; settle its ProtocolError, if any."""
+
+    def fail(self, channel: "Channel091", error: ProtocolError) -> None:
+        """Close the channel or the connection for this error."""
+
+    def answer(
+        self, channel: "Channel091", callback: Callable[[int, int], None], first: int, second: int
+    ) -> None:
+        """Call back, settle a ProtocolError, else let the channel go on."""
+
+    def channel_closed(self, channel: "Channel091") -> None:
+        """The client closed the channel."""
+
+    def queue_for_read(self, channel: "Channel091", name: str) -> QueueHost:
+        """The named (or current) queue; raise 404, 405 or 403."""
+
+    def new_name(self, prefix: str) -> str:
+        """A name that nobody has."""
+
+    def define(self, channel: "Channel091", method: Method) -> None:
+        """exchange.*, queue.* and what else concerns definitions."""

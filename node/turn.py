@@ -1,0 +1,103 @@
+"""The turn of the loop: what was read in one round is stepped, synced and sent together.
+
+Sockets mark their endpoint, sessions mark the queues that they hand something to; once all ready
+sockets have been read, `run` steps the queues, hands the journal to the disk and writes to each
+socket once (DESIGN section 4). Owns no rule: order and time only. Compiled.
+"""
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import Final, Protocol, final
+
+from mypy_extensions import i64
+
+from queues.hosts.classic import ClassicHost
+from queues.hosts.journal import Journal
+
+STEPS_MAX: Final = 8  # rounds of host steps in one turn; what is left goes on in the next
+# Upper bounds of the buckets of `warren_loop_turn_ms`, in milliseconds.
+TURN_BUCKETS_MS: Final = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1000.0)
+
+
+class Flushable(Protocol):
+    """An endpoint: writes what its core and channels have ready."""
+
+    def flush(self) -> None: ...
+
+
+@final
+class Turn:
+    """Marks, and the one callback that works them off."""
+
+    def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
+        self._call_soon = call_soon
+        self._hosts: list[ClassicHost] = []
+        self._endpoints: list[Flushable] = []
+        self._scheduled = False
+        self._began = 0.0
+        self.journal: Journal | None = None
+        self.now_ms: Callable[[], int] | None = None
+        self.count: i64 = 0
+        self.longest_ms = 0.0
+        self.sum_ms = 0.0
+        self.buckets: list[int] = [0] * (len(TURN_BUCKETS_MS) + 1)
+
+    def begin(self) -> None:
+        """Work has arrived (a socket was read, a sync came back): a turn is under way."""
+        if not self._scheduled:
+            self._scheduled = True
+            self._began = perf_counter()
+            self._call_soon(self.run)
+
+    def mark_host(self, host: ClassicHost) -> None:
+        self._hosts.append(host)
+        if not self._scheduled:
+            self.begin()
+
+    def mark_endpoint(self, endpoint: Flushable) -> None:
+        """To be flushed at the end of this turn; the endpoint marks itself once."""
+        self._endpoints.append(endpoint)
+        if not self._scheduled:
+            self.begin()
+
+    def run(self) -> None:
+        """Step the marked queues, write the journal, flush the marked endpoints."""
+        journal = self.journal
+        now = self.now_ms
+        assert journal is not None
+        assert now is not None
+        now_ms = now()
+        self._step_hosts(now_ms)
+        journal.end_turn(now_ms)  # the disk works while the sockets are written
+        endpoints = self._endpoints
+        self._endpoints = []
+        for endpoint in endpoints:
+            endpoint.flush()
+        if len(self._hosts) > 0:
+            # What the flush settled (automatic acknowledgement) belongs to the same turn.
+            self._step_hosts(now_ms)
+            journal.end_turn(now_ms)
+        self._scheduled = False
+        self._measure()
+        if len(self._hosts) > 0 or len(self._endpoints) > 0:
+            self.begin()
+
+    def _step_hosts(self, now_ms: int) -> None:
+        rounds: i64 = 0
+        while len(self._hosts) > 0 and rounds < STEPS_MAX:
+            hosts = self._hosts
+            self._hosts = []
+            for host in hosts:
+                host.step(now_ms)
+            rounds += 1
+
+    def _measure(self) -> None:
+        took_ms = (perf_counter() - self._began) * 1000.0
+        self.count += 1
+        self.sum_ms += took_ms
+        if took_ms > self.longest_ms:
+            self.longest_ms = took_ms
+        place = 0
+        while place < len(TURN_BUCKETS_MS) and took_ms > TURN_BUCKETS_MS[place]:
+            place += 1
+        self.buckets[place] += 1
