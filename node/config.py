@@ -68,6 +68,13 @@ class ListenersSection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ManagementSection:
+    """The management listener. Behind a proxy on this machine, every request is from loopback."""
+
+    metrics_need_login: bool = False  # /metrics, when asked from loopback
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSection:
     """The founding list and the secret that peers prove to each other."""
 
@@ -163,6 +170,7 @@ class Config:
     compat: Literal["", "3.x"] = ""
     node: NodeSection = NodeSection()
     listeners: ListenersSection = ListenersSection()
+    management: ManagementSection = ManagementSection()
     cluster: ClusterSection = ClusterSection()
     limits: LimitsSection = LimitsSection()
     credit_flow_default_credit: tuple[int, int] = (400, 200)  # initial, granted again after

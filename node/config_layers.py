@@ -291,7 +291,13 @@ def _allowed(kind: Any) -> str:
     if is_dataclass(bare) and bare is not Address:
         needed = [each.name for each in fields(bare) if _is_needed(each)]
         return f"tables with {', '.join(each.name for each in fields(bare))} ({needed[0]} needed)"
-    words = {int: "a whole number", float: "a number", str: "text", Path: "a path"}
+    words = {
+        int: "a whole number",
+        float: "a number",
+        bool: "true or false",
+        str: "text",
+        Path: "a path",
+    }
     word = "HOST:PORT" if bare is Address else words.get(bare, str(bare))
     if _counts_bytes(kind):
         word = "a number of bytes such as 1048576, '1MiB' or '1MB'"

@@ -83,6 +83,7 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
         ("limits.connection_inflight_bytes=65536", ["at least limits.frame_max (131072)"]),
         ("vhosts=[]", ["vhosts: allowed: one or more names"]),
         ("vhosts=/,/", ["each of them once"]),
+        ("management.metrics_need_login=1", ["true or false"]),
         ("no.such=1", ["unknown key no.such (--set)"]),
         ("limits=1", ["unknown key limits (--set)"]),
         ("limits.channel_max", ["allowed: KEY=VALUE"]),
@@ -164,7 +165,8 @@ def test_a_bad_value_that_another_layer_overrides_is_still_refused(tmp_path: Pat
 def test_every_key_can_be_set_by_text() -> None:
     texts = {
         "compat": "3.x", "node.name": "7", "node.data_dir": "/d", "listeners.amqp": "h:1",
-        "listeners.management": "[::1]:0", "listeners.cluster": "h:2",
+        "listeners.management": "[::1]:0", "management.metrics_need_login": "true",
+        "listeners.cluster": "h:2",
         "cluster.secret_file": "/s", "cluster.seeds": "a:1, b:2", "limits.channel_max": "9",
         "limits.frame_max": "9000", "limits.heartbeat_s": "0", "limits.handshake_timeout_ms": "100",
         "limits.max_message_size": "1MiB", "limits.connection_max": "-1",

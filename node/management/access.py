@@ -1,0 +1,100 @@
+"""Who asks, and what that user may see, by tag: RabbitMQ's rules.
+
+Any of the tags below lets a user in. `management` sees its own vhosts and connections, monitoring
+and administrator see all; users are for the administrator, and, without hashes, for monitoring.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from aiohttp import web
+
+from node.auth.access import AccessView
+from node.auth.desk import LoginDesk, is_loopback
+from node.auth.login import Accepted, Refused
+from node.auth.sasl import parse_basic
+from node.management.replies import ApiError
+from node.management.view import BrokerView
+
+LOGIN_TAGS: Final = frozenset({"management", "policymaker", "monitoring", "administrator"})
+MONITOR_TAGS: Final = frozenset({"monitoring", "administrator"})
+CHALLENGE: Final = {"WWW-Authenticate": 'Basic realm="Warren Management"'}
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What every resource reads from."""
+
+    view: BrokerView
+    access: AccessView
+    desk: LoginDesk
+    metrics_need_login: bool = False  # from loopback; from elsewhere they always do
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The user of a request."""
+
+    name: str
+    tags: frozenset[str]
+
+    @property
+    def is_monitor(self) -> bool:
+        return bool(self.tags & MONITOR_TAGS)
+
+    @property
+    def is_administrator(self) -> bool:
+        return "administrator" in self.tags
+
+    def require_monitor(self) -> None:
+        if not self.is_monitor:
+            raise not_authorized("Not monitor user")
+
+
+CALLER: Final = web.RequestKey("caller", Caller)
+
+
+async def identify(context: Context, request: web.Request) -> Caller:
+    """The caller of this request, by HTTP Basic; ApiError 401 for anybody else."""
+    credentials = parse_basic(request.headers.get("Authorization", ""))
+    if credentials is None:
+        raise not_authorized("Login failed", challenge=True)
+    near = is_loopback(request.remote or "")
+    outcome = await context.desk.login_with(credentials, near)
+    if isinstance(outcome, Refused):
+        raise not_authorized("Login failed", log_text=outcome.text, challenge=True)
+    assert isinstance(outcome, Accepted)
+    if not LOGIN_TAGS.intersection(outcome.tags):
+        raise not_authorized("Not management user")
+    return Caller(outcome.user, frozenset(outcome.tags))
+
+
+def caller_of(request: web.Request) -> Caller:
+    """Who asks; put there before any resource is called."""
+    return request[CALLER]
+
+
+def visible_vhosts(context: Context, caller: Caller) -> list[str]:
+    """The names of the vhosts that the caller may see, in order."""
+    names = sorted(each.name for each in context.view.vhosts())
+    if caller.is_monitor:
+        return names
+    return [name for name in names if context.access.permissions(caller.name, name) is not None]
+
+
+def asked_vhosts(context: Context, request: web.Request) -> list[str]:
+    """The vhost in the path, or all that the caller may see; 404 or 401 for one it may not."""
+    vhost = request.match_info.get("vhost")
+    visible = visible_vhosts(context, caller_of(request))
+    if vhost is None:
+        return visible
+    if vhost in visible:
+        return [vhost]
+    if any(each.name == vhost for each in context.view.vhosts()):
+        raise not_authorized("User not authorised to access virtual host")
+    raise ApiError.not_found()
+
+
+def not_authorized(reason: str, log_text: str = "", challenge: bool = False) -> ApiError:
+    headers = CHALLENGE if challenge else {}
+    return ApiError(401, "not_authorized", reason, headers, log_text)

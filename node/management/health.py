@@ -1,0 +1,90 @@
+"""GET /api/health/checks/...: 200 `{"status": "ok"}`, or 503 with the reason."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from aiohttp import web
+
+from node.management.access import Context
+from node.management.nodes import alarms_of
+from node.management.replies import ApiError, json_reply
+
+CHECKS: Final = "/api/health/checks"
+# Names under which clients ask for the protocol of a listener.
+PROTOCOL_NAMES: Final[Mapping[str, str]] = {
+    "amqp091": "amqp",
+    "amqp0.9.1": "amqp",
+    "amqp-0-9-1": "amqp",
+    "management": "http",
+}
+
+
+class Health:
+    """Checks for load balancers and deployment tools."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            web.get(f"{CHECKS}/alarms", self.alarms),
+            web.get(f"{CHECKS}/local-alarms", self.local_alarms),
+            web.get(f"{CHECKS}/is-in-service", self.is_in_service),
+            web.get(f"{CHECKS}/ready-to-serve-clients", self.ready_to_serve_clients),
+            web.get(f"{CHECKS}/port-listener/{{port}}", self.port_listener),
+            web.get(f"{CHECKS}/protocol-listener/{{protocol}}", self.protocol_listener),
+            web.get(f"{CHECKS}/virtual-hosts", self.virtual_hosts),
+        ]
+
+    async def alarms(self, request: web.Request) -> web.Response:
+        return self._alarms("There are alarms in effect in the cluster")
+
+    async def local_alarms(self, request: web.Request) -> web.Response:
+        return self._alarms("There are alarms in effect on the node")
+
+    def _alarms(self, reason: str) -> web.Response:
+        alarms = alarms_of(self._context.view.node())
+        return _failed(reason, alarms=alarms) if alarms else _ok()
+
+    async def is_in_service(self, request: web.Request) -> web.Response:
+        if not self._context.view.node().in_service:
+            return _failed("this node is not in service")
+        return _ok()
+
+    async def ready_to_serve_clients(self, request: web.Request) -> web.Response:
+        node = self._context.view.node()
+        if not node.in_service:
+            return _failed("this node is not in service")
+        if not any(each.protocol == "amqp" for each in node.listeners):
+            return _failed("No active listener", missing="amqp")
+        return _ok()
+
+    async def port_listener(self, request: web.Request) -> web.Response:
+        text = request.match_info["port"]
+        if not (text.isascii() and text.isdigit() and len(text) <= 5):
+            raise ApiError.bad_request(f"not a port: {text[:20]}")
+        ports = sorted({each.port for each in self._context.view.node().listeners})
+        if int(text) not in ports:
+            return _failed("No active listener", missing=int(text), ports=ports)
+        return _ok(port=int(text))
+
+    async def protocol_listener(self, request: web.Request) -> web.Response:
+        asked = request.match_info["protocol"]
+        protocols = sorted({each.protocol for each in self._context.view.node().listeners})
+        if PROTOCOL_NAMES.get(asked.lower(), asked.lower()) not in protocols:
+            return _failed("No active listener", missing=asked, protocols=protocols)
+        return _ok(protocol=asked)
+
+    async def virtual_hosts(self, request: web.Request) -> web.Response:
+        down = [each.name for each in self._context.view.vhosts() if not each.running]
+        if down:
+            return _failed("Some virtual hosts are down", **{"virtual-hosts": down})
+        return _ok()
+
+
+def _ok(**more: object) -> web.Response:
+    return json_reply({"status": "ok", **more})
+
+
+def _failed(reason: str, **more: object) -> web.Response:
+    return json_reply({"status": "failed", "reason": reason, **more}, 503)

@@ -1,0 +1,75 @@
+"""GET /api/nodes and /api/nodes/{name}: for monitoring users."""
+
+from aiohttp import web
+
+from node.management.access import Context, caller_of
+from node.management.replies import ApiError, json_reply
+from node.management.view import NodeView
+
+
+class Nodes:
+    """The nodes of the cluster: this one."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def routes(self) -> list[web.RouteDef]:
+        return [web.get("/api/nodes", self.every), web.get("/api/nodes/{name}", self.one)]
+
+    async def every(self, request: web.Request) -> web.Response:
+        caller_of(request).require_monitor()
+        return json_reply([node_row(self._context.view.node())])
+
+    async def one(self, request: web.Request) -> web.Response:
+        caller_of(request).require_monitor()
+        node = self._context.view.node()
+        if request.match_info["name"] != node.name:
+            raise ApiError.not_found()
+        return json_reply(node_row(node))
+
+
+def node_row(node: NodeView) -> dict[str, object]:
+    return {
+        "name": node.name,
+        "type": "disc",
+        "running": True,
+        "being_drained": not node.in_service,
+        "uptime": node.uptime_ms,
+        "os_pid": str(node.process_id),
+        "version": node.version,
+        "build": node.build,
+        "db_dir": node.data_dir,
+        "mem_used": node.memory_used_bytes,
+        "mem_limit": node.memory_limit_bytes,
+        "mem_alarm": node.memory_alarm,
+        "disk_free": node.disk_free_bytes,
+        "disk_free_limit": node.disk_free_limit_bytes,
+        "disk_free_alarm": node.disk_alarm,
+        "clock_alarm": node.clock_alarm,
+        "fd_used": node.files_used,
+        "fd_total": node.files_max,
+        "sockets_used": node.sockets_used,
+        "listeners": listener_rows(node),
+    }
+
+
+def listener_rows(node: NodeView) -> list[dict[str, object]]:
+    return [
+        {
+            "node": node.name,
+            "protocol": each.protocol,
+            "ip_address": each.host,
+            "port": each.port,
+        }
+        for each in node.listeners
+    ]
+
+
+def alarms_of(node: NodeView) -> list[dict[str, str]]:
+    """The alarms in effect, as the health checks show them."""
+    raised = [
+        ("memory", node.memory_alarm),
+        ("disk", node.disk_alarm),
+        ("clock", node.clock_alarm),
+    ]
+    return [{"node": node.name, "resource": resource} for resource, is_on in raised if is_on]

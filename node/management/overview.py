@@ -1,0 +1,101 @@
+"""GET /api/overview and /api/whoami."""
+
+from typing import Final
+
+from aiohttp import web
+
+from node.management.access import Context, caller_of
+from node.management.nodes import listener_rows
+from node.management.replies import json_reply
+from node.management.view import CountersView, TotalsView
+
+API_VERSION: Final = "4.0.5"  # the RabbitMQ release whose names and shapes these are
+
+
+class Overview:
+    """Totals of the node, and who asks."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            web.get("/api/overview", self.overview),
+            web.get("/api/whoami", self.whoami),
+        ]
+
+    async def overview(self, request: web.Request) -> web.Response:
+        view = self._context.view
+        node = view.node()
+        totals = view.totals()
+        body: dict[str, object] = {
+            "product_name": "Warren",
+            "product_version": node.version,
+            "management_version": API_VERSION,
+            "rabbitmq_version": API_VERSION,
+            "cluster_name": node.cluster_name,
+            "node": node.name,
+            "rates_mode": "none",
+            "statistics_db_event_queue": 0,
+            "queue_totals": _queue_totals(totals),
+            "object_totals": _object_totals(totals),
+            "message_stats": message_stats(view.counters()),
+            "churn_rates": _churn(view.counters()),
+        }
+        if caller_of(request).is_monitor:
+            body["listeners"] = listener_rows(node)
+        return json_reply(body)
+
+    async def whoami(self, request: web.Request) -> web.Response:
+        caller = caller_of(request)
+        return json_reply({"name": caller.name, "tags": sorted(caller.tags)})
+
+
+def message_stats(counters: CountersView) -> dict[str, int]:
+    """The counts of all protocols and queue types together, since start."""
+    ways = counters.protocols
+    ends = counters.deliveries
+    return {
+        "publish": sum(way.received for way in ways),
+        "confirm": sum(way.confirmed for way in ways),
+        "return_unroutable": sum(way.unroutable_returned for way in ways),
+        "drop_unroutable": sum(way.unroutable_dropped for way in ways),
+        "deliver": sum(end.delivered_consume_manual_ack for end in ends),
+        "deliver_no_ack": sum(end.delivered_consume_auto_ack for end in ends),
+        "get": sum(end.delivered_get_manual_ack for end in ends),
+        "get_no_ack": sum(end.delivered_get_auto_ack for end in ends),
+        "get_empty": sum(end.get_empty for end in ends),
+        "deliver_get": sum(end.delivered for end in ends),
+        "redeliver": sum(end.redelivered for end in ends),
+        "ack": sum(end.acknowledged for end in ends),
+    }
+
+
+def _queue_totals(totals: TotalsView) -> dict[str, int]:
+    return {
+        "messages": totals.messages_ready + totals.messages_unacknowledged,
+        "messages_ready": totals.messages_ready,
+        "messages_unacknowledged": totals.messages_unacknowledged,
+    }
+
+
+def _object_totals(totals: TotalsView) -> dict[str, int]:
+    return {
+        "channels": totals.channels,
+        "connections": totals.connections,
+        "consumers": totals.consumers,
+        "exchanges": totals.exchanges,
+        "queues": totals.queues,
+    }
+
+
+def _churn(counters: CountersView) -> dict[str, int]:
+    return {
+        "connection_created": counters.connections_opened,
+        "connection_closed": counters.connections_closed,
+        "channel_created": counters.channels_opened,
+        "channel_closed": counters.channels_closed,
+        "queue_declared": counters.queues_declared,
+        "queue_created": counters.queues_created,
+        "queue_deleted": counters.queues_deleted,
+    }

@@ -1,0 +1,64 @@
+"""JSON replies, and errors in RabbitMQ's form: `{"error": ..., "reason": ...}`."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+from aiohttp import web
+
+
+class ApiError(Exception):
+    """The request cannot be answered; `status`, `error` and `reason` are the answer."""
+
+    def __init__(
+        self,
+        status: int,
+        error: str,
+        reason: str,
+        headers: Mapping[str, str] | None = None,
+        log_text: str = "",
+    ) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.error = error
+        self.reason = reason
+        self.headers = headers or {}
+        self.log_text = log_text  # for our log alone
+
+    @classmethod
+    def not_found(cls) -> "ApiError":
+        return cls(404, "Object Not Found", "Not Found")
+
+    @classmethod
+    def bad_request(cls, reason: str) -> "ApiError":
+        return cls(400, "bad_request", reason)
+
+    def reply(self) -> web.Response:
+        return json_reply({"error": self.error, "reason": self.reason}, self.status, self.headers)
+
+
+def json_reply(
+    body: object, status: int = 200, headers: Mapping[str, str] | None = None
+) -> web.Response:
+    return encoded_reply(ENCODER.encode(body), status, headers)
+
+
+def encoded_reply(
+    body: bytes, status: int = 200, headers: Mapping[str, str] | None = None
+) -> web.Response:
+    reply = web.Response(body=body, status=status, content_type="application/json")
+    reply.headers["Cache-Control"] = "no-cache"
+    reply.headers.update(headers or {})
+    return reply
+
+
+def _plain(value: object) -> object:
+    """Field table values that JSON knows only as numbers, or not at all."""
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value)
+    return str(value)
+
+
+ENCODER: Final = msgspec.json.Encoder(enc_hook=_plain)

@@ -1,0 +1,113 @@
+"""The management listener: HTTP with JSON on its own port, for operators and their tools.
+
+    server = ManagementServer(Context(view, access, desk))
+    port = await server.start("127.0.0.1", 15672)
+    ...
+    await server.stop()
+
+Every path under /api needs a login. No task outlives its request but the listener's own. This
+module imports aiohttp, which takes a tenth of a second or more: import it once AMQP is served,
+in a thread, and not before.
+"""
+
+import logging
+from typing import Final
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from node.management.access import CALLER, Context, identify
+from node.management.bindings import Bindings
+from node.management.connections import Connections
+from node.management.exchanges import Exchanges
+from node.management.health import Health
+from node.management.metrics import Metrics
+from node.management.nodes import Nodes
+from node.management.overview import Overview
+from node.management.queues import Queues
+from node.management.replies import ApiError
+from node.management.users import Users
+from node.management.vhosts import Vhosts
+
+LOG: Final = logging.getLogger("warren.management")
+
+BODY_BYTES_MAX: Final = 1024 * 1024
+STOP_SECONDS: Final = 2.0  # for requests under way when the listener stops
+IDLE_SECONDS: Final = 60.0
+CONTEXT: Final = web.AppKey("context", Context)
+
+
+def make_app(context: Context) -> web.Application:
+    """The application with all its resources."""
+    app = web.Application(
+        middlewares=[answer_errors, require_login], client_max_size=BODY_BYTES_MAX
+    )
+    app[CONTEXT] = context
+    for resource in (
+        Overview(context),
+        Nodes(context),
+        Queues(context),
+        Connections(context),
+        Exchanges(context),
+        Bindings(context),
+        Vhosts(context),
+        Users(context),
+        Health(context),
+        Metrics(context),
+    ):
+        app.add_routes(resource.routes())
+    return app
+
+
+@web.middleware
+async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Every error leaves as JSON. The outermost of a request: here a fault of ours is logged."""
+    try:
+        return await handler(request)
+    except ApiError as error:
+        if error.log_text:
+            LOG.warning("%s from %s", error.log_text, request.remote)
+        return error.reply()
+    except web.HTTPNotFound:
+        return ApiError.not_found().reply()
+    except web.HTTPMethodNotAllowed as error:
+        allowed = ", ".join(sorted(error.allowed_methods))
+        reason = f"{error.method} is not one of {allowed}"
+        return ApiError(405, "method_not_allowed", reason, {"Allow": allowed}).reply()
+    except web.HTTPException as error:
+        return ApiError(error.status, "bad_request", error.reason).reply()
+    except Exception:
+        LOG.exception("%s %s failed", request.method, request.path)
+        return ApiError(500, "internal_error", "Internal Server Error").reply()
+
+
+@web.middleware
+async def require_login(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Put the caller into the request, or end it with 401. /metrics looks after itself."""
+    if request.path != "/metrics":
+        request[CALLER] = await identify(request.app[CONTEXT], request)
+    return await handler(request)
+
+
+class ManagementServer:
+    """The application on a port."""
+
+    def __init__(self, context: Context) -> None:
+        self._runner = web.AppRunner(
+            make_app(context),
+            access_log=None,
+            handle_signals=False,
+            shutdown_timeout=STOP_SECONDS,
+            keepalive_timeout=IDLE_SECONDS,
+        )
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; OSError if that cannot be. Returns the port, which the system chose for 0."""
+        await self._runner.setup()
+        await web.TCPSite(self._runner, host, port).start()
+        address = self._runner.addresses[0]
+        return int(address[1])
+
+    async def stop(self) -> None:
+        """Close the listener and its connections."""
+        await self._runner.cleanup()

@@ -1,0 +1,263 @@
+"""What the management listener reads of the broker, and the little it may ask of it.
+
+Everything here is called on the loop. Names are handed out in whole and each object one by one,
+so that a listing of many can be made in slices and no slice holds up the loop. Times are
+milliseconds since 1970; `arguments` and properties are as the client sent them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerView:
+    """A port that is open. `protocol` is amqp, http or clustering."""
+
+    protocol: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistogramView:
+    """Counts by upper bound: `counts[i]` fell at or below `bounds[i]` and above the bound before.
+
+    `counts` has one more, for all above the last bound.
+    """
+
+    bounds: tuple[float, ...] = ()
+    counts: tuple[int, ...] = (0,)
+    total: float = 0.0  # sum of all that was observed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeView:
+    """This node."""
+
+    name: str
+    cluster_name: str
+    version: str
+    build: str  # compiled or pure
+    in_service: bool  # False while it starts, drains or is in maintenance
+    uptime_ms: int
+    process_id: int
+    data_dir: str
+    listeners: tuple[ListenerView, ...]
+    memory_used_bytes: int
+    memory_limit_bytes: int
+    memory_alarm: bool
+    disk_free_bytes: int
+    disk_free_limit_bytes: int
+    disk_alarm: bool
+    clock_alarm: bool = False
+    files_used: int = 0
+    files_max: int = 0
+    sockets_used: int = 0
+    wal_pending_bytes: int = 0  # handed to the log and not yet synced
+    loop_turn_ms: HistogramView = HistogramView()
+    wal_sync_seconds: HistogramView = HistogramView()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TotalsView:
+    """Sums over the node."""
+
+    messages_ready: int = 0
+    messages_unacknowledged: int = 0
+    message_bytes: int = 0
+    queues: int = 0
+    exchanges: int = 0
+    bindings: int = 0
+    consumers: int = 0
+    connections: int = 0
+    channels: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProtocolCounters:
+    """Since start, by protocol (amqp091, amqp10)."""
+
+    protocol: str = "amqp091"
+    received: int = 0
+    received_confirm: int = 0  # of `received`, on channels with confirms
+    routed: int = 0
+    unroutable_dropped: int = 0
+    unroutable_returned: int = 0
+    confirmed: int = 0
+    publishers: int = 0  # now
+    consumers: int = 0  # now
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryCounters:
+    """Since start, by protocol and queue type."""
+
+    protocol: str = "amqp091"
+    queue_type: str = "rabbit_classic_queue"
+    delivered_consume_manual_ack: int = 0
+    delivered_consume_auto_ack: int = 0
+    delivered_get_manual_ack: int = 0
+    delivered_get_auto_ack: int = 0
+    get_empty: int = 0
+    redelivered: int = 0
+    acknowledged: int = 0
+
+    @property
+    def delivered(self) -> int:
+        return (
+            self.delivered_consume_manual_ack
+            + self.delivered_consume_auto_ack
+            + self.delivered_get_manual_ack
+            + self.delivered_get_auto_ack
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountersView:
+    """Everything counted since start."""
+
+    protocols: tuple[ProtocolCounters, ...] = (ProtocolCounters(),)
+    deliveries: tuple[DeliveryCounters, ...] = (DeliveryCounters(),)
+    connections_opened: int = 0
+    connections_closed: int = 0
+    channels_opened: int = 0
+    channels_closed: int = 0
+    queues_declared: int = 0
+    queues_created: int = 0
+    queues_deleted: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueView:
+    """One queue. Counts of deliveries are since it was made or the node started."""
+
+    vhost: str
+    name: str
+    type: str
+    durable: bool
+    auto_delete: bool
+    exclusive: bool
+    arguments: Mapping[str, object]
+    node: str
+    state: str = "running"
+    owner: str = ""  # name of the connection of an exclusive queue
+    messages_ready: int = 0
+    messages_unacknowledged: int = 0
+    message_bytes_ready: int = 0
+    message_bytes_unacknowledged: int = 0
+    memory_bytes: int = 0
+    consumers: int = 0
+    published: int = 0
+    delivered: int = 0  # to consumers that acknowledge
+    delivered_no_ack: int = 0
+    got: int = 0  # by basic.get, to be acknowledged
+    got_no_ack: int = 0
+    redelivered: int = 0
+    acknowledged: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionView:
+    """One client connection."""
+
+    name: str
+    node: str
+    user: str
+    vhost: str
+    protocol: str  # AMQP 0-9-1 or AMQP 1-0
+    state: str  # running, flow, blocking, blocked
+    host: str
+    port: int
+    peer_host: str
+    peer_port: int
+    channels: int
+    channel_max: int
+    frame_max: int
+    heartbeat_s: int
+    mechanism: str
+    connected_at_ms: int
+    client_properties: Mapping[str, object] = field(default_factory=dict)
+    received_bytes: int = 0
+    sent_bytes: int = 0
+    received_frames: int = 0
+    sent_frames: int = 0
+    pending_bytes: int = 0  # written and not yet taken by the peer
+    tls: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VhostView:
+    """One vhost. `running` is False when some of its queues could not be recovered."""
+
+    name: str
+    messages_ready: int = 0
+    messages_unacknowledged: int = 0
+    running: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExchangeView:
+    """One exchange; '' is the default exchange."""
+
+    vhost: str
+    name: str
+    type: str
+    durable: bool
+    auto_delete: bool
+    internal: bool
+    arguments: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BindingView:
+    """One binding. Those of the default exchange are not kept, and not asked for."""
+
+    vhost: str
+    source: str
+    destination: str
+    destination_is_queue: bool
+    binding_key: bytes
+    arguments: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserView:
+    """One user."""
+
+    name: str
+    tags: tuple[str, ...]
+    password_hash: str = field(repr=False)
+    hashing: str
+
+
+class BrokerView(Protocol):
+    """The broker, as management sees it."""
+
+    def node(self) -> NodeView: ...
+
+    def totals(self) -> TotalsView: ...
+
+    def counters(self) -> CountersView: ...
+
+    def vhosts(self) -> Sequence[VhostView]: ...
+
+    def users(self) -> Sequence[UserView]: ...
+
+    def queue_names(self, vhost: str) -> Sequence[str]: ...
+
+    def queue(self, vhost: str, name: str) -> QueueView | None: ...
+
+    def exchange_names(self, vhost: str) -> Sequence[str]: ...
+
+    def exchange(self, vhost: str, name: str) -> ExchangeView | None: ...
+
+    def bindings(self, vhost: str, source: str) -> Sequence[BindingView]:
+        """The bindings whose source is this exchange."""
+
+    def connection_names(self) -> Sequence[str]: ...
+
+    def connection(self, name: str) -> ConnectionView | None: ...
+
+    def close_connection(self, name: str, reason: str) -> bool:
+        """Begin to close with 320 CONNECTION_FORCED; False if there is no such connection."""

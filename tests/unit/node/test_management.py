@@ -1,0 +1,451 @@
+"""The management listener over real HTTP: who gets in, what is refused, and RabbitMQ's shapes."""
+
+import asyncio
+import base64
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from aiohttp import ClientSession
+from aiohttp.test_utils import TestClient, TestServer
+from prometheus_client.parser import text_string_to_metric_families
+
+from node.auth.desk import LoginDesk
+from node.auth.login import LoginRules
+from node.auth.passwords import Hashing, hash_password
+from node.management.access import Context
+from node.management.server import ManagementServer, make_app
+from node.management.view import BindingView, ExchangeView, UserView, VhostView
+from tests.unit.node.fake_access import FakeAccess, FakeUser
+from tests.unit.node.fake_broker import FakeBroker, connection_view, node_view, queue_view
+
+SHA256: Hashing = "rabbit_password_hashing_sha256"
+CHECKS = "/api/health/checks"
+USERS = {
+    "root": ("administrator",),
+    "watch": ("monitoring",),
+    "shop": ("management",),
+    "app": (),
+}
+OK = {"status": "ok"}
+
+
+def hashed(name: str) -> str:
+    return hash_password(f"pw-{name}", SHA256, b"salt")
+
+
+def access() -> FakeAccess:
+    table = {name: FakeUser(hashed(name), SHA256, tags) for name, tags in USERS.items()}
+    return FakeAccess(users=table, permitted={("shop", "shop"): (".*", ".*", ".*")})
+
+
+def broker() -> FakeBroker:
+    fake = FakeBroker(the_vhosts=[VhostView(name="/"), VhostView(name="shop")])
+    for number in (3, 1, 2):
+        fake.queues["/", f"q{number}"] = queue_view("/", f"q{number}", ready=10 * number)
+    fake.queues["shop", "a/b %"] = queue_view("shop", "a/b %", owner="c-shop")
+    for name, kind in (("", "direct"), ("amq.topic", "topic")):
+        fake.exchanges["/", name] = ExchangeView(
+            vhost="/",
+            name=name,
+            type=kind,
+            durable=True,
+            auto_delete=False,
+            internal=False,
+            arguments={},
+        )
+    fake.all_bindings = [
+        BindingView(
+            vhost="/",
+            source="amq.topic",
+            destination="q1",
+            destination_is_queue=True,
+            binding_key=b"a.#",
+            arguments={"bytes": b"\xff"},
+        )
+    ]
+    for user in ("root", "shop"):
+        fake.connections[f"c-{user}"] = connection_view(f"c-{user}", user)
+    fake.all_users = [
+        UserView(name=name, tags=tags, password_hash=hashed(name), hashing=SHA256)
+        for name, tags in USERS.items()
+    ]
+    return fake
+
+
+Get = Callable[..., Awaitable[tuple[int, Any]]]
+
+
+def with_api(
+    test: Callable[[Get], Awaitable[None]],
+    fake: FakeBroker | None = None,
+    metrics_need_login: bool = False,
+) -> None:
+    """Run a test against the application on a free port of the loopback."""
+
+    async def run() -> None:
+        rights = access()
+        desk = LoginDesk(rights, LoginRules(loopback_users=()))
+        app = make_app(Context(fake or broker(), rights, desk, metrics_need_login))
+        async with TestClient(TestServer(app)) as client:
+
+            async def get(
+                path: str, user: str = "root", method: str = "GET", **headers: str
+            ) -> tuple[int, Any]:
+                if user:
+                    pair = base64.b64encode(f"{user}:pw-{user}".encode()).decode()
+                    headers["Authorization"] = f"Basic {pair}"
+                async with client.request(method, path, headers=headers) as reply:
+                    text = await reply.text()
+                    is_json = reply.content_type == "application/json" and text
+                    return reply.status, json.loads(text) if is_json else text
+
+            await test(get)
+            assert len(asyncio.all_tasks()) < 8  # The server's and this one; none per request.
+        desk.close()
+
+    asyncio.run(asyncio.wait_for(run(), 20))
+
+
+@pytest.mark.parametrize("path", ["/api/overview", "/api/queues", "/api/none", f"{CHECKS}/alarms"])
+def test_without_a_login_everything_is_401(path: str) -> None:
+    refused = (401, {"error": "not_authorized", "reason": "Login failed"})
+
+    async def test(get: Get) -> None:
+        assert await get(path, user="") == refused
+        assert await get(path, user="", Authorization="Basic cm9vdDp3cm9uZw==") == refused
+        assert await get(path, user="", Authorization="Bearer x") == refused
+        assert await get(path, user="nobody") == refused
+
+    with_api(test)
+
+
+def test_a_refusal_asks_for_a_login() -> None:
+    async def run() -> None:
+        rights = access()
+        desk = LoginDesk(rights, LoginRules())
+        server = ManagementServer(Context(broker(), rights, desk))
+        port = await server.start("127.0.0.1", 0)
+        async with (
+            ClientSession() as session,
+            session.get(f"http://127.0.0.1:{port}/api/overview") as reply,
+        ):
+            assert reply.status == 401
+            assert reply.headers["WWW-Authenticate"].startswith("Basic realm=")
+        await server.stop()
+        with pytest.raises(OSError):
+            await asyncio.open_connection("127.0.0.1", port)
+        desk.close()
+
+    asyncio.run(asyncio.wait_for(run(), 20))
+
+
+def test_a_user_without_a_tag_is_not_let_in() -> None:
+    async def test(get: Get) -> None:
+        status, body = await get("/api/overview", user="app")
+        assert (status, body["reason"]) == (401, "Not management user")
+
+    with_api(test)
+
+
+def test_unknown_paths_objects_and_methods_are_json_errors() -> None:
+    missing = (404, {"error": "Object Not Found", "reason": "Not Found"})
+
+    async def test(get: Get) -> None:
+        for path in (
+            "/api/none",
+            "/api/queues/none",
+            "/api/queues/%2F/none",
+            "/api/queues/%2F/q1/x",
+            "/api/exchanges/%2F/none",
+            "/api/connections/none",
+            "/api/vhosts/none",
+            "/api/users/none",
+            "/api/nodes/none",
+            "/",
+        ):
+            assert await get(path) == missing, path
+        status, body = await get("/api/overview", method="POST")
+        assert (status, body["error"]) == (405, "method_not_allowed")
+
+    with_api(test)
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["page=0", "page=-1", "page=x", "page=" + "9" * 5000, "page=1&page_size=501", "page_size=0",
+     "page=2", "use_regex=true&name=("],
+)  # fmt: skip
+def test_a_bad_page_is_400(query: str) -> None:
+    async def test(get: Get) -> None:
+        status, body = await get(f"/api/queues?{query}")
+        assert status == 400
+        assert body["error"] in ("bad_request", "page_out_of_range")
+        assert body["reason"]
+
+    with_api(test)
+
+
+def test_lists_are_ordered_paged_sorted_and_cut_to_columns() -> None:
+    async def test(get: Get) -> None:
+        _, rows = await get("/api/queues")
+        assert [row["name"] for row in rows] == ["q1", "q2", "q3", "a/b %"]
+        _, page = await get("/api/queues/%2F?page=2&page_size=2&name=q&columns=name")
+        assert page == {
+            "filtered_count": 3,
+            "item_count": 1,
+            "items": [{"name": "q3"}],
+            "page": 2,
+            "page_count": 2,
+            "page_size": 2,
+            "total_count": 3,
+        }
+        _, rows = await get("/api/queues?sort=messages&sort_reverse=true&columns=name,messages")
+        assert rows[0] == {"name": "q3", "messages": 31}
+        assert rows[-1] == {"name": "a/b %", "messages": 1}
+        _, rows = await get("/api/queues?sort=message_stats.publish&columns=message_stats.publish")
+        assert rows[0] == {"message_stats": {"publish": 1}}
+        for columns in ("none", "name.x", "name,name.x", "message_stats.none"):
+            status, rows = await get(f"/api/queues?sort=none.x&columns={columns}")
+            assert (status, len(rows)) == (200, 4)
+        _, page = await get("/api/queues?page=1&name=none")
+        assert (page["items"], page["page_count"], page["total_count"]) == ([], 1, 4)
+
+    with_api(test)
+
+
+def test_names_in_paths_are_percent_encoded() -> None:
+    async def test(get: Get) -> None:
+        status, queue = await get(f"/api/queues/shop/{quote('a/b %', safe='')}")
+        assert status == 200
+        assert queue["name"] == "a/b %"
+        assert queue["owner_pid_details"] == {"name": "c-shop"}
+
+    with_api(test)
+
+
+def test_a_queue_has_the_fields_of_rabbitmq() -> None:
+    async def test(get: Get) -> None:
+        _, queue = await get("/api/queues/%2F/q1")
+        assert queue["messages"] == 11
+        assert queue["messages_ready"] == 10
+        assert queue["messages_unacknowledged"] == 1
+        assert queue["arguments"] == {"x-max-length": 10}
+        assert (queue["vhost"], queue["type"], queue["state"]) == ("/", "classic", "running")
+
+    with_api(test)
+
+
+def test_a_management_user_sees_its_own_vhosts_and_connections() -> None:
+    async def test(get: Get) -> None:
+        _, rows = await get("/api/queues", user="shop")
+        assert [row["vhost"] for row in rows] == ["shop"]
+        _, rows = await get("/api/vhosts", user="shop")
+        assert [row["name"] for row in rows] == ["shop"]
+        assert (await get("/api/queues/%2F/q1", user="shop"))[0] == 401
+        assert (await get("/api/vhosts/%2F", user="shop"))[0] == 401
+        _, page = await get("/api/connections?page=1", user="shop")
+        assert [row["name"] for row in page["items"]] == ["c-shop"]
+        assert page["total_count"] == 1
+        assert (await get("/api/connections/c-root", user="shop"))[0] == 401
+        assert (await get("/api/nodes", user="shop"))[0] == 401
+        assert (await get("/api/users", user="shop"))[0] == 401
+        assert "listeners" not in (await get("/api/overview", user="shop"))[1]
+
+    with_api(test)
+
+
+def test_hashes_are_shown_to_administrators_alone() -> None:
+    async def test(get: Get) -> None:
+        _, rows = await get("/api/users")
+        assert {row["name"]: row["password_hash"] for row in rows}["app"] == hashed("app")
+        _, rows = await get("/api/users", user="watch")
+        assert all("password_hash" not in row for row in rows)
+        _, row = await get("/api/users/root", user="watch")
+        assert row == {"name": "root", "tags": ["administrator"], "limits": {}}
+
+    with_api(test)
+
+
+def test_a_connection_is_closed_with_the_reason_given() -> None:
+    fake = broker()
+
+    async def test(get: Get) -> None:
+        assert (await get("/api/connections/c-root", user="watch", method="DELETE"))[0] == 401
+        assert (await get("/api/connections/c-root", user="shop", method="DELETE"))[0] == 401
+        _, row = await get("/api/connections/c-root")
+        assert (row["user"], row["timeout"], row["channels"]) == ("root", 60, 2)
+        assert row["user_provided_name"] == "orders"
+        answer = await get("/api/connections/c-shop", user="shop", method="DELETE")
+        assert answer == (204, "")
+        reason = {"X-Reason": "moving"}
+        assert (await get("/api/connections/c-root", method="DELETE", **reason))[0] == 204
+        assert (await get("/api/connections/c-root", method="DELETE"))[0] == 404
+
+    with_api(test, fake)
+    assert fake.closed == [("c-shop", "Closed via management plugin"), ("c-root", "moving")]
+
+
+def test_exchanges_and_bindings_include_the_default_exchange() -> None:
+    async def test(get: Get) -> None:
+        _, rows = await get("/api/exchanges/%2F")
+        assert [row["name"] for row in rows] == ["", "amq.topic"]
+        assert (await get("/api/exchanges/%2F/amq.default"))[1]["name"] == ""
+        _, rows = await get("/api/bindings/%2F")
+        assert [(row["source"], row["destination"], row["routing_key"]) for row in rows] == [
+            ("", "q1", "q1"),
+            ("", "q2", "q2"),
+            ("", "q3", "q3"),
+            ("amq.topic", "q1", "a.#"),
+        ]
+        assert rows[-1]["destination_type"] == "queue"
+        assert rows[-1]["properties_key"] == "a.%23"
+
+    with_api(test)
+
+
+def test_overview_nodes_vhosts_and_whoami_have_the_shapes_of_rabbitmq() -> None:
+    async def test(get: Get) -> None:
+        _, overview = await get("/api/overview")
+        assert overview["queue_totals"]["messages_ready"] == 60
+        assert overview["object_totals"]["queues"] == 4
+        assert overview["message_stats"]["publish"] == 11
+        assert overview["message_stats"]["deliver_get"] == 4
+        assert overview["listeners"][0]["port"] == 5672
+        _, (node,) = await get("/api/nodes", user="watch")
+        assert (node["name"], node["running"], node["mem_alarm"]) == ("warren@here", True, False)
+        assert (await get("/api/nodes/warren@here"))[1] == node
+        _, vhost = await get("/api/vhosts/shop")
+        assert vhost["cluster_state"] == {"warren@here": "running"}
+        assert (await get("/api/whoami", user="watch"))[1] == {
+            "name": "watch",
+            "tags": ["monitoring"],
+        }
+
+    with_api(test)
+
+
+def test_health_checks_of_a_healthy_node_are_200() -> None:
+    async def test(get: Get) -> None:
+        for check in ("alarms", "local-alarms", "is-in-service", "ready-to-serve-clients",
+                      "virtual-hosts"):  # fmt: skip
+            assert await get(f"{CHECKS}/{check}", user="shop") == (200, OK)
+        assert await get(f"{CHECKS}/port-listener/5672") == (200, {**OK, "port": 5672})
+        for name in ("amqp", "amqp091", "http", "management"):
+            assert await get(f"{CHECKS}/protocol-listener/{name}") == (
+                200,
+                {**OK, "protocol": name},
+            )
+
+    with_api(test)
+
+
+def test_health_checks_of_a_sick_node_are_503_with_the_reason() -> None:
+    fake = broker()
+    fake.the_node = node_view(
+        in_service=False, memory_alarm=True, clock_alarm=True, listeners=[("http", 15672)]
+    )
+    fake.the_vhosts.append(VhostView(name="sick", running=False))
+
+    async def test(get: Get) -> None:
+        status, body = await get(f"{CHECKS}/alarms")
+        assert status == 503
+        assert body == {
+            "status": "failed",
+            "reason": "There are alarms in effect in the cluster",
+            "alarms": [
+                {"node": "warren@here", "resource": "memory"},
+                {"node": "warren@here", "resource": "clock"},
+            ],
+        }
+        assert (await get(f"{CHECKS}/local-alarms"))[0] == 503
+        assert (await get(f"{CHECKS}/is-in-service"))[0] == 503
+        assert (await get(f"{CHECKS}/ready-to-serve-clients"))[0] == 503
+        status, body = await get(f"{CHECKS}/port-listener/5672")
+        assert (status, body["missing"], body["ports"]) == (503, 5672, [15672])
+        status, body = await get(f"{CHECKS}/protocol-listener/amqp091")
+        assert (status, body["missing"], body["protocols"]) == (503, "amqp091", ["http"])
+        status, body = await get(f"{CHECKS}/virtual-hosts")
+        assert (status, body["virtual-hosts"]) == (503, ["sick"])
+        assert (await get(f"{CHECKS}/port-listener/x"))[0] == 400
+
+    with_api(test, fake)
+
+
+def test_a_node_in_service_without_amqp_is_not_ready_for_clients() -> None:
+    fake = broker()
+    fake.the_node = node_view(listeners=[("http", 15672)])
+
+    async def test(get: Get) -> None:
+        status, body = await get(f"{CHECKS}/ready-to-serve-clients")
+        assert (status, body["missing"]) == (503, "amqp")
+
+    with_api(test, fake)
+
+
+def test_metrics_need_no_login_from_loopback_and_carry_rabbitmq_names() -> None:
+    async def test(get: Get) -> None:
+        status, text = await get("/metrics", user="")
+        assert status == 200
+        families = {each.name: each for each in text_string_to_metric_families(text)}
+        values = {
+            sample.name: sample.value for each in families.values() for sample in each.samples
+        }
+        assert values["rabbitmq_queue_messages"] == 64
+        assert values["rabbitmq_queue_messages_ready"] == 60
+        assert values["rabbitmq_queue_messages_unacked"] == 4
+        assert values["rabbitmq_connections"] == 2
+        assert values["rabbitmq_connections_opened_total"] == 6
+        assert values["rabbitmq_global_messages_received_total"] == 11
+        assert values["rabbitmq_global_messages_delivered_total"] == 4
+        assert values["rabbitmq_global_publishers"] == 3
+        assert values["warren_wal_pending_bytes"] == 9
+        (received,) = families["rabbitmq_global_messages_acknowledged"].samples
+        assert received.labels == {"protocol": "amqp091", "queue_type": "rabbit_classic_queue"}
+        turns = {
+            sample.labels.get("le"): sample.value
+            for sample in families["warren_loop_turn_ms"].samples
+            if sample.name.endswith("_bucket")
+        }
+        assert turns == {"1.0": 7, "5.0": 9, "+Inf": 10}
+        assert values["warren_loop_turn_ms_sum"] == 30.5
+        assert values["warren_loop_turn_ms_count"] == 10
+
+    with_api(test)
+
+
+def test_metrics_can_be_closed_to_loopback_too() -> None:
+    async def test(get: Get) -> None:
+        assert (await get("/metrics", user=""))[0] == 401
+        assert (await get("/metrics", user="shop"))[0] == 401
+        assert (await get("/metrics", user="watch"))[0] == 200
+
+    with_api(test, metrics_need_login=True)
+
+
+def test_a_long_list_is_made_in_slices_and_the_loop_turns_meanwhile() -> None:
+    fake = broker()
+    count = 20_000
+    fake.queues = {("/", f"q{n}"): queue_view("/", f"q{n}", ready=n % 97) for n in range(count)}
+
+    async def test(get: Get) -> None:
+        turns = 0
+        ended = False
+
+        async def count_turns() -> None:
+            nonlocal turns
+            while not ended:
+                turns += 1
+                await asyncio.sleep(0)
+
+        counting = asyncio.create_task(count_turns())
+        _, rows = await get("/api/queues?sort=messages&columns=name,messages")
+        ended = True
+        await counting
+        assert len(rows) == count
+        assert [row["messages"] for row in rows] == sorted(row["messages"] for row in rows)
+        assert turns > 4 * count / 250  # Names, rows, sorting, encoding: each in slices.
+
+    with_api(test, fake)
