@@ -1,0 +1,119 @@
+"""The broker's objects as the metadata machine holds them, and what every vhost starts with.
+
+Every object bears a 64-bit uid that is given once and never again; a queue's is also its owner id
+in the log. Arguments are kept in one canonical form of bytes (see `arguments`), so that they
+compare, hash and are stored without being decoded.
+"""
+
+from enum import IntEnum
+from typing import Final, NewType
+
+import msgspec
+
+Uid = NewType("Uid", int)
+
+METADATA_UID: Final = Uid(1)  # owner id of the metadata group itself
+FIRST_UID: Final = Uid(16)  # those below are set aside for the broker's own groups
+
+DEFAULT_VHOST: Final = "/"
+DEFAULT_EXCHANGE: Final = ""
+RESERVED_PREFIX: Final = "amq."
+NO_ARGUMENTS: Final = b""
+
+# Name, type, internal (E-01).
+PREDECLARED: Final = (
+    (DEFAULT_EXCHANGE, "direct", False),
+    ("amq.direct", "direct", False),
+    ("amq.fanout", "fanout", False),
+    ("amq.topic", "topic", False),
+    ("amq.headers", "headers", False),
+    ("amq.match", "headers", False),
+    ("amq.rabbitmq.trace", "topic", True),
+    ("amq.rabbitmq.event", "topic", True),
+)
+
+
+class Destination(IntEnum):
+    """What a binding leads to."""
+
+    QUEUE = 0
+    EXCHANGE = 1
+
+
+class Exchange(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """`auto_delete`: goes when its last binding goes, not before it has had one."""
+
+    uid: Uid
+    vhost: str
+    name: str
+    type: str
+    durable: bool
+    auto_delete: bool
+    internal: bool  # takes messages from other exchanges only
+    arguments: bytes
+
+
+class Queue(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """`auto_delete`: goes when its last consumer goes; the host sees that and deletes it."""
+
+    uid: Uid
+    vhost: str
+    name: str
+    durable: bool
+    exclusive_owner: str  # id of the connection that alone may use it; "" for none
+    auto_delete: bool
+    arguments: bytes
+    node: str  # where its leader was placed at first
+
+    @property
+    def exclusive(self) -> bool:
+        return self.exclusive_owner != ""
+
+    @property
+    def outlives_restart(self) -> bool:
+        """Whether the queue is still there when its node comes back."""
+        return self.durable and not self.exclusive_owner
+
+
+class Binding(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Known by source, destination, binding key and arguments together (E-05)."""
+
+    uid: Uid
+    vhost: str
+    source: str
+    destination_kind: Destination
+    destination: str
+    binding_key: bytes
+    arguments: bytes
+    target: int  # uid of the destination queue, or minus the uid of the destination exchange
+
+
+class User(msgspec.Struct, frozen=True, array_like=True):
+    uid: Uid
+    name: str
+    password_hash: str  # "" for a user who cannot log in with a password
+    hashing: str
+    tags: tuple[str, ...]
+
+
+class Permission(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Regular expressions over names; what the user may do in that vhost."""
+
+    uid: Uid
+    user: str
+    vhost: str
+    configure: str
+    write: str
+    read: str
+
+
+class VhostEntry(msgspec.Struct, frozen=True, array_like=True):
+    """The vhost itself, apart from what is in it."""
+
+    uid: Uid
+    name: str
+    description: str
+    tags: tuple[str, ...]
+
+
+Definition = VhostEntry | User | Permission | Exchange | Queue | Binding

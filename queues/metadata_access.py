@@ -1,0 +1,31 @@
+"""Users and permissions, as the metadata machine holds them and as logins and checks read them."""
+
+from queues.definitions import Permission, User
+
+
+class Access:
+    """Who there is, and who may do what where. Changed by the metadata machine only.
+
+    Invariant: every permission is of a user that exists, in a vhost that exists.
+    """
+
+    __slots__ = ("permissions_by_key", "users", "version")
+
+    def __init__(self) -> None:
+        self.version = 0  # goes up with every change in here
+        self.users: dict[str, User] = {}
+        self.permissions_by_key: dict[tuple[str, str], Permission] = {}  # (user, vhost)
+
+    def user(self, name: str) -> User | None:
+        return self.users.get(name)
+
+    def permissions(self, user: str, vhost: str) -> tuple[str, str, str] | None:
+        """The expressions for configure, write and read; None: no access to the vhost."""
+        found = self.permissions_by_key.get((user, vhost))
+        return None if found is None else (found.configure, found.write, found.read)
+
+    def permissions_of(self, user: str) -> list[Permission]:
+        return [each for each in self.permissions_by_key.values() if each.user == user]
+
+    def permissions_in(self, vhost: str) -> list[Permission]:
+        return [each for each in self.permissions_by_key.values() if each.vhost == vhost]

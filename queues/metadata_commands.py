@@ -1,0 +1,171 @@
+"""Commands of the metadata machine, and their bytes (docs/formats/metadata.md).
+
+The first byte is the version of the layout; the rest is one MessagePack array whose first element
+is the kind. A later version of the same kind may have more elements at its end, with defaults.
+A command carries all that the machine needs: it asks for no clock and no other state.
+
+`connection` is the id of the connection that asks, "" for an operator: exclusive queues are
+locked to all connections but their owner, never to an operator.
+"""
+
+from typing import Final
+
+import msgspec
+
+from queues.definitions import NO_ARGUMENTS, Destination, Uid
+
+FORMAT_VERSION: Final = 1
+_HEAD: Final = bytes((FORMAT_VERSION,))
+
+
+class BadCommand(Exception):
+    """Bytes that are no command of a version that this node knows."""
+
+
+class DeclareVhost(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=1):
+    name: str
+    description: str = ""
+    tags: tuple[str, ...] = ()
+
+
+class DeleteVhost(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=2):
+    name: str
+
+
+class PutUser(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=3):
+    name: str
+    password_hash: str
+    hashing: str
+    tags: tuple[str, ...] = ()
+
+
+class DeleteUser(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=4):
+    name: str
+
+
+class SetPermissions(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=5):
+    user: str
+    vhost: str
+    configure: str
+    write: str
+    read: str
+
+
+class ClearPermissions(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=6):
+    user: str
+    vhost: str
+
+
+class DeclareExchange(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=7):
+    vhost: str
+    name: str
+    type: str
+    durable: bool = False
+    auto_delete: bool = False
+    internal: bool = False
+    arguments: bytes = NO_ARGUMENTS
+
+
+class DeleteExchange(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=8):
+    vhost: str
+    name: str
+    if_unused: bool = False
+
+
+class DeclareQueue(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=9):
+    vhost: str
+    name: str
+    durable: bool = False
+    exclusive_owner: str = ""  # the asking connection, if the queue is to be exclusive
+    auto_delete: bool = False
+    arguments: bytes = NO_ARGUMENTS
+    node: str = ""
+    server_named: bool = False  # the broker made the name: `amq.` is allowed
+
+
+class DeleteQueue(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=10):
+    """By name; where `uid` is not 0, only if the queue of that name still is that one."""
+
+    vhost: str
+    name: str
+    uid: Uid = Uid(0)
+    connection: str = ""
+
+
+class Bind(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=11):
+    vhost: str
+    source: str
+    destination_kind: Destination
+    destination: str
+    binding_key: bytes
+    arguments: bytes = NO_ARGUMENTS
+    connection: str = ""
+
+
+class Unbind(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=12):
+    vhost: str
+    source: str
+    destination_kind: Destination
+    destination: str
+    binding_key: bytes
+    arguments: bytes = NO_ARGUMENTS
+    connection: str = ""
+
+
+class DeleteByOwner(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=13):
+    """The connection is gone: so are its exclusive queues."""
+
+    connection: str
+
+
+class NodeRestarted(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=14):
+    """The node begins anew: its transient and its exclusive queues are gone.
+
+    `alone`: no other node was up meanwhile, so transient exchanges are gone too.
+    """
+
+    node: str
+    alone: bool = True
+
+
+class Batch(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=15):
+    """Commands of one turn; each is applied as if it came alone."""
+
+    commands: tuple["Command", ...]
+
+
+Command = (
+    DeclareVhost
+    | DeleteVhost
+    | PutUser
+    | DeleteUser
+    | SetPermissions
+    | ClearPermissions
+    | DeclareExchange
+    | DeleteExchange
+    | DeclareQueue
+    | DeleteQueue
+    | Bind
+    | Unbind
+    | DeleteByOwner
+    | NodeRestarted
+    | Batch
+)
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_DECODER: Final[msgspec.msgpack.Decoder[Command]] = msgspec.msgpack.Decoder(Command)
+
+
+def encode(command: Command) -> bytes:
+    """The bytes of one command."""
+    return _HEAD + _ENCODER.encode(command)
+
+
+def decode(data: bytes) -> Command:
+    """The command in `data`; raise BadCommand unless the bytes are one known command."""
+    if data[:1] != _HEAD:
+        raise BadCommand(f"unknown version of metadata command: {data[:1].hex()!r}")
+    try:
+        return _DECODER.decode(memoryview(data)[1:])
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BadCommand(f"no metadata command: {error}") from error

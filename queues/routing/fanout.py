@@ -1,0 +1,31 @@
+"""Exchange kind `fanout`: every binding, whatever the routing key (E-11). Compiled."""
+
+from typing import Final, final
+
+from queues.definitions import Binding
+
+
+@final
+class Fanout:
+    """Targets, each with the number of bindings that lead there. Invariant: no number is 0."""
+
+    needs_headers: Final = False
+
+    def __init__(self) -> None:
+        self._targets: dict[int, int] = {}
+
+    def add(self, binding: Binding) -> None:
+        target = binding.target
+        self._targets[target] = self._targets.get(target, 0) + 1
+
+    def remove(self, binding: Binding) -> None:
+        target = binding.target
+        self._targets[target] -= 1
+        if self._targets[target] == 0:
+            del self._targets[target]
+
+    def match(self, key: bytes, headers: dict[str, object], found: set[int]) -> None:
+        found.update(self._targets)
+
+    def is_empty(self) -> bool:
+        return not self._targets
