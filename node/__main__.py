@@ -1,0 +1,130 @@
+"""The `warren` command. `warren server` runs one node in the foreground.
+
+Only the arguments are read here. The broker is imported after they and the configuration have been
+found good, so that a mistake is answered at once.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+EXIT_USAGE: Final = 64  # sysexits
+EXIT_CONFIG: Final = 78
+
+# Options of `warren server` and the keys that they set.
+FLAG_KEYS: Final[Mapping[str, str]] = {
+    "name": "node.name",
+    "data": "node.data_dir",
+    "listen": "listeners.amqp",
+    "management": "listeners.management",
+    "cluster": "listeners.cluster",
+    "seed": "cluster.seeds",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; the exit code is returned."""
+    if not __debug__:
+        print(
+            "warren: refusing to run under python -O: the checks that guard stored messages "
+            "would be off",
+            file=sys.stderr,
+        )
+        return EXIT_CONFIG
+    try:
+        options = make_parser().parse_args(arguments)
+    except SystemExit as stop:  # argparse has printed why; its code for a wrong call is 2.
+        return EXIT_USAGE if stop.code == 2 else int(stop.code or 0)
+    if options.version:
+        print(f"warren {installed_version()}")
+        return 0
+    if options.command == "server":
+        return serve(options)
+    make_parser().print_help(sys.stderr)
+    return EXIT_USAGE
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="warren",
+        description="Warren, a message broker for RabbitMQ and AMQP applications.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="store_true", help="print the version and exit")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND")
+    server = commands.add_parser(
+        "server", help="run one node in the foreground", allow_abbrev=False
+    )
+    server.add_argument("--name", metavar="N", help="name of the node")
+    server.add_argument("--data", metavar="DIR", help="where messages and definitions are kept")
+    server.add_argument("--listen", metavar="HOST:PORT", help="address for AMQP clients")
+    server.add_argument("--management", metavar="HOST:PORT", help="address for HTTP")
+    server.add_argument("--cluster", metavar="HOST:PORT", help="address for other nodes")
+    server.add_argument(
+        "--seed",
+        metavar="HOST:PORT",
+        action="extend",
+        nargs="+",
+        help="a founding node of the cluster; may be given again; the same list on every node",
+    )
+    server.add_argument("--config", metavar="FILE", type=Path, help="a TOML file")
+    server.add_argument(
+        "--set",
+        metavar="KEY=VALUE",
+        dest="sets",
+        action="append",
+        default=[],
+        help="one setting, named as in the file; may be given again",
+    )
+    return parser
+
+
+def serve(options: argparse.Namespace) -> int:
+    """`warren server`: read the configuration and run the node with it."""
+    from node.config import ConfigError, load
+
+    try:
+        config = load(
+            config_file(options.config, os.environ),
+            flags_given(options),
+            options.sets,
+            os.environ,
+        )
+    except ConfigError as error:
+        print(f"warren: {error}", file=sys.stderr)
+        return EXIT_CONFIG
+    from node.boot import run
+
+    return run(config)
+
+
+def flags_given(options: argparse.Namespace) -> dict[str, object]:
+    """The settings among the options, by key."""
+    flags: dict[str, object] = {}
+    for option, key in FLAG_KEYS.items():
+        given = getattr(options, option)
+        if given is not None:
+            flags[key] = ",".join(given) if option == "seed" else given
+    return flags
+
+
+def config_file(option: Path | None, environment: Mapping[str, str]) -> Path | None:
+    """`--config`, or else the file that WARREN_CONFIG names."""
+    named = environment.get("WARREN_CONFIG", "")
+    return option or (Path(named) if named else None)
+
+
+def installed_version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("warrenmq")
+    except PackageNotFoundError:
+        return "(not installed; run from its sources)"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

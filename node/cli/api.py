@@ -1,0 +1,74 @@
+"""A blocking client of the HTTP API, for the command line. Imports nothing of the broker."""
+
+import base64
+import json
+from typing import Final
+from urllib.error import HTTPError, URLError
+from urllib.request import ProxyHandler, Request, build_opener
+
+EXIT_DATA: Final = 65
+EXIT_UNAVAILABLE: Final = 69
+EXIT_SOFTWARE: Final = 70
+EXIT_NO_PERMISSION: Final = 77
+
+ANSWER_BYTES_MAX: Final = 1 << 30
+
+
+class ApiFailure(Exception):
+    """The node did not do what it was asked; `exit_code` is of sysexits."""
+
+    def __init__(self, text: str, exit_code: int) -> None:
+        super().__init__(text)
+        self.exit_code = exit_code
+
+
+class Api:
+    """One node's API, with a login."""
+
+    def __init__(self, url: str, user: str, password: str, timeout_s: float) -> None:
+        self._url = url.rstrip("/")
+        login = base64.b64encode(f"{user}:{password}".encode()).decode()
+        self._headers = {"Authorization": f"Basic {login}", "Accept": "application/json"}
+        self._timeout_s = timeout_s
+        self._opener = build_opener(ProxyHandler({}))  # A node is asked directly.
+
+    def get(self, path: str) -> object:
+        """The decoded answer; ApiFailure for anything but 200."""
+        try:
+            request = Request(self._url + path, headers=self._headers)
+            with self._opener.open(request, timeout=self._timeout_s) as answer:
+                return json.loads(answer.read(ANSWER_BYTES_MAX))
+        except HTTPError as error:
+            raise _refusal(error) from error
+        except (URLError, OSError) as error:
+            reason = error.reason if isinstance(error, URLError) else error
+            text = f"unable to reach {self._url}: {reason}"
+            raise ApiFailure(text, EXIT_UNAVAILABLE) from error
+        except ValueError as error:  # Neither a URL that can be opened, nor JSON in the answer.
+            raise ApiFailure(f"{self._url}{path}: {error}", EXIT_SOFTWARE) from error
+
+    def get_object(self, path: str) -> dict[str, object]:
+        answer = self.get(path)
+        if not isinstance(answer, dict):
+            raise ApiFailure(f"{path}: the answer is not an object", EXIT_SOFTWARE)
+        return answer
+
+    def get_list(self, path: str) -> list[dict[str, object]]:
+        answer = self.get(path)
+        if not isinstance(answer, list) or not all(isinstance(each, dict) for each in answer):
+            raise ApiFailure(f"{path}: the answer is not a list of objects", EXIT_SOFTWARE)
+        return answer
+
+
+def _refusal(error: HTTPError) -> ApiFailure:
+    """What an error status means to the caller."""
+    with error:
+        text = error.read(4096).decode("utf-8", "replace")
+    try:
+        body = json.loads(text)
+    except ValueError:
+        body = {}
+    reason = body.get("reason", text[:200]) if isinstance(body, dict) else text[:200]
+    codes = {401: EXIT_NO_PERMISSION, 403: EXIT_NO_PERMISSION, 404: EXIT_DATA}
+    code = EXIT_UNAVAILABLE if error.code == 503 else codes.get(error.code, EXIT_SOFTWARE)
+    return ApiFailure(f"{error.code}: {reason or error.reason}", code)

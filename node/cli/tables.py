@@ -1,0 +1,47 @@
+"""Tables and JSON on the terminal. `rich` is imported for a table on a terminal alone."""
+
+import json
+from collections.abc import Sequence
+from typing import TextIO
+
+
+def write_table(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], out: TextIO, with_names: bool = True
+) -> None:
+    """A drawn table on a terminal; into a pipe, values between tabs."""
+    if out.isatty():
+        _draw(columns, rows, out, with_names)
+        return
+    if with_names:
+        print("\t".join(columns), file=out)
+    for row in rows:
+        print("\t".join(cell(value) for value in row), file=out)
+
+
+def write_json(value: object, out: TextIO) -> None:
+    print(json.dumps(value, ensure_ascii=False), file=out)
+
+
+def cell(value: object) -> str:
+    """A value on one line, with nothing in it that a terminal or a script would take as its own."""
+    if value is None:
+        return ""
+    if isinstance(value, bool | dict | list):
+        return json.dumps(value, ensure_ascii=False)
+    text = str(value)
+    return text if text.isprintable() else json.dumps(text)[1:-1]
+
+
+def _draw(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], out: TextIO, with_names: bool
+) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(show_header=with_names)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell(value)) for value in row))
+    Console(file=out).print(table)
