@@ -1,0 +1,129 @@
+"""A log group of one member: committed is what the node's own log has made durable."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+
+class LogStore(Protocol):
+    """What it needs of a write-ahead log. Each callback of `on_durable` gets the durable lsn."""
+
+    on_durable: list[Callable[[int], None]]
+
+    @property
+    def appended_lsn(self) -> int: ...
+
+    def append_entry(self, owner: int, index: int, parts: Sequence[bytes]) -> object: ...
+
+    def release_log(self, owner: int, index: int) -> None:
+        """Entries of the owner up to `index` are not needed any more."""
+
+
+class Snapshots(Protocol):
+    """Where the snapshots are."""
+
+    def save(
+        self,
+        owner: int,
+        index: int,
+        state: Sequence[bytes],
+        done: Callable[[OSError | None], None],
+    ) -> None: ...
+
+    def load(self, owner: int) -> tuple[int, bytes] | None: ...
+
+
+class OneMemberGroup:
+    """A `LogGroup`. Recover first: `load`, then `replay` for each entry found, then `start`.
+
+    Invariant: commit_index <= last_index; entries between them wait in `_waiting` for their lsn.
+    """
+
+    def __init__(
+        self,
+        owner: int,
+        log: LogStore,
+        snapshots: Snapshots,
+        on_committed: Callable[[int, bytes], None],
+        on_snapshot_failed: Callable[[OSError], None],
+    ) -> None:
+        self._owner = owner
+        self._log = log
+        self._snapshots = snapshots
+        self._on_committed = on_committed
+        self._on_snapshot_failed = on_snapshot_failed
+        self._waiting: deque[tuple[int, int, Sequence[bytes]]] = deque()  # lsn, index, parts
+        self._barriers: deque[tuple[int, Callable[[], None]]] = deque()  # index
+        self._saving = False
+        self._started = False
+        self.last_index = 0
+        self.commit_index = 0
+        self.snapshot_index = 0
+
+    def load(self) -> bytes | None:
+        """The state of the newest snapshot, to begin the machine with; None for an empty one."""
+        found = self._snapshots.load(self._owner)
+        if found is None:
+            return None
+        self.snapshot_index, state = found
+        self.last_index = self.commit_index = self.snapshot_index
+        return state
+
+    def replay(self, index: int, entry: bytes) -> None:
+        """An entry found in the log, in ascending order: committed, for the group has no other
+        member that could say otherwise. Below the snapshot it is known already.
+        """
+        assert not self._started
+        if index <= self.snapshot_index:
+            return
+        assert index == self.last_index + 1
+        self.last_index = self.commit_index = index
+        self._on_committed(index, entry)
+
+    def start(self) -> None:
+        """All was replayed; proposals may come."""
+        self._started = True
+        self._log.release_log(self._owner, self.snapshot_index)
+        self._log.on_durable.append(self._durable)
+
+    def propose(self, parts: Sequence[bytes]) -> int:
+        """See LogGroup. The log is flushed by whoever ends the turn."""
+        assert self._started
+        self.last_index += 1
+        self._log.append_entry(self._owner, self.last_index, parts)
+        self._waiting.append((self._log.appended_lsn, self.last_index, parts))
+        return self.last_index
+
+    def barrier(self, callback: Callable[[], None]) -> None:
+        if self.commit_index == self.last_index:
+            callback()
+        else:
+            self._barriers.append((self.last_index, callback))
+
+    def snapshot(self, index: int, state: Sequence[bytes]) -> None:
+        """See LogGroup. Left out while another one is being written."""
+        assert index <= self.commit_index
+        if self._saving or index <= self.snapshot_index:
+            return
+        self._saving = True
+        self._snapshots.save(self._owner, index, state, lambda error: self._saved(index, error))
+
+    def _saved(self, index: int, error: OSError | None) -> None:
+        self._saving = False
+        if error is not None:
+            self._on_snapshot_failed(error)
+            return
+        self.snapshot_index = index
+        self._log.release_log(self._owner, index)
+
+    def _durable(self, lsn: int) -> None:
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= lsn:
+            _, index, parts = waiting.popleft()
+            self.commit_index = index
+            self._on_committed(index, parts[0] if len(parts) == 1 else b"".join(parts))
+            self._release_barriers()
+
+    def _release_barriers(self) -> None:
+        while self._barriers and self._barriers[0][0] <= self.commit_index:
+            self._barriers.popleft()[1]()

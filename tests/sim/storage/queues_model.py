@@ -1,0 +1,142 @@
+"""Queues as small as can be, above the log: what it asks of them, and what they expect of it."""
+
+from warren.storage.recovery import RecoveredPublish
+from warren.storage.wal import Wal
+
+
+class Held:
+    """A live message: where its bytes are."""
+
+    def __init__(self, file_id: int, offset: int, length: int, body: bytes, lsn: int) -> None:
+        self.file_id = file_id
+        self.offset = offset
+        self.length = length
+        self.body = body
+        self.lsn = lsn  # durable from here on
+
+
+class Queues:
+    """Any number of queues and one log group. Keeps `Owners` and `RecoverySink`."""
+
+    def __init__(self, known: set[int]) -> None:
+        self.known = known
+        self.wal: Wal | None = None
+        self.live: dict[int, dict[int, Held]] = {owner: {} for owner in known}
+        self.last_seqs: dict[int, int] = dict.fromkeys(known, 0)
+        self.marks: dict[int, int] = dict.fromkeys(known, -1)
+        self.entries: dict[int, bytes] = {}
+        self.entry_lsns: dict[int, int] = {}
+        self.publishes = 0
+
+    # RecoverySink
+
+    def entry(self, owner: int, index: int, payload: bytes) -> None:
+        assert owner == 1
+        assert not self.entries or index > max(self.entries)
+        self.entries[index] = payload
+        self.entry_lsns[index] = 0
+
+    def knows(self, owner: int) -> bool:
+        return owner in self.known
+
+    def owner(self, owner: int, last_seq: int, mark: int) -> None:
+        assert owner in self.known
+        self.last_seqs[owner] = last_seq
+        self.marks[owner] = mark
+
+    def publish(self, found: RecoveredPublish) -> None:
+        assert found.targets
+        for owner, first, live in found.targets:
+            held = self.live[owner]
+            for start, count in live:
+                for seq in range(start, start + count):
+                    assert not held or seq > next(reversed(held)), "doubled or out of order"
+                    assert seq <= self.last_seqs[owner]
+                    held[seq] = self._held(found, seq - first, owner)
+
+    def _held(self, found: RecoveredPublish, place: int, owner: int) -> Held:
+        table = memoryview(found.offsets).cast("I")
+        offset = found.data_offset + table[place] - table[0]
+        length = table[place + 1] - table[place]
+        meta = found.meta[found.meta_stride * place : found.meta_stride * (place + 1)]
+        return Held(found.file_id, offset, length, meta, 0)
+
+    # Owners
+
+    def live_ranges(self, owner: int, first: int, count: int) -> list[tuple[int, int]]:
+        held = self.live.get(owner, {})
+        return ranges_of([seq for seq in range(first, first + count) if seq in held])
+
+    def relocated(
+        self, owner: int, first: int, count: int, file_id: int, data_offset: int, offsets: bytes
+    ) -> None:
+        table = memoryview(offsets).cast("I")
+        held = self.live.get(owner, {})
+        for place in range(count):
+            if first + place in held:
+                message = held[first + place]
+                assert table[place + 1] - table[place] == message.length
+                message.file_id = file_id
+                message.offset = data_offset + table[place] - table[0]
+
+    def checkpoint(self, owner: int) -> list[tuple[int, int]]:
+        return ranges_of(list(self.live.get(owner, {})))
+
+    def mark(self, owner: int) -> int:
+        return self.marks[owner]
+
+    # What an application does.
+
+    def publish_bodies(self, owners: list[int], bodies: list[bytes], base: int) -> list[int]:
+        """Publish to all `owners`; the first message_seq in each."""
+        assert self.wal is not None
+        table = [base]
+        for body in bodies:
+            table.append(table[-1] + len(body))
+        offsets = b"".join(value.to_bytes(4, "little") for value in table)
+        firsts = [self.last_seqs[owner] + 1 for owner in owners]
+        meta = b"".join(body[:4].ljust(4, b"-") for body in bodies)
+        location = self.wal.append_publish(
+            1,
+            7,
+            1000,
+            list(zip(owners, firsts, strict=True)),
+            meta,
+            offsets,
+            b"".join(bodies),
+            base,
+        )
+        lsn = self.wal.appended_lsn
+        for owner, first in zip(owners, firsts, strict=True):
+            self.last_seqs[owner] = first + len(bodies) - 1
+            for place, body in enumerate(bodies):
+                self.live[owner][first + place] = Held(
+                    location.file_id, location.offset + table[place] - base, len(body), body, lsn
+                )
+        return firsts
+
+    def settle(self, owner: int, seqs: list[int]) -> None:
+        """Finish with messages, durably when the log says so."""
+        assert self.wal is not None
+        self.wal.append_settle(owner, ranges_of(seqs))
+        for seq in seqs:
+            message = self.live[owner].pop(seq)
+            self.wal.release(message.file_id, message.length)
+
+    def delete(self, owner: int) -> None:
+        assert self.wal is not None
+        for message in self.live.pop(owner).values():
+            self.wal.release(message.file_id, message.length)
+        self.known.discard(owner)
+        self.wal.append_deleted(owner)
+
+
+def ranges_of(seqs: list[int]) -> list[tuple[int, int]]:
+    """Ascending numbers as (first, count)."""
+    found: list[tuple[int, int]] = []
+    for seq in sorted(seqs):
+        if found and found[-1][0] + found[-1][1] == seq:
+            found[-1] = (found[-1][0], found[-1][1] + 1)
+        else:
+            found.append((seq, 1))
+    return found

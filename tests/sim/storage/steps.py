@@ -1,0 +1,67 @@
+"""The log without threads: its work waits in lists until the test runs it."""
+
+from collections import deque
+from collections.abc import Callable
+from random import Random
+
+Work = Callable[[], None]
+
+
+class StepRunner:
+    """Keeps the `Runner` Protocol, and is the loop's `post` too."""
+
+    def __init__(self) -> None:
+        self.posted: deque[Work] = deque()
+        self.slow: deque[Work] = deque()
+        self.reads: deque[Work] = deque()
+        self.kicked = False
+        self._write: Callable[[], bool] = bool
+
+    def post(self, work: Work) -> None:
+        self.posted.append(work)
+
+    def start(self, write: Callable[[], bool]) -> None:
+        self._write = write
+
+    def kick(self) -> None:
+        self.kicked = True
+
+    def background(self, work: Work) -> None:
+        self.slow.append(work)
+
+    def read(self, work: Work) -> None:
+        self.reads.append(work)
+
+    def stop(self) -> None:
+        while self._write():
+            pass
+        self.slow.clear()
+        self.reads.clear()
+
+    def write_once(self) -> None:
+        self.kicked = self._write()
+
+    def step(self, random: Random) -> bool:
+        """Run one piece of the work of a random thread; False if there was none."""
+        ready: list[Work] = []
+        if self.kicked:
+            ready.append(self.write_once)
+        for queue in (self.posted, self.slow, self.reads):
+            if queue:
+                ready.append(queue[0])
+        if not ready:
+            return False
+        work = random.choice(ready)
+        for queue in (self.posted, self.slow, self.reads):
+            if queue and queue[0] is work:
+                queue.popleft()
+        work()
+        return True
+
+    def settle(self, steps_max: int = 100_000) -> None:
+        """Run everything, until nothing is left to run."""
+        random = Random(0)
+        for _ in range(steps_max):
+            if not self.step(random):
+                return
+        raise AssertionError("the log does not come to rest")

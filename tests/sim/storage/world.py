@@ -1,0 +1,249 @@
+"""A node's log under random load, crashed at random steps and checked after each recovery.
+
+The checker knows every message ever published and when the log reported it, and its settling,
+durable. After a crash:
+
+- reported durable and not settled: there, exactly once, with its bytes;
+- settled, reported durable: gone for good;
+- anything else that is there was once published, with these bytes, and its owner exists.
+"""
+
+from random import Random
+
+from tests.sim.storage.queues_model import Queues
+from tests.sim.storage.sim_disk import Crashed, SimDisk
+from tests.sim.storage.steps import StepRunner
+from warren.storage.wal import Wal
+
+DIRECTORY = "/data"
+GROUP = 1
+
+
+class World:
+    """One seed's run."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.disk = SimDisk()
+        self.bodies: dict[tuple[int, int], bytes] = {}  # by owner, message_seq: ever published
+        self.settled: dict[tuple[int, int], int] = {}  # lsn of the settle; 0: durable
+        self.deleted: dict[int, int] = {}  # lsn of DELETED
+        self.entries: dict[int, bytes] = {}  # ever proposed
+        self.released = 0  # index
+        self.durable_marks: dict[int, int] = {}
+        self.noted_marks: list[tuple[int, int, int]] = []  # lsn, owner, mark
+        self.number = 0
+        self.next_owner = 10
+        self.crashes = 0
+        self.recovered = 0
+        self.failed: list[BaseException] = []
+        self.queues = Queues({10, 11, 12})
+        self.next_owner = 13
+        self.file_bytes = self.random.choice((16_384, 32_768, 65_536))
+        self.plant: str = ""
+        self.boot()
+
+    def boot(self) -> None:
+        self.runner = StepRunner()
+        self.wal = Wal(
+            self.disk,
+            DIRECTORY,
+            post=self.runner.post,
+            on_failure=self.failed.append,
+            file_bytes=self.file_bytes,
+            group_bytes=self.random.choice((512, 4096, 1 << 20)),
+            slack_bytes=self.random.choice((0, 0, self.file_bytes)),
+            runner=self.runner,
+            draw_epoch=lambda: self.random.getrandbits(32),
+        )
+        report = self.wal.open(self.queues)
+        assert not report.corrupt
+        self.queues.wal = self.wal
+        self.wal.on_durable.append(self.on_durable)
+        self.wal.attach(self.queues)
+        self.wal.release_log(GROUP, self.released)
+
+    def on_durable(self, lsn: int) -> None:
+        while self.noted_marks and self.noted_marks[0][0] <= lsn:
+            _, owner, mark = self.noted_marks.pop(0)
+            self.durable_marks[owner] = mark
+
+    # One step of load.
+
+    def act(self) -> None:
+        choice = self.random.random()
+        if choice < 0.30:
+            self.publish()
+        elif choice < 0.55:
+            self.settle()
+        elif choice < 0.60:
+            self.wal.flush()
+        elif choice < 0.64:
+            self.propose()
+        elif choice < 0.66:
+            self.mark()
+        elif choice < 0.67:
+            self.wal.roll()
+        elif choice < 0.675:
+            self.delete()
+        elif choice < 0.70:
+            self.read()
+        else:
+            self.runner.step(self.random)
+
+    def publish(self) -> None:
+        known = sorted(self.queues.known)
+        owners = self.random.sample(known, min(len(known), self.random.choice((1, 1, 1, 2, 3))))
+        count = self.random.choice((1, 1, 2, 10))
+        bodies = [self.body() for _ in range(count)]
+        firsts = self.queues.publish_bodies(owners, bodies, self.random.choice((0, 100)))
+        for owner, first in zip(owners, firsts, strict=True):
+            for place, body in enumerate(bodies):
+                assert (owner, first + place) not in self.bodies, "a message_seq was used twice"
+                self.bodies[owner, first + place] = body
+
+    def body(self) -> bytes:
+        self.number += 1
+        length = self.random.choice((8, 20, 300, 300, 3000))
+        return (b"%08d" % self.number).ljust(length, b"%d" % (self.number % 10))
+
+    def settle(self) -> None:
+        owner = self.random.choice(sorted(self.queues.known))
+        live = list(self.queues.live[owner])
+        if not live:
+            return
+        if self.random.random() < 0.7:
+            seqs = live[: self.random.randint(1, 20)]
+        else:
+            seqs = self.random.sample(live, min(len(live), self.random.randint(1, 5)))
+        self.queues.settle(owner, seqs)
+        for seq in seqs:
+            self.settled[owner, seq] = self.wal.appended_lsn
+
+    def propose(self) -> None:
+        index = max([self.released, *self.queues.entries]) + 1
+        body = self.body()
+        self.wal.append_entry(GROUP, index, [body[:4], body[4:]])
+        self.entries[index] = self.queues.entries[index] = body
+        self.queues.entry_lsns[index] = self.wal.appended_lsn
+        durable = [
+            index
+            for index, lsn in self.queues.entry_lsns.items()
+            if lsn <= self.wal.durable_lsn and index > self.released
+        ]
+        if durable and self.random.random() < 0.3:
+            self.released = self.random.choice(durable)
+            self.wal.release_log(GROUP, self.released)
+
+    def mark(self) -> None:
+        owner = self.random.choice(sorted(self.queues.known))
+        mark = self.queues.last_seqs[owner]
+        if mark > self.queues.marks[owner]:
+            self.queues.marks[owner] = mark
+            self.wal.append_mark(owner, mark)
+            self.noted_marks.append((self.wal.appended_lsn, owner, mark))
+
+    def delete(self) -> None:
+        owner = self.random.choice(sorted(self.queues.known))
+        self.queues.delete(owner)
+        self.deleted[owner] = self.wal.appended_lsn
+        fresh = self.next_owner
+        self.next_owner += 1
+        self.queues.known.add(fresh)
+        self.queues.live[fresh] = {}
+        self.queues.last_seqs[fresh] = 0
+        self.queues.marks[fresh] = -1
+
+    def read(self) -> None:
+        owner = self.random.choice(sorted(self.queues.known))
+        durable = [
+            (seq, held)
+            for seq, held in self.queues.live[owner].items()
+            if held.lsn <= self.wal.durable_lsn
+        ]
+        if not durable:
+            return
+        seq, held = self.random.choice(durable)
+        body = self.bodies[owner, seq]
+
+        def check(found: bytes | Exception) -> None:
+            assert found == body
+
+        self.wal.read(held.file_id, held.offset, held.length, check)
+
+    # The crash.
+
+    def run(self, steps: int, crash_in: int) -> None:
+        """Load, then a crash in the midst of it, recovery and check."""
+        self.disk.crash_in = crash_in
+        try:
+            for _ in range(steps):
+                self.act()
+            self.disk.crash_in = -1
+        except Crashed:
+            pass  # That is what it was for.
+        assert not self.failed
+        self.crash()
+
+    def crash(self) -> None:
+        self.crashes += 1
+        before = self.queues
+        durable_lsn = self.wal.durable_lsn
+        self.noted_marks.clear()
+        self.disk = self.disk.crash(self.random)
+        self.queues = Queues(set(before.known))
+        crash_in_recovery = self.random.randint(0, 60)
+        self.disk.crash_in = crash_in_recovery if self.random.random() < 0.3 else -1
+        try:
+            self.boot()
+        except Crashed:
+            self.disk = self.disk.crash(self.random)
+            self.queues = Queues(set(before.known))
+            self.boot()
+        self.disk.crash_in = -1
+        self.check(before, durable_lsn)
+
+    def check(self, before: Queues, durable_lsn: int) -> None:
+        for owner in sorted(self.queues.known):
+            found = self.queues.live[owner]
+            for seq, held in before.live[owner].items():
+                assert held.lsn > durable_lsn or seq in found, f"lost {owner}/{seq}"
+            for seq, held in found.items():
+                body = self.bodies[owner, seq]
+                settled_lsn = self.settled.get((owner, seq))
+                assert settled_lsn is None or settled_lsn > durable_lsn, f"back: {owner}/{seq}"
+                assert self.content(held.file_id, held.offset, held.length) == body
+                assert held.body == body[:4].ljust(4, b"-")
+                self.recovered += 1
+            assert self.queues.marks[owner] >= self.durable_marks.get(owner, -1)
+        self.check_entries(before, durable_lsn)
+        self.take_as_truth()
+
+    def content(self, file_id: int, offset: int, length: int) -> bytes:
+        found: list[bytes | Exception] = []
+        self.wal.read(file_id, offset, length, found.append)
+        while not found:
+            self.runner.step(self.random)
+        assert isinstance(found[0], bytes)
+        return found[0]
+
+    def check_entries(self, before: Queues, durable_lsn: int) -> None:
+        for index, payload in self.queues.entries.items():
+            assert payload == self.entries[index]
+        for index, lsn in before.entry_lsns.items():
+            if lsn <= durable_lsn and index > self.released:
+                assert index in self.queues.entries, f"lost entry {index}"
+
+    def take_as_truth(self) -> None:
+        """What was recovered is durable now; what was not is gone and its numbers are free."""
+        for key in list(self.settled):
+            if key[1] in self.queues.live.get(key[0], {}):
+                del self.settled[key]
+            else:
+                self.settled[key] = 0
+        for owner in self.queues.known:
+            last_seq = self.queues.last_seqs[owner]
+            for key in [key for key in self.bodies if key[0] == owner and key[1] > last_seq]:
+                del self.bodies[key]
+                self.settled.pop(key, None)
+        self.durable_marks = {owner: self.queues.marks[owner] for owner in self.queues.known}

@@ -1,0 +1,150 @@
+"""The only calls to files: what storage needs of a disk, and the operating system's one.
+
+Everything else in this package works on the `Disk` Protocol, so that tests can put a disk beneath
+it that tears, forgets, fills up and fails.
+"""
+
+import fcntl
+import os
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from warren.storage.record import Buffer
+
+PARTS_MAX: Final = 1024  # IOV_MAX of Linux
+LOCK_NAME: Final = "lock"
+
+
+class DirectoryInUse(Exception):
+    """Another process has this data directory."""
+
+
+class Disk(Protocol):
+    """Files by path; open ones by handle. Every call either does all of it or raises OSError."""
+
+    def create(self, path: str, size: int) -> int:
+        """Make a new file with `size` bytes allocated, reading as zeros; return its handle."""
+
+    def open(self, path: str) -> int:
+        """Handle for reading and writing an existing file."""
+
+    def close(self, handle: int) -> None: ...
+
+    def pwritev(self, handle: int, parts: Sequence[Buffer], offset: int, dsync: bool) -> None:
+        """Write the parts one after the other; with `dsync` they are durable on return."""
+
+    def pread(self, handle: int, length: int, offset: int) -> bytes:
+        """Up to `length` bytes; fewer only at the end of the file."""
+
+    def fsync(self, handle: int) -> None: ...
+
+    def fsync_directory(self, path: str) -> None: ...
+
+    def rename(self, old: str, new: str) -> None: ...
+
+    def unlink(self, path: str) -> None: ...
+
+    def truncate(self, handle: int, size: int) -> None: ...
+
+    def list(self, directory: str) -> list[str]:
+        """Names in it, in ascending order."""
+
+    def size(self, path: str) -> int: ...
+
+    def free_bytes(self, directory: str) -> int: ...
+
+
+class OsDisk:
+    """The disk of this machine. Safe to use from several threads."""
+
+    def create(self, path: str, size: int) -> int:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            if size:
+                os.posix_fallocate(handle, 0, size)
+        except OSError:
+            os.close(handle)
+            os.unlink(path)
+            raise
+        return handle
+
+    def open(self, path: str) -> int:
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+
+    def close(self, handle: int) -> None:
+        os.close(handle)
+
+    def pwritev(self, handle: int, parts: Sequence[Buffer], offset: int, dsync: bool) -> None:
+        if len(parts) > PARTS_MAX:
+            # One call, for the sync of a later call does not cover what an earlier one wrote.
+            step = (len(parts) + PARTS_MAX - 1) // PARTS_MAX
+            parts = [b"".join(parts[at : at + step]) for at in range(0, len(parts), step)]
+        total = sum(map(len, parts))
+        flags = os.RWF_DSYNC if dsync else 0
+        written = os.pwritev(handle, parts, offset, flags)
+        while written < total:  # A signal or a full disk cut it short; what went is synced.
+            rest = memoryview(b"".join(parts))[written:]
+            written += os.pwritev(handle, [rest], offset + written, flags)
+
+    def pread(self, handle: int, length: int, offset: int) -> bytes:
+        found = os.pread(handle, length, offset)
+        while len(found) < length:
+            more = os.pread(handle, length - len(found), offset + len(found))
+            if not more:
+                break
+            found += more
+        return found
+
+    def fsync(self, handle: int) -> None:
+        os.fdatasync(handle)
+
+    def fsync_directory(self, path: str) -> None:
+        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def rename(self, old: str, new: str) -> None:
+        os.rename(old, new)
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)
+
+    def truncate(self, handle: int, size: int) -> None:
+        os.ftruncate(handle, size)
+
+    def list(self, directory: str) -> list[str]:
+        return sorted(os.listdir(directory))
+
+    def size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def free_bytes(self, directory: str) -> int:
+        found = os.statvfs(directory)
+        return found.f_bavail * found.f_frsize
+
+
+class DirectoryLock:
+    """Holds a data directory for this process; a second holder is refused.
+
+    The kernel lets go of it when the process dies, however it dies.
+    """
+
+    def __init__(self, directory: str) -> None:
+        os.makedirs(directory, mode=0o700, exist_ok=True)
+        path = os.path.join(directory, LOCK_NAME)
+        self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = os.pread(self._handle, 32, 0).decode("ascii", "replace").strip()
+            os.close(self._handle)
+            raise DirectoryInUse(
+                f"data directory {directory} is in use by process {holder or 'unknown'}"
+            ) from error
+        os.ftruncate(self._handle, 0)
+        os.pwrite(self._handle, b"%d\n" % os.getpid(), 0)
+
+    def release(self) -> None:
+        os.close(self._handle)

@@ -1,0 +1,259 @@
+"""Files of the log: their names, their first block, and the shelf of spare ones.
+
+    wal-<id>.log     written by appends; the newest ones may have no record yet
+    seg-<id>.log     what compaction copied together; whole and synced before it has this name
+    spare-<id>.log   pre-allocated, every block written once; holds nothing
+    tmp-<id>.log     being made; removed at start
+
+An id is never used twice. The first 4096 bytes are the header: magic, version u32, flags u32
+(bit 0: every block of the file was written before, so that overwriting needs no new extents),
+id u64, epoch u32, crc u32 of all that; the rest is zeros. A file gets its header and then its
+name, and the directory is synced, before anything in it is reported durable.
+"""
+
+import os
+import threading
+from collections import deque
+from struct import Struct
+from typing import Final, final
+
+from crc32c import crc32c
+
+from warren.storage.disk import Disk
+
+BLOCK_BYTES: Final = 4096  # of the header; records begin here
+MAGIC: Final = b"WARRENWL"
+FORMAT_VERSION: Final = 1
+FLAG_WRITTEN: Final = 1
+HEADER: Final = Struct("<8sIIQI")
+HEADER_CRC: Final = Struct("<I")
+WAL_PREFIX: Final = "wal-"
+SEGMENT_PREFIX: Final = "seg-"
+SPARE_PREFIX: Final = "spare-"
+TMP_PREFIX: Final = "tmp-"
+SLICE_BYTES: Final = 1 << 20
+ZEROS: Final = bytes(SLICE_BYTES)
+
+
+@final
+class LogFile:
+    """One file and what is known of it. All but `handle` belongs to the loop thread.
+
+    `live` counts data bytes once for each target that still needs them, so it is 0 exactly when
+    nobody needs the file for its messages and entries; `claimed` is the same of all that was ever
+    put in, and `stored` how many bytes their records take.
+    """
+
+    __slots__ = (
+        "claimed",
+        "corrupt",
+        "durable_offset",
+        "epoch",
+        "handle",
+        "id",
+        "live",
+        "lock",
+        "markers",
+        "path",
+        "pins",
+        "publishers",
+        "sealed_lsn",
+        "settlers",
+        "size",
+        "stored",
+        "used",
+        "written_before",
+    )
+
+    def __init__(self, file_id: int, path: str, epoch: int, size: int) -> None:
+        self.id = file_id
+        self.path = path
+        self.epoch = epoch
+        self.size = size
+        self.handle = -1  # -1 until the file is on disk under its name
+        self.lock = threading.Lock()  # held by the thread that puts it there
+        self.written_before = False
+        self.durable_offset = BLOCK_BYTES
+        self.used = BLOCK_BYTES
+        self.sealed_lsn = -1  # -1 while it is, or may become, the active one
+        self.live = 0
+        self.claimed = 0
+        self.stored = 0
+        self.pins = 0  # reads under way
+        self.corrupt = False
+        self.publishers: set[int] = set()  # owners with a PUBLISH in it, dead ones too
+        self.settlers: set[int] = set()  # owners with SETTLE, CHECKPOINT or DELETED in it
+        self.markers: set[int] = set()  # owners whose newest MARK is in it
+
+    def claim(self, data_bytes: int, stored_bytes: int) -> None:
+        """A record was put in: `data_bytes`, summed over its targets, are alive."""
+        self.live += data_bytes
+        self.claimed += data_bytes
+        self.stored += stored_bytes
+
+    def alive_bytes(self) -> int:
+        """About how many bytes a copy without the dead messages would take."""
+        return self.stored * self.live // self.claimed if self.claimed else 0
+
+
+def encode_header(file_id: int, epoch: int, written_before: bool) -> bytes:
+    """The first block of a file."""
+    flags = FLAG_WRITTEN if written_before else 0
+    head = HEADER.pack(MAGIC, FORMAT_VERSION, flags, file_id, epoch)
+    return (head + HEADER_CRC.pack(crc32c(head))).ljust(BLOCK_BYTES, b"\0")
+
+
+def decode_header(block: bytes) -> tuple[int, int, bool] | None:
+    """(id, epoch, written_before) of a file, or None if this is not the header of one."""
+    if len(block) < HEADER.size + 4:
+        return None
+    magic, version, flags, file_id, epoch = HEADER.unpack_from(block)
+    (crc,) = HEADER_CRC.unpack_from(block, HEADER.size)
+    if magic != MAGIC or version != FORMAT_VERSION or crc32c(block[: HEADER.size]) != crc:
+        return None
+    return file_id, epoch, bool(flags & FLAG_WRITTEN)
+
+
+def name_of(prefix: str, file_id: int) -> str:
+    return f"{prefix}{file_id:020d}.log"
+
+
+def id_of(name: str) -> int:
+    """The id in a name made by `name_of`, or -1."""
+    prefix, _, rest = name.partition("-")
+    digits, _, ending = rest.partition(".")
+    known = prefix + "-" in (WAL_PREFIX, SEGMENT_PREFIX, SPARE_PREFIX, TMP_PREFIX)
+    if not known or ending != "log" or len(digits) != 20 or not digits.isdecimal():
+        return -1
+    return int(digits)
+
+
+class Shelf:
+    """The spare files, and the making and taking away of files.
+
+    Its methods do I/O and are called from the writer and the background thread; what both touch
+    is a deque and, for each file, that file's lock.
+    """
+
+    def __init__(self, disk: Disk, directory: str, file_bytes: int, spares_max: int) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._file_bytes = file_bytes
+        self._spares_max = spares_max
+        self._spares: deque[tuple[str, int]] = deque()  # path, handle
+        self._making: SpareMaking | None = None
+
+    def path(self, prefix: str, file_id: int) -> str:
+        return os.path.join(self._directory, name_of(prefix, file_id))
+
+    @property
+    def spare_count(self) -> int:
+        return len(self._spares)
+
+    def adopt_spare(self, path: str) -> None:
+        """Take over a spare of an earlier process; what has not the right size goes."""
+        if self._disk.size(path) == self._file_bytes and self.spare_count < self._spares_max:
+            self._spares.append((path, self._disk.open(path)))
+        else:
+            self._disk.unlink(path)
+
+    def make_ready(self, file: LogFile) -> None:
+        """Put the file on disk: header, name, synced directory. The second call does nothing."""
+        with file.lock:
+            if file.handle >= 0:
+                return
+            path, handle = self._blank(file)
+            block = encode_header(file.id, file.epoch, file.written_before)
+            self._disk.pwritev(handle, [block], 0, True)
+            self._disk.rename(path, file.path)
+            self._disk.fsync_directory(self._directory)
+            file.handle = handle
+
+    def _blank(self, file: LogFile) -> tuple[str, int]:
+        if file.size == self._file_bytes:
+            try:
+                spare = self._spares.popleft()
+            except IndexError:
+                pass  # None there, or the other thread was quicker.
+            else:
+                file.written_before = True
+                return spare
+        file.written_before = False
+        path = self.path(TMP_PREFIX, file.id)
+        return path, self._disk.create(path, file.size)
+
+    def take_back(self, file: LogFile) -> None:
+        """The file is not needed: make a spare of it, or remove it. Durable on return."""
+        reusable = (
+            file.written_before
+            and file.size == self._file_bytes
+            and not file.corrupt
+            and self.spare_count < self._spares_max
+        )
+        if reusable:
+            path = self.path(SPARE_PREFIX, file.id)
+            self._disk.rename(file.path, path)
+            self._disk.fsync_directory(self._directory)
+            self._spares.append((path, file.handle))
+        else:
+            self._disk.unlink(file.path)
+            self._disk.fsync_directory(self._directory)
+            self._disk.close(file.handle)
+
+    def begin_spare(self, file_id: int) -> bool:
+        """Allocate a new spare, to be written over; False if there are enough."""
+        if self.spare_count >= self._spares_max:
+            return False
+        path = self.path(TMP_PREFIX, file_id)
+        self._making = SpareMaking(file_id, path, self._disk.create(path, self._file_bytes))
+        return True
+
+    def write_slice(self) -> bool:
+        """Write zeros over the next slice of it; True when the spare is on the shelf.
+
+        Each slice is synced alone: one sync of the whole file would hold up those of the log.
+        """
+        making = self._making
+        assert making is not None
+        try:
+            return self._write_slice(making)
+        except OSError:
+            self._making = None
+            self._disk.close(making.handle)
+            self._disk.unlink(making.path)
+            raise
+
+    def _write_slice(self, making: "SpareMaking") -> bool:
+        length = min(SLICE_BYTES, self._file_bytes - making.offset)
+        zeros = ZEROS if length == SLICE_BYTES else ZEROS[:length]
+        self._disk.pwritev(making.handle, [zeros], making.offset, True)
+        making.offset += length
+        if making.offset < self._file_bytes:
+            return False
+        path = self.path(SPARE_PREFIX, making.file_id)
+        self._disk.rename(making.path, path)
+        making.path = path
+        self._disk.fsync_directory(self._directory)
+        self._making = None
+        self._spares.append((path, making.handle))
+        return True
+
+    def close(self) -> None:
+        while self._spares:
+            self._disk.close(self._spares.popleft()[1])
+        if self._making is not None:
+            self._disk.close(self._making.handle)
+            self._making = None
+
+
+@final
+class SpareMaking:
+    """A spare that is being written over."""
+
+    __slots__ = ("file_id", "handle", "offset", "path")
+
+    def __init__(self, file_id: int, path: str, handle: int) -> None:
+        self.file_id = file_id
+        self.path = path
+        self.handle = handle
+        self.offset = 0

@@ -1,0 +1,139 @@
+"""The deciding half of the write-ahead log: where a record goes, what is written in one go.
+
+`append` gives a record its file and offset at once, encodes it and puts it into the open batch.
+A batch is part of one file and one write. The order in the file is the order of the appends: a
+record is durable only when all before it are. When a file is full it gets a SEAL and the next one
+is taken. No I/O and no thread: full batches, and on `flush` the open one, are handed to
+`hand_over`; new files come from `next_file`.
+"""
+
+from collections.abc import Callable
+from typing import Final, final
+
+from warren.storage.files import BLOCK_BYTES, LogFile
+from warren.storage.record import (
+    HEADER_BYTES,
+    PADDING,
+    SEAL,
+    Buffer,
+    encode_header,
+    padded,
+)
+
+SEAL_BYTES: Final = HEADER_BYTES
+JOIN_BYTES: Final = 2048  # shorter payloads are copied into one piece with their header
+
+
+@final
+class Location:
+    """Where a record is; `offset` is that of the message data (PUBLISH) or of the payload."""
+
+    __slots__ = ("byte_count", "file_id", "offset")
+
+    def __init__(self, file_id: int, offset: int, byte_count: int) -> None:
+        self.file_id = file_id
+        self.offset = offset
+        self.byte_count = byte_count  # of the whole record, header and padding included
+
+
+@final
+class Batch:
+    """Consecutive records of one file, to be written with one call."""
+
+    __slots__ = ("byte_count", "end_lsn", "file", "offset", "parts")
+
+    def __init__(self, file: LogFile, offset: int) -> None:
+        self.file = file
+        self.offset = offset
+        self.parts: list[Buffer] = []
+        self.byte_count = 0
+        self.end_lsn = 0
+
+
+@final
+class Log:
+    """The end of the log. Invariant: `offset` of the active file has room for a SEAL."""
+
+    def __init__(
+        self,
+        group_bytes: int,
+        next_file: Callable[[int], LogFile],
+        hand_over: Callable[[Batch], None],
+    ) -> None:
+        self._group_bytes = group_bytes
+        self._next_file = next_file  # called with the least size that is wanted
+        self._hand_over = hand_over
+        self.appended_lsn = 0  # bytes ever appended by this process
+        self.active: LogFile = next_file(0)
+        self.offset = BLOCK_BYTES
+        self._batch = Batch(self.active, self.offset)
+
+    def append(
+        self, kind: int, owner: int, index: int, part: int, payload: list[Buffer], length: int
+    ) -> int:
+        """Append one record, `length` bytes of payload; return its offset in `active`."""
+        size = padded(length)
+        if self.offset + size + SEAL_BYTES > self.active.size:
+            self.roll(size)
+        elif self._batch.byte_count and self._batch.byte_count + size > self._group_bytes:
+            self.flush()
+        return self._place(kind, owner, index, part, payload, length, size)
+
+    def _place(
+        self,
+        kind: int,
+        owner: int,
+        index: int,
+        part: int,
+        payload: list[Buffer],
+        length: int,
+        size: int,
+    ) -> int:
+        file = self.active
+        header = encode_header(
+            file.epoch, file.durable_offset, owner, index, kind, part, payload, length
+        )
+        batch = self._batch
+        padding = PADDING[: size - length - HEADER_BYTES]
+        if length < JOIN_BYTES:
+            batch.parts.append(b"".join((header, *payload, padding)))
+        else:
+            batch.parts.append(header)
+            batch.parts.extend(payload)
+            if padding:
+                batch.parts.append(padding)
+        batch.byte_count += size
+        at = self.offset
+        self.offset = at + size
+        self.appended_lsn += size
+        return at
+
+    def flush(self) -> None:
+        """Hand over what was appended."""
+        batch = self._batch
+        if not batch.byte_count:
+            return
+        batch.end_lsn = self.appended_lsn
+        self._batch = Batch(self.active, self.offset)
+        self._hand_over(batch)
+
+    def roll(self, least_bytes: int = 0) -> None:
+        """Seal the active file and go on in a new one that can hold `least_bytes`.
+
+        Files are used in the order of their ids, for that is how recovery finds the last one; one
+        that is next in line and too small is sealed at once.
+        """
+        least_bytes += BLOCK_BYTES + SEAL_BYTES
+        self._take_next(least_bytes)
+        while self.active.size < least_bytes:
+            self._take_next(least_bytes)
+
+    def _take_next(self, least_bytes: int) -> None:
+        self._place(SEAL, 0, 0, 0, [], 0, SEAL_BYTES)
+        self.flush()
+        old = self.active
+        old.used = self.offset
+        old.sealed_lsn = self.appended_lsn
+        self.active = self._next_file(least_bytes)
+        self.offset = BLOCK_BYTES
+        self._batch = Batch(self.active, self.offset)

@@ -1,0 +1,294 @@
+"""Byte layout of one record of the write-ahead log and of its segments. No I/O.
+
+Little-endian; a record begins at a multiple of 8 bytes and is padded with zeros to the next one:
+
+    crc u32              crc32c of everything after it: the rest of the header, then the payload
+    length u32           bytes of the payload, padding not counted
+    epoch u32            that of the file; a record of an earlier life of the file never counts
+    durable_offset u32   all bytes of this file before it were durable when this was appended, so
+                         that damage before it is corruption, and damage after it may be a torn tail
+    owner u64            uid of a queue or log group; PUBLISH: that of the first target
+    index u64            PUBLISH: number of the publish in the whole log; ENTRY: its log index;
+                         MARK: highest delivered message_seq
+    kind u8, flags u8
+    owner_check u16      hash of the owner, so that the owner of a damaged record can be believed
+    part u32             PUBLISH: place of the first message in the record it was first written in
+
+Payloads are in docs/formats/wal.md. Message ranges are `(first, count)` pairs.
+"""
+
+from collections.abc import Sequence
+from struct import Struct
+from typing import Final, final
+
+from crc32c import crc32c
+
+Buffer = bytes | memoryview
+Ranges = list[tuple[int, int]]  # (first, count), ascending, disjoint
+
+PUBLISH: Final = 1
+SETTLE: Final = 2
+CHECKPOINT: Final = 3
+MARK: Final = 4
+ENTRY: Final = 5
+HARD_STATE: Final = 6
+CLEAN: Final = 7  # the last thing a clean shutdown writes
+DELETED: Final = 8  # the owner is gone, with all its messages
+SEAL: Final = 9  # the last record of a file that gets no more
+OPENED: Final = 10  # the first record of a process: what came before is over
+
+HEADER_BYTES: Final = 40
+PAYLOAD_VERSION: Final = 1
+PUBLISH_BYTES: Final = 24  # fixed part of the payload of PUBLISH
+TARGETS_MAX: Final = 65_535
+
+HEADER: Final = Struct("<IIIIQQBBHI")
+HEADER_REST: Final = Struct("<IIIQQBBHI")
+CRC: Final = Struct("<I")
+PUBLISH_HEAD: Final = Struct("<BBHHHIIQ")
+TARGET: Final = Struct("<QQ")
+SETTLE_HEAD: Final = Struct("<B3xI")
+CHECKPOINT_HEAD: Final = Struct("<B3xIQ")
+OFFSET: Final = Struct("<I")
+PADDING: Final = bytes(8)
+
+
+class CorruptRecord(Exception):
+    """Bytes that were durable are not what was written.
+
+    `owners` are those that are known to be hit; empty means that nobody can tell, so that each
+    owner may be.
+    """
+
+    def __init__(self, path: str, offset: int, owners: tuple[int, ...] = ()) -> None:
+        super().__init__(f"corrupt record in {path} at offset {offset}")
+        self.path = path
+        self.offset = offset
+        self.owners = owners
+
+
+@final
+class Record:
+    """A record as read, its checksum found right."""
+
+    __slots__ = ("durable_offset", "index", "kind", "offset", "owner", "part", "payload")
+
+    def __init__(
+        self,
+        offset: int,
+        durable_offset: int,
+        owner: int,
+        index: int,
+        kind: int,
+        part: int,
+        payload: memoryview,
+    ) -> None:
+        self.offset = offset  # of its header in the file
+        self.durable_offset = durable_offset
+        self.owner = owner
+        self.index = index
+        self.kind = kind
+        self.part = part
+        self.payload = payload
+
+
+@final
+class PublishPayload:
+    """What a PUBLISH says, the message data left where it is.
+
+    Message `i` is `data[offsets[i] - offsets[0] : offsets[i + 1] - offsets[0]]` and has, in each
+    target `(owner, first)`, the message_seq `first + i`.
+    """
+
+    __slots__ = (
+        "count",
+        "data_at",
+        "data_bytes",
+        "format_tag",
+        "info",
+        "meta",
+        "meta_stride",
+        "now_ms",
+        "offsets",
+        "targets",
+    )
+
+    def __init__(
+        self,
+        format_tag: int,
+        info: int,
+        now_ms: int,
+        count: int,
+        targets: list[tuple[int, int]],
+        meta_stride: int,
+        meta: bytes,
+        offsets: bytes,
+        data_at: int,
+        data_bytes: int,
+    ) -> None:
+        self.format_tag = format_tag
+        self.info = info
+        self.now_ms = now_ms
+        self.count = count
+        self.targets = targets
+        self.meta_stride = meta_stride
+        self.meta = meta  # meta_stride bytes for each message
+        self.offsets = offsets  # count + 1 times u32; the first one need not be 0
+        self.data_at = data_at  # where the data begins in the payload
+        self.data_bytes = data_bytes
+
+
+def padded(length: int) -> int:
+    """Bytes that a record with `length` bytes of payload takes in the file."""
+    return (HEADER_BYTES + length + 7) & ~7
+
+
+def owner_check(owner: int) -> int:
+    """16 bits of a multiplicative hash."""
+    return (owner * 0x9E3779B97F4A7C15 >> 48) & 0xFFFF
+
+
+def encode_header(
+    epoch: int,
+    durable_offset: int,
+    owner: int,
+    index: int,
+    kind: int,
+    part: int,
+    payload: Sequence[Buffer],
+    length: int,
+) -> bytes:
+    """Header for a payload of `length` bytes handed in as parts, which are not joined."""
+    check = owner_check(owner)
+    rest = HEADER_REST.pack(length, epoch, durable_offset, owner, index, kind, 0, check, part)
+    crc = crc32c(rest)
+    for piece in payload:
+        crc = crc32c(piece, crc)
+    return CRC.pack(crc) + rest
+
+
+def decode_record(buffer: memoryview, at: int, epoch: int, file_offset: int) -> Record | None:
+    """The record that begins at `buffer[at]`, or None if there is no whole, sound one."""
+    if at + HEADER_BYTES > len(buffer):
+        return None
+    crc, length, its_epoch, durable_offset, owner, index, kind, _, _, part = HEADER.unpack_from(
+        buffer, at
+    )
+    end = at + HEADER_BYTES + length
+    if its_epoch != epoch or end > len(buffer) or crc32c(buffer[at + 4 : end]) != crc:
+        return None
+    return Record(
+        file_offset, durable_offset, owner, index, kind, part, buffer[at + HEADER_BYTES : end]
+    )
+
+
+def payload_length(buffer: memoryview, at: int, epoch: int) -> int:
+    """What the header at `buffer[at]` claims as length, or -1 if it is of another epoch."""
+    fields = HEADER.unpack_from(buffer, at)
+    if fields[2] != epoch:
+        return -1
+    length: int = fields[1]
+    return length
+
+
+def encode_publish_prefix(
+    format_tag: int,
+    info: int,
+    now_ms: int,
+    targets: Sequence[tuple[int, int]],
+    meta: bytes,
+    offsets: bytes,
+    data_bytes: int,
+) -> bytes:
+    """The payload of a PUBLISH up to its data."""
+    count = len(offsets) // 4 - 1
+    assert count >= 1
+    assert 1 <= len(targets) <= TARGETS_MAX
+    stride = len(meta) // count
+    assert stride * count == len(meta)
+    head = PUBLISH_HEAD.pack(
+        PAYLOAD_VERSION, format_tag, info, len(targets), stride, count, data_bytes, now_ms
+    )
+    if len(targets) == 1:
+        owner, first = targets[0]
+        return b"".join((head, TARGET.pack(owner, first), meta, offsets))
+    return b"".join((head, encode_ranges(targets), meta, offsets))
+
+
+def decode_publish(payload: memoryview) -> PublishPayload:
+    """Take a PUBLISH apart; the checksum was right, so that only our own bugs can fail here."""
+    version, format_tag, info, target_count, stride, count, data_bytes, now_ms = (
+        PUBLISH_HEAD.unpack_from(payload, 0)
+    )
+    assert version == PAYLOAD_VERSION
+    targets_end = PUBLISH_BYTES + 16 * target_count
+    targets = decode_ranges(payload[PUBLISH_BYTES:targets_end])
+    meta_end = targets_end + stride * count
+    offsets_end = meta_end + 4 * (count + 1)
+    assert offsets_end + data_bytes == len(payload)
+    meta = bytes(payload[targets_end:meta_end])
+    offsets = bytes(payload[meta_end:offsets_end])
+    return PublishPayload(
+        format_tag,
+        info,
+        now_ms,
+        count,
+        targets,
+        stride,
+        meta,
+        offsets,
+        offsets_end,
+        data_bytes,
+    )
+
+
+def offset_at(offsets: bytes, place: int) -> int:
+    """The u32 at `place` of an offsets table."""
+    fields = OFFSET.unpack_from(offsets, 4 * place)
+    value: int = fields[0]
+    return value
+
+
+def data_bytes_of(offsets: bytes, first: int, last: int) -> int:
+    """Bytes of the messages first..last-1 of an offsets table."""
+    return offset_at(offsets, last) - offset_at(offsets, first)
+
+
+def encode_ranges(ranges: Sequence[tuple[int, int]]) -> bytes:
+    """Pairs of u64."""
+    flat: list[int] = []
+    for first, count in ranges:
+        flat.append(first)
+        flat.append(count)
+    return Struct(f"<{len(flat)}Q").pack(*flat)
+
+
+def decode_ranges(payload: memoryview) -> Ranges:
+    """Pairs of u64."""
+    flat = Struct(f"<{len(payload) // 8}Q").unpack(payload)
+    return list(zip(flat[::2], flat[1::2], strict=True))
+
+
+def encode_settle(ranges: Sequence[tuple[int, int]]) -> bytes:
+    """Payload of SETTLE: these messages of the owner are finished."""
+    if len(ranges) == 1:
+        first, count = ranges[0]
+        return SETTLE_HEAD.pack(PAYLOAD_VERSION, 1) + TARGET.pack(first, count)
+    return SETTLE_HEAD.pack(PAYLOAD_VERSION, len(ranges)) + encode_ranges(ranges)
+
+
+def decode_settle(payload: memoryview) -> Ranges:
+    version, count = SETTLE_HEAD.unpack_from(payload, 0)
+    assert version == PAYLOAD_VERSION
+    return decode_ranges(payload[8 : 8 + 16 * count])
+
+
+def encode_checkpoint(last_seq: int, live: Sequence[tuple[int, int]]) -> bytes:
+    """Payload of CHECKPOINT: of the messages up to `last_seq` exactly `live` are alive."""
+    return CHECKPOINT_HEAD.pack(PAYLOAD_VERSION, len(live), last_seq) + encode_ranges(live)
+
+
+def decode_checkpoint(payload: memoryview) -> tuple[int, Ranges]:
+    version, count, last_seq = CHECKPOINT_HEAD.unpack_from(payload, 0)
+    assert version == PAYLOAD_VERSION
+    return last_seq, decode_ranges(payload[16 : 16 + 16 * count])

@@ -1,0 +1,389 @@
+"""From the files of an earlier process to what is alive, and the files made fit to go on.
+
+A message_seq is used once and settled for good, so the order of reading does not matter: alive is
+what was published, minus what was settled, minus what a checkpoint does not list. The newest file
+is read first, for most of what an old file holds was settled in a newer one and need not be kept
+in memory. Compaction leaves copies for a moment; the owner gets each message once.
+"""
+
+import os
+from dataclasses import dataclass
+from typing import Protocol, final
+
+from warren.storage.disk import Disk
+from warren.storage.files import (
+    BLOCK_BYTES,
+    SPARE_PREFIX,
+    TMP_PREFIX,
+    WAL_PREFIX,
+    LogFile,
+    Shelf,
+    decode_header,
+    id_of,
+)
+from warren.storage.ledger import Ledger
+from warren.storage.log import SEAL_BYTES
+from warren.storage.ranges import RangeSet
+from warren.storage.record import (
+    CHECKPOINT,
+    CLEAN,
+    DELETED,
+    ENTRY,
+    HEADER_BYTES,
+    MARK,
+    PUBLISH,
+    SEAL,
+    SETTLE,
+    CorruptRecord,
+    PublishPayload,
+    Ranges,
+    Record,
+    data_bytes_of,
+    decode_checkpoint,
+    decode_publish,
+    decode_settle,
+    encode_header,
+    padded,
+)
+from warren.storage.scan import Scan
+
+
+@final
+class RecoveredPublish:
+    """A PUBLISH with live messages.
+
+    Message `i` is at `data_offset + offsets[i] - offsets[0]` of the file. `targets` has
+    (owner, first message_seq, live ranges of message_seqs) for each owner that still needs any.
+    """
+
+    __slots__ = (
+        "count",
+        "data_offset",
+        "file_id",
+        "format_tag",
+        "info",
+        "meta",
+        "meta_stride",
+        "now_ms",
+        "offsets",
+        "targets",
+    )
+
+    def __init__(
+        self,
+        file_id: int,
+        data_offset: int,
+        payload: PublishPayload,
+        targets: list[tuple[int, int, Ranges]],
+    ) -> None:
+        self.file_id = file_id
+        self.data_offset = data_offset
+        self.format_tag = payload.format_tag
+        self.info = payload.info
+        self.now_ms = payload.now_ms
+        self.count = payload.count
+        self.meta_stride = payload.meta_stride
+        self.meta = payload.meta
+        self.offsets = payload.offsets
+        self.targets = targets
+
+
+class RecoverySink(Protocol):
+    """Who takes what was found. Calls come in this order: `entry`, `knows`, `owner`, `publish`."""
+
+    def entry(self, owner: int, index: int, payload: bytes) -> None:
+        """An entry of a log group; ascending indexes. It stays in the log until `release_log`."""
+
+    def knows(self, owner: int) -> bool:
+        """Whether the owner of messages still exists; all entries have been handed over."""
+
+    def owner(self, owner: int, last_seq: int, mark: int) -> None:
+        """No message_seq up to `last_seq` may be used again; `mark` is -1 if none was written."""
+
+    def publish(self, found: RecoveredPublish) -> None:
+        """Live messages; for each owner in ascending message_seqs."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryReport:
+    """What recovery met. `corrupt` is bad news, `torn` is not: it was never confirmed."""
+
+    clean: bool  # the last process ended in good order
+    files: int
+    records: int
+    bytes_read: int
+    live_bytes: int
+    torn: tuple[str, int] | None  # path and offset of the cut
+    corrupt: tuple[CorruptRecord, ...]
+
+
+@final
+class OwnerState:
+    """What the log says of one owner, apart from its messages."""
+
+    __slots__ = ("dead", "deleted", "delivered", "last_seq", "mark", "mark_file")
+
+    def __init__(self) -> None:
+        self.dead = RangeSet()
+        self.delivered = RangeSet()  # handed to the sink
+        self.last_seq = 0
+        self.mark = -1
+        self.mark_file: LogFile | None = None
+        self.deleted = False
+
+
+@final
+class Row:
+    """A PUBLISH that was not yet known to be dead when it was read."""
+
+    __slots__ = ("file", "index", "offset", "part", "payload")
+
+    def __init__(self, file: LogFile, record: Record) -> None:
+        self.file = file
+        self.index = record.index
+        self.part = record.part
+        self.offset = record.offset
+        self.payload = decode_publish(record.payload)
+
+
+class Recovery:
+    """One run of recovery over a directory."""
+
+    def __init__(self, disk: Disk, directory: str, shelf: Shelf) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._shelf = shelf
+        self._ledger = Ledger()
+        self._owners: dict[int, OwnerState] = {}
+        self._payloads: dict[int, dict[int, bytes]] = {}  # of entries, by owner and index
+        self.last_file_id = 0
+        self.last_index = 0  # of a PUBLISH
+        self._rows: list[Row] = []
+        self._corrupt: list[CorruptRecord] = []
+        self._records = 0
+        self._bytes_read = 0
+        self._live_bytes = 0
+        self._torn: tuple[str, int] | None = None
+        self._last_kind = CLEAN  # of a log without any record
+
+    def run(self, sink: RecoverySink) -> tuple[Ledger, RecoveryReport]:
+        logs, segments = self._open_files()
+        tail = self._drop_empty(logs)
+        for file in sorted([*logs, *segments], key=lambda each: each.id, reverse=True):
+            self._read(file, tail)
+            self._ledger.files[file.id] = file
+        self._hand_over_entries(sink)
+        self._hand_over_messages(sink)
+        self._fill_ledger()
+        return self._ledger, RecoveryReport(
+            clean=self._last_kind == CLEAN and not self._corrupt,
+            files=len(self._ledger.files),
+            records=self._records,
+            bytes_read=self._bytes_read,
+            live_bytes=self._live_bytes,
+            torn=self._torn,
+            corrupt=tuple(self._corrupt),
+        )
+
+    def _open_files(self) -> tuple[list[LogFile], list[LogFile]]:
+        """The files with records, (logs, segments); tidies away what was being made."""
+        logs: list[LogFile] = []
+        segments: list[LogFile] = []
+        for name in self._disk.list(self._directory):
+            path = os.path.join(self._directory, name)
+            if id_of(name) < 0:
+                continue
+            self.last_file_id = max(self.last_file_id, id_of(name))
+            if name.startswith(TMP_PREFIX):
+                self._disk.unlink(path)
+            elif name.startswith(SPARE_PREFIX):
+                self._shelf.adopt_spare(path)
+            else:
+                file = self._open(path, id_of(name))
+                if file is not None:
+                    (logs if name.startswith(WAL_PREFIX) else segments).append(file)
+        return logs, segments
+
+    def _open(self, path: str, file_id: int) -> LogFile | None:
+        handle = self._disk.open(path)
+        header = decode_header(self._disk.pread(handle, BLOCK_BYTES, 0))
+        if header is None or header[0] != file_id:
+            self._disk.close(handle)
+            self._corrupt.append(CorruptRecord(path, 0))
+            return None  # Left in the directory as it is; someone may still read it by hand.
+        file = LogFile(file_id, path, header[1], self._disk.size(path))
+        file.handle = handle
+        file.written_before = header[2]
+        file.sealed_lsn = 0
+        return file
+
+    def _drop_empty(self, logs: list[LogFile]) -> LogFile | None:
+        """The newest log with a record; newer ones were taken into use for nothing yet."""
+        while logs:
+            newest = logs[-1]
+            if self._scan(newest).has_records():
+                return newest
+            self._shelf.take_back(newest)
+            logs.pop()
+        return None
+
+    def _scan(self, file: LogFile) -> Scan:
+        return Scan(self._disk, file.handle, file.path, file.size, file.epoch)
+
+    def _read(self, file: LogFile, tail: LogFile | None) -> None:
+        scan = self._scan(file)
+        rows: list[Row] = []
+        last_kind = 0
+        for record in scan.records(whole=file is not tail):
+            self._records += 1
+            last_kind = record.kind
+            if record.kind == PUBLISH:
+                rows.append(Row(file, record))
+            else:
+                self._note(file, record)
+        for row in rows:
+            self._note_row(row)
+        file.used = scan.end
+        file.corrupt = bool(scan.corrupt)
+        self._corrupt.extend(scan.corrupt)
+        self._bytes_read += scan.end
+        if file is tail:
+            self._last_kind = last_kind
+            self._disk.fsync(file.handle)  # What was read may be in the cache alone.
+            if not scan.sealed:
+                self._seal(file, scan)
+
+    def _seal(self, file: LogFile, scan: Scan) -> None:
+        """Make the cut for good."""
+        if scan.torn:
+            self._torn = (file.path, scan.end)
+        header = encode_header(file.epoch, scan.end, 0, 0, SEAL, 0, [], 0)
+        self._disk.pwritev(file.handle, [header], scan.end, True)
+        file.used = scan.end + SEAL_BYTES
+
+    def _state(self, owner: int) -> OwnerState:
+        state = self._owners.get(owner)
+        if state is None:
+            state = self._owners[owner] = OwnerState()
+        return state
+
+    def _note(self, file: LogFile, record: Record) -> None:
+        """Take in a record that is not a PUBLISH."""
+        owner = record.owner
+        kind = record.kind
+        if kind == SETTLE:
+            state = self._state(owner)
+            file.settlers.add(owner)
+            for first, count in decode_settle(record.payload):
+                state.dead.add(first, count)
+                state.last_seq = max(state.last_seq, first + count - 1)
+        elif kind == CHECKPOINT:
+            file.settlers.add(owner)
+            self._note_checkpoint(self._state(owner), record)
+        elif kind == MARK:
+            state = self._state(owner)
+            state.last_seq = max(state.last_seq, record.index)
+            if record.index > state.mark:
+                state.mark = record.index
+                if state.mark_file is not None:
+                    state.mark_file.markers.discard(owner)
+                state.mark_file = file
+                file.markers.add(owner)
+        elif kind == DELETED:
+            file.settlers.add(owner)
+            self._state(owner).deleted = True
+        elif kind == ENTRY:
+            self._note_entry(file, record)
+
+    def _note_checkpoint(self, state: OwnerState, record: Record) -> None:
+        last_seq, live = decode_checkpoint(record.payload)
+        state.last_seq = max(state.last_seq, last_seq)
+        at = 0
+        for first, count in live:
+            state.dead.add(at, min(first, last_seq + 1) - at)
+            at = first + count
+        state.dead.add(at, last_seq + 1 - at)
+
+    def _note_entry(self, file: LogFile, record: Record) -> None:
+        size = padded(len(record.payload))
+        file.claim(size, size)
+        payloads = self._payloads.setdefault(record.owner, {})
+        if record.index in payloads:
+            file.live -= size  # The copy that compaction made, in a newer file, was seen before.
+            return
+        payloads[record.index] = bytes(record.payload)
+        self._ledger.place_entry(record.owner, record.index, file, size)
+
+    def _note_row(self, row: Row) -> None:
+        self.last_index = max(self.last_index, row.index)
+        count = row.payload.count
+        payload = row.payload
+        row.file.claimed += payload.data_bytes * len(payload.targets)
+        row.file.stored += padded(payload.data_at + payload.data_bytes)
+        alive = False
+        for owner, first in row.payload.targets:
+            row.file.publishers.add(owner)
+            state = self._state(owner)
+            state.last_seq = max(state.last_seq, first + count - 1)
+            if not alive and not state.deleted and state.dead.missing(first, count):
+                alive = True
+        if alive:
+            self._rows.append(row)
+
+    def _hand_over_entries(self, sink: RecoverySink) -> None:
+        for owner in sorted(self._payloads):
+            self._ledger.sort_entries(owner)
+            for index, payload in sorted(self._payloads[owner].items()):
+                sink.entry(owner, index, payload)
+        self._payloads.clear()
+
+    def _hand_over_messages(self, sink: RecoverySink) -> None:
+        for owner, state in sorted(self._owners.items()):
+            if not state.deleted and not sink.knows(owner):
+                self._forget(owner, state)
+            if not state.deleted:
+                sink.owner(owner, state.last_seq, state.mark)
+        self._rows.sort(key=lambda row: (row.index, row.part, -row.file.id))
+        for row in self._rows:
+            self._hand_over_row(row, sink)
+        self._rows.clear()
+
+    def _forget(self, owner: int, state: OwnerState) -> None:
+        """Nobody knows the owner. After damage that may be our fault, so its files stay then."""
+        state.deleted = True
+        if self._corrupt:
+            for file in self._ledger.files.values():
+                file.corrupt = file.corrupt or owner in file.publishers
+
+    def _hand_over_row(self, row: Row, sink: RecoverySink) -> None:
+        payload = row.payload
+        targets: list[tuple[int, int, Ranges]] = []
+        for owner, first in payload.targets:
+            state = self._owners[owner]
+            if state.deleted:
+                continue
+            live: Ranges = []
+            for start, length in state.dead.missing(first, payload.count):
+                live.extend(state.delivered.missing(start, length))
+            for start, length in live:
+                state.delivered.add(start, length)
+                place = start - first
+                byte_count = data_bytes_of(payload.offsets, place, place + length)
+                row.file.live += byte_count
+                self._live_bytes += byte_count
+            if live:
+                targets.append((owner, first, live))
+        if targets:
+            data_offset = row.offset + HEADER_BYTES + payload.data_at
+            sink.publish(RecoveredPublish(row.file.id, data_offset, payload, targets))
+
+    def _fill_ledger(self) -> None:
+        for owner, state in self._owners.items():
+            if state.deleted:
+                self._ledger.deleted.add(owner)
+                if state.mark_file is not None:
+                    state.mark_file.markers.discard(owner)
+                continue
+            self._ledger.last_seqs[owner] = state.last_seq
+            if state.mark_file is not None:
+                self._ledger.mark_files[owner] = state.mark_file

@@ -1,0 +1,105 @@
+"""Where the work of the log runs: threads in a node, one step at a time in a simulation."""
+
+import threading
+import time
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Final, Protocol
+
+READERS: Final = 2
+REST_MS_MAX: Final = 50
+Work = Callable[[], None]
+
+
+class Runner(Protocol):
+    """Three kinds of work, each in order of hand-over; kinds run beside each other."""
+
+    def start(self, write: Callable[[], bool]) -> None:
+        """From now on, after each `kick`, call `write` until it answers False."""
+
+    def kick(self) -> None:
+        """There is something to write."""
+
+    def background(self, work: Work) -> None:
+        """Run a slice of slow work that must not delay the writer."""
+
+    def read(self, work: Work) -> None:
+        """Run one read."""
+
+    def stop(self) -> None:
+        """Write what is there, end the other work at once, and return when all is still."""
+
+
+class ThreadRunner:
+    """One writer thread, one background thread that rests as long as it works, two readers."""
+
+    def __init__(self, on_failure: Callable[[BaseException], None]) -> None:
+        self._on_failure = on_failure  # for an error that no work has settled itself
+        self._kicks: SimpleQueue[bool] = SimpleQueue()  # False: stop
+        self._background: SimpleQueue[Work | None] = SimpleQueue()
+        self._reads: SimpleQueue[Work | None] = SimpleQueue()
+        self._stopping = threading.Event()
+        self._write: Callable[[], bool] = bool
+        self._threads: list[threading.Thread] = []
+
+    def start(self, write: Callable[[], bool]) -> None:
+        self._write = write
+        self._spawn("wal-writer", self._run_writer)
+        self._spawn("wal-background", self._run_background)
+        for number in range(READERS):
+            self._spawn(f"wal-reader-{number}", self._run_reader)
+
+    def kick(self) -> None:
+        self._kicks.put(True)
+
+    def background(self, work: Work) -> None:
+        self._background.put(work)
+
+    def read(self, work: Work) -> None:
+        self._reads.put(work)
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._kicks.put(False)
+        self._background.put(None)
+        for _ in range(READERS):
+            self._reads.put(None)
+        for thread in self._threads:
+            thread.join()
+        self._threads.clear()
+
+    def _spawn(self, name: str, target: Work) -> None:
+        def guarded() -> None:
+            try:
+                target()
+            except Exception as error:
+                self._on_failure(error)
+
+        thread = threading.Thread(target=guarded, name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _run_writer(self) -> None:
+        while True:
+            more = self._kicks.get()
+            while self._write():
+                pass
+            if not more:
+                return
+
+    def _run_background(self) -> None:
+        while True:
+            work = self._background.get()
+            if work is None or self._stopping.is_set():
+                return
+            began = time.monotonic()
+            work()
+            worked = time.monotonic() - began
+            self._stopping.wait(min(worked, REST_MS_MAX / 1000))
+
+    def _run_reader(self) -> None:
+        while True:
+            work = self._reads.get()
+            if work is None:
+                return
+            work()

@@ -1,0 +1,163 @@
+"""Reading a file of the log from its beginning: sound records, damage, and the end.
+
+At a bad record the scan looks on for a sound one. If there is one that was appended when the bad
+place was durable already, or if the file is known to be whole, that place is corrupt: it is noted
+and the scan goes on behind it. Else it is the torn tail of a crash, and the end.
+"""
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import Final, final
+
+from warren.storage.disk import Disk
+from warren.storage.files import BLOCK_BYTES
+from warren.storage.record import (
+    HEADER,
+    HEADER_BYTES,
+    PUBLISH,
+    SEAL,
+    CorruptRecord,
+    Record,
+    decode_record,
+    owner_check,
+    padded,
+    payload_length,
+)
+
+WINDOW_BYTES: Final = 4 << 20
+EPOCH_AT: Final = 8  # of the epoch in a record header
+TARGET_COUNT: Final = Struct("<H")
+TARGET_COUNT_AT: Final = HEADER_BYTES + 4  # of the number of targets of a PUBLISH
+
+
+@final
+class Window:
+    """A part of a file in memory that moves on as it is asked for later offsets."""
+
+    def __init__(self, disk: Disk, handle: int, size: int) -> None:
+        self._disk = disk
+        self._handle = handle
+        self.size = size
+        self._offset = 0
+        self._bytes = b""
+        self._view = memoryview(b"")
+
+    def view(self, offset: int, length: int) -> tuple[memoryview, int]:
+        """Memory that holds `length` bytes from `offset` on (fewer at the end), and where."""
+        length = min(length, self.size - offset)
+        if offset < self._offset or offset + length > self._offset + len(self._bytes):
+            wanted = min(max(length, WINDOW_BYTES), self.size - offset)
+            self._bytes = self._disk.pread(self._handle, wanted, offset)
+            self._view = memoryview(self._bytes)
+            self._offset = offset
+        return self._view, offset - self._offset
+
+    def find(self, pattern: bytes, offset: int, end: int) -> int:
+        """First place of `pattern` in offset..end-1, or -1."""
+        while offset + len(pattern) <= end:
+            _, at = self.view(offset, min(WINDOW_BYTES, end - offset))
+            limit = min(len(self._bytes), at + end - offset)
+            found = self._bytes.find(pattern, at, limit)
+            if found >= 0:
+                return self._offset + found
+            offset += limit - at - len(pattern) + 1
+        return -1
+
+
+@final
+class Scan:
+    """One pass over one file. `end`, `sealed` and `corrupt` are final once `records` is through."""
+
+    def __init__(self, disk: Disk, handle: int, path: str, size: int, epoch: int) -> None:
+        self._window = Window(disk, handle, size)
+        self._path = path
+        self._epoch = epoch
+        self._epoch_bytes = epoch.to_bytes(4, "little")
+        self.end = BLOCK_BYTES  # behind the last sound record
+        self.sealed = False
+        self.torn = False  # something was written behind the end
+        self.corrupt: list[CorruptRecord] = []
+
+    def read(self, offset: int) -> Record | None:
+        """The record at `offset`, or None if there is no sound one. Its payload is a view."""
+        buffer, at = self._window.view(offset, HEADER_BYTES)
+        if at + HEADER_BYTES > len(buffer):
+            return None
+        length = payload_length(buffer, at, self._epoch)
+        if length < 0 or offset + HEADER_BYTES + length > self._window.size:
+            return None
+        buffer, at = self._window.view(offset, HEADER_BYTES + length)
+        return decode_record(buffer, at, self._epoch, offset)
+
+    def records(self, whole: bool) -> Iterator[Record]:
+        """The sound records in order. `whole`: all of the file is known to have been durable."""
+        offset = BLOCK_BYTES
+        while True:
+            record = self.read(offset)
+            if record is None:
+                offset = self._resume(offset, whole)
+                if offset < 0:
+                    return
+                continue
+            offset += padded(len(record.payload))
+            self.end = offset
+            if record.kind == SEAL:
+                self.sealed = True
+                return
+            yield record
+
+    def has_records(self) -> bool:
+        """Whether anything in the file was ever durable, as far as one can tell."""
+        found = self.read(BLOCK_BYTES)
+        while found is None or (found.offset > BLOCK_BYTES and found.durable_offset <= BLOCK_BYTES):
+            found = self._next_sound(BLOCK_BYTES + 8 if found is None else found.offset + 8)
+            if found is None:
+                return False
+        return True
+
+    def _resume(self, bad: int, whole: bool) -> int:
+        """Where to go on behind a bad place; -1 if it is the end."""
+        first = self._next_sound(bad + 8)
+        witness = first
+        while witness is not None and not whole and witness.durable_offset <= bad:
+            witness = self._next_sound(witness.offset + 8)
+        if witness is None and not whole:
+            self.torn = first is not None or self._written_at(bad)
+            return -1
+        self.corrupt.append(CorruptRecord(self._path, bad, self._owners_hit(bad, first)))
+        return -1 if first is None else first.offset
+
+    def _written_at(self, offset: int) -> bool:
+        buffer, at = self._window.view(offset, HEADER_BYTES)
+        return bytes(buffer[at + EPOCH_AT : at + EPOCH_AT + 4]) == self._epoch_bytes
+
+    def _next_sound(self, offset: int) -> Record | None:
+        """The first sound record at or behind `offset`."""
+        while True:
+            found = self._window.find(self._epoch_bytes, offset + EPOCH_AT, self._window.size)
+            if found < 0:
+                return None
+            offset = found - EPOCH_AT
+            if offset % 8 == 0:
+                record = self.read(offset)
+                if record is not None:
+                    return record
+            offset += 1
+
+    def _owners_hit(self, bad: int, following: Record | None) -> tuple[int, ...]:
+        """Whose record it was, if its header still leads exactly to the record behind it.
+
+        Several targets stand in the payload, which may be the damaged part: then nobody knows.
+        """
+        buffer, at = self._window.view(bad, HEADER_BYTES)
+        length = payload_length(buffer, at, self._epoch)
+        if length < 0 or following is None or bad + padded(length) != following.offset:
+            return ()
+        buffer, at = self._window.view(bad, HEADER_BYTES + 8)
+        fields = HEADER.unpack_from(buffer, at)
+        owner: int = fields[4]
+        if fields[8] != owner_check(owner):
+            return ()
+        if fields[6] == PUBLISH and TARGET_COUNT.unpack_from(buffer, at + TARGET_COUNT_AT)[0] != 1:
+            return ()
+        return (owner,)

@@ -1,0 +1,494 @@
+"""The write-ahead log of a node: one for all its queues and log groups.
+
+    wal = Wal(OsDisk(), directory, post=loop.call_soon_threadsafe, on_failure=stop_the_node)
+    report = wal.open(sink)             # what an earlier process left; then the threads start
+    wal.attach(owners)                  # from now on dead files go and thin ones are compacted
+    location = wal.append_publish(...)  # any number of appends in a turn of the loop ...
+    wal.flush()                         # ... and one hand-over
+    wal.on_durable.append(callback)     # callback(lsn) on the loop thread, after each sync
+
+All methods are for the loop thread. One writer thread does one synced write at a time and takes
+all that was flushed meanwhile, up to `group_bytes`, for the next one. What was appended first is
+durable first. After a failed write or sync nobody knows what is on disk: `on_failure` is called
+and nothing is reported durable any more.
+"""
+
+import secrets
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from warren.storage.compaction import Owners
+from warren.storage.disk import Disk
+from warren.storage.files import (
+    SEGMENT_PREFIX,
+    WAL_PREFIX,
+    LogFile,
+    Shelf,
+)
+from warren.storage.ledger import Ledger
+from warren.storage.log import Batch, Location, Log
+from warren.storage.record import (
+    CLEAN,
+    DELETED,
+    ENTRY,
+    HEADER_BYTES,
+    MARK,
+    OPENED,
+    PUBLISH,
+    SETTLE,
+    Buffer,
+    encode_publish_prefix,
+    encode_settle,
+    offset_at,
+    padded,
+)
+from warren.storage.recovery import Recovery, RecoveryReport, RecoverySink
+from warren.storage.runner import Runner, ThreadRunner
+from warren.storage.upkeep import Upkeep
+
+FILE_BYTES: Final = 128 << 20
+GROUP_BYTES: Final = 4 << 20
+RESERVE_FILES: Final = 2
+
+Post = Callable[[Callable[[], None]], object]
+
+
+class ShortRead(Exception):
+    """The file ends before the bytes that were asked for, or is not there any more."""
+
+
+class Wal:
+    """See the module."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        *,
+        post: Post,
+        on_failure: Callable[[BaseException], None],
+        file_bytes: int = FILE_BYTES,
+        group_bytes: int = GROUP_BYTES,
+        reserve_files: int = RESERVE_FILES,
+        slack_bytes: int | None = None,
+        runner: Runner | None = None,
+        draw_epoch: Callable[[], int] | None = None,
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._file_bytes = file_bytes
+        self._group_bytes = group_bytes
+        self._reserve_files = reserve_files
+        self._slack_bytes = 2 * file_bytes if slack_bytes is None else slack_bytes
+        self._post = post
+        self._on_failure = on_failure
+        self._runner: Runner = ThreadRunner(self._fail) if runner is None else runner
+        self._draw_epoch = draw_epoch or (lambda: secrets.randbits(32))
+        self._shelf = Shelf(disk, directory, file_bytes, reserve_files)
+        self._ledger = Ledger()
+        self._log: Log | None = None
+        self._upkeep: Upkeep | None = None
+        self._last_file_id = 0
+        self._last_index = 0  # of a PUBLISH
+        self._handed: deque[Batch] = deque()  # appended here, taken by the writer thread
+        self._written: Batch | None = None  # the last durable one; set by the writer thread
+        self._notice_posted = False
+        self._failed = False
+        self._closed = False
+        self._next: LogFile | None = None  # what will be active after the next roll
+        self._stocking = False
+        self._stocked_once = False  # the first write of the broker's work begins the reserve
+        self._seal_lsns: deque[int] = deque()  # ends of full files that are not yet durable
+        self.durable_lsn = 0
+        self.on_durable: list[Callable[[int], None]] = []
+        self.on_alarm: Callable[[Exception], None] | None = None  # bad, and nothing lost
+        self.space_error: OSError | None = None  # why there is no next file in reserve
+
+    # Opening and closing.
+
+    def open(self, sink: RecoverySink) -> RecoveryReport:
+        """Recover, begin a new file, durably, and start the threads."""
+        recovery = Recovery(self._disk, self._directory, self._shelf)
+        self._ledger, report = recovery.run(sink)
+        self._last_file_id = recovery.last_file_id
+        self._last_index = recovery.last_index
+        self._trim()
+        self._log = Log(self._group_bytes, self._take_file, self._hand_over)
+        self.append(OPENED, 0, 0, ())
+        self._log.flush()
+        batch = self._handed.popleft()
+        self._write(batch)
+        self.durable_lsn = self.appended_lsn
+        batch.file.durable_offset = batch.offset + batch.byte_count
+        self._runner.start(self._write_group)
+        return report
+
+    def attach(self, owners: Owners) -> None:
+        """Begin with the upkeep; the owners answer from now on."""
+        self._upkeep = Upkeep(
+            self,
+            self._ledger,
+            owners,
+            self._disk,
+            self._shelf,
+            self._runner,
+            self._directory,
+            self._file_bytes,
+            self._slack_bytes,
+        )
+        self._upkeep.wake()
+
+    def close(self, clean: bool) -> None:
+        """Write what was appended, wait for it, stop. `clean`: the owners are done in good order.
+
+        Blocks until the writer is still; callbacks posted by then find the log closed.
+        """
+        if self._closed:
+            return
+        if self._upkeep is not None:
+            self._upkeep.close()
+        if clean:
+            self.append(CLEAN, 0, 0, ())
+        self.flush()
+        self._runner.stop()
+        self._take_notice()
+        self._closed = True
+        if self._upkeep is not None:
+            self._upkeep.close_files()
+        for file in self._ledger.files.values():
+            if file.handle >= 0:
+                self._disk.close(file.handle)
+        if self._next is not None and self._next.handle >= 0:
+            self._disk.close(self._next.handle)
+        self._shelf.close()
+
+    def _trim(self) -> None:
+        """Give back the unused end of a file that was cut short, so that restarts cost no disk."""
+        for file in self._ledger.files.values():
+            if file.live and file.used * 2 < file.size and not file.corrupt:
+                self._disk.truncate(file.handle, file.used)
+                file.size = file.used
+
+    # Appending.
+
+    @property
+    def appended_lsn(self) -> int:
+        return 0 if self._log is None else self._log.appended_lsn
+
+    @property
+    def pending_bytes(self) -> int:
+        """Appended and not yet known to be durable: for back-pressure."""
+        return self.appended_lsn - self.durable_lsn
+
+    def append_publish(
+        self,
+        format_tag: int,
+        info: int,
+        now_ms: int,
+        targets: Sequence[tuple[int, int]],
+        meta: bytes,
+        offsets: bytes,
+        data: bytes,
+        base: int,
+    ) -> Location:
+        """Append messages, once for all targets (owner, message_seq of the first message).
+
+        Message `i` is `data[offsets[i] - base : offsets[i + 1] - base]` and is at least one byte.
+        `data` is not copied and must not change. Its bytes are claimed once for each target.
+        """
+        log = self._log
+        assert log is not None
+        count = len(offsets) // 4 - 1
+        first = offset_at(offsets, 0)
+        byte_count = offset_at(offsets, count) - first
+        prefix = encode_publish_prefix(format_tag, info, now_ms, targets, meta, offsets, byte_count)
+        region: Buffer = data
+        if byte_count != len(data):
+            region = memoryview(data)[first - base : first - base + byte_count]
+        self._last_index += 1
+        length = len(prefix) + byte_count
+        at = log.append(PUBLISH, targets[0][0], self._last_index, 0, [prefix, region], length)
+        file = log.active
+        stored = padded(length)
+        file.claim(byte_count * len(targets), stored)
+        last_seqs = self._ledger.last_seqs
+        for owner, seq in targets:
+            file.publishers.add(owner)
+            last_seqs[owner] = seq + count - 1
+        return Location(file.id, at + HEADER_BYTES + len(prefix), stored)
+
+    def append(self, kind: int, owner: int, index: int, parts: Sequence[bytes]) -> Location:
+        """Append any other record; `parts` are its payload, one after the other."""
+        log = self._log
+        assert log is not None
+        payload: list[Buffer] = list(parts)
+        length = sum(map(len, parts))
+        at = log.append(kind, owner, index, 0, payload, length)
+        file = log.active
+        stored = padded(length)
+        self._ledger.note(file, kind, owner, index, stored)
+        return Location(file.id, at + HEADER_BYTES, stored)
+
+    def append_settle(self, owner: int, ranges: Sequence[tuple[int, int]]) -> Location:
+        """These messages, (first, count), of the owner are finished for good."""
+        return self.append(SETTLE, owner, 0, (encode_settle(ranges),))
+
+    def append_mark(self, owner: int, message_seq: int) -> Location:
+        """Nothing above `message_seq` was ever delivered."""
+        return self.append(MARK, owner, message_seq, ())
+
+    def append_deleted(self, owner: int) -> Location:
+        """The owner is gone. It has released all its bytes before; its uid is not used again."""
+        return self.append(DELETED, owner, 0, ())
+
+    def append_entry(self, owner: int, index: int, parts: Sequence[bytes]) -> Location:
+        """An entry of a log group; it stays until `release_log`."""
+        return self.append(ENTRY, owner, index, parts)
+
+    def flush(self) -> None:
+        """Hand everything appended over to the writer."""
+        log = self._log
+        assert log is not None
+        log.flush()
+        if self._handed:
+            self._runner.kick()
+
+    def roll(self) -> None:
+        """Go on in the next file."""
+        assert self._log is not None
+        self._log.roll()
+        self._runner.kick()
+
+    def _hand_over(self, batch: Batch) -> None:
+        self._handed.append(batch)
+
+    # What is alive.
+
+    def retain(self, file_id: int, byte_count: int) -> None:
+        """One more target needs so many bytes of the file."""
+        file = self._ledger.files[file_id]
+        file.live += byte_count
+        file.claimed += byte_count
+
+    def release(self, file_id: int, byte_count: int) -> None:
+        """So many data bytes of a target of this file died."""
+        if self._ledger.release(file_id, byte_count) and self._upkeep is not None:
+            self._upkeep.wake()
+
+    def release_log(self, owner: int, index: int) -> None:
+        """The entries of the group up to `index` are not needed: a durable snapshot has them."""
+        if self._ledger.release_entries(owner, index) and self._upkeep is not None:
+            self._upkeep.wake()
+
+    def live_bytes(self) -> int:
+        """Data bytes that are alive, once for each target."""
+        return sum(file.live for file in self._ledger.files.values())
+
+    def disk_bytes(self) -> int:
+        """Bytes of all files of the log, the reserve not counted."""
+        return sum(file.size for file in self._ledger.files.values())
+
+    # Reading.
+
+    def read(
+        self, file_id: int, offset: int, length: int, done: Callable[[bytes | Exception], None]
+    ) -> None:
+        """Read durable bytes; `done` is called on the loop thread. The file stays until then."""
+        file = self._ledger.files.get(file_id)
+        if file is None or file.handle < 0:
+            error = ShortRead(f"no file {file_id} in the log")
+            self._post(lambda: done(error))
+            return
+        file.pins += 1
+        self._runner.read(lambda: self._read(file, offset, length, done))
+
+    def _read(
+        self,
+        file: LogFile,
+        offset: int,
+        length: int,
+        done: Callable[[bytes | Exception], None],
+    ) -> None:
+        result: bytes | Exception
+        try:
+            result = self._disk.pread(file.handle, length, offset)
+            if len(result) != length:
+                result = ShortRead(f"{file.path} ends before {offset + length}")
+        except OSError as error:
+            result = error
+        answer = result
+        self._post(lambda: self._read_done(file, answer, done))
+
+    def _read_done(
+        self, file: LogFile, result: bytes | Exception, done: Callable[[bytes | Exception], None]
+    ) -> None:
+        file.pins -= 1
+        if not file.pins and file.live <= 0 and self._upkeep is not None:
+            self._upkeep.wake()
+        done(result)
+
+    def background(self, work: Callable[[], None]) -> None:
+        """Run slow work, such as writing a snapshot, beside the log."""
+        self._runner.background(work)
+
+    # The writer thread.
+
+    def _write_group(self) -> bool:
+        """Write what was handed over, as one group; False if there was nothing."""
+        if self._failed or not self._handed:
+            return False
+        batch = self._handed.popleft()
+        last = batch
+        total = batch.byte_count
+        while self._handed:
+            following = self._handed[0]
+            total += following.byte_count
+            if following.file is not batch.file or total > self._group_bytes:
+                break
+            batch.parts.extend(following.parts)
+            last = self._handed.popleft()
+        try:
+            self._write(batch)
+        except Exception as error:  # Whatever it was: what is on disk is unknown now.
+            self._fail(error)
+            return False
+        self._written = last
+        if not self._notice_posted:
+            self._notice_posted = True
+            self._post(self._take_notice)
+        return True
+
+    def _write(self, batch: Batch) -> None:
+        self._shelf.make_ready(batch.file)
+        self._disk.pwritev(batch.file.handle, batch.parts, batch.offset, True)
+
+    def _fail(self, error: BaseException) -> None:
+        """From any thread: the log is at its end."""
+        self._failed = True
+        self._post(lambda: self._on_failure(error))
+
+    def _take_notice(self) -> None:
+        """On the loop: tell everybody how far the log is durable."""
+        self._notice_posted = False  # Before `_written` is read, or a notice could get lost.
+        batch = self._written
+        if batch is None or self._failed or self._closed or batch.end_lsn == self.durable_lsn:
+            return
+        batch.file.durable_offset = batch.offset + batch.byte_count
+        self.durable_lsn = batch.end_lsn
+        for callback in self.on_durable:
+            callback(batch.end_lsn)
+        if not self._stocked_once:
+            self._stocked_once = True
+            self._stock()
+        if self._upkeep is not None:
+            self._upkeep.durable(self.durable_lsn)
+        while self._seal_lsns and self._seal_lsns[0] <= self.durable_lsn:
+            self._seal_lsns.popleft()
+            if self._upkeep is not None:
+                self._upkeep.sealed()
+
+    # New files.
+
+    def _new_id(self) -> int:
+        self._last_file_id += 1
+        return self._last_file_id
+
+    def _new_file(self, prefix: str, size: int) -> LogFile:
+        file_id = self._new_id()
+        epoch = self._draw_epoch() or 1
+        return LogFile(file_id, self._shelf.path(prefix, file_id), epoch, size)
+
+    def new_segment(self) -> LogFile:
+        return self._new_file(SEGMENT_PREFIX, 0)
+
+    def _take_file(self, least_bytes: int) -> LogFile:
+        """The next active file; the writer thread puts it on disk if nobody has yet."""
+        if self._log is not None:
+            self._seal_lsns.append(self.appended_lsn)
+        file = self._next
+        if file is None:
+            file = self._new_file(WAL_PREFIX, max(self._file_bytes, least_bytes))
+        self._next = None
+        self._ledger.files[file.id] = file
+        if self._stocked_once and file.size >= least_bytes:
+            self._stock()
+        return file
+
+    def _stock(self) -> None:
+        """Have the next file and spares behind it; the background thread makes one at a time."""
+        if self._stocking or self._closed:
+            return
+        in_reserve = self._shelf.spare_count + (self._next is not None)
+        if self._next is None and self._shelf.spare_count:
+            self._stocking = True
+            file = self._next = self._new_file(WAL_PREFIX, self._file_bytes)
+            self._runner.background(lambda: self._prepare(file))
+        elif in_reserve < self._reserve_files:
+            self._stocking = True
+            file_id = self._new_id()
+            self._runner.background(lambda: self._begin_spare(file_id))
+
+    def _prepare(self, file: LogFile) -> None:
+        try:
+            self._shelf.make_ready(file)
+        except OSError as error:
+            self._post_space_error(error)
+            return
+        self._post(self._stocked)
+
+    def _begin_spare(self, file_id: int) -> None:
+        try:
+            made = not self._shelf.begin_spare(file_id)
+        except OSError as error:
+            self._post_space_error(error)
+            return
+        if made:
+            self._post(self._stocked)
+        else:
+            self._runner.background(self._write_spare)
+
+    def _write_spare(self) -> None:
+        try:
+            made = self._shelf.write_slice()
+        except OSError as error:
+            self._post_space_error(error)
+            return
+        if made:
+            self._post(self._stocked)
+        else:
+            self._runner.background(self._write_spare)
+
+    def _stocked(self) -> None:
+        """Something is in reserve now. A file written before is quicker to sync: go over to it."""
+        self._stocking = False
+        self.space_error = None
+        following = self._next
+        log = self._log
+        assert log is not None
+        if (
+            following is not None
+            and following.handle >= 0
+            and following.written_before
+            and not log.active.written_before
+            and log.offset * 2 < log.active.size
+            and not self._closed
+        ):
+            self.roll()
+        self._stock()
+
+    def _post_space_error(self, error: OSError) -> None:
+        self._post(lambda: self._short_of_space(error))
+
+    def _short_of_space(self, error: OSError) -> None:
+        """No reserve: not fatal while the active file has room; tried again at the next roll."""
+        self._stocking = False
+        self.space_error = error
+        self.raise_alarm(error)
+
+    def raise_alarm(self, error: Exception) -> None:
+        if self.on_alarm is not None:
+            self.on_alarm(error)
+
+    def post(self, callback: Callable[[], None]) -> None:
+        self._post(callback)
