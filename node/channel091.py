@@ -27,7 +27,7 @@ from queues.host import QueueHost
 from queues.publishing import Publisher, Targets
 from warren.wire.amqp091 import methods
 from warren.wire.amqp091.connection import Connection
-from warren.wire.amqp091.deliver import write_ack
+from warren.wire.amqp091.deliver import names_in, write_ack
 from warren.wire.amqp091.events import (
     INFO_EXPIRATION,
     INFO_USER_ID,
@@ -52,9 +52,7 @@ class Channel091:
         self.connection = connection
         self.number: i64 = number
         self._session = session
-        self._credit = CreditActor(
-            f"channel {number}", owner.credit_spec(), self._on_unblocked
-        )
+        self._credit = CreditActor(f"channel {number}", owner.credit_spec(), self._on_unblocked)
         self.publisher = Publisher(self)
         self.deliveries = Deliveries(self, connection, number)
         self.plans: PlanCache = owner.plan_cache()
@@ -191,7 +189,7 @@ class Channel091:
                 self.send(methods.BasicRecoverOk())
         elif isinstance(method, methods.ConfirmSelect):
             self.publisher.confirming = True
-            if not method.nowait:
+            if not method.no_wait:
                 self.send(methods.ConfirmSelectOk())
         elif isinstance(method, methods.ChannelFlow):
             self.send(methods.ChannelFlowOk(active=True))
@@ -229,17 +227,15 @@ class Channel091:
                 f"invalid arg 'x-priority' for queue '{host.name}' in vhost '{host.vhost}': "
                 "{unacceptable_type,longstr}",
             )
-        consumer = self.deliveries.attach(
-            tag, host, method.no_ack, method.exclusive, i64(priority)
-        )
-        self._attaching[consumer.number] = method.nowait
+        consumer = self.deliveries.attach(tag, host, method.no_ack, method.exclusive, i64(priority))
+        self._attaching[consumer.number] = method.no_wait
         self.wait(host.uid)
 
     def _cancel(self, method: methods.BasicCancel) -> None:
         consumer = self.deliveries.by_tag.get(method.consumer_tag)
         if consumer is not None:
             self.deliveries.cancel(consumer)
-        if not method.nowait:
+        if not method.no_wait:
             self.send(methods.BasicCancelOk(method.consumer_tag))
 
     def _get(self, method: methods.BasicGet) -> None:
@@ -300,7 +296,7 @@ class Channel091:
         start, end = view.chunk.span(view.index)
         data = view.chunk.data
         assert data is not None
-        exchange, routing_key = self.owner.names_in(data, start)
+        exchange, routing_key = names_in(data, i64(start))
         method = methods.BasicGetOk(int(tag), redelivered, exchange, routing_key, ready)
         self.connection.send_content(int(self.number), method, data, start, end)
         if self._got_no_ack:

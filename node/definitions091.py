@@ -64,7 +64,7 @@ def _declare_queue(
         queue = _queue(endpoint, channel, name)
         endpoint.permissions.require_any("queue", queue.name)
         check_lock(endpoint, queue)
-        _answer_declare(endpoint, channel, queue, method.nowait)
+        _answer_declare(endpoint, channel, queue, method.no_wait)
         return
     server_named = name == ""
     if server_named:
@@ -89,7 +89,7 @@ def _declare_queue(
         assert queue is not None
         if queue.exclusive_owner == endpoint.id:
             endpoint.owns_queues = True
-        _answer_declare(endpoint, channel, queue, method.nowait)
+        _answer_declare(endpoint, channel, queue, method.no_wait)
 
     propose(endpoint, channel, method, command, declared)
 
@@ -123,14 +123,14 @@ def _delete_queue(
     endpoint.permissions.require(CONFIGURE, "queue", name)
     queue = endpoint.broker.queue(endpoint.vhost, name)
     if queue is None:
-        _reply(channel, method.nowait, methods.QueueDeleteOk(0))
+        _reply(channel, method.no_wait, methods.QueueDeleteOk(0))
         return
     check_lock(endpoint, queue)
     command = DeleteQueue(endpoint.vhost, name, queue.uid, endpoint.id)
 
     def deleted(outcome: Outcome) -> None:
         ready = endpoint.broker.ready_of_removed(queue.uid)
-        _reply(channel, method.nowait, methods.QueueDeleteOk(ready))
+        _reply(channel, method.no_wait, methods.QueueDeleteOk(ready))
 
     def inspected(ready: int, consumers: int) -> None:
         place = f"queue '{name}' in vhost '{endpoint.vhost}'"
@@ -159,16 +159,14 @@ def _purge_queue(
     host = endpoint.broker.host(queue.uid)
 
     def purged(count: int, _: int) -> None:
-        if not method.nowait:
+        if not method.no_wait:
             channel.send(methods.QueuePurgeOk(count))
 
     channel.await_purge(host, purged)
     host.command(channel, Purge(channel.session))
 
 
-def _bind_queue(
-    endpoint: "Endpoint091", channel: "Channel091", method: methods.QueueBind
-) -> None:
+def _bind_queue(endpoint: "Endpoint091", channel: "Channel091", method: methods.QueueBind) -> None:
     name = method.queue or _current(channel)
     key = method.routing_key
     if method.queue == "" and key == b"":
@@ -184,7 +182,7 @@ def _bind_queue(
         endpoint.id,
     )
     ok = methods.QueueBindOk()
-    propose(endpoint, channel, method, command, _then(channel, method.nowait, ok))
+    propose(endpoint, channel, method, command, _then(channel, method.no_wait, ok))
 
 
 def _unbind_queue(
@@ -221,7 +219,7 @@ def _declare_exchange(
                 ReplyCode.NOT_FOUND, f"no exchange '{name}' in vhost '{endpoint.vhost}'"
             )
         endpoint.permissions.require_any("exchange", name)
-        _reply(channel, method.nowait, methods.ExchangeDeclareOk())
+        _reply(channel, method.no_wait, methods.ExchangeDeclareOk())
         return
     endpoint.permissions.require(CONFIGURE, "exchange", name)
     alternate = method.arguments.get("alternate-exchange")
@@ -238,7 +236,7 @@ def _declare_exchange(
         encode_arguments(method.arguments),
     )
     ok = methods.ExchangeDeclareOk()
-    propose(endpoint, channel, method, command, _then(channel, method.nowait, ok))
+    propose(endpoint, channel, method, command, _then(channel, method.no_wait, ok))
 
 
 def _delete_exchange(
@@ -247,7 +245,7 @@ def _delete_exchange(
     endpoint.permissions.require(CONFIGURE, "exchange", method.exchange)
     command = DeleteExchange(endpoint.vhost, method.exchange, method.if_unused)
     ok = methods.ExchangeDeleteOk()
-    propose(endpoint, channel, method, command, _then(channel, method.nowait, ok))
+    propose(endpoint, channel, method, command, _then(channel, method.no_wait, ok))
 
 
 def _bind_exchange(
@@ -267,10 +265,10 @@ def _bind_exchange(
     )
     if isinstance(method, methods.ExchangeBind):
         ok: methods.Method = methods.ExchangeBindOk()
-        propose(endpoint, channel, method, Bind(*binding), _then(channel, method.nowait, ok))
+        propose(endpoint, channel, method, Bind(*binding), _then(channel, method.no_wait, ok))
     else:
         ok = methods.ExchangeUnbindOk()
-        propose(endpoint, channel, method, Unbind(*binding), _then(channel, method.nowait, ok))
+        propose(endpoint, channel, method, Unbind(*binding), _then(channel, method.no_wait, ok))
 
 
 # What they share
@@ -289,7 +287,7 @@ def propose(
         if channel.ended:
             return
         if isinstance(outcome, Refused):
-            ids = (method.class_id, method.method_id)
+            ids = (method.identity >> 16, method.identity & 0xFFFF)
             endpoint.fail(channel, ProtocolError(outcome.code, outcome.text, None, *ids))
         else:
             endpoint.guard(channel, lambda: done(outcome))

@@ -13,8 +13,6 @@ credit, and grants again when acknowledgements make room.
 from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
-from warren.wire.amqp091.connection import Connection
-from warren.wire.amqp091.deliver import write_deliveries
 
 from queues.commands import (
     ACCEPT,
@@ -22,6 +20,7 @@ from queues.commands import (
     RELEASE,
     RETURN_UNSEEN,
     Attach,
+    ConsumerKey,
     Credit,
     Detach,
     Settle,
@@ -30,6 +29,8 @@ from queues.commands import (
 from queues.host import QueueHost, SessionSink
 from queues.message import Chunk
 from queues.unacked import TagRun, Unacked
+from warren.wire.amqp091.connection import Connection
+from warren.wire.amqp091.deliver import write_deliveries
 from warren.wire.amqp091.events import ACK, Settles
 from warren.wire.errors import ProtocolError, ReplyCode
 
@@ -252,7 +253,7 @@ class Deliveries:
 
     # Credit
 
-    def _key(self, number: i64) -> int:
+    def _key(self, number: i64) -> ConsumerKey:
         return consumer_key(self._sink.session, number)
 
     def _grant(self, consumer: Consumer091, credit: i64) -> None:

@@ -25,6 +25,7 @@ from warren.wire.amqp091 import methods
 from warren.wire.amqp091.connection import Connection
 from warren.wire.amqp091.events import (
     Called,
+    ChannelFailed,
     Ended,
     Event,
     Failed,
@@ -42,8 +43,6 @@ log = logging.getLogger("warren.connection")
 
 STASH_BYTES_MAX: Final = 1024 * 1024  # of events that wait behind an answer, per connection
 WRITE_HIGH_BYTES: Final = 1024 * 1024  # in the socket's buffer, above which nothing is added
-SILENT_CLOSE_S: Final = 3.0  # wait after a refused login (A-01)
-CLOSE_OK_S: Final = 5.0  # wait for the peer's close-ok
 
 
 class Transport(Protocol):
@@ -107,7 +106,11 @@ class Endpoint091:
             self._handle(event)
         self.mark()
 
-    def connection_lost(self) -> None:
+    def eof_received(self) -> bool:
+        """The client closed its side; so do we."""
+        return False
+
+    def connection_lost(self, error: Exception | None = None) -> None:
         """The socket is gone: everything that the client held goes back to its queues."""
         if self._lost:
             return
@@ -150,6 +153,8 @@ class Endpoint091:
             self._begin_login(event)
         elif isinstance(event, OpenRequested):
             self._open(event.vhost)
+        elif isinstance(event, ChannelFailed):
+            self._channel_failed(event.channel, event.error)
         elif isinstance(event, Failed):
             self._failed(event.error)
         elif isinstance(event, Ended):
@@ -166,6 +171,9 @@ class Endpoint091:
             channel = self.channels.get(event.channel)
             if channel is not None:
                 self.dispatch(channel, event)
+            elif isinstance(method, methods.ChannelClose):
+                # Refused in the same read as this: the client must hear its close-ok.
+                self.connection.send(event.channel, methods.ChannelCloseOk())
 
     def _called_connection(self, method: methods.Method) -> None:
         if isinstance(method, methods.ConnectionUpdateSecret):
@@ -211,7 +219,6 @@ class Endpoint091:
             log.warning("%s: malformed SASL response", self.name)
         self.connection.refuse_login(login_refused_text(self.mechanism))
         self._closing = True
-        self._close_later(SILENT_CLOSE_S)
 
     def _open(self, vhost: str) -> None:
         broker = self.broker
@@ -235,8 +242,8 @@ class Endpoint091:
             channel.handle(event)
         except ProtocolError as error:
             if error.class_id == 0 and isinstance(event, Called):
-                error.class_id = event.method.class_id
-                error.method_id = event.method.method_id
+                error.class_id = event.method.identity >> 16
+                error.method_id = event.method.identity & 0xFFFF
             self.fail(channel, error)
 
     def guard(self, channel: Channel091, call: Callable[[], None]) -> None:
@@ -272,6 +279,14 @@ class Endpoint091:
         self.connection.close_channel(int(channel.number), error)
         self.mark()
 
+    def _channel_failed(self, number: int, error: ProtocolError) -> None:
+        """The core closed the channel by itself."""
+        channel = self.channels.pop(number, None)
+        if channel is not None:
+            log.info("%s channel %d: %s", self.name, number, error)
+            channel.end()
+            self.broker.channels_closed += 1
+
     def _fail_connection(self, error: ProtocolError) -> None:
         if self._closing:
             return
@@ -279,7 +294,6 @@ class Endpoint091:
         self._end_channels()
         self.connection.fail(error)
         self._closing = True
-        self._close_later(CLOSE_OK_S)
         self.mark()
 
     def _failed(self, error: ProtocolError) -> None:
@@ -287,15 +301,18 @@ class Endpoint091:
         log.warning("%s: %s", self.name, error)
         self._end_channels()
         self._closing = True
-        self._close_later(CLOSE_OK_S if self.connection.awaits_close_ok() else 0.0)
+        if self.connection.state_name == "closed":
+            self._close_when_sent()
+        else:
+            self.mark()
 
     def close(self, reason: str) -> None:
         """An operator or the end of the node closes the connection (320)."""
         self._fail_connection(ProtocolError(ReplyCode.CONNECTION_FORCED, reason, Scope.CONNECTION))
 
-    def _close_later(self, delay_s: float) -> None:
-        loop = asyncio.get_running_loop()
-        loop.call_later(delay_s, self._close_when_sent)
+    def abort(self) -> None:
+        """Cut the connection."""
+        self.transport.abort()
 
     def _close_when_sent(self) -> None:
         if self._lost:
@@ -341,7 +358,10 @@ class Endpoint091:
         channel.credit.ack(self.reader, count)
         if not self.has_published:
             self.has_published = True
-        self.broker.published_count += count
+        counts = self.broker.counts
+        counts.received += count
+        if channel.publisher.confirming:
+            counts.received_confirm += count
 
     def channel_closed(self, channel: Channel091) -> None:
         self.channels.pop(int(channel.number), None)
@@ -368,8 +388,10 @@ class Endpoint091:
         self._work = []
         for channel in work:
             channel.in_work = False
-            if not channel.ended and channel.flush(self._writing_paused) and not (
-                self._writing_paused
+            if (
+                not channel.ended
+                and channel.flush(self._writing_paused)
+                and not (self._writing_paused)
             ):
                 self.mark_channel(channel)
         data = self.connection.data_to_send()
@@ -381,9 +403,11 @@ class Endpoint091:
         stop = self._should_stop()
         if stop and not self._reading_paused:
             self._reading_paused = True
+            self.connection.pause_reading()
             self.transport.pause_reading()
         elif not stop and self._reading_paused:
             self._reading_paused = False
+            self.connection.resume_reading(self.broker.monotonic_ms())
             self.transport.resume_reading()
 
     def _should_stop(self) -> bool:

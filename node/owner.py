@@ -17,7 +17,15 @@ if TYPE_CHECKING:
 class Plan:
     """Where publishes with one key go. `plain` means: nothing but that needs to be looked at."""
 
-    __slots__ = ("error", "exchange", "mandatory", "needs_headers", "plain", "routing_key", "targets")
+    __slots__ = (
+        "error",
+        "exchange",
+        "mandatory",
+        "needs_headers",
+        "plain",
+        "routing_key",
+        "targets",
+    )
 
     def __init__(
         self,

@@ -5,6 +5,7 @@ long as the metadata's version stays; the first look after a change begins anew.
 PLANS_MAX keys the cache begins anew too. Source: DESIGN section 4.
 """
 
+import logging
 from collections.abc import Callable
 from typing import Final
 
@@ -12,11 +13,13 @@ from node.auth.permissions import WRITE, PermissionCache
 from node.owner import Parted, Plan
 from queues.host import QueueHost
 from queues.publishing import Targets
-from queues.routing.router import Router
+from queues.routing.router import Route, Router
 from warren.wire.amqp091.events import INFO_EXPIRATION, INFO_HEADERS, INFO_USER_ID, Publishes
 from warren.wire.amqp091.properties import expiration_of, headers_of, user_id_of
 from warren.wire.buffer import read_i32_le
 from warren.wire.errors import ProtocolError, ReplyCode, Scope
+
+log = logging.getLogger("warren.routing")
 
 PLANS_MAX: Final = 65536
 NOWHERE: Final = Targets([])
@@ -78,10 +81,12 @@ class RouteCache:
         except UnicodeDecodeError:
             exchange = name.decode("utf-8", "replace")
         mandatory = bool(bits & MANDATORY)
-        error = self._refusal(exchange, bool(bits & IMMEDIATE))
+        route = self.router.route(exchange, routing_key, None)
+        error = self._refusal(exchange, route, bool(bits & IMMEDIATE))
         if error is not None:
             return Plan(exchange, routing_key, NOWHERE, mandatory, False, error)
-        route = self.router.route(exchange, routing_key, None)
+        for warning in route.warnings:
+            log.warning("%s", warning)
         targets = self.targets(route.queues)
         return Plan(exchange, routing_key, targets, mandatory, route.needs_headers, None)
 
@@ -93,18 +98,17 @@ class RouteCache:
             self._targets[uids] = known
         return known
 
-    def _refusal(self, exchange: str, immediate: bool) -> ProtocolError | None:
+    def _refusal(self, exchange: str, route: Route, immediate: bool) -> ProtocolError | None:
         """Why this user may not publish so, as RabbitMQ checks it and in its order."""
         if immediate:
             return _publish_error(ReplyCode.NOT_IMPLEMENTED, "immediate=true")
         if not self._permissions.allows(WRITE, exchange):
             refusal = self._permissions.refusal(WRITE, "exchange", exchange)
             return _publish_error(refusal.code, refusal.text)
-        found = self.router.exchange(exchange)
-        if found is None:
+        if not route.exchange_found:
             text = f"no exchange '{exchange}' in vhost '{self._vhost}'"
             return _publish_error(ReplyCode.NOT_FOUND, text)
-        if found.internal:
+        if route.internal:
             text = f"cannot publish to internal exchange '{exchange}' in vhost '{self._vhost}'"
             return _publish_error(ReplyCode.ACCESS_REFUSED, text)
         return None

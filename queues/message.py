@@ -57,6 +57,4 @@ class Chunk:
 
     def bytes_between(self, first: i64, last: i64) -> i64:
         """Bytes of messages first..last-1, frames included."""
-        return i64(read_i32_le(self.offsets, 4 * last)) - i64(
-            read_i32_le(self.offsets, 4 * first)
-        )
+        return i64(read_i32_le(self.offsets, 4 * last)) - i64(read_i32_le(self.offsets, 4 * first))

@@ -11,6 +11,7 @@ in a thread, and not before.
 """
 
 import logging
+from socket import socket
 from typing import Final
 
 from aiohttp import web
@@ -107,6 +108,11 @@ class ManagementServer:
         await web.TCPSite(self._runner, host, port).start()
         address = self._runner.addresses[0]
         return int(address[1])
+
+    async def serve(self, bound: socket) -> None:
+        """Listen on a socket that is bound already."""
+        await self._runner.setup()
+        await web.SockSite(self._runner, bound).start()
 
     async def stop(self) -> None:
         """Close the listener and its connections."""

@@ -86,6 +86,7 @@ class ClassicHost:
         self._chunks: list[Chunk] = []  # of the Enqueue commands, in order
         self._marked = False
         self._gone = False
+        self.damaged = False  # some bodies could not be read back
         self._mark: i64 = 0
         self._waiting: dict[SessionId, SessionSink] = {}  # wait for bodies to be loaded
         self._loading: list[Chunk] = []
@@ -270,6 +271,15 @@ class ClassicHost:
         for sink in waiting.values():
             sink.on_loaded(self.uid)
 
+    def load_failed(self, chunk: Chunk) -> None:
+        """The bytes cannot be read: whoever waits for them loses its consumers, nothing else."""
+        chunk.loading = False
+        self.damaged = True
+        waiting = self._waiting
+        self._waiting = {}
+        for sink in waiting.values():
+            sink.on_gone(self.uid)
+
     # The log's questions (warren.storage.compaction.Owners)
 
     def _alive(self) -> list[tuple[int, int]]:
@@ -323,6 +333,16 @@ class ClassicHost:
         """The log holds this chunk as first..; `runs` of message_seqs are alive."""
         for run_first, run_count in runs:
             self.store.add(run_first, chunk, run_first - first, run_count, True)
+
+    def begin(self) -> None:
+        """A new queue: nothing was delivered yet, and after a restart the log shall say so."""
+        if self.durable:
+            self._journal.mark(self.uid, 0)
+
+    def end_cleanly(self) -> None:
+        """The node stops in good order: the log shall know exactly what was delivered."""
+        if self.durable:
+            self._journal.mark(self.uid, self.machine.delivered_high)
 
     def recovered(self, last_seq: i64, redelivered_upto: i64) -> None:
         """All chunks are there: what is alive is ready again."""

@@ -89,6 +89,7 @@ class Journal:
         self._settled: dict[int, list[tuple[int, int]]] = {}
         self._marks: dict[int, int] = {}
         self._deleted: list[int] = []
+        self._flushed_lsn: i64 = 0
         self.confirmed_lsn: i64 = 0
 
     def publish(self, chunk: Chunk, uid: i64, message_first: i64) -> None:
@@ -146,31 +147,29 @@ class Journal:
 
     def end_turn(self, now_ms: i64) -> None:
         """Write what the turn did, and hand it to the disk."""
-        wrote = False
+        log = self._log
         if len(self._chunks) > 0:
             self._write_chunks(now_ms)
-            wrote = True
         if len(self._settled) > 0:
             for uid, runs in self._settled.items():
-                self._log.append_settle(uid, runs)
+                log.append_settle(uid, runs)
             self._settled = {}
-            wrote = True
         if len(self._marks) > 0:
             for uid, message_seq in self._marks.items():
-                self._log.append_mark(uid, message_seq)
+                log.append_mark(uid, message_seq)
             self._marks = {}
-            wrote = True
         if len(self._deleted) > 0:
             for uid in self._deleted:
-                self._log.append_deleted(uid)
+                log.append_deleted(uid)
             self._deleted = []
-            wrote = True
+        appended: i64 = log.appended_lsn
         if len(self._receipt.sinks) > 0:
-            self._receipt.lsn = self._log.appended_lsn
+            self._receipt.lsn = appended
             self._waiting.append(self._receipt)
             self._receipt = Receipt(0)
-        if wrote:
-            self._log.flush()
+        if appended != self._flushed_lsn:  # also what log groups have appended
+            self._flushed_lsn = appended
+            log.flush()
         elif len(self._waiting) > 0 and self._waiting[0].lsn <= self.confirmed_lsn:
             self.on_durable(self.confirmed_lsn)
 

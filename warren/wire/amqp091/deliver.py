@@ -198,16 +198,21 @@ def body_bytes(data: bytes, start: i64, end: i64) -> bytes:
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def extract(data: bytes, start: i64, end: i64) -> tuple[str, bytes, bytes, bytes]:
-    """Exchange, routing key, properties (`properties`) and body of the message."""
+def names_in(data: bytes, start: i64) -> tuple[str, bytes]:
+    """Exchange and routing key of the message."""
     exchange_at = start + 14
     exchange_end = exchange_at + data[exchange_at - 1]
     key_end = exchange_end + 1 + data[exchange_end]
-    exchange = data[exchange_at:exchange_end].decode("utf-8")
+    return data[exchange_at:exchange_end].decode("utf-8"), data[exchange_end + 1 : key_end]
+
+
+def extract(data: bytes, start: i64, end: i64) -> tuple[str, bytes, bytes, bytes]:
+    """Exchange, routing key, properties (`properties`) and body of the message."""
+    exchange, routing_key = names_in(data, start)
     header_at = start + FRAME_OVERHEAD + i64(read_i32_be(data, start + 3))
     header_end = header_at + 7 + i64(read_i32_be(data, header_at + 3))
     properties = data[header_at + 19 : header_end]
-    return exchange, data[exchange_end + 1 : key_end], properties, body_bytes(data, start, end)
+    return exchange, routing_key, properties, body_bytes(data, start, end)
 
 
 def build(

@@ -1,0 +1,331 @@
+"""From a configuration to a running node, and back: the order in which its parts start and stop.
+
+Recovery runs before the listeners open: the metadata log makes the definitions, they make the
+queue hosts, and the log gives each host its messages. The node says `ready` when clients may come.
+A failing log stops the process at once (DESIGN section 6).
+"""
+
+import asyncio
+import gc
+import json
+import logging
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Final
+
+import psutil
+import uvloop
+
+from node.auth.desk import LoginDesk
+from node.auth.login import LoginRules
+from node.auth.passwords import hash_password
+from node.broker import Broker
+from node.clock import NodeClock
+from node.front import ManagementFront
+from node.listener import listen
+from node.owners import QueueOwners, Recovered
+from node.turn import Turn
+from queues import fifo
+from queues.credit import CreditActor, CreditSpec
+from queues.hosts.journal import Journal
+from queues.metadata import Metadata
+from queues.metadata_commands import (
+    Batch,
+    Command,
+    DeclareVhost,
+    NodeRestarted,
+    PutUser,
+    SetPermissions,
+)
+from queues.store import BodyBudget
+from raft.log_group import METADATA_OWNER
+from raft.one_member import OneMemberGroup
+from warren.storage.disk import DirectoryInUse, DirectoryLock, OsDisk
+from warren.storage.snapshot import SnapshotStore
+from warren.storage.wal import Wal
+
+if TYPE_CHECKING:
+    from node.config import Config, UserConfig
+
+log = logging.getLogger("warren.node")
+
+SWITCH_INTERVAL_S: Final = 0.0005  # so that the log's thread gets its turn (RAFT-AND-STORAGE 6)
+GC_THRESHOLDS: Final = (100_000, 50, 1000)
+OBSERVE_S: Final = 1.0  # between looks at clock, memory, disk and heartbeats
+SNAPSHOT_ENTRIES: Final = 4096  # metadata entries after which a snapshot is taken
+EXIT_FAILED: Final = 1
+EXIT_IN_USE: Final = 75  # EX_TEMPFAIL
+
+
+def build_name() -> str:
+    """`compiled` if the hot modules are, else `pure`."""
+    return "pure" if (fifo.__file__ or "").endswith(".py") else "compiled"
+
+
+def run(config: "Config") -> int:
+    """Run a node until it is told to stop; return the exit status."""
+    set_up_logging(config.log.format, config.log.level)
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    try:
+        lock = DirectoryLock(str(config.node.data_dir))
+    except DirectoryInUse as error:
+        log.error("%s", error)
+        return EXIT_IN_USE
+    for warning in config.warnings:
+        log.warning("%s", warning)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(run_node(config))
+    except OSError as error:
+        log.error("%s", error)
+        return EXIT_FAILED
+    finally:
+        lock.release()
+
+
+async def run_node(config: "Config") -> int:
+    """The same, on the running loop."""
+    return await Node(config).run()
+
+
+class Node:
+    """One node: owns its log, its broker, its listeners."""
+
+    def __init__(self, config: "Config") -> None:
+        self._config = config
+        self._stopping = asyncio.Event()
+        self._status = 0
+        self._servers: list[asyncio.Server] = []
+        loop = asyncio.get_running_loop()
+        self.turn = Turn(loop.call_soon)
+        self.clock = NodeClock()
+        disk = OsDisk()
+        directory = os.path.join(config.node.data_dir, "log")
+        os.makedirs(directory, mode=0o700, exist_ok=True)
+        self.wal = Wal(
+            disk,
+            directory,
+            post=loop.call_soon_threadsafe,
+            on_failure=self._log_failed,
+            file_bytes=config.storage.wal_file_bytes,
+            group_bytes=config.storage.wal_group_bytes,
+        )
+        budget = BodyBudget(config.memory.body_budget_bytes)
+        credit = CreditActor("log", CreditSpec(*config.msg_store_credit_disc_bound))
+        self.journal = Journal(self.wal, budget, credit)
+        self.turn.journal = self.journal
+        self.turn.now_ms = self.clock.now_ms
+        snapshots = SnapshotStore(disk, directory, self.wal.background, loop.call_soon_threadsafe)
+        self._disk = disk
+        self._directory = directory
+        self._budget = budget
+        self._snapshots = snapshots
+
+    async def run(self) -> int:
+        """Start, serve until told to stop, stop."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stopping.set)
+        self.broker = self._recover()
+        broker = self.broker
+        rules = LoginRules(
+            self._config.loopback_users,
+            self._config.anonymous_login_user,
+            self._config.anonymous_login_pass,
+        )
+        broker.logins = LoginDesk(broker.access, rules)
+        self._set_alarms()
+        await self._define_first()
+        amqp = self._config.listeners.amqp
+        server = await listen(broker, amqp.host, amqp.port)
+        self._servers.append(server)
+        amqp_port = server.sockets[0].getsockname()[1]
+        address = self._config.listeners.management
+        front = ManagementFront(broker, amqp_port)
+        management_port = front.bind(address.host, address.port)
+        broker.in_service = True
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
+        line = f"ready node={broker.node_name} amqp={amqp.host}:{amqp_port}"
+        where = f"{address.host}:{management_port}"
+        print(f"{line} management={where} build={build_name()}", flush=True)
+        front.start(address.host, build_name())
+        observer = loop.create_task(self._observe())
+        await self._stopping.wait()
+        observer.cancel()
+        broker.in_service = False
+        await self._stop(front)
+        return self._status
+
+    # Starting
+
+    def _recover(self) -> Broker:
+        """Read the log; make the definitions, the queues and their messages of it."""
+        group = OneMemberGroup(
+            METADATA_OWNER, self.wal, self._snapshots, self._committed, self._snapshot_failed
+        )
+        self.group = group
+        state = group.load()
+        metadata = Metadata() if state is None else Metadata.restore(state)
+        broker = Broker(
+            self._config, self.clock, self.turn, metadata, self.journal, self._budget, self.wal
+        )
+        self.broker = broker
+        broker.load_definitions()
+        recovered = Recovered(group, broker.hosts)
+        report = self.wal.open(recovered)
+        recovered.finish(report.clean)
+        for corrupt in report.corrupt:
+            log.error("%s", corrupt)
+        log.info(
+            "recovered %d queues, %d messages, %d log records in %d files; the last stop was %s",
+            len(broker.hosts),
+            recovered.message_count,
+            report.records,
+            report.files,
+            "clean" if report.clean else "not clean",
+        )
+        self.wal.on_durable.append(self._durable)
+        group.start()
+        broker.group = group
+        self.wal.attach(QueueOwners(broker.hosts))
+        return broker
+
+    async def _define_first(self) -> None:
+        """What an empty node begins with, and the end of what a restart does not keep."""
+        broker = self.broker
+        commands: list[Command] = [NodeRestarted(broker.node_name)]
+        commands.extend(DeclareVhost(name) for name in self._config.vhosts)
+        if not broker.metadata.access.users:
+            for user in self._config.first_users():
+                commands.extend(user_commands(user))
+        done = asyncio.get_running_loop().create_future()
+        broker.propose(Batch(tuple(commands)), done.set_result)
+        await done
+
+    def _set_alarms(self) -> None:
+        watermark = self._config.vm_memory_high_watermark
+        total = memory_total_bytes()
+        absolute = watermark.absolute
+        limit = int(total * watermark.relative) if absolute is None else absolute
+        self.broker.alarms.memory_limit_bytes = limit
+        self.broker.alarms.disk_limit_bytes = max(
+            self._config.disk_free_limit.absolute, 2 * self._config.storage.wal_file_bytes
+        )
+
+    # While it runs
+
+    def _committed(self, index: int, entry: bytes) -> None:
+        self.broker.on_committed(index, entry)
+        group = self.group
+        if index - group.snapshot_index >= SNAPSHOT_ENTRIES and self.broker.in_service:
+            group.snapshot(index, [self.broker.metadata.snapshot()])
+
+    def _snapshot_failed(self, error: OSError) -> None:
+        log.error("the snapshot of the definitions could not be written: %s", error)
+
+    def _durable(self, lsn: int) -> None:
+        self.turn.begin()
+        self.journal.on_durable(lsn)
+
+    def _log_failed(self, error: BaseException) -> None:
+        """Nobody knows what was written: stop, so that nothing wrong is ever confirmed."""
+        log.critical("the write-ahead log failed, the node stops: %s", error)
+        logging.shutdown()
+        os._exit(EXIT_FAILED)
+
+    async def _observe(self) -> None:
+        """Once a second: clock, memory, disk, and the time for each connection."""
+        process = psutil.Process()
+        broker = self.broker
+        while True:
+            await asyncio.sleep(OBSERVE_S)
+            self.clock.observe()
+            free = self._disk.free_bytes(self._directory)
+            broker.alarms.observe(process.memory_info().rss, free)
+            now_ms = broker.monotonic_ms()
+            for endpoint in list(broker.arrivals.values()):
+                endpoint.tick(now_ms)
+
+    # Stopping
+
+    async def _stop(self, front: ManagementFront) -> None:
+        """Close listeners and connections, write what is left, say that the stop was clean."""
+        broker = self.broker
+        for server in self._servers:
+            server.close()
+        for endpoint in list(broker.arrivals.values()):
+            endpoint.close("broker forced connection closure with reason 'shutdown'")
+        await self._drain(1.0)
+        for endpoint in list(broker.arrivals.values()):
+            endpoint.abort()
+        await self._drain(1.0)
+        await front.stop()
+        broker.logins.close()
+        for host in broker.hosts.values():
+            host.end_cleanly()
+        self.journal.end_turn(self.clock.now_ms())
+        self.wal.close(clean=True)
+        log.info("stopped")
+
+    async def _drain(self, seconds: float) -> None:
+        """Wait until the connections are gone, but no longer than this."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while self.broker.arrivals and loop.time() < deadline:
+            await asyncio.sleep(0.01)
+
+
+def user_commands(user: "UserConfig") -> list[Command]:
+    """The commands that make one user of the configuration."""
+    hashed, hashing = user.password_hash or "", user.hashing
+    if user.password is not None:
+        hashed, hashing = hash_password(user.password), "argon2id"
+    commands: list[Command] = [PutUser(user.name, hashed, hashing, user.tags)]
+    for permission in user.permissions:
+        commands.append(
+            SetPermissions(
+                user.name, permission.vhost, permission.configure, permission.write, permission.read
+            )
+        )
+    return commands
+
+
+def memory_total_bytes() -> int:
+    """Memory of the machine, or of the container if that is less (cgroup v2, v1)."""
+    total = int(psutil.virtual_memory().total)
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            with open(path) as file:
+                text = file.read().strip()
+        except OSError:
+            continue
+        if text.isdigit():
+            total = min(total, int(text))
+    return total
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object per line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return json.dumps(
+            {
+                "time": self.formatTime(record),
+                "level": record.levelname.lower(),
+                "logger": record.name,
+                "message": record.getMessage(),
+            }
+        )
+
+
+def set_up_logging(form: str, level: str) -> None:
+    """Log to stderr."""
+    handler = logging.StreamHandler(sys.stderr)
+    text = logging.Formatter("%(asctime)s [%(levelname)s] %(name)s: %(message)s")
+    handler.setFormatter(JsonFormatter() if form == "json" else text)
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(level.upper())

@@ -1,0 +1,347 @@
+"""The broker of this node: definitions, queue hosts, sessions and endpoints put together.
+
+Owns the queue hosts, the routers and the registry of endpoints. Definitions change in one way
+only: a command is proposed to the metadata log group; once committed, it is applied to the machine
+here, its changes are carried to routers and hosts, and whoever proposed it is answered.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, Protocol
+
+from node.alarms import Alarms
+from node.auth.access import AccessView
+from node.auth.desk import LoginDesk, is_loopback
+from node.auth.permissions import PermissionCache
+from node.clock import NodeClock, monotonic_ms
+from node.plans import RouteCache
+from node.turn import Turn
+from queues.commands import SessionId
+from queues.credit import CreditActor, CreditSpec
+from queues.definitions import Queue
+from queues.hosts.classic import ClassicHost
+from queues.hosts.journal import Journal
+from queues.message import Chunk
+from queues.metadata import Metadata
+from queues.metadata_commands import (
+    Command,
+    DeleteByOwner,
+    DeleteQueue,
+    decode,
+    encode,
+)
+from queues.metadata_outcomes import Added, Change, Outcome, Removed
+from queues.routing.router import Router
+from queues.store import BodyBudget
+from warren.wire.amqp091.connection import Limits
+from warren.wire.errors import ProtocolError, ReplyCode
+
+if TYPE_CHECKING:
+    from node.config import Config
+    from node.endpoint091 import Endpoint091
+
+log = logging.getLogger("warren.broker")
+
+VERSION: Final = "4.2.0"  # of RabbitMQ, whose behaviour clients may expect
+MECHANISMS: Final = "PLAIN AMQPLAIN ANONYMOUS"
+
+
+class LogGroup(Protocol):
+    """What the broker needs of the group that carries the definitions."""
+
+    def propose(self, parts: Sequence[bytes]) -> int: ...
+
+
+class BodyLog(Protocol):
+    """Reads message bodies back (`warren.storage.wal.Wal`)."""
+
+    def read(
+        self, file_id: int, offset: int, length: int, done: Callable[[bytes | Exception], None]
+    ) -> None: ...
+
+    @property
+    def pending_bytes(self) -> int: ...
+
+
+class Counts:
+    """Messages since the node started, for the metrics."""
+
+    def __init__(self) -> None:
+        self.received = 0
+        self.received_confirm = 0
+        self.unroutable_dropped = 0
+        self.unroutable_returned = 0
+        self.confirmed = 0
+        self.delivered = 0
+        self.delivered_no_ack = 0
+        self.got = 0
+        self.got_no_ack = 0
+        self.get_empty = 0
+        self.redelivered = 0
+        self.acknowledged = 0
+
+
+class Broker:
+    """See the module. All methods run on the loop thread."""
+
+    def __init__(
+        self,
+        config: "Config",
+        clock: NodeClock,
+        turn: Turn,
+        metadata: Metadata,
+        journal: Journal,
+        budget: BodyBudget,
+        bodies: BodyLog,
+    ) -> None:
+        self.config = config
+        self.clock = clock
+        self.turn = turn
+        self.metadata = metadata
+        self.journal = journal
+        self.budget = budget
+        self.bodies = bodies
+        self.group: LogGroup | None = None
+        self.node_name = config.node.name
+        self.incarnation = int.from_bytes(os.urandom(8), "big")
+        self.channel_credit = CreditSpec(*config.credit_flow_default_credit)
+        self.in_flight_bytes_max = config.limits.connection_inflight_bytes
+        self.wire_limits = Limits(
+            config.limits.frame_max,
+            config.limits.channel_max,
+            config.limits.heartbeat_s,
+            message_bytes_max=config.limits.max_message_size,
+        )
+        self.mechanisms = MECHANISMS
+        self.server_properties = server_properties(config.node.name)
+        self.access: AccessView = metadata.access
+        self.no_permissions = PermissionCache(self.access, "", "")
+        self.logins: LoginDesk
+        self.alarms = Alarms(1 << 62, 0, self._alarms_changed)
+        self.hosts: dict[int, ClassicHost] = {}
+        self.routers: dict[str, Router] = {}
+        self.arrivals: dict[str, Endpoint091] = {}  # all connections, by id
+        self.endpoints: dict[str, Endpoint091] = {}  # those that have opened a vhost
+        self._caches: dict[tuple[str, str, bool], RouteCache] = {}
+        self._proposed: dict[int, Callable[[Outcome], None]] = {}
+        self._removed_ready: dict[int, int] = {}
+        self._session_count = 0
+        self._connection_count = 0
+        self.in_service = False
+        self.counts = Counts()
+        self.connections_opened = 0
+        self.connections_closed = 0
+        self.channels_opened = 0
+        self.channels_closed = 0
+        self.queues_created = 0
+        self.queues_deleted = 0
+        self.queues_declared = 0
+
+    # Time and names
+
+    def now_ms(self) -> int:
+        return self.clock.now_ms()
+
+    def monotonic_ms(self) -> int:
+        return monotonic_ms()
+
+    def new_session(self) -> SessionId:
+        self._session_count += 1
+        return SessionId(self.incarnation << 64 | self._session_count)
+
+    def new_connection_id(self) -> str:
+        """An id that no connection of this or an earlier run of the node has had."""
+        self._connection_count += 1
+        return f"{self.incarnation:016x}.{self._connection_count}"
+
+    def is_loopback(self, address: str) -> bool:
+        return is_loopback(address)
+
+    # Definitions
+
+    def propose(self, command: Command, done: Callable[[Outcome], None] | None = None) -> None:
+        """Have a command committed; `done` hears the outcome once it is applied here."""
+        assert self.group is not None
+        index = self.group.propose([encode(command)])
+        if done is not None:
+            self._proposed[index] = done
+        self.turn.begin()
+
+    def on_committed(self, index: int, entry: bytes) -> None:
+        """Apply a committed entry of the metadata log, in order."""
+        self.turn.begin()
+        outcome = self.metadata.apply(index, decode(entry))
+        self._carry(outcome.changes)
+        done = self._proposed.pop(index, None)
+        if done is not None:
+            done(outcome)
+        self._removed_ready = {}
+
+    def _carry(self, changes: tuple[Change, ...]) -> None:
+        """Bring routers and hosts to what the machine says now."""
+        for change in changes:
+            subject = change.subject
+            name = getattr(subject, "vhost", None)
+            if isinstance(name, str):
+                self._router(name).apply((change,))
+            if isinstance(subject, Queue):
+                if isinstance(change, Added):
+                    self._add_host(subject)
+                    if self.in_service:
+                        self.hosts[subject.uid].begin()
+                elif isinstance(change, Removed):
+                    self._remove_host(subject)
+
+    def _router(self, vhost: str) -> Router:
+        router = self.routers.get(vhost)
+        if router is None:
+            router = Router(vhost)
+            self.routers[vhost] = router
+        return router
+
+    def _add_host(self, queue: Queue) -> None:
+        credit = CreditActor(f"queue '{queue.name}' in vhost '{queue.vhost}'", self.channel_credit)
+        self.hosts[queue.uid] = ClassicHost(
+            queue.uid,
+            queue.vhost,
+            queue.name,
+            queue.outlives_restart,
+            self.journal,
+            self.budget,
+            self,
+            credit,
+        )
+        self.queues_created += 1
+
+    def _remove_host(self, queue: Queue) -> None:
+        host = self.hosts.pop(queue.uid)
+        self._removed_ready[queue.uid] = host.delete()
+        self.queues_deleted += 1
+
+    def load_definitions(self) -> None:
+        """Make routers and hosts for what the machine holds (after a restart)."""
+        for vhost in self.metadata.vhosts.values():
+            self._carry(tuple(Added(subject) for subject in vhost.definitions()))
+
+    def queue(self, vhost: str, name: str) -> Queue | None:
+        found = self.metadata.vhosts.get(vhost)
+        return None if found is None else found.queues.get(name)
+
+    def has_exchange(self, vhost: str, name: str) -> bool:
+        found = self.metadata.vhosts.get(vhost)
+        return found is not None and name in found.exchanges
+
+    def has_vhost(self, vhost: str) -> bool:
+        return vhost in self.metadata.vhosts
+
+    def host(self, uid: int) -> ClassicHost:
+        return self.hosts[uid]
+
+    def ready_of_removed(self, uid: int) -> int:
+        """How many messages were ready in a queue that this commit removed."""
+        return self._removed_ready.get(uid, 0)
+
+    def route_cache(self, vhost: str, user: str, impersonator: bool) -> RouteCache:
+        """The plans that all connections of a user to a vhost share."""
+        key = (vhost, user, impersonator)
+        cache = self._caches.get(key)
+        if cache is None:
+            permissions = PermissionCache(self.access, user, vhost)
+            cache = RouteCache(
+                vhost,
+                user,
+                impersonator,
+                self._router(vhost),
+                permissions,
+                self.host,
+                self._metadata_version,
+            )
+            self._caches[key] = cache
+        return cache
+
+    def _metadata_version(self) -> int:
+        return self.metadata.version
+
+    # Connections
+
+    def connection_refusal(self, user: str) -> ProtocolError | None:
+        """Whether the node takes one more connection (A-04)."""
+        limit = self.config.limits.connection_max
+        if limit < 0 or len(self.endpoints) < limit:
+            return None
+        text = f"Connection refused for user '{user}': node connection limit ({limit}) is reached"
+        return ProtocolError(ReplyCode.NOT_ALLOWED, text)
+
+    def arrived(self, endpoint: "Endpoint091") -> None:
+        """A client has begun to speak."""
+        self.arrivals[endpoint.id] = endpoint
+
+    def endpoint_open(self, endpoint: "Endpoint091") -> None:
+        self.endpoints[endpoint.id] = endpoint
+        self.connections_opened += 1
+
+    def endpoint_gone(self, endpoint: "Endpoint091") -> None:
+        self.arrivals.pop(endpoint.id, None)
+        if self.endpoints.pop(endpoint.id, None) is not None:
+            self.connections_closed += 1
+
+    def delete_queues_of(self, connection_id: str) -> None:
+        """The connection is gone; so are its exclusive queues (Q-01)."""
+        self.propose(DeleteByOwner(connection_id))
+
+    def _alarms_changed(self) -> None:
+        reason = self.alarms.reason()
+        log.warning("resource alarm: %s", reason or "cleared")
+        for endpoint in list(self.endpoints.values()):
+            endpoint.mark()
+
+    # What queue hosts ask (queues.hosts.classic.Steps)
+
+    def mark_host(self, host: ClassicHost) -> None:
+        self.turn.mark_host(host)
+
+    def queue_unused(self, host: ClassicHost) -> None:
+        """The last consumer of a queue is gone: an auto-delete queue goes too."""
+        queue = self.metadata.queue(host.uid)
+        if queue is not None and queue.auto_delete:
+            self.propose(DeleteQueue(host.vhost, host.name, queue.uid))
+
+    def load(self, host: ClassicHost, chunk: Chunk) -> None:
+        """Read the chunk's bytes from the log."""
+
+        def done(result: bytes | Exception) -> None:
+            self.turn.begin()
+            if isinstance(result, Exception):
+                log.error("queue '%s' in vhost '%s': %s", host.name, host.vhost, result)
+                host.load_failed(chunk)
+            else:
+                host.loaded(chunk, result)
+
+        self.bodies.read(chunk.file_id, chunk.file_offset, chunk.size(), done)
+
+
+def server_properties(node_name: str) -> dict[str, object]:
+    """Of connection.start (A-01)."""
+    import platform
+
+    capabilities = (
+        "publisher_confirms",
+        "exchange_exchange_bindings",
+        "basic.nack",
+        "consumer_cancel_notify",
+        "connection.blocked",
+        "consumer_priorities",
+        "authentication_failure_close",
+        "per_consumer_qos",
+    )
+    return {
+        "product": "Warren",
+        "version": VERSION,
+        "cluster_name": node_name,
+        "platform": f"Python {platform.python_version()}",
+        "copyright": "Copyright (c) 2026 the Warren authors",
+        "information": "Licensed under the Apache License 2.0",
+        "node": node_name,
+        "capabilities": dict.fromkeys(capabilities, True),
+    }

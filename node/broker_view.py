@@ -1,0 +1,262 @@
+"""The broker as the management listener sees it (`node.management.view.BrokerView`). Reads only."""
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from node.management.view import (
+    BindingView,
+    ConnectionView,
+    CountersView,
+    DeliveryCounters,
+    ExchangeView,
+    HistogramView,
+    ListenerView,
+    NodeView,
+    ProtocolCounters,
+    QueueView,
+    TotalsView,
+    UserView,
+    VhostView,
+)
+from node.turn import TURN_BUCKETS_MS
+from queues.arguments import decode_arguments
+from queues.definitions import Destination
+
+if TYPE_CHECKING:
+    from node.broker import Broker
+    from node.endpoint091 import Endpoint091
+
+PROTOCOL: Final = "AMQP 0-9-1"
+
+
+class LiveView:
+    """Views of a running broker."""
+
+    def __init__(
+        self, broker: "Broker", listeners: tuple[ListenerView, ...], build: str, version: str
+    ) -> None:
+        self._broker = broker
+        self._listeners = listeners
+        self._build = build
+        self._version = version
+        self._started_ms = broker.now_ms()
+
+    def node(self) -> NodeView:
+        broker = self._broker
+        alarms = broker.alarms
+        turn = broker.turn
+        return NodeView(
+            name=broker.node_name,
+            cluster_name=broker.node_name,
+            version=self._version,
+            build=self._build,
+            in_service=broker.in_service,
+            uptime_ms=broker.now_ms() - self._started_ms,
+            process_id=os.getpid(),
+            data_dir=str(broker.config.node.data_dir),
+            listeners=self._listeners,
+            memory_used_bytes=alarms.memory_used_bytes,
+            memory_limit_bytes=alarms.memory_limit_bytes,
+            memory_alarm=alarms.memory,
+            disk_free_bytes=alarms.disk_free_bytes,
+            disk_free_limit_bytes=alarms.disk_limit_bytes,
+            disk_alarm=alarms.disk,
+            clock_alarm=broker.clock.step_alarm,
+            sockets_used=len(broker.arrivals),
+            wal_pending_bytes=broker.bodies.pending_bytes,
+            loop_turn_ms=HistogramView(
+                bounds=TURN_BUCKETS_MS, counts=tuple(turn.buckets), total=turn.sum_ms
+            ),
+        )
+
+    def totals(self) -> TotalsView:
+        broker = self._broker
+        hosts = broker.hosts.values()
+        vhosts = broker.metadata.vhosts.values()
+        return TotalsView(
+            messages_ready=sum(host.ready_count for host in hosts),
+            messages_unacknowledged=sum(host.checked_out_count for host in hosts),
+            message_bytes=sum(host.store.live_bytes for host in hosts),
+            queues=len(broker.hosts),
+            exchanges=sum(len(vhost.exchanges) for vhost in vhosts),
+            bindings=sum(len(vhost.bindings()) for vhost in vhosts),
+            consumers=sum(host.consumer_count for host in hosts),
+            connections=len(broker.endpoints),
+            channels=sum(len(endpoint.channels) for endpoint in broker.endpoints.values()),
+        )
+
+    def counters(self) -> CountersView:
+        broker = self._broker
+        counts = broker.counts
+        consumers = sum(host.consumer_count for host in broker.hosts.values())
+        publishers = sum(1 for each in broker.endpoints.values() if each.has_published)
+        return CountersView(
+            protocols=(
+                ProtocolCounters(
+                    received=counts.received,
+                    received_confirm=counts.received_confirm,
+                    routed=counts.received - counts.unroutable_dropped - counts.unroutable_returned,
+                    unroutable_dropped=counts.unroutable_dropped,
+                    unroutable_returned=counts.unroutable_returned,
+                    confirmed=counts.confirmed,
+                    publishers=publishers,
+                    consumers=consumers,
+                ),
+            ),
+            deliveries=(
+                DeliveryCounters(
+                    delivered_consume_manual_ack=counts.delivered,
+                    delivered_consume_auto_ack=counts.delivered_no_ack,
+                    delivered_get_manual_ack=counts.got,
+                    delivered_get_auto_ack=counts.got_no_ack,
+                    get_empty=counts.get_empty,
+                    redelivered=counts.redelivered,
+                    acknowledged=counts.acknowledged,
+                ),
+            ),
+            connections_opened=broker.connections_opened,
+            connections_closed=broker.connections_closed,
+            channels_opened=broker.channels_opened,
+            channels_closed=broker.channels_closed,
+            queues_declared=broker.queues_declared,
+            queues_created=broker.queues_created,
+            queues_deleted=broker.queues_deleted,
+        )
+
+    def vhosts(self) -> Sequence[VhostView]:
+        ready: dict[str, int] = {}
+        held: dict[str, int] = {}
+        for host in self._broker.hosts.values():
+            ready[host.vhost] = ready.get(host.vhost, 0) + host.ready_count
+            held[host.vhost] = held.get(host.vhost, 0) + host.checked_out_count
+        return [
+            VhostView(
+                name=name,
+                messages_ready=ready.get(name, 0),
+                messages_unacknowledged=held.get(name, 0),
+            )
+            for name in self._broker.metadata.vhosts
+        ]
+
+    def users(self) -> Sequence[UserView]:
+        return [
+            UserView(
+                name=user.name,
+                tags=user.tags,
+                password_hash=user.password_hash,
+                hashing=user.hashing,
+            )
+            for user in self._broker.metadata.access.users.values()
+        ]
+
+    def queue_names(self, vhost: str) -> Sequence[str]:
+        found = self._broker.metadata.vhosts.get(vhost)
+        return [] if found is None else list(found.queues)
+
+    def queue(self, vhost: str, name: str) -> QueueView | None:
+        broker = self._broker
+        queue = broker.queue(vhost, name)
+        if queue is None:
+            return None
+        host = broker.hosts[queue.uid]
+        owner = broker.arrivals.get(queue.exclusive_owner)
+        flow = host.credit.is_blocked()
+        return QueueView(
+            vhost=vhost,
+            name=name,
+            type="classic",
+            durable=queue.durable,
+            auto_delete=queue.auto_delete,
+            exclusive=queue.exclusive,
+            arguments=decode_arguments(queue.arguments),
+            node=queue.node,
+            state="down" if host.damaged else "flow" if flow else "running",
+            owner="" if owner is None else owner.name,
+            messages_ready=host.ready_count,
+            messages_unacknowledged=host.checked_out_count,
+            message_bytes_ready=host.store.live_bytes,
+            consumers=host.consumer_count,
+            published=host.published_count,
+            delivered=host.delivered_count,
+            redelivered=host.redelivered_count,
+            acknowledged=host.settled_count,
+        )
+
+    def exchange_names(self, vhost: str) -> Sequence[str]:
+        found = self._broker.metadata.vhosts.get(vhost)
+        return [] if found is None else list(found.exchanges)
+
+    def exchange(self, vhost: str, name: str) -> ExchangeView | None:
+        found = self._broker.metadata.vhosts.get(vhost)
+        exchange = None if found is None else found.exchanges.get(name)
+        if exchange is None:
+            return None
+        return ExchangeView(
+            vhost=vhost,
+            name=name,
+            type=exchange.type,
+            durable=exchange.durable,
+            auto_delete=exchange.auto_delete,
+            internal=exchange.internal,
+            arguments=decode_arguments(exchange.arguments),
+        )
+
+    def bindings(self, vhost: str, source: str) -> Sequence[BindingView]:
+        found = self._broker.metadata.vhosts.get(vhost)
+        return [
+            BindingView(
+                vhost=vhost,
+                source=source,
+                destination=binding.destination,
+                destination_is_queue=binding.destination_kind is Destination.QUEUE,
+                binding_key=binding.binding_key,
+                arguments=decode_arguments(binding.arguments),
+            )
+            for binding in (() if found is None else found.bindings_from(source))
+        ]
+
+    def connection_names(self) -> Sequence[str]:
+        return [endpoint.name for endpoint in self._broker.endpoints.values()]
+
+    def _endpoint(self, name: str) -> "Endpoint091 | None":
+        for endpoint in self._broker.endpoints.values():
+            if endpoint.name == name:
+                return endpoint
+        return None
+
+    def connection(self, name: str) -> ConnectionView | None:
+        endpoint = self._endpoint(name)
+        if endpoint is None:
+            return None
+        core = endpoint.connection
+        return ConnectionView(
+            name=name,
+            node=self._broker.node_name,
+            user=endpoint.user,
+            vhost=endpoint.vhost,
+            protocol=PROTOCOL,
+            state=endpoint.state(),
+            host=endpoint.here[0],
+            port=endpoint.here[1],
+            peer_host=endpoint.peer[0],
+            peer_port=endpoint.peer[1],
+            channels=len(endpoint.channels),
+            channel_max=core.channel_max,
+            frame_max=core.frame_max,
+            heartbeat_s=core.heartbeat_s,
+            mechanism=endpoint.mechanism,
+            connected_at_ms=endpoint.connected_at_ms,
+            client_properties=core.client_properties,
+            received_bytes=core.bytes_received,
+            sent_bytes=core.bytes_sent,
+            pending_bytes=endpoint.transport.get_write_buffer_size(),
+        )
+
+    def close_connection(self, name: str, reason: str) -> bool:
+        """Begin to close with 320 CONNECTION_FORCED; False if there is no such connection."""
+        endpoint = self._endpoint(name)
+        if endpoint is None:
+            return False
+        endpoint.close(reason)
+        return True

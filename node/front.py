@@ -1,0 +1,78 @@
+"""Puts the management listener before the broker.
+
+The port is bound at once, so that `ready` can name it; aiohttp, which takes longer to import than
+the rest of the node to start, is imported in a thread and takes the port over when it is there.
+"""
+
+import asyncio
+import importlib
+import socket
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from node.broker import Broker
+
+BACKLOG: Final = 128
+
+
+class ManagementFront:
+    """The management listener in the making, and then running."""
+
+    def __init__(self, broker: "Broker", amqp_port: int) -> None:
+        self._broker = broker
+        self._amqp_port = amqp_port
+        self._socket: socket.socket | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._server: Any = None
+
+    def bind(self, host: str, port: int) -> int:
+        """Take the port; clients that connect wait in its backlog. OSError if it is taken."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        bound = socket.socket(family, socket.SOCK_STREAM)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            bound.bind((host, port))
+            bound.listen(BACKLOG)
+        except OSError:
+            bound.close()
+            raise
+        bound.setblocking(False)
+        self._socket = bound
+        return int(bound.getsockname()[1])
+
+    def start(self, host: str, build: str) -> None:
+        """Serve the port as soon as the library is there."""
+        self._task = asyncio.get_running_loop().create_task(self._serve(host, build))
+
+    async def _serve(self, host: str, build: str) -> None:
+        bound = self._socket
+        assert bound is not None
+        await asyncio.to_thread(importlib.import_module, "node.management.server")
+        from node import __main__ as program
+        from node.broker_view import LiveView
+        from node.management.access import Context
+        from node.management.server import ManagementServer
+        from node.management.view import ListenerView
+
+        broker = self._broker
+        listeners = (
+            ListenerView(
+                protocol="amqp",
+                host=broker.config.listeners.amqp.host,
+                port=self._amqp_port,
+            ),
+            ListenerView(protocol="http", host=host, port=bound.getsockname()[1]),
+        )
+        view = LiveView(broker, listeners, build, program.installed_version())
+        self._server = ManagementServer(Context(view, broker.access, broker.logins))
+        await self._server.serve(bound)
+
+    async def stop(self) -> None:
+        """Close the listener and its connections."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        if self._server is not None:
+            await self._server.stop()
+        if self._socket is not None:
+            self._socket.close()

@@ -1,0 +1,83 @@
+"""The write-ahead log's questions, answered by the queues and the metadata group of this node.
+
+`Recovered` takes what the log found at start; `QueueOwners` answers the log's upkeep while the
+node runs (`warren.storage`).
+"""
+
+from queues.hosts.classic import ClassicHost
+from queues.message import Chunk
+from raft.log_group import METADATA_OWNER
+from raft.one_member import OneMemberGroup
+from warren.storage.recovery import RecoveredPublish
+
+UNSEEN_SLACK = 4096  # messages above the last mark that may have been delivered too
+
+
+class Recovered:
+    """Puts what an earlier process left into the queue hosts (`RecoverySink`)."""
+
+    def __init__(self, group: OneMemberGroup, hosts: dict[int, ClassicHost]) -> None:
+        self._group = group
+        self._hosts = hosts
+        self._last: dict[int, tuple[int, int]] = {}  # last message_seq and mark, by owner
+        self.message_count = 0
+
+    def entry(self, owner: int, index: int, payload: bytes) -> None:
+        assert owner == METADATA_OWNER
+        self._group.replay(index, payload)
+
+    def knows(self, owner: int) -> bool:
+        host = self._hosts.get(owner)
+        return host is not None and host.durable
+
+    def owner(self, owner: int, last_seq: int, mark: int) -> None:
+        self._last[owner] = (last_seq, mark)
+
+    def publish(self, found: RecoveredPublish) -> None:
+        chunk = Chunk(found.format_tag, None, 0, found.offsets, found.info)
+        chunk.file_id = found.file_id
+        chunk.file_offset = found.data_offset
+        chunk.durable = True
+        for owner, first, live in found.targets:
+            self._hosts[owner].recover(chunk, first, live)
+            self.message_count += sum(count for _, count in live)
+
+    def finish(self, clean: bool) -> None:
+        """All is there: the queues go on where they were."""
+        for owner, (last_seq, mark) in self._last.items():
+            host = self._hosts.get(owner)
+            if host is None:
+                continue
+            if mark < 0:
+                redelivered_upto = last_seq
+            elif clean:
+                redelivered_upto = mark
+            else:
+                redelivered_upto = mark + UNSEEN_SLACK
+            host.recovered(last_seq, redelivered_upto)
+
+
+class QueueOwners:
+    """Answers the log about the queues that there are (`warren.storage.compaction.Owners`)."""
+
+    def __init__(self, hosts: dict[int, ClassicHost]) -> None:
+        self._hosts = hosts
+
+    def live_ranges(self, owner: int, first: int, count: int) -> list[tuple[int, int]]:
+        host = self._hosts.get(owner)
+        return [] if host is None else host.live_ranges(first, count)
+
+    def relocated(
+        self, owner: int, first: int, count: int, file_id: int, data_offset: int, offsets: bytes
+    ) -> None:
+        host = self._hosts.get(owner)
+        if host is not None:
+            host.relocated(first, count, file_id, data_offset, offsets)
+
+    def checkpoint(self, owner: int) -> list[tuple[int, int]]:
+        host = self._hosts.get(owner)
+        return [] if host is None else host.journaled_ranges()
+
+    def mark(self, owner: int) -> int:
+        host = self._hosts.get(owner)
+        return 0 if host is None else host.machine.delivered_high
