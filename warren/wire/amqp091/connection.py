@@ -74,7 +74,6 @@ HANDSHAKE_MS_MAX: Final = 10_000
 CLOSING_MS_MAX: Final = 10_000  # for the peer's close-ok
 SILENCE_MS: Final = 3_000  # before the socket of a refused or garbled peer is closed
 RESCAN_BYTES_MAX: Final = 65_536  # a message with less than this missing waits to be scanned whole
-HELD_BYTES_MAX: Final = 64 * 1024 * 1024  # unfinished contents of all channels together
 TAIL_PARTS_MAX: Final = 1024  # reads kept apart while a frame is not whole
 WRITER_BYTES_KEPT: Final = 65_536  # a writer that grew larger is not used again
 TAG_MAX: Final = (1 << 63) - 1
@@ -105,6 +104,7 @@ class Limits:
         heartbeat_s: int = 60,
         initial_frame_max: int = 8_192,
         message_bytes_max: int = 16 * 1024 * 1024,
+        held_bytes_max: int = 64 * 1024 * 1024,
     ) -> None:
         assert frame_max >= FRAME_MAX_MIN
         assert 0 < channel_max <= 65_535
@@ -113,6 +113,7 @@ class Limits:
         self.heartbeat_s = heartbeat_s  # proposed; 0: none
         self.initial_frame_max = initial_frame_max  # until tune-ok
         self.message_bytes_max = message_bytes_max
+        self.held_bytes_max = held_bytes_max  # in unfinished contents of all channels together
 
 
 @final
@@ -580,7 +581,7 @@ class Connection:
         is_publish = len(frame) >= 12 and read_i32_be(frame, 7) == PUBLISH
         if is_publish and lane.status == LANE_OPEN:
             lane.begin(frame)
-            self._count_held(len(frame))
+            self._count_held(lane.held_bytes)
             return
         method = decode_method(frame[7 : len(frame) - 1])
         channel = lane.channel
@@ -631,8 +632,8 @@ class Connection:
 
     def _count_held(self, more: i64) -> None:
         self._held_bytes += more
-        if self._held_bytes > HELD_BYTES_MAX:
-            text = f"unfinished messages hold more than {HELD_BYTES_MAX} bytes"
+        if self._held_bytes > self.limits.held_bytes_max:
+            text = f"unfinished messages hold more than {self.limits.held_bytes_max} bytes"
             raise ProtocolError(ReplyCode.RESOURCE_ERROR, text)
 
     def _drop_content(self, lane: Lane) -> None:

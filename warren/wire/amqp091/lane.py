@@ -26,12 +26,13 @@ LANE_PEER_CLOSING: Final = 2  # channel.close received, close-ok not yet sent
 
 PUBLISH: Final = 0x003C0028
 BASIC_CLASS: Final = 60
+PART_BYTES: Final = 64  # what a part takes beside its bytes; a body may come in one-byte frames
 PUBLISH_METHOD: Final = 40
 
 
 @final
 class Lane:
-    """Invariant: `parts` is empty unless a content has begun; `held_bytes` are those of `parts`."""
+    """Invariant: `parts` is empty unless a content has begun; `held_bytes` is what they take."""
 
     def __init__(self, channel: i64) -> None:
         self.channel: i64 = channel
@@ -105,7 +106,7 @@ class Lane:
 
     def _keep(self, frame: bytes) -> None:
         self.parts.append(frame)
-        self.held_bytes += len(frame)
+        self.held_bytes += len(frame) + PART_BYTES
 
     def _finish(self) -> Publishes:
         data = b"".join(self.parts)
