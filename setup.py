@@ -10,7 +10,35 @@ import sysconfig
 
 from setuptools import setup
 
-COMPILED: list[str] = []
+COMPILED = [
+    "node/channel091.py",
+    "node/deliveries.py",
+    "node/turn.py",
+    "queues/commands.py",
+    "queues/credit.py",
+    "queues/effects.py",
+    "queues/fifo.py",
+    "queues/host.py",
+    "queues/hosts/classic.py",
+    "queues/hosts/journal.py",
+    "queues/message.py",
+    "queues/publishing.py",
+    "queues/routing/headers.py",
+    "queues/routing/router.py",
+    "queues/routing/topic.py",
+    "queues/seqset.py",
+    "queues/store.py",
+    "queues/unacked.py",
+    "warren/wire/amqp091/connection.py",
+    "warren/wire/amqp091/deliver.py",
+    "warren/wire/amqp091/events.py",
+    "warren/wire/amqp091/fields.py",
+    "warren/wire/amqp091/lane.py",
+    "warren/wire/amqp091/methods.py",
+    "warren/wire/amqp091/properties.py",
+    "warren/wire/amqp091/scanner.py",
+    "warren/wire/errors.py",
+]
 
 
 def compiler_found() -> bool:
