@@ -85,7 +85,9 @@ class Authenticator:
     ) -> LoginOutcome | Check:
         """Decide a SASL login as far as that goes without checking a password."""
         if mechanism not in MECHANISMS:
-            return Refused(f"login refused: mechanism '{mechanism[:32]}' is not offered")
+            return Refused(
+                f"login refused: mechanism '{_on_one_line(mechanism[:32])}' is not offered"
+            )
         if mechanism == "ANONYMOUS":
             return self._begin_anonymous(peer_is_loopback)
         credentials = parse_response(mechanism, response)
@@ -152,4 +154,10 @@ def login_refused_text(mechanism: str) -> str:
 
 
 def _refused(mechanism: str, name: str, why: str) -> Refused:
-    return Refused(f"{mechanism} login refused: user '{name[:255]}' {why}")
+    return Refused(f"{mechanism} login refused: user '{_on_one_line(name)}' {why}")
+
+
+def _on_one_line(text: str) -> str:
+    """A peer's text for a log line: short, and nothing in it that would begin another line."""
+    short = text[:255]
+    return short if short.isprintable() else ascii(short)[1:-1]

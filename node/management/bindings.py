@@ -5,12 +5,13 @@ though nobody keeps it.
 """
 
 import asyncio
+from itertools import chain, islice
 from urllib.parse import quote
 
 from aiohttp import web
 
 from node.management.access import Context, asked_vhosts
-from node.management.listing import list_reply, sorted_in_slices
+from node.management.listing import SLICE, list_reply, sorted_in_slices
 from node.management.view import BindingView
 
 
@@ -26,7 +27,7 @@ class Bindings:
             web.get("/api/bindings/{vhost}", self.every),
         ]
 
-    async def every(self, request: web.Request) -> web.Response:
+    async def every(self, request: web.Request) -> web.StreamResponse:
         bindings: list[BindingView] = []
         for vhost in asked_vhosts(self._context, request):
             bindings += await self._of_vhost(vhost)
@@ -34,11 +35,15 @@ class Bindings:
 
     async def _of_vhost(self, vhost: str) -> list[BindingView]:
         view = self._context.view
-        found: list[BindingView] = [_default(vhost, name) for name in view.queue_names(vhost)]
-        for source in view.exchange_names(vhost):
-            if source:
-                found += view.bindings(vhost, source)
-                await asyncio.sleep(0)
+        sources = [source for source in view.exchange_names(vhost) if source]
+        every = chain(
+            (_default(vhost, name) for name in view.queue_names(vhost)),
+            chain.from_iterable(view.bindings(vhost, source) for source in sources),
+        )
+        found: list[BindingView] = []
+        while taken := list(islice(every, SLICE)):
+            found += taken
+            await asyncio.sleep(0)
         return await sorted_in_slices(
             found, lambda each: (each.source, each.destination, each.binding_key)
         )

@@ -26,7 +26,7 @@ class Connections:
             web.delete("/api/connections/{name}", self.close),
         ]
 
-    async def every(self, request: web.Request) -> web.Response:
+    async def every(self, request: web.Request) -> web.StreamResponse:
         caller = caller_of(request)
         view = self._context.view
 

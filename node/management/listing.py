@@ -9,12 +9,13 @@ import asyncio
 import heapq
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Final, Protocol, TypeVar
 
 from aiohttp import web
 from multidict import MultiMapping
 
-from node.management.replies import ENCODER, ApiError, encoded_reply
+from node.management.replies import ENCODER, HEADERS, ApiError, json_reply
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -23,6 +24,7 @@ Row = dict[str, object]
 SLICE: Final = 250
 PAGE_SIZE_DEFAULT: Final = 100
 PAGE_SIZE_MAX: Final = 500
+WRITE_SECONDS: Final = 30.0  # for a client to take one slice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,24 +66,32 @@ async def list_reply(
     keys: Sequence[K],
     name_of: Callable[[K], str],
     row_of: Callable[[K], Row | None],
-) -> web.Response:
+) -> web.StreamResponse:
     """The objects behind `keys` (in order of name), as the request wants them.
 
-    `row_of` gives None for one that went away meanwhile. Rows are made for the page alone, unless
-    they are to be sorted by a column.
+    `row_of` gives None for one that went away meanwhile. Rows live for one slice: a list is as
+    long as there are objects, the memory for it is not.
     """
     query = parse_list_query(request.query)
     chosen = [key for key in keys if query.name in name_of(key)] if query.name else keys
-    if not query.sort:
-        ordered = chosen[::-1] if query.reverse else chosen
-        rows: Sequence[Row] = await _rows(_cut(ordered, query), row_of)
-    else:
-        every = await _rows(chosen, row_of)
-        rows = _cut(await _sorted(every, query), query)
-    items = await _encoded(rows, query.columns)
+    if query.sort:
+        chosen = await _sorted(chosen, row_of, query.sort.split("."))
+    if query.reverse:
+        chosen = chosen[::-1]
     if not query.page:
-        return encoded_reply(items)
-    return encoded_reply(_page(query, len(keys), len(chosen), len(rows), items))
+        return await _streamed(request, chosen, row_of, query.columns)
+    rows = _rows(_cut(chosen, query), row_of, query.columns)
+    return json_reply(
+        {
+            "filtered_count": len(chosen),
+            "item_count": len(rows),
+            "items": rows,
+            "page": query.page,
+            "page_count": max(1, -(-len(chosen) // query.page_size)),
+            "page_size": query.page_size,
+            "total_count": len(keys),
+        }
+    )
 
 
 async def sorted_in_slices(items: Sequence[T], key: Callable[[T], Ordered]) -> list[T]:
@@ -124,19 +134,61 @@ def _cut(items: Sequence[T], query: ListQuery) -> Sequence[T]:
     return items[start : start + query.page_size]
 
 
-async def _rows(keys: Sequence[K], row_of: Callable[[K], Row | None]) -> list[Row]:
-    rows: list[Row] = []
+async def _sorted(
+    keys: Sequence[K], row_of: Callable[[K], Row | None], path: Sequence[str]
+) -> list[K]:
+    """The keys in the order of a column of their rows."""
+    ranked: list[tuple[tuple[int, float, str], int]] = []
     for start in range(0, len(keys), SLICE):
-        made = [row_of(key) for key in keys[start : start + SLICE]]
-        rows += [row for row in made if row is not None]
+        for place, key in enumerate(keys[start : start + SLICE], start):
+            row = row_of(key)
+            ranked.append((_rank(None if row is None else _at(row, path)), place))
         await asyncio.sleep(0)
-    return rows
+    return [keys[place] for _, place in await sorted_in_slices(ranked, itemgetter(0))]
 
 
-async def _sorted(rows: Sequence[Row], query: ListQuery) -> list[Row]:
-    path = query.sort.split(".")
-    ordered = await sorted_in_slices(rows, lambda row: _rank(_at(row, path)))
-    return ordered[::-1] if query.reverse else ordered
+def _rows(
+    keys: Sequence[K], row_of: Callable[[K], Row | None], columns: tuple[str, ...]
+) -> list[Row]:
+    made = (row_of(key) for key in keys)
+    return [_with_columns(row, columns) for row in made if row is not None]
+
+
+async def _streamed(
+    request: web.Request,
+    keys: Sequence[K],
+    row_of: Callable[[K], Row | None],
+    columns: tuple[str, ...],
+) -> web.StreamResponse:
+    """A JSON array, sent slice by slice; who does not read it is cut off."""
+    if len(keys) <= SLICE:
+        return json_reply(_rows(keys, row_of, columns))
+    reply = web.StreamResponse(headers=HEADERS)
+    await reply.prepare(request)
+    try:
+        await _write(request, reply, b"[")
+        separator = b""
+        for start in range(0, len(keys), SLICE):
+            rows = _rows(keys[start : start + SLICE], row_of, columns)
+            if rows:
+                await _write(request, reply, separator + ENCODER.encode(rows)[1:-1])
+                separator = b","
+            await asyncio.sleep(0)
+        await _write(request, reply, b"]")
+    except ConnectionError:
+        return reply  # The client is gone, and there is nobody to tell.
+    await reply.write_eof()
+    return reply
+
+
+async def _write(request: web.Request, reply: web.StreamResponse, part: bytes) -> None:
+    try:
+        async with asyncio.timeout(WRITE_SECONDS):
+            await reply.write(part)
+    except TimeoutError as error:
+        if request.transport is not None:
+            request.transport.abort()
+        raise ConnectionResetError("the client does not read") from error
 
 
 def _rank(value: object) -> tuple[int, float, str]:
@@ -174,27 +226,3 @@ def _put(row: Row, path: Sequence[str], value: object) -> None:
             return  # Another column has taken the whole of it.
         row = below
     row[path[-1]] = value
-
-
-async def _encoded(rows: Sequence[Row], columns: tuple[str, ...]) -> bytes:
-    """A JSON array, encoded in slices."""
-    parts: list[bytes] = []
-    for start in range(0, len(rows), SLICE):
-        shown = [_with_columns(row, columns) for row in rows[start : start + SLICE]]
-        parts.append(ENCODER.encode(shown)[1:-1])
-        await asyncio.sleep(0)
-    return b"[" + b",".join(parts) + b"]"
-
-
-def _page(query: ListQuery, total: int, filtered: int, count: int, items: bytes) -> bytes:
-    head = ENCODER.encode(
-        {
-            "filtered_count": filtered,
-            "item_count": count,
-            "page": query.page,
-            "page_count": max(1, -(-filtered // query.page_size)),
-            "page_size": query.page_size,
-            "total_count": total,
-        }
-    )
-    return head[:-1] + b',"items":' + items + b"}"

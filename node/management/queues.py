@@ -21,7 +21,7 @@ class Queues:
             web.get("/api/queues/{vhost}/{queue}", self.one),
         ]
 
-    async def every(self, request: web.Request) -> web.Response:
+    async def every(self, request: web.Request) -> web.StreamResponse:
         view = self._context.view
         keys: list[tuple[str, str]] = []
         for vhost in asked_vhosts(self._context, request):

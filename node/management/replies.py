@@ -6,6 +6,8 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
+HEADERS: Final = {"Content-Type": "application/json", "Cache-Control": "no-cache"}
+
 
 class ApiError(Exception):
     """The request cannot be answered; `status`, `error` and `reason` are the answer."""
@@ -40,14 +42,7 @@ class ApiError(Exception):
 def json_reply(
     body: object, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> web.Response:
-    return encoded_reply(ENCODER.encode(body), status, headers)
-
-
-def encoded_reply(
-    body: bytes, status: int = 200, headers: Mapping[str, str] | None = None
-) -> web.Response:
-    reply = web.Response(body=body, status=status, content_type="application/json")
-    reply.headers["Cache-Control"] = "no-cache"
+    reply = web.Response(body=ENCODER.encode(body), status=status, headers=HEADERS)
     reply.headers.update(headers or {})
     return reply
 

@@ -17,7 +17,7 @@ class Users:
     def routes(self) -> list[web.RouteDef]:
         return [web.get("/api/users", self.every), web.get("/api/users/{user}", self.one)]
 
-    async def every(self, request: web.Request) -> web.Response:
+    async def every(self, request: web.Request) -> web.StreamResponse:
         caller = caller_of(request)
         caller.require_monitor()
         by_name = {each.name: each for each in self._context.view.users()}

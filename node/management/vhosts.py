@@ -17,7 +17,7 @@ class Vhosts:
     def routes(self) -> list[web.RouteDef]:
         return [web.get("/api/vhosts", self.every), web.get("/api/vhosts/{vhost}", self.one)]
 
-    async def every(self, request: web.Request) -> web.Response:
+    async def every(self, request: web.Request) -> web.StreamResponse:
         node = self._context.view.node().name
         by_name = {each.name: each for each in self._context.view.vhosts()}
         names = asked_vhosts(self._context, request)

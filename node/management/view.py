@@ -5,7 +5,7 @@ so that a listing of many can be made in slices and no slice holds up the loop. 
 milliseconds since 1970; `arguments` and properties are as the client sent them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -252,8 +252,11 @@ class BrokerView(Protocol):
 
     def exchange(self, vhost: str, name: str) -> ExchangeView | None: ...
 
-    def bindings(self, vhost: str, source: str) -> Sequence[BindingView]:
-        """The bindings whose source is this exchange."""
+    def bindings(self, vhost: str, source: str) -> Iterable[BindingView]:
+        """The bindings whose source is this exchange, as they are now.
+
+        Best made one by one as they are taken; what changes meanwhile must not disturb that.
+        """
 
     def connection_names(self) -> Sequence[str]: ...
 

@@ -1,6 +1,6 @@
 """A broker for management tests: keeps `node.management.view.BrokerView`, all in tables."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from node.management.view import (
@@ -103,6 +103,7 @@ class FakeBroker:
     connections: dict[str, ConnectionView] = field(default_factory=dict)
     all_users: list[UserView] = field(default_factory=list)
     closed: list[tuple[str, str]] = field(default_factory=list)
+    on_queue: Callable[[str, str], None] | None = None
 
     def node(self) -> NodeView:
         return self.the_node
@@ -133,6 +134,8 @@ class FakeBroker:
         return [name for each, name in self.queues if each == vhost]
 
     def queue(self, vhost: str, name: str) -> QueueView | None:
+        if self.on_queue is not None:
+            self.on_queue(vhost, name)
         return self.queues.get((vhost, name))
 
     def exchange_names(self, vhost: str) -> Sequence[str]:
@@ -141,9 +144,9 @@ class FakeBroker:
     def exchange(self, vhost: str, name: str) -> ExchangeView | None:
         return self.exchanges.get((vhost, name))
 
-    def bindings(self, vhost: str, source: str) -> Sequence[BindingView]:
+    def bindings(self, vhost: str, source: str) -> Iterator[BindingView]:
         wanted = (vhost, source)
-        return [each for each in self.all_bindings if (each.vhost, each.source) == wanted]
+        return (each for each in list(self.all_bindings) if (each.vhost, each.source) == wanted)
 
     def connection_names(self) -> Sequence[str]:
         return list(self.connections)

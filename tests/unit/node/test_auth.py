@@ -5,10 +5,11 @@ import base64
 import time
 
 import pytest
+from argon2 import PasswordHasher
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.auth.desk import LoginDesk, is_loopback
+from node.auth.desk import WAITING_MAX, LoginDesk, is_loopback
 from node.auth.login import (
     Accepted,
     Authenticator,
@@ -76,6 +77,11 @@ def test_sha512_and_argon2id_match_the_right_password_only() -> None:
 )
 def test_an_unreadable_hash_matches_nothing(stored: str, hashing: str) -> None:
     assert not password_matches(stored, hashing, b"test12")
+
+
+def test_a_hash_that_costs_too_much_is_not_even_tried() -> None:
+    dear = PasswordHasher(time_cost=17, memory_cost=8, parallelism=1).hash("right")
+    assert not password_matches(dear, "argon2id", b"right")
 
 
 @pytest.mark.parametrize(
@@ -177,6 +183,14 @@ def test_blank_passwords_and_unknown_mechanisms_are_refused() -> None:
     assert isinstance(whole(subject, "GSSAPI", b"", True), Refused)
 
 
+def test_a_name_cannot_begin_a_line_of_the_log() -> None:
+    subject = authenticator(FakeAccess())
+    for mechanism, response in (("PLAIN", b"\0a\nroot logged in\0x"), ("X\nY", b"")):
+        outcome = whole(subject, mechanism, response, True)
+        assert isinstance(outcome, Refused)
+        assert "\n" not in outcome.text
+
+
 def test_anonymous_is_a_login_with_the_configured_user() -> None:
     access = access_with("guest", "guest")
     off = whole(authenticator(access), "ANONYMOUS", b"", True)
@@ -229,6 +243,22 @@ def test_a_storm_of_the_same_login_costs_few_checks() -> None:
     outcomes, seconds = asyncio.run(storm())
     assert set(outcomes) == {Accepted("anna", ())}
     assert seconds < 2.0  # 500 checks would take more than 10.
+
+
+def test_only_so_many_logins_wait_at_a_time() -> None:
+    async def flood() -> list[LoginOutcome]:
+        desk = LoginDesk(access_with("anna", "right"), LoginRules())
+        outcomes = await asyncio.gather(
+            *(desk.login("PLAIN", b"\0anna\0%d" % n, True) for n in range(WAITING_MAX + 5))
+        )
+        assert await desk.login("PLAIN", b"\0anna\0right", True) == Accepted("anna", ())
+        desk.close()
+        return outcomes
+
+    outcomes = asyncio.run(flood())
+    assert all(isinstance(each, Refused) for each in outcomes)
+    turned_away = [each for each in outcomes if f"{WAITING_MAX} logins are waiting" in str(each)]
+    assert len(turned_away) == 5
 
 
 def test_the_desk_refuses_the_wrong_and_counts_them() -> None:

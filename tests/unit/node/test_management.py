@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import quote
@@ -449,3 +450,55 @@ def test_a_long_list_is_made_in_slices_and_the_loop_turns_meanwhile() -> None:
         assert turns > 4 * count / 250  # Names, rows, sorting, encoding: each in slices.
 
     with_api(test, fake)
+
+
+async def ask_and_not_read(port: int) -> asyncio.StreamWriter:
+    """A client with a tiny buffer that asks for a long list and never reads of it."""
+    plain = socket.socket()
+    plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    plain.connect(("127.0.0.1", port))
+    _, writer = await asyncio.open_connection(sock=plain, limit=1024)
+    login = base64.b64encode(b"root:pw-root").decode()
+    writer.write(
+        f"GET /api/queues HTTP/1.1\r\nHost: h\r\nAuthorization: Basic {login}\r\n\r\n".encode()
+    )
+    await writer.drain()
+    return writer
+
+
+@pytest.mark.parametrize("client_leaves", [True, False])
+def test_a_client_that_leaves_or_never_reads_ends_its_request(
+    client_leaves: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("node.management.listing.WRITE_SECONDS", 10.0 if client_leaves else 0.2)
+    fake = broker()
+    fake.queues = {("/", f"q{n}"): queue_view("/", f"q{n}") for n in range(20_000)}
+    made = 0
+
+    def row_made(vhost: str, name: str) -> None:
+        nonlocal made
+        made += 1
+
+    fake.on_queue = row_made
+
+    async def run() -> None:
+        rights = access()
+        desk = LoginDesk(rights, LoginRules(loopback_users=()))
+        server = ManagementServer(Context(fake, rights, desk))
+        port = await server.start("127.0.0.1", 0)
+        before = len(asyncio.all_tasks())
+        writer = await ask_and_not_read(port)
+        while made == 0:
+            await asyncio.sleep(0)
+        assert len(asyncio.all_tasks()) > before
+        if client_leaves:
+            writer.transport.abort()
+        while len(asyncio.all_tasks()) > before:
+            await asyncio.sleep(0.001)
+        writer.transport.abort()
+        await server.stop()
+        desk.close()
+
+    asyncio.run(asyncio.wait_for(run(), 8))
+    assert made < 20_000
+    assert [each for each in caplog.records if each.levelname == "ERROR"] == []
