@@ -167,5 +167,5 @@ def decode(data: bytes) -> Command:
         raise BadCommand(f"unknown version of metadata command: {data[:1].hex()!r}")
     try:
         return _DECODER.decode(memoryview(data)[1:])
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadCommand(f"no metadata command: {error}") from error

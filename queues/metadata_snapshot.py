@@ -69,5 +69,5 @@ def decode(data: bytes) -> Snapshot:
         raise BadSnapshot(f"unknown version of metadata snapshot: {data[:1].hex()!r}")
     try:
         return _DECODER.decode(memoryview(data)[1:])
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadSnapshot(f"no metadata snapshot: {error}") from error
