@@ -99,6 +99,15 @@ def test_a_removed_binding_matches_no_more_and_leaves_the_others() -> None:
     assert headers.is_empty() and matched(headers, b"", {"a": 1, "b": 2}) == []
 
 
+def test_bindings_that_want_all_are_filed_under_their_rarest_header() -> None:
+    """So that a message does not meet every binding that wants the same common header."""
+    headers = Headers()
+    for number in range(1, 1001):
+        headers.add(binding(number, number, b"", {"a": "common", "id": number, "z": "common"}))
+    assert max(len(filed) for filed in headers._file.values()) == 1
+    assert matched(headers, b"", {"a": "common", "id": 500, "z": "common"}) == [500]
+
+
 @pytest.mark.parametrize(
     ("form", "text"),
     [

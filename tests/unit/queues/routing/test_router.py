@@ -173,6 +173,22 @@ def test_an_exchange_behind_another_has_its_own_alternate() -> None:
     assert steps.route("x", b"k") == (spare.uid,)
 
 
+def test_an_exchange_that_leads_where_the_message_has_been_routed_keeps_its_alternate_out() -> None:
+    steps = Steps()
+    queue = steps.queue("q")
+    steps.queue("spare")
+    for name in ("start", "left", "end"):
+        steps.exchange(name, "fanout")
+    steps.exchange("right", "fanout", arguments={"alternate-exchange": "amq.fanout"})
+    for source, destination in (("start", "left"), ("start", "right")):
+        steps.link(source, destination)
+    steps.link("left", "end")
+    steps.link("right", "end")
+    steps.bind("end", "q")
+    steps.bind("amq.fanout", "spare")
+    assert steps.route("start") == (queue.uid,)
+
+
 def test_a_missing_alternate_is_a_warning_and_the_message_unroutable() -> None:
     steps = Steps()
     steps.exchange("x", arguments={"alternate-exchange": "later"})
