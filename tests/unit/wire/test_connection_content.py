@@ -1,3 +1,5 @@
+"""Contents and settlements: runs, splits, contents put together, and what they may hold."""
+
 import tracemalloc
 
 import pytest
@@ -85,6 +87,14 @@ def test_properties_that_differ_without_a_difference_to_routing_stay_in_one_entr
     parts = [message(1, b"x", properties=BasicProperties(message_id=str(i))) for i in range(9)]
     run = only_run([*opened(1).receive(b"".join(parts), 0)])
     assert run.firsts == [0]
+
+
+def test_properties_of_the_same_length_are_told_apart() -> None:
+    modes = [BasicProperties(delivery_mode=mode) for mode in (2, 2, 1, 2)]
+    data = b"".join(message(1, b"x", properties=one) for one in modes)
+    run = only_run([*opened(1).receive(data, 0)])
+    assert run.firsts == [0, 2, 3]
+    assert run.infos == [INFO_PERSISTENT, 0, INFO_PERSISTENT]
 
 
 def test_a_run_that_is_little_of_a_read_does_not_keep_all_of_it() -> None:

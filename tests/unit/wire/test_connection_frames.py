@@ -1,3 +1,5 @@
+"""Frames and channels of the AMQP 0-9-1 core: every wrong input with its code and text."""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +20,7 @@ from tests.unit.wire.frames import (
 from warren.wire.amqp091.connection import Connection, Limits
 from warren.wire.amqp091.events import Called, ChannelFailed, Failed
 from warren.wire.amqp091.methods import (
+    BasicAck,
     BasicCancelOk,
     BasicDeliver,
     BasicGetEmpty,
@@ -44,6 +47,19 @@ def test_a_wrong_end_octet_closes_the_connection() -> None:
     assert text == (
         "501 FRAME_ERROR - type 1, all octets = <<1,2>>: {invalid_frame_end_marker,205}"
     )
+
+
+def test_a_wrong_end_octet_is_found_in_every_frame_of_a_run() -> None:
+    one = message(1, b"abc")
+    ends = [at for at, octet in enumerate(one) if octet == 0xCE]
+    assert len(ends) == 3
+    for at in ends:
+        wrong = one[:at] + b"\xcd" + one[at + 1 :]
+        events = opened(1).receive(one + wrong, 0)
+        assert [entry[0] for entry in plain(events)] == ["publish", "failed"]
+        assert "{invalid_frame_end_marker,205}" in str(plain(events)[1])
+    acks = method_frame(1, BasicAck(1)) + method_frame(1, BasicAck(2))[:-1] + b"\xcd"
+    assert [entry[0] for entry in plain(opened(1).receive(acks, 0))] == ["settle", "failed"]
 
 
 def test_after_a_wrong_end_octet_nothing_is_believed() -> None:

@@ -1,3 +1,5 @@
+"""The AMQP 0-9-1 core from connection.start to close, and its heartbeats and deadlines."""
+
 import pytest
 
 from tests.unit.wire.frames import (

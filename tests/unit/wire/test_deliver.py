@@ -1,3 +1,5 @@
+"""Deliveries, and messages in stored form 1 taken apart and made."""
+
 import pamqp.body
 import pamqp.commands
 import pamqp.frame
@@ -117,6 +119,12 @@ def test_what_is_delivered_is_what_was_published(
         assert method == BasicDeliver("ctag", 2**40 + number, True, exchange, routing_key)
         assert header == b"\x00\x3c\x00\x00" + len(body).to_bytes(8, "big") + properties
         assert body == original
+
+
+def test_routes_of_the_same_length_are_told_apart() -> None:
+    keys = [b"key-number-1", b"key-number-1", b"key-number-2", b"kez-number-2"]
+    sent = delivered(deliveries([message(1, b"x", routing_key=key) for key in keys]))
+    assert [method.routing_key for _, method, _, _ in sent] == keys
 
 
 def test_pamqp_reads_a_delivery() -> None:

@@ -1,3 +1,5 @@
+"""Field tables: golden bytes, round trips, cuts, limits, and pamqp as a second opinion."""
+
 import struct
 from decimal import Decimal
 from math import inf
@@ -179,6 +181,11 @@ def test_tables_nest_thirty_two_deep_and_no_deeper() -> None:
         decode_table(nested(33))
 
 
+def test_tables_side_by_side_are_not_deep() -> None:
+    table: dict[str, object] = {str(number): {"k": [{}]} for number in range(40)}
+    assert decode_table(encode_table(table)) == table
+
+
 def test_a_length_beyond_the_table_is_refused_before_memory_is_taken() -> None:
     for kind in (b"S", b"x", b"A", b"F"):
         with pytest.raises(ProtocolError, match="FRAME_ERROR - cannot decode"):
@@ -194,6 +201,7 @@ def test_an_unknown_kind_is_a_frame_error() -> None:
     "value",
     [
         *(2**63, -(2**63) - 1, UInt8(256), Int8(128), UInt32(-1), Timestamp(-1), object()),
+        Float32(1e300),
         *(Decimal("1e5"), Decimal(2**31), Decimal("NaN")),
     ],
 )

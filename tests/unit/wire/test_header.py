@@ -1,3 +1,5 @@
+"""Which protocol the first eight bytes choose."""
+
 import pytest
 
 from warren.wire.amqp091.header import HEADER_091, Protocol, negotiate

@@ -1,3 +1,5 @@
+"""The generated methods: current, round trips, cuts, and pamqp as a second opinion."""
+
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""Content properties: round trips, single ones found in place, and pamqp as a second opinion."""
+
 import datetime
 
 import pamqp.commands

@@ -73,7 +73,7 @@ FRAME_MAX_MIN: Final = 4096  # AMQP 0-9-1: frame-min-size
 HANDSHAKE_MS_MAX: Final = 10_000
 CLOSING_MS_MAX: Final = 10_000  # for the peer's close-ok
 SILENCE_MS: Final = 3_000  # before the socket of a refused or garbled peer is closed
-RESCAN_BYTES_MAX: Final = 65_536  # a message with less than this missing waits to be scanned whole
+RESCAN_BYTES_MAX: Final = 65_536  # with less missing a message waits, to be scanned again whole
 TAIL_PARTS_MAX: Final = 1024  # reads kept apart while a frame is not whole
 WRITER_BYTES_KEPT: Final = 65_536  # a writer that grew larger is not used again
 TAG_MAX: Final = (1 << 63) - 1
@@ -424,7 +424,7 @@ class Connection:
         end = scanner.end
         if scanner.stop != STOP_SHORT:
             return end
-        if size - end < RESCAN_BYTES_MAX and scanner.missing < RESCAN_BYTES_MAX:
+        if not scanner.cut and scanner.missing < RESCAN_BYTES_MAX:
             if end < size:
                 self._keep_tail(data, end, scanner.need - end)
             return -1
@@ -555,10 +555,9 @@ class Connection:
             text = "expected method frame, got non method frame instead"
             raise ProtocolError(ReplyCode.UNEXPECTED_FRAME, text)
         method = decode_method(frame[7 : len(frame) - 1])
-        count = len(self._lanes)
-        if channel > self.channel_max or count >= self.channel_max:
+        if channel > self.channel_max:  # So their number cannot exceed it either.
             text = (
-                f"number of channels opened ({count}) has reached "
+                f"number of channels opened ({len(self._lanes)}) has reached "
                 f"the negotiated channel_max ({self.channel_max})"
             )
             raise ProtocolError(ReplyCode.NOT_ALLOWED, text)

@@ -41,6 +41,17 @@ from warren.wire.errors import ProtocolError, ReplyCode
 TABLE_DEPTH_MAX: Final = 32  # tables and arrays inside each other
 SNIPPET_BYTES: Final = 48  # of a payload that is shown in an error text
 
+TYPED: Final[dict[type, tuple[int, str]]] = {  # kind and layout
+    Int8: (98, ">b"),
+    UInt8: (66, ">B"),
+    Int16: (115, ">h"),
+    UInt16: (117, ">H"),
+    UInt32: (105, ">I"),
+    Int64: (108, ">q"),
+    Timestamp: (84, ">Q"),
+    Float32: (102, ">f"),
+}
+
 U64_MASK: Final = (1 << 64) - 1
 
 
@@ -176,7 +187,9 @@ class Reader:
     def _number(self, kind: int) -> object:
         if kind == 108 or kind == 76:  # l L
             value: int = read_i64_be(self.data, self.take(8))
-            return Int64(value) if -0x80000000 <= value <= 0x7FFFFFFF else value
+            if -0x80000000 <= value <= 0x7FFFFFFF:
+                return Int64(value)
+            return value
         if kind == 84:  # T
             return Timestamp(self.longlong())
         if kind == 100:  # d
@@ -261,7 +274,9 @@ def write_table(writer: BytesWriter, table: dict[str, object]) -> None:
 
 
 def _write_value(writer: BytesWriter, value: object) -> None:
-    if isinstance(value, str):
+    if _is_typed(value):
+        _write_typed(writer, value)
+    elif isinstance(value, str):
         writer.append(83)
         write_long_string(writer, value.encode("utf-8", "surrogateescape"))
     elif isinstance(value, bool):
@@ -270,9 +285,8 @@ def _write_value(writer: BytesWriter, value: object) -> None:
     elif isinstance(value, int):
         _write_int(writer, value)
     elif isinstance(value, float):
-        single = isinstance(value, Float32)
-        writer.append(102 if single else 100)
-        writer.write(struct.pack(">f" if single else ">d", value))
+        writer.append(100)
+        writer.write(struct.pack(">d", value))
     elif isinstance(value, dict):
         writer.append(70)
         write_table(writer, value)
@@ -319,37 +333,27 @@ def _write_decimal(writer: BytesWriter, value: Decimal) -> None:
 
 
 def _write_int(writer: BytesWriter, value: int) -> None:
-    if type(value) is int:
-        if -0x80000000 <= value <= 0x7FFFFFFF:
-            writer.append(73)
-            write_i32_be(writer, value)
-        else:
-            _write_int64(writer, value)
-    elif isinstance(value, Int64):
-        _write_int64(writer, int(value))
-    elif isinstance(value, Timestamp):
-        writer.append(84)
-        write_longlong(writer, int(value))
+    if -0x80000000 <= value <= 0x7FFFFFFF:
+        writer.append(73)
+        write_i32_be(writer, value)
     else:
-        _write_narrow(writer, value)
+        _write_int64(writer, value)
 
 
-def _write_narrow(writer: BytesWriter, value: int) -> None:
-    kind, layout = 66, ">B"
-    if isinstance(value, Int8):
-        kind, layout = 98, ">b"
-    elif isinstance(value, Int16):
-        kind, layout = 115, ">h"
-    elif isinstance(value, UInt16):
-        kind, layout = 117, ">H"
-    elif isinstance(value, UInt32):
-        kind, layout = 105, ">I"
-    elif not isinstance(value, UInt8):
-        raise ValueError("no field kind for " + type(value).__name__)
+def _is_typed(value: object) -> bool:
+    """Whether it is of the classes of `values`.
+
+    Asked for before anything else: in compiled code a value once seen as int is no more than that.
+    """
+    return type(value) in TYPED
+
+
+def _write_typed(writer: BytesWriter, value: object) -> None:
+    kind, layout = TYPED[type(value)]
     try:
-        packed = struct.pack(layout, int(value))
-    except struct.error:
-        raise ValueError("integer does not fit its kind") from None
+        packed = struct.pack(layout, value)
+    except (struct.error, OverflowError):
+        raise ValueError("number does not fit its kind") from None
     writer.append(kind)
     writer.write(packed)
 

@@ -80,7 +80,8 @@ class PublishScanner:
     """Scans one read after the other.
 
     After `scan`: `end` is behind the last whole message, `stop` says why there; at STOP_SHORT the
-    message begun at `end` needs the bytes up to `need` at least, and `missing` more body bytes.
+    message begun at `end` needs the bytes up to `need` at least, and `missing` more body bytes;
+    `cut` says that some of its body frames are there already.
     """
 
     def __init__(self, payload_max: i64, body_max: i64) -> None:
@@ -90,6 +91,7 @@ class PublishScanner:
         self.stop: i64 = STOP_ODD
         self.need: i64 = 0
         self.missing: i64 = 0
+        self.cut = False
 
     def scan(self, data: bytes, start: i64, channel: i64) -> Publishes | None:
         """The run of publishes of `channel` at `start`; None: not even one whole message."""
@@ -107,6 +109,7 @@ class PublishScanner:
         pos = start
         self.stop = STOP_ODD
         self.missing = 0
+        self.cut = False
         while True:
             header_at = self._frame_end(data, pos, head)
             if header_at < pos + PUBLISH_FRAME_BYTES_MIN or read_i32_be(data, pos + 7) != PUBLISH:
@@ -176,11 +179,13 @@ class PublishScanner:
         """Where the last of the body's frames ends; -1: they are not whole, or wrong."""
         if not 0 <= body_bytes <= self.body_max:
             return -1
+        first = pos
         while body_bytes > 0:
             end = self._frame_end(data, pos, head)
             payload = end - pos - FRAME_OVERHEAD
             if end < 0:
                 self.missing = body_bytes
+                self.cut = pos > first
                 return -1
             if payload == 0 or payload > body_bytes:
                 return -1
