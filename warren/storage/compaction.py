@@ -133,7 +133,7 @@ class Compaction:
         copies: list[Copy] = []
         for file, record in records:
             if record.kind == PUBLISH:
-                copies.extend(choose_messages(record, owners))
+                copies.extend(choose_messages(file, record, owners))
                 continue
             stored = ledger.entries.get(record.owner, {}).get(record.index)
             if stored is not None and stored.file is file:
@@ -236,14 +236,23 @@ class Compaction:
             self.segment.live += data_bytes_of(run.offsets, place, place + count)
 
 
-def choose_messages(record: Record, owners: Owners) -> list[Copy]:
+def live_here(file: LogFile, owners: Owners, owner: int, first: int, count: int) -> Ranges:
+    """Which of these messages are alive and have their copy that counts in this file."""
+    live = owners.live_ranges(owner, first, count)
+    others = file.elsewhere.get(owner)
+    if others is None:
+        return live
+    return [piece for start, length in live for piece in others.missing(start, length)]
+
+
+def choose_messages(file: LogFile, record: Record, owners: Owners) -> list[Copy]:
     """Copies of the live runs of a PUBLISH, one for each set of owners that need it."""
     payload = decode_publish(record.payload)
     live: list[tuple[int, Ranges]] = []
     for number, (owner, first) in enumerate(payload.targets):
         places = [
             (start - first, count)
-            for start, count in owners.live_ranges(owner, first, payload.count)
+            for start, count in live_here(file, owners, owner, first, payload.count)
         ]
         if places:
             live.append((number, places))

@@ -20,6 +20,7 @@ from typing import Final, final
 from crc32c import crc32c
 
 from warren.storage.disk import Disk
+from warren.storage.ranges import RangeSet
 
 BLOCK_BYTES: Final = 4096  # of the header; records begin here
 MAGIC: Final = b"WARRENWL"
@@ -48,6 +49,7 @@ class LogFile:
         "claimed",
         "corrupt",
         "durable_offset",
+        "elsewhere",
         "epoch",
         "handle",
         "id",
@@ -84,6 +86,8 @@ class LogFile:
         self.publishers: set[int] = set()  # owners with a PUBLISH in it, dead ones too
         self.settlers: set[int] = set()  # owners with SETTLE, CHECKPOINT or DELETED in it
         self.markers: set[int] = set()  # owners whose newest MARK is in it
+        # Messages, by owner, of which a crash left a copy here; the one that counts is elsewhere.
+        self.elsewhere: dict[int, RangeSet] = {}
 
     def claim(self, data_bytes: int, stored_bytes: int) -> None:
         """A record was put in: `data_bytes`, summed over its targets, are alive."""

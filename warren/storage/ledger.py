@@ -7,7 +7,7 @@ needed as long as its owner. `debts` names what must be written anew, into a new
 
 from typing import Final, final
 
-from warren.storage.files import LogFile
+from warren.storage.files import BLOCK_BYTES, LogFile
 from warren.storage.record import CHECKPOINT, DELETED, ENTRY, MARK, SETTLE
 
 THIN: Final = 3  # a file is thin when less than one part in so many is alive
@@ -144,5 +144,5 @@ class Ledger:
 
 
 def is_thin(file: LogFile) -> bool:
-    """Whether little of what the file takes on disk is alive."""
-    return file.alive_bytes() * THIN < file.size
+    """Whether little of what the file takes on disk is alive. A fresh copy never is."""
+    return file.alive_bytes() * THIN < file.size - BLOCK_BYTES

@@ -8,6 +8,7 @@ in memory. Compaction leaves copies for a moment; the owner gets each message on
 
 import os
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Protocol, final
 
 from warren.storage.disk import Disk
@@ -121,11 +122,11 @@ class RecoveryReport:
 class OwnerState:
     """What the log says of one owner, apart from its messages."""
 
-    __slots__ = ("dead", "deleted", "delivered", "last_seq", "mark", "mark_file")
+    __slots__ = ("claimed", "dead", "deleted", "last_seq", "mark", "mark_file")
 
     def __init__(self) -> None:
         self.dead = RangeSet()
-        self.delivered = RangeSet()  # handed to the sink
+        self.claimed = RangeSet()  # found in a newer file
         self.last_seq = 0
         self.mark = -1
         self.mark_file: LogFile | None = None
@@ -136,7 +137,7 @@ class OwnerState:
 class Row:
     """A PUBLISH that was not yet known to be dead when it was read."""
 
-    __slots__ = ("file", "index", "offset", "part", "payload")
+    __slots__ = ("file", "index", "offset", "part", "payload", "targets")
 
     def __init__(self, file: LogFile, record: Record) -> None:
         self.file = file
@@ -144,6 +145,11 @@ class Row:
         self.part = record.part
         self.offset = record.offset
         self.payload = decode_publish(record.payload)
+        self.targets: list[tuple[int, int, Ranges]] = []  # what is alive, as in RecoveredPublish
+
+    def found(self, targets: list[tuple[int, int, Ranges]]) -> RecoveredPublish:
+        data_offset = self.offset + HEADER_BYTES + self.payload.data_at
+        return RecoveredPublish(self.file.id, data_offset, self.payload, targets)
 
 
 class Recovery:
@@ -343,10 +349,50 @@ class Recovery:
                 self._forget(owner, state)
             if not state.deleted:
                 sink.owner(owner, state.last_seq, state.mark)
-        self._rows.sort(key=lambda row: (row.index, row.part, -row.file.id))
-        for row in self._rows:
-            self._hand_over_row(row, sink)
+        self._claim_rows()
+        self._rows.sort(key=lambda row: row.index)
+        for _, group in groupby(self._rows, key=lambda row: row.index):
+            pieces = [row for row in group if row.targets]
+            if len(pieces) == 1:
+                sink.publish(pieces[0].found(pieces[0].targets))
+            else:
+                hand_over_pieces(pieces, sink)
         self._rows.clear()
+
+    def _claim_rows(self) -> None:
+        """Say which copy of a message counts: that in the newest file, so that what was copied
+        from is dead as a whole. The rows come by file, the newest first.
+        """
+        noted: list[tuple[OwnerState, Ranges]] = []
+        file: LogFile | None = None
+        for row in self._rows:
+            if row.file is not file:
+                file = row.file
+                for state, live in noted:
+                    for start, length in live:
+                        state.claimed.add(start, length)
+                noted.clear()
+            for owner, first in row.payload.targets:
+                state = self._owners[owner]
+                live = [] if state.deleted else self._claim(row, owner, state, first)
+                if live:
+                    row.targets.append((owner, first, live))
+                    noted.append((state, live))
+
+    def _claim(self, row: Row, owner: int, state: OwnerState, first: int) -> Ranges:
+        """What of a row one owner still needs and has not in a newer file."""
+        live: Ranges = []
+        for start, length in state.dead.missing(first, row.payload.count):
+            found = state.claimed.missing(start, length)
+            if found != [(start, length)]:
+                note_elsewhere(row.file, owner, start, length, found)
+            live.extend(found)
+        for start, length in live:
+            place = start - first
+            byte_count = data_bytes_of(row.payload.offsets, place, place + length)
+            row.file.live += byte_count
+            self._live_bytes += byte_count
+        return live
 
     def _forget(self, owner: int, state: OwnerState) -> None:
         """Nobody knows the owner. After damage that may be our fault, so its files stay then."""
@@ -354,28 +400,6 @@ class Recovery:
         if self._corrupt:
             for file in self._ledger.files.values():
                 file.corrupt = file.corrupt or owner in file.publishers
-
-    def _hand_over_row(self, row: Row, sink: RecoverySink) -> None:
-        payload = row.payload
-        targets: list[tuple[int, int, Ranges]] = []
-        for owner, first in payload.targets:
-            state = self._owners[owner]
-            if state.deleted:
-                continue
-            live: Ranges = []
-            for start, length in state.dead.missing(first, payload.count):
-                live.extend(state.delivered.missing(start, length))
-            for start, length in live:
-                state.delivered.add(start, length)
-                place = start - first
-                byte_count = data_bytes_of(payload.offsets, place, place + length)
-                row.file.live += byte_count
-                self._live_bytes += byte_count
-            if live:
-                targets.append((owner, first, live))
-        if targets:
-            data_offset = row.offset + HEADER_BYTES + payload.data_at
-            sink.publish(RecoveredPublish(row.file.id, data_offset, payload, targets))
 
     def _fill_ledger(self) -> None:
         for owner, state in self._owners.items():
@@ -387,3 +411,30 @@ class Recovery:
             self._ledger.last_seqs[owner] = state.last_seq
             if state.mark_file is not None:
                 self._ledger.mark_files[owner] = state.mark_file
+
+
+def note_elsewhere(file: LogFile, owner: int, first: int, count: int, here: Ranges) -> None:
+    """Of these messages only `here` count in this file."""
+    others = file.elsewhere.setdefault(owner, RangeSet())
+    at = first
+    for start, length in here:
+        others.add(at, start - at)
+        at = start + length
+    others.add(at, first + count - at)
+
+
+def hand_over_pieces(rows: list[Row], sink: RecoverySink) -> None:
+    """Hand over what compaction made of one publish, in the order of its messages.
+
+    A crash may leave some messages only in the file that was copied from, between those that were
+    copied; so each run goes alone.
+    """
+    pieces: list[tuple[int, int, int, int, int, Row]] = []
+    for number, row in enumerate(rows):
+        for owner, first, live in row.targets:
+            for start, count in live:
+                pieces.append((row.part + start - first, number, owner, first, count, row))
+    pieces.sort(key=lambda piece: piece[:3])
+    for place, _, owner, first, count, row in pieces:
+        start = place - row.part + first
+        sink.publish(row.found([(owner, first, [(start, count)])]))

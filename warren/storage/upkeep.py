@@ -46,6 +46,9 @@ class Host(Protocol):
 
     def new_segment(self) -> LogFile: ...
 
+    def begin_upkeep(self) -> None:
+        """Have everything appended that the owners have applied."""
+
     def raise_alarm(self, error: Exception) -> None:
         """Something went wrong that loses nothing; upkeep rests until the next roll."""
 
@@ -99,6 +102,11 @@ class Upkeep:
         if self._dropping is not None and not self._busy and lsn >= self._wait_lsn:
             self.wake()
 
+    def unpinned(self, file: LogFile) -> None:
+        """Nobody reads the file any more."""
+        if file is self._dropping:
+            self.wake()
+
     def sealed(self) -> None:
         """A full file has become durable."""
         self._resting = False
@@ -116,6 +124,7 @@ class Upkeep:
         self._woken = False
         if self._busy or self._closed:
             return
+        self._host.begin_upkeep()
         if self._dropping is None and not self._drops:
             self._choose()
         if self._dropping is None and self._drops:
@@ -222,6 +231,9 @@ class Upkeep:
         self._host.post(lambda: self._copied(compaction))
 
     def _ask(self, compaction: Compaction, records: list[tuple[LogFile, Record]]) -> None:
+        if self._closed:
+            return
+        self._host.begin_upkeep()
         copies = compaction.choose(records, self._owners, self._ledger)
         self._background(lambda: self._copy(compaction, copies))
 

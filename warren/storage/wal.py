@@ -103,6 +103,9 @@ class Wal:
         self.durable_lsn = 0
         self.on_durable: list[Callable[[int], None]] = []
         self.on_alarm: Callable[[Exception], None] | None = None  # bad, and nothing lost
+        # Called before the owners are asked anything: to append what was applied and is not yet
+        # appended, or a message could be dropped before what became of it is in the log.
+        self.before_upkeep: Callable[[], None] | None = None
         self.space_error: OSError | None = None  # why there is no next file in reserve
 
     # Opening and closing.
@@ -324,8 +327,8 @@ class Wal:
         self, file: LogFile, result: bytes | Exception, done: Callable[[bytes | Exception], None]
     ) -> None:
         file.pins -= 1
-        if not file.pins and file.live <= 0 and self._upkeep is not None:
-            self._upkeep.wake()
+        if not file.pins and self._upkeep is not None:
+            self._upkeep.unpinned(file)
         done(result)
 
     def background(self, work: Callable[[], None]) -> None:
@@ -485,6 +488,10 @@ class Wal:
         self._stocking = False
         self.space_error = error
         self.raise_alarm(error)
+
+    def begin_upkeep(self) -> None:
+        if self.before_upkeep is not None:
+            self.before_upkeep()
 
     def raise_alarm(self, error: Exception) -> None:
         if self.on_alarm is not None:

@@ -1,9 +1,9 @@
 """A disk that remembers what was synced, loses the rest at a crash, and can be told to fail.
 
 Model: a write goes to the cache, sector by sector (512 bytes); `fsync` and a dsync write make the
-file's bytes durable (a dsync write only its own). Names are changed in order; a directory sync
-makes all changes so far durable, a crash keeps some first ones of the rest. A crash keeps any
-subset of the cached sectors.
+file's bytes durable (a dsync write only its own). A directory sync makes all changes of names so
+far durable; a crash keeps some first ones of the rest, or any of them. It keeps any subset of the
+cached sectors.
 """
 
 import errno
@@ -64,7 +64,7 @@ class SimDisk:
     def __init__(self) -> None:
         self.names: dict[str, Inode] = {}
         self.durable_names: dict[str, Inode] = {}
-        self.changes: list[tuple[str, str | None, Inode]] = []  # old, new; not yet durable
+        self.changes: list[tuple[str, str | None, Inode]] = []  # old, new name
         self.handles: dict[int, Inode] = {}
         self.next_handle = 3
         self.crash_in = -1
@@ -76,7 +76,10 @@ class SimDisk:
     def crash(self, random: Random) -> "SimDisk":
         """The disk as the next boot finds it."""
         keep = random.choice((0.0, 0.5, 1.0, random.random()))
-        for change in self.changes[: random.randint(0, len(self.changes))]:
+        changes = self.changes[: random.randint(0, len(self.changes))]
+        if random.random() < 0.5:
+            changes = [change for change in self.changes if random.random() < 0.5]
+        for change in changes:
             self._apply(change)
         after = SimDisk()
         for path, inode in self.durable_names.items():
@@ -84,9 +87,9 @@ class SimDisk:
         return after
 
     def _apply(self, change: tuple[str, str | None, Inode]) -> None:
-        old, new, inode = change
-        if old:
-            self.durable_names.pop(old, None)
+        _, new, inode = change
+        for path in [path for path, found in self.durable_names.items() if found is inode]:
+            del self.durable_names[path]
         if new is not None:
             self.durable_names[new] = inode
 
