@@ -152,6 +152,11 @@ def test_content_frames_out_of_order_are_unexpected(frames: bytes, text: str) ->
     assert failure(connection, frames[-1:]) == f"505 UNEXPECTED_FRAME - {text}"
 
 
+def test_an_empty_frame_before_the_rest_of_the_body_is_not_stored() -> None:
+    data = PUBLISH + header_frame(1, 2) + frame(3, 1, b"") + frame(3, 1, b"xy")
+    assert failure(opened(1), data) == "505 UNEXPECTED_FRAME - empty content body frame"
+
+
 @pytest.mark.parametrize(
     "payload",
     [
