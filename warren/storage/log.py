@@ -128,12 +128,15 @@ class Log:
         while self.active.size < least_bytes:
             self._take_next(least_bytes)
 
-    def _take_next(self, least_bytes: int) -> None:
+    def seal(self) -> None:
+        """The active file gets no more records."""
         self._place(SEAL, 0, 0, 0, [], 0, SEAL_BYTES)
         self.flush()
-        old = self.active
-        old.used = self.offset
-        old.sealed_lsn = self.appended_lsn
+        self.active.used = self.offset
+        self.active.sealed_lsn = self.appended_lsn
+
+    def _take_next(self, least_bytes: int) -> None:
+        self.seal()
         self.active = self._next_file(least_bytes)
         self.offset = BLOCK_BYTES
         self._batch = Batch(self.active, self.offset)

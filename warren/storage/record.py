@@ -265,6 +265,9 @@ def encode_ranges(ranges: Sequence[tuple[int, int]]) -> bytes:
 
 def decode_ranges(payload: memoryview) -> Ranges:
     """Pairs of u64."""
+    if len(payload) == 16:
+        first, count = TARGET.unpack_from(payload)
+        return [(first, count)]
     flat = Struct(f"<{len(payload) // 8}Q").unpack(payload)
     return list(zip(flat[::2], flat[1::2], strict=True))
 

@@ -85,7 +85,7 @@ class Wal:
         self._on_failure = on_failure
         self._runner: Runner = ThreadRunner(self._fail) if runner is None else runner
         self._draw_epoch = draw_epoch or (lambda: secrets.randbits(32))
-        self._shelf = Shelf(disk, directory, file_bytes, reserve_files)
+        self._shelf = Shelf(disk, directory, file_bytes, max(1, reserve_files - 1))
         self._ledger = Ledger()
         self._log: Log | None = None
         self._upkeep: Upkeep | None = None
@@ -152,7 +152,9 @@ class Wal:
         if self._upkeep is not None:
             self._upkeep.close()
         if clean:
+            assert self._log is not None
             self.append(CLEAN, 0, 0, ())
+            self._log.seal()
         self.flush()
         self._runner.stop()
         self._take_notice()
@@ -291,6 +293,11 @@ class Wal:
     def disk_bytes(self) -> int:
         """Bytes of all files of the log, the reserve not counted."""
         return sum(file.size for file in self._ledger.files.values())
+
+    @property
+    def reserve_count(self) -> int:
+        """Files that are ready for the next rolls."""
+        return self._shelf.spare_count + (self._next is not None and self._next.handle >= 0)
 
     # Reading.
 

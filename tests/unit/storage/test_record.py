@@ -1,0 +1,150 @@
+"""Layout of records: the bytes on disk, to the letter."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from warren.storage.files import decode_header, encode_header, id_of, name_of
+from warren.storage.record import (
+    CHECKPOINT,
+    ENTRY,
+    PUBLISH,
+    Record,
+    decode_checkpoint,
+    decode_publish,
+    decode_record,
+    decode_settle,
+    encode_checkpoint,
+    encode_publish_prefix,
+    encode_settle,
+    owner_check,
+    padded,
+)
+from warren.storage.record import encode_header as encode_record_header
+
+ranges = st.lists(st.tuples(st.integers(0, 2**63), st.integers(1, 2**32)), min_size=1, max_size=20)
+
+
+def whole(kind: int, owner: int, index: int, payload: list[bytes]) -> bytes:
+    length = sum(map(len, payload))
+    header = encode_record_header(0xAABBCCDD, 4096, owner, index, kind, 0, payload, length)
+    return (header + b"".join(payload)).ljust(padded(length), b"\0")
+
+
+def decoded(found: bytes, epoch: int = 0xAABBCCDD) -> Record | None:
+    return decode_record(memoryview(found), 0, epoch, 4096)
+
+
+def test_an_entry_has_these_bytes() -> None:
+    assert whole(ENTRY, 1, 7, [b"ab", b"c"]).hex() == (
+        "ba3c4016"  # crc
+        "03000000"  # length
+        "ddccbbaa"  # epoch
+        "00100000"  # durable_offset
+        "0100000000000000"  # owner
+        "0700000000000000"  # index
+        "05"  # kind
+        "00"  # flags
+        "379e"  # owner_check
+        "00000000"  # part
+        "6162630000000000"  # payload, padding
+    )
+
+
+def test_a_publish_has_these_bytes() -> None:
+    offsets = b"\x0a\0\0\0\x0b\0\0\0\x0d\0\0\0"
+    prefix = encode_publish_prefix(1, 0x0203, 5, [(9, 100)], b"mmMM", offsets, 3)
+    assert prefix.hex() == (
+        "01"  # version
+        "01"  # format_tag
+        "0302"  # info
+        "0100"  # target_count
+        "0200"  # meta_stride
+        "02000000"  # message_count
+        "03000000"  # data_bytes
+        "0500000000000000"  # now_ms
+        "09000000000000006400000000000000"  # target
+        "6d6d4d4d"  # meta
+        "0a0000000b0000000d000000"  # offsets
+    )
+
+
+def test_the_first_block_of_a_file_has_these_bytes() -> None:
+    block = encode_header(3, 0x01020304, True)
+    assert block[:32].hex() == "57415252454e574c01000000010000000300000000000000040302016cdec5c2"
+    assert block[32:] == bytes(4096 - 32)
+    assert decode_header(block) == (3, 0x01020304, True)
+
+
+def test_a_first_block_with_any_byte_changed_is_refused() -> None:
+    block = encode_header(3, 9, False)
+    for place in range(32):
+        assert decode_header(block[:place] + bytes([block[place] ^ 1]) + block[place + 1 :]) is None
+
+
+def test_settle_and_checkpoint_have_these_bytes() -> None:
+    assert encode_settle([(1, 2)]).hex() == "0100000001000000" + "01" + "00" * 7 + "02" + "00" * 7
+    assert encode_checkpoint(9, []).hex() == "0100000000000000" + "09" + "00" * 7
+
+
+@given(ranges, st.integers(0, 2**63))
+def test_settle_and_checkpoint_come_back_as_they_went(
+    pairs: list[tuple[int, int]], last_seq: int
+) -> None:
+    assert decode_settle(memoryview(encode_settle(pairs))) == pairs
+    assert decode_checkpoint(memoryview(encode_checkpoint(last_seq, pairs))) == (last_seq, pairs)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 2**63), st.integers(1, 2**63)), min_size=1, max_size=5),
+    st.lists(st.binary(min_size=1, max_size=30), min_size=1, max_size=8),
+    st.integers(0, 3),
+    st.integers(0, 1000),
+)
+def test_a_publish_comes_back_as_it_went(
+    targets: list[tuple[int, int]], bodies: list[bytes], stride: int, base: int
+) -> None:
+    table = [base]
+    for body in bodies:
+        table.append(table[-1] + len(body))
+    offsets = b"".join(value.to_bytes(4, "little") for value in table)
+    data = b"".join(bodies)
+    meta = bytes(range(stride * len(bodies)))
+    prefix = encode_publish_prefix(2, 65_535, 2**40, targets, meta, offsets, len(data))
+    record = decoded(whole(PUBLISH, targets[0][0], 1, [prefix, data]))
+    assert record is not None
+    found = decode_publish(record.payload)
+    assert (found.format_tag, found.info, found.now_ms) == (2, 65_535, 2**40)
+    assert (found.targets, found.meta, found.offsets) == (targets, meta, offsets)
+    assert (found.count, found.meta_stride) == (len(bodies), stride)
+    assert record.payload[found.data_at :] == data
+
+
+def test_a_record_with_any_bit_changed_is_refused() -> None:
+    found = whole(CHECKPOINT, 5, 0, [encode_checkpoint(9, [(1, 2)])])
+    assert decoded(found) is not None
+    for place in range(8 * len(found)):
+        changed = bytearray(found)
+        changed[place // 8] ^= 1 << place % 8
+        assert decoded(bytes(changed)) is None
+
+
+def test_a_record_of_another_epoch_is_refused() -> None:
+    assert decoded(whole(ENTRY, 1, 7, [b"abc"]), epoch=0xAABBCCDE) is None
+
+
+def test_a_record_cut_short_anywhere_is_refused() -> None:
+    found = whole(ENTRY, 1, 7, [b"12345678"])
+    for length in range(len(found)):
+        assert decoded(found[:length]) is None
+
+
+def test_the_owner_check_tells_owners_apart() -> None:
+    assert all(owner_check(owner) != owner_check(owner ^ 1 << bit) for owner in (1, 77, 2**40)
+               for bit in range(64))  # fmt: skip
+
+
+def test_only_names_of_the_log_have_an_id() -> None:
+    assert id_of(name_of("wal-", 12)) == 12
+    assert id_of("wal-12.log") == -1
+    assert id_of("lock") == -1
+    assert id_of("snap-00000000000000000001-00000000000000000001.bin") == -1
