@@ -1,0 +1,135 @@
+"""The log group of one member, on a real log on a simulated disk."""
+
+from collections.abc import Sequence
+
+from raft.log_group import METADATA_OWNER, LogGroup
+from raft.one_member import OneMemberGroup
+from tests.sim.storage.queues_model import Queues
+from tests.sim.storage.sim_disk import SimDisk
+from tests.sim.storage.steps import StepRunner
+from warren.storage.snapshot import SnapshotStore
+from warren.storage.wal import Wal
+
+
+class Sink(Queues):
+    """Hands entries to the group, as a node does."""
+
+    group: OneMemberGroup
+
+    def entry(self, owner: int, index: int, payload: bytes) -> None:
+        assert owner == METADATA_OWNER
+        self.group.replay(index, payload)
+
+
+class Member:
+    """A machine that keeps what it was told, above its group."""
+
+    def __init__(self, disk: SimDisk) -> None:
+        self.applied: list[tuple[int, bytes]] = []
+        self.errors: list[OSError] = []
+        self.failures: list[BaseException] = []
+        self.runner = StepRunner()
+        self.disk = disk
+        self.wal = Wal(
+            disk,
+            "/data",
+            post=self.runner.post,
+            on_failure=self.failures.append,
+            file_bytes=16_384,
+            slack_bytes=0,
+            runner=self.runner,
+        )
+        snapshots = SnapshotStore(disk, "/data", self.wal.background, self.runner.post)
+        self.group = OneMemberGroup(
+            METADATA_OWNER, self.wal, snapshots, self.apply, self.errors.append
+        )
+        self.state = self.group.load()
+        sink = Sink(set())
+        sink.group = self.group
+        self.wal.open(sink)
+        self.wal.attach(sink)
+        self.group.start()
+
+    def apply(self, index: int, entry: bytes) -> None:
+        self.applied.append((index, entry))
+
+    def propose(self, parts: Sequence[bytes]) -> int:
+        group: LogGroup = self.group
+        index = group.propose(parts)
+        self.wal.flush()
+        return index
+
+
+def test_an_entry_is_committed_when_it_is_durable_and_not_before() -> None:
+    member = Member(SimDisk())
+    assert [member.propose([b"a", b"b"]), member.propose([b"c"])] == [1, 2]
+    assert (member.applied, member.group.commit_index) == ([], 0)
+    member.runner.settle()
+    assert member.applied == [(1, b"ab"), (2, b"c")]
+    assert member.group.commit_index == 2
+
+
+def test_a_barrier_waits_for_what_was_proposed_before_it() -> None:
+    member = Member(SimDisk())
+    passed: list[int] = []
+    member.group.barrier(lambda: passed.append(0))
+    member.propose([b"a"])
+    member.group.barrier(lambda: passed.append(len(member.applied)))
+    assert passed == [0]
+    member.propose([b"b"])
+    member.runner.settle()
+    assert passed == [0, 1]
+
+
+def test_a_restart_replays_the_entries_above_the_snapshot_in_order() -> None:
+    disk = SimDisk()
+    member = Member(disk)
+    for number in range(10):
+        member.propose([b"%d" % number])
+    member.runner.settle()
+    member.group.snapshot(6, [b"state ", b"at 6"])
+    member.runner.settle()
+    after = Member(disk)
+    assert after.state == b"state at 6"
+    assert after.applied == [(index, b"%d" % (index - 1)) for index in range(7, 11)]
+    assert after.propose([b"next"]) == 11
+    after.runner.settle()
+    assert Member(disk).applied[-1] == (11, b"next")
+
+
+def test_a_snapshot_lets_the_log_go() -> None:
+    member = Member(SimDisk())
+    for _ in range(100):
+        member.propose([bytes(1000)])
+    member.runner.settle()
+    assert member.wal.disk_bytes() > 100_000
+    member.group.snapshot(100, [b"state"])
+    member.runner.settle()
+    assert member.wal.disk_bytes() <= 2 * 16_384
+    assert Member(member.disk).state == b"state"
+
+
+def test_entries_that_survive_a_compaction_are_replayed_once() -> None:
+    disk = SimDisk()
+    member = Member(disk)
+    for number in range(60):
+        member.propose([b"%02d" % number, bytes(1000)])
+    member.runner.settle()
+    member.group.snapshot(53, [b"state"])
+    member.runner.settle()
+    assert any("seg-" in path for path in disk.names)
+    assert [index for index, _ in Member(disk).applied] == list(range(54, 61))
+
+
+def test_a_second_snapshot_waits_for_the_first_to_be_written() -> None:
+    member = Member(SimDisk())
+    member.propose([b"a"])
+    member.propose([b"b"])
+    member.runner.settle()
+    member.group.snapshot(1, [b"one"])
+    member.group.snapshot(2, [b"two"])
+    member.runner.settle()
+    assert member.group.snapshot_index == 1
+    member.group.snapshot(2, [b"two"])
+    member.runner.settle()
+    assert member.group.snapshot_index == 2
