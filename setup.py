@@ -23,6 +23,8 @@ COMPILED = [
     "queues/hosts/journal.py",
     "queues/message.py",
     "queues/publishing.py",
+    "queues/routing/direct.py",
+    "queues/routing/fanout.py",
     "queues/routing/headers.py",
     "queues/routing/router.py",
     "queues/routing/topic.py",

@@ -112,6 +112,7 @@ class Broker:
             config.limits.channel_max,
             config.limits.heartbeat_s,
             message_bytes_max=config.limits.max_message_size,
+            handshake_ms=config.limits.handshake_timeout_ms,
         )
         self.mechanisms = MECHANISMS
         self.server_properties = server_properties(config.node.name)
@@ -123,6 +124,7 @@ class Broker:
         self.routers: dict[str, Router] = {}
         self.arrivals: dict[str, Endpoint091] = {}  # all connections, by id
         self.endpoints: dict[str, Endpoint091] = {}  # those that have opened a vhost
+        self.endpoints_by_name: dict[str, Endpoint091] = {}
         self._caches: dict[tuple[str, str, bool], RouteCache] = {}
         self._proposed: dict[int, Callable[[Outcome], None]] = {}
         self._removed_ready: dict[int, int] = {}
@@ -211,6 +213,7 @@ class Broker:
             self.budget,
             self,
             credit,
+            queue.auto_delete,
         )
         self.queues_created += 1
 
@@ -279,12 +282,14 @@ class Broker:
 
     def endpoint_open(self, endpoint: "Endpoint091") -> None:
         self.endpoints[endpoint.id] = endpoint
+        self.endpoints_by_name[endpoint.name] = endpoint
         self.connections_opened += 1
 
     def endpoint_gone(self, endpoint: "Endpoint091") -> None:
         self.arrivals.pop(endpoint.id, None)
         if self.endpoints.pop(endpoint.id, None) is not None:
             self.connections_closed += 1
+            self.endpoints_by_name.pop(endpoint.name, None)
 
     def delete_queues_of(self, connection_id: str) -> None:
         """The connection is gone; so are its exclusive queues (Q-01)."""
@@ -302,9 +307,9 @@ class Broker:
         self.turn.mark_host(host)
 
     def queue_unused(self, host: ClassicHost) -> None:
-        """The last consumer of a queue is gone: an auto-delete queue goes too."""
+        """The last consumer of an auto-delete queue is gone: so is the queue."""
         queue = self.metadata.queue(host.uid)
-        if queue is not None and queue.auto_delete:
+        if queue is not None:
             self.propose(DeleteQueue(host.vhost, host.name, queue.uid))
 
     def load(self, host: ClassicHost, chunk: Chunk) -> None:

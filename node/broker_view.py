@@ -1,7 +1,7 @@
 """The broker as the management listener sees it (`node.management.view.BrokerView`). Reads only."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from node.management.view import (
@@ -202,9 +202,9 @@ class LiveView:
             arguments=decode_arguments(exchange.arguments),
         )
 
-    def bindings(self, vhost: str, source: str) -> Sequence[BindingView]:
+    def bindings(self, vhost: str, source: str) -> Iterable[BindingView]:
         found = self._broker.metadata.vhosts.get(vhost)
-        return [
+        return (
             BindingView(
                 vhost=vhost,
                 source=source,
@@ -214,16 +214,13 @@ class LiveView:
                 arguments=decode_arguments(binding.arguments),
             )
             for binding in (() if found is None else found.bindings_from(source))
-        ]
+        )
 
     def connection_names(self) -> Sequence[str]:
         return [endpoint.name for endpoint in self._broker.endpoints.values()]
 
     def _endpoint(self, name: str) -> "Endpoint091 | None":
-        for endpoint in self._broker.endpoints.values():
-            if endpoint.name == name:
-                return endpoint
-        return None
+        return self._broker.endpoints_by_name.get(name)
 
     def connection(self, name: str) -> ConnectionView | None:
         endpoint = self._endpoint(name)

@@ -68,6 +68,7 @@ class Channel091:
         self._awaiting_uid: i64 = 0  # the queue whose answer is awaited
         self._got_no_ack = False
         self._got: tuple[int, int, bool, int] | None = None  # waits for its body
+        self._cancelling: methods.BasicCancel | None = None
         self._attaching: dict[int, bool] = {}  # consumer number -> no-wait
         self.published_count: i64 = 0
         self.returned_count: i64 = 0
@@ -153,7 +154,8 @@ class Channel091:
         count: i64 = event.count
         self.published_count += count
         self.owner.count_published(self, count)
-        self.publisher.publish(event, plans)
+        if self.publisher.publish(event, plans):
+            self.owner.mark_channel(self)
 
     def _publish_special(self, event: Publishes) -> None:
         """Some message needs a look of its own: headers routing, return, refusal."""
@@ -233,10 +235,21 @@ class Channel091:
 
     def _cancel(self, method: methods.BasicCancel) -> None:
         consumer = self.deliveries.by_tag.get(method.consumer_tag)
-        if consumer is not None:
-            self.deliveries.cancel(consumer)
-        if not method.no_wait:
+        if consumer is None:
+            if not method.no_wait:
+                self.send(methods.BasicCancelOk(method.consumer_tag))
+            return
+        self._cancelling = method
+        self.wait(consumer.host.uid)
+        self.deliveries.cancel(consumer)
+
+    def _cancelled(self) -> None:
+        """The queue has let the consumer go (and is gone itself, if that was its last)."""
+        method = self._cancelling
+        self._cancelling = None
+        if method is not None and not method.no_wait:
             self.send(methods.BasicCancelOk(method.consumer_tag))
+        self.resume()
 
     def _get(self, method: methods.BasicGet) -> None:
         host = self.owner.queue_for_read(self, method.queue)
@@ -323,6 +336,10 @@ class Channel091:
         error = ProtocolError(ReplyCode.ACCESS_REFUSED, text, Scope.CHANNEL, 60, 20)
         self.owner.fail(self, error)
 
+    def on_detached(self, uid: int, number: int, goes: bool) -> None:
+        if self._cancelling is not None and not goes:
+            self._cancelled()
+
     def on_drained(self, uid: int, number: int, delivery_count: int) -> None:
         return  # 0-9-1 has no drain.
 
@@ -351,6 +368,9 @@ class Channel091:
         for consumer in self.deliveries.queue_gone(uid):
             self._notify_cancel(consumer)
         if self._awaiting_uid != uid or host is None:
+            return
+        if self._cancelling is not None:
+            self._cancelled()
             return
         self._awaiting_uid = 0
         self._awaited = None

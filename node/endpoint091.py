@@ -196,7 +196,7 @@ class Endpoint091:
         )
         if isinstance(outcome, Check):
             task = asyncio.get_running_loop().create_task(self._finish_login(outcome))
-            self._login = task
+            self._login = task  # Reading stops until it is done.
         else:
             self._logged_in(outcome)
 
@@ -212,6 +212,7 @@ class Endpoint091:
             self.user = outcome.user
             self.tags = outcome.tags
             self.connection.accept_login()
+            self._go_on()
             return
         if isinstance(outcome, LoginRefused):
             log.warning("%s: %s", self.name, outcome.text)
@@ -233,6 +234,12 @@ class Endpoint091:
         self._plans = broker.route_cache(vhost, self.user, "impersonator" in self.tags)
         self.connection.accept_open()
         broker.endpoint_open(self)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Take in what came behind a login or an open that is decided now."""
+        for event in self.connection.receive(b"", self.broker.monotonic_ms()):
+            self._handle(event)
 
     # Errors
 
@@ -413,6 +420,8 @@ class Endpoint091:
     def _should_stop(self) -> bool:
         if self._closing:
             return False
+        if self._login is not None:
+            return True
         if self.reader.is_blocked():
             return True
         alarmed = self.has_published and self.broker.alarms.is_set()

@@ -64,7 +64,9 @@ class ManagementFront:
             ListenerView(protocol="http", host=host, port=bound.getsockname()[1]),
         )
         view = LiveView(broker, listeners, build, program.installed_version())
-        self._server = ManagementServer(Context(view, broker.access, broker.logins))
+        self._server = ManagementServer(
+            Context(view, broker.access, broker.logins, broker.config.management.metrics_need_login)
+        )
         await self._server.serve(bound)
 
     async def stop(self) -> None:

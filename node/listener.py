@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("warren.listener")
 
-HEADER_S: Final = 10.0  # for the protocol header to come
 BACKLOG: Final = 4096
 
 
@@ -28,7 +27,8 @@ class Greeting(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         loop = asyncio.get_running_loop()
-        self._deadline = loop.call_later(HEADER_S, self._transport.abort)
+        seconds = self._broker.config.limits.handshake_timeout_ms / 1000
+        self._deadline = loop.call_later(seconds, self._transport.abort)
 
     def data_received(self, data: bytes) -> None:
         transport = self._transport

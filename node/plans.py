@@ -79,7 +79,10 @@ class RouteCache:
         try:
             exchange = name.decode()
         except UnicodeDecodeError:
-            exchange = name.decode("utf-8", "replace")
+            shown = name.decode("utf-8", "replace")
+            text = f"no exchange '{shown}' in vhost '{self._vhost}'"
+            missing = _publish_error(ReplyCode.NOT_FOUND, text)
+            return Plan(shown, routing_key, NOWHERE, False, False, missing)
         mandatory = bool(bits & MANDATORY)
         route = self.router.route(exchange, routing_key, None)
         error = self._refusal(exchange, route, bool(bits & IMMEDIATE))

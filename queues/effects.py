@@ -111,6 +111,14 @@ class AttachRefused(Effect):
 
 
 @final
+class Detached(Effect):
+    """Answer to Detach: the consumer gets no more."""
+
+    def __init__(self, key: ConsumerKey) -> None:
+        self.key = key
+
+
+@final
 class Drained(Effect):
     """Credit left over from a drain is used up; the delivery count is now this."""
 

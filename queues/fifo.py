@@ -48,6 +48,7 @@ from queues.effects import (
     Attached,
     AttachRefused,
     Delivers,
+    Detached,
     Drained,
     Effect,
     Enqueued,
@@ -276,11 +277,11 @@ class Fifo:
 
     def _detach(self, key: ConsumerKey) -> None:
         consumer = self.consumers.get(key)
-        if consumer is None or not consumer.attached:
-            return
-        self._leave_line(consumer)
-        if consumer.held.count == 0:
-            del self.consumers[key]
+        if consumer is not None and consumer.attached:
+            self._leave_line(consumer)
+            if consumer.held.count == 0:
+                del self.consumers[key]
+        self._effects.append(Detached(key))
 
     def _leave_line(self, consumer: Consumer) -> None:
         consumer.attached = False

@@ -36,6 +36,9 @@ class SessionSink(Protocol):
 
     def on_attach_refused(self, uid: int, number: int) -> None: ...
 
+    def on_detached(self, uid: int, number: int, goes: bool) -> None:
+        """Answer to Detach; `goes`: that was the last one, and the queue is being deleted."""
+
     def on_drained(self, uid: int, number: int, delivery_count: int) -> None: ...
 
     def on_purged(self, uid: int, count: int) -> None: ...

@@ -80,8 +80,11 @@ class Publisher:
 
     # Down
 
-    def publish(self, event: Publishes, plans: list[Targets]) -> None:
-        """Hand the event's messages down; `plans[k]` is where run `k` of the event goes."""
+    def publish(self, event: Publishes, plans: list[Targets]) -> bool:
+        """Hand the event's messages down; `plans[k]` is where run `k` of the event goes.
+
+        Returns whether confirms became due, as for messages that no queue gets (P-02).
+        """
         count: i64 = event.count
         receipt = Receipt(self.next_tag, self.next_tag + count - 1)
         if self.confirming:
@@ -97,6 +100,8 @@ class Publisher:
             self._publish_mixed(event, plans, receipt)
         if receipt.remaining == 0 and self.confirming:
             self._done.append(receipt)
+            return True
+        return False
 
     def _publish_mixed(self, event: Publishes, plans: list[Targets], receipt: Receipt) -> None:
         """Runs with several plans: gather per queue, flush before what goes to several queues."""

@@ -23,6 +23,7 @@ from queues.effects import (
     Attached,
     AttachRefused,
     Delivers,
+    Detached,
     Drained,
     Effect,
     Enqueued,
@@ -50,7 +51,7 @@ class Steps(Protocol):
     def mark_host(self, host: "ClassicHost") -> None: ...
 
     def queue_unused(self, host: "ClassicHost") -> None:
-        """The last consumer is gone."""
+        """The last consumer of an auto-delete queue is gone: it is to be deleted."""
 
     def load(self, host: "ClassicHost", chunk: Chunk) -> None:
         """Read the chunk's bytes from its file, then call `host.loaded(chunk)`."""
@@ -70,11 +71,13 @@ class ClassicHost:
         budget: BodyBudget,
         turn: Steps,
         credit: CreditActor,
+        auto_delete: bool = False,
     ) -> None:
         self.uid: i64 = uid
         self.vhost = vhost
         self.name = name
         self.durable = durable
+        self.auto_delete = auto_delete
         self.machine = Fifo()
         self.store = Store(budget)
         self.credit = credit
@@ -230,6 +233,10 @@ class ClassicHost:
             self._sinks[session_of(effect.key)].on_attached(uid, number_of(effect.key))
         elif isinstance(effect, AttachRefused):
             self._sinks[session_of(effect.key)].on_attach_refused(uid, number_of(effect.key))
+        elif isinstance(effect, Detached):
+            goes = self.auto_delete and self.machine.attached_count == 0
+            sink = self._sinks[session_of(effect.key)]
+            sink.on_detached(uid, number_of(effect.key), goes)
         elif isinstance(effect, Drained):
             sink = self._sinks[session_of(effect.key)]
             sink.on_drained(uid, number_of(effect.key), effect.delivery_count)
@@ -239,7 +246,8 @@ class ClassicHost:
             sink = self._sinks[effect.session]
             sink.on_inspected(uid, effect.ready, effect.consumer_count)
         elif isinstance(effect, LastConsumerGone):
-            self._turn.queue_unused(self)
+            if self.auto_delete:
+                self._turn.queue_unused(self)
         else:
             # A session on the same node neither repeats nor leaves out a number.
             assert not isinstance(effect, KnownAlready), "a local session repeated a publish"

@@ -97,7 +97,7 @@ def test_a_bad_frame_closes_its_connection_with_the_right_code(broker: Broker, c
 
 
 OWN_BAD_FRAMES: Final = {
-    "frame one byte too large": (struct.pack(">BHI", raw.BODY, 1, 131_072 - 7), {501}),
+    "frame one byte too large": (struct.pack(">BHI", raw.BODY, 1, 131_072 + 1), {501}),
     "unknown class": (method(1, (99, 10)), {503, 540}),
     "unknown method": (method(1, (60, 199)), {503, 540}),
     "body on channel 0": (raw.body(0, b"x"), {503}),

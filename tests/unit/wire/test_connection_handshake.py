@@ -115,10 +115,22 @@ def test_a_method_out_of_turn_is_a_channel_error() -> None:
     tune_ok = method_frame(0, ConnectionTuneOk())
     text = "504 CHANNEL_ERROR - unexpected method in connection state "
     assert failure(started(), tune_ok) == text + "starting"
-    assert failure(login(), tune_ok) == text + "securing"
     assert failure(opened(), tune_ok) == text + "running"
     assert failure(opened(), method_frame(0, ConnectionOpen("/"))) == text + "running"
     assert failure(opened(), method_frame(0, QueueDeclare("q"))) == text + "running"
+
+
+def test_what_comes_behind_a_login_or_an_open_waits_for_its_answer() -> None:
+    connection = login()
+    hasty = method_frame(0, ConnectionTuneOk()) + method_frame(0, ConnectionOpen("/"))
+    assert connection.receive(hasty + method_frame(1, ChannelOpen()), 0) == []
+    connection.accept_login()
+    [opening] = connection.receive(b"", 0)
+    assert isinstance(opening, OpenRequested)
+    connection.accept_open()
+    [called] = connection.receive(b"", 0)
+    assert isinstance(called, Called)
+    assert called.method == ChannelOpen()
 
 
 def test_a_channel_before_connection_open_is_an_unexpected_frame() -> None:

@@ -7,6 +7,9 @@ The endpoint must know two things about the events of one `receive`. They may co
 one that it refuses: after `close_channel` it drops the rest of that channel's events, except that
 it answers `Called(ChannelClose)` with close-ok as always; after `fail` it drops all. And replies go
 out in the order in which it calls `send`.
+
+A login and an open take their time. Until the endpoint has accepted them, what came behind waits
+here; then it calls `receive` with no bytes.
 """
 
 from typing import Final, final
@@ -69,8 +72,8 @@ from warren.wire.amqp091.scanner import (
 from warren.wire.buffer import BytesWriter, read_i16_be, read_i32_be
 from warren.wire.errors import ProtocolError, ReplyCode, Scope
 
+FRAME_HEAD: Final = 7  # kind, channel and size
 FRAME_MAX_MIN: Final = 4096  # AMQP 0-9-1: frame-min-size
-HANDSHAKE_MS_MAX: Final = 10_000
 CLOSING_MS_MAX: Final = 10_000  # for the peer's close-ok
 SILENCE_MS: Final = 3_000  # before the socket of a refused or garbled peer is closed
 RESCAN_BYTES_MAX: Final = 65_536  # with less missing a message waits, to be scanned again whole
@@ -105,6 +108,7 @@ class Limits:
         initial_frame_max: int = 8_192,
         message_bytes_max: int = 16 * 1024 * 1024,
         held_bytes_max: int = 64 * 1024 * 1024,
+        handshake_ms: int = 10_000,
     ) -> None:
         assert frame_max >= FRAME_MAX_MIN
         assert 0 < channel_max <= 65_535
@@ -113,6 +117,7 @@ class Limits:
         self.heartbeat_s = heartbeat_s  # proposed; 0: none
         self.initial_frame_max = initial_frame_max  # until tune-ok
         self.message_bytes_max = message_bytes_max
+        self.handshake_ms = handshake_ms  # until the vhost is open
         self.held_bytes_max = held_bytes_max  # in unfinished contents of all channels together
 
 
@@ -141,7 +146,7 @@ class Connection:
         self.basic_nack = False
         self.publisher_confirms = False
         self._now_ms: i64 = now_ms
-        self._deadline_ms: i64 = now_ms + HANDSHAKE_MS_MAX  # of the handshake, or of closing
+        self._deadline_ms: i64 = now_ms + limits.handshake_ms  # of the handshake, or of closing
         self._read_ms: i64 = now_ms
         self._written_ms: i64 = now_ms
         self._written_bytes: i64 = 0  # when `_written_ms` was set
@@ -154,6 +159,7 @@ class Connection:
         self._tail_bytes: i64 = 0
         self._need: i64 = 0  # bytes of tail and read together before it is worth looking
         self._next: i64 = 0  # behind the frame that is being taken
+        self._held = False  # the endpoint decides on login or open; what came after waits
         self._scanner = PublishScanner(limits.initial_frame_max, limits.message_bytes_max)
         self._events: list[Event] = []
 
@@ -187,6 +193,7 @@ class Connection:
         """Answer to LoginRequested: send tune."""
         if self.state != SECURING:
             return
+        self._held = False
         self.state = TUNING
         limits = self.limits
         tune = ConnectionTune(limits.channel_max, limits.frame_max, limits.heartbeat_s)
@@ -215,6 +222,7 @@ class Connection:
         """Answer to OpenRequested: the connection is usable."""
         if self.state != OPENING:
             return
+        self._held = False
         self.state = RUNNING
         write_method(self.writer, 0, ConnectionOpenOk().encode())
 
@@ -225,6 +233,7 @@ class Connection:
         close = ConnectionClose(error.code, error.reply_text, error.class_id, error.method_id)
         write_method(self.writer, 0, close.encode())
         self.state = CLOSING
+        self._held = False
         self._forget_contents()
         self._close_in(CLOSING_MS_MAX)
 
@@ -381,8 +390,11 @@ class Connection:
         while pos < size:
             if self.state == CLOSED or self._deaf:
                 return
-            if size - pos < FRAME_OVERHEAD:
-                self._keep_tail(data, pos, FRAME_OVERHEAD)
+            if self._held:
+                self._keep_tail(data, pos, 0)
+                return
+            if size - pos < FRAME_HEAD:
+                self._keep_tail(data, pos, FRAME_HEAD)
                 return
             channel = i64(read_i16_be(data, pos + 1)) & 0xFFFF
             after = self._scan_run(data, pos, channel)
@@ -495,6 +507,7 @@ class Connection:
             self._take_tune_ok(method)
         elif self.state == OPENING and not self._opened and isinstance(method, ConnectionOpen):
             self._opened = True
+            self._held = True
             self._events.append(OpenRequested(method.virtual_host))
         elif self.state == RUNNING and isinstance(method, ConnectionUpdateSecret):
             self._events.append(Called(0, method))
@@ -518,6 +531,7 @@ class Connection:
             self.basic_nack = capabilities.get("basic.nack") is True
             self.publisher_confirms = capabilities.get("publisher_confirms") is True
         self.state = SECURING
+        self._held = True
         self._events.append(
             LoginRequested(method.mechanism, method.response, method.client_properties)
         )
