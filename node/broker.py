@@ -291,9 +291,14 @@ class Broker:
             self.connections_closed += 1
             self.endpoints_by_name.pop(endpoint.name, None)
 
-    def delete_queues_of(self, connection_id: str) -> None:
+    def delete_queues_of(self, connection_id: str, done: Callable[[], None] | None = None) -> None:
         """The connection is gone; so are its exclusive queues (Q-01)."""
-        self.propose(DeleteByOwner(connection_id))
+
+        def committed(outcome: Outcome) -> None:
+            if done is not None:
+                done()
+
+        self.propose(DeleteByOwner(connection_id), committed)
 
     def _alarms_changed(self) -> None:
         reason = self.alarms.reason()

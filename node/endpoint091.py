@@ -89,6 +89,7 @@ class Endpoint091:
         self._closing = False
         self._lost = False
         self._blocked_told = False
+        self._output_held = False  # close-ok waits for the end of the exclusive queues
         self._login: asyncio.Task[None] | None = None
 
     # The socket
@@ -159,7 +160,17 @@ class Endpoint091:
             self._failed(event.error)
         elif isinstance(event, Ended):
             self._end_channels()
+            self._end_in_order()
+
+    def _end_in_order(self) -> None:
+        """Close and close-ok: the client's exclusive queues are gone before it hears close-ok."""
+        self._closing = True
+        if not self.owns_queues:
             self._close_when_sent()
+            return
+        self.owns_queues = False
+        self._output_held = True
+        self.broker.delete_queues_of(self.id, self._close_when_sent)
 
     def _called(self, event: Called) -> None:
         method = event.method
@@ -389,7 +400,7 @@ class Endpoint091:
     def flush(self) -> None:
         """Send what the turn produced; judge whether to go on reading."""
         self._marked = False
-        if self._lost:
+        if self._lost or self._output_held:
             return
         work = self._work
         self._work = []

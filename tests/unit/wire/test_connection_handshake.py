@@ -12,7 +12,7 @@ from tests.unit.wire.frames import (
     sent_methods,
 )
 from warren.wire.amqp091.connection import Connection, Limits
-from warren.wire.amqp091.events import Called, Ended, Failed, LoginRequested
+from warren.wire.amqp091.events import Called, Ended, Failed, LoginRequested, OpenRequested
 from warren.wire.amqp091.methods import (
     ChannelOpen,
     ConnectionClose,
