@@ -200,21 +200,16 @@ def test_anybody_may_publish_to_an_exclusive_queue(connect: Connect, name: str) 
     assert drain(owner, name) == [b"hello"]
 
 
-def test_an_exclusive_queue_goes_with_its_connection(connect: Connect, name: str) -> None:
-    owner = connect()
-    owner.channel().queue_declare(name, exclusive=True, durable=True)
-    owner.close()
+def test_an_exclusive_queue_is_gone_once_the_close_of_its_connection_is_answered(
+    connect: Connect, name: str
+) -> None:
     watching = connect()
-
-    def is_gone() -> bool:
-        channel = watching.channel()
-        try:
-            channel.queue_declare(name, passive=True)
-        except pika.exceptions.ChannelClosedByBroker as closed:
-            return bool(closed.reply_code == 404)
-        return False
-
-    settle_down(watching.channel(), is_gone)
+    for _ in range(20):
+        owner = connect()
+        owner.channel().queue_declare(name, exclusive=True, durable=True)
+        owner.close()
+        with channel_closed(404, missing(name)):
+            watching.channel().queue_declare(name, passive=True)
 
 
 def test_an_auto_delete_queue_goes_with_its_last_consumer(channel: Any, name: str) -> None:
