@@ -187,7 +187,10 @@ class Shelf:
         return path, self._disk.create(path, file.size)
 
     def take_back(self, file: LogFile) -> None:
-        """The file is not needed: make a spare of it, or remove it. Durable on return."""
+        """The file is not needed: make a spare of it, or remove it. Durable on return.
+
+        Its handle is not its own any more then.
+        """
         reusable = (
             file.written_before
             and file.size == self._file_bytes
@@ -199,10 +202,12 @@ class Shelf:
             self._disk.rename(file.path, path)
             self._disk.fsync_directory(self._directory)
             self._spares.append((path, file.handle))
+            file.handle = -1
         else:
             self._disk.unlink(file.path)
             self._disk.fsync_directory(self._directory)
-            self._disk.close(file.handle)
+            handle, file.handle = file.handle, -1
+            self._disk.close(handle)
 
     def begin_spare(self, file_id: int) -> bool:
         """Allocate a new spare, to be written over; False if there are enough."""

@@ -19,4 +19,5 @@ def test_what_was_reported_durable_survives_and_what_was_settled_stays_away(seed
     world = World(seed)
     for _ in range(CRASHES):
         world.run(world.random.randint(1, STEPS), world.random.randint(0, 300))
+    world.load(STEPS)
     world.rest()

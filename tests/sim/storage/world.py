@@ -188,6 +188,11 @@ class World:
         assert not self.failed
         self.crash()
 
+    def load(self, steps: int) -> None:
+        """Load without a crash."""
+        for _ in range(steps):
+            self.act()
+
     def rest(self) -> None:
         """Let everything come to an end; then the books must be exact."""
         self.wal.flush()

@@ -17,6 +17,32 @@ FILE_BYTES = 32_768
 BODY = 1000
 
 
+class StrictDisk(SimDisk):
+    """Looks, whenever a file of the log goes, at what a crash could undo."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gone = 0
+
+    def rename(self, old: str, new: str) -> None:
+        if "spare-" in new and "tmp-" not in old:
+            self.file_goes()
+        super().rename(old, new)
+
+    def unlink(self, path: str) -> None:
+        if "tmp-" not in path:
+            self.file_goes()
+        super().unlink(path)
+
+    def file_goes(self) -> None:
+        """Nothing that a segment or an earlier removal did may still be undone."""
+        self.gone += 1
+        for old, new, _ in self.changes:
+            assert new is not None, f"the removal of {old} is not durable"
+            assert "seg-" not in new, f"the name {new} is not durable"
+            assert "spare-" not in new or "tmp-" in old, f"the removal of {old} is not durable"
+
+
 class Node:
     """A log with three queues on it (10, 11, 12)."""
 
@@ -199,6 +225,21 @@ def test_compaction_keeps_exactly_the_live_messages(node: Node) -> None:
     after = node.restarted()
     assert after.live() == live
     assert after.bodies(10) == expected
+
+
+def test_a_file_goes_only_when_all_names_before_it_are_durable() -> None:
+    disk = StrictDisk()
+    node = Node(disk)
+    node.open()
+    for _ in range(4):
+        first = node.queues.publish_bodies([10], [body(number) for number in range(25)], 0)[0]
+        for _ in range(40):
+            node.queues.publish_bodies([10], [body(0)], 0)
+        node.queues.settle(10, [seq for seq in node.queues.live[10] if seq % 9 or seq < first])
+        node.rest()
+    node.queues.settle(10, list(node.queues.live[10]))
+    node.rest()
+    assert disk.gone > 8
 
 
 def test_a_checkpoint_lets_a_file_full_of_settles_go(node: Node) -> None:
