@@ -15,6 +15,7 @@ COMPILED = [
     "node/deliveries.py",
     "node/turn.py",
     "queues/commands.py",
+    "queues/counts.py",
     "queues/credit.py",
     "queues/effects.py",
     "queues/fifo.py",

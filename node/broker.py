@@ -18,6 +18,7 @@ from node.clock import NodeClock, monotonic_ms
 from node.plans import RouteCache
 from node.turn import Turn
 from queues.commands import SessionId
+from queues.counts import Counts
 from queues.credit import CreditActor, CreditSpec
 from queues.definitions import Queue
 from queues.hosts.classic import ClassicHost
@@ -62,24 +63,6 @@ class BodyLog(Protocol):
 
     @property
     def pending_bytes(self) -> int: ...
-
-
-class Counts:
-    """Messages since the node started, for the metrics."""
-
-    def __init__(self) -> None:
-        self.received = 0
-        self.received_confirm = 0
-        self.unroutable_dropped = 0
-        self.unroutable_returned = 0
-        self.confirmed = 0
-        self.delivered = 0
-        self.delivered_no_ack = 0
-        self.got = 0
-        self.got_no_ack = 0
-        self.get_empty = 0
-        self.redelivered = 0
-        self.acknowledged = 0
 
 
 class Broker:

@@ -96,8 +96,8 @@ class LiveView:
                 ProtocolCounters(
                     received=counts.received,
                     received_confirm=counts.received_confirm,
-                    routed=counts.received - counts.unroutable_dropped - counts.unroutable_returned,
-                    unroutable_dropped=counts.unroutable_dropped,
+                    routed=counts.received - counts.unroutable,
+                    unroutable_dropped=counts.unroutable - counts.unroutable_returned,
                     unroutable_returned=counts.unroutable_returned,
                     confirmed=counts.confirmed,
                     publishers=publishers,

@@ -22,6 +22,7 @@ from queues.commands import (
     Settle,
     consumer_key,
 )
+from queues.counts import Counts
 from queues.credit import CreditActor
 from queues.host import QueueHost
 from queues.publishing import Publisher, Targets
@@ -53,8 +54,9 @@ class Channel091:
         self.number: i64 = number
         self._session = session
         self._credit = CreditActor(f"channel {number}", owner.credit_spec(), self._on_unblocked)
-        self.publisher = Publisher(self)
-        self.deliveries = Deliveries(self, connection, number)
+        self.counts: Counts = owner.counts
+        self.publisher = Publisher(self, self.counts)
+        self.deliveries = Deliveries(self, connection, number, self.counts)
         self.plans: PlanCache = owner.plan_cache()
         self.current_queue = ""  # queue.declare remembers the last name
         self.flow_active = True
@@ -153,6 +155,9 @@ class Channel091:
     def _hand_down(self, event: Publishes, plans: list[Targets]) -> None:
         count: i64 = event.count
         self.published_count += count
+        self.counts.received += count
+        if self.publisher.confirming:
+            self.counts.received_confirm += count
         self.owner.count_published(self, count)
         if self.publisher.publish(event, plans):
             self.owner.mark_channel(self)
@@ -167,6 +172,7 @@ class Channel091:
                 data = parted.event.data
                 self.connection.send_content(int(self.number), returned, data, start, end)
                 self.returned_count += 1
+                self.counts.unroutable_returned += 1
                 self.owner.mark()
             self._hand_down(parted.event, parted.plans)
         if parted.error is not None:
@@ -287,6 +293,7 @@ class Channel091:
 
     def on_got(self, uid: int, message: int, redelivered: bool, ready: int) -> None:
         if message == 0:
+            self.counts.get_empty += 1
             self.send(methods.BasicGetEmpty())
             self.resume()
             return
@@ -312,10 +319,14 @@ class Channel091:
         exchange, routing_key = names_in(data, i64(start))
         method = methods.BasicGetOk(int(tag), redelivered, exchange, routing_key, ready)
         self.connection.send_content(int(self.number), method, data, start, end)
+        if redelivered:
+            self.counts.redelivered += 1
         if self._got_no_ack:
+            self.counts.got_no_ack += 1
             key = consumer_key(self._session, 0)
             host.command(self, Settle(key, ACCEPT, [(message, 1)]))
         else:
+            self.counts.got += 1
             self.deliveries.unacked.add(tag, 1, uid, 0, message)
         self.owner.mark()
         self.resume()

@@ -26,6 +26,7 @@ from queues.commands import (
     Settle,
     consumer_key,
 )
+from queues.counts import Counts
 from queues.host import QueueHost, SessionSink
 from queues.message import Chunk
 from queues.unacked import TagRun, Unacked
@@ -82,8 +83,11 @@ class Pending:
 class Deliveries:
     """Consumers, waiting deliveries and outstanding tags of one channel."""
 
-    def __init__(self, sink: SessionSink, connection: Connection, channel: i64) -> None:
+    def __init__(
+        self, sink: SessionSink, connection: Connection, channel: i64, counts: Counts
+    ) -> None:
         self._sink = sink
+        self._counts = counts
         self._connection = connection
         self._channel: i64 = channel
         self.consumers: dict[int, Consumer091] = {}
@@ -240,10 +244,14 @@ class Deliveries:
             self._connection.frame_max,
         )
         consumer.written += count
+        if pending.redelivered:
+            self._counts.redelivered += count
         if consumer.no_ack:
+            self._counts.delivered_no_ack += count
             settle = Settle(self._key(consumer.number), ACCEPT, [(pending.first, count)])
             consumer.host.command(self._sink, settle)
         else:
+            self._counts.delivered += count
             self._pending_counted -= count
             self.unacked.add(tag, count, consumer.host.uid, consumer.number, pending.first)
         if consumer.windowed() and (consumer.no_ack or self.limit == 0):
@@ -311,6 +319,8 @@ class Deliveries:
         else:
             unknown = self.unacked.take_each(event.first, event.last, runs)
         if event.kind == ACK:
+            for run in runs:
+                self._counts.acknowledged += run.count
             self._settle_runs(runs, ACCEPT)
         else:
             self._settle_runs(runs, RELEASE if event.requeue else REJECT)

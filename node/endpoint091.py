@@ -19,6 +19,7 @@ from node.channel091 import Channel091
 from node.definitions091 import call_definition, queue_for_read
 from node.owner import Parted, PlanCache
 from node.plans import RouteCache
+from queues.counts import Counts
 from queues.credit import CreditActor, CreditSpec
 from queues.host import QueueHost
 from warren.wire.amqp091 import methods
@@ -352,6 +353,10 @@ class Endpoint091:
     def credit_spec(self) -> CreditSpec:
         return self.broker.channel_credit
 
+    @property
+    def counts(self) -> Counts:
+        return self.broker.counts
+
     def plan_cache(self) -> PlanCache:
         assert self._plans is not None
         return self._plans
@@ -376,10 +381,6 @@ class Endpoint091:
         channel.credit.ack(self.reader, count)
         if not self.has_published:
             self.has_published = True
-        counts = self.broker.counts
-        counts.received += count
-        if channel.publisher.confirming:
-            counts.received_confirm += count
 
     def channel_closed(self, channel: Channel091) -> None:
         self.channels.pop(int(channel.number), None)

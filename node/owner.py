@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+from queues.counts import Counts
 from queues.credit import CreditSpec
 from queues.host import QueueHost
 from queues.publishing import Targets
@@ -74,6 +75,10 @@ class Owner(Protocol):
     """The endpoint."""
 
     def credit_spec(self) -> CreditSpec: ...
+
+    @property
+    def counts(self) -> Counts:
+        """The node's counters."""
 
     def plan_cache(self) -> PlanCache: ...
 

@@ -13,6 +13,7 @@ from typing import Final, final
 
 from mypy_extensions import i32, i64, mypyc_attr
 
+from queues.counts import Counts
 from queues.host import QueueHost, SessionSink
 from queues.message import FORMAT_091, Chunk
 from warren.wire.amqp091.events import INFO_PERSISTENT, Publishes
@@ -68,14 +69,16 @@ class Group:
 class Publisher:
     """Publishing state of one channel."""
 
-    def __init__(self, sink: SessionSink) -> None:
+    def __init__(self, sink: SessionSink, counts: Counts) -> None:
         self._sink = sink
+        self._counts = counts
         self.outboxes: dict[int, Outbox] = {}
         self.confirming = False
         self.next_tag: i64 = 1
         self.in_flight_bytes: i64 = 0
         self._receipts: list[Receipt] = []  # in the order of tags, the confirmed head cut off
         self._head: i64 = 0
+        self._confirmed: i64 = 0  # everything up to this tag is confirmed
         self._done: list[Receipt] = []  # became complete since the last `take_confirms`
 
     # Down
@@ -96,6 +99,8 @@ class Publisher:
         if len(firsts) == 1:
             if len(targets.hosts) > 0:
                 self._send(event, targets, persistent, [(0, count)], receipt)
+            else:
+                self._counts.unroutable += count
         else:
             self._publish_mixed(event, plans, receipt)
         if receipt.remaining == 0 and self.confirming:
@@ -122,6 +127,7 @@ class Publisher:
             last: i64 = firsts[k] if k < length else count
             width = len(targets.hosts)
             if width == 0:
+                self._counts.unroutable += last - first
                 continue
             if width > 1:
                 self._flush(event, groups, receipt)
@@ -236,6 +242,8 @@ class Publisher:
             head += 1
         self._head = head
         if upto > 0:
+            self._counts.confirmed += upto - self._confirmed
+            self._confirmed = upto
             confirms.append((upto, True))
         for receipt in done:
             if not receipt.sent:
