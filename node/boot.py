@@ -53,8 +53,10 @@ log = logging.getLogger("warren.node")
 SWITCH_INTERVAL_S: Final = 0.0005  # so that the log's thread gets its turn (RAFT-AND-STORAGE 6)
 GC_THRESHOLDS: Final = (100_000, 50, 1000)
 OBSERVE_S: Final = 1.0  # between looks at clock, memory, disk and heartbeats
+TICKS_PER_SLICE: Final = 256  # connections looked at in one go
 SNAPSHOT_ENTRIES: Final = 4096  # metadata entries after which a snapshot is taken
 EXIT_FAILED: Final = 1
+EXIT_SOFTWARE: Final = 70  # EX_SOFTWARE
 EXIT_IN_USE: Final = 75  # EX_TEMPFAIL
 
 
@@ -98,7 +100,7 @@ class Node:
         self._status = 0
         self._servers: list[asyncio.Server] = []
         loop = asyncio.get_running_loop()
-        self.turn = Turn(loop.call_soon)
+        self.turn = Turn(loop.call_soon, self._turn_failed)
         self.clock = NodeClock()
         disk = OsDisk()
         directory = os.path.join(config.node.data_dir, "log")
@@ -236,6 +238,12 @@ class Node:
         logging.shutdown()
         os._exit(EXIT_FAILED)
 
+    def _turn_failed(self, error: Exception) -> None:
+        """A fault of ours in the midst of a turn: a restart from the log is safe, to go on is not."""
+        log.critical("a turn failed, the node stops", exc_info=error)
+        logging.shutdown()
+        os._exit(EXIT_SOFTWARE)
+
     async def _observe(self) -> None:
         """Once a second: clock, memory, disk, and the time for each connection."""
         process = psutil.Process()
@@ -246,8 +254,10 @@ class Node:
             free = self._disk.free_bytes(self._directory)
             broker.alarms.observe(process.memory_info().rss, free)
             now_ms = broker.monotonic_ms()
-            for endpoint in list(broker.arrivals.values()):
+            for place, endpoint in enumerate(list(broker.arrivals.values())):
                 endpoint.tick(now_ms)
+                if place % TICKS_PER_SLICE == TICKS_PER_SLICE - 1:
+                    await asyncio.sleep(0)
 
     # Stopping
 

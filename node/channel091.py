@@ -131,6 +131,8 @@ class Channel091:
         return self._awaited is not None or self._proposed
 
     def send(self, method: methods.Method) -> None:
+        if self.ended:
+            return
         self.connection.send(int(self.number), method)
         self.owner.mark()
 
@@ -204,7 +206,7 @@ class Channel091:
         elif isinstance(method, methods.ChannelClose):
             self.end()
             self.owner.channel_closed(self)
-            self.send(methods.ChannelCloseOk())
+            self.connection.send(int(self.number), methods.ChannelCloseOk())
         elif isinstance(method, methods.ChannelCloseOk | methods.ChannelFlowOk):
             return
         else:
@@ -292,6 +294,8 @@ class Channel091:
             self.owner.mark_channel(self)
 
     def on_got(self, uid: int, message: int, redelivered: bool, ready: int) -> None:
+        if self.ended:
+            return
         if message == 0:
             self.counts.get_empty += 1
             self.send(methods.BasicGetEmpty())
@@ -304,7 +308,7 @@ class Channel091:
         """get-ok, now if the body is in memory, else when it has been read."""
         got = self._got
         host = self.deliveries.hosts.get(int(self._awaiting_uid))
-        if got is None or host is None:
+        if got is None or host is None or self.owner.is_clogged():
             return
         uid, message, redelivered, ready = got
         view = host.view(self, message, 1)
@@ -331,16 +335,25 @@ class Channel091:
         self.owner.mark()
         self.resume()
 
+    def on_writable(self) -> None:
+        """The peer reads again."""
+        if self._got is not None:
+            self._answer_get()
+
     def on_attached(self, uid: int, number: int) -> None:
-        nowait = self._attaching.pop(number)
+        nowait = self._attaching.pop(number, True)
+        if self.ended:
+            return
         consumer = self.deliveries.consumers.get(number)
         if consumer is not None and not nowait:
             self.send(methods.BasicConsumeOk(consumer.tag))
         self.resume()
 
     def on_attach_refused(self, uid: int, number: int) -> None:
-        self._attaching.pop(number)
-        consumer = self.deliveries.consumers[number]
+        self._attaching.pop(number, None)
+        consumer = self.deliveries.consumers.get(number)
+        if self.ended or consumer is None:
+            return
         self.deliveries.forget(consumer)
         host = consumer.host
         text = f"queue '{host.name}' in vhost '{host.vhost}' in exclusive use"
@@ -348,7 +361,7 @@ class Channel091:
         self.owner.fail(self, error)
 
     def on_detached(self, uid: int, number: int, goes: bool) -> None:
-        if self._cancelling is not None and not goes:
+        if self._cancelling is not None and not goes and not self.ended:
             self._cancelled()
 
     def on_drained(self, uid: int, number: int, delivery_count: int) -> None:
@@ -363,6 +376,8 @@ class Channel091:
     def _answered(self, first: int, second: int) -> None:
         answer = self._awaited
         self._awaited = None
+        if self.ended:
+            return
         assert answer is not None
         self.owner.answer(self, answer, first, second)
 
@@ -376,6 +391,8 @@ class Channel091:
         if self.publisher.on_gone(uid):
             self.owner.mark_channel(self)
         host = self.deliveries.hosts.get(uid)
+        if self.ended:
+            return
         for consumer in self.deliveries.queue_gone(uid):
             self._notify_cancel(consumer)
         if self._awaiting_uid != uid or host is None:

@@ -84,11 +84,12 @@ def _declare_queue(
         server_named,
     )
 
+    if method.exclusive:
+        endpoint.owns_queues = True  # Also if the connection is gone when this is committed.
+
     def declared(outcome: Outcome) -> None:
         queue = endpoint.broker.queue(endpoint.vhost, name)
         assert queue is not None
-        if queue.exclusive_owner == endpoint.id:
-            endpoint.owns_queues = True
         _answer_declare(endpoint, channel, queue, method.no_wait)
 
     propose(endpoint, channel, method, command, declared)

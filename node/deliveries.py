@@ -254,9 +254,9 @@ class Deliveries:
             self._counts.delivered += count
             self._pending_counted -= count
             self.unacked.add(tag, count, consumer.host.uid, consumer.number, pending.first)
-        if consumer.windowed() and (consumer.no_ack or self.limit == 0):
-            if consumer.granted - consumer.written <= WINDOW // 2:
-                self._grant(consumer, WINDOW)
+        granted = consumer.windowed() and (consumer.no_ack or self.limit == 0)
+        if granted and consumer.granted - consumer.written <= WINDOW // 2:
+            self._grant(consumer, WINDOW)
         return chunk.bytes_between(index, index + count)
 
     # Credit

@@ -104,8 +104,13 @@ class Endpoint091:
         if self._closing and self._lost:
             return
         self.broker.turn.begin()
-        for event in self.connection.receive(data, self.broker.monotonic_ms()):
-            self._handle(event)
+        try:
+            for event in self.connection.receive(data, self.broker.monotonic_ms()):
+                self._handle(event)
+        except Exception:  # A fault of ours: this connection ends, the others go on.
+            log.exception("%s: internal error", self.name)
+            error = ProtocolError(ReplyCode.INTERNAL_ERROR, "internal error", Scope.CONNECTION)
+            self._fail_connection(error)
         self.mark()
 
     def eof_received(self) -> bool:
@@ -131,7 +136,8 @@ class Endpoint091:
 
     def resume_writing(self) -> None:
         self._writing_paused = False
-        for channel in self.channels.values():
+        for channel in list(self.channels.values()):
+            channel.on_writable()
             if channel.deliveries.has_work():
                 self.mark_channel(channel)
         self.mark()
@@ -365,6 +371,9 @@ class Endpoint091:
         assert self._plans is not None
         return self._plans.part(event)
 
+    def is_clogged(self) -> bool:
+        return self._writing_paused
+
     def mark(self) -> None:
         if not self._marked:
             self._marked = True
@@ -436,6 +445,8 @@ class Endpoint091:
             return True
         if self.reader.is_blocked():
             return True
+        if self._is_flooded():
+            return True
         alarmed = self.has_published and self.broker.alarms.is_set()
         if alarmed != self._blocked_told:
             self._tell_blocked(alarmed)
@@ -447,6 +458,12 @@ class Endpoint091:
             in_flight += channel.publisher.in_flight_bytes
             stashed += channel.stash_bytes
         return in_flight >= self.broker.in_flight_bytes_max or stashed >= STASH_BYTES_MAX
+
+    def _is_flooded(self) -> bool:
+        """A client that asks and never reads: its answers are bounded like its publishes."""
+        if not self._writing_paused:
+            return False
+        return self.transport.get_write_buffer_size() >= self.broker.in_flight_bytes_max
 
     def _tell_blocked(self, alarmed: bool) -> None:
         """connection.blocked and unblocked, to clients that know them (A-12)."""

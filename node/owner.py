@@ -85,6 +85,9 @@ class Owner(Protocol):
     def part(self, event: Publishes) -> Parted:
         """Look at each message of the event that needs it."""
 
+    def is_clogged(self) -> bool:
+        """Whether the peer does not take what was sent."""
+
     def mark(self) -> None:
         """There is something to send at the end of this turn."""
 

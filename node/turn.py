@@ -29,8 +29,13 @@ class Flushable(Protocol):
 class Turn:
     """Marks, and the one callback that works them off."""
 
-    def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
+    def __init__(
+        self,
+        call_soon: Callable[[Callable[[], None]], object],
+        on_failure: Callable[[Exception], None],
+    ) -> None:
         self._call_soon = call_soon
+        self._on_failure = on_failure  # we are wrong, and nobody knows how far the turn came
         self._hosts: list[ClassicHost] = []
         self._endpoints: list[Flushable] = []
         self._scheduled = False
@@ -47,7 +52,7 @@ class Turn:
         if not self._scheduled:
             self._scheduled = True
             self._began = perf_counter()
-            self._call_soon(self.run)
+            self._call_soon(self._run_guarded)
 
     def mark_host(self, host: ClassicHost) -> None:
         self._hosts.append(host)
@@ -59,6 +64,12 @@ class Turn:
         self._endpoints.append(endpoint)
         if not self._scheduled:
             self.begin()
+
+    def _run_guarded(self) -> None:
+        try:
+            self.run()
+        except Exception as error:
+            self._on_failure(error)
 
     def run(self) -> None:
         """Step the marked queues, write the journal, flush the marked endpoints."""

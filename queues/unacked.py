@@ -60,7 +60,7 @@ class Unacked:
         return self._cut(place, tag, 1)
 
     def take_each(self, first: i64, last: i64, into: list[TagRun]) -> i64:
-        """Take the tags first..last, appending to `into`; return the first that is unknown, or 0."""
+        """Take the tags first..last into `into`; return the first that is unknown, or 0."""
         tag = first
         while tag <= last:
             place = self._find(tag)
