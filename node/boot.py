@@ -239,7 +239,7 @@ class Node:
         os._exit(EXIT_FAILED)
 
     def _turn_failed(self, error: Exception) -> None:
-        """A fault of ours in the midst of a turn: a restart from the log is safe, to go on is not."""
+        """A fault of ours in the midst of a turn: to restart is safe, to go on is not."""
         log.critical("a turn failed, the node stops", exc_info=error)
         logging.shutdown()
         os._exit(EXIT_SOFTWARE)
