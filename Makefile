@@ -41,7 +41,7 @@ check: install
 	$(DEV)/ruff check .
 	$(DEV)/mypy
 	$(DEV)/lint-imports
-	$(DEV)/python -m pytest -q tests/unit tests/golden
+	$(DEV)/python -m pytest -q $(wildcard tests/unit tests/golden)
 
 format: install
 	$(DEV)/ruff check --fix-only .
