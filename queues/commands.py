@@ -208,7 +208,7 @@ def _decode(kind: int, reader: "_Reader") -> Command:
         return Settle(key, outcome, [(reader.take(8), reader.take(4)) for _ in range(count)])
     if kind == ATTACH:
         key = ConsumerKey(reader.take(20))
-        flags = reader.take(1)
+        flags = reader.flags(Flag.AUTO_RETURN | Flag.EXCLUSIVE)
         credit = reader.take(8)
         priority = reader.take(4)
         signed = priority - (1 << 32) if priority >= 1 << 31 else priority
@@ -216,7 +216,7 @@ def _decode(kind: int, reader: "_Reader") -> Command:
         return Attach(key, credit, auto_return, exclusive, signed)
     if kind == CREDIT:
         key = ConsumerKey(reader.take(20))
-        flags = reader.take(1)
+        flags = reader.flags(Flag.AUTO_RETURN | Flag.DRAIN)
         drain, auto_return = bool(flags & Flag.DRAIN), bool(flags & Flag.AUTO_RETURN)
         return Credit(key, reader.take(8), reader.take(8), drain, auto_return)
     if kind == DETACH:
@@ -248,7 +248,16 @@ class _Reader:
         """The next `size` bytes as an unsigned little-endian integer."""
         self.need(size)
         value = int.from_bytes(self.data[self.place : self.place + size], "little")
+        if size == 8 and value >= 1 << 63:
+            raise BadCommand(f"number out of range at byte {self.place}")
         self.place += size
+        return value
+
+    def flags(self, known: int) -> int:
+        """A byte of flags, none but `known` ones."""
+        value = self.take(1)
+        if value & ~known:
+            raise BadCommand(f"unknown flags {value:#x}")
         return value
 
 
