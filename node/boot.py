@@ -115,7 +115,9 @@ class Node:
         )
         budget = BodyBudget(config.memory.body_budget_bytes)
         credit = CreditActor("log", CreditSpec(*config.msg_store_credit_disc_bound))
+        self.wal.on_alarm = self._log_alarmed
         self.journal = Journal(self.wal, budget, credit)
+        self.wal.before_upkeep = self._end_turn
         self.turn.journal = self.journal
         self.turn.now_ms = self.clock.now_ms
         snapshots = SnapshotStore(disk, directory, self.wal.background, loop.call_soon_threadsafe)
@@ -177,8 +179,10 @@ class Node:
         self.broker = broker
         broker.load_definitions()
         recovered = Recovered(group, broker.hosts)
+        gc.disable()  # Recovery makes what will stay; looking through it again costs half the time.
         report = self.wal.open(recovered)
         recovered.finish(report.clean)
+        gc.enable()
         for corrupt in report.corrupt:
             log.error("%s", corrupt)
         log.info(
@@ -231,6 +235,14 @@ class Node:
     def _durable(self, lsn: int) -> None:
         self.turn.begin()
         self.journal.on_durable(lsn)
+
+    def _end_turn(self) -> None:
+        """What the turn has journaled so far goes into the log before the log tidies up."""
+        self.journal.end_turn(self.clock.now_ms())
+
+    def _log_alarmed(self, error: Exception) -> None:
+        """Something went wrong in the background of the log; nothing is lost by it."""
+        log.error("write-ahead log: %s", error)
 
     def _log_failed(self, error: BaseException) -> None:
         """Nobody knows what was written: stop, so that nothing wrong is ever confirmed."""
