@@ -6,6 +6,7 @@ in `node.definitions091`. While an answer is awaited (a declare waits for the lo
 *busy*: its later events wait in `_stash`, in order, and the endpoint stops reading if they grow.
 """
 
+from collections import deque
 from collections.abc import Callable
 from typing import Final, final
 
@@ -39,6 +40,7 @@ from warren.wire.amqp091.events import (
 from warren.wire.errors import ProtocolError, ReplyCode, Scope
 
 SPECIAL_INFO: Final = INFO_EXPIRATION | INFO_USER_ID
+SMALL_EVENT_BYTES: Final = 256
 WRITE_BYTES: Final = 256 * 1024  # of deliveries, per channel and turn
 
 
@@ -63,7 +65,8 @@ class Channel091:
         self.ended = False
         self.in_work = False  # stands in the endpoint's list of channels to flush
         self._busy = False
-        self._stash: list[Publishes | Settles | Called] = []
+        self._resuming = False
+        self._stash: deque[Publishes | Settles | Called] = deque()
         self.stash_bytes: i64 = 0
         self._awaited: Callable[[int, int], None] | None = None
         self._proposed = False  # waits for a definition to be committed
@@ -92,10 +95,7 @@ class Channel091:
         """One event, now or after what is awaited; raise ProtocolError if the client is wrong."""
         if self._busy:
             self._stash.append(event)
-            if isinstance(event, Publishes):
-                self.stash_bytes += len(event.data)
-            else:
-                self.stash_bytes += 256
+            self.stash_bytes += held_bytes(event)
             return
         if isinstance(event, Publishes):
             self._publish(event)
@@ -115,16 +115,15 @@ class Channel091:
         self._busy = False
         self._awaiting_uid = 0
         self._proposed = False
+        if self._resuming:
+            return  # The loop below is what called us.
+        self._resuming = True
         stash = self._stash
-        self._stash = []
-        self.stash_bytes = 0
-        for place, event in enumerate(stash):
-            if self._busy or self.ended:
-                for waiting in stash[place:]:
-                    if not self.ended:
-                        self.handle(waiting)
-                return
+        while len(stash) > 0 and not self._busy and not self.ended:
+            event = stash.popleft()
+            self.stash_bytes -= held_bytes(event)
             self.owner.dispatch(self, event)
+        self._resuming = False
 
     def waits_again(self) -> bool:
         """Whether the answer just handled led to another question (an inspection)."""
@@ -428,7 +427,8 @@ class Channel091:
         if self.ended:
             return
         self.ended = True
-        self._stash = []
+        self._stash = deque()
+        self.stash_bytes = 0
         self.deliveries.end()
         hosts: dict[int, QueueHost] = dict(self.deliveries.hosts)
         for uid, outbox in self.publisher.outboxes.items():
@@ -436,3 +436,8 @@ class Channel091:
         for host in hosts.values():
             host.command(self, EndSession(self._session))
         self._credit.peer_down_everywhere()
+
+
+def held_bytes(event: Publishes | Settles | Called) -> i64:
+    """What an event that waits is counted as."""
+    return len(event.data) if isinstance(event, Publishes) else SMALL_EVENT_BYTES

@@ -104,6 +104,11 @@ class Endpoint091:
         if self._closing and self._lost:
             return
         self.broker.turn.begin()
+        self._take(data)
+        self.mark()
+
+    def _take(self, data: bytes) -> None:
+        """Let the core have the bytes, and handle what they mean."""
         try:
             for event in self.connection.receive(data, self.broker.monotonic_ms()):
                 self._handle(event)
@@ -111,7 +116,6 @@ class Endpoint091:
             log.exception("%s: internal error", self.name)
             error = ProtocolError(ReplyCode.INTERNAL_ERROR, "internal error", Scope.CONNECTION)
             self._fail_connection(error)
-        self.mark()
 
     def eof_received(self) -> bool:
         """The client closed its side; so do we."""
@@ -412,6 +416,9 @@ class Endpoint091:
         self._marked = False
         if self._lost or self._output_held:
             return
+        if self.connection.has_more and not self._closing and self._stashed() == 0:
+            self._take(b"")
+            self.mark()
         work = self._work
         self._work = []
         for channel in work:
@@ -452,12 +459,19 @@ class Endpoint091:
             self._tell_blocked(alarmed)
         if alarmed:
             return True
+        if self.connection.has_more or self._stashed() >= STASH_BYTES_MAX:
+            return True
         in_flight = 0
-        stashed = 0
         for channel in self.channels.values():
             in_flight += channel.publisher.in_flight_bytes
+        return in_flight >= self.broker.in_flight_bytes_max
+
+    def _stashed(self) -> int:
+        """Bytes of events that wait behind an answer."""
+        stashed = 0
+        for channel in self.channels.values():
             stashed += channel.stash_bytes
-        return in_flight >= self.broker.in_flight_bytes_max or stashed >= STASH_BYTES_MAX
+        return stashed
 
     def _is_flooded(self) -> bool:
         """A client that asks and never reads: its answers are bounded like its publishes."""

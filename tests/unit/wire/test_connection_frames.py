@@ -17,7 +17,7 @@ from tests.unit.wire.frames import (
     plain,
     sent_methods,
 )
-from warren.wire.amqp091.connection import Connection, Limits
+from warren.wire.amqp091.connection import EVENTS_MAX, Connection, Limits
 from warren.wire.amqp091.events import Called, ChannelFailed, Failed
 from warren.wire.amqp091.methods import (
     BasicAck,
@@ -405,3 +405,19 @@ def test_any_frames_in_any_pieces_end_in_events_or_one_error(parts: list[bytes],
     for at in range(0, len(stream), step):
         pieces += plain(connection.receive(stream[at : at + step], 0))
     assert pieces == whole
+
+
+def test_a_flood_of_small_frames_is_taken_in_slices_and_whole() -> None:
+    connection = opened(1)
+    declares = [method_frame(1, QueueDeclare(f"q{number}")) for number in range(3 * EVENTS_MAX)]
+    names: list[str] = []
+    data = b"".join(declares)
+    while data or connection.has_more:
+        events = connection.receive(data, 0)
+        data = b""
+        assert len(events) <= EVENTS_MAX
+        for event in events:
+            assert isinstance(event, Called)
+            assert isinstance(event.method, QueueDeclare)
+            names.append(event.method.queue)
+    assert names == [f"q{number}" for number in range(3 * EVENTS_MAX)]

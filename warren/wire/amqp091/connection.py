@@ -9,7 +9,8 @@ it answers `Called(ChannelClose)` with close-ok as always; after `fail` it drops
 out in the order in which it calls `send`.
 
 A login and an open take their time. Until the endpoint has accepted them, what came behind waits
-here; then it calls `receive` with no bytes.
+here; then it calls `receive` with no bytes. The same if `has_more`: one `receive` gives no more than
+EVENTS_MAX events or so, that a flood of small frames does not hold up the loop.
 """
 
 from typing import Final, final
@@ -72,6 +73,7 @@ from warren.wire.amqp091.scanner import (
 from warren.wire.buffer import BytesWriter, read_i16_be, read_i32_be
 from warren.wire.errors import ProtocolError, ReplyCode, Scope
 
+EVENTS_MAX: Final = 512  # of one `receive`: many small frames are taken in slices
 FRAME_HEAD: Final = 7  # kind, channel and size
 FRAME_MAX_MIN: Final = 4096  # AMQP 0-9-1: frame-min-size
 CLOSING_MS_MAX: Final = 10_000  # for the peer's close-ok
@@ -159,6 +161,7 @@ class Connection:
         self._tail_bytes: i64 = 0
         self._need: i64 = 0  # bytes of tail and read together before it is worth looking
         self._next: i64 = 0  # behind the frame that is being taken
+        self.has_more = False  # the last `receive` stopped at EVENTS_MAX
         self._held = False  # the endpoint decides on login or open; what came after waits
         self._scanner = PublishScanner(limits.initial_frame_max, limits.message_bytes_max)
         self._events: list[Event] = []
@@ -341,6 +344,7 @@ class Connection:
         self._now_ms = now_ms
         self._read_ms = now_ms
         self.bytes_received += size
+        self.has_more = False
         if self.state == CLOSED or self._deaf:
             return []
         if self._tail_bytes > 0:
@@ -390,7 +394,8 @@ class Connection:
         while pos < size:
             if self.state == CLOSED or self._deaf:
                 return
-            if self._held:
+            if self._held or len(self._events) >= EVENTS_MAX:
+                self.has_more = not self._held
                 self._keep_tail(data, pos, 0)
                 return
             if size - pos < FRAME_HEAD:
