@@ -174,15 +174,17 @@ class RabbitMQ:
         psutil.wait_procs([psutil.Process(pid)] if psutil.pid_exists(pid) else [], timeout=30)
 
     def _script(self, command: str) -> str:
-        done = subprocess.run(
-            ["sh", str(HERE / "rmq.sh"), command, "1"],
-            env=self._environment,
-            stdout=subprocess.PIPE,
-            text=True,
-            timeout=90,
-            check=True,
-        )
-        return done.stdout
+        # Through a file: the shell that `start` leaves behind would keep a pipe open.
+        with tempfile.TemporaryFile("w+") as output:
+            subprocess.run(
+                ["sh", str(HERE / "rmq.sh"), command, "1"],
+                env=self._environment,
+                stdout=output,
+                timeout=90,
+                check=True,
+            )
+            output.seek(0)
+            return output.read()
 
 
 @dataclass
@@ -358,6 +360,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder = Path(tempfile.mkdtemp(prefix="warren-bench-", dir=options.data))
     warren = Warren(options.python.absolute(), folder, options.set)
     brokers: list[Broker] = [warren, RabbitMQ()] if options.rabbitmq else [warren]
+    started: list[Broker] = []
     kept: dict[str, Any] = {"machine": machine(), "arguments": sys.argv[1:]}
     try:
         if not options.vary and options.idle and "start" in (options.rows or "start"):
@@ -365,11 +368,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         kept["sync_p50_us"] = sync_p50_us(folder)
         for broker in brokers:
             broker.start()
+            started.append(broker)
         kept["build"] = warren.build
         results = run_rows(rows, brokers, options)
     finally:
-        for broker in brokers:
+        for broker in started:
             broker.stop()
+        warren.stop()
         shutil.rmtree(folder, ignore_errors=True)
     kept["rows"] = {row: {b: asdict(f) for b, f in got.items()} for row, got in results.items()}
     (HERE / "results").mkdir(exist_ok=True)
