@@ -122,6 +122,7 @@ class Fifo:
             if first <= redelivered_upto:
                 self.redelivered.add(first, min(i64(count), redelivered_upto - first + 1))
         self.next_seq = next_seq
+        self.delivered_high = min(redelivered_upto, next_seq - 1)
 
     def apply(self, commands: list[Command], now_ms: i64) -> list[Effect]:
         """Change the state by a batch of commands; return what the host must do, in order."""
@@ -289,6 +290,7 @@ class Fifo:
         if consumer.in_turn:
             consumer.in_turn = False
             self._level(consumer.priority).line.remove(consumer)
+        self.levels = [level for level in self.levels if len(level.line) > 0]
         if self.exclusive_key == consumer.key:
             self.exclusive_key = None
         self.attached_count -= 1
