@@ -174,11 +174,14 @@ class Store:
         self._let_go(old.chunk)
 
     def _take_bytes(self, old: Slot, first: i64, count: i64, moved: Chunk) -> None:
-        """The moved messages keep the bytes that are in memory."""
+        """The moved messages keep the bytes that are in memory, unless memory is short.
+
+        The copy is this queue's own: others that hold the old chunk move one by one.
+        """
         moved.format_tag = old.chunk.format_tag
         moved.info = old.chunk.info
         data = old.chunk.data
-        if data is None:
+        if data is None or self._budget.is_over():
             return
         index = old.index + first - old.first
         begin = old.chunk.span(index)[0]
