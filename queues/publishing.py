@@ -89,8 +89,9 @@ class Publisher:
         Returns whether confirms became due, as for messages that no queue gets (P-02).
         """
         count: i64 = event.count
-        receipt = Receipt(self.next_tag, self.next_tag + count - 1)
+        receipt = Receipt(0, 0)  # Tag 0: from before confirm.select, nobody waits for it.
         if self.confirming:
+            receipt = Receipt(self.next_tag, self.next_tag + count - 1)
             self.next_tag += count
             self._receipts.append(receipt)
         firsts = event.firsts
@@ -200,7 +201,7 @@ class Publisher:
             self.in_flight_bytes -= i64(outbox.sizes[head])
             receipt = outbox.receipts[head]
             receipt.remaining -= 1
-            if receipt.remaining == 0 and self.confirming:
+            if receipt.remaining == 0 and receipt.tag_first > 0:
                 self._done.append(receipt)
             head += 1
         outbox.head = head

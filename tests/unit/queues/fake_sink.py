@@ -1,0 +1,66 @@
+"""A session that writes down what the queues tell it (`queues.host.SessionSink`)."""
+
+from queues.commands import SessionId
+from queues.credit import CreditActor, CreditSpec
+
+Told = tuple[object, ...]
+
+
+class FakeSink:
+    """`told` is everything in order; `confirmed` the highest confirmed number for each queue."""
+
+    def __init__(self, counter: int = 1, initial: int = 400) -> None:
+        self._session = SessionId(7 << 64 | counter)
+        self._credit = CreditActor(f"session {counter}", CreditSpec(initial, initial // 2))
+        self.told: list[Told] = []
+        self.confirmed: dict[int, int] = {}
+
+    @property
+    def session(self) -> SessionId:
+        return self._session
+
+    @property
+    def credit(self) -> CreditActor:
+        return self._credit
+
+    def take(self) -> list[Told]:
+        """What it was told since the last time."""
+        told, self.told = self.told, []
+        return told
+
+    def on_confirms(self, uid: int, upto_seq: int) -> None:
+        assert upto_seq > self.confirmed.get(uid, 0)
+        self.confirmed[uid] = upto_seq
+        self.told.append(("confirms", uid, upto_seq))
+
+    def on_delivers(
+        self, uid: int, number: int, delivery_seq: int, first: int, count: int, redelivered: bool
+    ) -> None:
+        self.told.append(("delivers", uid, number, delivery_seq, first, count, redelivered))
+
+    def on_got(self, uid: int, message: int, redelivered: bool, ready: int) -> None:
+        self.told.append(("got", uid, message, redelivered, ready))
+
+    def on_attached(self, uid: int, number: int) -> None:
+        self.told.append(("attached", uid, number))
+
+    def on_attach_refused(self, uid: int, number: int) -> None:
+        self.told.append(("attach refused", uid, number))
+
+    def on_detached(self, uid: int, number: int, goes: bool) -> None:
+        self.told.append(("detached", uid, number, goes))
+
+    def on_drained(self, uid: int, number: int, delivery_count: int) -> None:
+        self.told.append(("drained", uid, number, delivery_count))
+
+    def on_purged(self, uid: int, count: int) -> None:
+        self.told.append(("purged", uid, count))
+
+    def on_inspected(self, uid: int, ready: int, consumer_count: int) -> None:
+        self.told.append(("inspected", uid, ready, consumer_count))
+
+    def on_loaded(self, uid: int) -> None:
+        self.told.append(("loaded", uid))
+
+    def on_gone(self, uid: int) -> None:
+        self.told.append(("gone", uid))
