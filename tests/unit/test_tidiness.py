@@ -138,7 +138,7 @@ def test_every_test_is_named_by_a_sentence() -> None:
         f"{relative(path)} {function.name}"
         for path in python_files("tests")
         for function in functions(path)
-        if function.name.startswith("test") and function.name.count("_") < 3
+        if function.name.startswith("test_") and function.name.count("_") < 3
     ]
     assert short == []
 
