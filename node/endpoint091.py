@@ -19,6 +19,7 @@ from node.channel091 import Channel091
 from node.definitions091 import call_definition, queue_for_read
 from node.owner import Parted, PlanCache
 from node.plans import RouteCache
+from node.turn import READ_BYTES_MAX as TURN_BYTES_MAX
 from queues.counts import Counts
 from queues.credit import CreditActor, CreditSpec
 from queues.host import QueueHost
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("warren.connection")
 
 STASH_BYTES_MAX: Final = 1024 * 1024  # of events that wait behind an answer, per connection
+READ_BYTES_MAX: Final = 512 * 1024  # taken from one socket in one turn
 WRITE_HIGH_BYTES: Final = 1024 * 1024  # in the socket's buffer, above which nothing is added
 
 
@@ -85,6 +87,8 @@ class Endpoint091:
         self._plans: RouteCache | None = None
         self._marked = False
         self._work: list[Channel091] = []  # channels with confirms or deliveries
+        self._backlog: list[bytes] = []  # input that waits for the next turn
+        self._read_bytes = 0  # in this turn
         self._writing_paused = False
         self._reading_paused = False
         self._closing = False
@@ -103,8 +107,27 @@ class Endpoint091:
     def data_received(self, data: bytes) -> None:
         if self._closing and self._lost:
             return
-        self.broker.turn.begin()
-        self._take(data)
+        turn = self.broker.turn
+        turn.begin()
+        self._read_bytes += len(data)
+        if self._read_bytes >= READ_BYTES_MAX and not self._reading_paused:
+            self._reading_paused = True  # Until the end of this turn at least.
+            self.transport.pause_reading()
+        if self._backlog or turn.read_bytes >= TURN_BYTES_MAX:
+            self._backlog.append(data)
+        else:
+            turn.read_bytes += len(data)
+            self._take(data)
+        self.mark()
+
+    def _take_backlog(self) -> None:
+        """Input that was too much for the turn in which it came."""
+        turn = self.broker.turn
+        if turn.read_bytes < TURN_BYTES_MAX:
+            data = b"".join(self._backlog)
+            self._backlog = []
+            turn.read_bytes += len(data)
+            self._take(data)
         self.mark()
 
     def _take(self, data: bytes) -> None:
@@ -416,6 +439,9 @@ class Endpoint091:
         self._marked = False
         if self._lost or self._output_held:
             return
+        self._read_bytes = 0
+        if self._backlog and not self._closing:
+            self._take_backlog()
         if self.connection.has_more and not self._closing and self._stashed() == 0:
             self._take(b"")
             self.mark()
@@ -459,7 +485,7 @@ class Endpoint091:
             self._tell_blocked(alarmed)
         if alarmed:
             return True
-        if self.connection.has_more or self._stashed() >= STASH_BYTES_MAX:
+        if self._backlog or self.connection.has_more or self._stashed() >= STASH_BYTES_MAX:
             return True
         in_flight = 0
         for channel in self.channels.values():

@@ -54,7 +54,7 @@ class Recovered:
                 redelivered_upto = mark
             else:
                 redelivered_upto = mark + UNSEEN_SLACK
-            host.recovered(last_seq, redelivered_upto)
+            host.recovered(last_seq, max(mark, 0), redelivered_upto)
 
 
 class QueueOwners:

@@ -14,6 +14,7 @@ from mypy_extensions import i64
 from queues.hosts.classic import ClassicHost
 from queues.hosts.journal import Journal
 
+READ_BYTES_MAX: Final = 2 << 20  # of input in one turn; what came beyond waits for the next
 STEPS_MAX: Final = 8  # rounds of host steps in one turn; what is left goes on in the next
 # Upper bounds of the buckets of `warren_loop_turn_ms`, in milliseconds.
 TURN_BUCKETS_MS: Final = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1000.0)
@@ -42,6 +43,7 @@ class Turn:
         self._began = 0.0
         self.journal: Journal | None = None
         self.now_ms: Callable[[], int] | None = None
+        self.read_bytes: i64 = 0  # of input taken in this turn, all connections together
         self.count: i64 = 0
         self.longest_ms = 0.0
         self.sum_ms = 0.0
@@ -78,6 +80,7 @@ class Turn:
         assert journal is not None
         assert now is not None
         now_ms = now()
+        self.read_bytes = 0
         self._step_hosts(now_ms)
         journal.end_turn(now_ms)  # the disk works while the sockets are written
         endpoints = self._endpoints

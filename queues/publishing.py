@@ -39,7 +39,7 @@ class Receipt:
         self.tag_first: i64 = tag_first
         self.tag_last: i64 = tag_last
         self.remaining: i64 = 0
-        self.sent = False  # confirmed to the client already
+        self.sent = False  # confirmed to the client already, or not to be confirmed at all
 
 
 @final
@@ -94,6 +94,8 @@ class Publisher:
             receipt = Receipt(self.next_tag, self.next_tag + count - 1)
             self.next_tag += count
             self._receipts.append(receipt)
+        else:
+            receipt.sent = True  # Never confirmed to the client, whatever it selects later.
         firsts = event.firsts
         targets = plans[0]
         persistent = (i64(event.infos[0]) & INFO_PERSISTENT) != 0

@@ -352,11 +352,11 @@ class ClassicHost:
         if self.durable:
             self._journal.mark(self.uid, self.machine.delivered_high)
 
-    def recovered(self, last_seq: i64, redelivered_upto: i64) -> None:
-        """All chunks are there: what is alive is ready again."""
+    def recovered(self, last_seq: i64, mark: i64, redelivered_upto: i64) -> None:
+        """All chunks are there: what is alive is ready again. `mark` is what the log knows."""
         runs = [(int(slot.first), int(slot.count)) for slot in self.store.slots()]
         self.machine.restore(runs, last_seq + 1, redelivered_upto)
-        self._mark = redelivered_upto
+        self._mark = mark
 
     # The end of the queue
 

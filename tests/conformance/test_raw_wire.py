@@ -356,3 +356,21 @@ def test_a_random_change_in_a_session_hurts_nobody_else(broker: Broker) -> None:
     publish_all(channel, queue, numbered(10))
     assert drain(channel, queue) == numbered(10)
     connection.close()
+
+
+def test_publishes_before_confirm_select_are_never_confirmed(broker: Broker) -> None:
+    persistent = struct.pack(">HB", 0x1000, 2)
+    content = b"counted or not"
+    message = (
+        raw.publish_method(1, "", QUEUE)
+        + raw.content_header(1, len(content), persistent)
+        + raw.body(1, content)
+    )
+    select = raw.method(1, (85, 10), b"\x00")
+    with client(broker) as publishing:
+        publishing.send(raw.declare(1, QUEUE, 2)).expect(raw.QUEUE_DECLARE_OK)
+        publishing.send(message * 5 + select + message)
+        publishing.expect((85, 11))
+        ack = publishing.expect((60, 80))
+        assert struct.unpack(">Q", ack.payload[4:12]) == (1,)
+        publishing.send(raw.delete(1, QUEUE)).expect((50, 41))
