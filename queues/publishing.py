@@ -39,7 +39,7 @@ class Receipt:
         self.tag_first: i64 = tag_first
         self.tag_last: i64 = tag_last
         self.remaining: i64 = 0
-        self.sent = False  # confirmed to the client already, or not to be confirmed at all
+        self.sent = False  # confirmed to the client already
 
 
 @final
@@ -89,13 +89,10 @@ class Publisher:
         Returns whether confirms became due, as for messages that no queue gets (P-02).
         """
         count: i64 = event.count
-        receipt = Receipt(0, 0)  # Tag 0: from before confirm.select, nobody waits for it.
+        receipt = Receipt(self.next_tag, self.next_tag + count - 1)
         if self.confirming:
-            receipt = Receipt(self.next_tag, self.next_tag + count - 1)
             self.next_tag += count
             self._receipts.append(receipt)
-        else:
-            receipt.sent = True  # Never confirmed to the client, whatever it selects later.
         firsts = event.firsts
         targets = plans[0]
         persistent = (i64(event.infos[0]) & INFO_PERSISTENT) != 0
@@ -203,7 +200,7 @@ class Publisher:
             self.in_flight_bytes -= i64(outbox.sizes[head])
             receipt = outbox.receipts[head]
             receipt.remaining -= 1
-            if receipt.remaining == 0 and receipt.tag_first > 0:
+            if receipt.remaining == 0 and not receipt.sent:
                 self._done.append(receipt)
             head += 1
         outbox.head = head
