@@ -93,6 +93,8 @@ class Publisher:
         if self.confirming:
             self.next_tag += count
             self._receipts.append(receipt)
+        else:
+            receipt.sent = True  # Never confirmed to the client, whatever it selects later.
         firsts = event.firsts
         targets = plans[0]
         persistent = (i64(event.infos[0]) & INFO_PERSISTENT) != 0
@@ -200,7 +202,7 @@ class Publisher:
             self.in_flight_bytes -= i64(outbox.sizes[head])
             receipt = outbox.receipts[head]
             receipt.remaining -= 1
-            if receipt.remaining == 0 and not receipt.sent:
+            if receipt.remaining == 0 and receipt.tag_first > 0:
                 self._done.append(receipt)
             head += 1
         outbox.head = head

@@ -1,0 +1,173 @@
+"""The journal of classic queues: what is written, in what order, and what is confirmed when."""
+
+from queues.credit import CreditActor, CreditSpec
+from queues.hosts.journal import Journal
+from queues.store import BodyBudget, Store
+from tests.unit.queues.fake_log import FakeLog
+from tests.unit.queues.fake_sink import FakeSink
+from tests.unit.queues.messages import chunk_of
+
+
+class Desk:
+    """A journal over a fake log, and one queue's credit account."""
+
+    def __init__(self, budget_bytes: int = 1 << 30) -> None:
+        self.log = FakeLog()
+        self.budget = BodyBudget(budget_bytes)
+        self.journal = Journal(self.log, self.budget, CreditActor("log", CreditSpec(8, 4)))
+        self.queue = CreditActor("queue", CreditSpec(400, 200))
+        self.sink = FakeSink()
+
+    def confirm(self, upto: int, count: int = 1) -> None:
+        self.journal.confirm(self.sink, 5, upto, self.queue, count)
+
+    def end_turn(self) -> int:
+        self.journal.end_turn(1000)
+        return self.log.appended_lsn
+
+
+def test_nothing_is_confirmed_before_its_record_is_durable() -> None:
+    desk = Desk()
+    desk.journal.publish(chunk_of([b"a"]), 5, 1)
+    desk.confirm(1)
+    first = desk.end_turn()
+    desk.journal.publish(chunk_of([b"b"]), 5, 2)
+    desk.confirm(2)
+    second = desk.end_turn()
+    desk.journal.on_durable(first - 1)
+    assert desk.sink.told == []
+    desk.journal.on_durable(first)
+    assert desk.sink.take() == [("confirms", 5, 1)]
+    desk.journal.on_durable(second)
+    assert desk.sink.take() == [("confirms", 5, 2)]
+
+
+def test_a_chunk_for_several_queues_is_one_record() -> None:
+    desk = Desk()
+    chunk = chunk_of([b"a", b"bc"], base=9)
+    for uid, first in ((5, 1), (6, 40), (7, 3)):
+        desk.journal.publish(chunk, uid, first)
+    desk.end_turn()
+    assert desk.log.take() == [("publish", [(5, 1), (6, 40), (7, 3)], [b"a", b"bc"])]
+    assert desk.log.live == {1: 9}
+    assert (chunk.file_id, chunk.file_offset) == (1, 4)
+
+
+def test_a_turn_is_written_as_publishes_then_settlements_then_marks_then_deletions() -> None:
+    desk = Desk()
+    desk.journal.deleted(9)
+    desk.journal.mark(5, 3)
+    desk.journal.settle(5, 1, 1)
+    desk.journal.publish(chunk_of([b"a"]), 5, 4)
+    desk.end_turn()
+    assert [record[0] for record in desk.log.records] == ["publish", "settle", "mark", "deleted"]
+    assert desk.log.flushes == 1
+
+
+def test_settlements_of_a_queue_are_joined_in_one_record() -> None:
+    desk = Desk()
+    for first, count in ((4, 1), (5, 2), (9, 1), (1, 2), (3, 1)):
+        desk.journal.settle(5, first, count)
+    desk.journal.settle(6, 7, 1)
+    desk.end_turn()
+    assert desk.log.take() == [
+        ("settle", 5, [(4, 3), (9, 1), (1, 3)]),
+        ("settle", 6, [(7, 1)]),
+    ]
+
+
+def test_only_the_last_mark_of_a_turn_is_written() -> None:
+    desk = Desk()
+    desk.journal.mark(5, 3)
+    desk.journal.mark(5, 8)
+    desk.end_turn()
+    assert desk.log.take() == [("mark", 5, 8)]
+
+
+def test_a_turn_without_anything_to_write_wakes_no_disk() -> None:
+    desk = Desk()
+    desk.end_turn()
+    desk.end_turn()
+    assert desk.log.flushes == 0
+
+
+def test_what_a_log_group_appended_is_handed_over_too() -> None:
+    desk = Desk()
+    desk.log.put(b"entry", 0)
+    desk.end_turn()
+    assert desk.log.flushes == 1
+
+
+def test_a_publish_that_is_settled_before_it_was_written_is_not_written() -> None:
+    desk = Desk()
+    store = Store(desk.budget)
+    chunk = chunk_of([b"a", b"b"])
+    store.add(1, chunk, 0, 2, True)
+    desk.journal.publish(chunk, 5, 1)
+    desk.confirm(2, 2)
+    desk.journal.settle(5, 1, 2)
+    desk.journal.release(chunk, 0, 2)
+    store.release(1, 2)
+    lsn = desk.end_turn()
+    assert [record[0] for record in desk.log.take()] == ["settle"]
+    assert desk.log.live == {}
+    desk.journal.on_durable(lsn)
+    assert desk.sink.take() == [("confirms", 5, 2)]
+
+
+def test_what_was_settled_before_the_rest_was_written_is_released_with_it() -> None:
+    desk = Desk()
+    chunk = chunk_of([b"aaa", b"bb", b"c"])
+    desk.journal.publish(chunk, 5, 1)
+    desk.journal.release(chunk, 0, 1)
+    desk.journal.release(chunk, 2, 3)
+    desk.end_turn()
+    assert desk.log.live == {1: 2}
+    desk.journal.release(chunk, 1, 2)
+    assert desk.log.live == {1: 0}
+
+
+def test_a_confirm_with_nothing_left_to_write_does_not_wait_for_ever() -> None:
+    desk = Desk()
+    desk.journal.publish(chunk_of([b"a"]), 5, 1)
+    desk.journal.on_durable(desk.end_turn())
+    desk.confirm(2)
+    desk.end_turn()
+    assert desk.sink.take() == [("confirms", 5, 2)]
+
+
+def test_a_deleted_queue_leaves_one_record_and_no_settlements() -> None:
+    desk = Desk()
+    desk.journal.settle(5, 1, 4)
+    desk.journal.mark(5, 4)
+    desk.journal.settle(6, 1, 1)
+    desk.journal.deleted(5)
+    desk.end_turn()
+    assert desk.log.take() == [("settle", 6, [(1, 1)]), ("deleted", 5)]
+
+
+def test_the_queue_is_charged_until_the_record_is_durable() -> None:
+    desk = Desk()
+    desk.journal.publish(chunk_of([b"a"] * 9), 5, 1)
+    desk.confirm(9, 9)
+    assert desk.queue.is_blocked()
+    lsn = desk.end_turn()
+    assert desk.queue.is_blocked()
+    desk.journal.on_durable(lsn)
+    assert not desk.queue.is_blocked()
+
+
+def test_bodies_over_the_budget_leave_memory_once_they_are_durable() -> None:
+    desk = Desk(budget_bytes=4)
+    chunks = [chunk_of([b"aaaa"]), chunk_of([b"bbbb"])]
+    store = Store(desk.budget)
+    for place, chunk in enumerate(chunks):
+        store.add(1 + place, chunk, 0, 1, True)
+        desk.journal.publish(chunk, 5, 1 + place)
+        desk.confirm(1 + place)
+    lsn = desk.end_turn()
+    assert [chunk.data for chunk in chunks] == [b"aaaa", b"bbbb"]
+    desk.journal.on_durable(lsn)
+    assert [chunk.data for chunk in chunks] == [None, b"bbbb"]
+    assert all(chunk.durable for chunk in chunks)
+    assert desk.budget.used_bytes == 4
