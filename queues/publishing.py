@@ -202,7 +202,7 @@ class Publisher:
             self.in_flight_bytes -= i64(outbox.sizes[head])
             receipt = outbox.receipts[head]
             receipt.remaining -= 1
-            if receipt.remaining == 0 and receipt.tag_first > 0:
+            if receipt.remaining == 0 and not receipt.sent:
                 self._done.append(receipt)
             head += 1
         outbox.head = head
