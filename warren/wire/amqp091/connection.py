@@ -9,8 +9,8 @@ it answers `Called(ChannelClose)` with close-ok as always; after `fail` it drops
 out in the order in which it calls `send`.
 
 A login and an open take their time. Until the endpoint has accepted them, what came behind waits
-here; then it calls `receive` with no bytes. The same if `has_more`: one `receive` gives no more than
-EVENTS_MAX events or so, that a flood of small frames does not hold up the loop.
+here; then it calls `receive` with no bytes. The same if `has_more`: one `receive` gives no more
+than EVENTS_MAX events or so, that a flood of small frames does not hold up the loop.
 """
 
 from typing import Final, final
