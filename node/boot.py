@@ -24,6 +24,7 @@ from node.broker import Broker
 from node.clock import NodeClock
 from node.front import ManagementFront
 from node.listener import listen
+from node.memory import MemoryKeeper, memory_total_bytes
 from node.owners import QueueOwners, Recovered
 from node.turn import Turn
 from queues import fifo
@@ -260,11 +261,15 @@ class Node:
         """Once a second: clock, memory, disk, and the time for each connection."""
         process = psutil.Process()
         broker = self.broker
+        keeper = MemoryKeeper()
         while True:
             await asyncio.sleep(OBSERVE_S)
             self.clock.observe()
             free = self._disk.free_bytes(self._directory)
-            broker.alarms.observe(process.memory_info().rss, free)
+            used = process.memory_info().rss
+            broker.alarms.observe(used, free)
+            if keeper.should_trim(used, self._budget.used_bytes, self.turn.count):
+                await asyncio.to_thread(keeper.trim)
             now_ms = broker.monotonic_ms()
             for place, endpoint in enumerate(list(broker.arrivals.values())):
                 endpoint.tick(now_ms)
@@ -313,20 +318,6 @@ def user_commands(user: "UserConfig") -> list[Command]:
             )
         )
     return commands
-
-
-def memory_total_bytes() -> int:
-    """Memory of the machine, or of the container if that is less (cgroup v2, v1)."""
-    total = int(psutil.virtual_memory().total)
-    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        try:
-            with open(path) as file:
-                text = file.read().strip()
-        except OSError:
-            continue
-        if text.isdigit():
-            total = min(total, int(text))
-    return total
 
 
 class JsonFormatter(logging.Formatter):
