@@ -85,6 +85,7 @@ class ClassicHost:
         self._budget = budget
         self._turn = turn
         self._sinks: dict[SessionId, SessionSink] = {}
+        self._receipts: dict[SessionId, int] = {}  # the last one in the journal
         self._commands: list[Command] = []
         self._chunks: list[Chunk] = []  # of the Enqueue commands, in order
         self._marked = False
@@ -159,6 +160,7 @@ class ClassicHost:
             if isinstance(command, EndSession):
                 self._sinks.pop(command.session, None)
                 self._waiting.pop(command.session, None)
+                self._receipts.pop(command.session, None)
         high = self.machine.delivered_high
         if self.durable and high > self._mark + MARK_STRIDE:
             self._mark = high
@@ -188,7 +190,11 @@ class ClassicHost:
         upto = effect.first_seq + count - 1
         if journaled:
             self._journal.publish(chunk, self.uid, first)
-            self._journal.confirm(sink, self.uid, upto, self.credit, count)
+            receipt = self._journal.confirm(sink, self.uid, upto, self.credit, count)
+            self._receipts[effect.session] = receipt
+        elif self._receipts.get(effect.session, 0) > self._journal.confirmed_receipt:
+            # A confirm holds for all before it: this one must not overtake those in the journal.
+            self._journal.confirm(sink, self.uid, upto, self.credit, 0)
         else:
             sink.on_confirms(self.uid, upto)
 

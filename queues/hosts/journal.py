@@ -63,10 +63,11 @@ class Log(Protocol):
 
 @final
 class Receipt:
-    """Confirms that wait for one sync."""
+    """Confirms that wait for one sync. `number` goes up by one from receipt to receipt."""
 
-    def __init__(self, lsn: i64) -> None:
-        self.lsn: i64 = lsn
+    def __init__(self, number: i64) -> None:
+        self.number: i64 = number
+        self.lsn: i64 = 0
         self.sinks: list[SessionSink] = []
         self.uids: list[int] = []
         self.seqs: list[int] = []
@@ -84,8 +85,9 @@ class Journal:
         self._log = log
         self._budget = budget
         self._chunks: list[Chunk] = []
-        self._receipt = Receipt(0)
+        self._receipt = Receipt(1)
         self._waiting: deque[Receipt] = deque()
+        self.confirmed_receipt: i64 = 0  # the number of the last one that was confirmed
         self._settled: dict[int, list[tuple[int, int]]] = {}
         self._marks: dict[int, int] = {}
         self._deleted: list[int] = []
@@ -103,8 +105,9 @@ class Journal:
 
     def confirm(
         self, sink: SessionSink, uid: i64, upto_seq: i64, host: CreditActor, count: i64
-    ) -> None:
-        """Tell the session once everything journaled so far is synced.
+    ) -> i64:
+        """Tell the session once everything journaled so far is synced; `confirmed_receipt` is then
+        at least the number returned.
 
         `host` is the queue's credit account; the `count` messages are charged to it until then.
         """
@@ -115,6 +118,7 @@ class Journal:
         receipt.sinks.append(sink)
         receipt.uids.append(uid)
         receipt.seqs.append(upto_seq)
+        return receipt.number
 
     def settle(self, uid: int, first: i64, count: i64) -> None:
         """Messages first.. of this queue are settled for good."""
@@ -166,7 +170,7 @@ class Journal:
         if len(self._receipt.sinks) > 0:
             self._receipt.lsn = appended
             self._waiting.append(self._receipt)
-            self._receipt = Receipt(0)
+            self._receipt = Receipt(self._receipt.number + 1)
         if appended != self._flushed_lsn:  # also what log groups have appended
             self._flushed_lsn = appended
             log.flush()
@@ -199,6 +203,7 @@ class Journal:
         budget = self._budget
         while len(waiting) > 0 and waiting[0].lsn <= lsn:
             receipt = waiting.popleft()
+            self.confirmed_receipt = receipt.number
             for i in range(len(receipt.sinks)):
                 self.credit.ack(receipt.hosts[i], receipt.counts[i])
                 receipt.sinks[i].on_confirms(receipt.uids[i], receipt.seqs[i])

@@ -99,6 +99,24 @@ def test_other_messages_are_confirmed_as_soon_as_they_are_in_the_queue(
     assert desk.node.log.take() == []
 
 
+def test_the_confirm_of_a_transient_message_does_not_overtake_that_of_a_persistent_one() -> None:
+    """Confirms go up to a number: the later one would confirm what is not synced yet."""
+    desk = Desk()
+    desk.publish([b"persistent"])
+    desk.publish([b"transient"], persistent=False)
+    assert desk.turn() == []
+    desk.publish([b"transient too"], persistent=False)
+    assert desk.turn() == []
+    assert desk.sync() == [("confirms", 5, 1), ("confirms", 5, 2), ("confirms", 5, 3)]
+    desk.publish([b"later"], persistent=False)
+    assert desk.turn() == [("confirms", 5, 4)]
+    other = FakeSink(2)
+    desk.publish([b"persistent"])
+    desk.host.publish(other, chunk_of([b"of another"], persistent=False), 1)
+    assert desk.turn() == []
+    assert other.take() == [("confirms", 5, 1)]
+
+
 def test_a_message_is_delivered_in_the_turn_of_its_publish() -> None:
     desk = Desk()
     desk.attach(1, 10)
