@@ -37,6 +37,7 @@ class Chunk:
         self.loading = False  # the bytes are being read back
         self.unclaimed: i64 = 0  # bytes that died before the record was written
         self.holders: i64 = 0  # queues that still have live messages of it
+        self.pinned = False  # some queue has no claim on the file, so `data` must stay
         self.targets: list[tuple[int, int]] | None = None  # (queue uid, first seq) to be journaled
 
     def count(self) -> i64:

@@ -74,6 +74,8 @@ class Store:
         if chunk.holders == 0:
             self._budget.took(chunk)
         chunk.holders += 1
+        if not journaled:
+            chunk.pinned = True
         self.live_bytes += chunk.bytes_between(index, index + count)
         slot = Slot(first, count, chunk, index, journaled)
         length: i64 = len(self._firsts)
@@ -96,8 +98,10 @@ class Store:
         return slot
 
     def after(self, slot: Slot) -> Slot | None:
-        """The next slot in order, for reading ahead."""
-        place = bisect_right(self._firsts, slot.first, self._head)
+        """The next slot in order with a live message, for reading ahead."""
+        place: i64 = bisect_right(self._firsts, slot.first, self._head)
+        while place < len(self._slots) and self._slots[place].live == 0:
+            place += 1
         return self._slots[place] if place < len(self._slots) else None
 
     def release(self, first: i64, count: i64) -> list[Slot]:

@@ -209,5 +209,5 @@ class Journal:
                 receipt.sinks[i].on_confirms(receipt.uids[i], receipt.seqs[i])
             for chunk in receipt.chunks:
                 chunk.durable = True
-                if chunk.data is not None and budget.is_over():
+                if chunk.data is not None and not chunk.pinned and budget.is_over():
                     budget.evict(chunk)

@@ -266,6 +266,39 @@ def test_bodies_over_the_budget_are_read_back_when_they_are_wanted() -> None:
     assert desk.node.budget.used_bytes == 0
 
 
+def test_reading_ahead_leaves_out_what_is_dead() -> None:
+    """The file of a dead message may be gone, and then the read would fail for everybody."""
+    desk = Desk(budget_bytes=0)
+    for body in (b"one", b"two", b"three"):
+        desk.publish([body])
+    desk.attach(1, 3)
+    desk.turn()
+    desk.sync()
+    desk.settle(1, ACCEPT, [(2, 1)])
+    desk.turn()
+    assert desk.host.view(desk.sink, 1, 1) is None
+    assert [chunk.count() for _, chunk in desk.node.loads] == [1, 1]
+    desk.node.answer_loads()
+    assert desk.bodies() == {1: b"one", 3: b"three"}
+
+
+def test_a_body_that_a_transient_queue_shares_stays_in_memory() -> None:
+    """That queue has no claim on the file, which goes when the durable queue has settled."""
+    desk = Desk(budget_bytes=0)
+    transient = desk.node.queue(6, durable=False)
+    chunk = desk.publish([b"shared"])
+    transient.publish(desk.sink, chunk, 1)
+    desk.host.command(desk.sink, Get(desk.sink.session))
+    desk.turn()
+    desk.sync()
+    desk.settle(0, ACCEPT, [(1, 1)])
+    desk.turn()
+    assert desk.node.log.live == {1: 0}
+    view = transient.view(desk.sink, 1, 1)
+    assert view is not None
+    assert body_of(view.chunk, view.index) == b"shared"
+
+
 def test_bodies_that_come_when_nobody_needs_them_any_more_take_no_memory() -> None:
     desk = Desk(budget_bytes=0)
     desk.publish([b"one"])
