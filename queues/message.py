@@ -34,7 +34,6 @@ class Chunk:
         self.file_id: i64 = 0  # 0: in memory alone
         self.file_offset: i64 = 0  # where `data` begins in that file
         self.durable = False  # the bytes at that place are synced
-        self.loading = False  # the bytes are being read back
         self.unclaimed: i64 = 0  # bytes that died before the record was written
         self.holders: i64 = 0  # queues that still have live messages of it
         self.pinned = False  # some queue has no claim on the file, so `data` must stay

@@ -18,6 +18,7 @@ from queues.commands import (
     SessionId,
     session_of,
 )
+from queues.counts import Capacity
 from queues.credit import CreditActor
 from queues.effects import (
     Attached,
@@ -81,6 +82,7 @@ class ClassicHost:
         self.machine = Fifo()
         self.store = Store(budget)
         self.credit = credit
+        self.capacity = Capacity()
         self._journal = journal
         self._budget = budget
         self._turn = turn
@@ -93,7 +95,7 @@ class ClassicHost:
         self.damaged = False  # some bodies could not be read back
         self._mark: i64 = 0
         self._waiting: dict[SessionId, SessionSink] = {}  # wait for bodies to be loaded
-        self._loading: list[Chunk] = []
+        self._loading: set[Chunk] = set()  # asked for by this queue; others may share them
         self.published_count: i64 = 0
         self.delivered_count: i64 = 0
         self.settled_count: i64 = 0
@@ -155,6 +157,7 @@ class ClassicHost:
         chunks = self._chunks
         self._chunks = []
         effects = self.machine.apply(commands, now_ms)
+        self.capacity.observe(self.machine.is_able(), now_ms)
         self._carry_out(effects, chunks)
         for command in commands:
             if isinstance(command, EndSession):
@@ -267,15 +270,15 @@ class ClassicHost:
         at: Slot | None = slot
         while at is not None and room > 0:
             chunk = at.chunk
-            if chunk.data is None and chunk.durable and not chunk.loading:
-                chunk.loading = True
+            if chunk.data is None and chunk.durable and chunk not in self._loading:
+                self._loading.add(chunk)
                 room -= chunk.size()
                 self._turn.load(self, chunk)
             at = self.store.after(at)
 
     def loaded(self, chunk: Chunk, data: bytes) -> None:
         """The bytes asked for by `Steps.load` are here."""
-        chunk.loading = False
+        self._loading.discard(chunk)
         if chunk.holders > 0 and chunk.data is None:
             chunk.data = data
             chunk.base = chunk.first_offset()
@@ -287,7 +290,7 @@ class ClassicHost:
 
     def load_failed(self, chunk: Chunk) -> None:
         """The bytes cannot be read: whoever waits for them loses its consumers, nothing else."""
-        chunk.loading = False
+        self._loading.discard(chunk)
         self.damaged = True
         waiting = self._waiting
         self._waiting = {}

@@ -299,6 +299,20 @@ def test_a_body_that_a_transient_queue_shares_stays_in_memory() -> None:
     assert body_of(view.chunk, view.index) == b"shared"
 
 
+def test_queues_that_wait_for_a_body_that_they_share_are_both_told() -> None:
+    desk = Desk(budget_bytes=0)
+    other = desk.node.queue(6)
+    chunk = desk.publish([b"shared"])
+    other.publish(desk.sink, chunk, 1)
+    desk.turn()
+    desk.sync()
+    assert desk.host.view(desk.sink, 1, 1) is None
+    assert other.view(desk.sink, 1, 1) is None
+    desk.node.answer_loads()
+    assert desk.sink.take() == [("loaded", 5), ("loaded", 6)]
+    assert desk.node.budget.used_bytes == len(b"shared")
+
+
 def test_bodies_that_come_when_nobody_needs_them_any_more_take_no_memory() -> None:
     desk = Desk(budget_bytes=0)
     desk.publish([b"one"])

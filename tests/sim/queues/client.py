@@ -1,0 +1,200 @@
+"""One session of a simulated client: publishes with confirms, consumes, settles.
+
+It keeps the books that a client could keep (what it published, was confirmed, holds), and checks
+every delivery against the `Ledger` of what was ever published.
+"""
+
+from queues.commands import (
+    RELEASE,
+    RETURN_UNSEEN,
+    Attach,
+    ConsumerKey,
+    Detach,
+    EndSession,
+    Get,
+    Purge,
+    SessionId,
+    Settle,
+    consumer_key,
+)
+from queues.counts import Counts
+from queues.credit import CreditActor, CreditSpec
+from queues.hosts.classic import ClassicHost
+from queues.publishing import Publisher, Targets
+from tests.sim.queues.ledger import Ledger, Message
+from tests.sim.queues.node import SimNode
+from tests.unit.queues.messages import body_of, event_of
+from tests.unit.queues.runs import runs_of
+
+Held = tuple[int, int, int]  # uid, number of the consumer, message_seq
+
+
+class Client:
+    """A session (`queues.host.SessionSink`) that is flushed at the end of the turn."""
+
+    def __init__(self, node: SimNode, ledger: Ledger) -> None:
+        self._node = node
+        self._ledger = ledger
+        self._session = node.broker.new_session()
+        self._credit = CreditActor("client", CreditSpec(400, 200))
+        self.publisher = Publisher(self, Counts())
+        self.publisher.confirming = True
+        self._tags: dict[int, list[Message]] = {}  # not confirmed yet
+        self.consumers: dict[int, ClassicHost] = {}  # attached ones, by number
+        self._numbers = 0
+        self._counts: dict[int, int] = {}  # deliveries so far, by number
+        self.waiting: dict[Held, bool] = {}  # checked out, not fetched; the redelivered flag
+        self.held: dict[Held, Message] = {}
+        self.purge_heard: int | None = None
+        self._marked = False
+        self._ended = False
+
+    @property
+    def session(self) -> SessionId:
+        return self._session
+
+    @property
+    def credit(self) -> CreditActor:
+        return self._credit
+
+    def _key(self, number: int) -> ConsumerKey:
+        return consumer_key(self._session, number)
+
+    def _mark(self) -> None:
+        if not self._marked:
+            self._marked = True
+            self._node.turn.mark_endpoint(self)
+
+    # What it does
+
+    def publish(self, runs: list[tuple[list[ClassicHost], bool, list[bytes]]]) -> None:
+        """One socket read full of publishes: (queues, persistent, bodies)."""
+        plans = [Targets([*hosts]) for hosts, _, _ in runs]
+        tag = self.publisher.next_tag
+        for hosts, persistent, bodies in runs:
+            for body in bodies:
+                sent = [self._ledger.publish(h.uid, h.durable, body, persistent) for h in hosts]
+                self._tags[tag] = sent
+                tag += 1
+        event = event_of([(b"key", persistent, bodies) for _, persistent, bodies in runs])
+        if self.publisher.publish(event, plans):
+            self._mark()
+
+    def attach(self, host: ClassicHost, credit: int) -> None:
+        self._numbers += 1
+        self.consumers[self._numbers] = host
+        host.command(self, Attach(self._key(self._numbers), credit, True, False, 0))
+
+    def cancel(self, number: int) -> None:
+        """What was not fetched goes back unseen; what is held stays held."""
+        host = self.consumers.pop(number)
+        back = [held for held in self.waiting if held[:2] == (host.uid, number)]
+        for held in back:
+            del self.waiting[held]
+        if back:
+            runs = runs_of([seq for _, _, seq in back])
+            host.command(self, Settle(self._key(number), RETURN_UNSEEN, runs))
+        host.command(self, Detach(self._key(number)))
+
+    def get(self, host: ClassicHost) -> None:
+        host.command(self, Get(self._session))
+
+    def purge(self, host: ClassicHost) -> None:
+        host.command(self, Purge(self._session))
+
+    def settle(self, chosen: list[Held], outcome: int) -> None:
+        """Accept, reject or release what it holds."""
+        for uid, number in sorted({held[:2] for held in chosen}):
+            seqs = [seq for u, n, seq in chosen if (u, n) == (uid, number)]
+            for seq in seqs:
+                message = self.held.pop((uid, number, seq))
+                if outcome != RELEASE:
+                    self._ledger.settle(message)
+            host = self._node.broker.hosts[uid]
+            host.command(self, Settle(self._key(number), outcome, runs_of(seqs)))
+
+    def end(self) -> None:
+        self._ended = True
+        for host in list(self._node.broker.hosts.values()):
+            host.command(self, EndSession(self._session))
+        self._credit.peer_down_everywhere()
+        self.consumers.clear()
+        self.waiting.clear()
+        self.held.clear()
+
+    # The end of the turn
+
+    def flush(self) -> None:
+        """Take the confirms, fetch what was delivered."""
+        self._marked = False
+        for tag, multiple in self.publisher.take_confirms():
+            tags = [each for each in self._tags if each <= tag] if multiple else [tag]
+            for each in tags:
+                for message in self._tags.pop(each):
+                    self._ledger.confirm(message)
+        for held in list(self.waiting):
+            self._fetch(held)
+
+    def _fetch(self, held: Held) -> None:
+        uid, _, seq = held
+        host = self._node.broker.hosts[uid]
+        view = host.view(self, seq, 1)
+        if view is None:
+            return  # `on_loaded` will mark this session.
+        redelivered = self.waiting.pop(held)
+        body = body_of(view.chunk, view.index)
+        self.held[held] = self._ledger.delivered(uid, seq, body, redelivered)
+
+    # Effects of the queues
+
+    def on_confirms(self, uid: int, upto_seq: int) -> None:
+        if self.publisher.on_confirms(uid, upto_seq):
+            self._mark()
+
+    def on_delivers(
+        self, uid: int, number: int, delivery_seq: int, first: int, count: int, redelivered: bool
+    ) -> None:
+        assert number in self.consumers
+        assert delivery_seq == self._counts.get(number, 0) + 1
+        self._counts[number] = delivery_seq + count - 1
+        for seq in range(first, first + count):
+            self._wait_for((uid, number, seq), redelivered)
+
+    def _wait_for(self, held: Held, redelivered: bool) -> None:
+        self._ledger.checked_out(held[0], held[2], redelivered)
+        self.waiting[held] = redelivered
+        self._mark()
+
+    def on_got(self, uid: int, message: int, redelivered: bool, ready: int) -> None:
+        if message > 0:
+            self._wait_for((uid, 0, message), redelivered)
+        if self._ended:
+            self.waiting.clear()
+
+    def on_attached(self, uid: int, number: int) -> None:
+        assert self._ended or number in range(1, self._numbers + 1)
+
+    def on_attach_refused(self, uid: int, number: int) -> None:
+        raise AssertionError("nobody asked for exclusive use")
+
+    def on_detached(self, uid: int, number: int, goes: bool) -> None:
+        assert number not in self.consumers
+
+    def on_drained(self, uid: int, number: int, delivery_count: int) -> None:
+        raise AssertionError("nobody asked for a drain")
+
+    def on_purged(self, uid: int, count: int) -> None:
+        self.purge_heard = count
+
+    def on_inspected(self, uid: int, ready: int, consumer_count: int) -> None:
+        raise AssertionError("nobody asked for an inspection")
+
+    def on_loaded(self, uid: int) -> None:
+        self._mark()
+
+    def on_gone(self, uid: int) -> None:
+        if self.publisher.on_gone(uid):
+            self._mark()
+        self.consumers = {n: host for n, host in self.consumers.items() if host.uid != uid}
+        self.waiting = {held: flag for held, flag in self.waiting.items() if held[0] != uid}
+        self.held = {held: message for held, message in self.held.items() if held[0] != uid}

@@ -1,0 +1,142 @@
+"""A node without sockets: log, journal, turn, definitions and queues put together as `node.boot`
+does it, on the simulated disk and with the log's threads run one step at a time.
+"""
+
+from collections.abc import Callable
+from random import Random
+
+from node.broker import Broker
+from node.clock import NodeClock
+from node.config import Config
+from node.owners import QueueOwners, Recovered
+from node.turn import Turn
+from queues.credit import CreditActor, CreditSpec
+from queues.hosts.classic import ClassicHost
+from queues.hosts.journal import Journal
+from queues.metadata import Metadata
+from queues.metadata_commands import Batch, Command, DeclareVhost, NodeRestarted
+from queues.store import BodyBudget
+from raft.log_group import METADATA_OWNER
+from raft.one_member import OneMemberGroup
+from tests.sim.storage.sim_disk import SimDisk
+from tests.sim.storage.steps import StepRunner
+from warren.storage.snapshot import SnapshotStore
+from warren.storage.wal import Wal
+
+DIRECTORY = "/log"
+NODE = "n"
+SNAPSHOT_ENTRIES = 6
+
+
+class SimNode:
+    """One life of a node, from recovery on."""
+
+    def __init__(self, disk: SimDisk, random: Random) -> None:
+        self.runner = StepRunner()
+        self.failed: list[BaseException] = []
+        self.turn = Turn(self.runner.post, self.failed.append)
+        self.clock = NodeClock()
+        file_bytes = random.choice((16_384, 32_768))
+        self.wal = Wal(
+            disk,
+            DIRECTORY,
+            post=self.runner.post,
+            on_failure=self.failed.append,
+            file_bytes=file_bytes,
+            group_bytes=random.choice((512, 4096, 1 << 20)),
+            slack_bytes=random.choice((0, 0, file_bytes)),
+            runner=self.runner,
+            draw_epoch=lambda: random.getrandbits(32),
+        )
+        self.budget = BodyBudget(random.choice((0, 2_000, 1 << 30)))
+        credit = CreditActor("log", CreditSpec(4000, 800))
+        self.journal = Journal(self.wal, self.budget, credit)
+        self.wal.before_upkeep = self._end_turn
+        self.turn.journal = self.journal
+        self.turn.now_ms = self.clock.now_ms
+        self._snapshots = SnapshotStore(disk, DIRECTORY, self.wal.background, self.runner.post)
+        self._recover()
+
+    def _recover(self) -> None:
+        self.group = OneMemberGroup(
+            METADATA_OWNER, self.wal, self._snapshots, self._committed, self.failed.append
+        )
+        state = self.group.load()
+        metadata = Metadata() if state is None else Metadata.restore(state)
+        self.broker = Broker(
+            Config(), self.clock, self.turn, metadata, self.journal, self.budget, self.wal
+        )
+        self.broker.load_definitions()
+        recovered = Recovered(self.group, self.broker.hosts)
+        self.report = self.wal.open(recovered)
+        recovered.finish(self.report.clean)
+        self.wal.on_durable.append(self._durable)
+        self.group.start()
+        self.broker.group = self.group
+        self.wal.attach(QueueOwners(self.broker.hosts))
+
+    def begin(self) -> None:
+        """What a node defines before clients may come."""
+        first: tuple[Command, ...] = (NodeRestarted(NODE), DeclareVhost("/"))
+        done: list[object] = []
+        self.broker.propose(Batch(first), done.append)
+        self.run_until(lambda: bool(done))
+        self.broker.in_service = True
+
+    def _committed(self, index: int, entry: bytes) -> None:
+        self.broker.on_committed(index, entry)
+        if index - self.group.snapshot_index >= SNAPSHOT_ENTRIES and self.broker.in_service:
+            self.group.snapshot(index, [self.broker.metadata.snapshot()])
+
+    def _durable(self, lsn: int) -> None:
+        self.turn.begin()
+        self.journal.on_durable(lsn)
+
+    def _end_turn(self) -> None:
+        self.journal.end_turn(self.clock.now_ms())
+
+    def run_until(self, reached: Callable[[], bool]) -> None:
+        """Run the loop and the log's threads until something is so."""
+        random = Random(0)
+        while not reached():
+            assert self.runner.step(random), "nothing is left to run"
+        self.check()
+
+    def run_loop(self) -> None:
+        """Run what is posted to the loop, and no thread."""
+        while self.runner.posted:
+            self.runner.posted.popleft()()
+        self.check()
+
+    def check(self) -> None:
+        """What would stop a node stops the test."""
+        for error in self.failed:
+            raise error
+
+    def stop(self) -> None:
+        """The end of `node.boot.Node`, when its clients are gone."""
+        self.broker.in_service = False
+        self.run_loop()
+        for host in self.broker.hosts.values():
+            host.end_cleanly()
+        self._end_turn()
+        self.wal.close(clean=True)
+
+    def contents(self, host: ClassicHost) -> dict[int, bytes]:
+        """All messages of a recovered queue by message_seq, read from the log."""
+        found: dict[int, bytes] = {}
+        for first, count in host.live_ranges(1, host.machine.next_seq - 1):
+            for seq in range(first, first + count):
+                found[seq] = self._body(host, seq)
+        return found
+
+    def _body(self, host: ClassicHost, seq: int) -> bytes:
+        slot = host.store.find(seq)
+        chunk = slot.chunk
+        index = slot.index + seq - slot.first
+        offset = chunk.file_offset + chunk.bytes_between(0, index)
+        answer: list[bytes | Exception] = []
+        self.wal.read(chunk.file_id, offset, chunk.bytes_between(index, index + 1), answer.append)
+        self.run_until(lambda: bool(answer))
+        assert isinstance(answer[0], bytes)
+        return answer[0]
