@@ -1,0 +1,34 @@
+"""The stories of the queue machine, each with the answers that it gave when they were recorded.
+
+`python -m tests.golden.queues.test_fifo_scripts --rewrite` records them anew; review the diff.
+"""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.golden.queues.fifo_script import run_script
+
+STORIES = sorted(Path(__file__).parent.glob("*.txt"))
+
+
+@pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
+def test_the_machine_answers_as_recorded(path: Path) -> None:
+    recorded = path.read_text("utf-8")
+    assert run_script(recorded) == recorded
+
+
+def test_there_are_stories_to_run() -> None:
+    assert len(STORIES) >= 8
+
+
+def rewrite() -> None:
+    for path in STORIES:
+        path.write_text(run_script(path.read_text("utf-8")), "utf-8")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] != ["--rewrite"]:
+        sys.exit(__doc__)
+    rewrite()
