@@ -194,8 +194,8 @@ class Node:
             report.files,
             "clean" if report.clean else "not clean",
         )
-        self.wal.on_durable.append(self._durable)
         group.start()
+        self.wal.on_durable.append(self._durable)  # after the group: it ends the turn for both
         broker.group = group
         self.wal.attach(QueueOwners(broker.hosts))
         return broker
@@ -236,6 +236,7 @@ class Node:
     def _durable(self, lsn: int) -> None:
         self.turn.begin()
         self.journal.on_durable(lsn)
+        self.turn.finish_now()
 
     def _end_turn(self) -> None:
         """What the turn has journaled so far goes into the log before the log tidies up."""

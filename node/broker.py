@@ -61,6 +61,9 @@ class BodyLog(Protocol):
         self, file_id: int, offset: int, length: int, done: Callable[[bytes | Exception], None]
     ) -> None: ...
 
+    sync_counts: list[int]
+    sync_total_s: float
+
     @property
     def pending_bytes(self) -> int: ...
 

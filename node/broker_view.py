@@ -21,7 +21,9 @@ from node.management.view import (
 )
 from node.turn import TURN_BUCKETS_MS
 from queues.arguments import decode_arguments
+from queues.counts import CONFIRM_BOUNDS_S
 from queues.definitions import Destination
+from warren.storage.wal import SYNC_BOUNDS_S
 
 if TYPE_CHECKING:
     from node.broker import Broker
@@ -67,6 +69,16 @@ class LiveView:
             wal_pending_bytes=broker.bodies.pending_bytes,
             loop_turn_ms=HistogramView(
                 bounds=TURN_BUCKETS_MS, counts=tuple(turn.buckets), total=turn.sum_ms
+            ),
+            wal_sync_seconds=HistogramView(
+                bounds=SYNC_BOUNDS_S,
+                counts=tuple(broker.bodies.sync_counts),
+                total=broker.bodies.sync_total_s,
+            ),
+            confirm_seconds=HistogramView(
+                bounds=CONFIRM_BOUNDS_S,
+                counts=tuple(broker.counts.confirm_seconds.counts),
+                total=broker.counts.confirm_seconds.total,
             ),
         )
 
@@ -177,6 +189,7 @@ class LiveView:
             messages_unacknowledged=host.checked_out_count,
             message_bytes_ready=host.store.live_bytes,
             consumers=host.consumer_count,
+            consumer_capacity=host.capacity.share(broker.now_ms()),
             published=host.published_count,
             delivered=host.delivered_count,
             redelivered=host.redelivered_count,

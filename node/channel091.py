@@ -8,6 +8,7 @@ in `node.definitions091`. While an answer is awaited (a declare waits for the lo
 
 from collections import deque
 from collections.abc import Callable
+from time import perf_counter
 from typing import Final, final
 
 from mypy_extensions import i64
@@ -160,6 +161,7 @@ class Channel091:
         if self.publisher.confirming:
             self.counts.received_confirm += count
         self.owner.count_published(self, count)
+        self.publisher.now_s = perf_counter()
         if self.publisher.publish(event, plans):
             self.owner.mark_channel(self)
 
@@ -415,6 +417,7 @@ class Channel091:
 
     def flush(self, paused: bool) -> bool:
         """Put confirms and deliveries into the output; return whether deliveries are left."""
+        self.publisher.now_s = perf_counter()
         for tag, multiple in self.publisher.take_confirms():
             write_ack(self.connection.writer, self.number, tag, multiple)
         if paused or not self.deliveries.has_work():

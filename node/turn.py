@@ -67,6 +67,13 @@ class Turn:
         if not self._scheduled:
             self.begin()
 
+    def finish_now(self) -> None:
+        """End the turn in this very callback (a sync came back: nothing else is to be read).
+
+        If `begin` has asked the loop for another run, that one finds little to do.
+        """
+        self._run_guarded()
+
     def _run_guarded(self) -> None:
         try:
             self.run()

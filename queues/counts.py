@@ -1,8 +1,29 @@
 """What a node has counted since it started, for the metrics. Counted per run. Compiled."""
 
-from typing import final
+from bisect import bisect_left
+from typing import Final, final
 
 from mypy_extensions import i64
+
+# Upper bounds of the buckets of the confirm latency, in seconds.
+CONFIRM_BOUNDS_S: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0)
+
+WINDOW_MS: Final = 5000
+
+
+@final
+class Histogram:
+    """Counts by upper bound; one more for what is above the last. Sums what it observed."""
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.counts: list[int] = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def observe(self, value: float, count: int) -> None:
+        """`count` times this value."""
+        self.counts[bisect_left(self.bounds, value)] += count
+        self.total += value * count
 
 
 @final
@@ -22,3 +43,47 @@ class Counts:
         self.get_empty: i64 = 0
         self.redelivered: i64 = 0
         self.acknowledged: i64 = 0
+        self.confirm_seconds = Histogram(CONFIRM_BOUNDS_S)  # from publish to confirm (P-10)
+
+
+@final
+class Capacity:
+    """Share of the time in which a queue could have delivered at once (C-12).
+
+    Told at each step of the queue whether a consumer waits for messages then; answers for the
+    current window of WINDOW_MS and the one before.
+    """
+
+    def __init__(self) -> None:
+        self._since_ms: i64 = 0  # of the state below; 0: not told yet
+        self._able = False
+        self._began_ms: i64 = 0  # of this window
+        self._able_ms: i64 = 0
+        self._span_before_ms: i64 = 0
+        self._able_before_ms: i64 = 0
+
+    def observe(self, able: bool, now_ms: i64) -> None:
+        """The queue has been stepped; `able`: a consumer has credit to spare."""
+        if self._since_ms == 0:
+            self._began_ms = now_ms
+        elif self._able:
+            self._able_ms += now_ms - self._since_ms
+        self._since_ms = now_ms
+        self._able = able
+        if now_ms - self._began_ms >= WINDOW_MS:
+            self._span_before_ms = now_ms - self._began_ms
+            self._able_before_ms = self._able_ms
+            self._began_ms = now_ms
+            self._able_ms = 0
+
+    def share(self, now_ms: i64) -> float:
+        """Between 0 and 1."""
+        if self._since_ms == 0:
+            return 0.0
+        able_ms = self._able_before_ms + self._able_ms
+        if self._able:
+            able_ms += now_ms - self._since_ms
+        span_ms = self._span_before_ms + now_ms - self._began_ms
+        if span_ms <= 0:
+            return 1.0 if self._able else 0.0
+        return min(1.0, int(able_ms) / int(span_ms))

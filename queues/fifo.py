@@ -310,6 +310,10 @@ class Fifo:
 
     # Taking messages
 
+    def is_able(self) -> bool:
+        """Whether a consumer waits for messages (after a batch: there is none ready then)."""
+        return any(len(level.line) > 0 for level in self.levels)
+
     def _get(self, session: SessionId) -> None:
         if self.ready.count == 0:
             self._effects.append(Got(session, 0, False, 0))

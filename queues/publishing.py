@@ -39,6 +39,7 @@ class Receipt:
         self.tag_first: i64 = tag_first
         self.tag_last: i64 = tag_last
         self.remaining: i64 = 0
+        self.begun_s = 0.0  # when it was published, by the channel's clock
         self.sent = False  # confirmed to the client already
 
 
@@ -74,6 +75,7 @@ class Publisher:
         self._counts = counts
         self.outboxes: dict[int, Outbox] = {}
         self.confirming = False
+        self.now_s = 0.0  # the time, told by the channel; for the latency of confirms only
         self.next_tag: i64 = 1
         self.in_flight_bytes: i64 = 0
         self._receipts: list[Receipt] = []  # in the order of tags, the confirmed head cut off
@@ -90,6 +92,7 @@ class Publisher:
         """
         count: i64 = event.count
         receipt = Receipt(self.next_tag, self.next_tag + count - 1)
+        receipt.begun_s = self.now_s
         if self.confirming:
             self.next_tag += count
             self._receipts.append(receipt)
@@ -248,6 +251,8 @@ class Publisher:
             self._confirmed = upto
             confirms.append((upto, True))
         for receipt in done:
+            count = int(receipt.tag_last - receipt.tag_first + 1)
+            self._counts.confirm_seconds.observe(self.now_s - receipt.begun_s, count)
             if not receipt.sent:
                 receipt.sent = True
                 for tag in range(receipt.tag_first, receipt.tag_last + 1):

@@ -85,6 +85,9 @@ class Snapshot:
         yield _histogram(
             "warren_wal_sync_seconds", "Write and sync of the log, s", node.wal_sync_seconds
         )
+        yield _histogram(
+            "warren_confirm_seconds", "From publish to confirm, s", node.confirm_seconds
+        )
 
 
 def _node_families(node: NodeView) -> Iterator[Metric]:

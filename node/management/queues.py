@@ -61,6 +61,8 @@ def queue_row(queue: QueueView) -> dict[str, object]:
         "message_bytes_unacknowledged": queue.message_bytes_unacknowledged,
         "memory": queue.memory_bytes,
         "consumers": queue.consumers,
+        "consumer_capacity": round(queue.consumer_capacity, 4),
+        "consumer_utilisation": round(queue.consumer_capacity, 4),
         "message_stats": {
             "publish": queue.published,
             "deliver": queue.delivered,

@@ -57,6 +57,7 @@ class NodeView:
     wal_pending_bytes: int = 0  # handed to the log and not yet synced
     loop_turn_ms: HistogramView = HistogramView()
     wal_sync_seconds: HistogramView = HistogramView()
+    confirm_seconds: HistogramView = HistogramView()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +149,7 @@ class QueueView:
     message_bytes_unacknowledged: int = 0
     memory_bytes: int = 0
     consumers: int = 0
+    consumer_capacity: float = 0.0  # share of the time in which it could deliver at once
     published: int = 0
     delivered: int = 0  # to consumers that acknowledge
     delivered_no_ack: int = 0

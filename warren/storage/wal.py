@@ -14,8 +14,10 @@ and nothing is reported durable any more.
 """
 
 import secrets
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import Final
 
 from warren.storage.compaction import Owners
@@ -50,6 +52,8 @@ from warren.storage.upkeep import Upkeep
 FILE_BYTES: Final = 128 << 20
 GROUP_BYTES: Final = 4 << 20
 RESERVE_FILES: Final = 2
+# Upper bounds of the buckets of `sync_counts`, in seconds.
+SYNC_BOUNDS_S: Final = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 0.5, 2.0)
 
 Post = Callable[[Callable[[], None]], object]
 
@@ -100,6 +104,8 @@ class Wal:
         self._stocking = False
         self._stocked_once = False  # the first write of the broker's work begins the reserve
         self._seal_lsns: deque[int] = deque()  # ends of full files that are not yet durable
+        self.sync_counts = [0] * (len(SYNC_BOUNDS_S) + 1)  # by the writer thread alone
+        self.sync_total_s = 0.0
         self.durable_lsn = 0
         self.on_durable: list[Callable[[int], None]] = []
         self.on_alarm: Callable[[Exception], None] | None = None  # bad, and nothing lost
@@ -371,7 +377,11 @@ class Wal:
 
     def _write(self, batch: Batch) -> None:
         self._shelf.make_ready(batch.file)
+        begun_s = perf_counter()
         self._disk.pwritev(batch.file.handle, batch.parts, batch.offset, True)
+        took_s = perf_counter() - begun_s
+        self.sync_counts[bisect_left(SYNC_BOUNDS_S, took_s)] += 1
+        self.sync_total_s += took_s
 
     def _fail(self, error: BaseException) -> None:
         """From any thread: the log is at its end."""
