@@ -4,6 +4,7 @@ memory, recovery, deletion.
 
 import pytest
 
+from node.owners import QueueOwners
 from queues.commands import (
     ACCEPT,
     REJECT,
@@ -161,6 +162,7 @@ def test_transient_messages_among_persistent_ones_are_not_settled_in_the_log() -
     desk.attach(1, 4)
     desk.turn()
     desk.node.log.take()
+    assert desk.host.journaled_ranges() == [(2, 1)]
     desk.settle(1, ACCEPT, [(1, 3)])
     desk.turn()
     assert desk.node.log.take() == [("settle", 5, [(2, 1)])]
@@ -219,6 +221,15 @@ def test_an_ended_session_hears_nothing_more_but_its_confirms() -> None:
     desk.host.command(other, Get(other.session))
     desk.node.turn()
     assert other.take() == [("got", 5, 1, False, 1)]
+
+
+def test_an_ended_session_is_forgotten() -> None:
+    desk = Desk()
+    desk.publish([b"a"])
+    desk.host.command(desk.sink, EndSession(desk.sink.session))
+    desk.turn()
+    desk.host.delete()
+    assert desk.sink.take() == []
 
 
 def test_the_last_consumer_of_an_auto_delete_queue_has_it_deleted() -> None:
@@ -518,6 +529,17 @@ def test_after_a_recovery_marks_go_on_from_the_one_that_is_in_the_log() -> None:
     desk.attach(1, 1)
     desk.turn()
     assert desk.node.log.take() == [("mark", 5, 4_096)]
+
+
+def test_the_log_is_told_how_far_a_queue_has_delivered_before_and_since() -> None:
+    """It writes the mark anew when the file with the newest one goes."""
+    desk = recovered(3, 7)
+    owners = QueueOwners({5: desk.host})
+    assert owners.mark(5) == 7
+    desk.attach(1, 10)
+    desk.turn()
+    assert owners.mark(5) == 9
+    assert owners.mark(6) == 0
 
 
 # Deletion

@@ -1,5 +1,7 @@
 """Credit flow: the invariants of FEATURES G-11 over random chains, and each rule of G-10 alone."""
 
+from itertools import pairwise
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -63,7 +65,7 @@ class Chain:
         raise AssertionError("deadlock")
 
     def check(self) -> None:
-        for sender, receiver in zip(self.actors, self.actors[1:], strict=False):
+        for sender, receiver in pairwise(self.actors):
             blocked = sender.credit_towards(receiver) <= 0
             assert (receiver in sender.blocked_by) == blocked
             assert sender.is_blocked() == blocked
@@ -87,10 +89,15 @@ def test_a_chain_neither_overfills_nor_stops(
             chain.stuck = not chain.stuck
         chain.check()
         assert sum(chain.mailboxes) <= chain.initial_sum + in_hand
+    check_at_rest(chain)
+
+
+def check_at_rest(chain: Chain) -> None:
+    """Nobody is stuck any more, and everything was dealt with."""
     chain.stuck = False
     chain.rest()
     assert not chain.actors[0].is_blocked()
-    for sender, receiver in zip(chain.actors, chain.actors[1:], strict=False):
+    for sender, receiver in pairwise(chain.actors):
         spec = receiver.spec
         credit = sender.credit_towards(receiver)
         assert spec.initial - spec.more_after + 1 <= credit <= spec.initial
@@ -111,6 +118,7 @@ def test_with_the_last_actor_stuck_the_reader_stops_in_time(
             chain.work(place, 100)
     assert chain.actors[0].is_blocked()
     assert sum(chain.mailboxes) <= chain.initial_sum
+    check_at_rest(chain)
 
 
 SPEC = CreditSpec(4, 2)
@@ -145,6 +153,15 @@ def test_no_grant_leaves_a_blocked_actor() -> None:
     assert sender.credit_towards(middle) == 0
     receiver.ack(middle, 2)
     assert middle.credit_towards(receiver) == 1
+    assert sender.credit_towards(middle) == 4
+
+
+def test_grants_held_back_add_up() -> None:
+    sender, middle, receiver = trio()
+    middle.send(receiver, 4)
+    middle.ack(sender, 2)
+    middle.ack(sender, 2)
+    receiver.ack(middle, 4)
     assert sender.credit_towards(middle) == 4
 
 
@@ -204,11 +221,10 @@ def test_the_death_of_a_sender_leaves_no_grant_behind() -> None:
     middle.send(receiver, 4)
     middle.ack(sender, 4)
     sender.peer_down_everywhere()
+    assert middle._owed == {}, "who is gone is not remembered"
+    sender.send(middle, 1)
     receiver.ack(middle, 4)
     assert not middle.is_blocked()
-    assert sender.credit_towards(middle) == 4
-    sender.send(middle, 1)
-    middle.ack(sender, 1)
     assert sender.credit_towards(middle) == 3
 
 

@@ -254,6 +254,29 @@ def test_a_requeued_message_stands_where_it_stood_and_is_marked() -> None:
     ]
 
 
+def test_a_run_is_delivered_in_pieces_where_the_redelivered_mark_changes() -> None:
+    fifo = Fifo()
+    first = attached(fifo, 1, 4)
+    fifo.apply([Enqueue(ONE, 1, 6), Detach(first)], 0)
+    key = consumer_key(ONE, 2)
+    back: list[Command] = [
+        Attach(key, 4, False, False, 0),
+        Detach(key),
+        Get(ONE),
+        Get(ONE),
+        Get(ONE),
+        Settle(consumer_key(ONE, 0), RETURN_UNSEEN, [(1, 1), (3, 1)]),
+        Settle(consumer_key(ONE, 0), RELEASE, [(2, 1)]),
+        Attach(consumer_key(ONE, 3), 10, False, False, 0),
+    ]
+    rows = [row for row in fifo.apply(back, 0) if isinstance(row, Delivers)]
+    assert [(row.first, row.count, row.redelivered) for row in rows] == [
+        (1, 1, False),
+        (2, 1, True),
+        (3, 4, False),
+    ]
+
+
 def test_after_a_recovery_the_order_is_kept_and_the_marks_go_up_to_the_bound() -> None:
     fifo = Fifo()
     fifo.restore([(2, 3), (8, 4)], 20, 9)
