@@ -17,7 +17,19 @@ from queues.hosts.journal import Journal
 READ_BYTES_MAX: Final = 2 << 20  # of input in one turn; what came beyond waits for the next
 STEPS_MAX: Final = 8  # rounds of host steps in one turn; what is left goes on in the next
 # Upper bounds of the buckets of `warren_loop_turn_ms`, in milliseconds.
-TURN_BUCKETS_MS: Final = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1000.0)
+TURN_BUCKETS_MS: Final[tuple[float, ...]] = (
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.0,
+    5.0,
+    10.0,
+    20.0,
+    50.0,
+    100.0,
+    1000.0,
+)
 
 
 class Flushable(Protocol):

@@ -6,7 +6,19 @@ from typing import Final, final
 from mypy_extensions import i64
 
 # Upper bounds of the buckets of the confirm latency, in seconds.
-CONFIRM_BOUNDS_S: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0)
+CONFIRM_BOUNDS_S: Final[tuple[float, ...]] = (
+    0.0005,
+    0.001,
+    0.002,
+    0.005,
+    0.01,
+    0.02,
+    0.05,
+    0.1,
+    0.5,
+    1.0,
+    5.0,
+)
 
 WINDOW_MS: Final = 5000
 

@@ -53,7 +53,19 @@ FILE_BYTES: Final = 128 << 20
 GROUP_BYTES: Final = 4 << 20
 RESERVE_FILES: Final = 2
 # Upper bounds of the buckets of `sync_counts`, in seconds.
-SYNC_BOUNDS_S: Final = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 0.5, 2.0)
+SYNC_BOUNDS_S: Final[tuple[float, ...]] = (
+    0.0001,
+    0.0002,
+    0.0005,
+    0.001,
+    0.002,
+    0.005,
+    0.01,
+    0.05,
+    0.1,
+    0.5,
+    2.0,
+)
 
 Post = Callable[[Callable[[], None]], object]
 
