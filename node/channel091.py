@@ -388,6 +388,14 @@ class Channel091:
         if self.deliveries.on_loaded():
             self.owner.mark_channel(self)
 
+    def on_unreadable(self, uid: int) -> None:
+        """The disk is wrong: the channel ends, and what it held goes back to its queues."""
+        host = self.deliveries.hosts.get(uid)
+        if host is None:
+            return
+        text = f"messages of queue '{host.name}' in vhost '{host.vhost}' cannot be read"
+        self.owner.fail(self, ProtocolError(ReplyCode.INTERNAL_ERROR, text, Scope.CHANNEL))
+
     def on_gone(self, uid: int) -> None:
         if self.publisher.on_gone(uid):
             self.owner.mark_channel(self)

@@ -45,6 +45,7 @@ log = logging.getLogger("warren.connection")
 
 STASH_BYTES_MAX: Final = 1024 * 1024  # of events that wait behind an answer, per connection
 READ_BYTES_MAX: Final = 512 * 1024  # taken from one socket in one turn
+ANSWER_BYTES_MAX: Final = 4 * 1024 * 1024  # waiting for a peer that does not read
 WRITE_HIGH_BYTES: Final = 1024 * 1024  # in the socket's buffer, above which nothing is added
 
 
@@ -455,9 +456,10 @@ class Endpoint091:
                 and not (self._writing_paused)
             ):
                 self.mark_channel(channel)
-        data = self.connection.data_to_send()
-        if data:
-            self.transport.write(data)
+        if not self._writing_paused:
+            data = self.connection.data_to_send()
+            if data:
+                self.transport.write(data)
         self._judge_reading()
 
     def _judge_reading(self) -> None:
@@ -500,10 +502,8 @@ class Endpoint091:
         return stashed
 
     def _is_flooded(self) -> bool:
-        """A client that asks and never reads: its answers are bounded like its publishes."""
-        if not self._writing_paused:
-            return False
-        return self.transport.get_write_buffer_size() >= self.broker.in_flight_bytes_max
+        """A client that asks and never reads: its answers wait in one piece, and are bounded."""
+        return self._writing_paused and len(self.connection.writer) >= ANSWER_BYTES_MAX
 
     def _tell_blocked(self, alarmed: bool) -> None:
         """connection.blocked and unblocked, to clients that know them (A-12)."""

@@ -48,8 +48,11 @@ class SessionSink(Protocol):
     def on_loaded(self, uid: int) -> None:
         """Bodies that `view` could not give are in memory now."""
 
+    def on_unreadable(self, uid: int) -> None:
+        """Bodies that `view` could not give cannot be read; the queue itself lives on."""
+
     def on_gone(self, uid: int) -> None:
-        """The queue is deleted or cannot be served; its consumers are cancelled."""
+        """The queue is deleted; its consumers are cancelled."""
 
 
 class View:

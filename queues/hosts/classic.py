@@ -289,13 +289,13 @@ class ClassicHost:
             sink.on_loaded(self.uid)
 
     def load_failed(self, chunk: Chunk) -> None:
-        """The bytes cannot be read: whoever waits for them loses its consumers, nothing else."""
+        """The bytes cannot be read: whoever waits for them is told, and nobody else."""
         self._loading.discard(chunk)
         self.damaged = True
         waiting = self._waiting
         self._waiting = {}
         for sink in waiting.values():
-            sink.on_gone(self.uid)
+            sink.on_unreadable(self.uid)
 
     # The log's questions (warren.storage.compaction.Owners)
 

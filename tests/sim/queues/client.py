@@ -192,6 +192,9 @@ class Client:
     def on_loaded(self, uid: int) -> None:
         self._mark()
 
+    def on_unreadable(self, uid: int) -> None:
+        raise AssertionError(f"the simulated disk reads everything; queue {uid} is not readable")
+
     def on_gone(self, uid: int) -> None:
         if self.publisher.on_gone(uid):
             self._mark()

@@ -62,5 +62,8 @@ class FakeSink:
     def on_loaded(self, uid: int) -> None:
         self.told.append(("loaded", uid))
 
+    def on_unreadable(self, uid: int) -> None:
+        self.told.append(("unreadable", uid))
+
     def on_gone(self, uid: int) -> None:
         self.told.append(("gone", uid))
