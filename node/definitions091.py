@@ -39,10 +39,8 @@ def call_definition(endpoint: "Endpoint091", channel: "Channel091", method: meth
             _delete_queue(endpoint, channel, method)
         case methods.QueuePurge():
             _purge_queue(endpoint, channel, method)
-        case methods.QueueBind():
+        case methods.QueueBind() | methods.QueueUnbind():
             _bind_queue(endpoint, channel, method)
-        case methods.QueueUnbind():
-            _unbind_queue(endpoint, channel, method)
         case methods.ExchangeDeclare():
             _declare_exchange(endpoint, channel, method)
         case methods.ExchangeDelete():
@@ -90,6 +88,7 @@ def _declare_queue(
     def declared(outcome: Outcome) -> None:
         queue = endpoint.broker.queue(endpoint.vhost, name)
         assert queue is not None
+        endpoint.broker.queues_declared += 1
         _answer_declare(endpoint, channel, queue, method.no_wait)
 
     propose(endpoint, channel, method, command, declared)
@@ -167,34 +166,17 @@ def _purge_queue(
     host.command(channel, Purge(channel.session))
 
 
-def _bind_queue(endpoint: "Endpoint091", channel: "Channel091", method: methods.QueueBind) -> None:
-    name = method.queue or _current(channel)
-    key = method.routing_key
-    if method.queue == "" and key == b"":
-        key = name.encode()
-    _check_binding(endpoint, Destination.QUEUE, name, method.exchange)
-    command = Bind(
-        endpoint.vhost,
-        method.exchange,
-        Destination.QUEUE,
-        name,
-        key,
-        encode_arguments(method.arguments),
-        endpoint.id,
-    )
-    ok = methods.QueueBindOk()
-    propose(endpoint, channel, method, command, _then(channel, method.no_wait, ok))
-
-
-def _unbind_queue(
-    endpoint: "Endpoint091", channel: "Channel091", method: methods.QueueUnbind
+def _bind_queue(
+    endpoint: "Endpoint091",
+    channel: "Channel091",
+    method: methods.QueueBind | methods.QueueUnbind,
 ) -> None:
     name = method.queue or _current(channel)
     key = method.routing_key
     if method.queue == "" and key == b"":
         key = name.encode()
     _check_binding(endpoint, Destination.QUEUE, name, method.exchange)
-    command = Unbind(
+    binding = (
         endpoint.vhost,
         method.exchange,
         Destination.QUEUE,
@@ -203,8 +185,12 @@ def _unbind_queue(
         encode_arguments(method.arguments),
         endpoint.id,
     )
-    ok = methods.QueueUnbindOk()
-    propose(endpoint, channel, method, command, _then(channel, False, ok))
+    if isinstance(method, methods.QueueBind):
+        ok: methods.Method = methods.QueueBindOk()
+        propose(endpoint, channel, method, Bind(*binding), _then(channel, method.no_wait, ok))
+    else:
+        ok = methods.QueueUnbindOk()
+        propose(endpoint, channel, method, Unbind(*binding), _then(channel, False, ok))
 
 
 # Exchanges
