@@ -68,8 +68,12 @@ class SeqSet:
         if first + count < end:
             self._firsts[head] = first + count
             return
-        head += 1
-        self._head = head
+        self._head = head + 1
+        self._cut_off()
+
+    def _cut_off(self) -> None:
+        """Free the runs before the head once they are many, or all."""
+        head = self._head
         if head == len(self._firsts):
             self.clear()
         elif head > HEAD_SLACK and head * 2 > len(self._firsts):
@@ -178,6 +182,63 @@ class SeqSet:
             found.append((cut_first, cut_end - cut_first))
             place += 1
         return found
+
+    def first_from(self, seq: i64) -> i64:
+        """The lowest member that is not below `seq`, or -1."""
+        place = self._place(seq)
+        if place >= self._head and i64(self._ends[place]) > seq:
+            return seq
+        if place + 1 < len(self._firsts):
+            return self._firsts[place + 1]
+        return -1
+
+    def runs_from(self, seq: i64, limit: i64) -> list[tuple[int, int]]:
+        """The first `limit` runs of what is not below `seq`, as (first, count).
+
+        A run that `seq` stands in is given from `seq` on. The walk goes on after the end of the
+        last run given; it is over when fewer than `limit` come.
+        """
+        found: list[tuple[int, int]] = []
+        place = self._place(seq)
+        if place < self._head or i64(self._ends[place]) <= seq:
+            place += 1
+        while place < len(self._firsts) and len(found) < limit:
+            first = max(seq, i64(self._firsts[place]))
+            found.append((first, i64(self._ends[place]) - first))
+            place += 1
+        return found
+
+    def split_below(self, seq: i64) -> "SeqSet":
+        """Take the members below `seq` out; they are returned as a set of their own."""
+        taken = SeqSet()
+        head = self._head
+        upto = self._place(seq - 1) + 1
+        if upto <= head:
+            return taken
+        taken._firsts = self._firsts[head:upto]
+        taken._ends = self._ends[head:upto]
+        if i64(taken._ends[upto - head - 1]) > seq:
+            taken._ends[upto - head - 1] = seq
+            upto -= 1
+            self._firsts[upto] = seq
+        taken.count = sum(taken._ends) - sum(taken._firsts)
+        self.count -= taken.count
+        self._head = upto
+        self._cut_off()
+        return taken
+
+    def take_head(self, limit: i64) -> "SeqSet":
+        """Take the `limit` lowest members out, or all when there are fewer; returned as a set."""
+        if limit <= 0:
+            return SeqSet()
+        left = limit
+        for place in range(self._head, len(self._firsts)):
+            first: i64 = self._firsts[place]
+            run = i64(self._ends[place]) - first
+            if run >= left:
+                return self.split_below(first + left)
+            left -= run
+        return self.split_below(self.last() + 1) if self.count > 0 else SeqSet()
 
     def _place(self, seq: i64) -> i64:
         """Index of the last run that begins at or before `seq`; below `_head` if there is none."""

@@ -13,7 +13,9 @@ HIGHEST = 40
 Action = tuple[str, int, int]
 ACTIONS = st.lists(
     st.tuples(
-        st.sampled_from(["add", "add", "remove", "drop_head", "look", "clear"]),
+        st.sampled_from(
+            ["add", "add", "remove", "drop_head", "look", "walk", "split", "take", "clear"]
+        ),
         st.integers(1, HIGHEST),
         st.integers(0, 12),
     ),
@@ -50,6 +52,18 @@ def step(found: SeqSet, expected: set[int], action: Action) -> None:
     elif kind == "look":
         assert found.within(first, count) == runs_of(named & expected)
         assert found.contains(first) == (first in expected)
+    elif kind == "walk":
+        higher = {seq for seq in expected if seq >= first}
+        assert found.runs_from(first, count) == runs_of(higher)[:count]
+        assert found.first_from(first) == min(higher, default=-1)
+    elif kind == "split":
+        lower = {seq for seq in expected if seq < first}
+        check(found.split_below(first), lower)
+        expected -= lower
+    elif kind == "take":
+        lowest_ones = set(sorted(expected)[:count])
+        check(found.take_head(count), lowest_ones)
+        expected -= lowest_ones
     elif kind == "clear" and count == 0:
         found.clear()
         expected.clear()
@@ -119,3 +133,64 @@ def test_more_than_the_head_run_cannot_be_dropped_at_once() -> None:
     found.add(4, 2)
     with pytest.raises(AssertionError):
         found.drop_head(3)
+
+
+def test_what_is_split_off_and_what_stays_are_both_whole_sets() -> None:
+    found = SeqSet()
+    for seq in range(1, 40, 4):
+        found.add(seq, 2)
+    lower = found.split_below(18)
+    assert lower.runs() == [(1, 2), (5, 2), (9, 2), (13, 2), (17, 1)]
+    assert found.runs() == [(18, 1), (21, 2), (25, 2), (29, 2), (33, 2), (37, 2)]
+    lower.add(18, 3)
+    found.add(17, 1)
+    assert lower.last() == 20
+    assert found.first() == 17
+
+
+def test_a_split_below_the_first_member_or_of_nothing_takes_nothing() -> None:
+    found = SeqSet()
+    assert found.split_below(7).runs() == []
+    assert found.take_head(7).runs() == []
+    found.add(7, 3)
+    assert found.split_below(7).runs() == []
+    assert found.take_head(0).runs() == []
+    assert found.take_head(-1).runs() == []
+    assert found.runs() == [(7, 3)]
+    assert found.split_below(100).runs() == [(7, 3)]
+    assert found.count == 0
+
+
+def test_a_walk_in_slices_meets_every_member_once() -> None:
+    found = SeqSet()
+    for seq in range(3, 3_000, 3):
+        found.add(seq, 1 + seq % 2)
+    met: list[tuple[int, int]] = []
+    place = 0
+    while True:
+        part = found.runs_from(place, 7)
+        met += part
+        if len(part) < 7:
+            break
+        place = part[-1][0] + part[-1][1]
+    assert met == found.runs()
+
+
+def test_a_walk_may_begin_inside_a_run_in_a_gap_or_past_the_end() -> None:
+    found = SeqSet()
+    found.add(4, 3)
+    found.add(10, 2)
+    assert found.runs_from(5, 9) == [(5, 2), (10, 2)]
+    assert found.runs_from(7, 9) == [(10, 2)]
+    assert found.runs_from(12, 9) == []
+    assert [found.first_from(seq) for seq in (1, 5, 7, 12)] == [4, 5, 10, -1]
+
+
+def test_a_slice_of_the_head_may_end_inside_a_run() -> None:
+    found = SeqSet()
+    found.add(1, 2)
+    found.add(10, 5)
+    assert found.take_head(4).runs() == [(1, 2), (10, 2)]
+    assert found.runs() == [(12, 3)]
+    assert found.take_head(99).runs() == [(12, 3)]
+    assert found.count == 0
