@@ -48,6 +48,7 @@ COMPILED = [
     "warren/wire/amqp091/lane.py",
     "warren/wire/amqp091/methods.py",
     "warren/wire/amqp091/properties.py",
+    "warren/wire/amqp091/rewrite.py",
     "warren/wire/amqp091/scanner.py",
     "warren/wire/errors.py",
 ]

@@ -122,7 +122,7 @@ class Reader:
         result: dict[str, object] = {}
         while self.pos < self.end:
             name = self.short_bytes().decode("utf-8", "surrogateescape")
-            result[name] = self._value()
+            result[name] = self.value()
         self._leave(outer_end)
         return result
 
@@ -130,7 +130,7 @@ class Reader:
         outer_end = self._enter()
         result: list[object] = []
         while self.pos < self.end:
-            result.append(self._value())
+            result.append(self.value())
         self._leave(outer_end)
         return result
 
@@ -158,7 +158,8 @@ class Reader:
             code = ReplyCode.FRAME_ERROR
             raise ProtocolError(code, "Malformed UTF-8 in shortstr") from None
 
-    def _value(self) -> object:
+    def value(self) -> object:
+        """A value, its kind in front."""
         kind = self.octet()
         if kind == 83:  # S
             text = self.long_string()
@@ -183,6 +184,24 @@ class Reader:
             unscaled = int(read_i32_be(self.data, self.take(4)))
             return Decimal(unscaled).scaleb(-scale)
         return self._number(kind)
+
+    def skip_value(self) -> None:
+        """Move over a value, its kind in front; what is inside a table or array stays unread."""
+        kind: i64 = self.octet()
+        if kind == 83 or kind == 70 or kind == 65 or kind == 120:  # S F A x
+            self.take(self.long())
+        elif kind == 73 or kind == 102 or kind == 105:  # I f i
+            self.take(4)
+        elif kind == 116 or kind == 98 or kind == 66:  # t b B
+            self.take(1)
+        elif kind == 108 or kind == 76 or kind == 84 or kind == 100:  # l L T d
+            self.take(8)
+        elif kind == 115 or kind == 117:  # s u
+            self.take(2)
+        elif kind == 68:  # D
+            self.take(5)
+        elif kind != 86:  # V
+            self.fail()
 
     def _number(self, kind: int) -> object:
         if kind == 108 or kind == 76:  # l L
