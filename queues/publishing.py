@@ -3,12 +3,14 @@
 Takes `Publishes` events of the codec and the plan (target queues) of each of their runs; groups
 messages that go to the same queues into chunks without parting them, and hands each chunk to its
 queue hosts. A message order per queue is never changed: messages are only gathered past others
-that go to one other queue each. Gives, when asked, the confirms that are due. Compiled.
+that go to one other queue each. Gives, when asked, the acks and nacks that are due. Compiled.
 
 Every publish is confirmed internally, whether the client asked for confirms or not: that is what
-bounds the bytes in flight. A queue that is deleted meanwhile counts as accepted (P-12).
+bounds the bytes in flight. A publish is refused if any of its queues refused it (P-08); a queue
+that is deleted meanwhile counts as accepted, unless it refused before (P-12).
 """
 
+from bisect import bisect_left
 from typing import Final, final
 
 from mypy_extensions import i32, i64, mypyc_attr
@@ -16,10 +18,26 @@ from mypy_extensions import i32, i64, mypyc_attr
 from queues.counts import Counts
 from queues.host import QueueHost, SessionSink
 from queues.message import FORMAT_091, Chunk
-from warren.wire.amqp091.events import INFO_PERSISTENT, Publishes
+from warren.wire.amqp091.events import (
+    INFO_EXPIRATION,
+    INFO_PERSISTENT,
+    INFO_PRIORITY,
+    Publishes,
+)
 from warren.wire.buffer import BytesWriter, read_i32_le, write_i32_le
 
 HEAD_SLACK: Final = 256
+CHUNK_INFO: Final = INFO_PERSISTENT | INFO_EXPIRATION | INFO_PRIORITY  # what a chunk tells
+
+
+@final
+class Held:
+    """Bytes that all channels of one connection hold together; what bounds its reading."""
+
+    def __init__(self) -> None:
+        self.in_flight_bytes: i64 = 0  # published and not confirmed
+        self.waiting_bytes: i64 = 0  # events behind an answer
+        self.transaction_bytes: i64 = 0  # published, and not committed yet
 
 
 @final
@@ -40,7 +58,8 @@ class Receipt:
         self.tag_last: i64 = tag_last
         self.remaining: i64 = 0
         self.begun_s = 0.0  # when it was published, by the channel's clock
-        self.sent = False  # confirmed to the client already
+        self.sent = False  # the client was told already, or is never to be told
+        self.refused: list[tuple[int, int]] | None = None  # (first tag, last tag), as they came
 
 
 @final
@@ -53,6 +72,7 @@ class Outbox:
         self.uptos: list[int] = []
         self.receipts: list[Receipt] = []
         self.sizes: list[int] = []
+        self.runs: list[list[tuple[int, int]]] = []  # of the event's messages: [first, last) each
         self.head: i64 = 0
 
 
@@ -60,9 +80,9 @@ class Outbox:
 class Group:
     """Messages of one event that go to the same queue, as runs [first, last) of its messages."""
 
-    def __init__(self, targets: Targets, persistent: bool) -> None:
+    def __init__(self, targets: Targets, info: i64) -> None:
         self.targets = targets
-        self.persistent = persistent
+        self.info: i64 = info  # bits of any of its runs; INFO_PERSISTENT is the same for all
         self.runs: list[tuple[int, int]] = []
 
 
@@ -70,9 +90,10 @@ class Group:
 class Publisher:
     """Publishing state of one channel."""
 
-    def __init__(self, sink: SessionSink, counts: Counts) -> None:
+    def __init__(self, sink: SessionSink, counts: Counts, held: Held | None = None) -> None:
         self._sink = sink
         self._counts = counts
+        self._held = Held() if held is None else held
         self.outboxes: dict[int, Outbox] = {}
         self.confirming = False
         self.now_s = 0.0  # the time, told by the channel; for the latency of confirms only
@@ -100,10 +121,10 @@ class Publisher:
             receipt.sent = True  # Never confirmed to the client, whatever it selects later.
         firsts = event.firsts
         targets = plans[0]
-        persistent = (i64(event.infos[0]) & INFO_PERSISTENT) != 0
         if len(firsts) == 1:
             if len(targets.hosts) > 0:
-                self._send(event, targets, persistent, [(0, count)], receipt)
+                info = i64(event.infos[0]) & CHUNK_INFO
+                self._send(event, targets, info, [(0, count)], receipt)
             else:
                 self._counts.unroutable += count
         else:
@@ -123,11 +144,13 @@ class Publisher:
         while k < length:
             first: i64 = firsts[k]
             targets = plans[k]
-            persistent = (i64(event.infos[k]) & INFO_PERSISTENT) != 0
+            info = i64(event.infos[k]) & CHUNK_INFO
             k += 1
             while k < length and plans[k] is targets:
-                if ((i64(event.infos[k]) & INFO_PERSISTENT) != 0) != persistent:
+                other = i64(event.infos[k]) & CHUNK_INFO
+                if (other ^ info) & INFO_PERSISTENT != 0:
                     break
+                info |= other
                 k += 1
             last: i64 = firsts[k] if k < length else count
             width = len(targets.hosts)
@@ -137,9 +160,9 @@ class Publisher:
             if width > 1:
                 self._flush(event, groups, receipt)
                 groups = {}
-                self._send(event, targets, persistent, [(first, last)], receipt)
+                self._send(event, targets, info, [(first, last)], receipt)
                 continue
-            self._gather(event, groups, targets, persistent, first, last, receipt)
+            self._gather(event, groups, targets, info, first, last, receipt)
         self._flush(event, groups, receipt)
 
     def _gather(
@@ -147,34 +170,35 @@ class Publisher:
         event: Publishes,
         groups: dict[int, Group],
         targets: Targets,
-        persistent: bool,
+        info: i64,
         first: i64,
         last: i64,
         receipt: Receipt,
     ) -> None:
         uid = targets.hosts[0].uid
         group = groups.get(uid)
-        if group is not None and group.persistent != persistent:
-            self._send(event, group.targets, group.persistent, group.runs, receipt)
+        if group is not None and (group.info ^ info) & INFO_PERSISTENT != 0:
+            self._send(event, group.targets, group.info, group.runs, receipt)
             group = None
         if group is None:
-            group = Group(targets, persistent)
+            group = Group(targets, info)
             groups[uid] = group
+        group.info |= info
         group.runs.append((first, last))
 
     def _flush(self, event: Publishes, groups: dict[int, Group], receipt: Receipt) -> None:
         for group in groups.values():
-            self._send(event, group.targets, group.persistent, group.runs, receipt)
+            self._send(event, group.targets, group.info, group.runs, receipt)
 
     def _send(
         self,
         event: Publishes,
         targets: Targets,
-        persistent: bool,
+        info: i64,
         runs: list[tuple[int, int]],
         receipt: Receipt,
     ) -> None:
-        chunk = make_chunk(event, runs, persistent)
+        chunk = make_chunk(event, runs, info)
         count = chunk.count()
         size = chunk.size()
         for host in targets.hosts:
@@ -187,39 +211,63 @@ class Publisher:
             outbox.uptos.append(first_seq + count - 1)
             outbox.receipts.append(receipt)
             outbox.sizes.append(size)
+            outbox.runs.append(runs)
             receipt.remaining += 1
             self.in_flight_bytes += size
+            self._held.in_flight_bytes += size
             host.publish(self._sink, chunk, first_seq)
 
     # Up
 
     def on_confirms(self, uid: int, upto_seq: i64) -> bool:
-        """The queue has everything up to `upto_seq`; return whether confirms became due."""
+        """The queue has decided on all up to `upto_seq`; return whether confirms became due."""
         outbox = self.outboxes.get(uid)
         if outbox is None:
             return False
         before = len(self._done)
         head = outbox.head
         length: i64 = len(outbox.uptos)
+        size: i64 = 0
         while head < length and i64(outbox.uptos[head]) <= upto_seq:
-            self.in_flight_bytes -= i64(outbox.sizes[head])
+            size += i64(outbox.sizes[head])
             receipt = outbox.receipts[head]
             receipt.remaining -= 1
             if receipt.remaining == 0 and not receipt.sent:
                 self._done.append(receipt)
             head += 1
+        self.in_flight_bytes -= size
+        self._held.in_flight_bytes -= size
         outbox.head = head
         if head == length:
             outbox.uptos = []
             outbox.receipts = []
             outbox.sizes = []
+            outbox.runs = []
             outbox.head = 0
         elif head > HEAD_SLACK and head * 2 > length:
             del outbox.uptos[:head]
             del outbox.receipts[:head]
             del outbox.sizes[:head]
+            del outbox.runs[:head]
             outbox.head = 0
         return len(self._done) > before
+
+    def on_refused(self, uid: int, first_seq: i64, count: i64) -> None:
+        """The queue did not take these; that it has decided on them is still to be told."""
+        outbox = self.outboxes.get(uid)
+        if outbox is None:
+            return
+        seq = first_seq
+        end = first_seq + count
+        place: i64 = bisect_left(outbox.uptos, first_seq, outbox.head)
+        while seq < end:
+            runs = outbox.runs[place]
+            upto: i64 = outbox.uptos[place]
+            begin = upto + 1 - messages_of(runs)
+            stop = min(end, upto + 1)
+            refuse(outbox.receipts[place], runs, seq - begin, stop - begin)
+            seq = stop
+            place += 1
 
     def on_gone(self, uid: int) -> bool:
         """The queue is deleted: what was on its way counts as accepted."""
@@ -230,42 +278,143 @@ class Publisher:
         del self.outboxes[uid]
         return due
 
-    def take_confirms(self) -> list[tuple[int, bool]]:
-        """Tags to confirm now, as (tag, multiple), in an order that is right to send."""
+    def let_go(self) -> None:
+        """The channel is over: what it has in flight holds its connection's reading no more."""
+        self._held.in_flight_bytes -= self.in_flight_bytes
+        self._held = Held()
+
+    def all_decided(self) -> bool:
+        """Whether `take_confirms` has told everything that was published."""
+        return self._confirmed == self.next_tag - 1
+
+    def take_confirms(self) -> list[tuple[int, bool, bool]]:
+        """What to tell the client, as (tag, multiple, accepted), in an order right to send."""
         done = self._done
         if len(done) == 0:
             return []
         self._done = []
-        confirms: list[tuple[int, bool]] = []
+        confirms: list[tuple[int, bool, bool]] = []
         head = self._head
         receipts = self._receipts
         length: i64 = len(receipts)
+        told = self._confirmed  # Everything up to here is told, counting `confirms`.
         upto: i64 = 0
+        refused_count: i64 = 0
         while head < length and receipts[head].remaining == 0:
-            upto = receipts[head].tag_last
-            receipts[head].sent = True
+            receipt = receipts[head]
+            if receipt.refused is not None:
+                refused = merge(receipt.refused)
+                refused_count += tags_of(refused)
+                if not receipt.sent:
+                    if upto > told:
+                        confirms.append((upto, True, True))
+                    told = tell_refused(refused, receipt.tag_first - 1, confirms)
+            if not receipt.sent:
+                receipt.sent = True
+                upto = receipt.tag_last
             head += 1
-        self._head = head
-        if upto > 0:
-            self._counts.confirmed += upto - self._confirmed
-            self._confirmed = upto
-            confirms.append((upto, True))
+        if upto > told:
+            confirms.append((upto, True, True))
+        if head > self._head:
+            self._pass(head, refused_count)
         for receipt in done:
             count = int(receipt.tag_last - receipt.tag_first + 1)
             self._counts.confirm_seconds.observe(self.now_s - receipt.begun_s, count)
             if not receipt.sent:
                 receipt.sent = True
-                for tag in range(receipt.tag_first, receipt.tag_last + 1):
-                    confirms.append((tag, False))
-        if head > HEAD_SLACK and head * 2 > length:
-            del receipts[:head]
-            self._head = 0
+                tell_each(receipt, confirms)
         return confirms
 
+    def _pass(self, head: i64, refused_count: i64) -> None:
+        """All receipts before `head` are decided: count and forget them."""
+        receipts = self._receipts
+        last = receipts[head - 1].tag_last
+        self._counts.confirmed += last - self._confirmed - refused_count
+        self._confirmed = last
+        self._head = head
+        if head > HEAD_SLACK and head * 2 > len(receipts):
+            del receipts[:head]
+            self._head = 0
 
-def make_chunk(event: Publishes, runs: list[tuple[int, int]], persistent: bool) -> Chunk:
-    """The messages of `runs` as one chunk, sharing the event's bytes where most are wanted."""
-    info: i64 = INFO_PERSISTENT if persistent else 0
+
+def messages_of(runs: list[tuple[int, int]]) -> i64:
+    """How many messages the runs [first, last) have together."""
+    total: i64 = 0
+    for first, last in runs:
+        total += last - first
+    return total
+
+
+def refuse(receipt: Receipt, runs: list[tuple[int, int]], begin: i64, end: i64) -> None:
+    """Messages begin.. up to `end` of a chunk are refused: note the tags they were published as."""
+    if receipt.sent:
+        return
+    refused = receipt.refused
+    if refused is None:
+        refused = []
+        receipt.refused = refused
+    passed: i64 = 0  # messages of the chunk before this run
+    for first, last in runs:
+        low = max(begin - passed, 0)
+        high = min(end - passed, last - first)
+        if low < high:
+            tag = receipt.tag_first + first
+            refused.append((int(tag + low), int(tag + high - 1)))
+        passed += last - first
+
+
+def merge(runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The runs of tags in ascending order; those that meet or overlap are one."""
+    merged: list[tuple[int, int]] = []
+    for first, last in sorted(runs):
+        if len(merged) > 0 and first <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], last))
+        else:
+            merged.append((first, last))
+    return merged
+
+
+def tags_of(runs: list[tuple[int, int]]) -> i64:
+    """How many tags the merged runs have."""
+    total: i64 = 0
+    for first, last in runs:
+        total += last - first + 1
+    return total
+
+
+def tell_refused(
+    refused: list[tuple[int, int]], told: i64, into: list[tuple[int, bool, bool]]
+) -> i64:
+    """A nack for each run, after an ack for what is below; return the last tag that is told."""
+    for first, last in refused:
+        if first - 1 > told:
+            into.append((first - 1, True, True))
+        into.append((last, last > first, False))
+        told = last
+    return told
+
+
+def tell_each(receipt: Receipt, into: list[tuple[int, bool, bool]]) -> None:
+    """An ack or nack for each tag: lower tags are not decided yet."""
+    refused = [] if receipt.refused is None else merge(receipt.refused)
+    tag = receipt.tag_first
+    for first, last in refused:
+        while tag < first:
+            into.append((tag, False, True))
+            tag += 1
+        while tag <= last:
+            into.append((tag, False, False))
+            tag += 1
+    while tag <= receipt.tag_last:
+        into.append((tag, False, True))
+        tag += 1
+
+
+def make_chunk(event: Publishes, runs: list[tuple[int, int]], info: i64) -> Chunk:
+    """The messages of `runs` as one chunk, sharing the event's bytes where most are wanted.
+
+    `info` is the chunk's: INFO_PERSISTENT of all messages, the rest of any.
+    """
     data = event.data
     offsets = event.offsets
     if len(runs) == 1:

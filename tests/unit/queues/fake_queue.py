@@ -7,10 +7,16 @@ from tests.unit.queues.messages import bodies_of
 
 
 class FakeQueue:
-    """`bodies` are the messages in the order of their numbers; `chunks` as they came."""
+    """`bodies` are the messages in the order of their numbers; `chunks` as they came.
 
-    def __init__(self, uid: int) -> None:
+    `stored` is what `view` shows, as (number of its first message, chunk).
+    """
+
+    def __init__(self, uid: int, quorum: bool = False, single_active: bool = False) -> None:
         self._uid = uid
+        self.quorum = quorum
+        self.single_active = single_active
+        self.stored: list[tuple[int, Chunk]] = []
         self.bodies: list[bytes] = []
         self.persistent: list[bool] = []
         self.chunks: list[Chunk] = []
@@ -51,4 +57,8 @@ class FakeQueue:
         self.commands.append(command)
 
     def view(self, sink: SessionSink, first: int, count: int) -> View | None:
+        for begin, chunk in self.stored:
+            if begin <= first < begin + chunk.count():
+                index = first - begin
+                return View(chunk, index, first, min(count, chunk.count() - index))
         return None

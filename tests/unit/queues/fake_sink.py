@@ -33,13 +33,27 @@ class FakeSink:
         self.confirmed[uid] = upto_seq
         self.told.append(("confirms", uid, upto_seq))
 
-    def on_delivers(
-        self, uid: int, number: int, delivery_seq: int, first: int, count: int, redelivered: bool
-    ) -> None:
-        self.told.append(("delivers", uid, number, delivery_seq, first, count, redelivered))
+    def on_refused(self, uid: int, first_seq: int, count: int) -> None:
+        assert first_seq > self.confirmed.get(uid, 0)
+        self.told.append(("refused", uid, first_seq, count))
 
-    def on_got(self, uid: int, message: int, redelivered: bool, ready: int) -> None:
-        self.told.append(("got", uid, message, redelivered, ready))
+    def on_delivers(
+        self,
+        uid: int,
+        number: int,
+        delivery_seq: int,
+        first: int,
+        count: int,
+        redelivered: bool,
+        attempts: int,
+    ) -> None:
+        counted = (attempts,) if attempts else ()
+        run = (uid, number, delivery_seq, first, count, redelivered)
+        self.told.append(("delivers", *run, *counted))
+
+    def on_got(self, uid: int, message: int, redelivered: bool, ready: int, attempts: int) -> None:
+        counted = (attempts,) if attempts else ()
+        self.told.append(("got", uid, message, redelivered, ready, *counted))
 
     def on_attached(self, uid: int, number: int) -> None:
         self.told.append(("attached", uid, number))
@@ -49,6 +63,12 @@ class FakeSink:
 
     def on_detached(self, uid: int, number: int, goes: bool) -> None:
         self.told.append(("detached", uid, number, goes))
+
+    def on_activated(self, uid: int, number: int, active: bool) -> None:
+        self.told.append(("activated", uid, number, active))
+
+    def on_timed_out(self, uid: int, number: int, timeout_ms: int) -> None:
+        self.told.append(("timed out", uid, number, timeout_ms))
 
     def on_drained(self, uid: int, number: int, delivery_count: int) -> None:
         self.told.append(("drained", uid, number, delivery_count))

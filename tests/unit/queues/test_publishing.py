@@ -1,4 +1,4 @@
-"""The publishing side of a channel: order per queue, one confirm for each tag, and no more."""
+"""The publishing side of a channel: order per queue, one ack or nack for each tag, and no more."""
 
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -7,10 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queues.counts import Counts
-from queues.publishing import Publisher, Targets, make_chunk
+from queues.publishing import Held, Publisher, Targets, make_chunk
 from tests.unit.queues.fake_queue import FakeQueue
 from tests.unit.queues.fake_sink import FakeSink
 from tests.unit.queues.messages import bodies_of, event_of
+from warren.wire.amqp091.events import (
+    INFO_EXPIRATION,
+    INFO_HEADERS,
+    INFO_PERSISTENT,
+    INFO_PRIORITY,
+)
 
 BOUNDED = settings(max_examples=250, deadline=None, database=None)
 ROUTES = [(), (1,), (2,), (3,), (1, 2), (2, 3), (1, 2, 3)]
@@ -21,8 +27,16 @@ RUNS = st.lists(
     min_size=1,
     max_size=8,
 )
-# Between two events, queue `uid` confirms so much of what it has; 0 for `uid`: take the confirms.
-CONFIRMS = st.lists(st.tuples(st.integers(0, 4), st.integers(1, 6)), max_size=6)
+# Between two events: (what, queue, how many, how many are passed over before).
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["take", "confirm", "confirm", "refuse", "gone"]),
+        st.integers(1, 3),
+        st.integers(1, 6),
+        st.integers(0, 3),
+    ),
+    max_size=6,
+)
 
 
 @dataclass
@@ -31,12 +45,16 @@ class Channel:
 
     publisher: Publisher
     counts: Counts
+    held: Held
     queues: dict[int, FakeQueue]
     targets: list[Targets]
     expected: dict[int, list[tuple[bytes, bool]]]
     waits: dict[int, dict[int, int]] = field(default_factory=dict)  # tag -> queue -> last number
     confirmed: dict[int, int] = field(default_factory=dict)  # queue -> highest number
     acked: set[int] = field(default_factory=set)
+    nacked: set[int] = field(default_factory=set)
+    tags: dict[int, list[int]] = field(default_factory=dict)  # queue -> tag of each number
+    refused: set[int] = field(default_factory=set)  # tags that some queue refused
     next_tag: int = 1
     count: int = 0
 
@@ -55,6 +73,7 @@ class Channel:
                 self.next_tag += 1
                 for uid in ROUTES[route]:
                     self.expected[uid].append((body, persistent))
+                    self.tags.setdefault(uid, []).append(tags[-1])
                     last[uid] = len(self.expected[uid])
         for tag in tags:
             self.waits[tag] = dict(last)
@@ -64,40 +83,58 @@ class Channel:
     def is_due(self, tag: int) -> bool:
         return all(self.confirmed.get(uid, 0) >= last for uid, last in self.waits[tag].items())
 
-    def confirm(self, uid: int, count: int) -> None:
-        """Queue `uid` has `count` more, or is deleted (with `count` 6: everything)."""
-        if uid not in self.queues:
-            return
-        has = len(self.queues[uid].bodies)
-        if count == 6:
-            self.confirmed[uid] = has
+    def step(self, what: str, uid: int, count: int, skip: int) -> None:
+        if what == "take":
+            self.take()
+        elif what == "confirm":
+            self.confirm(uid, count)
+        elif what == "refuse":
+            self.refuse(uid, count, skip)
+        else:
+            self.confirmed[uid] = len(self.queues[uid].bodies)
             self.publisher.on_gone(uid)
             self.queues[uid].bodies.clear()
             self.forget(uid)
-            return
+
+    def confirm(self, uid: int, count: int) -> None:
+        """Queue `uid` has decided on `count` more."""
+        has = len(self.queues[uid].bodies)
         upto = min(has, self.confirmed.get(uid, 0) + count)
         if upto > self.confirmed.get(uid, 0):
             self.confirmed[uid] = upto
             self.publisher.on_confirms(uid, upto)
 
+    def refuse(self, uid: int, count: int, skip: int) -> None:
+        """Queue `uid` refuses `count` of those that it has not decided on."""
+        first = self.confirmed.get(uid, 0) + 1 + skip
+        last = min(first + count - 1, len(self.queues[uid].bodies))
+        if first > last:
+            return
+        if self.publisher.confirming:
+            self.refused |= set(self.tags[uid][first - 1 : last])
+        self.publisher.on_refused(uid, first, last - first + 1)
+
     def forget(self, uid: int) -> None:
         """Publishes to the deleted queue count as accepted; a queue of that uid begins anew."""
         self.expected[uid] = []
+        self.tags[uid] = []
         self.queues[uid].persistent.clear()
         self.confirmed.pop(uid)
         for queues in self.waits.values():
             queues.pop(uid, None)
 
     def take(self) -> None:
-        """Every tag once or covered, none too early, `multiple` up to the lowest unconfirmed."""
-        for tag, multiple in self.publisher.take_confirms():
-            first = min(set(self.waits) - self.acked, default=tag) if multiple else tag
-            for each in range(first, tag + 1):
-                assert self.is_due(each), f"tag {each} is confirmed too early"
-            if not multiple:
-                assert tag not in self.acked, f"tag {tag} is confirmed twice"
-            self.acked |= set(range(first, tag + 1))
-        assert self.acked == {tag for tag in self.waits if self.is_due(tag)}
+        """Every tag once, none too early; `multiple` takes all lower ones that were not told."""
+        for tag, multiple, accepted in self.publisher.take_confirms():
+            told = self.acked | self.nacked
+            open_tags = set(self.waits) - told
+            tags = {each for each in open_tags if each <= tag} if multiple else {tag}
+            assert tag in tags, f"tag {tag} is told twice"
+            assert all(self.is_due(each) for each in tags), f"{tags}: some are told too early"
+            assert all((each in self.refused) is not accepted for each in tags)
+            assert not tags & told
+            (self.acked if accepted else self.nacked).update(tags)
+        assert self.acked | self.nacked == {tag for tag in self.waits if self.is_due(tag)}
 
     def check_queues(self) -> None:
         for uid, queue in self.queues.items():
@@ -106,11 +143,12 @@ class Channel:
 
 def new_channel(confirming: bool = True) -> Channel:
     counts = Counts()
-    publisher = Publisher(FakeSink(), counts)
+    held = Held()
+    publisher = Publisher(FakeSink(), counts, held)
     publisher.confirming = confirming
     queues = {uid: FakeQueue(uid) for uid in (1, 2, 3)}
     targets = [Targets([queues[uid] for uid in route]) for route in ROUTES]
-    return Channel(publisher, counts, queues, targets, {uid: [] for uid in queues})
+    return Channel(publisher, counts, held, queues, targets, {uid: [] for uid in queues})
 
 
 @BOUNDED
@@ -125,25 +163,25 @@ def test_each_queue_gets_its_messages_in_the_order_of_the_publisher(
 
 
 @BOUNDED
-@given(st.lists(st.tuples(RUNS, CONFIRMS), min_size=1, max_size=6))
-def test_every_tag_is_confirmed_once_and_never_before_all_its_queues(
-    story: list[tuple[list[tuple[int, bool, int]], list[tuple[int, int]]]],
+@given(st.lists(st.tuples(RUNS, STEPS), min_size=1, max_size=6))
+def test_every_tag_is_acked_or_nacked_once_and_never_before_all_its_queues(
+    story: list[tuple[list[tuple[int, bool, int]], list[tuple[str, int, int, int]]]],
 ) -> None:
     channel = new_channel()
-    for runs, confirms in story:
+    for runs, steps in story:
         channel.publish(runs)
-        for uid, count in confirms:
-            if uid == 0:
-                channel.take()
-            else:
-                channel.confirm(uid, count)
+        for step in steps:
+            channel.step(*step)
     channel.take()
     for uid in channel.queues:
         channel.confirm(uid, 1_000)
     channel.take()
-    assert channel.acked == set(channel.waits)
+    assert channel.nacked == channel.refused
+    assert channel.acked == set(channel.waits) - channel.refused
+    assert channel.publisher.all_decided()
     assert channel.publisher.in_flight_bytes == 0
-    assert channel.counts.confirmed == len(channel.waits)
+    assert channel.held.in_flight_bytes == 0
+    assert channel.counts.confirmed == len(channel.acked)
 
 
 @BOUNDED
@@ -170,7 +208,7 @@ def test_a_message_to_several_queues_is_one_chunk_in_all_of_them() -> None:
 def test_a_message_that_no_queue_gets_is_confirmed_at_once() -> None:
     channel = new_channel()
     channel.publish([(0, True, 2)])
-    assert channel.publisher.take_confirms() == [(2, True)]
+    assert channel.publisher.take_confirms() == [(2, True, True)]
 
 
 def test_multiple_stops_at_the_lowest_tag_that_is_not_confirmed() -> None:
@@ -178,11 +216,11 @@ def test_multiple_stops_at_the_lowest_tag_that_is_not_confirmed() -> None:
     for route in (1, 2, 3):
         channel.publish([(route, True, 1)])
     channel.publisher.on_confirms(3, 1)
-    assert channel.publisher.take_confirms() == [(3, False)]
+    assert channel.publisher.take_confirms() == [(3, False, True)]
     channel.publisher.on_confirms(1, 1)
-    assert channel.publisher.take_confirms() == [(1, True)]
+    assert channel.publisher.take_confirms() == [(1, True, True)]
     channel.publisher.on_confirms(2, 1)
-    assert channel.publisher.take_confirms() == [(3, True)]
+    assert channel.publisher.take_confirms() == [(2, True, True)]
 
 
 def test_without_confirm_mode_nothing_is_confirmed_but_the_bytes_are_counted() -> None:
@@ -203,7 +241,7 @@ def test_what_was_published_before_confirm_select_is_never_confirmed() -> None:
     assert not channel.publisher.on_confirms(1, 3)
     assert channel.publisher.take_confirms() == []
     assert channel.publisher.on_confirms(2, 1)
-    assert channel.publisher.take_confirms() == [(1, True)]
+    assert channel.publisher.take_confirms() == [(1, True, True)]
 
 
 def test_a_deleted_queue_counts_as_accepted() -> None:
@@ -212,7 +250,7 @@ def test_a_deleted_queue_counts_as_accepted() -> None:
     channel.publisher.on_confirms(1, 1)
     assert channel.publisher.take_confirms() == []
     assert channel.publisher.on_gone(2)
-    assert channel.publisher.take_confirms() == [(1, True)]
+    assert channel.publisher.take_confirms() == [(1, True, True)]
     assert not channel.publisher.on_gone(2)
     assert not channel.publisher.on_confirms(2, 1)
 
@@ -233,12 +271,93 @@ def test_a_long_time_of_confirms_one_by_one_keeps_the_books() -> None:
 
 def test_a_chunk_shares_the_bytes_of_the_event_where_most_are_wanted() -> None:
     event = event_of([(b"key", True, [b"aaaa", b"bbbb", b"cccc", b"d"])])
-    shared = make_chunk(event, [(0, 3)], True)
+    shared = make_chunk(event, [(0, 3)], INFO_PERSISTENT)
     assert shared.data is event.data
     assert bodies_of(shared) == [b"aaaa", b"bbbb", b"cccc"]
-    cut = make_chunk(event, [(1, 2)], True)
+    cut = make_chunk(event, [(1, 2)], INFO_PERSISTENT)
     assert cut.data == b"bbbb"
     assert bodies_of(cut) == [b"bbbb"]
-    gathered = make_chunk(event, [(0, 1), (2, 4)], False)
+    gathered = make_chunk(event, [(0, 1), (2, 4)], 0)
     assert bodies_of(gathered) == [b"aaaa", b"cccc", b"d"]
     assert gathered.info == 0
+
+
+def test_a_refused_run_in_the_middle_parts_the_acks_around_it() -> None:
+    channel = new_channel()
+    channel.publish([(1, True, 3), (1, True, 3)])
+    channel.publisher.on_refused(1, 3, 2)
+    assert channel.publisher.take_confirms() == []
+    assert channel.publisher.on_confirms(1, 6)
+    expected = [(2, True, True), (4, True, False), (6, True, True)]
+    assert channel.publisher.take_confirms() == expected
+    assert channel.counts.confirmed == 4
+
+
+def test_the_numbers_of_a_gathered_chunk_lead_back_to_their_tags() -> None:
+    channel = new_channel()
+    channel.publish([(1, True, 2), (2, True, 1), (1, True, 2)])  # Tags 1, 2, 4 and 5 go to q1.
+    channel.publisher.on_refused(1, 2, 2)
+    channel.publisher.on_confirms(1, 4)
+    channel.publisher.on_confirms(2, 1)
+    expected = [
+        (1, True, True),
+        (2, False, False),
+        (3, True, True),
+        (4, False, False),
+        (5, True, True),
+    ]
+    assert channel.publisher.take_confirms() == expected
+
+
+def test_one_queue_that_refuses_is_enough_and_two_count_once() -> None:
+    channel = new_channel()
+    channel.publish([(6, True, 2)])
+    channel.publisher.on_refused(1, 1, 1)
+    channel.publisher.on_refused(2, 1, 1)
+    channel.publisher.on_confirms(1, 2)
+    channel.publisher.on_confirms(2, 2)
+    assert channel.publisher.on_gone(3)
+    assert channel.publisher.take_confirms() == [(1, False, False), (2, True, True)]
+    assert channel.counts.confirmed == 1
+
+
+def test_a_nack_that_is_told_before_lower_tags_are_decided_is_not_told_again() -> None:
+    channel = new_channel()
+    channel.publish([(1, True, 1)])
+    channel.publish([(2, True, 2)])
+    channel.publisher.on_refused(2, 2, 1)
+    channel.publisher.on_confirms(2, 2)
+    assert channel.publisher.take_confirms() == [(2, False, True), (3, False, False)]
+    channel.publisher.on_confirms(1, 1)
+    assert channel.publisher.take_confirms() == [(1, True, True)]
+    assert channel.counts.confirmed == 2
+
+
+def test_without_confirm_mode_a_refusal_is_silent() -> None:
+    channel = new_channel(confirming=False)
+    channel.publish([(1, True, 2)])
+    channel.publisher.on_refused(1, 1, 2)
+    assert not channel.publisher.on_confirms(1, 2)
+    assert channel.publisher.take_confirms() == []
+
+
+def test_a_channel_that_ends_gives_its_bytes_in_flight_back_once() -> None:
+    channel = new_channel()
+    channel.publish([(1, True, 2)])
+    assert channel.held.in_flight_bytes == channel.publisher.in_flight_bytes > 0
+    channel.publisher.let_go()
+    assert channel.held.in_flight_bytes == 0
+    channel.publisher.on_confirms(1, 2)
+    assert channel.held.in_flight_bytes == 0
+
+
+def test_a_chunk_tells_which_properties_some_message_of_it_has() -> None:
+    channel = new_channel()
+    event = event_of([(b"a", True, [b"1"]), (b"b", True, [b"2"]), (b"a", True, [b"3"])])
+    event.infos = [INFO_PERSISTENT | INFO_HEADERS, INFO_PERSISTENT | INFO_PRIORITY | 3 << 8, 1]
+    channel.publisher.publish(event, [channel.targets[1]] * 3)
+    event.infos = [0, INFO_PRIORITY, INFO_EXPIRATION]
+    plans = [channel.targets[1], channel.targets[2], channel.targets[1]]
+    channel.publisher.publish(event, plans)
+    infos = [[chunk.info for chunk in channel.queues[uid].chunks] for uid in (1, 2)]
+    assert infos == [[INFO_PERSISTENT | INFO_PRIORITY, INFO_EXPIRATION], [INFO_PRIORITY]]
