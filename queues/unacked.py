@@ -2,6 +2,9 @@
 
 Delivery tags are 1-based per channel and given in runs; a run names the queue, the consumer and
 the message_seqs, so that acknowledging a thousand in order costs as much as one (C-18).
+
+A *void* run is of messages that the queue has taken back (C-15): its tags may still be named,
+without an error, and count no more.
 """
 
 from bisect import bisect_right
@@ -10,6 +13,7 @@ from typing import Final, final
 from mypy_extensions import i64, mypyc_attr
 
 HEAD_SLACK: Final = 256
+VOID: Final = 0  # uid of void runs; no queue has it
 
 
 @final
@@ -53,7 +57,7 @@ class Unacked:
         self._tags.append(tag)
 
     def take_one(self, tag: i64) -> TagRun | None:
-        """Take this tag out; None if it is not outstanding."""
+        """Take this tag out; None if it is not known."""
         place = self._find(tag)
         if place < 0:
             return None
@@ -82,12 +86,45 @@ class Unacked:
             into.append(self._cut(self._head, run.tag, min(run.count, tag - run.tag + 1)))
         return True
 
-    def take_all(self) -> list[TagRun]:
+    def void(self, uid: i64, number: i64) -> None:
+        """The queue has taken back what this consumer held."""
         runs = self._runs[self._head :]
+        self._clear()
+        for run in runs:
+            if run.uid == uid and run.number == number:
+                run.uid = VOID
+            self._append(run)
+
+    def restore(self, runs: list[TagRun]) -> None:
+        """Runs that were taken are outstanding again."""
+        every = self._runs[self._head :]
+        every.extend(runs)
+        every.sort(key=tag_of)
+        self._clear()
+        for run in every:
+            self._append(run)
+
+    def _clear(self) -> None:
         self._runs = []
         self._tags = []
         self._head = 0
         self.count = 0
+
+    def _append(self, run: TagRun) -> None:
+        """Add a run behind all others; void ones that meet are joined."""
+        if run.uid != VOID:
+            self.count += run.count
+        elif len(self._runs) > 0:
+            last = self._runs[-1]
+            if last.uid == VOID and last.tag + last.count == run.tag:
+                last.count += run.count
+                return
+        self._runs.append(run)
+        self._tags.append(run.tag)
+
+    def take_all(self) -> list[TagRun]:
+        runs = self._runs[self._head :]
+        self._clear()
         return runs
 
     def _find(self, tag: i64) -> i64:
@@ -106,7 +143,8 @@ class Unacked:
     def _cut(self, place: i64, tag: i64, count: i64) -> TagRun:
         """Take tags tag..tag+count-1 out of the run at `place`."""
         run = self._runs[place]
-        self.count -= count
+        if run.uid != VOID:
+            self.count -= count
         offset = tag - run.tag
         taken = TagRun(tag, count, run.uid, run.number, run.first + offset)
         rest = run.count - offset - count
@@ -139,3 +177,7 @@ class Unacked:
             del self._runs[: self._head]
             del self._tags[: self._head]
             self._head = 0
+
+
+def tag_of(run: TagRun) -> int:
+    return int(run.tag)

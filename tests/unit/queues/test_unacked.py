@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queues.unacked import HEAD_SLACK, TagRun, Unacked
+from queues.unacked import HEAD_SLACK, VOID, TagRun, Unacked
 
 BOUNDED = settings(max_examples=250, deadline=None, database=None)
 
@@ -11,7 +11,7 @@ Message = tuple[int, int, int]  # uid, number, message_seq
 Action = tuple[str, int, int]
 ACTIONS = st.lists(
     st.tuples(
-        st.sampled_from(["add", "add", "add", "one", "each", "upto", "all"]),
+        st.sampled_from(["add", "add", "add", "one", "each", "upto", "all", "void", "back"]),
         st.integers(0, 30),
         st.integers(1, 6),
     ),
@@ -25,7 +25,8 @@ def spread(runs: list[TagRun]) -> dict[int, Message]:
     for run in runs:
         for place in range(run.count):
             assert run.tag + place not in found
-            found[run.tag + place] = (run.uid, run.number, run.first + place)
+            message = (run.uid, run.number, run.first + place)
+            found[run.tag + place] = (VOID, 0, 0) if run.uid == VOID else message
     return found
 
 
@@ -77,6 +78,18 @@ class Both:
     def all(self) -> None:
         assert spread(self.unacked.take_all()) == self.take(list(self.expected))
 
+    def void(self, uid: int, number: int) -> None:
+        self.unacked.void(uid, number)
+        for tag, message in self.expected.items():
+            if message[:2] == (uid, number):
+                self.expected[tag] = (VOID, 0, 0)
+
+    def back(self, first: int, count: int) -> None:
+        """Take some, and put them back."""
+        taken: list[TagRun] = []
+        self.unacked.take_each(first, first + count - 1, taken)
+        self.unacked.restore(taken)
+
     def step(self, action: Action) -> None:
         kind, choice, count = action
         if kind == "add":
@@ -87,9 +100,14 @@ class Both:
             self.each(max(choice, 1), count)
         elif kind == "upto":
             self.upto(choice)
+        elif kind == "void":
+            self.void(choice % 2 + 1, choice % 3)
+        elif kind == "back":
+            self.back(max(choice, 1), count)
         elif choice == 0:
             self.all()
-        assert self.unacked.count == len(self.expected)
+        held = [message for message in self.expected.values() if message[0] != VOID]
+        assert self.unacked.count == len(held)
 
 
 @BOUNDED
@@ -141,3 +159,13 @@ def test_a_multiple_ack_of_an_unknown_tag_takes_nothing() -> None:
     assert not unacked.take_upto(5, taken)
     assert taken == []
     assert unacked.count == 3
+
+
+def test_void_runs_that_meet_are_one_so_that_a_lazy_client_costs_nothing() -> None:
+    unacked = Unacked()
+    for tag in range(1, 100):
+        unacked.add(tag, 1, 7, 1 + tag % 2, 10 + tag)
+    unacked.void(7, 1)
+    unacked.void(7, 2)
+    assert unacked.count == 0
+    assert [(run.tag, run.count) for run in unacked.take_all()] == [(1, 99)]
