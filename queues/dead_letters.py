@@ -67,10 +67,11 @@ NAMES_AT: Final = 13  # exchange and routing key in a publish frame, behind clas
 TICKET_AT: Final = 11
 
 LETTERS_KEPT_MAX: Final = 256  # of `DeadLetterRule`; at the limit it begins anew
-HEADERS_KEPT_BYTES_MAX: Final = 1024  # a message with more than that is worked out on its own
+KEY_BYTES_MAX: Final = 4096  # what is known by more than that is not remembered
 
 FIRST_DEATH: Final = (b"x-first-death-exchange", b"x-first-death-queue", b"x-first-death-reason")
 LAST_DEATH: Final = (b"x-last-death-exchange", b"x-last-death-queue", b"x-last-death-reason")
+SPECIAL: Final = frozenset((b"CC", b"BCC", b"x-death", *FIRST_DEATH, *LAST_DEATH))
 
 Death = tuple[str, str]  # queue, reason
 
@@ -78,13 +79,13 @@ Death = tuple[str, str]  # queue, reason
 @final
 @mypyc_attr(acyclic=True)
 class Letter:
-    """What dead letters of one kind have in common: all but properties and body."""
+    """What dead letters of one kind have in common: all but a client's properties and the body."""
 
     def __init__(
-        self, publish: bytes, table: bytes, routing_keys: list[bytes], deaths: list[Death]
+        self, publish: bytes, entries: bytes, routing_keys: list[bytes], deaths: list[Death]
     ) -> None:
         self.publish = publish  # its publish frame
-        self.table = table  # its headers, with their length
+        self.entries = entries  # our own, at the end of its headers
         self.routing_keys = routing_keys
         self.deaths = deaths
 
@@ -98,7 +99,8 @@ class DeadLetterRule:
     """What a queue does with its dead: to which exchange, by which key.
 
     It also remembers the letters of the current reason and second, for the next message is mostly
-    like the one before it. Invariant: `_letters` holds at most LETTERS_KEPT_MAX.
+    like the one before it. Invariant: `_letters` holds at most LETTERS_KEPT_MAX, each by a key of
+    at most KEY_BYTES_MAX.
     """
 
     def __init__(
@@ -129,6 +131,8 @@ class DeadLetterRule:
 
     def remember(self, key: bytes, letter: Letter) -> None:
         """For the reason and second of the `recall` before it."""
+        if len(key) > KEY_BYTES_MAX:
+            return
         if len(self._letters) >= LETTERS_KEPT_MAX:
             self._letters.clear()
         self._letters[key] = letter
@@ -202,6 +206,7 @@ def dead_letters(
     """
     runs: list[DeadRun] = []
     parts = Parts()
+    headers = Headers(rule.routing_key is None)
     current: Letter | None = None
     writer = BytesWriter()
     places = BytesWriter()
@@ -211,14 +216,15 @@ def dead_letters(
         first += 1
         end = i64(read_i32_le(offsets, 4 * first)) - base
         parts.locate(data, start, end)
-        letter = _letter(rule, data, parts, reason, now_s)
+        headers.read(data, parts, rule.trusts_clients)
+        letter = _letter(rule, data, parts, headers, reason, now_s)
         if current is not None and letter is not current and not letter.travels_with(current):
             runs.append(DeadRun(writer.getvalue(), places.getvalue(), current))
             writer = BytesWriter()
             places = BytesWriter()
             write_i32_le(places, 0)
         current = letter
-        _write_letter(writer, data, parts, letter)
+        _write_letter(writer, data, parts, headers.kept, letter)
         write_i32_le(places, i32(len(writer)))
         start = end
     if current is not None:
@@ -278,6 +284,68 @@ class Parts:
 
 
 @final
+class Headers:
+    """What the headers of one message say of its life so far; moved from message to message.
+
+    Values are as they are in a table: kind, then value; empty where absent. Headers that cannot be
+    read say nothing, and nothing of them stays.
+    """
+
+    def __init__(self, keeps_copies: bool) -> None:
+        self._keeps_copies = keeps_copies
+        self.kept = b""  # the entries that stay, without those of FIRST_DEATH
+        self.copies = b""  # the value of CC
+        self.history = b""  # the value of x-death, if it is to be believed
+        self.first_death = b""  # the entries of FIRST_DEATH; they mean nothing without a history
+
+    def read(self, data: bytes, parts: Parts, trusts_clients: bool) -> None:
+        self._clear()
+        if parts.headers_at == parts.headers_end:
+            return
+        try:
+            self._read(data, parts, trusts_clients or parts.is_ours(data))
+        except ProtocolError:
+            self._clear()
+
+    def _clear(self) -> None:
+        self.kept = b""
+        self.copies = b""
+        self.history = b""
+        self.first_death = b""
+
+    def _read(self, data: bytes, parts: Parts, trusted: bool) -> None:
+        reader = Reader(data, parts.headers_at + 4, parts.headers_end)
+        kept_from = reader.pos
+        while reader.pos < reader.end:
+            entry_at = reader.pos
+            name = reader.short_bytes()
+            value_at = reader.pos
+            reader.skip_value()
+            if name not in SPECIAL:
+                continue
+            if name == b"CC":
+                if len(self.copies) == 0:
+                    self.copies = data[value_at : reader.pos]
+                if self._keeps_copies:
+                    continue
+            elif trusted and name == b"x-death" and len(self.history) == 0:
+                self.history = data[value_at : reader.pos]
+            elif name in FIRST_DEATH:
+                self.first_death += data[entry_at : reader.pos]
+            self.kept += data[kept_from:entry_at]
+            kept_from = reader.pos
+        self.kept += data[kept_from : reader.end]
+
+    def key(self) -> bytes:
+        """Different for headers that make different letters. Each value says itself how long it is,
+        so it is enough to say which are there."""
+        if len(self.copies) == 0 and len(self.history) == 0:
+            return b""
+        present = b"c" if len(self.copies) != 0 else b"-"
+        return present + self.copies + self.history + self.first_death
+
+
+@final
 @mypyc_attr(acyclic=True)
 class OneDeath:
     """A table of x-death: whose it is, and its bytes with their length."""
@@ -288,89 +356,66 @@ class OneDeath:
         self.table = table
 
 
-@final
-@mypyc_attr(acyclic=True)
-class Past:
-    """What the headers of a message say of its life so far. Invariant: no death, no first one."""
-
-    def __init__(
-        self,
-        kept: bytes,
-        deaths: list[OneDeath],
-        first_death: bytes,
-        carbon_copies: list[bytes],
-    ) -> None:
-        self.kept = kept  # the entries that stay
-        self.deaths = deaths  # newest first
-        self.first_death = first_death  # the entries of FIRST_DEATH
-        self.carbon_copies = carbon_copies  # keys in CC
-
-
-def _letter(rule: DeadLetterRule, data: bytes, parts: Parts, reason: str, now_s: i64) -> Letter:
+def _letter(
+    rule: DeadLetterRule, data: bytes, parts: Parts, headers: Headers, reason: str, now_s: i64
+) -> Letter:
     """What becomes of the message at `parts`; from memory, if there was one like it."""
-    headers_bytes = parts.headers_end - parts.headers_at
-    if headers_bytes > HEADERS_KEPT_BYTES_MAX:
-        return _make_letter(rule, data, parts, reason, now_s)
     key = data[parts.start + NAMES_AT : parts.header_at - 2]  # without bits and frame end
-    if headers_bytes != 0 or parts.expiration_at != parts.expiration_end:
-        key += b"O" if parts.is_ours(data) else b"C"
-        key += b"E" if parts.expiration_at != parts.expiration_end else b"-"
-        key += data[parts.expiration_at : parts.expiration_end]
-        key += data[parts.headers_at : parts.headers_end]
+    rest = headers.key()
+    if len(rest) != 0 or parts.expiration_at != parts.expiration_end:
+        key += b"e" if parts.expiration_at != parts.expiration_end else b"-"
+        key += data[parts.expiration_at : parts.expiration_end] + rest
     letter = rule.recall(key, reason, now_s)
     if letter is None:
-        letter = _make_letter(rule, data, parts, reason, now_s)
+        letter = _make_letter(rule, data, parts, headers, reason, now_s)
         rule.remember(key, letter)
     return letter
 
 
 def _make_letter(
-    rule: DeadLetterRule, data: bytes, parts: Parts, reason: str, now_s: i64
+    rule: DeadLetterRule, data: bytes, parts: Parts, headers: Headers, reason: str, now_s: i64
 ) -> Letter:
-    past = _past(data, parts, rule.trusts_clients or parts.is_ours(data), rule.routing_key is None)
     exchange_at = parts.start + NAMES_AT
     key_at = exchange_at + 1 + data[exchange_at]
     exchange = data[exchange_at + 1 : key_at]
-    keys = [data[key_at + 1 : key_at + 1 + data[key_at]], *past.carbon_copies]
+    keys = [data[key_at + 1 : key_at + 1 + data[key_at]], *_strings_of(headers.copies)]
     expiration: bytes | None = None
     if parts.expiration_at != parts.expiration_end:
         expiration = data[parts.expiration_at + 1 : parts.expiration_end]
+    past = _deaths_of(headers.history)
     death = _new_death(rule.queue, reason, now_s, exchange, keys, expiration)
-    deaths = _newest_first(death, past.deaths)
+    deaths = _newest_first(death, past)
     if rule.routing_key is not None:
         keys = [rule.routing_key]
-    table = _table(past, deaths, (exchange, rule.queue.encode(), reason.encode()))
+    last = _strings((exchange, rule.queue.encode(), reason.encode()), LAST_DEATH)
+    first = headers.first_death
+    if len(past) == 0:
+        first = _strings((exchange, rule.queue.encode(), reason.encode()), FIRST_DEATH)
+    entries = _history(deaths) + first + last
     pairs = [(one.queue, one.reason) for one in deaths]
-    return Letter(_publish_frame(rule.exchange, keys[0]), table, keys, pairs)
+    return Letter(_publish_frame(rule.exchange, keys[0]), entries, keys, pairs)
 
 
-def _table(past: Past, deaths: list[OneDeath], this: tuple[bytes, bytes, bytes]) -> bytes:
-    """The headers of a dead letter, with their length; `this` death is exchange, queue, reason."""
+def _history(deaths: list[OneDeath]) -> bytes:
+    """The entry x-death of a headers table."""
     tables = BytesWriter()
     for one in deaths:
         tables.append(70)  # F
         tables.write(one.table)
-    entries = BytesWriter()
-    entries.write(past.kept)
-    entries.write(b"\x07x-deathA")
-    write_long_string(entries, tables.getvalue())
-    if len(past.deaths) == 0:
-        _write_strings(entries, FIRST_DEATH, this)
-    else:
-        entries.write(past.first_death)
-    _write_strings(entries, LAST_DEATH, this)
     writer = BytesWriter()
-    write_long_string(writer, entries.getvalue())
+    writer.write(b"\x07x-deathA")
+    write_long_string(writer, tables.getvalue())
     return writer.getvalue()
 
 
-def _write_strings(
-    writer: BytesWriter, names: tuple[bytes, bytes, bytes], values: tuple[bytes, bytes, bytes]
-) -> None:
+def _strings(values: tuple[bytes, bytes, bytes], names: tuple[bytes, bytes, bytes]) -> bytes:
+    """Entries of a headers table."""
+    writer = BytesWriter()
     for name, value in zip(names, values, strict=True):
         write_short_bytes(writer, name)
         writer.append(83)  # S
         write_long_string(writer, value)
+    return writer.getvalue()
 
 
 def _publish_frame(exchange: bytes, routing_key: bytes) -> bytes:
@@ -388,99 +433,71 @@ def _publish_frame(exchange: bytes, routing_key: bytes) -> bytes:
     return writer.getvalue()
 
 
-def _write_letter(writer: BytesWriter, data: bytes, parts: Parts, letter: Letter) -> None:
-    """The message at `parts`, with what the letter has in place of what it had."""
+def _write_letter(
+    writer: BytesWriter, data: bytes, parts: Parts, kept: bytes, letter: Letter
+) -> None:
+    """The message at `parts` as this letter; `kept` is what stays of its headers."""
     writer.write(letter.publish)
     flags = (parts.flags | HEADERS) & ~EXPIRATION
     gone = parts.headers_end - parts.headers_at + parts.expiration_end - parts.expiration_at
-    size = parts.properties_end - parts.header_at - FRAME_HEAD - gone + i64(len(letter.table))
+    table_bytes = i64(len(kept)) + i64(len(letter.entries))
+    size = parts.properties_end - parts.header_at - FRAME_HEAD - gone + 4 + table_bytes
     writer.write(data[parts.header_at : parts.header_at + 3])
     write_i32_be(writer, i32(size))
     writer.write(data[parts.header_at + FRAME_HEAD : parts.properties_at])
-    writer.append(flags >> 8)
-    writer.append(flags & 255)
-    if parts.headers_at > parts.properties_at + 2:
-        writer.write(data[parts.properties_at + 2 : parts.headers_at])
-    writer.write(letter.table)
-    if parts.expiration_at == parts.expiration_end:
-        writer.write(data[parts.headers_end : parts.end])
-    else:
+    write_short(writer, flags)
+    writer.write(data[parts.properties_at + 2 : parts.headers_at])
+    write_i32_be(writer, i32(table_bytes))
+    writer.write(kept)
+    writer.write(letter.entries)
+    if parts.expiration_at != parts.expiration_end:
         writer.write(data[parts.headers_end : parts.expiration_at])
-        writer.write(data[parts.expiration_end : parts.end])
+    writer.write(data[parts.expiration_end : parts.end])
 
 
-def _past(data: bytes, parts: Parts, trusted: bool, keeps_copies: bool) -> Past:
-    """Headers that cannot be read say nothing, and nothing of them stays."""
-    if parts.headers_at == parts.headers_end:
-        return Past(b"", [], b"", [])
-    try:
-        return _read_headers(data, parts.headers_at + 4, parts.headers_end, trusted, keeps_copies)
-    except ProtocolError:
-        return Past(b"", [], b"", [])
-
-
-def _read_headers(data: bytes, start: i64, end: i64, trusted: bool, keeps_copies: bool) -> Past:
-    reader = Reader(data, start, end)
-    kept: list[bytes] = []
-    deaths: list[OneDeath] = []
-    first_death: list[bytes] = []
-    copies: list[bytes] = []
-    while reader.pos < reader.end:
-        entry_at = reader.pos
-        name = reader.short_bytes()
-        value_at = reader.pos
-        reader.skip_value()
-        entry = data[entry_at : reader.pos]
-        if name == b"x-death":
-            if trusted and len(deaths) == 0:
-                deaths = _deaths_of(data, value_at, reader.pos)
-        elif name in FIRST_DEATH:
-            first_death.append(entry)
-        elif name == b"CC":
-            if len(copies) == 0:
-                copies = _strings_of(data, value_at, reader.pos)
-            if keeps_copies:
-                kept.append(entry)
-        elif name != b"BCC" and name not in LAST_DEATH:
-            kept.append(entry)
-    if len(deaths) == 0:
-        first_death.clear()
-    return Past(b"".join(kept), deaths, b"".join(first_death), copies)
-
-
-def _strings_of(data: bytes, start: i64, end: i64) -> list[bytes]:
+def _strings_of(value: bytes) -> list[bytes]:
     """The strings in an array; anything else says nothing."""
-    reader = Reader(data, start, end)
-    if reader.octet() != 65:  # A
+    if len(value) == 0 or value[0] != 65:  # A
         return []
-    reader.long()
+    reader = Reader(value, 5, len(value))
     found: list[bytes] = []
-    while reader.pos < reader.end:
-        if data[reader.pos] == 83:  # S
-            reader.octet()
-            found.append(reader.long_string())
-        else:
-            reader.skip_value()
+    try:
+        while reader.pos < reader.end:
+            if value[reader.pos] == 83:  # S
+                reader.octet()
+                found.append(reader.long_string())
+            else:
+                reader.skip_value()
+    except ProtocolError:
+        found.clear()
     return found
 
 
-def _deaths_of(data: bytes, start: i64, end: i64) -> list[OneDeath]:
+def _deaths_of(value: bytes) -> list[OneDeath]:
     """The tables of an x-death header that say whose death they are, and how often it was."""
-    reader = Reader(data, start, end)
-    if reader.octet() != 65:  # A
+    if len(value) == 0 or value[0] != 65:  # A
         return []
-    reader.long()
+    reader = Reader(value, 5, len(value))
     found: list[OneDeath] = []
-    while reader.pos < reader.end:
-        at = reader.pos
-        value = reader.value()
-        if not isinstance(value, dict):
-            continue
-        queue: object = value.get("queue")
-        reason: object = value.get("reason")
-        if isinstance(queue, str) and isinstance(reason, str) and _is_count(value.get("count")):
-            found.append(OneDeath(queue, reason, data[at + 1 : reader.pos]))
+    try:
+        while reader.pos < reader.end:
+            table_at = reader.pos + 1  # behind its kind
+            one = _death_of(reader.value(), value, table_at, reader)
+            if one is not None:
+                found.append(one)
+    except ProtocolError:
+        found.clear()
     return found
+
+
+def _death_of(fields: object, value: bytes, table_at: i64, reader: Reader) -> OneDeath | None:
+    if not isinstance(fields, dict):
+        return None
+    queue: object = fields.get("queue")
+    reason: object = fields.get("reason")
+    if isinstance(queue, str) and isinstance(reason, str) and _is_count(fields.get("count")):
+        return OneDeath(queue, reason, value[table_at : reader.pos])
+    return None
 
 
 def _is_count(value: object) -> bool:

@@ -26,6 +26,7 @@ from tests.unit.wire.test_fields import kinds, tables
 from tests.unit.wire.test_properties import NAMES, all_properties
 from warren.wire.amqp091.deliver import build, extract
 from warren.wire.amqp091.events import INFO_EXPIRATION, INFO_HEADERS, INFO_PERSISTENT
+from warren.wire.amqp091.fields import encode_table
 from warren.wire.amqp091.methods import BasicPublish, decode_method
 from warren.wire.amqp091.properties import BasicProperties, decode_properties, headers_of
 from warren.wire.amqp091.values import Int64, Timestamp
@@ -264,13 +265,63 @@ def test_a_trusted_client_that_sends_no_history_gets_a_new_one(wrong: object) ->
 
 
 @pytest.mark.parametrize(
-    "inside", [b"\x01", b"\x01aS\0\0\0\x09short", b"\x02CCA\0\0\0\x01?", b"\x01k?"]
+    "inside", [b"\x01", b"\x01aS\0\0\0\x09short", b"\x01bV\x02CC?", b"\x01bV\x03BCCV\x01k?"]
 )
 def test_headers_that_cannot_be_read_give_way_to_ours(inside: bytes) -> None:
     properties = b"\x20\0" + len(inside).to_bytes(4, "big") + inside
     letter = died(build("events", b"a.b", properties, b"body"))
     assert {name.encode() for name in headers_in(letter)} == OURS
     assert extract(letter, 0, len(letter))[3] == b"body"
+
+
+@pytest.mark.parametrize("array", [b"?", b"S\0\0\0\x02ab?", b"S\0\0\0\x09ab", b"F\0\0\0\x02\x09a"])
+def test_lists_that_cannot_be_read_say_nothing(array: bytes) -> None:
+    value = b"A" + len(array).to_bytes(4, "big") + array
+    inside = b"\x01aV\x07x-death" + value + b"\x02CC" + value
+    properties = b"\x20\0" + len(inside).to_bytes(4, "big") + inside
+    data = build("events", b"a.b", properties, b"body")
+    rule = DeadLetterRule("work", "dlx", b"dead", trusts_clients=True)
+    assert deaths_in(died(data, rule=rule)) == [("work", "expired", 1)]
+    assert headers_in(died(data, rule=rule))["a"] is None
+    (run,) = runs_of(TO_DLX, [data])
+    assert run.routing_keys == [b"a.b"]
+
+
+def test_of_two_headers_of_one_name_the_first_counts() -> None:
+    copies = b"\x02CCA\0\0\0\x06S\0\0\0\x01"
+    history = encode_table({"x-death": [{"queue": "work", "reason": "expired", "count": 4}]})[4:]
+    inside = copies + b"1" + history + copies + b"2" + history.replace(b"\4", b"\7")
+    properties = b"\x20\0" + len(inside).to_bytes(4, "big") + inside
+    rule = DeadLetterRule("work", "dlx", trusts_clients=True)
+    (run,) = runs_of(rule, [build("events", b"a.b", properties, b"body")])
+    assert run.routing_keys == [b"a.b", b"1"]
+    assert deaths_in(run.data) == [("work", "expired", 5)]
+
+
+def test_of_two_entries_of_one_pair_the_newer_counts() -> None:
+    entry = {"queue": "work", "reason": "expired"}
+    headers: dict[str, object] = {"x-death": [{**entry, "count": 2}, {**entry, "count": 6}]}
+    rule = DeadLetterRule("work", "dlx", trusts_clients=True)
+    assert deaths_in(died(published(headers), rule=rule)) == [("work", "expired", 3)]
+
+
+def test_messages_that_differ_in_what_matters_are_not_taken_for_each_other() -> None:
+    array: list[object] = ["x" * 34, "y" * 50]
+    value = encode_table({"CC": array})[7:]
+    assert len(value) == ord("c")  # An expiration as long as that is told apart from copies.
+    expiring = BasicProperties(expiration="").encode()[:2] + bytes([len(value)]) + value
+    history = [{"queue": "q", "reason": "maxlen", "count": 1}]
+    messages = [
+        published({"CC": array}),
+        build("events", b"a.b", expiring, b"body"),
+        published({"x-death": array}),
+        published({"x-death": history, "x-first-death-queue": "one"}),
+        published({"x-death": history, "x-first-death-queue": "two"}),
+    ]
+    together = DeadLetterRule("work", "dlx", trusts_clients=True)
+    for data in messages:
+        alone = DeadLetterRule("work", "dlx", trusts_clients=True)
+        assert died(data, rule=together) == died(data, rule=alone)
 
 
 def test_without_a_key_of_its_own_the_letter_goes_by_all_keys_of_the_message() -> None:
@@ -391,7 +442,8 @@ def test_what_a_rule_remembers_is_bounded() -> None:
         data = published(routing_key=b"%d" % number)
         assert died(data, rule=rule) == died(data)
         assert len(rule._letters) <= dead_letters.LETTERS_KEPT_MAX
-    died(published({"big": "x" * dead_letters.HEADERS_KEPT_BYTES_MAX}), rule=rule)
+    copies = ["x" * 250] * (dead_letters.KEY_BYTES_MAX // 250)
+    died(published({"CC": copies}), rule=rule)
     assert max(len(key) for key in rule._letters) < 100
 
 
