@@ -315,6 +315,8 @@ class Headers:
 
     def _read(self, data: bytes, parts: Parts, trusted: bool) -> None:
         reader = Reader(data, parts.headers_at + 4, parts.headers_end)
+        kept: list[bytes] = []
+        first_death: list[bytes] = []
         kept_from = reader.pos
         while reader.pos < reader.end:
             entry_at = reader.pos
@@ -331,10 +333,12 @@ class Headers:
             elif trusted and name == b"x-death" and len(self.history) == 0:
                 self.history = data[value_at : reader.pos]
             elif name in FIRST_DEATH:
-                self.first_death += data[entry_at : reader.pos]
-            self.kept += data[kept_from:entry_at]
+                first_death.append(data[entry_at : reader.pos])
+            kept.append(data[kept_from:entry_at])
             kept_from = reader.pos
-        self.kept += data[kept_from : reader.end]
+        kept.append(data[kept_from : reader.end])
+        self.kept = b"".join(kept)
+        self.first_death = b"".join(first_death)
 
     def key(self) -> bytes:
         """Different for headers that make different letters. Each value says itself how long it is,
