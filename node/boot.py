@@ -26,6 +26,7 @@ from node.front import ManagementFront
 from node.listener import listen
 from node.memory import MemoryKeeper, memory_total_bytes
 from node.owners import QueueOwners, Recovered
+from node.timers import Timers
 from node.turn import Turn
 from queues import fifo
 from queues.credit import CreditActor, CreditSpec
@@ -175,7 +176,14 @@ class Node:
         state = group.load()
         metadata = Metadata() if state is None else Metadata.restore(state)
         broker = Broker(
-            self._config, self.clock, self.turn, metadata, self.journal, self._budget, self.wal
+            self._config,
+            self.clock,
+            self.turn,
+            metadata,
+            self.journal,
+            self._budget,
+            self.wal,
+            Timers(asyncio.get_running_loop().call_later, self.clock.now_ms, self.turn.begin),
         )
         self.broker = broker
         broker.load_definitions()

@@ -16,13 +16,16 @@ from node.auth.desk import LoginDesk, is_loopback
 from node.auth.permissions import PermissionCache
 from node.clock import NodeClock, monotonic_ms
 from node.plans import RouteCache
+from node.timers import Timers
 from node.turn import Turn
+from queues.arguments import decode_arguments
 from queues.commands import SessionId
 from queues.counts import Counts
 from queues.credit import CreditActor, CreditSpec
 from queues.definitions import Queue
-from queues.hosts.classic import ClassicHost
+from queues.hosts.classic import DEFAULT, LAZY, ClassicHost, Steppable, Waking
 from queues.hosts.journal import Journal
+from queues.hosts.undertaker import QueueUndertaker
 from queues.message import Chunk
 from queues.metadata import Metadata
 from queues.metadata_commands import (
@@ -33,6 +36,7 @@ from queues.metadata_commands import (
     encode,
 )
 from queues.metadata_outcomes import Added, Change, Outcome, Removed
+from queues.queue_options import QueueDefaults, dead_letter_rule, is_lazy, options_of
 from queues.routing.router import Router
 from queues.store import BodyBudget
 from warren.wire.amqp091.connection import Limits
@@ -80,6 +84,7 @@ class Broker:
         journal: Journal,
         budget: BodyBudget,
         bodies: BodyLog,
+        timers: Timers,
     ) -> None:
         self.config = config
         self.clock = clock
@@ -88,6 +93,8 @@ class Broker:
         self.journal = journal
         self.budget = budget
         self.bodies = bodies
+        self.timers = timers
+        self.queue_defaults = QueueDefaults(config.consumer_timeout, config.sac_handover == "drain")
         self.group: LogGroup | None = None
         self.node_name = config.node.name
         self.incarnation = int.from_bytes(os.urandom(8), "big")
@@ -189,7 +196,8 @@ class Broker:
         return router
 
     def _add_host(self, queue: Queue) -> None:
-        credit = CreditActor(f"queue '{queue.name}' in vhost '{queue.vhost}'", self.channel_credit)
+        place = f"queue '{queue.name}' in vhost '{queue.vhost}'"
+        arguments = decode_arguments(queue.arguments)
         self.hosts[queue.uid] = ClassicHost(
             queue.uid,
             queue.vhost,
@@ -198,10 +206,28 @@ class Broker:
             self.journal,
             self.budget,
             self,
-            credit,
+            CreditActor(place, self.channel_credit),
             queue.auto_delete,
+            options_of(arguments, self.queue_defaults),
+            LAZY if is_lazy(arguments) else DEFAULT,
+            self._undertaker(queue, arguments),
         )
         self.queues_created += 1
+
+    def _undertaker(self, queue: Queue, arguments: dict[str, object]) -> QueueUndertaker | None:
+        """Who takes the dead of this queue, if it has a dead-letter exchange."""
+        rule = dead_letter_rule(queue.name, arguments, self.config.compat == "3.x")
+        if rule is None:
+            return None
+        return QueueUndertaker(
+            rule,
+            self._router(queue.vhost),
+            self.host,
+            self.now_ms,
+            self.new_session(),
+            CreditActor(f"dead letters of queue '{queue.name}'", self.channel_credit),
+            self.counts,
+        )
 
     def _remove_host(self, queue: Queue) -> None:
         host = self.hosts.pop(queue.uid)
@@ -294,14 +320,20 @@ class Broker:
 
     # What queue hosts ask (queues.hosts.classic.Steps)
 
-    def mark_host(self, host: ClassicHost) -> None:
+    def mark_host(self, host: Steppable) -> None:
         self.turn.mark_host(host)
 
-    def queue_unused(self, host: ClassicHost) -> None:
-        """The last consumer of an auto-delete queue is gone: so is the queue."""
-        queue = self.metadata.queue(host.uid)
+    def mark_host_later(self, host: Steppable) -> None:
+        self.turn.mark_host_later(host)
+
+    def wake_host(self, host: Waking, due_ms: int) -> None:
+        self.timers.wake(host, due_ms)
+
+    def queue_unused(self, uid: int) -> None:
+        """The last consumer of an auto-delete queue is gone, or its time is over: so is it."""
+        queue = self.metadata.queue(uid)
         if queue is not None:
-            self.propose(DeleteQueue(host.vhost, host.name, queue.uid))
+            self.propose(DeleteQueue(queue.vhost, queue.name, queue.uid))
 
     def load(self, host: ClassicHost, chunk: Chunk) -> None:
         """Read the chunk's bytes from the log."""

@@ -175,6 +175,8 @@ class Config:
     limits: LimitsSection = LimitsSection()
     credit_flow_default_credit: tuple[int, int] = (400, 200)  # initial, granted again after
     msg_store_credit_disc_bound: tuple[int, int] = (4000, 800)
+    consumer_timeout: Annotated[int, Meta(ge=0)] = 1_800_000  # ms to settle a delivery; 0: for ever
+    sac_handover: Literal["at-once", "drain"] = "at-once"  # after a cancel: see FEATURES C-16
     vm_memory_high_watermark: WatermarkSection = WatermarkSection()
     disk_free_limit: DiskFreeLimitSection = DiskFreeLimitSection()
     memory: MemorySection = MemorySection()

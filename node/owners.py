@@ -39,7 +39,7 @@ class Recovered:
         chunk.file_offset = found.data_offset
         chunk.durable = True
         for owner, first, live in found.targets:
-            self._hosts[owner].recover(chunk, first, live)
+            self._hosts[owner].recover(chunk, first, live, found.meta, found.now_ms)
             self.message_count += sum(count for _, count in live)
 
     def finish(self, clean: bool) -> None:

@@ -11,7 +11,7 @@ from typing import Final, Protocol, final
 
 from mypy_extensions import i64
 
-from queues.hosts.classic import ClassicHost
+from queues.hosts.classic import Steppable
 from queues.hosts.journal import Journal
 
 READ_BYTES_MAX: Final = 2 << 20  # of input in one turn; what came beyond waits for the next
@@ -49,7 +49,8 @@ class Turn:
     ) -> None:
         self._call_soon = call_soon
         self._on_failure = on_failure  # we are wrong, and nobody knows how far the turn came
-        self._hosts: list[ClassicHost] = []
+        self._hosts: list[Steppable] = []
+        self._later: list[Steppable] = []
         self._endpoints: list[Flushable] = []
         self._scheduled = False
         self._began = 0.0
@@ -68,10 +69,14 @@ class Turn:
             self._began = perf_counter()
             self._call_soon(self._run_guarded)
 
-    def mark_host(self, host: ClassicHost) -> None:
+    def mark_host(self, host: Steppable) -> None:
         self._hosts.append(host)
         if not self._scheduled:
             self.begin()
+
+    def mark_host_later(self, host: Steppable) -> None:
+        """Step it in the next turn."""
+        self._later.append(host)
 
     def mark_endpoint(self, endpoint: Flushable) -> None:
         """To be flushed at the end of this turn; the endpoint marks itself once."""
@@ -112,6 +117,9 @@ class Turn:
             journal.end_turn(now_ms)
         self._scheduled = False
         self._measure()
+        if len(self._later) > 0:
+            self._hosts.extend(self._later)
+            self._later = []
         if len(self._hosts) > 0 or len(self._endpoints) > 0:
             self.begin()
 

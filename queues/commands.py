@@ -14,6 +14,9 @@ from typing import Final, NewType, final
 
 from mypy_extensions import i64, mypyc_attr
 
+from queues.options import OPTIONS_BYTES, Options, decode_options
+from queues.traits import Traits
+
 SessionId = NewType("SessionId", int)
 ConsumerKey = NewType("ConsumerKey", int)
 
@@ -27,11 +30,21 @@ GET: Final = 6
 PURGE: Final = 7
 INSPECT: Final = 8
 END_SESSION: Final = 9
+CONFIGURE: Final = 10
+TICK: Final = 11
+RESTARTED: Final = 12
 
 ACCEPT: Final = 1  # done with
 REJECT: Final = 2  # dead-lettered or dropped
 RELEASE: Final = 3  # back to ready, redelivered
 RETURN_UNSEEN: Final = 4  # back to ready; the client never saw it, so it is not redelivered
+FAIL: Final = 5  # as RELEASE, and counted as a failed delivery (Q-61)
+
+
+TRAITS: Final = 1  # bits of the flag byte before traits: there are some; and each column
+PRIORITIES: Final = 2
+TTLS: Final = 4
+SIZES: Final = 8
 
 
 class BadCommand(Exception):
@@ -59,11 +72,14 @@ class Command:
 class Enqueue(Command):
     """`count` messages, the session's numbers first_seq.. (1-based per session and queue)."""
 
-    def __init__(self, session: SessionId, first_seq: i64, count: i64) -> None:
+    def __init__(
+        self, session: SessionId, first_seq: i64, count: i64, traits: Traits | None = None
+    ) -> None:
         super().__init__(ENQUEUE)
         self.session = session
         self.first_seq: i64 = first_seq
         self.count: i64 = count
+        self.traits = traits  # None: no message has a priority or an expiration
 
 
 @final
@@ -82,7 +98,13 @@ class Attach(Command):
     """A consumer comes. `auto_return`: settling gives the credit back (0-9-1 prefetch)."""
 
     def __init__(
-        self, key: ConsumerKey, credit: i64, auto_return: bool, exclusive: bool, priority: i64
+        self,
+        key: ConsumerKey,
+        credit: i64,
+        auto_return: bool,
+        exclusive: bool,
+        priority: i64,
+        timeout_ms: i64 = -1,
     ) -> None:
         super().__init__(ATTACH)
         self.key = key
@@ -90,6 +112,7 @@ class Attach(Command):
         self.auto_return = auto_return
         self.exclusive = exclusive
         self.priority: i64 = priority  # higher is served first
+        self.timeout_ms: i64 = timeout_ms  # for settling a delivery; -1: the queue's own
 
 
 @final
@@ -152,6 +175,32 @@ class EndSession(Command):
         self.session = session
 
 
+@final
+class Configure(Command):
+    """The queue's options are these from now on."""
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(CONFIGURE)
+        self.options = options
+
+
+@final
+class Tick(Command):
+    """Nothing but the time of its batch: something is due."""
+
+    def __init__(self) -> None:
+        super().__init__(TICK)
+
+
+@final
+class Restarted(Command):
+    """The only member began anew: all sessions are over, and numbers below are used up."""
+
+    def __init__(self, next_seq: i64) -> None:
+        super().__init__(RESTARTED)
+        self.next_seq: i64 = next_seq
+
+
 class Flag(IntEnum):
     """Bits of the flag byte of ATTACH and CREDIT."""
 
@@ -164,15 +213,17 @@ def encode(command: Command) -> bytes:
     """The bytes of one command."""
     head = bytes((command.kind, VERSION))
     if isinstance(command, Enqueue):
-        return head + _session(command.session) + _u64(command.first_seq) + _u32(command.count)
+        numbers = _u64(command.first_seq) + _u32(command.count)
+        return head + _session(command.session) + numbers + _traits(command.traits)
     if isinstance(command, Settle):
         runs = b"".join([_u64(first) + _u32(count) for first, count in command.runs])
         body = bytes((command.outcome,)) + _u32(len(command.runs)) + runs
         return head + _key(command.key) + body
     if isinstance(command, Attach):
         flags = Flag.AUTO_RETURN * command.auto_return | Flag.EXCLUSIVE * command.exclusive
-        priority = int(command.priority).to_bytes(4, "little", signed=True)
-        return head + _key(command.key) + bytes((flags,)) + _u64(command.credit) + priority
+        numbers = int(command.priority).to_bytes(4, "little", signed=True)
+        numbers += int(command.timeout_ms).to_bytes(8, "little", signed=True)
+        return head + _key(command.key) + bytes((flags,)) + _u64(command.credit) + numbers
     if isinstance(command, Credit):
         flags = Flag.AUTO_RETURN * command.auto_return | Flag.DRAIN * command.drain
         amounts = _u64(command.delivery_count) + _u64(command.credit)
@@ -181,6 +232,12 @@ def encode(command: Command) -> bytes:
         return head + _key(command.key)
     if isinstance(command, Get | Purge | Inspect | EndSession):
         return head + _session(command.session)
+    if isinstance(command, Configure):
+        return head + command.options.encode()
+    if isinstance(command, Tick):
+        return head
+    if isinstance(command, Restarted):
+        return head + _u64(command.next_seq)
     raise BadCommand(f"no encoding for {type(command).__name__}")
 
 
@@ -197,11 +254,12 @@ def decode(data: bytes) -> Command:
 
 def _decode(kind: int, reader: "_Reader") -> Command:
     if kind == ENQUEUE:
-        return Enqueue(SessionId(reader.take(16)), reader.take(8), reader.take(4))
+        session, first, count = SessionId(reader.take(16)), reader.take(8), reader.take(4)
+        return Enqueue(session, first, count, reader.traits(count))
     if kind == SETTLE:
         key = ConsumerKey(reader.take(20))
         outcome = reader.take(1)
-        if not ACCEPT <= outcome <= RETURN_UNSEEN:
+        if not ACCEPT <= outcome <= FAIL:
             raise BadCommand(f"unknown outcome {outcome}")
         count = reader.take(4)
         reader.need(12 * count)
@@ -210,10 +268,9 @@ def _decode(kind: int, reader: "_Reader") -> Command:
         key = ConsumerKey(reader.take(20))
         flags = reader.flags(Flag.AUTO_RETURN | Flag.EXCLUSIVE)
         credit = reader.take(8)
-        priority = reader.take(4)
-        signed = priority - (1 << 32) if priority >= 1 << 31 else priority
+        priority, timeout = reader.signed(4), reader.signed(8)
         auto_return, exclusive = bool(flags & Flag.AUTO_RETURN), bool(flags & Flag.EXCLUSIVE)
-        return Attach(key, credit, auto_return, exclusive, signed)
+        return Attach(key, credit, auto_return, exclusive, priority, timeout)
     if kind == CREDIT:
         key = ConsumerKey(reader.take(20))
         flags = reader.flags(Flag.AUTO_RETURN | Flag.DRAIN)
@@ -221,6 +278,12 @@ def _decode(kind: int, reader: "_Reader") -> Command:
         return Credit(key, reader.take(8), reader.take(8), drain, auto_return)
     if kind == DETACH:
         return Detach(ConsumerKey(reader.take(20)))
+    if kind == CONFIGURE:
+        return Configure(reader.options())
+    if kind == TICK:
+        return Tick()
+    if kind == RESTARTED:
+        return Restarted(reader.take(8))
     session = SessionId(reader.take(16))
     if kind == GET:
         return Get(session)
@@ -253,12 +316,59 @@ class _Reader:
         self.place += size
         return value
 
+    def signed(self, size: int) -> int:
+        """The next `size` bytes as a signed little-endian integer."""
+        self.need(size)
+        self.place += size
+        return int.from_bytes(self.data[self.place - size : self.place], "little", signed=True)
+
+    def column(self, flag: int, flags: int, count: int) -> bytes | None:
+        """`count` numbers of four bytes, if `flags` say that they are there."""
+        if not flags & flag:
+            return None
+        self.need(4 * count)
+        self.place += 4 * count
+        return self.data[self.place - 4 * count : self.place]
+
+    def traits(self, count: int) -> Traits | None:
+        flags = self.flags(TRAITS | PRIORITIES | TTLS | SIZES)
+        if flags == 0:
+            return None
+        priority, ttl = self.signed(4), self.signed(4)
+        priorities = self.column(PRIORITIES, flags, count)
+        ttls = self.column(TTLS, flags, count)
+        return Traits(priority, ttl, priorities, ttls, self.column(SIZES, flags, count))
+
+    def options(self) -> Options:
+        self.need(OPTIONS_BYTES)
+        self.place += OPTIONS_BYTES
+        try:
+            return decode_options(self.data[self.place - OPTIONS_BYTES : self.place])
+        except ValueError as error:
+            raise BadCommand(str(error)) from error
+
     def flags(self, known: int) -> int:
         """A byte of flags, none but `known` ones."""
         value = self.take(1)
         if value & ~known:
             raise BadCommand(f"unknown flags {value:#x}")
         return value
+
+
+def _traits(traits: Traits | None) -> bytes:
+    if traits is None:
+        return b"\x00"
+    columns = ((PRIORITIES, traits.priorities), (TTLS, traits.ttls), (SIZES, traits.sizes))
+    flags = TRAITS
+    parts: list[bytes] = []
+    for flag, column in columns:
+        if column is not None:
+            flags |= flag
+            parts.append(column)
+    numbers = [
+        int(each).to_bytes(4, "little", signed=True) for each in (traits.priority, traits.ttl_ms)
+    ]
+    return b"".join([bytes((flags,)), *numbers, *parts])
 
 
 def _u32(value: int) -> bytes:

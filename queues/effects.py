@@ -10,9 +10,15 @@ from mypy_extensions import i64, mypyc_attr
 
 from queues.commands import ConsumerKey, SessionId
 
+ACQUIRED_SHIFT: Final = 32  # attempts = times acquired << 32 | failed deliveries
+
 LEFT_ACCEPTED: Final = 1  # why messages left the queue
 LEFT_REJECTED: Final = 2
 LEFT_PURGED: Final = 3
+LEFT_EXPIRED: Final = 4
+LEFT_MAXLEN: Final = 5  # dropped from the head of a full queue, or refused with dead-lettering
+LEFT_DELIVERY_LIMIT: Final = 6
+LEFT_REFUSED: Final = 7  # never was in the queue: the publish was refused (reject-publish)
 
 
 @mypyc_attr(acyclic=True)
@@ -23,13 +29,27 @@ class Effect:
 @final
 @mypyc_attr(acyclic=True)
 class Enqueued(Effect):
-    """The session's messages first_seq.. are in the queue as message_first..; confirm when safe."""
+    """The session's messages first_seq.. are message_first.. now; confirm when safe.
+
+    Some of them may have been refused: a `Refused` and a `Left` follow.
+    """
 
     def __init__(self, session: SessionId, first_seq: i64, count: i64, message_first: i64) -> None:
         self.session = session
         self.first_seq: i64 = first_seq
         self.count: i64 = count
         self.message_first: i64 = message_first
+
+
+@final
+@mypyc_attr(acyclic=True)
+class Refused(Effect):
+    """The queue is full and took none of the session's messages first_seq.. (Q-16)."""
+
+    def __init__(self, session: SessionId, first_seq: i64, count: i64) -> None:
+        self.session = session
+        self.first_seq: i64 = first_seq
+        self.count: i64 = count
 
 
 @final
@@ -59,16 +79,24 @@ class Delivers(Effect):
     """Messages first..first+count-1 are checked out to the consumer, in this order.
 
     `delivery_seq` numbers the consumer's deliveries from 1: the first message here has it.
+    `attempts` is that of each message (see ACQUIRED_SHIFT), 0 where nobody counts.
     """
 
     def __init__(
-        self, key: ConsumerKey, delivery_seq: i64, first: i64, count: i64, redelivered: bool
+        self,
+        key: ConsumerKey,
+        delivery_seq: i64,
+        first: i64,
+        count: i64,
+        redelivered: bool,
+        attempts: i64 = 0,
     ) -> None:
         self.key = key
         self.delivery_seq: i64 = delivery_seq
         self.first: i64 = first
         self.count: i64 = count
         self.redelivered = redelivered
+        self.attempts: i64 = attempts
 
 
 @final
@@ -76,11 +104,14 @@ class Delivers(Effect):
 class Got(Effect):
     """Answer to Get; message 0 means that nothing was ready. The message is checked out."""
 
-    def __init__(self, session: SessionId, message: i64, redelivered: bool, ready: i64) -> None:
+    def __init__(
+        self, session: SessionId, message: i64, redelivered: bool, ready: i64, attempts: i64 = 0
+    ) -> None:
         self.session = session
         self.message: i64 = message
         self.redelivered = redelivered
         self.ready: i64 = ready  # how many more are ready
+        self.attempts: i64 = attempts
 
 
 @final
@@ -116,6 +147,29 @@ class Detached(Effect):
 
     def __init__(self, key: ConsumerKey) -> None:
         self.key = key
+
+
+@final
+class Activated(Effect):
+    """Of a queue with a single active consumer: this one is it now, or no longer (Q-57)."""
+
+    def __init__(self, key: ConsumerKey, active: bool) -> None:
+        self.key = key
+        self.active = active
+
+
+@final
+class TimedOut(Effect):
+    """The consumer kept a delivery for longer than this: what it held is ready (C-15)."""
+
+    def __init__(self, key: ConsumerKey, timeout_ms: i64) -> None:
+        self.key = key
+        self.timeout_ms: i64 = timeout_ms
+
+
+@final
+class QueueExpired(Effect):
+    """Nobody has used the queue for as long as it may be unused: it is to be deleted."""
 
 
 @final

@@ -2,10 +2,15 @@
 
 Takes batches of commands (`queues.commands`) in log order, answers with effects
 (`queues.effects`). Same commands in, same state and effects out: nothing here reads the time,
-draws lots or walks a set. What differs between queue types is the host around it.
+draws lots or walks a set. What differs between queue types is the host around it, and the options.
 
 Messages are numbers: a message_seq is 1-based, given in the order of arrival, never used twice.
-What a message is made of is the host's business. Compiled.
+What a message is made of is the host's business; what the options need of it comes as `Traits`.
+
+Work that may grow with the backlog (expiry, purge, dropping) is done in slices: what is to leave
+is out of `ready` at once and leaves the queue in the next batches. While `has_more()`, the host
+applies again soon, with an empty batch if need be; at `due_ms` it does so because something is due.
+Compiled.
 """
 
 from collections import deque
@@ -13,21 +18,27 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from queues.columns import Column
 from queues.commands import (
     ACCEPT,
     ATTACH,
+    CONFIGURE,
     CREDIT,
     DETACH,
     END_SESSION,
     ENQUEUE,
+    FAIL,
     GET,
     INSPECT,
     PURGE,
     REJECT,
+    RELEASE,
     RETURN_UNSEEN,
     SETTLE,
+    TICK,
     Attach,
     Command,
+    Configure,
     ConsumerKey,
     Credit,
     Detach,
@@ -36,14 +47,21 @@ from queues.commands import (
     Get,
     Inspect,
     Purge,
+    Restarted,
     SessionId,
     Settle,
     consumer_key,
     session_of,
 )
+from queues.consumers import Consumer
 from queues.effects import (
+    ACQUIRED_SHIFT,
     LEFT_ACCEPTED,
+    LEFT_DELIVERY_LIMIT,
+    LEFT_EXPIRED,
+    LEFT_MAXLEN,
     LEFT_PURGED,
+    LEFT_REFUSED,
     LEFT_REJECTED,
     Attached,
     AttachRefused,
@@ -58,71 +76,120 @@ from queues.effects import (
     LastConsumerGone,
     Left,
     Purged,
+    QueueExpired,
+    Refused,
     ResendFrom,
+    TimedOut,
 )
+from queues.expiry import FAR, Arrivals, Calendar
+from queues.options import DROP_HEAD, REJECT_PUBLISH_DLX, Options
+from queues.ready import Ready
+from queues.roster import Roster
 from queues.seqset import SeqSet
+from queues.traits import Traits
 
 # Consumers take turns message by message; in a long backlog a turn is longer, which no client can
 # tell from an uneven start but which keeps runs of message_seqs together.
 LONG_BACKLOG: Final = 1024
 LONG_TURN: Final = 32
 
-
-@final
-class Consumer:
-    """A consumer of this queue, or the holder of messages that a session got by basic.get."""
-
-    def __init__(self, key: ConsumerKey, priority: i64) -> None:
-        self.key = key
-        self.priority: i64 = priority
-        self.credit: i64 = 0
-        self.delivery_count: i64 = 0  # deliveries so far; the last one's delivery_seq
-        self.auto_return = False
-        self.attached = False
-        self.in_turn = False  # stands in the line of its priority
-        self.held = SeqSet()
+LEAVE_SLICE: Final = 8192  # messages that leave in one batch, beside those that are settled in it
+DEAD_SLICE: Final = 1024  # the same where what leaves is dead-lettered
+DUE_SLICE: Final = 4096  # entries of the calendar looked at in one batch
+NEVER: Final = FAR - 1  # no consumer has a timeout
+FAILED_MASK: Final = (1 << ACQUIRED_SHIFT) - 1
 
 
 @final
-class Level:
-    """The line of consumers of one priority that have credit."""
+class Leaving:
+    """Messages that are out of `ready` and leave the queue slice by slice."""
 
-    def __init__(self, priority: i64) -> None:
-        self.priority: i64 = priority
-        self.line: deque[Consumer] = deque()
+    def __init__(self, seqs: SeqSet, reason: i64) -> None:
+        self.seqs = seqs
+        self.reason: i64 = reason
+        self.purged: i64 = -1  # how many a purge took; its session is told when all are gone
+        self.session = SessionId(0)
 
 
 @final
 class Fifo:
     """State of one queue.
 
-    Invariant: each message in the queue is either in `ready` or held by exactly one consumer, and
-    `redelivered` is a subset of both together.
+    Invariant: each message in the queue is either in `ready`, or held by exactly one consumer, or
+    in `leaving`; `redelivered` and `overdue` are subsets of all together.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, options: Options | None = None) -> None:
+        self.options = Options() if options is None else options
         self.next_seq: i64 = 1
-        self.ready = SeqSet()
+        self.ready = Ready(self.options.levels)
         self.redelivered = SeqSet()
         self.checked_out: i64 = 0
-        self.consumers: dict[ConsumerKey, Consumer] = {}
-        self.attached_count: i64 = 0
-        self.exclusive_key: ConsumerKey | None = None
+        self.roster = Roster(self.options.single_active, self.options.drain_handover)
         self.last_seqs: dict[SessionId, int] = {}  # highest publish of each session
-        self.levels: list[Level] = []  # highest priority first
+        self.leaving: deque[Leaving] = deque()
         self.delivered_high: i64 = 0  # highest message_seq ever checked out
         self.now_ms: i64 = 0
+        self.due_ms: i64 = FAR  # not later than the next thing that time brings about
+        self.ready_bytes: i64 = 0  # of bodies, where the options count them
+        self.arrivals = Arrivals()
+        self.calendar = Calendar()
+        self.overdue = SeqSet()  # expired while a consumer held them
+        self.attempts: dict[int, int] = {}  # times acquired << 32 | failed deliveries, if any
+        self.unused_since_ms: i64 = 0
+        self._levels = Column("B")
+        self._sizes = Column("i")
+        self._check_ms: i64 = FAR  # when to look at consumers that hold messages
+        self._behind = False  # more is due than one batch could look at
+        self._gets: deque[SessionId] = deque()  # wait until nothing expired can be served
         self._effects: list[Effect] = []
+        self._plain = False  # messages need no look of their own
+        self._noted = False  # some message has more to it than its number
+        self._set_options(self.options)
+
+    def _set_options(self, options: Options) -> None:
+        self.options = options
+        self._noted = options.levels > 1 or options.bytes_max >= 0 or options.counts_deliveries
+        limited = options.length_max >= 0 or options.bytes_max >= 0
+        self._plain = not limited and options.levels == 1 and options.ttl_ms < 0
+
+    # After a restart
 
     def restore(self, runs: list[tuple[int, int]], next_seq: i64, redelivered_upto: i64) -> None:
-        """Start from what a recovery found: alive messages, the next number, the delivered mark."""
-        assert self.next_seq == 1
+        """Start from what a recovery found: alive messages, the next number, the delivered mark.
+
+        Messages with traits come by `restore_run`, before this, in ascending order.
+        """
         for first, count in runs:
-            self.ready.add(first, count)
-            if first <= redelivered_upto:
-                self.redelivered.add(first, min(i64(count), redelivered_upto - first + 1))
+            self.ready.add(first, count, 0)
+            self._mark_restored(first, count, redelivered_upto)
+        self._end_restore(next_seq, redelivered_upto)
+
+    def restore_run(
+        self, first: i64, count: i64, traits: Traits | None, index: i64, arrived_ms: i64
+    ) -> None:
+        """Messages first.. are alive; they are `index`.. of the traits, and came at that time."""
+        now_ms = self.now_ms
+        self.now_ms = arrived_ms
+        self._put(first, count, traits, index)
+        self.now_ms = max(now_ms, arrived_ms)
+
+    def end_restore(self, next_seq: i64, redelivered_upto: i64) -> None:
+        """All came by `restore_run`."""
+        for first, count in self.ready.runs():
+            self._mark_restored(first, count, redelivered_upto)
+        self._end_restore(next_seq, redelivered_upto)
+
+    def _mark_restored(self, first: i64, count: i64, redelivered_upto: i64) -> None:
+        if first <= redelivered_upto:
+            self.redelivered.add(first, min(count, redelivered_upto - first + 1))
+
+    def _end_restore(self, next_seq: i64, redelivered_upto: i64) -> None:
+        assert self.next_seq == 1
         self.next_seq = next_seq
         self.delivered_high = min(redelivered_upto, next_seq - 1)
+
+    # Batches
 
     def apply(self, commands: list[Command], now_ms: i64) -> list[Effect]:
         """Change the state by a batch of commands; return what the host must do, in order."""
@@ -130,6 +197,8 @@ class Fifo:
             self.now_ms = now_ms
         effects: list[Effect] = []
         self._effects = effects
+        if self.now_ms >= self.due_ms:
+            self._pass_time()
         for command in commands:
             kind = command.kind
             if kind == ENQUEUE:
@@ -147,6 +216,10 @@ class Fifo:
             else:
                 self._seldom(command, kind)
         self._check_out()
+        if len(self.leaving) > 0:
+            self._let_leave()
+        if self.checked_out > 0 and self._check_ms == FAR:
+            self._plan_check()
         self._effects = []
         return effects
 
@@ -162,12 +235,41 @@ class Fifo:
             self._purge(command.session)
         elif kind == INSPECT:
             assert isinstance(command, Inspect)
-            answer = Inspected(command.session, self.ready.count, self.attached_count)
+            self._use()
+            answer = Inspected(command.session, self.ready.count, self.roster.attached_count)
             self._effects.append(answer)
-        else:
-            assert kind == END_SESSION
+        elif kind == END_SESSION:
             assert isinstance(command, EndSession)
             self._end_session(command.session)
+        elif kind == CONFIGURE:
+            assert isinstance(command, Configure)
+            self._configure(command.options)
+        elif kind == TICK:
+            self._use_first()
+        else:
+            assert isinstance(command, Restarted)
+            self._restarted(command.next_seq)
+
+    def has_more(self) -> bool:
+        """Whether work is left that wants another batch soon."""
+        return len(self.leaving) > 0 or self._behind or self.due_ms <= self.now_ms
+
+    @property
+    def consumers(self) -> dict[ConsumerKey, Consumer]:
+        return self.roster.consumers
+
+    @property
+    def attached_count(self) -> int:
+        return self.roster.attached_count
+
+    def alive_within(self, first: i64, count: i64) -> list[tuple[int, int]]:
+        """Which of these messages are in the queue, in no order."""
+        found = self.ready.within(first, count)
+        for consumer in self.roster.consumers.values():
+            found.extend(consumer.held.within(first, count))
+        for leaving in self.leaving:
+            found.extend(leaving.seqs.within(first, count))
+        return found
 
     # Publishing
 
@@ -175,6 +277,7 @@ class Fifo:
         session = command.session
         first = command.first_seq
         count = command.count
+        traits = command.traits
         last_seen: i64 = self.last_seqs.get(session, 0)
         if first > last_seen + 1:
             self._effects.append(ResendFrom(session, last_seen + 1))
@@ -186,16 +289,153 @@ class Fifo:
             count -= known
             if count == 0:
                 return
+            traits = None if traits is None else traits.from_index(known)
         self.last_seqs[session] = first + count - 1
         message_first = self.next_seq
         self.next_seq = message_first + count
-        self.ready.add(message_first, count)
         self._effects.append(Enqueued(session, first, count, message_first))
+        if self._plain and traits is None:
+            self.ready.add(message_first, count, 0)
+        else:
+            self._admit(session, first, message_first, count, traits)
+
+    def _admit(
+        self, session: SessionId, first: i64, message_first: i64, count: i64, traits: Traits | None
+    ) -> None:
+        """Messages that need a look, or a queue that has limits."""
+        options = self.options
+        if options.overflow == DROP_HEAD:
+            self._put(message_first, count, traits, 0)
+            if self._is_over():
+                self._check_out()
+                self._drop_head()
+        else:
+            self._put_what_fits(session, first, message_first, count, traits)
+        if options.ttl_ms == 0 or self.due_ms <= self.now_ms:
+            # A lifetime of nothing: whoever waits gets it, or nobody.
+            self._check_out()
+            self._pass_time()
+
+    def _put(self, first: i64, count: i64, traits: Traits | None, index: i64) -> None:
+        """Messages first.. are ready; they are `index`.. of the traits."""
+        options = self.options
+        if options.levels == 1:
+            self.ready.add(first, count, 0)
+        else:
+            self._put_by_level(first, count, traits, index)
+        if options.bytes_max >= 0:
+            at: i64 = 0
+            while at < count:
+                size: i64 = 0 if traits is None else traits.size_of(index + at)
+                self._sizes.fill(first + at, 1, size)
+                self.ready_bytes += size
+                at += 1
+        if options.ttl_ms >= 0:
+            self.arrivals.note(first, self.now_ms, options.ttl_ms)
+            self._due_by(self.arrivals.due_ms(first, options.ttl_ms))
+        if traits is not None and (traits.ttls is not None or traits.ttl_ms >= 0):
+            self._note_expirations(first, count, traits, index)
+
+    def _put_by_level(self, first: i64, count: i64, traits: Traits | None, index: i64) -> None:
+        at: i64 = 0
+        while at < count:
+            level = self._level_of(traits, index + at)
+            stop = at + 1
+            if traits is None or traits.priorities is None:
+                stop = count
+            while stop < count and self._level_of(traits, index + stop) == level:
+                stop += 1
+            self.ready.add(first + at, stop - at, level)
+            self._levels.fill(first + at, stop - at, level)
+            at = stop
+
+    def _level_of(self, traits: Traits | None, index: i64) -> i64:
+        priority: i64 = -1 if traits is None else traits.priority_of(index)
+        if priority < 0:
+            return self.options.default_level
+        return min(priority, self.options.levels - 1)
+
+    def _note_expirations(self, first: i64, count: i64, traits: Traits, index: i64) -> None:
+        at: i64 = 0
+        while at < count:
+            ttl = traits.ttl_of(index + at)
+            stop = count if traits.ttls is None else at + 1
+            while stop < count and traits.ttl_of(index + stop) == ttl:
+                stop += 1
+            if ttl >= 0:
+                self._due_by(self.calendar.add(first + at, stop - at, self.now_ms, ttl))
+            at = stop
+        if self.calendar.wants_sweep(self.ready.count + self.checked_out):
+            self._due_by(self.now_ms)
+
+    # Limits (Q-16)
+
+    def _is_over(self) -> bool:
+        options = self.options
+        if 0 <= options.length_max < self.ready.count:
+            return True
+        return 0 <= options.bytes_max < self.ready_bytes
+
+    def _drop_head(self) -> None:
+        """The oldest of the lowest level go, until the queue is within its limits."""
+        options = self.options
+        while self.ready.count > 0 and self._is_over():
+            lane = self.ready.lowest_lane()
+            first = lane.first()
+            count = min(lane.head_run(), self.ready.count - options.length_max)
+            if options.bytes_max >= 0 and self.ready_bytes > options.bytes_max:
+                count = 1 if options.length_max < 0 else max(count, 1)
+            elif options.length_max < 0:
+                break
+            if options.bytes_max >= 0:
+                self.ready_bytes -= self._sizes.sum(first, count)
+            self.ready.drop_lowest(count)
+            self._begin_leave(first, count, LEFT_MAXLEN)
+
+    def _put_what_fits(
+        self, session: SessionId, first: i64, message_first: i64, count: i64, traits: Traits | None
+    ) -> None:
+        """Take each message for which there is room at its turn, refuse the others."""
+        at: i64 = 0
+        while at < count:
+            room = self._room(traits, at, count)
+            if room > 0:
+                self._put(message_first + at, room, traits, at)
+                at += room
+                if at < count:
+                    self._check_out()
+                continue
+            refused: i64 = 1 if self.options.bytes_max >= 0 else count - at
+            self._refuse(session, first + at, message_first + at, refused)
+            at += refused
+
+    def _room(self, traits: Traits | None, at: i64, count: i64) -> i64:
+        """How many of the messages from `at` on fit in."""
+        options = self.options
+        room = count - at
+        if options.length_max >= 0:
+            room = max(min(room, options.length_max - self.ready.count), 0)
+        if options.bytes_max >= 0:
+            left = options.bytes_max - self.ready_bytes
+            fit: i64 = 0
+            while fit < room:
+                left -= 0 if traits is None else traits.size_of(at + fit)
+                if left < 0:
+                    break
+                fit += 1
+            room = fit
+        return room
+
+    def _refuse(self, session: SessionId, first: i64, message_first: i64, count: i64) -> None:
+        dead = self.options.overflow == REJECT_PUBLISH_DLX
+        self._effects.append(Refused(session, first, count))
+        reason = LEFT_MAXLEN if dead else LEFT_REFUSED
+        self._effects.append(Left(message_first, count, reason))
 
     # Settling
 
     def _settle(self, command: Settle) -> None:
-        consumer = self.consumers.get(command.key)
+        consumer = self.roster.consumers.get(command.key)
         if consumer is None:
             return  # It went while this was under way; its messages are back in `ready`.
         outcome = command.outcome
@@ -205,139 +445,237 @@ class Fifo:
                 if outcome == ACCEPT:
                     self._leave(run_first, run_count, LEFT_ACCEPTED)
                 elif outcome == REJECT:
-                    self._leave(run_first, run_count, LEFT_REJECTED)
+                    self._begin_leave(run_first, run_count, LEFT_REJECTED)
                 else:
-                    self._return(run_first, run_count, outcome != RETURN_UNSEEN)
+                    consumer.note_returned(run_first, run_count)
+                    self._return(run_first, run_count, outcome)
                 if consumer.auto_return:
-                    self._give(consumer, consumer.credit + run_count)
-        if not consumer.attached and consumer.held.count == 0:
-            del self.consumers[command.key]
+                    self.roster.give(consumer, consumer.credit + run_count)
+        if consumer.held.count == 0:
+            self._holds_nothing(consumer)
 
     def _leave(self, first: i64, count: i64, reason: i64) -> None:
+        """Out of the queue for good; they are in none of its sets any more."""
         if self.redelivered.count > 0:
             self.redelivered.remove(first, count)
+        if self.overdue.count > 0:
+            self.overdue.remove(first, count)
+        if self._noted:
+            self._forget(first, count)
         self._effects.append(Left(first, count, reason))
 
-    def _return(self, first: i64, count: i64, seen: bool) -> None:
-        """Back to where they stood; `seen` messages are redelivered the next time."""
-        self.ready.add(first, count)
-        if not seen:
+    def _forget(self, first: i64, count: i64) -> None:
+        """What was noted of these messages."""
+        if self.options.levels > 1:
+            self._levels.release(first, count)
+        if self.options.bytes_max >= 0:
+            self._sizes.release(first, count)
+        if len(self.attempts) > 0:
+            at = first
+            while at < first + count:
+                self.attempts.pop(at, None)
+                at += 1
+
+    def _begin_leave(self, first: i64, count: i64, reason: i64) -> None:
+        """Messages that are in no set any more leave, in this batch or the next ones."""
+        last = self.leaving[len(self.leaving) - 1] if len(self.leaving) > 0 else None
+        if last is None or last.reason != reason or last.purged >= 0:
+            last = Leaving(SeqSet(), reason)
+            self.leaving.append(last)
+        last.seqs.add(first, count)
+
+    def _let_leave(self) -> None:
+        """One slice of what is to leave."""
+        room: i64 = DEAD_SLICE if self.options.dead_letters else LEAVE_SLICE
+        while room > 0 and len(self.leaving) > 0:
+            leaving = self.leaving[0]
+            for first, count in leaving.seqs.take_head(room).runs():
+                self._leave(first, count, leaving.reason)
+                room -= count
+            if leaving.seqs.count == 0:
+                self.leaving.popleft()
+                if leaving.purged >= 0:
+                    self._effects.append(Purged(leaving.session, leaving.purged))
+
+    def _return(self, first: i64, count: i64, outcome: i64) -> None:
+        """Back to where they stood; what the client has seen is redelivered the next time."""
+        if self._noted or self.overdue.count > 0:
+            self._return_noted(first, count, outcome)
             return
+        self.ready.add(first, count, 0)
+        if outcome != RETURN_UNSEEN:
+            self._mark_redelivered(first, count)
+        if self.options.ttl_ms >= 0:
+            self._due_by(self.arrivals.due_ms(first, self.options.ttl_ms))
+            if self.due_ms <= self.now_ms:
+                self._expire_by_ttl()
+
+    def _mark_redelivered(self, first: i64, count: i64) -> None:
         if self.redelivered.count > 0:
             self.redelivered.remove(first, count)
         self.redelivered.add(first, count)
 
+    def _return_noted(self, first: i64, count: i64, outcome: i64) -> None:
+        """The same where each message may have a level, a size, a count of failures."""
+        end = first + count
+        while first < end:
+            run = end - first
+            level: i64 = 0
+            if self.options.levels > 1:
+                level = self._levels.get(first)
+                run = self._levels.alike(first, run)
+            if self.overdue.count > 0 or self.options.counts_deliveries:
+                run = 1
+            self._return_alike(first, run, level, outcome)
+            first += run
+
+    def _return_alike(self, first: i64, count: i64, level: i64, outcome: i64) -> None:
+        if self.options.counts_deliveries and outcome != RETURN_UNSEEN:
+            tries: i64 = self.attempts.get(first, 0)
+            tries += 1 << ACQUIRED_SHIFT
+            tries += 1 if outcome == FAIL else 0
+            self.attempts[first] = tries
+            if 0 <= self.options.delivery_limit < (tries & FAILED_MASK):
+                self._begin_leave(first, count, LEFT_DELIVERY_LIMIT)
+                return
+        if self.overdue.count > 0 and self.overdue.contains(first):
+            self._begin_leave(first, count, LEFT_EXPIRED)
+            return
+        self.ready.add(first, count, level)
+        if self.options.bytes_max >= 0:
+            self.ready_bytes += self._sizes.sum(first, count)
+        if outcome != RETURN_UNSEEN:
+            self._mark_redelivered(first, count)
+        if self.options.ttl_ms >= 0:
+            self._due_by(self.arrivals.due_ms(first, self.options.ttl_ms))
+            if self.due_ms <= self.now_ms:
+                self._expire_by_ttl()
+
     # Consumers
 
     def _attach(self, command: Attach) -> None:
-        refused = self.exclusive_key is not None or (command.exclusive and self.attached_count > 0)
+        roster = self.roster
+        refused = roster.exclusive_key is not None
+        if command.exclusive and (roster.attached_count > 0 or self.options.single_active):
+            refused = True
         if refused:
             self._effects.append(AttachRefused(command.key))
             return
-        assert command.key not in self.consumers
+        assert command.key not in roster.consumers
         consumer = Consumer(command.key, command.priority)
-        consumer.attached = True
         consumer.auto_return = command.auto_return
-        self.consumers[command.key] = consumer
-        self.attached_count += 1
-        if command.exclusive:
-            self.exclusive_key = command.key
+        consumer.timeout_ms = command.timeout_ms
+        roster.attach(consumer, command.exclusive)
         self._effects.append(Attached(command.key))
-        self._give(consumer, command.credit)
+        if self.options.single_active:
+            roster.activate(self._effects)
+        roster.give(consumer, command.credit)
+        self._check_ms = FAR  # Its timeout may be the shortest.
 
     def _credit(self, command: Credit) -> None:
         """Absolute credit, counted from the delivery count that its giver knew (B-12)."""
-        consumer = self.consumers.get(command.key)
+        consumer = self.roster.consumers.get(command.key)
         if consumer is None or not consumer.attached:
             return
         consumer.auto_return = command.auto_return
-        self._give(consumer, command.delivery_count + command.credit - consumer.delivery_count)
+        self.roster.give(
+            consumer, command.delivery_count + command.credit - consumer.delivery_count
+        )
         if command.drain:
             self._check_out()
             consumer.delivery_count += max(consumer.credit, 0)
             consumer.credit = 0
             self._effects.append(Drained(command.key, consumer.delivery_count))
 
-    def _give(self, consumer: Consumer, credit: i64) -> None:
-        consumer.credit = credit if credit > 0 else 0
-        if consumer.credit > 0 and not consumer.in_turn and consumer.attached:
-            consumer.in_turn = True
-            self._level(consumer.priority).line.append(consumer)
-
-    def _level(self, priority: i64) -> Level:
-        place: i64 = 0
-        for level in self.levels:
-            if level.priority == priority:
-                return level
-            if level.priority < priority:
-                break
-            place += 1
-        made = Level(priority)
-        self.levels.insert(place, made)
-        return made
-
     def _detach(self, key: ConsumerKey) -> None:
-        consumer = self.consumers.get(key)
+        consumer = self.roster.consumers.get(key)
         if consumer is not None and consumer.attached:
             self._leave_line(consumer)
             if consumer.held.count == 0:
-                del self.consumers[key]
+                del self.roster.consumers[key]
+            if self.options.single_active:
+                self.roster.activate(self._effects)
         self._effects.append(Detached(key))
 
     def _leave_line(self, consumer: Consumer) -> None:
-        consumer.attached = False
-        consumer.credit = 0
-        if consumer.in_turn:
-            consumer.in_turn = False
-            self._level(consumer.priority).line.remove(consumer)
-        self.levels = [level for level in self.levels if len(level.line) > 0]
-        if self.exclusive_key == consumer.key:
-            self.exclusive_key = None
-        self.attached_count -= 1
-        if self.attached_count == 0:
+        self.roster.detach(consumer)
+        if self.roster.attached_count == 0:
+            self._use()
             self._effects.append(LastConsumerGone())
+
+    def _holds_nothing(self, consumer: Consumer) -> None:
+        """It has settled all that it held."""
+        if not consumer.attached:
+            del self.roster.consumers[consumer.key]
+        if self.options.single_active and self.roster.waits_for(consumer):
+            self.roster.activate(self._effects)
 
     def _end_session(self, session: SessionId) -> None:
         self.last_seqs.pop(session, None)
-        ended = [key for key in self.consumers if session_of(key) == session]
+        ended = [key for key in self.roster.consumers if session_of(key) == session]
         for key in ended:
-            consumer = self.consumers.pop(key)
-            if consumer.attached:
-                self._leave_line(consumer)
-            self.checked_out -= consumer.held.count
-            for first, count in consumer.held.runs():
-                self._return(first, count, True)
+            self._end_consumer(self.roster.consumers.pop(key), FAIL)
+        if self.options.single_active and len(ended) > 0:
+            self.roster.activate(self._effects)
+
+    def _end_consumer(self, consumer: Consumer, outcome: i64) -> None:
+        """It is gone, and no longer in `consumers`: what it held goes back."""
+        if consumer.attached:
+            self._leave_line(consumer)
+        self.checked_out -= consumer.held.count
+        for first, count in consumer.held.runs():
+            self._return(first, count, outcome)
+
+    def _restarted(self, next_seq: i64) -> None:
+        sessions: dict[SessionId, bool] = dict.fromkeys(self.last_seqs, True)
+        for key in self.roster.consumers:
+            sessions[session_of(key)] = True
+        for session in list(sessions):
+            self._end_session(session)
+        self.next_seq = max(self.next_seq, next_seq)
 
     # Taking messages
 
     def is_able(self) -> bool:
         """Whether a consumer waits for messages (after a batch: there is none ready then)."""
-        return any(len(level.line) > 0 for level in self.levels)
+        return not self.roster.lines.is_empty()
 
     def _get(self, session: SessionId) -> None:
+        self._use()
+        if self._behind:
+            self._gets.append(session)
+            return
         if self.ready.count == 0:
             self._effects.append(Got(session, 0, False, 0))
             return
         key = consumer_key(session, 0)
-        consumer = self.consumers.get(key)
+        consumer = self.roster.consumers.get(key)
         if consumer is None:
             consumer = Consumer(key, 0)
-            self.consumers[key] = consumer
+            self.roster.consumers[key] = consumer
         seq = self.ready.first()
         self._take(consumer, seq, 1)
         redelivered = self.redelivered.count > 0 and self.redelivered.contains(seq)
-        self._effects.append(Got(session, seq, redelivered, self.ready.count))
+        tries: i64 = self.attempts.get(seq, 0) if len(self.attempts) > 0 else 0
+        self._effects.append(Got(session, seq, redelivered, self.ready.count, tries))
 
     def _purge(self, session: SessionId) -> None:
         count = self.ready.count
-        for first, run_count in self.ready.runs():
-            self._leave(first, run_count, LEFT_PURGED)
-        self.ready.clear()
-        self._effects.append(Purged(session, count))
+        for part in self.ready.take_all():
+            self.leaving.append(Leaving(part, LEFT_PURGED))
+        self.ready_bytes = 0
+        if count == 0:
+            self._effects.append(Purged(session, 0))
+            return
+        last = self.leaving[len(self.leaving) - 1]
+        last.purged = count
+        last.session = session
 
     def _check_out(self) -> None:
         """Hand ready messages to consumers with credit, the highest priority first, in turns."""
-        for level in self.levels:
+        if self._behind:
+            return
+        for level in self.roster.lines.levels:
             line = level.line
             while self.ready.count > 0 and len(line) > 0:
                 consumer = line.popleft()
@@ -355,14 +693,20 @@ class Fifo:
             first = self.ready.first()
             count = min(want, self.ready.head_run())
             redelivered = False
+            tries: i64 = 0
             if self.redelivered.count > 0:
                 count, redelivered = self._alike(first, count)
+                if redelivered and len(self.attempts) > 0:
+                    tries = self.attempts.get(first, 0)
+                    count = 1
             self._take(consumer, first, count)
             delivery_seq = consumer.delivery_count + 1
             consumer.delivery_count += count
             consumer.credit -= count
             want -= count
-            self._effects.append(Delivers(consumer.key, delivery_seq, first, count, redelivered))
+            self._effects.append(
+                Delivers(consumer.key, delivery_seq, first, count, redelivered, tries)
+            )
 
     def _alike(self, first: i64, count: i64) -> tuple[i64, bool]:
         """How many of first.. have the same redelivered flag as the first one, and that flag."""
@@ -376,7 +720,137 @@ class Fifo:
 
     def _take(self, consumer: Consumer, first: i64, count: i64) -> None:
         self.ready.drop_head(count)
+        if self.options.bytes_max >= 0:
+            self.ready_bytes -= self._sizes.sum(first, count)
         consumer.held.add(first, count)
         self.checked_out += count
         if first + count - 1 > self.delivered_high:
             self.delivered_high = first + count - 1
+
+    # Time
+
+    def _due_by(self, due_ms: i64) -> None:
+        if due_ms < self.due_ms:
+            self.due_ms = due_ms
+
+    def _pass_time(self) -> None:
+        """Do what is due, and find out when the next thing will be."""
+        options = self.options
+        now_ms = self.now_ms
+        self.due_ms = FAR
+        if options.ttl_ms >= 0:
+            self._expire_by_ttl()
+        if self.calendar.count > 0 or self._behind:
+            self._expire_by_calendar()
+        if now_ms >= self._check_ms:
+            self._check_ms = FAR
+            self._check_timeouts()
+            if self.checked_out > 0:
+                self._plan_check()
+        self._due_by(self._check_ms)
+        if options.expires_ms >= 0:
+            self._expire_queue()
+
+    def _expire_by_ttl(self) -> None:
+        """What is ready and older than the queue's TTL leaves, wherever it stands."""
+        ttl_ms = self.options.ttl_ms
+        boundary = self.arrivals.boundary(self.now_ms, ttl_ms, self.next_seq)
+        if boundary > 0:
+            self._expire_parts(self.ready.split_below(boundary))
+        oldest = self.ready.oldest()
+        if oldest > 0:
+            self._due_by(self.arrivals.due_ms(oldest, ttl_ms))
+
+    def _expire_parts(self, parts: list[SeqSet]) -> None:
+        for part in parts:
+            if self.options.bytes_max >= 0:
+                for first, count in part.runs():
+                    self.ready_bytes -= self._sizes.sum(first, count)
+            self.leaving.append(Leaving(part, LEFT_EXPIRED))
+
+    def _expire_by_calendar(self) -> None:
+        """One slice of the messages whose own expiration is due."""
+        calendar = self.calendar
+        for first, count in calendar.take_due(self.now_ms, DUE_SLICE):
+            for run_first, run_count in self.ready.remove(first, count):
+                if self.options.bytes_max >= 0:
+                    self.ready_bytes -= self._sizes.sum(run_first, run_count)
+                self._begin_leave(run_first, run_count, LEFT_EXPIRED)
+            if self.checked_out > 0:
+                self._note_overdue(first, count)
+        due_ms = calendar.next_due_ms()
+        self._behind = due_ms <= self.now_ms
+        if calendar.wants_sweep(self.ready.count + self.checked_out):
+            calendar.sweep(self.alive_within, DUE_SLICE)
+            due_ms = self.now_ms
+        self._due_by(due_ms)
+        if not self._behind:
+            gets = self._gets
+            self._gets = deque()
+            for session in gets:
+                self._get(session)
+
+    def _note_overdue(self, first: i64, count: i64) -> None:
+        for consumer in self.roster.consumers.values():
+            for run_first, run_count in consumer.held.within(first, count):
+                self.overdue.remove(run_first, run_count)
+                self.overdue.add(run_first, run_count)
+
+    def _plan_check(self) -> None:
+        """Set the time of the next look at how long deliveries have been held."""
+        step = self.roster.check_step_ms(self.options.consumer_timeout_ms)
+        self._check_ms = NEVER if step < 0 else self.now_ms + step
+        self._due_by(self._check_ms)
+
+    def _check_timeouts(self) -> None:
+        """Consumers that keep a delivery for too long are out (C-15)."""
+        late = self.roster.late(self.now_ms, self.options.consumer_timeout_ms)
+        for consumer in late:
+            del self.roster.consumers[consumer.key]
+            timeout = consumer.timeout_or(self.options.consumer_timeout_ms)
+            self._effects.append(TimedOut(consumer.key, timeout))
+            self._end_consumer(consumer, RELEASE)
+        if self.options.single_active and len(late) > 0:
+            self.roster.activate(self._effects)
+
+    # The queue's own expiry, and its options
+
+    def _use(self) -> None:
+        """The queue is in use now (Q-02: x-expires)."""
+        self.unused_since_ms = self.now_ms
+        if self.options.expires_ms >= 0:
+            self._due_by(self.now_ms + self.options.expires_ms)
+
+    def _use_first(self) -> None:
+        """The time begins with the first thing that happens."""
+        if self.unused_since_ms == 0:
+            self._use()
+
+    def _expire_queue(self) -> None:
+        if self.roster.attached_count > 0:
+            return  # Its time begins when the last consumer goes.
+        due_ms = self.unused_since_ms + self.options.expires_ms
+        if due_ms <= self.now_ms:
+            self._effects.append(QueueExpired())
+            due_ms = self.now_ms + self.options.expires_ms  # in case that nobody deletes it
+        self._due_by(due_ms)
+
+    def _configure(self, options: Options) -> None:
+        """Other limits hold at once; levels and counting are fixed for the life of a queue."""
+        old = self.options
+        assert options.levels == old.levels
+        assert options.counts_deliveries == old.counts_deliveries
+        assert options.single_active == old.single_active
+        assert options.bytes_max < 0 or old.bytes_max >= 0 or self._is_empty()
+        if old.bytes_max >= 0 and options.bytes_max < 0:
+            self._sizes = Column("i")
+            self.ready_bytes = 0
+        self._set_options(options)
+        if options.ttl_ms >= 0 and old.ttl_ms < 0 and not self._is_empty():
+            self.arrivals.note(1, self.now_ms, options.ttl_ms)
+        if options.overflow == DROP_HEAD:
+            self._drop_head()
+        self._due_by(self.now_ms)
+
+    def _is_empty(self) -> bool:
+        return self.ready.count == 0 and self.checked_out == 0 and len(self.leaving) == 0

@@ -22,14 +22,29 @@ class SessionSink(Protocol):
         """The session's credit account (FEATURES G-10)."""
 
     def on_confirms(self, uid: int, upto_seq: int) -> None:
-        """Publishes of this session to the queue are safe, up to and with this number."""
+        """Publishes of this session to the queue are decided, up to and with this number: safe,
+        or refused before.
+        """
+
+    def on_refused(self, uid: int, first_seq: int, count: int) -> None:
+        """The queue is full and did not take these; `on_confirms` for them is still to come."""
 
     def on_delivers(
-        self, uid: int, number: int, delivery_seq: int, first: int, count: int, redelivered: bool
+        self,
+        uid: int,
+        number: int,
+        delivery_seq: int,
+        first: int,
+        count: int,
+        redelivered: bool,
+        attempts: int,
     ) -> None:
-        """Messages first.. are checked out to consumer `number` of this session."""
+        """Messages first.. are checked out to consumer `number` of this session.
 
-    def on_got(self, uid: int, message: int, redelivered: bool, ready: int) -> None:
+        `attempts`: of each of them, times acquired << 32 | failed deliveries, before this one.
+        """
+
+    def on_got(self, uid: int, message: int, redelivered: bool, ready: int, attempts: int) -> None:
         """Answer to Get; message 0: nothing was ready."""
 
     def on_attached(self, uid: int, number: int) -> None: ...
@@ -38,6 +53,12 @@ class SessionSink(Protocol):
 
     def on_detached(self, uid: int, number: int, goes: bool) -> None:
         """Answer to Detach; `goes`: that was the last one, and the queue is being deleted."""
+
+    def on_activated(self, uid: int, number: int, active: bool) -> None:
+        """The consumer is the queue's single active one now, or no longer."""
+
+    def on_timed_out(self, uid: int, number: int, timeout_ms: int) -> None:
+        """The consumer kept a delivery for too long: it is out, and holds nothing any more."""
 
     def on_drained(self, uid: int, number: int, delivery_count: int) -> None: ...
 
@@ -91,6 +112,13 @@ class QueueHost(Counts, Protocol):
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def quorum(self) -> bool:
+        """A quorum queue, for the rules that clients see."""
+
+    @property
+    def single_active(self) -> bool: ...
 
     def publish(self, sink: SessionSink, chunk: Chunk, first_seq: int) -> None:
         """Enqueue all messages of the chunk as the session's numbers first_seq.."""

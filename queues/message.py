@@ -5,11 +5,14 @@ to the same queues. Nothing is made per message. Several queues may hold the sam
 when the last of them lets go.
 """
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64, mypyc_attr
 
 from warren.wire.buffer import read_i32_le
+
+if TYPE_CHECKING:
+    from queues.traits import Traits
 
 FORMAT_091: Final = 1  # publish method frame, header frame, body frames (wire.amqp091.events)
 FORMAT_10: Final = 2  # bare message of AMQP 1.0 with its annotations
@@ -30,13 +33,17 @@ class Chunk:
         self.data = data
         self.base: i64 = base
         self.offsets = offsets  # count + 1 times u32 little-endian
-        self.info: i64 = info  # bits of wire.amqp091.events, the same for every message
+        # Bits of wire.amqp091.events: INFO_PERSISTENT holds for every message; INFO_PRIORITY and
+        # INFO_EXPIRATION say that some message has one.
+        self.info: i64 = info
+        self.traits: Traits | None = None  # what the machine was told, if it was told anything
         self.file_id: i64 = 0  # 0: in memory alone
         self.file_offset: i64 = 0  # where `data` begins in that file
         self.durable = False  # the bytes at that place are synced
         self.unclaimed: i64 = 0  # bytes that died before the record was written
         self.holders: i64 = 0  # queues that still have live messages of it
         self.pinned = False  # some queue has no claim on the file, so `data` must stay
+        self.lazy = False  # only lazy queues hold it: `data` goes as soon as it is durable
         self.targets: list[tuple[int, int]] | None = None  # (queue uid, first seq) to be journaled
 
     def count(self) -> i64:

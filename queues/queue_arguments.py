@@ -16,6 +16,7 @@ STREAM: Final = "stream"
 QUEUE_TYPES: Final = (CLASSIC, QUORUM, STREAM)
 
 PRIORITY_MAX: Final = 255
+NAME_BYTES_MAX: Final = 255
 SEGMENT_BYTES_MAX: Final = 3_000_000_000
 FILTER_BYTES_MIN: Final = 16
 FILTER_BYTES_MAX: Final = 255
@@ -139,7 +140,15 @@ def _one_of(words: tuple[str, ...], reason: str) -> Check:
 def _dead_letter_routing_key(value: object, arguments: dict[str, object]) -> Reason:
     if isinstance(value, str) and "x-dead-letter-exchange" not in arguments:
         return "routing_key_but_no_dlx_defined"
-    return _string(value, arguments)
+    return _name(value, arguments)
+
+
+def _name(value: object, arguments: dict[str, object]) -> Reason:
+    """A string that fits where names are on the wire."""
+    if not isinstance(value, str):
+        return _unacceptable(value)
+    size = len(value.encode("utf-8", "surrogateescape"))
+    return f"{{max_value_exceeded,{size}}}" if size > NAME_BYTES_MAX else None
 
 
 def _max_age(value: object, arguments: dict[str, object]) -> Reason:
@@ -170,7 +179,7 @@ RULES: Final = (
     Rule("x-max-length", _not_negative, _BOTH),
     Rule("x-max-length-bytes", _not_negative, QUEUE_TYPES),
     Rule("x-overflow", _one_of(_OVERFLOWS, "invalid_overflow"), _BOTH),
-    Rule("x-dead-letter-exchange", _string, _BOTH),
+    Rule("x-dead-letter-exchange", _name, _BOTH),
     Rule("x-dead-letter-routing-key", _dead_letter_routing_key, _BOTH),
     Rule(
         "x-dead-letter-strategy",

@@ -87,6 +87,16 @@ class Store:
         self._slots.insert(place, slot)
         self._firsts.insert(place, first)
 
+    def reserve(self, chunk: Chunk) -> None:
+        """The chunk is to be added once its messages have their numbers; it must stay so long."""
+        if chunk.holders == 0:
+            self._budget.took(chunk)
+        chunk.holders += 1
+
+    def cancel_reserve(self, chunk: Chunk) -> None:
+        """It was added, or never will be."""
+        self._let_go(chunk)
+
     def find(self, seq: i64) -> Slot:
         """The slot of a message that is alive."""
         head = self._head

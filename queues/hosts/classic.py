@@ -3,9 +3,18 @@
 Commands of a turn are applied together in `step`; deliveries go out in the same turn, only the
 confirm of a durable message waits for the sync. What the queue owns: its `Fifo`, its `Store`, the
 sinks of the sessions that use it. Journaled are persistent messages of a durable queue and their
-settlements; the rest lives in memory and is gone after a restart. Compiled.
+settlements; the rest lives in memory and is gone after a restart. A lazy queue (Q-20) journals
+transient messages too, to have their bodies on disk, and drops them after a restart.
+
+Messages that are to be dead-lettered stay in the store, and in the log, until they have been handed
+to the exchange: they are *dying*. If their bodies are on disk they wait to be read. At most
+BURY_MESSAGES and BURY_BYTES of them are worked on in one step.
+
+A quorum queue with its only member here has such a host inside (`queues.hosts.quorum`): it logs
+the commands itself and calls `apply_batch` once they are committed. Compiled.
 """
 
+from collections import deque
 from typing import Final, Protocol, final
 
 from mypy_extensions import i64
@@ -16,11 +25,17 @@ from queues.commands import (
     EndSession,
     Enqueue,
     SessionId,
+    Tick,
     session_of,
 )
 from queues.counts import Capacity
 from queues.credit import CreditActor
 from queues.effects import (
+    LEFT_DELIVERY_LIMIT,
+    LEFT_EXPIRED,
+    LEFT_MAXLEN,
+    LEFT_REJECTED,
+    Activated,
     Attached,
     AttachRefused,
     Delivers,
@@ -34,28 +49,93 @@ from queues.effects import (
     LastConsumerGone,
     Left,
     Purged,
+    QueueExpired,
+    Refused,
+    TimedOut,
 )
+from queues.expiry import FAR
 from queues.fifo import Fifo
 from queues.host import SessionSink, View
 from queues.hosts.journal import Journal
 from queues.message import Chunk
+from queues.options import DROP_HEAD, Options
 from queues.store import BodyBudget, Slot, Store
-from warren.wire.amqp091.events import INFO_PERSISTENT
+from queues.traits import Traits, decode_meta, traits_of
+from warren.wire.amqp091.events import INFO_EXPIRATION, INFO_PERSISTENT, INFO_PRIORITY
 
 MARK_STRIDE: Final = 2048  # deliveries between two delivered marks in the journal
 READ_AHEAD_BYTES: Final = 1 << 20
+BURY_MESSAGES: Final = 1024  # dead-lettered in one step
+BURY_BYTES: Final = 1 << 20
+
+DEFAULT: Final = 0  # modes
+LAZY: Final = 1
+LOGGED: Final = 2  # messages and commands are in the log before they are applied
+
+DEATHS: Final = {
+    LEFT_REJECTED: "rejected",
+    LEFT_EXPIRED: "expired",
+    LEFT_MAXLEN: "maxlen",
+    LEFT_DELIVERY_LIMIT: "delivery_limit",
+}
+
+
+class Steppable(Protocol):
+    """What a turn steps."""
+
+    def step(self, now_ms: i64) -> None: ...
+
+
+class Waking(Protocol):
+    """What a timer wakes."""
+
+    def on_timer(self) -> None: ...
+
+    @property
+    def is_gone(self) -> bool: ...
 
 
 class Steps(Protocol):
     """Who steps the hosts at the end of a turn of the loop."""
 
-    def mark_host(self, host: "ClassicHost") -> None: ...
+    def mark_host(self, host: Steppable) -> None: ...
 
-    def queue_unused(self, host: "ClassicHost") -> None:
-        """The last consumer of an auto-delete queue is gone: it is to be deleted."""
+    def mark_host_later(self, host: Steppable) -> None:
+        """Step it in the next turn: there is more to do than fits into this one."""
+
+    def wake_host(self, host: Waking, due_ms: int) -> None:
+        """Call `host.on_timer()` at that time."""
+
+    def queue_unused(self, uid: int) -> None:
+        """The queue is to be deleted: its last consumer is gone, or its time is over."""
 
     def load(self, host: "ClassicHost", chunk: Chunk) -> None:
         """Read the chunk's bytes from its file, then call `host.loaded(chunk)`."""
+
+
+class Undertaker(Protocol):
+    """Where the dead letters of one queue go."""
+
+    def bury(self, chunk: Chunk, index: int, count: int, reason: str) -> None:
+        """Messages index.. of the chunk, whose bytes are in memory, died for this reason."""
+
+    def close(self) -> None:
+        """The queue is gone."""
+
+
+@final
+class Found:
+    """Messages that a recovery has found alive; they are `index`.. of their record."""
+
+    def __init__(
+        self, first: i64, count: i64, index: i64, traits: Traits | None, arrived_ms: i64
+    ) -> None:
+        self.first: i64 = first
+        self.count: i64 = count
+        self.index: i64 = index
+        self.traits = traits
+        self.arrived_ms: i64 = arrived_ms
+        self.kept = True
 
 
 @final
@@ -73,13 +153,18 @@ class ClassicHost:
         turn: Steps,
         credit: CreditActor,
         auto_delete: bool = False,
+        options: Options | None = None,
+        mode: i64 = DEFAULT,
+        undertaker: Undertaker | None = None,
     ) -> None:
         self.uid: i64 = uid
         self.vhost = vhost
         self.name = name
         self.durable = durable
         self.auto_delete = auto_delete
-        self.machine = Fifo()
+        self.mode: i64 = mode
+        self.machine = Fifo(options)
+        self.undertaker = undertaker
         self.store = Store(budget)
         self.credit = credit
         self.capacity = Capacity()
@@ -96,10 +181,16 @@ class ClassicHost:
         self._mark: i64 = 0
         self._waiting: dict[SessionId, SessionSink] = {}  # wait for bodies to be loaded
         self._loading: set[Chunk] = set()  # asked for by this queue; others may share them
+        self._viewed: Chunk | None = None  # looked at last
+        self._dying: deque[tuple[int, int, int]] = deque()  # first, count, reason
+        self._timer_ms: i64 = FAR
+        self._settled_late: list[tuple[SessionSink, int]] = []  # confirms behind refusals
+        self._found: list[Found] = []  # what a recovery has found so far
         self.published_count: i64 = 0
         self.delivered_count: i64 = 0
         self.settled_count: i64 = 0
         self.redelivered_count: i64 = 0
+        self.refused_count: i64 = 0
 
     @property
     def ready_count(self) -> int:
@@ -113,6 +204,18 @@ class ClassicHost:
     def consumer_count(self) -> int:
         return self.machine.attached_count
 
+    @property
+    def is_gone(self) -> bool:
+        return self._gone
+
+    @property
+    def quorum(self) -> bool:
+        return self.mode == LOGGED
+
+    @property
+    def single_active(self) -> bool:
+        return self.machine.options.single_active
+
     # Handed down by sessions
 
     def publish(self, sink: SessionSink, chunk: Chunk, first_seq: i64) -> None:
@@ -122,10 +225,23 @@ class ClassicHost:
         sink.credit.send(self.credit, count)
         self._sinks[session] = sink
         self._chunks.append(chunk)
-        self._commands.append(Enqueue(session, first_seq, count))
+        self._commands.append(Enqueue(session, first_seq, count, self.traits(chunk)))
         if not self._marked:
             self._marked = True
             self._turn.mark_host(self)
+
+    def traits(self, chunk: Chunk) -> Traits | None:
+        """What the machine must know of these messages."""
+        options = self.machine.options
+        sized = options.bytes_max >= 0
+        ranked = options.levels > 1 and (chunk.info & INFO_PRIORITY) != 0
+        if not sized and not ranked and (chunk.info & INFO_EXPIRATION) == 0:
+            return None
+        known = chunk.traits
+        if known is None or (sized and known.sizes is None):
+            known = traits_of(chunk, sized)
+            chunk.traits = known
+        return known
 
     def command(self, sink: SessionSink, command: Command) -> None:
         """Apply the command in this turn, after what was handed down before."""
@@ -142,23 +258,68 @@ class ClassicHost:
             self._waiting[sink.session] = sink
             self._read_ahead(slot)
             return None
+        if self._viewed is not slot.chunk:
+            self._view_next(slot.chunk)
         offset = first - slot.first
         return View(slot.chunk, slot.index + offset, first, min(count, slot.count - offset))
+
+    def _view_next(self, chunk: Chunk) -> None:
+        """The bodies looked at before were written: a copy on disk is enough for those."""
+        before = self._viewed
+        self._viewed = chunk
+        if before is None or not before.durable or before.pinned or before.data is None:
+            return
+        if before.holders > 0 and before.file_id > 0 and (before.lazy or self._budget.is_over()):
+            self._budget.evict(before)
 
     # The turn
 
     def step(self, now_ms: i64) -> None:
-        """Apply what was handed down and carry the effects out."""
+        """Apply what was handed down, and what time brings about; carry the effects out."""
         self._marked = False
-        commands = self._commands
-        if len(commands) == 0 or self._gone:
+        if self._gone:
             return
-        self._commands = []
-        chunks = self._chunks
-        self._chunks = []
+        if self.mode == LOGGED:
+            if len(self._dying) > 0:
+                self._bury()
+            return
+        commands = self._commands
+        due = now_ms >= self.machine.due_ms or self.machine.has_more()
+        if len(commands) > 0 or due:
+            self._commands = []
+            chunks = self._chunks
+            self._chunks = []
+            self.apply_batch(commands, chunks, now_ms)
+        elif len(self._dying) > 0:
+            self._bury()
+        if self.machine.has_more():
+            self._turn.mark_host_later(self)
+        elif self.machine.due_ms < self._timer_ms:
+            self._timer_ms = self.machine.due_ms
+            self._turn.wake_host(self, self._timer_ms)
+
+    def on_timer(self) -> None:
+        """Something may be due."""
+        self._timer_ms = FAR
+        self._mark_self()
+
+    def _mark_self(self) -> None:
+        if not self._marked:
+            self._marked = True
+            self._turn.mark_host(self)
+
+    def apply_batch(self, commands: list[Command], chunks: list[Chunk], now_ms: i64) -> None:
+        """Let the machine have a batch; `chunks` are those of its Enqueue commands."""
         effects = self.machine.apply(commands, now_ms)
         self.capacity.observe(self.machine.is_able(), now_ms)
         self._carry_out(effects, chunks)
+        if len(self._settled_late) > 0:
+            late = self._settled_late
+            self._settled_late = []
+            for sink, upto in late:
+                sink.on_confirms(self.uid, upto)
+        if len(self._dying) > 0:
+            self._bury()
         for command in commands:
             if isinstance(command, EndSession):
                 self._sinks.pop(command.session, None)
@@ -178,7 +339,7 @@ class ClassicHost:
             elif isinstance(effect, Delivers):
                 self._delivers(effect)
             elif isinstance(effect, Left):
-                self._left(effect.first, effect.count)
+                self._left(effect)
             else:
                 self._answer(effect)
 
@@ -186,20 +347,38 @@ class ClassicHost:
         first = effect.message_first
         count = effect.count
         self.published_count += count
-        journaled = self.durable and (chunk.info & INFO_PERSISTENT) != 0
+        persistent = (chunk.info & INFO_PERSISTENT) != 0
+        journaled = self.durable and persistent
+        if self.mode != DEFAULT:
+            journaled = True
+            if self.mode == LAZY and chunk.holders == 0:
+                chunk.lazy = True
+        if self.mode != LAZY:
+            chunk.lazy = False
         self.store.add(first, chunk, 0, count, journaled)
         sink = self._sinks[effect.session]
         self.credit.ack(sink.credit, count)
         upto = effect.first_seq + count - 1
+        if self.mode == LOGGED:
+            self._decided(sink, upto)
+            return
         if journaled:
             self._journal.publish(chunk, self.uid, first)
+        if journaled and persistent:
             receipt = self._journal.confirm(sink, self.uid, upto, self.credit, count)
             self._receipts[effect.session] = receipt
         elif self._receipts.get(effect.session, 0) > self._journal.confirmed_receipt:
             # A confirm holds for all before it: this one must not overtake those in the journal.
             self._journal.confirm(sink, self.uid, upto, self.credit, 0)
         else:
+            self._decided(sink, upto)
+
+    def _decided(self, sink: SessionSink, upto: i64) -> None:
+        """Everything up to this number is safe, or refused by an effect that is still to come."""
+        if self.machine.options.overflow == DROP_HEAD:
             sink.on_confirms(self.uid, upto)
+        else:
+            self._settled_late.append((sink, upto))
 
     def _delivers(self, effect: Delivers) -> None:
         key = effect.key
@@ -214,9 +393,49 @@ class ClassicHost:
             effect.first,
             effect.count,
             effect.redelivered,
+            effect.attempts,
         )
 
-    def _left(self, first: i64, count: i64) -> None:
+    def _left(self, effect: Left) -> None:
+        reason = effect.reason
+        if self.undertaker is not None and reason in DEATHS:
+            self._dying.append((effect.first, effect.count, reason))
+        else:
+            self._release(effect.first, effect.count)
+
+    def _bury(self) -> None:
+        """Hand some of the dying to the dead-letter exchange, then let them go."""
+        undertaker = self.undertaker
+        assert undertaker is not None
+        dying = self._dying
+        room: i64 = BURY_MESSAGES
+        room_bytes: i64 = BURY_BYTES
+        while len(dying) > 0 and room > 0 and room_bytes > 0:
+            first, count, reason = dying[0]
+            slot = self.store.find(first)
+            chunk = slot.chunk
+            if chunk.data is None:
+                self._read_ahead(slot)
+                return  # `loaded` or `load_failed` goes on.
+            index = slot.index + first - slot.first
+            some = min(i64(count), slot.first + slot.count - first, room)
+            undertaker.bury(chunk, index, some, DEATHS[reason])
+            room -= some
+            room_bytes -= chunk.bytes_between(index, index + some)
+            self._end_dying(some)
+        if len(dying) > 0:
+            self._turn.mark_host_later(self)
+
+    def _end_dying(self, some: i64) -> None:
+        """The first `some` of the dying are gone."""
+        first, count, reason = self._dying[0]
+        if some == count:
+            self._dying.popleft()
+        else:
+            self._dying[0] = (first + some, count - some, reason)
+        self._release(first, some)
+
+    def _release(self, first: i64, count: i64) -> None:
         """Messages are gone for good: free them, and journal it for those that are in the log."""
         self.settled_count += count
         seq = first
@@ -237,7 +456,7 @@ class ClassicHost:
             if effect.message > 0:
                 self.delivered_count += 1
             sink = self._sinks[effect.session]
-            sink.on_got(uid, effect.message, effect.redelivered, effect.ready)
+            sink.on_got(uid, effect.message, effect.redelivered, effect.ready, effect.attempts)
         elif isinstance(effect, Attached):
             self._sinks[session_of(effect.key)].on_attached(uid, number_of(effect.key))
         elif isinstance(effect, AttachRefused):
@@ -254,9 +473,18 @@ class ClassicHost:
         elif isinstance(effect, Inspected):
             sink = self._sinks[effect.session]
             sink.on_inspected(uid, effect.ready, effect.consumer_count)
-        elif isinstance(effect, LastConsumerGone):
-            if self.auto_delete:
-                self._turn.queue_unused(self)
+        elif isinstance(effect, Refused):
+            self._sinks[effect.session].on_refused(uid, effect.first_seq, effect.count)
+            self.refused_count += effect.count
+        elif isinstance(effect, Activated):
+            sink = self._sinks[session_of(effect.key)]
+            sink.on_activated(uid, number_of(effect.key), effect.active)
+        elif isinstance(effect, TimedOut):
+            sink = self._sinks[session_of(effect.key)]
+            sink.on_timed_out(uid, number_of(effect.key), effect.timeout_ms)
+        elif isinstance(effect, LastConsumerGone | QueueExpired):
+            if self.auto_delete or isinstance(effect, QueueExpired):
+                self._turn.queue_unused(int(uid))
         else:
             # A session on the same node neither repeats nor leaves out a number.
             assert not isinstance(effect, KnownAlready), "a local session repeated a publish"
@@ -287,6 +515,8 @@ class ClassicHost:
         self._waiting = {}
         for sink in waiting.values():
             sink.on_loaded(self.uid)
+        if len(self._dying) > 0:
+            self._mark_self()
 
     def load_failed(self, chunk: Chunk) -> None:
         """The bytes cannot be read: whoever waits for them is told, and nobody else."""
@@ -296,6 +526,13 @@ class ClassicHost:
         self._waiting = {}
         for sink in waiting.values():
             sink.on_unreadable(self.uid)
+        while len(self._dying) > 0:  # What cannot be read cannot be dead-lettered either.
+            first, count, _ = self._dying[0]
+            slot = self.store.find(first)
+            if slot.chunk is not chunk:
+                self._mark_self()
+                return
+            self._end_dying(min(i64(count), slot.first + slot.count - first))
 
     # The log's questions (warren.storage.compaction.Owners)
 
@@ -305,9 +542,12 @@ class ClassicHost:
 
     def live_ranges(self, first: i64, count: i64) -> list[tuple[int, int]]:
         """Which of these messages are in the queue, as ascending (first, count)."""
-        runs = self.machine.ready.within(first, count)
-        for consumer in self.machine.consumers.values():
-            runs.extend(consumer.held.within(first, count))
+        runs = self.machine.alive_within(first, count)
+        for dying_first, dying_count, _ in self._dying:
+            start = max(first, i64(dying_first))
+            end = min(first + count, i64(dying_first) + dying_count)
+            if start < end:
+                runs.append((start, end - start))
         runs.sort()
         return runs
 
@@ -346,15 +586,24 @@ class ClassicHost:
 
     # After a restart
 
-    def recover(self, chunk: Chunk, first: i64, runs: list[tuple[int, int]]) -> None:
+    def recover(
+        self, chunk: Chunk, first: i64, runs: list[tuple[int, int]], meta: bytes, arrived_ms: i64
+    ) -> None:
         """The log holds this chunk as first..; `runs` of message_seqs are alive."""
+        traits = decode_meta(meta) if len(meta) > 0 else None
         for run_first, run_count in runs:
             self.store.add(run_first, chunk, run_first - first, run_count, True)
+            found = Found(run_first, run_count, run_first - first, traits, arrived_ms)
+            found.kept = self.mode != LAZY or (chunk.info & INFO_PERSISTENT) != 0
+            self._found.append(found)
 
     def begin(self) -> None:
         """A new queue: nothing was delivered yet, and after a restart the log shall say so."""
         if self.durable:
             self._journal.mark(self.uid, 0)
+        if self.machine.options.expires_ms >= 0:
+            self._commands.append(Tick())  # Its time begins.
+            self._mark_self()
 
     def end_cleanly(self) -> None:
         """The node stops in good order: the log shall know exactly what was delivered."""
@@ -363,9 +612,19 @@ class ClassicHost:
 
     def recovered(self, last_seq: i64, mark: i64, redelivered_upto: i64) -> None:
         """All chunks are there: what is alive is ready again. `mark` is what the log knows."""
-        runs = [(int(slot.first), int(slot.count)) for slot in self.store.slots()]
-        self.machine.restore(runs, last_seq + 1, redelivered_upto)
+        found = sorted(self._found, key=lambda each: each.first)
+        self._found = []
+        for each in found:
+            if each.kept:
+                self.machine.restore_run(
+                    each.first, each.count, each.traits, each.index, each.arrived_ms
+                )
+        self.machine.end_restore(last_seq + 1, redelivered_upto)
         self._mark = mark
+        for each in found:
+            if not each.kept:  # A transient message of a lazy queue.
+                self._release(each.first, each.count)
+        self._mark_self()
 
     # The end of the queue
 
@@ -377,7 +636,10 @@ class ClassicHost:
         for sink in list(self._sinks.values()):
             sink.on_gone(self.uid)
         for first, count in self._alive():
-            self._left(first, count)
+            self._release(first, count)
+        self._dying.clear()
+        if self.undertaker is not None:
+            self.undertaker.close()
         self.store.clear()
         if self.durable:
             self._journal.deleted(self.uid)

@@ -17,6 +17,7 @@ from queues.credit import CreditActor
 from queues.host import SessionSink
 from queues.message import Chunk
 from queues.store import BodyBudget
+from queues.traits import encode_meta
 
 
 class Place(Protocol):
@@ -167,7 +168,7 @@ class Journal:
                 log.append_deleted(uid)
             self._deleted = []
         appended: i64 = log.appended_lsn
-        if len(self._receipt.sinks) > 0:
+        if len(self._receipt.sinks) > 0 or len(self._receipt.chunks) > 0:
             self._receipt.lsn = appended
             self._waiting.append(self._receipt)
             self._receipt = Receipt(self._receipt.number + 1)
@@ -186,8 +187,10 @@ class Journal:
             data = chunk.data
             if data is None or targets is None:
                 continue  # settled already, by every queue that took it
+            traits = chunk.traits
+            meta = b"" if traits is None else encode_meta(traits, chunk.count())
             place = log.append_publish(
-                chunk.format_tag, chunk.info, now_ms, targets, b"", chunk.offsets, data, chunk.base
+                chunk.format_tag, chunk.info, now_ms, targets, meta, chunk.offsets, data, chunk.base
             )
             chunk.file_id = place.file_id
             chunk.file_offset = place.offset
@@ -209,5 +212,6 @@ class Journal:
                 receipt.sinks[i].on_confirms(receipt.uids[i], receipt.seqs[i])
             for chunk in receipt.chunks:
                 chunk.durable = True
-                if chunk.data is not None and not chunk.pinned and budget.is_over():
+                kept = chunk.pinned or chunk.data is None or chunk.holders == 0
+                if not kept and (chunk.lazy or budget.is_over()):
                     budget.evict(chunk)

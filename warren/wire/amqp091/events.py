@@ -22,6 +22,7 @@ INFO_HEADERS: Final = 2  # the headers property is present
 INFO_EXPIRATION: Final = 4  # the expiration property is present
 INFO_USER_ID: Final = 8  # the user-id property is present
 INFO_REPLY_TO: Final = 16  # the reply-to property is present
+INFO_PRIORITY: Final = 32  # the priority property is present
 INFO_PRIORITY_SHIFT: Final = 8
 
 ACK: Final = 80  # basic.ack, reject and nack by their method ids

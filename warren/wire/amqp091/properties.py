@@ -14,6 +14,7 @@ from warren.wire.amqp091.events import (
     INFO_EXPIRATION,
     INFO_HEADERS,
     INFO_PERSISTENT,
+    INFO_PRIORITY,
     INFO_PRIORITY_SHIFT,
     INFO_REPLY_TO,
     INFO_USER_ID,
@@ -210,6 +211,8 @@ def _presence(flags: i64) -> i64:
         info |= INFO_USER_ID
     if flags & REPLY_TO != 0:
         info |= INFO_REPLY_TO
+    if flags & PRIORITY != 0:
+        info |= INFO_PRIORITY
     return info
 
 

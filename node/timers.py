@@ -1,0 +1,75 @@
+"""Wakes queue hosts when something of theirs is due: one timer of the loop for all of them.
+
+A host asks for one time at a time and is woken once; if by then nothing is due any more, it asks
+again. At most WAKES_MAX are woken in one go, so that many queues with the same time are spread.
+"""
+
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+from typing import Final, Protocol
+
+WAKES_MAX: Final = 512
+SWEEP_MIN: Final = 1024
+
+
+class Sleeper(Protocol):
+    def on_timer(self) -> None: ...
+
+    @property
+    def is_gone(self) -> bool:
+        """It needs no waking any more."""
+
+
+class Handle(Protocol):
+    def cancel(self) -> None: ...
+
+
+class Timers:
+    """Invariant: a timer of the loop is set for the earliest time, or none and there is none."""
+
+    def __init__(
+        self,
+        call_later: Callable[[float, Callable[[], None]], Handle],
+        now_ms: Callable[[], int],
+        begin_turn: Callable[[], None],
+    ) -> None:
+        self._call_later = call_later
+        self._now_ms = now_ms
+        self._begin_turn = begin_turn
+        self._heap: list[tuple[int, int, Sleeper]] = []
+        self._count = 0
+        self._sweep_above = SWEEP_MIN
+        self._handle: Handle | None = None
+        self._set_for_ms = 0
+
+    def wake(self, sleeper: Sleeper, due_ms: int) -> None:
+        """Wake it at that time, or soon after."""
+        self._count += 1
+        heappush(self._heap, (due_ms, self._count, sleeper))
+        if len(self._heap) > self._sweep_above:
+            self._heap = [each for each in self._heap if not each[2].is_gone]
+            heapify(self._heap)
+            self._sweep_above = max(2 * len(self._heap), SWEEP_MIN)
+        self._set()
+
+    def _set(self) -> None:
+        if not self._heap:
+            return
+        due_ms = self._heap[0][0]
+        if self._handle is not None:
+            if self._set_for_ms <= due_ms:
+                return
+            self._handle.cancel()
+        self._set_for_ms = due_ms
+        delay_s = max(due_ms - self._now_ms(), 0) / 1000
+        self._handle = self._call_later(delay_s, self._fire)
+
+    def _fire(self) -> None:
+        self._handle = None
+        self._begin_turn()
+        now_ms = self._now_ms()
+        woken = 0
+        while self._heap and self._heap[0][0] <= now_ms and woken < WAKES_MAX:
+            heappop(self._heap)[2].on_timer()
+            woken += 1
+        self._set()

@@ -1,0 +1,121 @@
+"""A consumer as the queue machine knows it, and the lines in which consumers wait. Compiled."""
+
+from collections import deque
+from typing import final
+
+from mypy_extensions import i64
+
+from queues.commands import ConsumerKey
+from queues.seqset import SeqSet
+
+
+@final
+class Generation:
+    """Messages that a consumer was seen to hold for the first time at `at_ms`."""
+
+    def __init__(self, at_ms: i64, seqs: SeqSet) -> None:
+        self.at_ms: i64 = at_ms
+        self.seqs = seqs
+
+
+@final
+class Consumer:
+    """A consumer of this queue, or the holder of messages that a session got by basic.get."""
+
+    def __init__(self, key: ConsumerKey, priority: i64) -> None:
+        self.key = key
+        self.priority: i64 = priority
+        self.credit: i64 = 0
+        self.delivery_count: i64 = 0  # deliveries so far; the last one's delivery_seq
+        self.auto_return = False
+        self.attached = False
+        self.in_turn = False  # stands in the line of its priority
+        self.held = SeqSet()
+        self.timeout_ms: i64 = -1  # for settling a delivery; -1: the queue's own
+        self.generations: list[Generation] = []  # of what it holds, oldest first
+        self.returned: SeqSet | None = None  # given back since the last look at the generations
+
+    def timeout_or(self, default_ms: i64) -> i64:
+        return self.timeout_ms if self.timeout_ms >= 0 else default_ms
+
+    def age(self, now_ms: i64) -> i64:
+        """Look at what is held now; return since when the oldest of it has been seen, or -1.
+
+        A delivery is counted from the first look after it, so that none is timed out early.
+        """
+        returned = self.returned
+        known: list[Generation] = []
+        for generation in self.generations:
+            seqs = SeqSet()
+            for first, count in generation.seqs.runs():
+                for run_first, run_count in self.held.within(first, count):
+                    seqs.add(run_first, run_count)
+            if returned is not None:
+                for first, count in returned.runs():
+                    seqs.remove(first, count)
+            if seqs.count > 0:
+                known.append(Generation(generation.at_ms, seqs))
+        fresh = SeqSet()
+        for first, count in self.held.runs():
+            fresh.add(first, count)
+        for generation in known:
+            for first, count in generation.seqs.runs():
+                fresh.remove(first, count)
+        if fresh.count > 0:
+            known.append(Generation(now_ms, fresh))
+        self.generations = known
+        self.returned = None
+        return known[0].at_ms if len(known) > 0 else -1
+
+    def note_returned(self, first: i64, count: i64) -> None:
+        """It gave these back: if it gets them again, their time begins anew."""
+        if len(self.generations) == 0:
+            return
+        if self.returned is None:
+            self.returned = SeqSet()
+        self.returned.remove(first, count)
+        self.returned.add(first, count)
+
+
+@final
+class Level:
+    """The line of consumers of one priority that have credit."""
+
+    def __init__(self, priority: i64) -> None:
+        self.priority: i64 = priority
+        self.line: deque[Consumer] = deque()
+
+
+@final
+class Lines:
+    """All consumers that may be served, the highest priority first."""
+
+    def __init__(self) -> None:
+        self.levels: list[Level] = []
+
+    def join(self, consumer: Consumer) -> None:
+        """Stand at the end of the line of its priority, unless it stands there already."""
+        if not consumer.in_turn:
+            consumer.in_turn = True
+            self._level(consumer.priority).line.append(consumer)
+
+    def leave(self, consumer: Consumer) -> None:
+        if consumer.in_turn:
+            consumer.in_turn = False
+            self._level(consumer.priority).line.remove(consumer)
+            self.levels = [level for level in self.levels if len(level.line) > 0]
+
+    def is_empty(self) -> bool:
+        return all(len(level.line) <= 0 for level in self.levels)
+
+    def _level(self, priority: i64) -> Level:
+        place: i64 = 0
+        for level in self.levels:
+            if level.priority == priority:
+                return level
+            if level.priority < priority:
+                break
+            place += 1
+        made = Level(priority)
+        self.levels.insert(place, made)
+        return made

@@ -1,0 +1,180 @@
+"""Where the dead letters of one queue go: to its dead-letter exchange, at most once (D-03, D-07).
+
+Takes messages of a chunk that died for one reason; makes dead letters of them
+(`queues.dead_letters`) and publishes them run by run to the queues that the exchange routes them
+to. It is a session of its own to those queues: it waits for no confirm and hears of nothing. What
+has no exchange, no route, or would go round in a circle for ever (D-06) is dropped; the first of a
+kind in a while is logged. Compiled.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from queues.commands import EndSession, SessionId
+from queues.counts import Counts
+from queues.credit import CreditActor
+from queues.dead_letters import DeadLetterRule, DeadRun, dead_letters, info_of_dead, is_cycle
+from queues.host import QueueHost
+from queues.message import FORMAT_091, Chunk
+from queues.routing.content import Content091
+from queues.routing.router import Router
+from warren.wire.buffer import read_i32_le
+
+log = logging.getLogger("warren.dead_letters")
+
+SILENCE_MS: Final = 60_000  # between two lines about one queue
+
+
+@final
+class QueueUndertaker:
+    """The dead letters of one queue."""
+
+    def __init__(
+        self,
+        rule: DeadLetterRule,
+        router: Router,
+        host_of: Callable[[int], QueueHost],
+        now_ms: Callable[[], int],
+        session: SessionId,
+        credit: CreditActor,
+        counts: Counts,
+    ) -> None:
+        self.rule = rule
+        self._router = router
+        self._host_of = host_of
+        self._now_ms = now_ms
+        self._session = session
+        self._credit = credit
+        self._counts = counts
+        self._exchange = rule.exchange.decode("utf-8", "surrogateescape")
+        self._next_seqs: dict[int, int] = {}  # by uid of the queue published to
+        self._quiet_until_ms = 0
+
+    @property
+    def session(self) -> SessionId:
+        return self._session
+
+    @property
+    def credit(self) -> CreditActor:
+        return self._credit
+
+    def bury(self, chunk: Chunk, index: int, count: int, reason: str) -> None:
+        """See `queues.hosts.classic.Undertaker`."""
+        data = chunk.data
+        assert data is not None
+        self._counts.dead_letter(reason, count)
+        now_s = self._now_ms() // 1000
+        last = index + count
+        info = info_of_dead(chunk.info)
+        for run in dead_letters(
+            self.rule, data, chunk.base, chunk.offsets, index, last, reason, now_s
+        ):
+            self._publish(run, info, reason)
+
+    def _publish(self, run: DeadRun, info: i64, reason: str) -> None:
+        keys = run.routing_keys
+        more = tuple(keys[1:])
+        content = Content091(run.data, 0)
+        route = self._router.route(self._exchange, keys[0], content, more)
+        if not route.exchange_found:
+            self._warn(f"dead-letter exchange '{self._exchange}' does not exist")
+            return
+        if not route.per_message or run.count() == 1:
+            self._send(Chunk(FORMAT_091, run.data, 0, run.offsets, info), route.queues, run, reason)
+            return
+        for i in range(run.count()):
+            start = read_i32_le(run.offsets, 4 * i)
+            offsets = run.offsets[4 * i : 4 * i + 8]
+            data = run.data[start : read_i32_le(run.offsets, 4 * i + 4)]
+            found = self._router.route(self._exchange, keys[0], Content091(data, 0), more)
+            one = Chunk(FORMAT_091, data, int(start), offsets, info)
+            self._send(one, found.queues, run, reason)
+
+    def _send(self, chunk: Chunk, uids: tuple[int, ...], run: DeadRun, reason: str) -> None:
+        count = chunk.count()
+        for uid in uids:
+            host = self._host_of(uid)
+            if is_cycle(host.name, run.deaths, reason):
+                way = " <- ".join(queue for queue, _ in run.deaths)
+                self._warn(f"dead letters to queue '{host.name}' go in a circle: {way}")
+                continue
+            seq: i64 = self._next_seqs.get(uid, 1)
+            self._next_seqs[uid] = seq + count
+            host.publish(self, chunk, seq)
+
+    def _warn(self, text: str) -> None:
+        now_ms = self._now_ms()
+        if now_ms >= self._quiet_until_ms:
+            self._quiet_until_ms = now_ms + SILENCE_MS
+            log.warning(
+                "queue '%s' in vhost '%s': %s; messages are dropped",
+                self.rule.queue,
+                self._router.vhost,
+                text,
+            )
+
+    def close(self) -> None:
+        """The queue is gone."""
+        for uid in self._next_seqs:
+            self._host_of(uid).command(self, EndSession(self._session))
+        self._next_seqs = {}
+        self._credit.peer_down_everywhere()
+
+    # Effects: nothing is asked, so nothing is awaited
+
+    def on_gone(self, uid: int) -> None:
+        self._next_seqs.pop(uid, None)
+
+    def on_confirms(self, uid: int, upto_seq: int) -> None:
+        return
+
+    def on_refused(self, uid: int, first_seq: int, count: int) -> None:
+        return
+
+    def on_delivers(
+        self,
+        uid: int,
+        number: int,
+        delivery_seq: int,
+        first: int,
+        count: int,
+        redelivered: bool,
+        attempts: int,
+    ) -> None:
+        return
+
+    def on_got(self, uid: int, message: int, redelivered: bool, ready: int, attempts: int) -> None:
+        return
+
+    def on_attached(self, uid: int, number: int) -> None:
+        return
+
+    def on_attach_refused(self, uid: int, number: int) -> None:
+        return
+
+    def on_detached(self, uid: int, number: int, goes: bool) -> None:
+        return
+
+    def on_activated(self, uid: int, number: int, active: bool) -> None:
+        return
+
+    def on_timed_out(self, uid: int, number: int, timeout_ms: int) -> None:
+        return
+
+    def on_drained(self, uid: int, number: int, delivery_count: int) -> None:
+        return
+
+    def on_purged(self, uid: int, count: int) -> None:
+        return
+
+    def on_inspected(self, uid: int, ready: int, consumer_count: int) -> None:
+        return
+
+    def on_loaded(self, uid: int) -> None:
+        return
+
+    def on_unreadable(self, uid: int) -> None:
+        return

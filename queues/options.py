@@ -1,0 +1,110 @@
+"""What a queue's arguments ask of the queue machine, as numbers. Compiled.
+
+Everything is off by default, and what is off costs nothing. `encode`/`decode` are the payload of
+the command CONFIGURE (docs/formats/queue-commands.md); -1 stands for "no limit" throughout.
+"""
+
+from struct import Struct
+from typing import Final, final
+
+from mypy_extensions import i64
+
+DROP_HEAD: Final = 0  # what a full queue does (Q-16)
+REJECT_PUBLISH: Final = 1
+REJECT_PUBLISH_DLX: Final = 2
+
+SINGLE_ACTIVE: Final = 1  # bits of the flag byte
+DRAIN_HANDOVER: Final = 2
+COUNTS_DELIVERIES: Final = 4
+DEAD_LETTERS: Final = 8
+KNOWN_FLAGS: Final = 15
+
+LAYOUT: Final = Struct("<BBBBqqqqqq")
+
+
+@final
+class Options:
+    """Immutable after it was handed to a machine."""
+
+    def __init__(
+        self,
+        levels: i64 = 1,
+        default_level: i64 = 0,
+        ttl_ms: i64 = -1,
+        length_max: i64 = -1,
+        bytes_max: i64 = -1,
+        overflow: i64 = DROP_HEAD,
+        single_active: bool = False,
+        drain_handover: bool = False,
+        counts_deliveries: bool = False,
+        delivery_limit: i64 = -1,
+        consumer_timeout_ms: i64 = -1,
+        expires_ms: i64 = -1,
+        dead_letters: bool = False,
+    ) -> None:
+        self.levels: i64 = levels  # of priority; a higher one clamps to the highest
+        self.default_level: i64 = default_level  # of a message without a priority
+        self.ttl_ms: i64 = ttl_ms
+        self.length_max: i64 = length_max  # ready messages
+        self.bytes_max: i64 = bytes_max  # body bytes of ready messages
+        self.overflow: i64 = overflow
+        self.single_active = single_active
+        self.drain_handover = drain_handover  # the next is activated once the last holds nothing
+        self.counts_deliveries = counts_deliveries  # delivery and acquired counts (Q-61)
+        self.delivery_limit: i64 = delivery_limit  # failed deliveries that a message survives
+        self.consumer_timeout_ms: i64 = consumer_timeout_ms
+        self.expires_ms: i64 = expires_ms  # unused for so long, the queue goes
+        self.dead_letters = dead_letters  # what leaves is worked on further: smaller slices
+
+    def encode(self) -> bytes:
+        flags = SINGLE_ACTIVE if self.single_active else 0
+        flags |= DRAIN_HANDOVER if self.drain_handover else 0
+        flags |= COUNTS_DELIVERIES if self.counts_deliveries else 0
+        flags |= DEAD_LETTERS if self.dead_letters else 0
+        return LAYOUT.pack(
+            flags,
+            self.overflow,
+            self.levels - 1,
+            self.default_level,
+            self.ttl_ms,
+            self.length_max,
+            self.bytes_max,
+            self.delivery_limit,
+            self.consumer_timeout_ms,
+            self.expires_ms,
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Options) and self.encode() == other.encode()
+
+    def __hash__(self) -> int:
+        return hash(self.encode())
+
+
+OPTIONS_BYTES: Final = LAYOUT.size
+
+
+def decode_options(data: bytes) -> Options:
+    """ValueError: these are not the bytes of options that this node knows."""
+    if len(data) != OPTIONS_BYTES:
+        raise ValueError(f"options of {len(data)} bytes")
+    flags, overflow, levels, default, ttl, length, size, limit, timeout, expires = LAYOUT.unpack(
+        data
+    )
+    if flags & ~KNOWN_FLAGS or overflow > REJECT_PUBLISH_DLX or default > levels:
+        raise ValueError(f"unknown options {data.hex()}")
+    return Options(
+        levels + 1,
+        default,
+        ttl,
+        length,
+        size,
+        overflow,
+        bool(flags & SINGLE_ACTIVE),
+        bool(flags & DRAIN_HANDOVER),
+        bool(flags & COUNTS_DELIVERIES),
+        limit,
+        timeout,
+        expires,
+        bool(flags & DEAD_LETTERS),
+    )

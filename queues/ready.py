@@ -1,0 +1,116 @@
+"""Messages that wait in a queue, by level of priority, each level in order of arrival. Compiled.
+
+Most queues have one level. A higher level is served before a lower one; what is dropped from a full
+queue comes from the lowest. Memory: one run list per level (`queues.seqset`).
+"""
+
+from typing import final
+
+from mypy_extensions import i64
+
+from queues.seqset import SeqSet
+
+
+@final
+class Ready:
+    """Invariant: a message is in one lane at most, and every lane above `_top` is empty."""
+
+    def __init__(self, levels: i64 = 1) -> None:
+        self.lanes: list[SeqSet] = [SeqSet() for _ in range(levels)]
+        self.count: i64 = 0
+        self._top: i64 = 0
+
+    def add(self, first: i64, count: i64, level: i64) -> None:
+        self.lanes[level].add(first, count)
+        self.count += count
+        if level > self._top:
+            self._top = level
+
+    def first(self) -> i64:
+        """The message to be served next; there must be one."""
+        return self.lanes[self._top].first()
+
+    def head_run(self) -> i64:
+        """How many messages from `first()` on are consecutive."""
+        return self.lanes[self._top].head_run()
+
+    def drop_head(self, count: i64) -> None:
+        """Take out the `count` messages from `first()` on, all of one run."""
+        self.lanes[self._top].drop_head(count)
+        self.count -= count
+        self._settle_top()
+
+    def _settle_top(self) -> None:
+        top = self._top
+        while top > 0 and self.lanes[top].count == 0:
+            top -= 1
+        self._top = top
+
+    def lowest_lane(self) -> SeqSet:
+        """The lane that loses first; there must be a message."""
+        for lane in self.lanes:
+            if lane.count > 0:
+                return lane
+        raise AssertionError("no message is ready")
+
+    def drop_lowest(self, count: i64) -> None:
+        """Take out the first `count` messages of the lowest lane, all of one run."""
+        self.lowest_lane().drop_head(count)
+        self.count -= count
+        self._settle_top()
+
+    def oldest(self) -> i64:
+        """The lowest message_seq of all lanes; 0: nothing is ready."""
+        found: i64 = 0
+        for lane in self.lanes:
+            if lane.count > 0 and (found == 0 or lane.first() < found):
+                found = lane.first()
+        return found
+
+    def remove(self, first: i64, count: i64) -> list[tuple[int, int]]:
+        """Take out what of first..first+count-1 is there; return that as (first, count) runs."""
+        gone: list[tuple[int, int]] = []
+        for lane in self.lanes:
+            if lane.count > 0:
+                gone.extend(lane.remove(first, count))
+        for _, length in gone:
+            self.count -= length
+        self._settle_top()
+        return gone
+
+    def split_below(self, seq: i64) -> list[SeqSet]:
+        """Take out everything below `seq`, as one set per lane."""
+        parts: list[SeqSet] = []
+        for lane in self.lanes:
+            if lane.count > 0 and lane.first() < seq:
+                part = lane.split_below(seq)
+                self.count -= part.count
+                parts.append(part)
+        self._settle_top()
+        return parts
+
+    def take_all(self) -> list[SeqSet]:
+        """Take out everything, as one set per lane that held something."""
+        parts = [lane for lane in self.lanes if lane.count > 0]
+        self.lanes = [SeqSet() for _ in self.lanes]
+        self.count = 0
+        self._top = 0
+        return parts
+
+    def within(self, first: i64, count: i64) -> list[tuple[int, int]]:
+        """What of first..first+count-1 is there, as ascending (first, count) runs."""
+        if len(self.lanes) == 1:
+            return self.lanes[0].within(first, count)
+        found: list[tuple[int, int]] = []
+        for lane in self.lanes:
+            found.extend(lane.within(first, count))
+        found.sort()
+        return found
+
+    def runs(self) -> list[tuple[int, int]]:
+        """Everything, as ascending (first, count) runs."""
+        found: list[tuple[int, int]] = []
+        for lane in self.lanes:
+            found.extend(lane.runs())
+        found.sort()
+        return found

@@ -1,0 +1,116 @@
+"""The consumers of one queue: who is there, who may be served, who is the active one. Compiled.
+
+With a single active consumer (C-16, Q-57) only that one stands in line. A consumer of a higher
+priority takes over once the active one holds nothing; until then nobody is served. After a cancel
+the next one is active at once, or, with `drain_handover`, once the cancelled one holds nothing.
+"""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from queues.commands import ConsumerKey
+from queues.consumers import Consumer, Lines
+from queues.effects import Activated, Effect
+
+CHECK_MS_MIN: Final = 20  # between looks at how long deliveries have been held
+CHECK_MS_MAX: Final = 60_000
+
+
+@final
+class Roster:
+    """Invariant: a consumer is here while it is attached or holds a message."""
+
+    def __init__(self, single_active: bool, drain_handover: bool) -> None:
+        self.single_active = single_active
+        self.drain_handover = drain_handover
+        self.consumers: dict[ConsumerKey, Consumer] = {}
+        self.lines = Lines()
+        self.attached_count: i64 = 0
+        self.exclusive_key: ConsumerKey | None = None
+        self.active_key: ConsumerKey | None = None
+        self.gives_way = False  # the active one gets nothing more, and is replaced when it is done
+
+    def attach(self, consumer: Consumer, exclusive: bool) -> None:
+        consumer.attached = True
+        self.consumers[consumer.key] = consumer
+        self.attached_count += 1
+        if exclusive:
+            self.exclusive_key = consumer.key
+
+    def detach(self, consumer: Consumer) -> None:
+        """It gets nothing more; what it holds stays its own."""
+        consumer.attached = False
+        consumer.credit = 0
+        self.lines.leave(consumer)
+        if self.exclusive_key == consumer.key:
+            self.exclusive_key = None
+        self.attached_count -= 1
+
+    def give(self, consumer: Consumer, credit: i64) -> None:
+        consumer.credit = credit if credit > 0 else 0
+        if consumer.credit > 0 and not consumer.in_turn and consumer.attached:
+            if self.single_active and (self.gives_way or self.active_key != consumer.key):
+                return
+            self.lines.join(consumer)
+
+    def waits_for(self, consumer: Consumer) -> bool:
+        """Whether something happens when this consumer holds nothing any more."""
+        return self.active_key == consumer.key and (self.gives_way or not consumer.attached)
+
+    def best(self) -> Consumer | None:
+        """Who is to be active: the highest priority, of those the active one, else the first."""
+        best: Consumer | None = None
+        for consumer in self.consumers.values():
+            if not consumer.attached:
+                continue
+            better = best is None or consumer.priority > best.priority
+            if best is not None and consumer.priority == best.priority:
+                better = consumer.key == self.active_key
+            if better:
+                best = consumer
+        return best
+
+    def _waits_to_empty(self, current: Consumer) -> bool:
+        return current.held.count > 0 and (current.attached or self.drain_handover)
+
+    def activate(self, effects: list[Effect]) -> None:
+        """See who is active now, and tell."""
+        best = self.best()
+        current: Consumer | None = None
+        if self.active_key is not None:
+            current = self.consumers.get(self.active_key)
+        if current is not None and current is not best and self._waits_to_empty(current):
+            self.gives_way = True
+            self.lines.leave(current)
+            return
+        self.gives_way = False
+        if current is None or current is not best:
+            if current is not None and current.attached:
+                self.lines.leave(current)
+                effects.append(Activated(current.key, False))
+            self.active_key = None
+            if best is not None:
+                self.active_key = best.key
+                effects.append(Activated(best.key, True))
+        if best is not None:
+            self.give(best, best.credit)
+
+    def check_step_ms(self, default_ms: i64) -> i64:
+        """How long to wait before the next look for late consumers; -1: for ever."""
+        shortest: i64 = -1
+        for consumer in self.consumers.values():
+            timeout = consumer.timeout_or(default_ms)
+            if timeout > 0 and (shortest < 0 or timeout < shortest):
+                shortest = timeout
+        return -1 if shortest < 0 else min(max(shortest // 8, CHECK_MS_MIN), CHECK_MS_MAX)
+
+    def late(self, now_ms: i64, default_ms: i64) -> list[Consumer]:
+        """Consumers that have kept a delivery for longer than their timeout (C-15)."""
+        found: list[Consumer] = []
+        for consumer in self.consumers.values():
+            timeout = consumer.timeout_or(default_ms)
+            since: i64 = consumer.age(now_ms) if timeout > 0 else -1
+            if since >= 0 and since + timeout <= now_ms:
+                found.append(consumer)
+        return found

@@ -1,0 +1,132 @@
+"""What the queue machine knows of each message of a publish run: priority, lifetime, size.
+
+A run in which no message has a priority or an expiration, in a queue that does not count bytes,
+has no traits at all. What is the same for the whole run is one number; what differs is a column
+with one little-endian entry per message. Compiled.
+"""
+
+from typing import Final, final
+
+from mypy_extensions import i32, i64, mypyc_attr
+
+from queues.message import FORMAT_091, Chunk
+from warren.wire.amqp091.deliver import content_size
+from warren.wire.amqp091.properties import expiration_of, priority_of
+from warren.wire.buffer import BytesWriter, read_i32_le, write_i32_le
+
+ABSENT: Final = -1  # no priority, no expiration
+TTL_MAX: Final = (1 << 31) - 1
+META_BYTES: Final = 12  # priority, expiration, size: i32 little-endian each
+
+
+@final
+@mypyc_attr(acyclic=True)
+class Traits:
+    """Of `count` messages; a column is None where the run has one value for all."""
+
+    def __init__(
+        self,
+        priority: i64 = ABSENT,
+        ttl_ms: i64 = ABSENT,
+        priorities: bytes | None = None,
+        ttls: bytes | None = None,
+        sizes: bytes | None = None,
+    ) -> None:
+        self.priority: i64 = priority
+        self.ttl_ms: i64 = ttl_ms
+        self.priorities = priorities  # i32 each, ABSENT for none
+        self.ttls = ttls  # i32 milliseconds each, ABSENT for none; 2**31 - 1 at most
+        self.sizes = sizes  # i32 body bytes each; None: nobody asked
+
+    def priority_of(self, index: i64) -> i64:
+        column = self.priorities
+        return self.priority if column is None else i64(read_i32_le(column, 4 * index))
+
+    def ttl_of(self, index: i64) -> i64:
+        column = self.ttls
+        return self.ttl_ms if column is None else i64(read_i32_le(column, 4 * index))
+
+    def size_of(self, index: i64) -> i64:
+        column = self.sizes
+        assert column is not None
+        return i64(read_i32_le(column, 4 * index))
+
+    def from_index(self, first: i64) -> "Traits":
+        """Of the messages from `first` on."""
+        return Traits(
+            self.priority,
+            self.ttl_ms,
+            None if self.priorities is None else self.priorities[4 * first :],
+            None if self.ttls is None else self.ttls[4 * first :],
+            None if self.sizes is None else self.sizes[4 * first :],
+        )
+
+
+def traits_of(chunk: Chunk, sized: bool) -> Traits:
+    """Read the messages of a chunk in stored form 1; `sized`: with the size of their bodies.
+
+    Its bytes must be in memory. Expirations were checked when the messages came in.
+    """
+    assert chunk.format_tag == FORMAT_091
+    data = chunk.data
+    assert data is not None
+    count = chunk.count()
+    priorities = BytesWriter()
+    ttls = BytesWriter()
+    sizes = BytesWriter()
+    same_priority = True
+    same_ttl = True
+    priority: i64 = ABSENT
+    ttl: i64 = ABSENT
+    i: i64 = 0
+    while i < count:
+        start = i64(read_i32_le(chunk.offsets, 4 * i)) - chunk.base
+        found = priority_of(data, start)
+        own_priority: i64 = ABSENT if found is None else i64(found)
+        text = expiration_of(data, start)
+        own_ttl: i64 = ABSENT if text is None else min(i64(int(text)), TTL_MAX)
+        if i == 0:
+            priority = own_priority
+            ttl = own_ttl
+        same_priority = same_priority and own_priority == priority
+        same_ttl = same_ttl and own_ttl == ttl
+        write_i32_le(priorities, i32(own_priority))
+        write_i32_le(ttls, i32(own_ttl))
+        if sized:
+            write_i32_le(sizes, i32(content_size(data, start)))
+        i += 1
+    return Traits(
+        priority,
+        ttl,
+        None if same_priority else priorities.getvalue(),
+        None if same_ttl else ttls.getvalue(),
+        sizes.getvalue() if sized else None,
+    )
+
+
+def encode_meta(traits: Traits, count: i64) -> bytes:
+    """META_BYTES per message for the log: what a restart must know without reading bodies."""
+    writer = BytesWriter()
+    i: i64 = 0
+    while i < count:
+        write_i32_le(writer, i32(traits.priority_of(i)))
+        write_i32_le(writer, i32(traits.ttl_of(i)))
+        write_i32_le(writer, i32(0 if traits.sizes is None else traits.size_of(i)))
+        i += 1
+    return writer.getvalue()
+
+
+def decode_meta(meta: bytes) -> Traits:
+    """The traits of all messages of a record."""
+    count: i64 = len(meta) // META_BYTES
+    priorities = BytesWriter()
+    ttls = BytesWriter()
+    sizes = BytesWriter()
+    i: i64 = 0
+    while i < count:
+        at = META_BYTES * i
+        write_i32_le(priorities, read_i32_le(meta, at))
+        write_i32_le(ttls, read_i32_le(meta, at + 4))
+        write_i32_le(sizes, read_i32_le(meta, at + 8))
+        i += 1
+    return Traits(ABSENT, ABSENT, priorities.getvalue(), ttls.getvalue(), sizes.getvalue())
