@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 import pika
+import pika.exceptions
 import pytest
 
 from tests.conformance.broker import settle_down
@@ -48,13 +49,15 @@ def pass_time(channel: Any, seconds: float) -> None:
     settle_down(channel, lambda: time.monotonic() >= end)
 
 
-def is_routable(channel: Any, queue: str) -> bool:
-    """Whether the queue exists, found out by a publish: that renews no lease of the queue."""
-    channel.confirm_delivery()
+def is_there(channel: Any, queue: str) -> bool:
+    """Whether the queue exists, found out by a binding: that renews no lease of the queue."""
+    asking = channel.connection.channel()
     try:
-        channel.basic_publish("", queue, b"anybody?", mandatory=True)
-    except pika.exceptions.UnroutableError:
+        asking.queue_bind(queue, "amq.direct", f"{queue} is there")
+    except pika.exceptions.ChannelClosedByBroker as error:
+        assert error.reply_code == 404
         return False
+    asking.close()
     return True
 
 

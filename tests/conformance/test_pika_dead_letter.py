@@ -395,15 +395,18 @@ def test_a_dead_letter_that_is_published_again_begins_anew(
 
 @both_kinds
 def test_a_dead_letter_into_a_full_queue_that_rejects_is_lost(
-    channel: Any, name: str, kind: str
+    channel: Any, name: str, graves: str, kind: str
 ) -> None:
     full = f"{name}-full"
     declare(channel, full, arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
     publish(channel, full, b"first")
-    declare(channel, name, kind, onward(full))
+    channel.exchange_declare(name, "fanout")
+    for queue in (full, graves):
+        channel.queue_bind(queue, name)
+    declare(channel, name, kind, {"x-dead-letter-exchange": name})
     publish(channel, name, b"lost")
     reject(channel, name)
-    wait_until_ready(channel, name, 0)
+    assert take_soon(channel, graves).body == b"lost"
     assert drain(channel, full) == [b"first"]
     channel.queue_delete(full)
 

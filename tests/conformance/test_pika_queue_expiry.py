@@ -1,0 +1,156 @@
+"""Queues that go when nobody uses them, with pika: x-expires (Q-02, Q-64)."""
+
+import time
+from typing import Any
+
+from tests.conformance.broker import (
+    Inbox,
+    channel_closed,
+    drain,
+    numbered,
+    publish_all,
+    ready_count,
+    settle_down,
+)
+from tests.conformance.options import (
+    both_kinds,
+    declare,
+    exclusive_queue,
+    is_there,
+    onward,
+    pass_time,
+    publish,
+)
+
+LEASE_MS = 200
+LEASE_SECONDS = LEASE_MS / 1000
+LATE_SECONDS = 3.0
+YEARS_10_MS = 315_360_000_000
+
+
+def declare_leased(channel: Any, name: str, kind: str, **more: Any) -> None:
+    declare(channel, name, kind, {"x-expires": LEASE_MS, **more})
+
+
+def wait_until_gone(channel: Any, name: str) -> float:
+    """Seconds until the queue is gone; asking does not keep it."""
+    begun = time.monotonic()
+    settle_down(channel, lambda: not is_there(channel, name))
+    return time.monotonic() - begun
+
+
+@both_kinds
+def test_a_queue_that_nobody_uses_goes_when_its_time_is_over_and_not_before(
+    channel: Any, connection: Any, name: str, kind: str
+) -> None:
+    declare_leased(channel, name, kind)
+    assert LEASE_SECONDS - 0.05 <= wait_until_gone(channel, name) < LATE_SECONDS
+    with channel_closed(404, f"NOT_FOUND - no queue '{name}' in vhost '/'"):
+        channel.queue_declare(name, passive=True)
+    declare(connection.channel(), name, kind)
+
+
+@both_kinds
+def test_messages_in_the_queue_do_not_keep_it_and_are_not_dead_lettered(
+    channel: Any, name: str, kind: str
+) -> None:
+    graves = exclusive_queue(channel)
+    declare_leased(channel, name, kind, **onward(graves))
+    publish_all(channel, name, numbered(3))
+    wait_until_gone(channel, name)
+    publish(channel, graves, b"a mark behind all that")
+    assert drain(channel, graves) == [b"a mark behind all that"]
+
+
+@both_kinds
+def test_a_consumer_keeps_the_queue_until_it_is_cancelled(
+    channel: Any, name: str, kind: str
+) -> None:
+    declare_leased(channel, name, kind)
+    inbox = Inbox(channel, name, auto_ack=True)
+    pass_time(channel, 2 * LEASE_SECONDS)
+    publish(channel, name, b"still there")
+    inbox.wait(1)
+    channel.basic_cancel(inbox.consumer_tag)
+    assert LEASE_SECONDS - 0.05 <= wait_until_gone(channel, name) < LATE_SECONDS
+
+
+@both_kinds
+def test_a_consumer_whose_connection_ends_keeps_the_queue_no_longer(
+    channel: Any, connect: Any, name: str, kind: str
+) -> None:
+    consuming = connect()
+    declare_leased(consuming.channel(), name, kind)
+    Inbox(consuming.channel(), name)
+    pass_time(channel, 2 * LEASE_SECONDS)
+    assert is_there(channel, name)
+    consuming.close()
+    wait_until_gone(channel, name)
+
+
+@both_kinds
+def test_each_get_renews_the_lease(channel: Any, name: str, kind: str) -> None:
+    declare_leased(channel, name, kind)
+    begun = time.monotonic()
+    while time.monotonic() - begun < 3 * LEASE_SECONDS:
+        pass_time(channel, LEASE_SECONDS / 4)
+        assert channel.basic_get(name)[0] is None
+    assert LEASE_SECONDS - 0.05 <= wait_until_gone(channel, name) < LATE_SECONDS
+
+
+@both_kinds
+def test_each_declare_renews_the_lease(channel: Any, name: str, kind: str) -> None:
+    declare_leased(channel, name, kind)
+    publish(channel, name, b"the first queue of this name")
+    begun = time.monotonic()
+    while time.monotonic() - begun < 3 * LEASE_SECONDS:
+        pass_time(channel, LEASE_SECONDS / 4)
+        declare_leased(channel, name, kind)
+    assert ready_count(channel, name) == 1
+    wait_until_gone(channel, name)
+
+
+@both_kinds
+def test_publishes_do_not_renew_the_lease(channel: Any, name: str, kind: str) -> None:
+    begun = time.monotonic()
+    declare(channel, name, kind, {"x-expires": 3 * LEASE_MS})
+    for _ in range(5):
+        publish(channel, name, b"1")
+        pass_time(channel, LEASE_SECONDS / 2)
+    wait_until_gone(channel, name)
+    # The last publish was two leases after the declare.
+    assert time.monotonic() - begun < 4.5 * LEASE_SECONDS
+
+
+@both_kinds
+def test_bindings_go_with_the_queue(channel: Any, connection: Any, name: str, kind: str) -> None:
+    channel.exchange_declare(name, "fanout")
+    declare_leased(channel, name, kind)
+    channel.queue_bind(name, name)
+    wait_until_gone(channel, name)
+    channel.exchange_delete(name, if_unused=True)
+
+
+@both_kinds
+def test_a_lease_must_be_a_number_above_0_and_of_at_most_ten_years(
+    connection: Any, name: str, kind: str
+) -> None:
+    wrong = {
+        0: "{value_zero,0}",
+        -1: "{value_negative,-1}",
+        YEARS_10_MS + 1: f"{{value_too_large,{YEARS_10_MS + 1}}}",
+        "5": '"expected integer, got longstr"',
+    }
+    for value, reason in wrong.items():
+        text = f"invalid arg 'x-expires' for queue '{name}' in vhost '/': {reason}"
+        with channel_closed(406, f"PRECONDITION_FAILED - {text}"):
+            declare(connection.channel(), name, kind, {"x-expires": value})
+
+
+@both_kinds
+def test_a_queue_without_a_lease_stays(channel: Any, name: str, kind: str) -> None:
+    declare(channel, name, kind)
+    other = f"{name}-leased"
+    declare_leased(channel, other, kind)
+    wait_until_gone(channel, other)
+    assert ready_count(channel, name) == 0
