@@ -22,7 +22,7 @@ class Plan:
         "error",
         "exchange",
         "mandatory",
-        "needs_headers",
+        "per_message",
         "plain",
         "routing_key",
         "targets",
@@ -34,17 +34,17 @@ class Plan:
         routing_key: bytes,
         targets: Targets,
         mandatory: bool,
-        needs_headers: bool,
+        per_message: bool,
         error: ProtocolError | None,
     ) -> None:
         self.exchange = exchange
         self.routing_key = routing_key
         self.targets = targets
         self.mandatory = mandatory
-        self.needs_headers = needs_headers
+        self.per_message = per_message
         self.error = error
         returned = mandatory and len(targets.hosts) == 0
-        self.plain = error is None and not needs_headers and not returned
+        self.plain = error is None and not per_message and not returned
 
 
 class PlanCache(Protocol):
@@ -58,9 +58,15 @@ class PlanCache(Protocol):
     def refresh(self) -> None:
         """Forget everything if a definition has changed since."""
 
+    def needs_look(self, event: Publishes) -> bool:
+        """Whether messages with headers need a look of their own, whatever their plans say."""
+
 
 class Parted:
-    """An event whose messages needed a look of their own, cut at the first that is refused."""
+    """An event whose messages needed a look of their own, cut at the first that is refused.
+
+    The bytes of `event` may be others than those that came in.
+    """
 
     __slots__ = ("error", "event", "plans", "returns")
 

@@ -3,6 +3,9 @@
 A publish key is exchange, routing key and bits as they came on the wire. Everything here holds as
 long as the metadata's version stays; the first look after a change begins anew. Bounded: at
 PLANS_MAX keys the cache begins anew too. Source: DESIGN section 4.
+
+`part` is for events that a plan alone does not answer: a route that differs by message, copies to
+further keys (A-15), a message to be returned, a refusal.
 """
 
 import logging
@@ -13,10 +16,12 @@ from node.auth.permissions import WRITE, PermissionCache
 from node.owner import Parted, Plan
 from queues.host import QueueHost
 from queues.publishing import Targets
+from queues.routing.content import Content091
+from queues.routing.copies import copies_of, may_copy, may_copy_at, without_hidden
 from queues.routing.router import Route, Router
 from warren.wire.amqp091.events import INFO_EXPIRATION, INFO_HEADERS, INFO_USER_ID, Publishes
-from warren.wire.amqp091.properties import expiration_of, headers_of, user_id_of
-from warren.wire.buffer import read_i32_le
+from warren.wire.amqp091.properties import expiration_of, user_id_of
+from warren.wire.buffer import BytesWriter, read_i32_le, write_i32_le
 from warren.wire.errors import ProtocolError, ReplyCode, Scope
 
 log = logging.getLogger("warren.routing")
@@ -25,6 +30,22 @@ PLANS_MAX: Final = 65536
 NOWHERE: Final = Targets([])
 MANDATORY: Final = 1
 IMMEDIATE: Final = 2
+
+
+class Look:
+    """What came of looking at one message."""
+
+    __slots__ = ("end", "error", "info", "key", "plan", "rewritten", "start", "targets")
+
+    def __init__(self, plan: Plan, start: int, end: int) -> None:
+        self.plan = plan
+        self.start = start
+        self.end = end
+        self.targets = plan.targets
+        self.error: ProtocolError | None = None
+        self.rewritten: bytes | None = None  # None: it goes on as it came in
+        self.key = b""
+        self.info = 0
 
 
 class RouteCache:
@@ -58,6 +79,12 @@ class RouteCache:
             self._version = version
             self._plans = {}
             self._targets = {(): NOWHERE}
+            for warning in self.router.take_warnings():
+                log.warning("%s", warning)
+
+    def needs_look(self, event: Publishes) -> bool:
+        """Whether messages with headers need a look of their own, whatever their plans say."""
+        return may_copy(event)
 
     def get(self, key: bytes) -> Plan | None:
         return self._plans.get(key)
@@ -84,14 +111,14 @@ class RouteCache:
             missing = _publish_error(ReplyCode.NOT_FOUND, text)
             return Plan(shown, routing_key, NOWHERE, False, False, missing)
         mandatory = bool(bits & MANDATORY)
-        route = self.router.route(exchange, routing_key, None)
+        route = self.router.route(exchange, routing_key)
         error = self._refusal(exchange, route, bool(bits & IMMEDIATE))
         if error is not None:
             return Plan(exchange, routing_key, NOWHERE, mandatory, False, error)
         for warning in route.warnings:
             log.warning("%s", warning)
         targets = self.targets(route.queues)
-        return Plan(exchange, routing_key, targets, mandatory, route.needs_headers, None)
+        return Plan(exchange, routing_key, targets, mandatory, route.per_message, None)
 
     def targets(self, uids: tuple[int, ...]) -> Targets:
         """The one `Targets` of these queues."""
@@ -121,45 +148,52 @@ class RouteCache:
     def part(self, event: Publishes) -> Parted:
         """Look at each message; cut the event at the first that is refused."""
         parted = Parted()
-        firsts: list[int] = []
-        keys: list[bytes] = []
-        infos: list[int] = []
+        taken: list[Look] = []
         count = event.count
         bounds = [*event.firsts[1:], count]
         for k, first in enumerate(event.firsts):
-            key, info, last = event.keys[k], event.infos[k], bounds[k]
-            plan = self.get(key) or self.make(key)
-            for index in range(first, last):
-                parted.error, targets = self._look(event, index, plan, info)
-                if parted.error is not None:
-                    _cut(parted, event, firsts, keys, infos, index)
+            plan = self.get(event.keys[k]) or self.make(event.keys[k])
+            for index in range(first, bounds[k]):
+                look = self._look(event, index, plan, event.infos[k])
+                if look.error is not None:
+                    parted.error = look.error
+                    _gather(parted, event, taken)
                     return parted
-                firsts.append(index)
-                keys.append(key)
-                infos.append(info)
-                parted.plans.append(targets)
-                if plan.mandatory and len(targets.hosts) == 0:
-                    start, end = _span(event, index)
-                    parted.returns.append((start, end, plan.exchange, plan.routing_key))
-        _cut(parted, event, firsts, keys, infos, count)
+                look.key, look.info = event.keys[k], event.infos[k]
+                taken.append(look)
+        _gather(parted, event, taken)
         return parted
 
-    def _look(
-        self, event: Publishes, index: int, plan: Plan, info: int
-    ) -> tuple[ProtocolError | None, Targets]:
+    def _look(self, event: Publishes, index: int, plan: Plan, info: int) -> "Look":
         """The refusal or the targets of one message."""
+        start, end = _span(event, index)
+        look = Look(plan, start, end)
         if plan.error is not None:
-            return plan.error, NOWHERE
-        start = _span(event, index)[0]
+            look.error = plan.error
+            return look
         if info & (INFO_EXPIRATION | INFO_USER_ID):
-            error = self._bad_properties(event.data, start)
-            if error is not None:
-                return error, NOWHERE
-        if not plan.needs_headers:
-            return None, plan.targets
-        found = (headers_of(event.data, start) or {}) if info & INFO_HEADERS else {}
-        route = self.router.route(plan.exchange, plan.routing_key, lambda: found)
-        return None, self.targets(route.queues)
+            look.error = self._bad_properties(event.data, start)
+            if look.error is not None:
+                return look
+        if info & INFO_HEADERS and may_copy_at(event.data, start):
+            self._copy(event.data, look)
+        elif plan.per_message:
+            content = Content091(event.data, start)
+            route = self.router.route(plan.exchange, plan.routing_key, content)
+            look.targets = self.targets(route.queues)
+        return look
+
+    def _copy(self, data: bytes, look: "Look") -> None:
+        """Route by all the keys that the message names."""
+        copies = copies_of(data, look.start)
+        if copies.fault:
+            look.error = _publish_error(ReplyCode.PRECONDITION_FAILED, copies.fault)
+            return
+        content = Content091(data, look.start)
+        route = self.router.route(look.plan.exchange, look.plan.routing_key, content, copies.keys)
+        look.targets = self.targets(route.queues)
+        if copies.hidden:
+            look.rewritten = without_hidden(data, look.start, look.end)
 
     def _bad_properties(self, data: bytes, start: int) -> ProtocolError | None:
         expiration = expiration_of(data, start)
@@ -190,16 +224,33 @@ def _span(event: Publishes, index: int) -> tuple[int, int]:
     return int(start), int(read_i32_le(event.offsets, 4 * index + 4))
 
 
-def _cut(
-    parted: Parted,
-    event: Publishes,
-    firsts: list[int],
-    keys: list[bytes],
-    infos: list[int],
-    count: int,
-) -> None:
-    """The event's first `count` messages, one run each."""
-    if count == 0:
+def _gather(parted: Parted, event: Publishes, taken: list[Look]) -> None:
+    """Make an event of the messages taken, which are the first of `event`, one run each."""
+    if not taken:
         return
-    offsets = event.offsets[: 4 * count + 4]
-    parted.event = Publishes(event.channel, event.data, offsets, firsts, keys, infos)
+    keys = [look.key for look in taken]
+    infos = [look.info for look in taken]
+    firsts = list(range(len(taken)))
+    data, offsets = event.data, event.offsets[: 4 * len(taken) + 4]
+    if any(look.rewritten is not None for look in taken):
+        data, offsets = _join(event.data, taken)
+    parted.event = Publishes(event.channel, data, offsets, firsts, keys, infos)
+    parted.plans = [look.targets for look in taken]
+    for index, look in enumerate(taken):
+        if look.plan.mandatory and len(look.targets.hosts) == 0:
+            start, end = _span(parted.event, index)
+            parted.returns.append((start, end, look.plan.exchange, look.plan.routing_key))
+
+
+def _join(data: bytes, taken: list[Look]) -> tuple[bytes, bytes]:
+    """The messages as they are to go on, and their offsets."""
+    pieces: list[bytes] = []
+    offsets = BytesWriter()
+    size = 0
+    for look in taken:
+        piece = data[look.start : look.end] if look.rewritten is None else look.rewritten
+        write_i32_le(offsets, size)
+        pieces.append(piece)
+        size += len(piece)
+    write_i32_le(offsets, size)
+    return b"".join(pieces), offsets.getvalue()

@@ -42,11 +42,13 @@ def exchange_declare_refusal(vhost: VHost, command: commands.DeclareExchange) ->
         return _precondition(fault) if fault else None
     if command.name.startswith(RESERVED_PREFIX):
         return _reserved("exchange", command.name)
-    alternate = decode_arguments(command.arguments).get(ALTERNATE_ARGUMENT, "")
+    arguments = decode_arguments(command.arguments)
+    alternate = arguments.get(ALTERNATE_ARGUMENT, "")
     if not isinstance(alternate, str):
         kind, where = type_name(alternate), exchange_text(command.name, vhost)
         return _precondition(f"invalid type '{kind}' for arg '{ALTERNATE_ARGUMENT}' in {where}")
-    return None
+    fault = KINDS[command.type].exchange_fault(arguments)
+    return _precondition(fault) if fault is not None else None
 
 
 def exchange_delete_refusal(vhost: VHost, command: commands.DeleteExchange) -> Refused | None:
@@ -94,7 +96,8 @@ def binding_refusal(vhost: VHost, command: commands.Bind | commands.Unbind) -> R
 def binding_fault(source: Exchange, command: commands.Bind) -> Refused | None:
     """What the kind of the exchange has against the binding."""
     arguments = decode_arguments(command.arguments)
-    fault = KINDS[source.type].binding_fault(command.binding_key, arguments)
+    kind = KINDS[source.type]
+    fault = kind.binding_fault(command.destination_kind, command.binding_key, arguments)
     return _precondition(fault) if fault is not None else None
 
 

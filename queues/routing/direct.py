@@ -3,6 +3,7 @@
 from typing import Final, final
 
 from queues.definitions import Binding
+from queues.routing.content import Content
 
 
 @final
@@ -12,13 +13,15 @@ class Direct:
     Invariant: no inner dict is empty, no number is 0.
     """
 
-    needs_headers: Final = False
+    per_message: Final = False
+    by_key: Final = True
 
     def __init__(self) -> None:
         self._targets: dict[bytes, dict[int, int]] = {}
 
-    def add(self, binding: Binding) -> None:
+    def add(self, binding: Binding) -> str:
         self.add_target(binding.binding_key, binding.target)
+        return ""
 
     def remove(self, binding: Binding) -> None:
         self.remove_target(binding.binding_key, binding.target)
@@ -35,7 +38,7 @@ class Direct:
             if not targets:
                 del self._targets[key]
 
-    def match(self, key: bytes, headers: dict[str, object], found: set[int]) -> None:
+    def match(self, key: bytes, content: Content, found: set[int]) -> None:
         targets = self._targets.get(key)
         if targets is not None:
             found.update(targets)

@@ -3,20 +3,23 @@
 from typing import Final, final
 
 from queues.definitions import Binding
+from queues.routing.content import Content
 
 
 @final
 class Fanout:
     """Targets, each with the number of bindings that lead there. Invariant: no number is 0."""
 
-    needs_headers: Final = False
+    per_message: Final = False
+    by_key: Final = False
 
     def __init__(self) -> None:
         self._targets: dict[int, int] = {}
 
-    def add(self, binding: Binding) -> None:
+    def add(self, binding: Binding) -> str:
         target = binding.target
         self._targets[target] = self._targets.get(target, 0) + 1
+        return ""
 
     def remove(self, binding: Binding) -> None:
         target = binding.target
@@ -24,7 +27,7 @@ class Fanout:
         if self._targets[target] == 0:
             del self._targets[target]
 
-    def match(self, key: bytes, headers: dict[str, object], found: set[int]) -> None:
+    def match(self, key: bytes, content: Content, found: set[int]) -> None:
         found.update(self._targets)
 
     def is_empty(self) -> bool:

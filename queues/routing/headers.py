@@ -13,6 +13,7 @@ from typing import Final, final
 
 from queues.arguments import comparable, decode_arguments, term, type_name
 from queues.definitions import Binding
+from queues.routing.content import Content
 
 MATCH_ARGUMENT: Final = "x-match"
 FORMS: Final = ("all", "any", "all-with-x", "any-with-x")
@@ -39,14 +40,15 @@ class Headers:
     Nowhere are those that want any of nothing. No inner dict of the file is empty.
     """
 
-    needs_headers: Final = True
+    per_message: Final = True
+    by_key: Final = False
 
     def __init__(self) -> None:
         self._entries: dict[int, Entry] = {}  # by uid of the binding
         self._always: dict[int, Entry] = {}
         self._file: dict[Wanted, dict[int, Entry]] = {}
 
-    def add(self, binding: Binding) -> None:
+    def add(self, binding: Binding) -> str:
         uid = binding.uid
         entry = entry_of(binding)
         self._entries[uid] = entry
@@ -58,6 +60,7 @@ class Headers:
             self._always[uid] = entry
         for wanted in entry.filed:
             self._file.setdefault(wanted, {})[uid] = entry
+        return ""
 
     def remove(self, binding: Binding) -> None:
         uid = binding.uid
@@ -69,13 +72,13 @@ class Headers:
             if not filed:
                 del self._file[wanted]
 
-    def match(self, key: bytes, headers: dict[str, object], found: set[int]) -> None:
+    def match(self, key: bytes, content: Content, found: set[int]) -> None:
         for entry in self._always.values():
             found.add(entry.target)
         if not self._file:
             return
         held: set[Wanted] = set()
-        for name, value in headers.items():
+        for name, value in content.headers().items():
             held.add((name, PRESENT))
             held.add((name, comparable(value)))
         for wanted in held:

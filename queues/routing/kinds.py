@@ -5,55 +5,86 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Protocol
 
-from queues.definitions import Binding
-from queues.routing import headers
+from queues.definitions import Binding, Destination
+from queues.routing import consistent_hash, headers, random_one
+from queues.routing.consistent_hash import ConsistentHash
+from queues.routing.content import Content
 from queues.routing.direct import Direct
 from queues.routing.fanout import Fanout
 from queues.routing.headers import Headers
+from queues.routing.modulus_hash import ModulusHash
+from queues.routing.outside import Outside
+from queues.routing.random_one import RandomOne
 from queues.routing.topic import Topic
 
 
 class Kind(Protocol):
-    """The bindings from one exchange.
-
-    `match` puts the targets of the bindings that match into `found`, which may hold some already;
-    `headers` is empty unless `needs_headers`. A kind says `needs_headers` if what it answers may
-    depend on more than the routing key; then nobody keeps the answer.
-    """
+    """The bindings from one exchange."""
 
     @property
-    def needs_headers(self) -> bool: ...
+    def per_message(self) -> bool:
+        """Whether two messages with the same routing key may go to different targets: by what is
+        in them, or by lot. Then nobody keeps the answer."""
 
-    def add(self, binding: Binding) -> None: ...
+    @property
+    def by_key(self) -> bool:
+        """Whether a message with several routing keys (A-15) is matched by each of them; else the
+        first one stands for it."""
+
+    def add(self, binding: Binding) -> str:
+        """Take the binding; return a sentence of warning, or nothing if all is well."""
 
     def remove(self, binding: Binding) -> None: ...
 
-    def match(self, key: bytes, headers: dict[str, object], found: set[int]) -> None: ...
+    def match(self, key: bytes, content: Content, found: set[int]) -> None:
+        """Put the targets of the bindings that match into `found`, which may hold some already."""
 
     def is_empty(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
 class KindRow:
-    """How to make a kind, and why it takes no such binding: the refusal's sentence, or None."""
+    """How to make a kind from the arguments of the exchange, and why there is no exchange with
+    such arguments, and no such binding from one: the refusal's sentence, or None."""
 
-    make: Callable[[], Kind]
-    binding_fault: Callable[[bytes, dict[str, object]], str | None]
+    make: Callable[[dict[str, object], Outside], Kind]
+    binding_fault: Callable[[Destination, bytes, dict[str, object]], str | None]
+    exchange_fault: Callable[[dict[str, object]], str | None]
 
 
-def _any_binding(key: bytes, arguments: dict[str, object]) -> str | None:
+def _any_binding(kind: Destination, key: bytes, arguments: dict[str, object]) -> str | None:
     return None
 
 
-def _headers_binding(key: bytes, arguments: dict[str, object]) -> str | None:
-    return headers.binding_fault(arguments)
+def _any_arguments(arguments: dict[str, object]) -> str | None:
+    return None
 
 
 KINDS: Final[Mapping[str, KindRow]] = MappingProxyType(
     {
-        "direct": KindRow(Direct, _any_binding),
-        "fanout": KindRow(Fanout, _any_binding),
-        "topic": KindRow(Topic, _any_binding),
-        "headers": KindRow(Headers, _headers_binding),
+        "direct": KindRow(lambda arguments, outside: Direct(), _any_binding, _any_arguments),
+        "fanout": KindRow(lambda arguments, outside: Fanout(), _any_binding, _any_arguments),
+        "topic": KindRow(lambda arguments, outside: Topic(), _any_binding, _any_arguments),
+        "headers": KindRow(
+            lambda arguments, outside: Headers(),
+            lambda kind, key, arguments: headers.binding_fault(arguments),
+            _any_arguments,
+        ),
+        "x-consistent-hash": KindRow(
+            lambda arguments, outside: ConsistentHash(arguments),
+            lambda kind, key, arguments: consistent_hash.binding_fault(key),
+            consistent_hash.exchange_fault,
+        ),
+        "x-modulus-hash": KindRow(
+            lambda arguments, outside: ModulusHash(), _any_binding, _any_arguments
+        ),
+        "x-random": KindRow(
+            lambda arguments, outside: RandomOne(outside, False), _any_binding, _any_arguments
+        ),
+        "x-local-random": KindRow(
+            lambda arguments, outside: RandomOne(outside, True),
+            lambda kind, key, arguments: random_one.local_binding_fault(kind, key),
+            _any_arguments,
+        ),
     }
 )

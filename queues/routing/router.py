@@ -4,12 +4,12 @@ Built from the metadata machine's objects and kept up to date by its changes; ho
 they do not say. `route` is what a cache of routes asks when it has no answer. Compiled.
 
 A message goes through the graph of exchanges bound to exchanges, and meets each of them once
-(A-13). An exchange passes it to its alternate (E-20) if neither its own bindings nor any exchange
-behind them found a queue; a way that leads back to an exchange on it counts for no more than the
-queues which that one found itself.
+(A-13), with all its routing keys at a time (A-15). An exchange passes it to its alternate (E-20) if
+neither its own bindings nor any exchange behind them found a queue; a way that leads back to an
+exchange on it counts for no more than the queues which that one found itself.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final, final
 
 from mypy_extensions import i64
@@ -17,12 +17,14 @@ from mypy_extensions import i64
 from queues.arguments import decode_arguments
 from queues.definitions import DEFAULT_EXCHANGE, Binding, Definition, Exchange, Queue
 from queues.metadata_outcomes import Added, Change, Removed
+from queues.routing.content import Content, NoContent
 from queues.routing.direct import Direct
 from queues.routing.kinds import KINDS, Kind
+from queues.routing.outside import CountedLots, Locality, Lots, OneNode, Outside
 
 ALTERNATE_ARGUMENT: Final = "alternate-exchange"
-
-HeadersSource = Callable[[], dict[str, object]]
+NO_CONTENT: Final = NoContent()
+WARNINGS_MAX: Final = 100  # that wait for somebody to take them; more are not kept
 
 
 @final
@@ -34,13 +36,13 @@ class Route:
         exchange_found: bool,
         internal: bool,
         queues: tuple[int, ...],
-        needs_headers: bool,
+        per_message: bool,
         warnings: tuple[str, ...],
     ) -> None:
         self.exchange_found = exchange_found
         self.internal = internal  # clients may not publish to it
         self.queues = queues
-        self.needs_headers = needs_headers  # holds for this message alone: not to be cached
+        self.per_message = per_message  # holds for this message alone: not to be cached
         self.warnings = warnings  # sentences about alternates that are missing
 
 
@@ -48,14 +50,15 @@ class Route:
 class Hub:
     """One exchange with its bindings."""
 
-    def __init__(self, exchange: Exchange, kind: Kind) -> None:
+    def __init__(self, exchange: Exchange, kind: Kind, arguments: dict[str, object]) -> None:
         self.uid: int = exchange.uid
         self.name: str = exchange.name
         self.internal: bool = exchange.internal
         self.kind = kind
-        self.needs_headers: bool = kind.needs_headers
+        self.per_message: bool = kind.per_message
+        self.by_key: bool = kind.by_key
         self.link_count: i64 = 0  # bindings that lead to exchanges
-        alternate = decode_arguments(exchange.arguments).get(ALTERNATE_ARGUMENT)
+        alternate = arguments.get(ALTERNATE_ARGUMENT)
         self.alternate: str | None = alternate if isinstance(alternate, str) else None
 
 
@@ -74,24 +77,24 @@ class Visit:
 class Walk:
     """One message's way through the graph of a vhost."""
 
-    def __init__(self, key: bytes, headers: HeadersSource | None) -> None:
+    def __init__(self, key: bytes, content: Content, more_keys: tuple[bytes, ...]) -> None:
         self.key = key
-        self.headers: dict[str, object] = {}
-        self.source = headers  # None: none there, or asked already
-        self.needs_headers = False
+        self.more_keys = more_keys
+        self.content = content
+        self.per_message = False
         self.queues: set[int] = set()
         self.routed: dict[int, bool] = {}  # by uid of every exchange met; see `Visit.routed`
         self.warnings: list[str] = []
 
     def match(self, hub: Hub) -> set[int]:
         """The targets of the hub's matching bindings."""
-        if hub.needs_headers:
-            self.needs_headers = True
-            if self.source is not None:
-                self.headers = self.source()
-                self.source = None
+        if hub.per_message:
+            self.per_message = True
         found: set[int] = set()
-        hub.kind.match(self.key, self.headers, found)
+        hub.kind.match(self.key, self.content, found)
+        if hub.by_key:
+            for key in self.more_keys:
+                hub.kind.match(key, self.content, found)
         return found
 
     def enter(self, hub: Hub) -> Visit:
@@ -110,7 +113,7 @@ class Walk:
 
     def result(self, hub: Hub) -> Route:
         queues = tuple(sorted(self.queues))
-        return Route(True, hub.internal, queues, self.needs_headers, tuple(self.warnings))
+        return Route(True, hub.internal, queues, self.per_message, tuple(self.warnings))
 
 
 @final
@@ -121,8 +124,12 @@ class Router:
     order, and so must whoever calls.
     """
 
-    def __init__(self, vhost: str) -> None:
+    def __init__(
+        self, vhost: str, lots: Lots | None = None, locality: Locality | None = None
+    ) -> None:
         self.vhost = vhost
+        self._outside = Outside(lots or CountedLots(), locality or OneNode())
+        self._warnings: list[str] = []
         self._hubs: dict[str, Hub] = {}
         self._hubs_by_uid: dict[int, Hub] = {}
         self._queues = Direct()  # of the default exchange: every queue by its name
@@ -138,15 +145,22 @@ class Router:
     def add(self, subject: Definition) -> None:
         if isinstance(subject, Binding) and subject.vhost == self.vhost:
             hub = self._hubs[subject.source]
-            hub.kind.add(subject)
+            warning = hub.kind.add(subject)
+            if warning and len(self._warnings) < WARNINGS_MAX:
+                self._warnings.append(warning)
             hub.link_count += 1 if subject.target < 0 else 0
         elif isinstance(subject, Queue) and subject.vhost == self.vhost:
             self._queues.add_target(subject.name.encode(), subject.uid)
         elif isinstance(subject, Exchange) and subject.vhost == self.vhost:
-            default = subject.name == DEFAULT_EXCHANGE
-            hub = Hub(subject, self._queues if default else KINDS[subject.type].make())
+            hub = self._make_hub(subject)
             self._hubs[hub.name] = hub
             self._hubs_by_uid[hub.uid] = hub
+
+    def _make_hub(self, exchange: Exchange) -> Hub:
+        arguments = decode_arguments(exchange.arguments)
+        if exchange.name == DEFAULT_EXCHANGE:
+            return Hub(exchange, self._queues, arguments)
+        return Hub(exchange, KINDS[exchange.type].make(arguments, self._outside), arguments)
 
     def remove(self, subject: Definition) -> None:
         if isinstance(subject, Binding) and subject.vhost == self.vhost:
@@ -159,17 +173,34 @@ class Router:
             del self._hubs[subject.name]
             del self._hubs_by_uid[subject.uid]
 
-    def route(self, exchange: str, key: bytes, headers: HeadersSource | None) -> Route:
-        """The way of a message; `headers` is called at most once, and only if they matter."""
+    def take_warnings(self) -> list[str]:
+        """Sentences about what was added since the last call: bindings that make no difference."""
+        warnings = self._warnings
+        self._warnings = []
+        return warnings
+
+    def route(
+        self,
+        exchange: str,
+        key: bytes,
+        content: Content | None = None,
+        more_keys: tuple[bytes, ...] = (),
+    ) -> Route:
+        """The way of a message; `content` is asked only if it matters (None: not there to ask).
+
+        `more_keys` are routing keys besides the first (A-15); the message goes wherever one leads.
+        """
         hub = self._hubs.get(exchange)
         if hub is None:
             return Route(False, False, (), False, ())
-        if hub.link_count > 0 or hub.needs_headers:
-            return self._walk(hub, Walk(key, headers))
+        if content is None:
+            content = NO_CONTENT
+        if hub.link_count > 0 or hub.per_message or more_keys:
+            return self._walk(hub, Walk(key, content, more_keys))
         found: set[int] = set()
-        hub.kind.match(key, {}, found)
+        hub.kind.match(key, content, found)
         if not found and hub.alternate is not None:
-            return self._walk(hub, Walk(key, headers))
+            return self._walk(hub, Walk(key, content, more_keys))
         queues = tuple(found) if len(found) < 2 else tuple(sorted(found))
         return Route(True, hub.internal, queues, False, ())
 

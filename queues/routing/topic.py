@@ -13,6 +13,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from queues.definitions import Binding
+from queues.routing.content import Content
 
 
 @final
@@ -42,18 +43,20 @@ def words_of(key: bytes) -> list[bytes]:
 class Topic:
     """The trie of one exchange."""
 
-    needs_headers: Final = False
+    per_message: Final = False
+    by_key: Final = True
 
     def __init__(self) -> None:
         self._root = Node(False)
         self._step: i64 = 0  # counts the words of all keys matched so far
 
-    def add(self, binding: Binding) -> None:
+    def add(self, binding: Binding) -> str:
         node = self._root
         for word in words_of(binding.binding_key):
             node = _child_to_have(node, word)
         target = binding.target
         node.targets[target] = node.targets.get(target, 0) + 1
+        return ""
 
     def remove(self, binding: Binding) -> None:
         """Take the binding out, and the nodes that no key needs any more."""
@@ -72,7 +75,7 @@ class Topic:
             path.pop()
             _forget_child(path[-1], words.pop())
 
-    def match(self, key: bytes, headers: dict[str, object], found: set[int]) -> None:
+    def match(self, key: bytes, content: Content, found: set[int]) -> None:
         alive: list[Node] = []
         self._step += 1
         self._meet(self._root, alive, found)

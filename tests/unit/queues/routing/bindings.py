@@ -13,7 +13,26 @@ def binding(
     return Binding(Uid(uid), "/", "x", Destination.QUEUE, f"q{target}", key, encoded, target)
 
 
-def matched(kind: Kind, key: bytes = b"", headers: dict[str, object] | None = None) -> list[int]:
+class FakeContent:
+    """A message that says what it was asked for."""
+
+    def __init__(self, headers: dict[str, object] | None = None, **texts: bytes) -> None:
+        self._headers = headers or {}
+        self._texts = texts
+        self.asked: list[str] = []
+
+    def headers(self) -> dict[str, object]:
+        self.asked.append("headers")
+        return self._headers
+
+    def text(self, name: str) -> bytes:
+        self.asked.append(name)
+        return self._texts.get(name, b"")
+
+
+def matched(
+    kind: Kind, key: bytes = b"", headers: dict[str, object] | None = None, **texts: bytes
+) -> list[int]:
     found: set[int] = set()
-    kind.match(key, headers or {}, found)
+    kind.match(key, FakeContent(headers, **texts), found)
     return sorted(found)

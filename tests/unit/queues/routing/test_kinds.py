@@ -2,7 +2,8 @@
 
 from queues.routing.direct import Direct
 from queues.routing.fanout import Fanout
-from queues.routing.kinds import KINDS
+from queues.routing.kinds import KINDS, Kind
+from queues.routing.outside import CountedLots, OneNode, Outside
 from tests.unit.queues.routing.bindings import binding, matched
 
 
@@ -32,6 +33,18 @@ def test_a_target_stays_until_its_last_binding_is_gone() -> None:
         assert matched(kind, b"a") == [] and kind.is_empty()
 
 
-def test_only_the_headers_kind_looks_beyond_the_key() -> None:
-    looking = [name for name, row in KINDS.items() if row.make().needs_headers]
-    assert looking == ["headers"]
+def made(name: str, **arguments: object) -> Kind:
+    return KINDS[name].make(arguments, Outside(CountedLots(), OneNode()))
+
+
+def test_kinds_say_whether_the_key_alone_decides() -> None:
+    assert [name for name in KINDS if made(name).per_message] == [
+        *("headers", "x-random", "x-local-random"),
+    ]
+    assert not made("x-consistent-hash", **{"x-algorithm": "jump"}).per_message
+    for argument in ("hash-header", "x-hash-on", "hash-property"):
+        assert made("x-consistent-hash", **{argument: "timestamp"}).per_message
+
+
+def test_only_direct_and_topic_look_at_further_keys() -> None:
+    assert [name for name in KINDS if made(name).by_key] == ["direct", "topic"]

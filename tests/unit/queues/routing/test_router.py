@@ -16,6 +16,7 @@ from tests.unit.queues.metadata.steps import (
     link,
     unbinding,
 )
+from tests.unit.queues.routing.bindings import FakeContent
 
 
 def test_the_default_exchange_leads_to_the_queue_of_that_name() -> None:
@@ -61,32 +62,27 @@ def test_bindings_that_differ_in_arguments_only_are_two() -> None:
     assert steps.route("amq.direct", b"k") == ()
 
 
-def test_headers_are_asked_for_once_and_only_if_they_matter() -> None:
+def test_headers_are_asked_for_only_if_they_matter() -> None:
     steps = Steps()
     queue = steps.queue("q")
     steps.bind("amq.headers", "q", a=1)
     steps.link("amq.headers", "amq.match", b"")
     steps.bind("amq.match", "q", a=2)
     steps.bind("amq.direct", "q", b"k")
-    asked: list[int] = []
-
-    def headers() -> dict[str, object]:
-        asked.append(1)
-        return {"a": 1}
-
-    route = steps.router.route("amq.headers", b"", headers)
-    assert route.queues == (queue.uid,) and route.needs_headers and asked == [1]
-    route = steps.router.route("amq.direct", b"k", headers)
-    assert route.queues == (queue.uid,) and not route.needs_headers and asked == [1]
-    assert steps.router.route("amq.headers", b"", None).queues == ()
+    content = FakeContent({"a": 1})
+    route = steps.router.route("amq.direct", b"k", content)
+    assert route.queues == (queue.uid,) and not route.per_message and content.asked == []
+    route = steps.router.route("amq.headers", b"", content)
+    assert route.queues == (queue.uid,) and route.per_message and content.asked
+    assert steps.router.route("amq.headers", b"").queues == ()
 
 
-def test_a_headers_exchange_behind_others_makes_the_route_need_headers() -> None:
+def test_a_headers_exchange_behind_others_makes_the_route_one_for_this_message() -> None:
     steps = Steps()
     steps.link("amq.fanout", "amq.headers")
-    assert steps.whole_route("amq.fanout").needs_headers
+    assert steps.whole_route("amq.fanout").per_message
     steps.exchange("x", arguments={"alternate-exchange": "amq.headers"})
-    assert steps.whole_route("x").needs_headers
+    assert steps.whole_route("x").per_message
 
 
 def test_messages_pass_through_exchanges_bound_to_exchanges() -> None:
@@ -319,4 +315,4 @@ def test_the_router_agrees_with_a_naive_model(
             route = steps.whole_route(name, key)
             assert route.exchange_found == (name in steps.vhost.exchanges)
             assert route.queues == naive_route(steps.vhost, name, key)
-            assert route.queues == fresh.route(name, key, None).queues
+            assert route.queues == fresh.route(name, key).queues
