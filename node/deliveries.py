@@ -12,10 +12,12 @@ credit, and grants again when acknowledgements make room.
 
 from typing import Final, final
 
-from mypy_extensions import i64, mypyc_attr
+from mypy_extensions import i32, i64, mypyc_attr
 
+from node.transaction import Transaction
 from queues.commands import (
     ACCEPT,
+    FAIL,
     REJECT,
     RELEASE,
     RETURN_UNSEEN,
@@ -27,16 +29,23 @@ from queues.commands import (
     consumer_key,
 )
 from queues.counts import Counts
+from queues.effects import ACQUIRED_SHIFT
 from queues.host import QueueHost, SessionSink
-from queues.message import Chunk
-from queues.unacked import TagRun, Unacked
+from queues.message import FORMAT_091, Chunk
+from queues.unacked import VOID, TagRun, Unacked
 from warren.wire.amqp091.connection import Connection
 from warren.wire.amqp091.deliver import write_deliveries
 from warren.wire.amqp091.events import ACK, Settles
+from warren.wire.amqp091.events import REJECT as REJECTED
+from warren.wire.amqp091.rewrite import raw_headers, rewrite, without_keys
+from warren.wire.buffer import BytesWriter, write_i32_le, write_i64_be
 from warren.wire.errors import ProtocolError, ReplyCode
 
 WINDOW: Final = 2048  # messages that an unlimited consumer may have waiting here
 HEAD_SLACK: Final = 256
+QUORUM_PREFETCH: Final = 2000  # what no limit means for a consumer of a quorum queue (Q-56)
+ACQUIRED_COUNT: Final = b"x-acquired-count"
+DELIVERY_COUNT: Final = b"x-delivery-count"
 
 
 @final
@@ -53,6 +62,7 @@ class Consumer091:
         self.host = host
         self.no_ack = no_ack
         self.prefetch: i64 = prefetch  # 0: no limit
+        self.limited = not no_ack and not host.quorum  # the channel's limit holds for it
         self.exclusive = exclusive
         self.priority: i64 = 0
         self.delivered: i64 = 0  # highest delivery_seq that came from the queue
@@ -72,11 +82,14 @@ class Consumer091:
 class Pending:
     """Messages first.. that are checked out to the consumer and not written yet."""
 
-    def __init__(self, consumer: Consumer091, first: i64, count: i64, redelivered: bool) -> None:
+    def __init__(
+        self, consumer: Consumer091, first: i64, count: i64, redelivered: bool, attempts: i64
+    ) -> None:
         self.consumer = consumer
         self.first: i64 = first
         self.count: i64 = count
         self.redelivered = redelivered
+        self.attempts: i64 = attempts  # as `SessionSink.on_delivers` has it
 
 
 @final
@@ -96,6 +109,7 @@ class Deliveries:
         self.unacked = Unacked()
         self.limit: i64 = 0  # of the whole channel (basic.qos global); 0: none
         self.prefetch: i64 = 0  # for consumers started from now on
+        self.transaction: Transaction | None = None  # keeps what is settled until commit
         self.next_tag: i64 = 1
         self._next_number: i64 = 1
         self._pending: list[Pending] = []
@@ -106,24 +120,34 @@ class Deliveries:
     # Consumers
 
     def attach(
-        self, tag: str, host: QueueHost, no_ack: bool, exclusive: bool, priority: i64
+        self,
+        tag: str,
+        host: QueueHost,
+        no_ack: bool,
+        exclusive: bool,
+        priority: i64,
+        timeout_ms: i64 = -1,
     ) -> Consumer091:
         """Start a consumer; the queue's answer comes to the channel."""
         number = self._next_number
         self._next_number += 1
-        consumer = Consumer091(number, tag, host, no_ack, self.prefetch, exclusive)
+        prefetch = self.prefetch
+        if prefetch == 0 and host.quorum and not no_ack:
+            prefetch = QUORUM_PREFETCH
+        consumer = Consumer091(number, tag, host, no_ack, prefetch, exclusive)
         consumer.priority = priority
         self.consumers[number] = consumer
         self.by_tag[tag] = consumer
         self.hosts[host.uid] = host
         credit = WINDOW if consumer.windowed() else consumer.prefetch
-        if self.limit > 0 and not no_ack:
+        if self.limit > 0 and consumer.limited:
             credit = max(min(credit, self._room()), 0)
             consumer.withdrawn = credit == 0
         consumer.granted = credit
         key = consumer_key(self._sink.session, number)
-        auto_return = not consumer.windowed() and self.limit == 0
-        host.command(self._sink, Attach(key, credit, auto_return, exclusive, priority))
+        auto_return = self._auto_returns(consumer)
+        attach = Attach(key, credit, auto_return, exclusive, priority, timeout_ms)
+        host.command(self._sink, attach)
         return consumer
 
     def forget(self, consumer: Consumer091) -> None:
@@ -132,29 +156,41 @@ class Deliveries:
         self.consumers.pop(consumer.number, None)
         if self.by_tag.get(consumer.tag) is consumer:
             del self.by_tag[consumer.tag]
-        self._return_waiting(consumer)
+        back = self._take_waiting(consumer)
+        if len(back) > 0 and consumer.host.uid in self.hosts:
+            settle = Settle(self._key(consumer.number), RETURN_UNSEEN, back)
+            consumer.host.command(self._sink, settle)
 
     def cancel(self, consumer: Consumer091) -> None:
         """basic.cancel: no more deliveries; what was delivered may still be acknowledged."""
         self.forget(consumer)
         consumer.host.command(self._sink, Detach(self._key(consumer.number)))
 
-    def _return_waiting(self, consumer: Consumer091) -> None:
-        """Give back, unseen, what waits for this consumer."""
+    def time_out(self, uid: i64, number: i64) -> Consumer091 | None:
+        """The queue has taken back all that the consumer held; return it, if it is there still."""
+        self.unacked.void(uid, number)
+        if self.transaction is not None:
+            self.transaction.void(uid, number)
+        consumer = self.consumers.get(number)
+        if consumer is not None:
+            self._take_waiting(consumer)
+            self.forget(consumer)
+        return consumer
+
+    def _take_waiting(self, consumer: Consumer091) -> list[tuple[int, int]]:
+        """Drop the deliveries that wait for this consumer; return their messages."""
         kept: list[Pending] = []
-        back: list[tuple[int, int]] = []
+        taken: list[tuple[int, int]] = []
         for pending in self._pending[self._head :]:
             if pending.consumer is consumer:
-                back.append((pending.first, pending.count))
+                taken.append((pending.first, pending.count))
                 if not consumer.no_ack:
                     self._pending_counted -= pending.count
             else:
                 kept.append(pending)
         self._pending = kept
         self._head = 0
-        if len(back) > 0 and consumer.host.uid in self.hosts:
-            settle = Settle(self._key(consumer.number), RETURN_UNSEEN, back)
-            consumer.host.command(self._sink, settle)
+        return taken
 
     def queue_gone(self, uid: int) -> list[Consumer091]:
         """The queue is deleted; return the consumers that it had here."""
@@ -167,14 +203,20 @@ class Deliveries:
     # From the queues
 
     def on_delivers(
-        self, number: int, delivery_seq: i64, first: i64, count: i64, redelivered: bool
+        self,
+        number: int,
+        delivery_seq: i64,
+        first: i64,
+        count: i64,
+        redelivered: bool,
+        attempts: i64,
     ) -> bool:
         """Messages came for a consumer; return whether there is something to write."""
         consumer = self.consumers.get(number)
         if consumer is None:
             return False  # Cancelled meanwhile: Detach or EndSession is under way and frees them.
         consumer.delivered = delivery_seq + count - 1
-        if self.limit > 0 and not consumer.no_ack:
+        if self.limit > 0 and consumer.limited:
             room = max(self._room(), 0)
             if count > room:
                 back = Settle(self._key(number), RETURN_UNSEEN, [(first + room, count - room)])
@@ -186,7 +228,7 @@ class Deliveries:
         if not consumer.no_ack:
             self._pending_counted += count
             consumer.held += count
-        self._pending.append(Pending(consumer, first, count, redelivered))
+        self._pending.append(Pending(consumer, first, count, redelivered, attempts))
         return not self._loading
 
     def has_work(self) -> bool:
@@ -226,7 +268,12 @@ class Deliveries:
 
     def _write_run(self, pending: Pending, chunk: Chunk, index: i64, count: i64) -> i64:
         consumer = pending.consumer
-        data = chunk.data
+        shown = chunk
+        first = index
+        if pending.attempts != 0:
+            shown = counted(chunk, index, count, pending.attempts)
+            first = 0
+        data = shown.data
         assert data is not None
         tag = self.next_tag
         self.next_tag = tag + count
@@ -237,10 +284,10 @@ class Deliveries:
             tag,
             pending.redelivered,
             data,
-            chunk.base,
-            chunk.offsets,
-            index,
-            index + count,
+            shown.base,
+            shown.offsets,
+            first,
+            first + count,
             self._connection.frame_max,
         )
         consumer.written += count
@@ -264,16 +311,21 @@ class Deliveries:
     def _key(self, number: i64) -> ConsumerKey:
         return consumer_key(self._sink.session, number)
 
+    def _auto_returns(self, consumer: Consumer091) -> bool:
+        """Whether settling gives the consumer its credit back, without a word from here."""
+        return not consumer.windowed() and (self.limit == 0 or not consumer.limited)
+
     def _grant(self, consumer: Consumer091, credit: i64) -> None:
         """Let the queue send `credit` more than what the channel has written."""
         consumer.granted = consumer.written + credit
-        auto_return = not consumer.windowed() and self.limit == 0
+        auto_return = self._auto_returns(consumer)
         command = Credit(self._key(consumer.number), consumer.written, credit, False, auto_return)
         consumer.host.command(self._sink, command)
 
     def _room(self) -> i64:
         """How many more messages the channel's limit allows."""
-        return self.limit - self.unacked.count - self._pending_counted
+        held: i64 = 0 if self.transaction is None else self.transaction.settled_count
+        return self.limit - self.unacked.count - self._pending_counted - held
 
     def _withdraw(self, consumer: Consumer091) -> None:
         consumer.withdrawn = True
@@ -293,7 +345,7 @@ class Deliveries:
         if self.limit > 0 and room <= 0:
             return
         for consumer in list(self.consumers.values()):
-            if consumer.no_ack or (self.limit == 0 and not consumer.withdrawn):
+            if not consumer.limited or (self.limit == 0 and not consumer.withdrawn):
                 continue
             credit = WINDOW if consumer.windowed() else max(consumer.prefetch - consumer.held, 0)
             if self.limit > 0:
@@ -301,7 +353,7 @@ class Deliveries:
             consumer.withdrawn = False
             consumer.granted = consumer.delivered + credit
             key = self._key(consumer.number)
-            auto_return = not consumer.windowed() and self.limit == 0
+            auto_return = self._auto_returns(consumer)
             command = Credit(key, consumer.delivered, credit, False, auto_return)
             consumer.host.command(self._sink, command)
 
@@ -318,26 +370,27 @@ class Deliveries:
                 unknown = event.last
         else:
             unknown = self.unacked.take_each(event.first, event.last, runs)
-        if event.kind == ACK:
-            for run in runs:
-                self._counts.acknowledged += run.count
-            self._settle_runs(runs, ACCEPT)
+        if self.transaction is None:
+            self.settle_runs(runs, outcome_of(event))
         else:
-            self._settle_runs(runs, RELEASE if event.requeue else REJECT)
+            self.transaction.settle(runs, outcome_of(event))
         if unknown != 0 or (not event.multiple and event.last == 0):
             raise ProtocolError(ReplyCode.PRECONDITION_FAILED, f"unknown delivery tag {unknown}")
 
     def recover(self) -> None:
         """basic.recover: everything outstanding goes back to its queue, in order."""
-        self._settle_runs(self.unacked.take_all(), RELEASE)
+        self.settle_runs(self.unacked.take_all(), RELEASE)
 
-    def _settle_runs(self, runs: list[TagRun], outcome: i64) -> None:
+    def settle_runs(self, runs: list[TagRun], outcome: i64) -> None:
+        """Tell the queues the outcome of what was taken out of `unacked`."""
         length: i64 = len(runs)
         i: i64 = 0
         while i < length:
             run = runs[i]
-            settled = [(int(run.first), int(run.count))]
             i += 1
+            if run.uid == VOID:
+                continue
+            settled = [(int(run.first), int(run.count))]
             while i < length and runs[i].uid == run.uid and runs[i].number == run.number:
                 settled.append((runs[i].first, runs[i].count))
                 i += 1
@@ -345,6 +398,9 @@ class Deliveries:
             if consumer is not None:
                 for _, count in settled:
                     consumer.held -= count
+            if outcome == ACCEPT:
+                for _, count in settled:
+                    self._counts.acknowledged += count
             host = self.hosts.get(run.uid)
             if host is not None:  # A deleted queue has nothing left to settle.
                 host.command(self._sink, Settle(self._key(run.number), outcome, settled))
@@ -354,7 +410,7 @@ class Deliveries:
     def end(self) -> None:
         """The channel is over: what was never written goes back unseen (the rest by EndSession)."""
         for consumer in list(self.consumers.values()):
-            self._return_waiting(consumer)
+            self.forget(consumer)
         self.consumers = {}
         self.by_tag = {}
 
@@ -372,3 +428,55 @@ def messages_within(chunk: Chunk, index: i64, count: i64, budget: i64) -> i64:
         else:
             high = middle - 1
     return low
+
+
+def outcome_of(event: Settles) -> i64:
+    """What an acknowledgement means to the queue; only basic.reject counts as a failure (Q-61)."""
+    if event.kind == ACK:
+        return ACCEPT
+    if not event.requeue:
+        return REJECT
+    return FAIL if event.kind == REJECTED else RELEASE
+
+
+def counted(chunk: Chunk, index: i64, count: i64, attempts: i64) -> Chunk:
+    """`count` messages from `index` on, each with the headers that tell its attempts."""
+    data = chunk.data
+    assert data is not None
+    offsets = BytesWriter()
+    parts: list[bytes] = []
+    size: i64 = 0
+    for place in range(index, index + count):
+        start, end = chunk.span(place)
+        part = with_counts(data, start, end, attempts)
+        write_i32_le(offsets, i32(size))
+        parts.append(part)
+        size += len(part)
+    write_i32_le(offsets, i32(size))
+    return Chunk(FORMAT_091, b"".join(parts), 0, offsets.getvalue(), chunk.info)
+
+
+def with_counts(data: bytes, start: i64, end: i64, attempts: i64) -> bytes:
+    """The message with the headers x-acquired-count and, after failures, x-delivery-count.
+
+    A message whose headers cannot be read is delivered as it is.
+    """
+    try:
+        kept = without_keys(raw_headers(data, start), (ACQUIRED_COUNT, DELIVERY_COUNT))
+    except ProtocolError:
+        return data[start:end]
+    table = BytesWriter()
+    table.write(kept)
+    write_count(table, ACQUIRED_COUNT, attempts >> ACQUIRED_SHIFT)
+    failed = attempts & 0xFFFFFFFF
+    if failed > 0:
+        write_count(table, DELIVERY_COUNT, failed)
+    return rewrite(data, start, end, None, None, table.getvalue(), 0, None)
+
+
+def write_count(table: BytesWriter, name: bytes, value: i64) -> None:
+    """A header of kind `l`, signed 64 bits."""
+    table.append(len(name))
+    table.write(name)
+    table.append(0x6C)
+    write_i64_be(table, value)
