@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import psutil
@@ -42,7 +43,7 @@ from queues.metadata_commands import (
 )
 from queues.store import BodyBudget
 from raft.log_group import METADATA_OWNER
-from raft.one_member import OneMemberGroup
+from raft.one_member import Commits, OneMemberGroup
 from warren.storage.disk import DirectoryInUse, DirectoryLock, OsDisk
 from warren.storage.snapshot import SnapshotStore
 from warren.storage.wal import Wal
@@ -127,6 +128,7 @@ class Node:
         self._directory = directory
         self._budget = budget
         self._snapshots = snapshots
+        self._commits = Commits()
 
     async def run(self) -> int:
         """Start, serve until told to stop, stop."""
@@ -169,9 +171,7 @@ class Node:
 
     def _recover(self) -> Broker:
         """Read the log; make the definitions, the queues and their messages of it."""
-        group = OneMemberGroup(
-            METADATA_OWNER, self.wal, self._snapshots, self._committed, self._snapshot_failed
-        )
+        group = self._make_group(METADATA_OWNER, self._committed)
         self.group = group
         state = group.load()
         metadata = Metadata() if state is None else Metadata.restore(state)
@@ -186,8 +186,9 @@ class Node:
             Timers(asyncio.get_running_loop().call_later, self.clock.now_ms, self.turn.begin),
         )
         self.broker = broker
+        broker.make_group = self._make_group
         broker.load_definitions()
-        recovered = Recovered(group, broker.hosts)
+        recovered = Recovered(group, broker.hosts, broker.quorum_hosts, broker.recovering)
         gc.disable()  # Recovery makes what will stay; looking through it again costs half the time.
         report = self.wal.open(recovered)
         recovered.finish(report.clean)
@@ -203,7 +204,8 @@ class Node:
             "clean" if report.clean else "not clean",
         )
         group.start()
-        self.wal.on_durable.append(self._durable)  # after the group: it ends the turn for both
+        self.turn.begin()  # What the queues have to do first.
+        self.wal.on_durable.append(self._durable)
         broker.group = group
         self.wal.attach(QueueOwners(broker.hosts))
         return broker
@@ -239,10 +241,16 @@ class Node:
             group.snapshot(index, [self.broker.metadata.snapshot()])
 
     def _snapshot_failed(self, error: OSError) -> None:
-        log.error("the snapshot of the definitions could not be written: %s", error)
+        log.error("a snapshot could not be written: %s", error)
+
+    def _make_group(self, uid: int, on_committed: Callable[[int, bytes], None]) -> OneMemberGroup:
+        return OneMemberGroup(
+            uid, self.wal, self._snapshots, on_committed, self._snapshot_failed, self._commits
+        )
 
     def _durable(self, lsn: int) -> None:
         self.turn.begin()
+        self._commits.on_durable(lsn)
         self.journal.on_durable(lsn)
         self.turn.finish_now()
 

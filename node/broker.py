@@ -23,8 +23,10 @@ from queues.commands import SessionId
 from queues.counts import Counts
 from queues.credit import CreditActor, CreditSpec
 from queues.definitions import Queue
-from queues.hosts.classic import DEFAULT, LAZY, ClassicHost, Steppable, Waking
+from queues.host import QueueHost
+from queues.hosts.classic import DEFAULT, LAZY, LOGGED, ClassicHost, Steppable, Waking
 from queues.hosts.journal import Journal
+from queues.hosts.quorum import QuorumHost
 from queues.hosts.undertaker import QueueUndertaker
 from queues.message import Chunk
 from queues.metadata import Metadata
@@ -36,9 +38,11 @@ from queues.metadata_commands import (
     encode,
 )
 from queues.metadata_outcomes import Added, Change, Outcome, Removed
+from queues.queue_arguments import QUORUM, queue_type
 from queues.queue_options import QueueDefaults, dead_letter_rule, is_lazy, options_of
 from queues.routing.router import Router
 from queues.store import BodyBudget
+from raft.one_member import OneMemberGroup
 from warren.wire.amqp091.connection import Limits
 from warren.wire.errors import ProtocolError, ReplyCode
 
@@ -56,6 +60,9 @@ class LogGroup(Protocol):
     """What the broker needs of the group that carries the definitions."""
 
     def propose(self, parts: Sequence[bytes]) -> int: ...
+
+
+MakeGroup = Callable[[int, Callable[[int, bytes], None]], OneMemberGroup]  # by uid
 
 
 class BodyLog(Protocol):
@@ -113,7 +120,10 @@ class Broker:
         self.no_permissions = PermissionCache(self.access, "", "")
         self.logins: LoginDesk
         self.alarms = Alarms(1 << 62, 0, self._alarms_changed)
-        self.hosts: dict[int, ClassicHost] = {}
+        self.hosts: dict[int, ClassicHost] = {}  # of every queue
+        self.quorum_hosts: dict[int, QuorumHost] = {}  # around those of quorum queues
+        self.recovering: dict[int, OneMemberGroup] = {}  # groups of quorum queues, until in service
+        self.make_group: MakeGroup
         self.routers: dict[str, Router] = {}
         self.arrivals: dict[str, Endpoint091] = {}  # all connections, by id
         self.endpoints: dict[str, Endpoint091] = {}  # those that have opened a vhost
@@ -183,8 +193,6 @@ class Broker:
             if isinstance(subject, Queue):
                 if isinstance(change, Added):
                     self._add_host(subject)
-                    if self.in_service:
-                        self.hosts[subject.uid].begin()
                 elif isinstance(change, Removed):
                     self._remove_host(subject)
 
@@ -198,7 +206,9 @@ class Broker:
     def _add_host(self, queue: Queue) -> None:
         place = f"queue '{queue.name}' in vhost '{queue.vhost}'"
         arguments = decode_arguments(queue.arguments)
-        self.hosts[queue.uid] = ClassicHost(
+        quorum = queue_type(arguments) == QUORUM
+        mode = LOGGED if quorum else LAZY if is_lazy(arguments) else DEFAULT
+        host = ClassicHost(
             queue.uid,
             queue.vhost,
             queue.name,
@@ -209,10 +219,25 @@ class Broker:
             CreditActor(place, self.channel_credit),
             queue.auto_delete,
             options_of(arguments, self.queue_defaults),
-            LAZY if is_lazy(arguments) else DEFAULT,
+            mode,
             self._undertaker(queue, arguments),
         )
+        self.hosts[queue.uid] = host
         self.queues_created += 1
+        if quorum:
+            self._add_quorum_host(host)
+        elif self.in_service:
+            host.begin()
+
+    def _add_quorum_host(self, inner: ClassicHost) -> None:
+        host = QuorumHost(inner, self.journal, self)
+        self.quorum_hosts[inner.uid] = host
+        group = self.make_group(inner.uid, host.committed)
+        if self.in_service:
+            host.begin(group)
+        else:
+            host.begin_recovery(group)
+            self.recovering[inner.uid] = group
 
     def _undertaker(self, queue: Queue, arguments: dict[str, object]) -> QueueUndertaker | None:
         """Who takes the dead of this queue, if it has a dead-letter exchange."""
@@ -232,6 +257,10 @@ class Broker:
     def _remove_host(self, queue: Queue) -> None:
         host = self.hosts.pop(queue.uid)
         self._removed_ready[queue.uid] = host.delete()
+        quorum = self.quorum_hosts.pop(queue.uid, None)
+        if quorum is not None:
+            quorum.delete()
+            self.recovering.pop(queue.uid, None)
         self.queues_deleted += 1
 
     def load_definitions(self) -> None:
@@ -250,8 +279,10 @@ class Broker:
     def has_vhost(self, vhost: str) -> bool:
         return vhost in self.metadata.vhosts
 
-    def host(self, uid: int) -> ClassicHost:
-        return self.hosts[uid]
+    def host(self, uid: int) -> QueueHost:
+        """The queue as sessions see it."""
+        quorum = self.quorum_hosts.get(uid)
+        return self.hosts[uid] if quorum is None else quorum
 
     def ready_of_removed(self, uid: int) -> int:
         """How many messages were ready in a queue that this commit removed."""

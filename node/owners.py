@@ -5,6 +5,7 @@ node runs (`warren.storage`).
 """
 
 from queues.hosts.classic import ClassicHost
+from queues.hosts.quorum import QuorumHost
 from queues.message import Chunk
 from raft.log_group import METADATA_OWNER
 from raft.one_member import OneMemberGroup
@@ -16,15 +17,24 @@ UNSEEN_SLACK = 4096  # messages above the last mark that may have been delivered
 class Recovered:
     """Puts what an earlier process left into the queue hosts (`RecoverySink`)."""
 
-    def __init__(self, group: OneMemberGroup, hosts: dict[int, ClassicHost]) -> None:
+    def __init__(
+        self,
+        group: OneMemberGroup,
+        hosts: dict[int, ClassicHost],
+        quorum_hosts: dict[int, QuorumHost],
+        groups: dict[int, OneMemberGroup],
+    ) -> None:
         self._group = group
         self._hosts = hosts
+        self._quorum_hosts = quorum_hosts
+        self._groups = groups  # of quorum queues
         self._last: dict[int, tuple[int, int]] = {}  # last message_seq and mark, by owner
         self.message_count = 0
 
     def entry(self, owner: int, index: int, payload: bytes) -> None:
-        assert owner == METADATA_OWNER
-        self._group.replay(index, payload)
+        group = self._group if owner == METADATA_OWNER else self._groups.get(owner)
+        if group is not None:  # Else the queue is gone.
+            group.replay(index, payload)
 
     def knows(self, owner: int) -> bool:
         host = self._hosts.get(owner)
@@ -46,7 +56,7 @@ class Recovered:
         """All is there: the queues go on where they were."""
         for owner, (last_seq, mark) in self._last.items():
             host = self._hosts.get(owner)
-            if host is None:
+            if host is None or owner in self._quorum_hosts:
                 continue
             if mark < 0:
                 redelivered_upto = last_seq
@@ -55,6 +65,9 @@ class Recovered:
             else:
                 redelivered_upto = mark + UNSEEN_SLACK
             host.recovered(last_seq, max(mark, 0), redelivered_upto)
+        for owner, quorum_host in self._quorum_hosts.items():
+            quorum_host.recovered(self._last.get(owner, (0, 0))[0])
+        self._groups.clear()
 
 
 class QueueOwners:

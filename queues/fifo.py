@@ -189,6 +189,51 @@ class Fifo:
         self.next_seq = next_seq
         self.delivered_high = min(redelivered_upto, next_seq - 1)
 
+    # Snapshots (queues.fifo_snapshot)
+
+    def begin_snapshot(
+        self, options: Options, next_seq: i64, now_ms: i64, delivered_high: i64
+    ) -> None:
+        """A new machine is to become that of a snapshot."""
+        assert self.next_seq == 1
+        assert options.levels == self.options.levels
+        self._set_options(options)
+        self.next_seq = next_seq
+        self.now_ms = now_ms
+        self.delivered_high = delivered_high
+
+    def end_snapshot(
+        self, levels: list[tuple[int, int, int]], sizes: list[tuple[int, int, int]]
+    ) -> None:
+        """Everything else is in place; runs of `levels` and `sizes` are (first, count, value)."""
+        for first, count, level in levels:
+            self._levels.fill(first, count, level)
+        for first, count, size in sizes:
+            self._sizes.fill(first, count, size)
+        if self.options.bytes_max >= 0:
+            for first, count in self.ready.runs():
+                self.ready_bytes += self._sizes.sum(first, count)
+        self._due_by(self.now_ms)
+
+    def level_runs(self) -> list[tuple[int, int, int]]:
+        """Levels of all messages, as (first, count, level)."""
+        return self._noted_runs(self._levels) if self.options.levels > 1 else []
+
+    def size_runs(self) -> list[tuple[int, int, int]]:
+        """Sizes of all messages, where they are counted, as (first, count, size)."""
+        return self._noted_runs(self._sizes) if self.options.bytes_max >= 0 else []
+
+    def _noted_runs(self, column: Column) -> list[tuple[int, int, int]]:
+        found: list[tuple[int, int, int]] = []
+        for first, count in sorted(self.alive_within(1, self.next_seq - 1)):
+            at: i64 = first
+            end = at + count
+            while at < end:
+                run = column.alike(at, end - at)
+                found.append((at, run, column.get(at)))
+                at += run
+        return found
+
     # Batches
 
     def apply(self, commands: list[Command], now_ms: i64) -> list[Effect]:
@@ -661,6 +706,7 @@ class Fifo:
 
     def _purge(self, session: SessionId) -> None:
         count = self.ready.count
+        alone = len(self.leaving) == 0
         for part in self.ready.take_all():
             self.leaving.append(Leaving(part, LEFT_PURGED))
         self.ready_bytes = 0
@@ -670,6 +716,8 @@ class Fifo:
         last = self.leaving[len(self.leaving) - 1]
         last.purged = count
         last.session = session
+        if alone and count <= LEAVE_SLICE:
+            self._let_leave()
 
     def _check_out(self) -> None:
         """Hand ready messages to consumers with credit, the highest priority first, in turns."""

@@ -16,7 +16,7 @@ from queues.definitions import (
 )
 from queues.metadata_outcomes import Refused
 from queues.metadata_vhost import VHost
-from queues.queue_arguments import CLASSIC, argument_fault, queue_type, redeclare_fault
+from queues.queue_arguments import QUORUM, STREAM, argument_fault, queue_type, redeclare_fault
 from queues.routing.kinds import KINDS
 from queues.routing.router import ALTERNATE_ARGUMENT
 from warren.wire.errors import ReplyCode
@@ -74,9 +74,22 @@ def queue_declare_refusal(vhost: VHost, command: commands.DeclareQueue) -> Refus
     if fault is not None:
         return _precondition(fault)
     kind = queue_type(arguments)
-    if kind != CLASSIC:
+    if kind == STREAM:
         text = f"queue type '{kind}' is not supported by this version"
         return Refused(ReplyCode.NOT_IMPLEMENTED, text)
+    if kind == QUORUM:
+        return _quorum_refusal(queue_text(command.name, vhost), command)
+    return None
+
+
+def _quorum_refusal(text: str, command: commands.DeclareQueue) -> Refused | None:
+    """What a quorum queue cannot be (Q-51)."""
+    if command.server_named:
+        return _precondition("Cannot declare a server-named queue for type rabbit_quorum_queue")
+    if not command.durable:
+        return _precondition(f"invalid property 'non-durable' for {text}")
+    if command.exclusive_owner:
+        return _precondition(f"invalid property 'exclusive-owner' for {text}")
     return None
 
 

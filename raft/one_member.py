@@ -1,4 +1,8 @@
-"""A log group of one member: committed is what the node's own log has made durable."""
+"""A log group of one member: committed is what the node's own log has made durable.
+
+All such groups of a node share one `Commits`, which hears once what has become durable, however
+many groups there are.
+"""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -6,9 +10,7 @@ from typing import Protocol
 
 
 class LogStore(Protocol):
-    """What it needs of a write-ahead log. Each callback of `on_durable` gets the durable lsn."""
-
-    on_durable: list[Callable[[int], None]]
+    """What it needs of a write-ahead log."""
 
     @property
     def appended_lsn(self) -> int: ...
@@ -32,11 +34,31 @@ class Snapshots(Protocol):
 
     def load(self, owner: int) -> tuple[int, bytes] | None: ...
 
+    def forget(self, owner: int) -> None:
+        """The owner is gone, and with it its snapshots."""
+
+
+class Commits:
+    """Entries of all groups that wait until they are durable, in the order of the log."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[int, OneMemberGroup, int, Sequence[bytes]]] = deque()
+
+    def wait(self, lsn: int, group: "OneMemberGroup", index: int, parts: Sequence[bytes]) -> None:
+        self._waiting.append((lsn, group, index, parts))
+
+    def on_durable(self, lsn: int) -> None:
+        """The log up to `lsn` is durable: what waited for that is committed."""
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= lsn:
+            _, group, index, parts = waiting.popleft()
+            group.commit(index, parts)
+
 
 class OneMemberGroup:
     """A `LogGroup`. Recover first: `load`, then `replay` for each entry found, then `start`.
 
-    Invariant: commit_index <= last_index; entries between them wait in `_waiting` for their lsn.
+    Invariant: commit_index <= last_index; entries between them wait in `commits` for their lsn.
     """
 
     def __init__(
@@ -46,13 +68,15 @@ class OneMemberGroup:
         snapshots: Snapshots,
         on_committed: Callable[[int, bytes], None],
         on_snapshot_failed: Callable[[OSError], None],
+        commits: Commits,
     ) -> None:
         self._owner = owner
         self._log = log
         self._snapshots = snapshots
         self._on_committed = on_committed
         self._on_snapshot_failed = on_snapshot_failed
-        self._waiting: deque[tuple[int, int, Sequence[bytes]]] = deque()  # lsn, index, parts
+        self._commits = commits
+        self._closed = False
         self._barriers: deque[tuple[int, Callable[[], None]]] = deque()  # index
         self._saving = False
         self._started = False
@@ -84,14 +108,13 @@ class OneMemberGroup:
         """All was replayed; proposals may come."""
         self._started = True
         self._log.release_log(self._owner, self.snapshot_index)
-        self._log.on_durable.append(self._durable)
 
     def propose(self, parts: Sequence[bytes]) -> int:
         """See LogGroup. The log is flushed by whoever ends the turn."""
         assert self._started
         self.last_index += 1
         self._log.append_entry(self._owner, self.last_index, parts)
-        self._waiting.append((self._log.appended_lsn, self.last_index, parts))
+        self._commits.wait(self._log.appended_lsn, self, self.last_index, parts)
         return self.last_index
 
     def barrier(self, callback: Callable[[], None]) -> None:
@@ -110,19 +133,29 @@ class OneMemberGroup:
 
     def _saved(self, index: int, error: OSError | None) -> None:
         self._saving = False
+        if self._closed:
+            self._snapshots.forget(self._owner)
+            return
         if error is not None:
             self._on_snapshot_failed(error)
             return
         self.snapshot_index = index
         self._log.release_log(self._owner, index)
 
-    def _durable(self, lsn: int) -> None:
-        waiting = self._waiting
-        while waiting and waiting[0][0] <= lsn:
-            _, index, parts = waiting.popleft()
-            self.commit_index = index
-            self._on_committed(index, parts[0] if len(parts) == 1 else b"".join(parts))
-            self._release_barriers()
+    def commit(self, index: int, parts: Sequence[bytes]) -> None:
+        """The entry is durable (`Commits`)."""
+        if self._closed:
+            return
+        self.commit_index = index
+        self._on_committed(index, parts[0] if len(parts) == 1 else b"".join(parts))
+        self._release_barriers()
+
+    def close(self) -> None:
+        """The group is gone: nothing more is committed, and nothing of it is needed."""
+        self._closed = True
+        self._log.release_log(self._owner, self.last_index)
+        if self.snapshot_index > 0:
+            self._snapshots.forget(self._owner)
 
     def _release_barriers(self) -> None:
         while self._barriers and self._barriers[0][0] <= self.commit_index:

@@ -186,6 +186,8 @@ class ClassicHost:
         self._timer_ms: i64 = FAR
         self._settled_late: list[tuple[SessionSink, int]] = []  # confirms behind refusals
         self._found: list[Found] = []  # what a recovery has found so far
+        self.promised_seq: i64 = 1  # LOGGED: numbers below are in the log or on their way there
+        self._moved: list[tuple[int, int, int, int, bytes]] = []  # before they were applied
         self.published_count: i64 = 0
         self.delivered_count: i64 = 0
         self.settled_count: i64 = 0
@@ -242,6 +244,10 @@ class ClassicHost:
             known = traits_of(chunk, sized)
             chunk.traits = known
         return known
+
+    def adopt(self, sink: SessionSink) -> None:
+        """The session is about to use the queue (of a host around this one)."""
+        self._sinks[sink.session] = sink
 
     def command(self, sink: SessionSink, command: Command) -> None:
         """Apply the command in this turn, after what was handed down before."""
@@ -318,6 +324,11 @@ class ClassicHost:
             self._settled_late = []
             for sink, upto in late:
                 sink.on_confirms(self.uid, upto)
+        if len(self._moved) > 0:
+            moved = self._moved
+            self._moved = []
+            for first, count, file_id, data_offset, offsets in moved:
+                self.relocated(first, count, file_id, data_offset, offsets)
         if len(self._dying) > 0:
             self._bury()
         for command in commands:
@@ -543,6 +554,9 @@ class ClassicHost:
     def live_ranges(self, first: i64, count: i64) -> list[tuple[int, int]]:
         """Which of these messages are in the queue, as ascending (first, count)."""
         runs = self.machine.alive_within(first, count)
+        promised = max(first, self.machine.next_seq)
+        if promised < min(first + count, self.promised_seq):
+            runs.append((promised, min(first + count, self.promised_seq) - promised))
         for dying_first, dying_count, _ in self._dying:
             start = max(first, i64(dying_first))
             end = min(first + count, i64(dying_first) + dying_count)
@@ -565,7 +579,9 @@ class ClassicHost:
         """The log moved these messages, all of one record, to another file."""
         slot = self.store.find_live(first)
         if slot is None:
-            return  # They died meanwhile.
+            if first >= self.machine.next_seq:
+                self._moved.append((first, count, file_id, data_offset, offsets))
+            return  # They died meanwhile, or are not there yet.
         moved = Chunk(0, None, 0, offsets, 0)
         moved.file_id = file_id
         moved.file_offset = data_offset
@@ -625,6 +641,20 @@ class ClassicHost:
             if not each.kept:  # A transient message of a lazy queue.
                 self._release(each.first, each.count)
         self._mark_self()
+
+    def recovered_logged(self) -> None:
+        """The machine was rebuilt from its own log: bodies of messages that it has not must go."""
+        found = self._found
+        self._found = []
+        for each in found:
+            at = each.first
+            for first, count in sorted(self.machine.alive_within(each.first, each.count)):
+                if first > at:
+                    self._release(at, first - at)
+                at = first + count
+            end = each.first + each.count
+            if end > at:
+                self._release(at, end - at)
 
     # The end of the queue
 

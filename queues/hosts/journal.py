@@ -62,6 +62,12 @@ class Log(Protocol):
     def flush(self) -> None: ...
 
 
+class Proposer(Protocol):
+    """A host that logs its commands as entries of a group."""
+
+    def propose(self) -> None: ...
+
+
 @final
 class Receipt:
     """Confirms that wait for one sync. `number` goes up by one from receipt to receipt."""
@@ -91,6 +97,7 @@ class Journal:
         self.confirmed_receipt: i64 = 0  # the number of the last one that was confirmed
         self._settled: dict[int, list[tuple[int, int]]] = {}
         self._marks: dict[int, int] = {}
+        self._proposers: list[Proposer] = []
         self._deleted: list[int] = []
         self._flushed_lsn: i64 = 0
         self.confirmed_lsn: i64 = 0
@@ -137,6 +144,10 @@ class Journal:
         """Messages up to this one may have been delivered (`redelivered` after a crash)."""
         self._marks[uid] = message_seq
 
+    def entry(self, proposer: Proposer) -> None:
+        """Have it propose at the end of the turn, behind the messages that its entry speaks of."""
+        self._proposers.append(proposer)
+
     def release(self, chunk: Chunk, first: i64, last: i64) -> None:
         """One queue needs messages first..last-1 of the chunk's record no more."""
         if chunk.file_id > 0:
@@ -155,6 +166,10 @@ class Journal:
         log = self._log
         if len(self._chunks) > 0:
             self._write_chunks(now_ms)
+        if len(self._proposers) > 0:
+            for proposer in self._proposers:
+                proposer.propose()
+            self._proposers = []
         if len(self._settled) > 0:
             for uid, runs in self._settled.items():
                 log.append_settle(uid, runs)

@@ -40,6 +40,15 @@ class SnapshotStore:
         self._directory = directory
         self._background = background
         self._post = post
+        self._listing: dict[int, list[int]] | None = None  # indexes by owner, until one is written
+
+    def forget(self, owner: int) -> None:
+        """Remove all snapshots of an owner that is gone. If that fails they stay unread."""
+        self._background(lambda: self._forget(owner))
+
+    def _forget(self, owner: int) -> None:
+        for index in self._indexes(owner):
+            self._disk.unlink(self._path(owner, index))
 
     def save(
         self,
@@ -68,6 +77,7 @@ class SnapshotStore:
 
     def save_now(self, owner: int, index: int, state: Sequence[bytes]) -> None:
         """Write a snapshot and remove the older ones of its owner; durable on return."""
+        self._listing = None
         path = self._path(owner, index)
         tmp_path = path + TMP_ENDING
         if os.path.basename(tmp_path) in self._disk.list(self._directory):
@@ -87,7 +97,9 @@ class SnapshotStore:
 
     def load(self, owner: int) -> tuple[int, bytes] | None:
         """(index, state) of the newest sound snapshot; None if there is none."""
-        for index in sorted(self._indexes(owner), reverse=True):
+        if self._listing is None:
+            self._listing = self._list()
+        for index in sorted(self._listing.get(owner, ()), reverse=True):
             state = self._read(owner, index)
             if state is not None:
                 return index, state
@@ -104,6 +116,15 @@ class SnapshotStore:
 
     def _path(self, owner: int, index: int) -> str:
         return os.path.join(self._directory, f"{PREFIX}{owner:020d}-{index:020d}{ENDING}")
+
+    def _list(self) -> dict[int, list[int]]:
+        """All snapshots that there are: many owners are loaded one after the other."""
+        found: dict[int, list[int]] = {}
+        for name in self._disk.list(self._directory):
+            if name.startswith(PREFIX) and name.endswith(ENDING):
+                owner, _, index = name[len(PREFIX) : -len(ENDING)].partition("-")
+                found.setdefault(int(owner), []).append(int(index))
+        return found
 
     def _indexes(self, owner: int) -> list[int]:
         start = f"{PREFIX}{owner:020d}-"

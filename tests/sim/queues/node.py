@@ -9,6 +9,7 @@ from node.broker import Broker
 from node.clock import NodeClock
 from node.config import Config
 from node.owners import QueueOwners, Recovered
+from node.timers import Timers
 from node.turn import Turn
 from queues.credit import CreditActor, CreditSpec
 from queues.hosts.classic import ClassicHost
@@ -17,7 +18,7 @@ from queues.metadata import Metadata
 from queues.metadata_commands import Batch, Command, DeclareVhost, NodeRestarted
 from queues.store import BodyBudget
 from raft.log_group import METADATA_OWNER
-from raft.one_member import OneMemberGroup
+from raft.one_member import Commits, OneMemberGroup
 from tests.sim.storage.sim_disk import SimDisk
 from tests.sim.storage.steps import StepRunner
 from warren.storage.snapshot import SnapshotStore
@@ -26,6 +27,13 @@ from warren.storage.wal import Wal
 DIRECTORY = "/log"
 NODE = "n"
 SNAPSHOT_ENTRIES = 6
+
+
+class Timer:
+    """Never fires."""
+
+    def cancel(self) -> None:
+        return
 
 
 class SimNode:
@@ -58,16 +66,18 @@ class SimNode:
         self._recover()
 
     def _recover(self) -> None:
-        self.group = OneMemberGroup(
-            METADATA_OWNER, self.wal, self._snapshots, self._committed, self.failed.append
-        )
+        self.commits = Commits()
+        self.group = self._make_group(METADATA_OWNER, self._committed)
         state = self.group.load()
         metadata = Metadata() if state is None else Metadata.restore(state)
+        timers = Timers(self._set_timer, self.clock.now_ms, self.turn.begin)
         self.broker = Broker(
-            Config(), self.clock, self.turn, metadata, self.journal, self.budget, self.wal
+            Config(), self.clock, self.turn, metadata, self.journal, self.budget, self.wal, timers
         )
+        self.broker.make_group = self._make_group
         self.broker.load_definitions()
-        recovered = Recovered(self.group, self.broker.hosts)
+        broker = self.broker
+        recovered = Recovered(self.group, broker.hosts, broker.quorum_hosts, broker.recovering)
         self.report = self.wal.open(recovered)
         recovered.finish(self.report.clean)
         self.wal.on_durable.append(self._durable)
@@ -88,8 +98,18 @@ class SimNode:
         if index - self.group.snapshot_index >= SNAPSHOT_ENTRIES and self.broker.in_service:
             self.group.snapshot(index, [self.broker.metadata.snapshot()])
 
+    def _make_group(self, uid: int, on_committed: Callable[[int, bytes], None]) -> OneMemberGroup:
+        return OneMemberGroup(
+            uid, self.wal, self._snapshots, on_committed, self.failed.append, self.commits
+        )
+
+    def _set_timer(self, delay_s: float, callback: Callable[[], None]) -> "Timer":
+        """Time does not pass here but by what a test does."""
+        return Timer()
+
     def _durable(self, lsn: int) -> None:
         self.turn.begin()
+        self.commits.on_durable(lsn)
         self.journal.on_durable(lsn)
 
     def _end_turn(self) -> None:

@@ -1,7 +1,7 @@
 """Queue hosts above a fake log, and the turns of their loop (`queues.hosts.classic.Steps`)."""
 
 from queues.credit import CreditActor, CreditSpec
-from queues.hosts.classic import ClassicHost
+from queues.hosts.classic import ClassicHost, Steppable, Waking
 from queues.hosts.journal import Journal
 from queues.message import Chunk
 from queues.store import BodyBudget
@@ -21,7 +21,9 @@ class FakeNode:
         self.unused: list[int] = []
         self.loads: list[tuple[ClassicHost, Chunk]] = []
         self.now_ms = 1000
-        self._marked: list[ClassicHost] = []
+        self.wakes: list[tuple[Waking, int]] = []
+        self.later: list[Steppable] = []  # to be stepped in the next turn
+        self._marked: list[Steppable] = []
 
     def queue(self, uid: int, durable: bool = True, auto_delete: bool = False) -> ClassicHost:
         credit = CreditActor(f"q{uid}", CreditSpec(400, 200))
@@ -29,16 +31,24 @@ class FakeNode:
         arguments = self.journal, self.budget, self, credit, auto_delete
         return ClassicHost(uid, "/", name, durable, *arguments)
 
-    def mark_host(self, host: ClassicHost) -> None:
+    def mark_host(self, host: Steppable) -> None:
         self._marked.append(host)
 
-    def queue_unused(self, host: ClassicHost) -> None:
-        self.unused.append(host.uid)
+    def mark_host_later(self, host: Steppable) -> None:
+        self.later.append(host)
+
+    def wake_host(self, host: Waking, due_ms: int) -> None:
+        self.wakes.append((host, due_ms))
+
+    def queue_unused(self, uid: int) -> None:
+        self.unused.append(uid)
 
     def load(self, host: ClassicHost, chunk: Chunk) -> None:
         self.loads.append((host, chunk))
 
     def turn(self) -> None:
+        self._marked += self.later
+        self.later = []
         while self._marked:
             hosts, self._marked = self._marked, []
             for host in hosts:

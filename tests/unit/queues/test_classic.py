@@ -493,7 +493,7 @@ def recovered(mark: int, redelivered_upto: int) -> Desk:
         chunk.file_id = place.file_id
         chunk.file_offset = place.offset
         chunk.durable = True
-        desk.host.recover(chunk, first, runs)
+        desk.host.recover(chunk, first, runs, b"", 0)
     desk.host.recovered(11, mark, redelivered_upto)
     return desk
 

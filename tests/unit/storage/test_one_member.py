@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from raft.log_group import METADATA_OWNER, LogGroup
-from raft.one_member import OneMemberGroup
+from raft.one_member import Commits, OneMemberGroup
 from tests.sim.storage.queues_model import Queues
 from tests.sim.storage.sim_disk import SimDisk
 from tests.sim.storage.steps import StepRunner
@@ -40,8 +40,9 @@ class Member:
             runner=self.runner,
         )
         snapshots = SnapshotStore(disk, "/data", self.wal.background, self.runner.post)
+        commits = Commits()
         self.group = OneMemberGroup(
-            METADATA_OWNER, self.wal, snapshots, self.apply, self.errors.append
+            METADATA_OWNER, self.wal, snapshots, self.apply, self.errors.append, commits
         )
         self.state = self.group.load()
         sink = Sink(set())
@@ -49,6 +50,7 @@ class Member:
         self.wal.open(sink)
         self.wal.attach(sink)
         self.group.start()
+        self.wal.on_durable.append(commits.on_durable)
 
     def apply(self, index: int, entry: bytes) -> None:
         self.applied.append((index, entry))

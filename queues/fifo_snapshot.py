@@ -1,0 +1,188 @@
+"""The whole state of a queue machine as bytes, and back: what a log need not keep any more.
+
+Equal states give equal bytes. MessagePack arrays; runs of message_seqs are (first, count) pairs.
+The first element is the version of this layout (docs/formats/queue-snapshot.md).
+"""
+
+from typing import Final
+
+import msgspec
+
+from queues.commands import ConsumerKey, SessionId
+from queues.consumers import Consumer, Generation
+from queues.fifo import Fifo, Leaving
+from queues.options import decode_options
+from queues.seqset import SeqSet
+
+VERSION: Final = 1
+Runs = list[tuple[int, int]]
+KEY_BYTES: Final = 20
+SESSION_BYTES: Final = 16
+
+
+class BadSnapshot(Exception):
+    """Bytes that are no snapshot of a version that this node knows."""
+
+
+class ConsumerState(msgspec.Struct, frozen=True, array_like=True):
+    key: bytes
+    priority: int
+    credit: int
+    delivery_count: int
+    auto_return: bool
+    attached: bool
+    timeout_ms: int
+    held: Runs
+    generations: list[tuple[int, Runs]]
+    returned: Runs
+
+
+class FifoState(msgspec.Struct, frozen=True, array_like=True):
+    version: int
+    options: bytes
+    next_seq: int
+    now_ms: int
+    delivered_high: int
+    unused_since_ms: int
+    lanes: list[Runs]
+    redelivered: Runs
+    overdue: Runs
+    consumers: list[ConsumerState]
+    lines: list[list[bytes]]  # keys in their order, the highest priority first
+    exclusive: bytes
+    active: bytes
+    gives_way: bool
+    last_seqs: list[tuple[bytes, int]]
+    leaving: list[tuple[int, int, bytes, Runs]]  # reason, purged, session, messages
+    arrivals: list[tuple[int, int]]
+    calendar: list[tuple[int, int, int]]
+    attempts: list[tuple[int, int]]
+    levels: list[tuple[int, int, int]]  # first, count, level of what is not ready
+    sizes: list[tuple[int, int, int]]
+
+
+def encode_fifo(machine: Fifo) -> bytes:
+    """A snapshot of the machine between two batches."""
+    return msgspec.msgpack.encode(machine_state(machine))
+
+
+def machine_state(machine: Fifo) -> FifoState:
+    roster = machine.roster
+    return FifoState(
+        VERSION,
+        machine.options.encode(),
+        machine.next_seq,
+        machine.now_ms,
+        machine.delivered_high,
+        machine.unused_since_ms,
+        [lane.runs() for lane in machine.ready.lanes],
+        machine.redelivered.runs(),
+        machine.overdue.runs(),
+        [_consumer_state(each) for each in roster.consumers.values()],
+        [[_key(each.key) for each in level.line] for level in roster.lines.levels],
+        b"" if roster.exclusive_key is None else _key(roster.exclusive_key),
+        b"" if roster.active_key is None else _key(roster.active_key),
+        roster.gives_way,
+        [(_session(session), seq) for session, seq in machine.last_seqs.items()],
+        [
+            (each.reason, each.purged, _session(each.session), each.seqs.runs())
+            for each in machine.leaving
+        ],
+        list(zip(machine.arrivals.firsts, machine.arrivals.times, strict=True)),
+        machine.calendar.entries(),
+        sorted(machine.attempts.items()),
+        machine.level_runs(),
+        machine.size_runs(),
+    )
+
+
+def decode_fifo(machine: Fifo, data: bytes) -> None:
+    """Put a new machine into the state of a snapshot. BadSnapshot: the bytes are none."""
+    try:
+        state = msgspec.msgpack.decode(data, type=FifoState)
+        options = decode_options(state.options)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise BadSnapshot(str(error)) from error
+    if state.version != VERSION:
+        raise BadSnapshot(f"a snapshot of version {state.version}")
+    machine.begin_snapshot(options, state.next_seq, state.now_ms, state.delivered_high)
+    machine.unused_since_ms = state.unused_since_ms
+    for level, runs in enumerate(state.lanes):
+        for first, count in runs:
+            machine.ready.add(first, count, level)
+    machine.redelivered = _set(state.redelivered)
+    machine.overdue = _set(state.overdue)
+    _restore_consumers(machine, state)
+    machine.last_seqs = {_to_session(session): seq for session, seq in state.last_seqs}
+    for reason, purged, session, runs in state.leaving:
+        leaving = Leaving(_set(runs), reason)
+        leaving.purged = purged
+        leaving.session = _to_session(session)
+        machine.leaving.append(leaving)
+    machine.arrivals.firsts = [first for first, _ in state.arrivals]
+    machine.arrivals.times = [time for _, time in state.arrivals]
+    for due, first, count in state.calendar:
+        machine.calendar.restore(due, first, count)
+    machine.attempts = dict(state.attempts)
+    machine.end_snapshot(state.levels, state.sizes)
+
+
+def _restore_consumers(machine: Fifo, state: FifoState) -> None:
+    roster = machine.roster
+    for each in state.consumers:
+        consumer = Consumer(_to_key(each.key), each.priority)
+        consumer.credit = each.credit
+        consumer.delivery_count = each.delivery_count
+        consumer.auto_return = each.auto_return
+        consumer.attached = each.attached
+        consumer.timeout_ms = each.timeout_ms
+        consumer.held = _set(each.held)
+        consumer.generations = [Generation(at, _set(runs)) for at, runs in each.generations]
+        consumer.returned = _set(each.returned) if each.returned else None
+        roster.consumers[consumer.key] = consumer
+        roster.attached_count += 1 if each.attached else 0
+        machine.checked_out += consumer.held.count
+    for line in state.lines:
+        for key in line:
+            roster.lines.join(roster.consumers[_to_key(key)])
+    roster.exclusive_key = _to_key(state.exclusive) if state.exclusive else None
+    roster.active_key = _to_key(state.active) if state.active else None
+    roster.gives_way = state.gives_way
+
+
+def _consumer_state(consumer: Consumer) -> ConsumerState:
+    return ConsumerState(
+        _key(consumer.key),
+        consumer.priority,
+        consumer.credit,
+        consumer.delivery_count,
+        consumer.auto_return,
+        consumer.attached,
+        consumer.timeout_ms,
+        consumer.held.runs(),
+        [(each.at_ms, each.seqs.runs()) for each in consumer.generations],
+        [] if consumer.returned is None else consumer.returned.runs(),
+    )
+
+
+def _set(runs: Runs) -> SeqSet:
+    made = SeqSet()
+    for first, count in runs:
+        made.add(first, count)
+    return made
+
+
+def _key(key: ConsumerKey) -> bytes:
+    return int(key).to_bytes(KEY_BYTES, "little")
+
+
+def _to_key(data: bytes) -> ConsumerKey:
+    return ConsumerKey(int.from_bytes(data, "little"))
+
+
+def _session(session: SessionId) -> bytes:
+    return int(session).to_bytes(SESSION_BYTES, "little")
+
+
+def _to_session(data: bytes) -> SessionId:
+    return SessionId(int.from_bytes(data, "little"))
