@@ -183,6 +183,13 @@ def test_what_was_ignored_counts_when_the_older_binding_is_gone() -> None:
     kind = exchange_of({7: 1, 8: 1}, {})
     kind.add(bound(9, 7, 1000))
     kind.remove(bound(1, 7, 1))
+    kind.add(bound(10, 7, 2))
+    assert Counter(owners(kind))[7] > 0.9 * len(KEYS)
+    kind.remove(bound(10, 7, 2))
+    assert Counter(owners(kind))[7] > 0.9 * len(KEYS)
+    kind.add(bound(11, 7, 1))
+    kind.add(bound(12, 7, 1))
+    kind.remove(bound(12, 7, 1))
     assert Counter(owners(kind))[7] > 0.9 * len(KEYS)
 
 
