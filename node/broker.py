@@ -252,6 +252,7 @@ class Broker:
             self.new_session(),
             CreditActor(f"dead letters of queue '{queue.name}'", self.channel_credit),
             self.counts,
+            queue_type(arguments),
         )
 
     def _remove_host(self, queue: Queue) -> None:

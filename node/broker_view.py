@@ -23,6 +23,7 @@ from node.turn import TURN_BUCKETS_MS
 from queues.arguments import decode_arguments
 from queues.counts import CONFIRM_BOUNDS_S
 from queues.definitions import Destination
+from queues.queue_arguments import queue_type
 from warren.storage.wal import SYNC_BOUNDS_S
 
 if TYPE_CHECKING:
@@ -134,6 +135,7 @@ class LiveView:
             queues_declared=broker.queues_declared,
             queues_created=broker.queues_created,
             queues_deleted=broker.queues_deleted,
+            dead_lettered=dict(counts.dead_lettered),
         )
 
     def vhosts(self) -> Sequence[VhostView]:
@@ -172,16 +174,17 @@ class LiveView:
         if queue is None:
             return None
         host = broker.hosts[queue.uid]
+        arguments = decode_arguments(queue.arguments)
         owner = broker.arrivals.get(queue.exclusive_owner)
         flow = host.credit.is_blocked()
         return QueueView(
             vhost=vhost,
             name=name,
-            type="classic",
+            type=queue_type(arguments),
             durable=queue.durable,
             auto_delete=queue.auto_delete,
             exclusive=queue.exclusive,
-            arguments=decode_arguments(queue.arguments),
+            arguments=arguments,
             node=queue.node,
             state="down" if host.damaged else "flow" if flow else "running",
             owner="" if owner is None else owner.name,

@@ -55,12 +55,13 @@ class Counts:
         self.get_empty: i64 = 0
         self.redelivered: i64 = 0
         self.acknowledged: i64 = 0
-        self.dead_lettered: dict[str, int] = {}  # by reason; at most once each
+        self.dead_lettered: dict[tuple[str, str], int] = {}  # by queue type and reason
         self.confirm_seconds = Histogram(CONFIRM_BOUNDS_S)  # from publish to confirm (P-10)
 
-    def dead_letter(self, reason: str, count: int) -> None:
+    def dead_letter(self, queue_type: str, reason: str, count: int) -> None:
         """So many messages were handed to a dead-letter exchange."""
-        self.dead_lettered[reason] = self.dead_lettered.get(reason, 0) + count
+        key = (queue_type, reason)
+        self.dead_lettered[key] = self.dead_lettered.get(key, 0) + count
 
 
 @final

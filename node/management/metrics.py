@@ -18,6 +18,8 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from node.auth.desk import is_loopback
 from node.management.access import Context, identify
 from node.management.view import CountersView, HistogramView, NodeView, TotalsView
+from queues.dead_letters import REASONS
+from queues.queue_arguments import CLASSIC, QUORUM
 
 PROTOCOL_COUNTERS: Final = (
     "received",
@@ -76,7 +78,9 @@ class Snapshot:
         node = self._view.node()
         yield from _node_families(node)
         yield from _total_families(self._view.totals())
-        yield from _counter_families(self._view.counters())
+        counters = self._view.counters()
+        yield from _counter_families(counters)
+        yield from _dead_letter_families(counters)
         yield _counter("rabbitmq_auth_attempts", "Login attempts", self._desk.attempts)
         yield _counter(
             "rabbitmq_auth_attempts_succeeded", "Logins that succeeded", self._desk.succeeded
@@ -169,6 +173,19 @@ def _counter_families(counters: CountersView) -> Iterator[Metric]:
         )
         for end in counters.deliveries:
             family.add_metric([end.protocol, end.queue_type], getattr(end, name))
+        yield family
+
+
+def _dead_letter_families(counters: CountersView) -> Iterator[Metric]:
+    for reason in REASONS:
+        family = CounterMetricFamily(
+            f"rabbitmq_global_messages_dead_lettered_{reason}",
+            f"Messages dead-lettered: {_words(reason)}",
+            labels=["queue_type", "dead_letter_strategy"],
+        )
+        for kind in (CLASSIC, QUORUM):
+            count = counters.dead_lettered.get((kind, reason), 0)
+            family.add_metric([f"rabbit_{kind}_queue", "at_most_once"], count)
         yield family
 
 

@@ -7,6 +7,7 @@ milliseconds since 1970; `arguments` and properties are as the client sent them.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Protocol
 
 
@@ -127,6 +128,7 @@ class CountersView:
     queues_declared: int = 0
     queues_created: int = 0
     queues_deleted: int = 0
+    dead_lettered: Mapping[tuple[str, str], int] = MappingProxyType({})  # by queue type, reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,6 +41,7 @@ class QueueUndertaker:
         session: SessionId,
         credit: CreditActor,
         counts: Counts,
+        queue_type: str,
     ) -> None:
         self.rule = rule
         self._router = router
@@ -49,6 +50,7 @@ class QueueUndertaker:
         self._session = session
         self._credit = credit
         self._counts = counts
+        self._queue_type = queue_type
         self._exchange = rule.exchange.decode("utf-8", "surrogateescape")
         self._next_seqs: dict[int, int] = {}  # by uid of the queue published to
         self._quiet_until_ms = 0
@@ -65,7 +67,7 @@ class QueueUndertaker:
         """See `queues.hosts.classic.Undertaker`."""
         data = chunk.data
         assert data is not None
-        self._counts.dead_letter(reason, count)
+        self._counts.dead_letter(self._queue_type, reason, count)
         now_s = self._now_ms() // 1000
         last = index + count
         info = info_of_dead(chunk.info)
