@@ -7,7 +7,6 @@ milliseconds since 1970; `arguments` and properties are as the client sent them.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Protocol
 
 
@@ -128,7 +127,7 @@ class CountersView:
     queues_declared: int = 0
     queues_created: int = 0
     queues_deleted: int = 0
-    dead_lettered: Mapping[tuple[str, str], int] = MappingProxyType({})  # by queue type, reason
+    dead_lettered: Mapping[tuple[str, str], int] = field(default_factory=dict)  # by type, reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
