@@ -1,7 +1,9 @@
 """Single active consumer with pika: who is served, and how the service is handed over (Q-57)."""
 
+from collections.abc import Iterator
 from typing import Any
 
+import pika
 import pytest
 
 from tests.conformance.broker import (
@@ -16,6 +18,7 @@ from tests.conformance.broker import (
     wait_until_ready,
 )
 from tests.conformance.options import both_kinds, declare, publish
+from warren.testing import Node
 
 ACTIVE = {"x-single-active-consumer": True}
 
@@ -256,3 +259,31 @@ def test_the_waiting_consumer_of_the_highest_priority_is_next(
     publish_all(channel, name, numbered(3))
     high.wait(3)
     assert (high.bodies, low.bodies) == (numbered(3), [])
+
+
+@pytest.fixture
+def draining_node() -> Iterator[Node]:
+    """A node that hands over only when the old consumer has settled all it held (C-16)."""
+    with Node(name="draining", settings={"sac_handover": "drain"}) as started:
+        yield started
+
+
+def test_a_hand_over_that_drains_waits_for_what_the_old_consumer_holds(
+    draining_node: Node,
+) -> None:
+    connection = pika.BlockingConnection(pika.URLParameters(draining_node.url))
+    old, new = connection.channel(), connection.channel()
+    for kind in ("classic", "quorum"):
+        declare(old, kind, kind, ACTIVE)
+        old.basic_qos(prefetch_count=2)
+        first, second = Inbox(old, kind), Inbox(new, kind)
+        publish_all(connection.channel(), kind, numbered(3))
+        first.wait(2)
+        old.basic_cancel(first.consumer_tag)
+        old.basic_ack(first.tags[0])
+        wait_until_ready(old, kind, 1)
+        assert second.bodies == []
+        old.basic_ack(first.tags[1])
+        second.wait(1)
+        assert second.bodies == [b"3"]
+    connection.close()
