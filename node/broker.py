@@ -8,6 +8,8 @@ here, its changes are carried to routers and hosts, and whoever proposed it is a
 import logging
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
+from random import Random
 from typing import TYPE_CHECKING, Final, Protocol
 
 from node.alarms import Alarms
@@ -16,6 +18,7 @@ from node.auth.desk import LoginDesk, is_loopback
 from node.auth.permissions import PermissionCache
 from node.clock import NodeClock, monotonic_ms
 from node.plans import RouteCache
+from node.reply_to import AnswerDesk
 from node.timers import Timers
 from node.turn import Turn
 from queues.arguments import decode_arguments
@@ -128,6 +131,7 @@ class Broker:
         self.arrivals: dict[str, Endpoint091] = {}  # all connections, by id
         self.endpoints: dict[str, Endpoint091] = {}  # those that have opened a vhost
         self.endpoints_by_name: dict[str, Endpoint091] = {}
+        self.answers = AnswerDesk(turn.mark_endpoint)
         self._caches: dict[tuple[str, str, bool], RouteCache] = {}
         self._proposed: dict[int, Callable[[Outcome], None]] = {}
         self._removed_ready: dict[int, int] = {}
@@ -199,7 +203,7 @@ class Broker:
     def _router(self, vhost: str) -> Router:
         router = self.routers.get(vhost)
         if router is None:
-            router = Router(vhost)
+            router = Router(vhost, Random(os.urandom(16)))
             self.routers[vhost] = router
         return router
 
@@ -303,6 +307,7 @@ class Broker:
                 permissions,
                 self.host,
                 self._metadata_version,
+                partial(self.answers.targets, vhost),
             )
             self._caches[key] = cache
         return cache
@@ -394,6 +399,7 @@ def server_properties(node_name: str) -> dict[str, object]:
         "consumer_priorities",
         "authentication_failure_close",
         "per_consumer_qos",
+        "direct_reply_to",
     )
     return {
         "product": "Warren",

@@ -169,12 +169,32 @@ def test_a_queue_redeclared_with_equal_values_of_other_kinds_is_the_same() -> No
     assert isinstance(steps.do(declare_queue("q", {"x-expires": 1 << 40})), Exists)
 
 
-@pytest.mark.parametrize("kind", ["quorum", "stream"])
-def test_queue_types_to_come_are_refused_clearly(kind: str) -> None:
-    assert Steps().refused(declare_queue("q", {"x-queue-type": kind})) == (
+def test_streams_are_refused_clearly_until_they_exist() -> None:
+    assert Steps().refused(declare_queue("q", {"x-queue-type": "stream"})) == (
         540,
-        f"queue type '{kind}' is not supported by this version",
+        "queue type 'stream' is not supported by this version",
     )
+
+
+QUORUM: dict[str, object] = {"x-queue-type": "quorum"}
+
+
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        (declare_queue("q", QUORUM), "invalid property 'non-durable' for queue 'q' in vhost '/'"),
+        (
+            declare_queue("q", QUORUM, "c1", durable=True),
+            "invalid property 'exclusive-owner' for queue 'q' in vhost '/'",
+        ),
+        (
+            declare_queue("q", QUORUM, durable=True, server_named=True),
+            "Cannot declare a server-named queue for type rabbit_quorum_queue",
+        ),
+    ],
+)
+def test_what_a_quorum_queue_cannot_be_is_refused(command: Command, text: str) -> None:
+    assert Steps().refused(command) == (406, text)
 
 
 def test_a_bad_argument_of_a_queue_is_refused() -> None:
