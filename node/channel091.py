@@ -2,8 +2,9 @@
 
 Takes the events of the codec for its channel number and the effects of the queues (it is their
 `SessionSink`). Publishing is in `queues.publishing`, consuming in `node.deliveries`, definitions
-in `node.definitions091`. While an answer is awaited (a declare waits for the log) the channel is
-*busy*: its later events wait in `_stash`, in order, and the endpoint stops reading if they grow.
+in `node.definitions091`, what a transaction keeps in `node.transaction`. While an answer is awaited
+(a declare waits for the log, a commit for its confirms) the channel is *busy*: its later events
+wait in `_stash`, in order, and the endpoint stops reading if they grow.
 """
 
 from collections import deque
@@ -13,8 +14,11 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from node.deliveries import Consumer091, Deliveries
+from node.deliveries import Consumer091, Deliveries, with_counts
 from node.owner import Owner, PlanCache
+from node.reply_to import REPLY_TO, REPLY_TO_BYTES, name_answers
+from node.transaction import Transaction
+from queues.arguments import is_integer, type_name
 from queues.commands import (
     ACCEPT,
     EndSession,
@@ -27,12 +31,15 @@ from queues.commands import (
 from queues.counts import Counts
 from queues.credit import CreditActor
 from queues.host import QueueHost
-from queues.publishing import Publisher, Targets
+from queues.publishing import Held, Publisher, Targets
+from queues.unacked import TagRun
 from warren.wire.amqp091 import methods
 from warren.wire.amqp091.connection import Connection
-from warren.wire.amqp091.deliver import names_in, write_ack
+from warren.wire.amqp091.deliver import names_in, write_ack, write_nack
 from warren.wire.amqp091.events import (
     INFO_EXPIRATION,
+    INFO_HEADERS,
+    INFO_REPLY_TO,
     INFO_USER_ID,
     Called,
     Publishes,
@@ -40,7 +47,10 @@ from warren.wire.amqp091.events import (
 )
 from warren.wire.errors import ProtocolError, ReplyCode, Scope
 
-SPECIAL_INFO: Final = INFO_EXPIRATION | INFO_USER_ID
+SPECIAL_INFO: Final = INFO_EXPIRATION | INFO_USER_ID  # each message needs a look
+ODD_INFO: Final = SPECIAL_INFO | INFO_HEADERS | INFO_REPLY_TO  # the event may need one
+PRIORITY_MAX: Final = (1 << 31) - 1
+TX_COMMIT: Final = (90, 20)
 SMALL_EVENT_BYTES: Final = 256
 WRITE_BYTES: Final = 256 * 1024  # of deliveries, per channel and turn
 
@@ -50,7 +60,7 @@ class Channel091:
     """State of one open channel; also the session that its queues know."""
 
     def __init__(
-        self, owner: Owner, connection: Connection, number: i64, session: SessionId
+        self, owner: Owner, connection: Connection, number: i64, session: SessionId, held: Held
     ) -> None:
         self.owner = owner
         self.connection = connection
@@ -58,7 +68,8 @@ class Channel091:
         self._session = session
         self._credit = CreditActor(f"channel {number}", owner.credit_spec(), self._on_unblocked)
         self.counts: Counts = owner.counts
-        self.publisher = Publisher(self, self.counts)
+        self._held = held
+        self.publisher = Publisher(self, self.counts, held)
         self.deliveries = Deliveries(self, connection, number, self.counts)
         self.plans: PlanCache = owner.plan_cache()
         self.current_queue = ""  # queue.declare remembers the last name (A-24)
@@ -73,9 +84,13 @@ class Channel091:
         self._proposed = False  # waits for a definition to be committed
         self._awaiting_uid: i64 = 0  # the queue whose answer is awaited
         self._got_no_ack = False
-        self._got: tuple[int, int, bool, int] | None = None  # waits for its body
+        self._got: tuple[int, int, bool, int, int] | None = None  # waits for its body
         self._cancelling: methods.BasicCancel | None = None
         self._attaching: dict[int, bool] = {}  # consumer number -> no-wait
+        self._answers: Consumer091 | None = None  # of direct reply-to
+        self._transaction: Transaction | None = None
+        self._keeping = False  # publishes go to the transaction
+        self._refused = False  # in the commit under way, some publish was
         self.published_count: i64 = 0
         self.returned_count: i64 = 0
 
@@ -96,7 +111,7 @@ class Channel091:
         """One event, now or after what is awaited; raise ProtocolError if the client is wrong."""
         if self._busy:
             self._stash.append(event)
-            self.stash_bytes += held_bytes(event)
+            self._count_stash(held_bytes(event))
             return
         if isinstance(event, Publishes):
             self._publish(event)
@@ -122,9 +137,13 @@ class Channel091:
         stash = self._stash
         while len(stash) > 0 and not self._busy and not self.ended:
             event = stash.popleft()
-            self.stash_bytes -= held_bytes(event)
+            self._count_stash(-held_bytes(event))
             self.owner.dispatch(self, event)
         self._resuming = False
+
+    def _count_stash(self, size: i64) -> None:
+        self.stash_bytes += size
+        self._held.waiting_bytes += size
 
     def waits_again(self) -> bool:
         """Whether the answer just handled led to another question (an inspection)."""
@@ -144,15 +163,52 @@ class Channel091:
         plans: list[Targets] = []
         keys = event.keys
         infos = event.infos
+        plain = True
+        seen: i64 = 0
         for k in range(len(keys)):
             plan = cache.get(keys[k])
             if plan is None:
                 plan = cache.make(keys[k])
-            if not plan.plain or (i64(infos[k]) & SPECIAL_INFO) != 0:
-                self._publish_special(event)
-                return
+            if not plan.plain:
+                plain = False
+            seen |= i64(infos[k])
             plans.append(plan.targets)
-        self._hand_down(event, plans)
+        if plain and (seen & ODD_INFO) == 0 and not self._keeping:
+            self._hand_down(event, plans)
+        else:
+            self._publish_odd(event, plans, plain, seen)
+
+    def _publish_odd(self, event: Publishes, plans: list[Targets], plain: bool, seen: i64) -> None:
+        """Something about the event is not as usual; find out what, as cheaply as can be."""
+        if (seen & INFO_REPLY_TO) != 0 and REPLY_TO_BYTES in event.data:
+            answers = self._answers
+            name = None if answers is None else answers.host.name.encode()
+            named, complete = name_answers(event, name)
+            if not complete:
+                if named is not None:
+                    self._publish_special(named)
+                text = "fast reply consumer does not exist"
+                raise ProtocolError(ReplyCode.PRECONDITION_FAILED, text, None, 60, 40)
+            assert named is not None
+            event = named
+        special = not plain or (seen & SPECIAL_INFO) != 0
+        if (seen & INFO_HEADERS) != 0 and not special:
+            special = self.plans.needs_look(event)
+        if self._keeping:
+            self._keep(event, special)
+        elif special:
+            self._publish_special(event)
+        else:
+            self._hand_down(event, plans)
+
+    def _keep(self, event: Publishes, special: bool) -> None:
+        """Until the commit; what is wrong with the event is said now."""
+        assert self._transaction is not None
+        if special:
+            error = self.owner.part(event).error
+            if error is not None:
+                raise error
+        self._transaction.publish(event)
 
     def _hand_down(self, event: Publishes, plans: list[Targets]) -> None:
         count: i64 = event.count
@@ -199,9 +255,13 @@ class Channel091:
             if isinstance(method, methods.BasicRecover):
                 self.send(methods.BasicRecoverOk())
         elif isinstance(method, methods.ConfirmSelect):
-            self.publisher.confirming = True
-            if not method.no_wait:
-                self.send(methods.ConfirmSelectOk())
+            self._select_confirms(method)
+        elif isinstance(method, methods.TxSelect):
+            self._select_transactions()
+        elif isinstance(method, methods.TxCommit):
+            self._commit()
+        elif isinstance(method, methods.TxRollback):
+            self._roll_back()
         elif isinstance(method, methods.ChannelFlow):
             self.send(methods.ChannelFlowOk(active=True))
         elif isinstance(method, methods.ChannelClose):
@@ -228,19 +288,40 @@ class Channel091:
         if tag != "" and tag in self.deliveries.by_tag:
             text = f"attempt to reuse consumer tag '{tag}'"
             raise ProtocolError(ReplyCode.NOT_ALLOWED, text)
-        host = self.owner.queue_for_read(self, method.queue)
+        answers = method.queue == REPLY_TO
+        host = self._answer_host(method) if answers else self._host_to_consume(method)
         if tag == "":
             tag = self.owner.new_name("amq.ctag-")
-        priority = method.arguments.get("x-priority", 0)
-        if not isinstance(priority, int) or isinstance(priority, bool):
-            raise ProtocolError(
-                ReplyCode.PRECONDITION_FAILED,
-                f"invalid arg 'x-priority' for queue '{host.name}' in vhost '{host.vhost}': "
-                "{unacceptable_type,longstr}",
-            )
-        consumer = self.deliveries.attach(tag, host, method.no_ack, method.exclusive, i64(priority))
+        arguments = method.arguments
+        priority = whole_number(arguments, "x-priority", 0, host)
+        timeout_ms = whole_number(arguments, "x-consumer-timeout", -1, host)
+        if timeout_ms < 0 and "x-consumer-timeout" in arguments:
+            raise bad_argument("x-consumer-timeout", host, f"{{value_negative,{timeout_ms}}}")
+        priority = max(-PRIORITY_MAX, min(priority, PRIORITY_MAX))
+        exclusive = method.exclusive and not answers
+        consumer = self.deliveries.attach(tag, host, method.no_ack, exclusive, priority, timeout_ms)
+        if answers:
+            self._answers = consumer
         self._attaching[consumer.number] = method.no_wait
         self.wait(host.uid)
+
+    def _host_to_consume(self, method: methods.BasicConsume) -> QueueHost:
+        host = self.owner.queue_for_read(self, method.queue)
+        if host.quorum and self.deliveries.limit > 0:
+            text = f"queue '{host.name}' in vhost '{host.vhost}' does not support global qos"
+            raise ProtocolError(ReplyCode.NOT_IMPLEMENTED, text)
+        return host
+
+    def _answer_host(self, method: methods.BasicConsume) -> QueueHost:
+        """A pseudo-queue for the answers to this channel's requests (A-18)."""
+        text = ""
+        if not method.no_ack:
+            text = "reply consumer cannot acknowledge"
+        elif self._answers is not None:
+            text = "reply consumer already set"
+        if text != "":
+            raise ProtocolError(ReplyCode.PRECONDITION_FAILED, text)
+        return self.owner.open_answers(self)
 
     def _cancel(self, method: methods.BasicCancel) -> None:
         consumer = self.deliveries.by_tag.get(method.consumer_tag)
@@ -250,6 +331,8 @@ class Channel091:
             return
         self._cancelling = method
         self.wait(consumer.host.uid)
+        if consumer is self._answers:
+            self._answers = None
         self.deliveries.cancel(consumer)
 
     def _cancelled(self) -> None:
@@ -262,6 +345,13 @@ class Channel091:
 
     def _get(self, method: methods.BasicGet) -> None:
         host = self.owner.queue_for_read(self, method.queue)
+        if host.quorum and host.single_active:
+            text = (
+                f"cannot obtain access to locked queue '{host.name}' in vhost '{host.vhost}'. "
+                "basic.get operations are not supported by quorum queues with single active "
+                "consumer"
+            )
+            raise ProtocolError(ReplyCode.RESOURCE_LOCKED, text)
         self.deliveries.hosts[host.uid] = host
         self._got_no_ack = method.no_ack
         host.command(self, Get(self._session))
@@ -280,6 +370,72 @@ class Channel091:
         self._awaited = answer
         self.wait(host.uid)
 
+    # Modes of publishing
+
+    def _select_confirms(self, method: methods.ConfirmSelect) -> None:
+        if self._transaction is not None:
+            text = "cannot switch from tx to confirm mode"
+            raise ProtocolError(ReplyCode.PRECONDITION_FAILED, text)
+        self.publisher.confirming = True
+        if not method.no_wait:
+            self.send(methods.ConfirmSelectOk())
+
+    def _select_transactions(self) -> None:
+        if self._transaction is None:
+            if self.publisher.confirming:
+                text = "cannot switch from confirm to tx mode"
+                raise ProtocolError(ReplyCode.PRECONDITION_FAILED, text)
+            self.publisher.confirming = True  # The commit waits for these confirms itself.
+            self._transaction = Transaction(self._held)
+            self.deliveries.transaction = self._transaction
+            self._keeping = True
+        self.send(methods.TxSelectOk())
+
+    def _open_transaction(self) -> Transaction:
+        if self._transaction is None:
+            text = "channel is not transactional"
+            raise ProtocolError(ReplyCode.PRECONDITION_FAILED, text)
+        return self._transaction
+
+    def _commit(self) -> None:
+        """Hand all down; tx.commit-ok follows when every queue has confirmed."""
+        transaction = self._open_transaction()
+        self._keeping = False
+        self._refused = False
+        for event in transaction.take_events():
+            self._publish(event)
+        for outcome, runs in transaction.take_settled():
+            self.deliveries.settle_runs(runs, outcome)
+        transaction.let_go()
+        self.wait(0)
+        self.owner.mark_channel(self)
+
+    def _weigh_commit(self) -> None:
+        """In a transaction, confirms are for us; the last one ends the commit."""
+        for _, _, accepted in self.publisher.take_confirms():
+            if not accepted:
+                self._refused = True
+        if self._keeping or not self.publisher.all_decided():
+            return
+        self._keeping = True
+        if self._refused:
+            text = "partial tx completion"
+            error = ProtocolError(ReplyCode.PRECONDITION_FAILED, text, None, *TX_COMMIT)
+            self.owner.fail(self, error)
+            return
+        self.send(methods.TxCommitOk())
+        self.resume()
+
+    def _roll_back(self) -> None:
+        """Publishes are forgotten, and what was settled is outstanding as before."""
+        transaction = self._open_transaction()
+        restored: list[TagRun] = []
+        for _, runs in transaction.take_settled():
+            restored.extend(runs)
+        self.deliveries.unacked.restore(restored)
+        transaction.let_go()
+        self.send(methods.TxRollbackOk())
+
     # Effects of the queues
 
     def on_confirms(self, uid: int, upto_seq: int) -> None:
@@ -288,13 +444,23 @@ class Channel091:
         else:
             self.owner.mark()
 
+    def on_refused(self, uid: int, first_seq: int, count: int) -> None:
+        self.publisher.on_refused(uid, first_seq, count)
+
     def on_delivers(
-        self, uid: int, number: int, delivery_seq: int, first: int, count: int, redelivered: bool
+        self,
+        uid: int,
+        number: int,
+        delivery_seq: int,
+        first: int,
+        count: int,
+        redelivered: bool,
+        attempts: int,
     ) -> None:
-        if self.deliveries.on_delivers(number, delivery_seq, first, count, redelivered):
+        if self.deliveries.on_delivers(number, delivery_seq, first, count, redelivered, attempts):
             self.owner.mark_channel(self)
 
-    def on_got(self, uid: int, message: int, redelivered: bool, ready: int) -> None:
+    def on_got(self, uid: int, message: int, redelivered: bool, ready: int, attempts: int) -> None:
         if self.ended:
             return
         if message == 0:
@@ -302,7 +468,7 @@ class Channel091:
             self.send(methods.BasicGetEmpty())
             self.resume()
             return
-        self._got = (uid, message, redelivered, ready)
+        self._got = (uid, message, redelivered, ready, attempts)
         self._answer_get()
 
     def _answer_get(self) -> None:
@@ -311,7 +477,7 @@ class Channel091:
         host = self.deliveries.hosts.get(int(self._awaiting_uid))
         if got is None or host is None or self.owner.is_clogged():
             return
-        uid, message, redelivered, ready = got
+        uid, message, redelivered, ready, attempts = got
         view = host.view(self, message, 1)
         if view is None:
             return
@@ -321,6 +487,9 @@ class Channel091:
         start, end = view.chunk.span(view.index)
         data = view.chunk.data
         assert data is not None
+        if attempts != 0:
+            data = with_counts(data, start, end, attempts)
+            start, end = 0, len(data)
         exchange, routing_key = names_in(data, i64(start))
         method = methods.BasicGetOk(int(tag), redelivered, exchange, routing_key, ready)
         self.connection.send_content(int(self.number), method, data, start, end)
@@ -364,6 +533,25 @@ class Channel091:
     def on_detached(self, uid: int, number: int, goes: bool) -> None:
         if self._cancelling is not None and not goes and not self.ended:
             self._cancelled()
+
+    def on_activated(self, uid: int, number: int, active: bool) -> None:
+        return  # 0-9-1 has no word for it.
+
+    def on_timed_out(self, uid: int, number: int, timeout_ms: int) -> None:
+        """The queue took back what was not acknowledged in time (C-15)."""
+        if self.ended:
+            return
+        consumer = self.deliveries.time_out(uid, number)
+        if self.connection.consumer_cancel_notify and number > 0:
+            if consumer is not None:
+                self._notify_cancel(consumer)
+            return
+        text = (
+            f"delivery acknowledgement on channel {self.number} timed out. Timeout value used: "
+            f"{timeout_ms} ms. This timeout value can be configured, see consumers doc guide to "
+            "learn more"
+        )
+        self.owner.fail(self, ProtocolError(ReplyCode.PRECONDITION_FAILED, text))
 
     def on_drained(self, uid: int, number: int, delivery_count: int) -> None:
         return  # 0-9-1 has no drain.
@@ -426,8 +614,14 @@ class Channel091:
     def flush(self, paused: bool) -> bool:
         """Put confirms and deliveries into the output; return whether deliveries are left."""
         self.publisher.now_s = perf_counter()
-        for tag, multiple in self.publisher.take_confirms():
-            write_ack(self.connection.writer, self.number, tag, multiple)
+        if self._transaction is None:
+            for tag, multiple, accepted in self.publisher.take_confirms():
+                if accepted:
+                    write_ack(self.connection.writer, self.number, tag, multiple)
+                else:
+                    write_nack(self.connection.writer, self.number, tag, multiple)
+        else:
+            self._weigh_commit()
         if paused or not self.deliveries.has_work():
             return self.deliveries.has_work()
         self.deliveries.write(WRITE_BYTES)
@@ -439,7 +633,10 @@ class Channel091:
             return
         self.ended = True
         self._stash = deque()
-        self.stash_bytes = 0
+        self._count_stash(-self.stash_bytes)
+        if self._transaction is not None:
+            self._transaction.let_go()
+        self.publisher.let_go()
         self.deliveries.end()
         hosts: dict[int, QueueHost] = dict(self.deliveries.hosts)
         for uid, outbox in self.publisher.outboxes.items():
@@ -452,3 +649,16 @@ class Channel091:
 def held_bytes(event: Publishes | Settles | Called) -> i64:
     """What an event that waits is counted as."""
     return len(event.data) if isinstance(event, Publishes) else SMALL_EVENT_BYTES
+
+
+def whole_number(arguments: dict[str, object], key: str, absent: int, host: QueueHost) -> int:
+    """An argument of basic.consume; raise 406 for any other kind of value."""
+    value = arguments.get(key, absent)
+    if not isinstance(value, int) or not is_integer(value):
+        raise bad_argument(key, host, f'"expected integer, got {type_name(value)}"')
+    return value
+
+
+def bad_argument(key: str, host: QueueHost, reason: str) -> ProtocolError:
+    text = f"invalid arg '{key}' for queue '{host.name}' in vhost '{host.vhost}': {reason}"
+    return ProtocolError(ReplyCode.PRECONDITION_FAILED, text)

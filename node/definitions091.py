@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from node.auth.permissions import CONFIGURE, READ, WRITE
+from node.reply_to import REPLY_TO
 from queues.arguments import encode_arguments
 from queues.commands import Purge
 from queues.definitions import Destination, Queue
@@ -58,6 +59,9 @@ def _declare_queue(
     endpoint: "Endpoint091", channel: "Channel091", method: methods.QueueDeclare
 ) -> None:
     name = method.queue
+    if name.startswith(REPLY_TO):
+        _declare_answers(endpoint, channel, name, method.no_wait)
+        return
     if method.passive:
         queue = _queue(endpoint, channel, name)
         endpoint.permissions.require_any("queue", queue.name)
@@ -92,6 +96,16 @@ def _declare_queue(
         _answer_declare(endpoint, channel, queue, method.no_wait)
 
     propose(endpoint, channel, method, command, declared)
+
+
+def _declare_answers(
+    endpoint: "Endpoint091", channel: "Channel091", name: str, nowait: bool
+) -> None:
+    """Whatever is asked for: tell whether somebody waits for answers there (A-18)."""
+    if name != REPLY_TO and endpoint.broker.answers.find(endpoint.vhost, name) is None:
+        raise ProtocolError(ReplyCode.NOT_FOUND, f"no queue '{name}' in vhost '{endpoint.vhost}'")
+    channel.current_queue = name
+    _reply(channel, nowait, methods.QueueDeclareOk(name, 0, 1))
 
 
 def _check_dead_letter(endpoint: "Endpoint091", method: methods.QueueDeclare) -> None:

@@ -23,6 +23,7 @@ from node.turn import READ_BYTES_MAX as TURN_BYTES_MAX
 from queues.counts import Counts
 from queues.credit import CreditActor, CreditSpec
 from queues.host import QueueHost
+from queues.publishing import Held
 from warren.wire.amqp091 import methods
 from warren.wire.amqp091.connection import Connection
 from warren.wire.amqp091.events import (
@@ -84,6 +85,7 @@ class Endpoint091:
         self.connection = Connection(
             broker.wire_limits, broker.server_properties, broker.mechanisms, broker.monotonic_ms()
         )
+        self.held = Held()
         self.reader = CreditActor(self.name, broker.channel_credit, self._on_unblocked)
         self._plans: RouteCache | None = None
         self._marked = False
@@ -228,7 +230,8 @@ class Endpoint091:
             self.mark()
 
     def _open_channel(self, number: int) -> None:
-        channel = Channel091(self, self.connection, number, self.broker.new_session())
+        session = self.broker.new_session()
+        channel = Channel091(self, self.connection, number, session, self.held)
         self.channels[number] = channel
         self.broker.channels_opened += 1
         channel.send(methods.ChannelOpenOk())
@@ -426,6 +429,9 @@ class Endpoint091:
     def queue_for_read(self, channel: Channel091, name: str) -> QueueHost:
         return self.broker.host(queue_for_read(self, channel, name).uid)
 
+    def open_answers(self, channel: Channel091) -> QueueHost:
+        return self.broker.answers.open(self.vhost)
+
     def new_name(self, prefix: str) -> str:
         """`prefix` and 22 base64url characters (A-24)."""
         return prefix + base64.urlsafe_b64encode(os.urandom(16)).rstrip(b"=").decode()
@@ -443,7 +449,7 @@ class Endpoint091:
         self._read_bytes = 0
         if self._backlog and not self._closing:
             self._take_backlog()
-        if self.connection.has_more and not self._closing and self._stashed() == 0:
+        if self.connection.has_more and not self._closing and self.held.waiting_bytes == 0:
             self._take(b"")
             self.mark()
         work = self._work
@@ -487,19 +493,11 @@ class Endpoint091:
             self._tell_blocked(alarmed)
         if alarmed:
             return True
-        if self._backlog or self.connection.has_more or self._stashed() >= STASH_BYTES_MAX:
+        if self._backlog or self.connection.has_more:
             return True
-        in_flight = 0
-        for channel in self.channels.values():
-            in_flight += channel.publisher.in_flight_bytes
-        return in_flight >= self.broker.in_flight_bytes_max
-
-    def _stashed(self) -> int:
-        """Bytes of events that wait behind an answer."""
-        stashed = 0
-        for channel in self.channels.values():
-            stashed += channel.stash_bytes
-        return stashed
+        if self.held.waiting_bytes >= STASH_BYTES_MAX:
+            return True
+        return self.held.in_flight_bytes >= self.broker.in_flight_bytes_max
 
     def _is_flooded(self) -> bool:
         """A client that asks and never reads: its answers wait in one piece, and are bounded."""

@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
 
 class Plan:
-    """Where publishes with one key go. `plain` means: nothing but that needs to be looked at."""
+    """Where publishes with one key go. `plain` means: nothing but that needs to be looked at.
+
+    `returned`: they come back, being mandatory. A pseudo-queue of answers gets them none the less:
+    it is no queue.
+    """
 
     __slots__ = (
         "error",
@@ -24,6 +28,7 @@ class Plan:
         "mandatory",
         "per_message",
         "plain",
+        "returned",
         "routing_key",
         "targets",
     )
@@ -36,6 +41,7 @@ class Plan:
         mandatory: bool,
         per_message: bool,
         error: ProtocolError | None,
+        to_answers: bool = False,
     ) -> None:
         self.exchange = exchange
         self.routing_key = routing_key
@@ -43,8 +49,8 @@ class Plan:
         self.mandatory = mandatory
         self.per_message = per_message
         self.error = error
-        returned = mandatory and len(targets.hosts) == 0
-        self.plain = error is None and not per_message and not returned
+        self.returned = mandatory and (to_answers or len(targets.hosts) == 0)
+        self.plain = error is None and not per_message and not self.returned
 
 
 class PlanCache(Protocol):
@@ -119,6 +125,9 @@ class Owner(Protocol):
 
     def queue_for_read(self, channel: "Channel091", name: str) -> QueueHost:
         """The named (or current) queue; raise 404, 405 or 403."""
+
+    def open_answers(self, channel: "Channel091") -> QueueHost:
+        """A pseudo-queue for the answers to the channel's requests (`node.reply_to`)."""
 
     def new_name(self, prefix: str) -> str:
         """A name that nobody has."""

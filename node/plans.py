@@ -14,6 +14,7 @@ from typing import Final
 
 from node.auth.permissions import WRITE, PermissionCache
 from node.owner import Parted, Plan
+from node.reply_to import is_answer
 from queues.host import QueueHost
 from queues.publishing import Targets
 from queues.routing.content import Content091
@@ -60,6 +61,7 @@ class RouteCache:
         permissions: PermissionCache,
         host_of: Callable[[int], QueueHost],
         version_of: Callable[[], int],
+        answers_of: Callable[[bytes], Targets | None],
     ) -> None:
         self.router = router
         self._vhost = vhost
@@ -68,6 +70,7 @@ class RouteCache:
         self._permissions = permissions
         self._host_of = host_of
         self._version_of = version_of
+        self._answers_of = answers_of
         self._version = -1
         self._plans: dict[bytes, Plan] = {}
         self._targets: dict[tuple[int, ...], Targets] = {(): NOWHERE}
@@ -90,8 +93,10 @@ class RouteCache:
         return self._plans.get(key)
 
     def make(self, key: bytes) -> Plan:
-        """Route and check afresh, and remember."""
+        """Route and check afresh, and remember, unless the name dies with a consumer (A-18)."""
         plan = self._make(key)
+        if is_answer(plan.exchange, plan.routing_key):
+            return plan
         if len(self._plans) >= PLANS_MAX:
             self._plans = {}
             self._targets = {(): NOWHERE}
@@ -117,6 +122,9 @@ class RouteCache:
             return Plan(exchange, routing_key, NOWHERE, mandatory, False, error)
         for warning in route.warnings:
             log.warning("%s", warning)
+        answers = self._answers_of(routing_key) if is_answer(exchange, routing_key) else None
+        if answers is not None:
+            return Plan(exchange, routing_key, answers, mandatory, False, None, True)
         targets = self.targets(route.queues)
         return Plan(exchange, routing_key, targets, mandatory, route.per_message, None)
 
@@ -237,7 +245,8 @@ def _gather(parted: Parted, event: Publishes, taken: list[Look]) -> None:
     parted.event = Publishes(event.channel, data, offsets, firsts, keys, infos)
     parted.plans = [look.targets for look in taken]
     for index, look in enumerate(taken):
-        if look.plan.mandatory and len(look.targets.hosts) == 0:
+        unroutable = look.plan.mandatory and len(look.targets.hosts) == 0
+        if unroutable or (look.plan.returned and look.targets is look.plan.targets):
             start, end = _span(parted.event, index)
             parted.returns.append((start, end, look.plan.exchange, look.plan.routing_key))
 

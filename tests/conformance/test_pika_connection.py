@@ -40,6 +40,7 @@ def test_the_server_says_what_it_is_and_can_do(connection: Any) -> None:
         "consumer_priorities",
         "authentication_failure_close",
         "per_consumer_qos",
+        "direct_reply_to",
     } <= set(properties["capabilities"])
 
 
