@@ -13,6 +13,8 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from queues.traits import Traits
+
 FAR: Final = 1 << 62  # a time that never comes
 STEP_MS_MIN: Final = 1
 STEP_MS_MAX: Final = 1000
@@ -104,6 +106,20 @@ class Calendar:
             bucket.append(first)
             bucket.append(count)
         self.count += count
+        return due
+
+    def note(self, first: i64, count: i64, now_ms: i64, traits: Traits, index: i64) -> i64:
+        """Messages first.. are `index`.. of the traits; return when the first of them is due."""
+        due: i64 = FAR
+        at: i64 = 0
+        while at < count:
+            ttl = traits.ttl_of(index + at)
+            stop = count if traits.ttls is None else at + 1
+            while stop < count and traits.ttl_of(index + stop) == ttl:
+                stop += 1
+            if ttl >= 0:
+                due = min(due, self.add(first + at, stop - at, now_ms, ttl))
+            at = stop
         return due
 
     def next_due_ms(self) -> i64:

@@ -18,24 +18,16 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from queues.columns import Column
 from queues.commands import (
     ACCEPT,
-    ATTACH,
-    CONFIGURE,
     CREDIT,
-    DETACH,
-    END_SESSION,
     ENQUEUE,
     FAIL,
     GET,
-    INSPECT,
-    PURGE,
     REJECT,
     RELEASE,
     RETURN_UNSEEN,
     SETTLE,
-    TICK,
     Attach,
     Command,
     Configure,
@@ -50,6 +42,7 @@ from queues.commands import (
     Restarted,
     SessionId,
     Settle,
+    Tick,
     consumer_key,
     session_of,
 )
@@ -82,6 +75,7 @@ from queues.effects import (
     TimedOut,
 )
 from queues.expiry import FAR, Arrivals, Calendar
+from queues.notes import Noted, Notes
 from queues.options import DROP_HEAD, REJECT_PUBLISH_DLX, Options
 from queues.ready import Ready
 from queues.roster import Roster
@@ -123,6 +117,7 @@ class Fifo:
         self.options = Options() if options is None else options
         self.next_seq: i64 = 1
         self.ready = Ready(self.options.levels)
+        self.notes = Notes(self.ready, self.options)
         self.redelivered = SeqSet()
         self.checked_out: i64 = 0
         self.roster = Roster(self.options.single_active, self.options.drain_handover)
@@ -131,14 +126,11 @@ class Fifo:
         self.delivered_high: i64 = 0  # highest message_seq ever checked out
         self.now_ms: i64 = 0
         self.due_ms: i64 = FAR  # not later than the next thing that time brings about
-        self.ready_bytes: i64 = 0  # of bodies, where the options count them
         self.arrivals = Arrivals()
         self.calendar = Calendar()
         self.overdue = SeqSet()  # expired while a consumer held them
         self.attempts: dict[int, int] = {}  # times acquired << 32 | failed deliveries, if any
         self.unused_since_ms: i64 = 0
-        self._levels = Column("B")
-        self._sizes = Column("i")
         self._check_ms: i64 = FAR  # when to look at consumers that hold messages
         self._behind = False  # more is due than one batch could look at
         self._gets: deque[SessionId] = deque()  # wait until nothing expired can be served
@@ -149,43 +141,31 @@ class Fifo:
 
     def _set_options(self, options: Options) -> None:
         self.options = options
+        self.notes.configure(options)
         self._noted = options.levels > 1 or options.bytes_max >= 0 or options.counts_deliveries
         limited = options.length_max >= 0 or options.bytes_max >= 0
         self._plain = not limited and options.levels == 1 and options.ttl_ms < 0
 
     # After a restart
 
-    def restore(self, runs: list[tuple[int, int]], next_seq: i64, redelivered_upto: i64) -> None:
-        """Start from what a recovery found: alive messages, the next number, the delivered mark.
-
-        Messages with traits come by `restore_run`, before this, in ascending order.
-        """
-        for first, count in runs:
-            self.ready.add(first, count, 0)
-            self._mark_restored(first, count, redelivered_upto)
-        self._end_restore(next_seq, redelivered_upto)
-
     def restore_run(
         self, first: i64, count: i64, traits: Traits | None, index: i64, arrived_ms: i64
     ) -> None:
-        """Messages first.. are alive; they are `index`.. of the traits, and came at that time."""
+        """Messages first.. are alive; they are `index`.. of the traits, and came at that time.
+
+        Called for all of them in ascending order, before `end_restore`.
+        """
         now_ms = self.now_ms
         self.now_ms = arrived_ms
         self._put(first, count, traits, index)
         self.now_ms = max(now_ms, arrived_ms)
 
     def end_restore(self, next_seq: i64, redelivered_upto: i64) -> None:
-        """All came by `restore_run`."""
-        for first, count in self.ready.runs():
-            self._mark_restored(first, count, redelivered_upto)
-        self._end_restore(next_seq, redelivered_upto)
-
-    def _mark_restored(self, first: i64, count: i64, redelivered_upto: i64) -> None:
-        if first <= redelivered_upto:
-            self.redelivered.add(first, min(count, redelivered_upto - first + 1))
-
-    def _end_restore(self, next_seq: i64, redelivered_upto: i64) -> None:
+        """All came by `restore_run`; the log knows the next number and the delivered mark."""
         assert self.next_seq == 1
+        for first, count in self.ready.runs():
+            if first <= redelivered_upto:
+                self.redelivered.add(first, min(count, redelivered_upto - first + 1))
         self.next_seq = next_seq
         self.delivered_high = min(redelivered_upto, next_seq - 1)
 
@@ -202,37 +182,18 @@ class Fifo:
         self.now_ms = now_ms
         self.delivered_high = delivered_high
 
-    def end_snapshot(
-        self, levels: list[tuple[int, int, int]], sizes: list[tuple[int, int, int]]
-    ) -> None:
-        """Everything else is in place; runs of `levels` and `sizes` are (first, count, value)."""
-        for first, count, level in levels:
-            self._levels.fill(first, count, level)
-        for first, count, size in sizes:
-            self._sizes.fill(first, count, size)
-        if self.options.bytes_max >= 0:
-            for first, count in self.ready.runs():
-                self.ready_bytes += self._sizes.sum(first, count)
+    def end_snapshot(self, levels: Noted, sizes: Noted) -> None:
+        """Everything else is in place."""
+        self.notes.restore(levels, sizes)
         self._due_by(self.now_ms)
 
-    def level_runs(self) -> list[tuple[int, int, int]]:
-        """Levels of all messages, as (first, count, level)."""
-        return self._noted_runs(self._levels) if self.options.levels > 1 else []
+    def level_runs(self) -> Noted:
+        """Levels of all messages, where there are several."""
+        return self.notes.level_runs(self.alive_within(1, self.next_seq - 1))
 
-    def size_runs(self) -> list[tuple[int, int, int]]:
-        """Sizes of all messages, where they are counted, as (first, count, size)."""
-        return self._noted_runs(self._sizes) if self.options.bytes_max >= 0 else []
-
-    def _noted_runs(self, column: Column) -> list[tuple[int, int, int]]:
-        found: list[tuple[int, int, int]] = []
-        for first, count in sorted(self.alive_within(1, self.next_seq - 1)):
-            at: i64 = first
-            end = at + count
-            while at < end:
-                run = column.alike(at, end - at)
-                found.append((at, run, column.get(at)))
-                at += run
-        return found
+    def size_runs(self) -> Noted:
+        """Sizes of all messages, where they are counted."""
+        return self.notes.size_runs(self.alive_within(1, self.next_seq - 1))
 
     # Batches
 
@@ -259,7 +220,7 @@ class Fifo:
                 assert isinstance(command, Get)
                 self._get(command.session)
             else:
-                self._seldom(command, kind)
+                self._seldom(command)
         self._check_out()
         if len(self.leaving) > 0:
             self._let_leave()
@@ -268,32 +229,26 @@ class Fifo:
         self._effects = []
         return effects
 
-    def _seldom(self, command: Command, kind: i64) -> None:
-        if kind == ATTACH:
-            assert isinstance(command, Attach)
+    def _seldom(self, command: Command) -> None:
+        if isinstance(command, Attach):
             self._attach(command)
-        elif kind == DETACH:
-            assert isinstance(command, Detach)
+        elif isinstance(command, Detach):
             self._detach(command.key)
-        elif kind == PURGE:
-            assert isinstance(command, Purge)
+        elif isinstance(command, Purge):
             self._purge(command.session)
-        elif kind == INSPECT:
-            assert isinstance(command, Inspect)
+        elif isinstance(command, Inspect):
             self._use()
             answer = Inspected(command.session, self.ready.count, self.roster.attached_count)
             self._effects.append(answer)
-        elif kind == END_SESSION:
-            assert isinstance(command, EndSession)
+        elif isinstance(command, EndSession):
             self._end_session(command.session)
-        elif kind == CONFIGURE:
-            assert isinstance(command, Configure)
+        elif isinstance(command, Configure):
             self._configure(command.options)
-        elif kind == TICK:
-            self._use_first()
-        else:
-            assert isinstance(command, Restarted)
+        elif isinstance(command, Restarted):
             self._restarted(command.next_seq)
+        else:
+            assert isinstance(command, Tick)
+            self._use_first()
 
     def has_more(self) -> bool:
         """Whether work is left that wants another batch soon."""
@@ -351,7 +306,7 @@ class Fifo:
         options = self.options
         if options.overflow == DROP_HEAD:
             self._put(message_first, count, traits, 0)
-            if self._is_over():
+            if self.notes.is_over():
                 self._check_out()
                 self._drop_head()
         else:
@@ -364,77 +319,22 @@ class Fifo:
     def _put(self, first: i64, count: i64, traits: Traits | None, index: i64) -> None:
         """Messages first.. are ready; they are `index`.. of the traits."""
         options = self.options
-        if options.levels == 1:
-            self.ready.add(first, count, 0)
-        else:
-            self._put_by_level(first, count, traits, index)
-        if options.bytes_max >= 0:
-            at: i64 = 0
-            while at < count:
-                size: i64 = 0 if traits is None else traits.size_of(index + at)
-                self._sizes.fill(first + at, 1, size)
-                self.ready_bytes += size
-                at += 1
+        self.notes.put(first, count, traits, index)
         if options.ttl_ms >= 0:
             self.arrivals.note(first, self.now_ms, options.ttl_ms)
             self._due_by(self.arrivals.due_ms(first, options.ttl_ms))
         if traits is not None and (traits.ttls is not None or traits.ttl_ms >= 0):
-            self._note_expirations(first, count, traits, index)
-
-    def _put_by_level(self, first: i64, count: i64, traits: Traits | None, index: i64) -> None:
-        at: i64 = 0
-        while at < count:
-            level = self._level_of(traits, index + at)
-            stop = at + 1
-            if traits is None or traits.priorities is None:
-                stop = count
-            while stop < count and self._level_of(traits, index + stop) == level:
-                stop += 1
-            self.ready.add(first + at, stop - at, level)
-            self._levels.fill(first + at, stop - at, level)
-            at = stop
-
-    def _level_of(self, traits: Traits | None, index: i64) -> i64:
-        priority: i64 = -1 if traits is None else traits.priority_of(index)
-        if priority < 0:
-            return self.options.default_level
-        return min(priority, self.options.levels - 1)
-
-    def _note_expirations(self, first: i64, count: i64, traits: Traits, index: i64) -> None:
-        at: i64 = 0
-        while at < count:
-            ttl = traits.ttl_of(index + at)
-            stop = count if traits.ttls is None else at + 1
-            while stop < count and traits.ttl_of(index + stop) == ttl:
-                stop += 1
-            if ttl >= 0:
-                self._due_by(self.calendar.add(first + at, stop - at, self.now_ms, ttl))
-            at = stop
-        if self.calendar.wants_sweep(self.ready.count + self.checked_out):
-            self._due_by(self.now_ms)
+            due_ms = self.calendar.note(first, count, self.now_ms, traits, index)
+            if self.calendar.wants_sweep(self.ready.count + self.checked_out):
+                due_ms = self.now_ms
+            self._due_by(due_ms)
 
     # Limits (Q-16)
 
-    def _is_over(self) -> bool:
-        options = self.options
-        if 0 <= options.length_max < self.ready.count:
-            return True
-        return 0 <= options.bytes_max < self.ready_bytes
-
     def _drop_head(self) -> None:
         """The oldest of the lowest level go, until the queue is within its limits."""
-        options = self.options
-        while self.ready.count > 0 and self._is_over():
-            lane = self.ready.lowest_lane()
-            first = lane.first()
-            count = min(lane.head_run(), self.ready.count - options.length_max)
-            if options.bytes_max >= 0 and self.ready_bytes > options.bytes_max:
-                count = 1 if options.length_max < 0 else max(count, 1)
-            elif options.length_max < 0:
-                break
-            if options.bytes_max >= 0:
-                self.ready_bytes -= self._sizes.sum(first, count)
-            self.ready.drop_lowest(count)
+        while self.notes.is_over():
+            first, count = self.notes.drop_lowest()
             self._begin_leave(first, count, LEFT_MAXLEN)
 
     def _put_what_fits(
@@ -443,7 +343,7 @@ class Fifo:
         """Take each message for which there is room at its turn, refuse the others."""
         at: i64 = 0
         while at < count:
-            room = self._room(traits, at, count)
+            room = self.notes.room(traits, at, count)
             if room > 0:
                 self._put(message_first + at, room, traits, at)
                 at += room
@@ -453,23 +353,6 @@ class Fifo:
             refused: i64 = 1 if self.options.bytes_max >= 0 else count - at
             self._refuse(session, first + at, message_first + at, refused)
             at += refused
-
-    def _room(self, traits: Traits | None, at: i64, count: i64) -> i64:
-        """How many of the messages from `at` on fit in."""
-        options = self.options
-        room = count - at
-        if options.length_max >= 0:
-            room = max(min(room, options.length_max - self.ready.count), 0)
-        if options.bytes_max >= 0:
-            left = options.bytes_max - self.ready_bytes
-            fit: i64 = 0
-            while fit < room:
-                left -= 0 if traits is None else traits.size_of(at + fit)
-                if left < 0:
-                    break
-                fit += 1
-            room = fit
-        return room
 
     def _refuse(self, session: SessionId, first: i64, message_first: i64, count: i64) -> None:
         dead = self.options.overflow == REJECT_PUBLISH_DLX
@@ -511,10 +394,7 @@ class Fifo:
 
     def _forget(self, first: i64, count: i64) -> None:
         """What was noted of these messages."""
-        if self.options.levels > 1:
-            self._levels.release(first, count)
-        if self.options.bytes_max >= 0:
-            self._sizes.release(first, count)
+        self.notes.forget(first, count)
         if len(self.attempts) > 0:
             at = first
             while at < first + count:
@@ -564,11 +444,7 @@ class Fifo:
         """The same where each message may have a level, a size, a count of failures."""
         end = first + count
         while first < end:
-            run = end - first
-            level: i64 = 0
-            if self.options.levels > 1:
-                level = self._levels.get(first)
-                run = self._levels.alike(first, run)
+            level, run = self.notes.level_run(first, end - first)
             if self.overdue.count > 0 or self.options.counts_deliveries:
                 run = 1
             self._return_alike(first, run, level, outcome)
@@ -586,9 +462,7 @@ class Fifo:
         if self.overdue.count > 0 and self.overdue.contains(first):
             self._begin_leave(first, count, LEFT_EXPIRED)
             return
-        self.ready.add(first, count, level)
-        if self.options.bytes_max >= 0:
-            self.ready_bytes += self._sizes.sum(first, count)
+        self.notes.put_back(first, count, level)
         if outcome != RETURN_UNSEEN:
             self._mark_redelivered(first, count)
         if self.options.ttl_ms >= 0:
@@ -709,7 +583,7 @@ class Fifo:
         alone = len(self.leaving) == 0
         for part in self.ready.take_all():
             self.leaving.append(Leaving(part, LEFT_PURGED))
-        self.ready_bytes = 0
+        self.notes.ready_bytes = 0
         if count == 0:
             self._effects.append(Purged(session, 0))
             return
@@ -769,7 +643,7 @@ class Fifo:
     def _take(self, consumer: Consumer, first: i64, count: i64) -> None:
         self.ready.drop_head(count)
         if self.options.bytes_max >= 0:
-            self.ready_bytes -= self._sizes.sum(first, count)
+            self.notes.taken(first, count)
         consumer.held.add(first, count)
         self.checked_out += count
         if first + count - 1 > self.delivered_high:
@@ -813,7 +687,7 @@ class Fifo:
         for part in parts:
             if self.options.bytes_max >= 0:
                 for first, count in part.runs():
-                    self.ready_bytes -= self._sizes.sum(first, count)
+                    self.notes.taken(first, count)
             self.leaving.append(Leaving(part, LEFT_EXPIRED))
 
     def _expire_by_calendar(self) -> None:
@@ -821,8 +695,7 @@ class Fifo:
         calendar = self.calendar
         for first, count in calendar.take_due(self.now_ms, DUE_SLICE):
             for run_first, run_count in self.ready.remove(first, count):
-                if self.options.bytes_max >= 0:
-                    self.ready_bytes -= self._sizes.sum(run_first, run_count)
+                self.notes.taken(run_first, run_count)
                 self._begin_leave(run_first, run_count, LEFT_EXPIRED)
             if self.checked_out > 0:
                 self._note_overdue(first, count)
@@ -890,9 +763,6 @@ class Fifo:
         assert options.counts_deliveries == old.counts_deliveries
         assert options.single_active == old.single_active
         assert options.bytes_max < 0 or old.bytes_max >= 0 or self._is_empty()
-        if old.bytes_max >= 0 and options.bytes_max < 0:
-            self._sizes = Column("i")
-            self.ready_bytes = 0
         self._set_options(options)
         if options.ttl_ms >= 0 and old.ttl_ms < 0 and not self._is_empty():
             self.arrivals.note(1, self.now_ms, options.ttl_ms)

@@ -95,7 +95,9 @@ class Script:
         self._sessions, self._keys, self._sent = {}, {}, {}
         at = words.index("next")
         upto = int(words[at + 3]) if len(words) > at + 2 else 0
-        self._fifo.restore(runs_in(words[:at]), int(words[at + 1]), upto)
+        for first, count in runs_in(words[:at]):
+            self._fifo.restore_run(first, count, None, 0, 0)
+        self._fifo.end_restore(int(words[at + 1]), upto)
 
     # Commands
 
