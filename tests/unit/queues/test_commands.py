@@ -1,15 +1,19 @@
 """Commands and their bytes: each one golden, there and back, cut short, and of unknown kinds."""
 
+import struct
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queues.commands import (
     ACCEPT,
+    FAIL,
     RETURN_UNSEEN,
     Attach,
     BadCommand,
     Command,
+    Configure,
     Credit,
     Detach,
     EndSession,
@@ -17,13 +21,17 @@ from queues.commands import (
     Get,
     Inspect,
     Purge,
+    Restarted,
     SessionId,
     Settle,
+    Tick,
     consumer_key,
     decode,
     encode,
     session_of,
 )
+from queues.options import REJECT_PUBLISH_DLX, Options
+from queues.traits import Traits
 
 BOUNDED = settings(max_examples=250, deadline=None, database=None)
 SESSION = SessionId(0x0102030405060708 << 64 | 9)
@@ -31,21 +39,42 @@ KEY = consumer_key(SESSION, 3)
 SESSION_BYTES = "0900000000000000" + "0807060504030201"
 KEY_BYTES = "03000000" + SESSION_BYTES
 
+
+def i32s(*numbers: int) -> bytes:
+    return struct.pack(f"<{len(numbers)}i", *numbers)
+
+
 GOLDEN: list[tuple[Command, str]] = [
-    (Enqueue(SESSION, 5, 7), "0101" + SESSION_BYTES + "0500000000000000" + "07000000"),
+    (Enqueue(SESSION, 5, 7), "0101" + SESSION_BYTES + "0500000000000000" + "07000000" + "00"),
+    (
+        Enqueue(SESSION, 5, 7, Traits(4, 60_000)),
+        "0101" + SESSION_BYTES + "0500000000000000" + "0700000001" + "04000000" + "60ea0000",
+    ),
+    (
+        Enqueue(SESSION, 1, 2, Traits(-1, -1, i32s(9, -1), i32s(-1, 0), i32s(3, 258))),
+        "0101" + SESSION_BYTES + "0100000000000000" + "02000000"
+        "0f" + "ffffffff" + "ffffffff"
+        "09000000" + "ffffffff" + "ffffffff" + "00000000" + "03000000" + "02010000",
+    ),
+    (
+        Enqueue(SESSION, 1, 1, Traits(7, -1, None, None, i32s(5))),
+        "0101" + SESSION_BYTES + "0100000000000000" + "01000000"
+        "09" + "07000000" + "ffffffff" + "05000000",
+    ),
     (
         Settle(KEY, ACCEPT, [(1, 2), (258, 1)]),
         "0201" + KEY_BYTES + "01" + "02000000"
         "0100000000000000" + "02000000" + "0201000000000000" + "01000000",
     ),
     (Settle(KEY, RETURN_UNSEEN, []), "0201" + KEY_BYTES + "04" + "00000000"),
+    (Settle(KEY, FAIL, []), "0201" + KEY_BYTES + "05" + "00000000"),
     (
         Attach(KEY, 2000, True, True, -2),
-        "0301" + KEY_BYTES + "03" + "d007000000000000" + "feffffff",
+        "0301" + KEY_BYTES + "03" + "d007000000000000" + "feffffff" + "ff" * 8,
     ),
     (
-        Attach(KEY, 0, False, False, 10),
-        "0301" + KEY_BYTES + "00" + "0000000000000000" + "0a000000",
+        Attach(KEY, 0, False, False, 10, 1000),
+        "0301" + KEY_BYTES + "00" + "0000000000000000" + "0a000000" + "e803000000000000",
     ),
     (
         Credit(KEY, 6, 100, True, False),
@@ -60,6 +89,27 @@ GOLDEN: list[tuple[Command, str]] = [
     (Purge(SESSION), "0701" + SESSION_BYTES),
     (Inspect(SESSION), "0801" + SESSION_BYTES),
     (EndSession(SESSION), "0901" + SESSION_BYTES),
+    (Configure(Options()), "0a01" + "00000000" + "ff" * 48),
+    (
+        Configure(
+            Options(
+                *(32, 4, 1000, 258, 65_536, REJECT_PUBLISH_DLX),
+                single_active=True,
+                dead_letters=True,
+                delivery_limit=20,
+                consumer_timeout_ms=0,
+                expires_ms=60_000,
+            )
+        ),
+        "0a01" + "09021f04" + "e803000000000000" + "0201000000000000" + "0000010000000000"
+        "1400000000000000" + "0000000000000000" + "60ea000000000000",
+    ),
+    (
+        Configure(Options(drain_handover=True, counts_deliveries=True)),
+        "0a01" + "06000000" + "ff" * 48,
+    ),
+    (Tick(), "0b01"),
+    (Restarted(258), "0c01" + "0201000000000000"),
 ]
 
 U32 = st.integers(0, (1 << 32) - 1)
@@ -68,16 +118,38 @@ U63 = st.integers(0, (1 << 63) - 1)
 SESSIONS = st.integers(0, (1 << 128) - 1).map(SessionId)
 KEYS = st.builds(consumer_key, SESSIONS, U32)
 RUNS = st.lists(st.tuples(U63, U32), max_size=5)
+I64 = st.integers(-(1 << 63), (1 << 63) - 1)
+FLAGS = st.booleans()
+OPTIONS = st.builds(
+    Options,
+    *(st.integers(200, 256), st.integers(0, 199), I64, I64, I64, st.integers(0, 2)),
+    *(FLAGS, FLAGS, FLAGS, I64, I64, I64, FLAGS),
+)
+
+
+def enqueue_of(
+    session: SessionId, first: int, count: int, priority: int, ttl_ms: int, columns: int
+) -> Enqueue:
+    """With traits; `columns` says which of them differ from message to message."""
+    numbers = i32s(*range(-1, count - 1))
+    kept = [numbers if columns & bit else None for bit in (1, 2, 4)]
+    return Enqueue(session, first, count, Traits(priority, ttl_ms, *kept))
+
+
 COMMANDS: st.SearchStrategy[Command] = st.one_of(
     st.builds(Enqueue, SESSIONS, U63, U32),
-    st.builds(Settle, KEYS, st.integers(ACCEPT, RETURN_UNSEEN), RUNS),
-    st.builds(Attach, KEYS, U63, st.booleans(), st.booleans(), I32),
+    st.builds(enqueue_of, SESSIONS, U63, st.integers(0, 5), I32, I32, st.integers(0, 7)),
+    st.builds(Settle, KEYS, st.integers(ACCEPT, FAIL), RUNS),
+    st.builds(Attach, KEYS, U63, st.booleans(), st.booleans(), I32, I64),
     st.builds(Credit, KEYS, U63, U63, st.booleans(), st.booleans()),
     st.builds(Detach, KEYS),
     st.builds(Get, SESSIONS),
     st.builds(Purge, SESSIONS),
     st.builds(Inspect, SESSIONS),
     st.builds(EndSession, SESSIONS),
+    st.builds(Configure, OPTIONS),
+    st.builds(Tick),
+    st.builds(Restarted, U63),
 )
 
 
@@ -86,8 +158,18 @@ def fields_of(command: Command) -> tuple[object, ...]:
     names = (
         *("session", "first_seq", "count", "key", "outcome", "runs"),
         *("credit", "auto_return", "exclusive", "priority", "delivery_count", "drain"),
+        *("timeout_ms", "options", "next_seq"),
     )
-    return type(command), command.kind, *(getattr(command, name, None) for name in names)
+    traits = traits_fields(command.traits) if isinstance(command, Enqueue) else None
+    fields = (getattr(command, name, None) for name in names)
+    return type(command), command.kind, traits, *fields
+
+
+def traits_fields(traits: Traits | None) -> tuple[object, ...] | None:
+    if traits is None:
+        return None
+    columns = traits.priorities, traits.ttls, traits.sizes
+    return traits.priority, traits.ttl_ms, *columns
 
 
 @pytest.mark.parametrize(("command", "expected"), GOLDEN)
@@ -113,7 +195,7 @@ def test_every_truncation_and_every_addition_is_refused(command: Command) -> Non
         decode(data + b"\0")
 
 
-@pytest.mark.parametrize("kind", [0, 10, 77, 255])
+@pytest.mark.parametrize("kind", [0, 13, 77, 255])
 def test_an_unknown_kind_is_refused_whatever_follows(kind: int) -> None:
     for size in (0, 16, 20, 40):
         with pytest.raises(BadCommand):
@@ -129,7 +211,7 @@ def test_another_version_of_a_known_kind_is_refused(version: int) -> None:
             decode(bytes(data))
 
 
-@pytest.mark.parametrize("outcome", [0, 5, 255])
+@pytest.mark.parametrize("outcome", [0, 6, 255])
 def test_an_unknown_outcome_is_refused(outcome: int) -> None:
     data = bytearray(encode(Settle(KEY, ACCEPT, [(1, 1)])))
     data[22] = outcome
@@ -144,6 +226,32 @@ def test_an_unknown_flag_is_refused() -> None:
             data[22] |= flag
             with pytest.raises(BadCommand):
                 decode(bytes(data))
+
+
+def test_an_unknown_column_of_traits_is_refused() -> None:
+    for command in (Enqueue(SESSION, 1, 1), Enqueue(SESSION, 1, 1, Traits(1, 2))):
+        for flag in (16, 32, 64, 128):
+            data = bytearray(encode(command))
+            data[30] |= flag
+            with pytest.raises(BadCommand):
+                decode(bytes(data))
+
+
+def test_a_column_that_the_bytes_cannot_hold_is_refused_at_once() -> None:
+    data = bytearray(encode(Enqueue(SESSION, 1, 1, Traits(1, 2, i32s(3)))))
+    data[26:30] = b"\xff\xff\xff\xff"
+    with pytest.raises(BadCommand):
+        decode(bytes(data))
+
+
+@pytest.mark.parametrize(
+    ("place", "value"), [(2, 16), (2, 128), (3, 3), (3, 255), (5, 1), (5, 255)]
+)
+def test_unknown_options_are_refused(place: int, value: int) -> None:
+    data = bytearray(encode(Configure(Options())))
+    data[place] = value
+    with pytest.raises(BadCommand):
+        decode(bytes(data))
 
 
 def test_a_count_of_runs_that_the_bytes_cannot_hold_is_refused_at_once() -> None:
@@ -161,7 +269,7 @@ def test_a_number_beyond_63_bits_is_refused() -> None:
 
 
 @BOUNDED
-@given(st.binary(max_size=60), st.integers(0, 10))
+@given(st.binary(max_size=60), st.integers(0, 13))
 def test_bytes_that_are_no_command_raise_nothing_but_bad_command(data: bytes, kind: int) -> None:
     for candidate in (data, bytes([kind, 1]) + data):
         try:
