@@ -17,6 +17,7 @@ from node.owner import Parted, Plan
 from node.reply_to import is_answer
 from queues.host import QueueHost
 from queues.publishing import Targets
+from queues.queue_arguments import DURATION_MS_MAX
 from queues.routing.content import Content091
 from queues.routing.copies import copies_of, may_copy, may_copy_at, without_hidden
 from queues.routing.router import Route, Router
@@ -205,9 +206,10 @@ class RouteCache:
 
     def _bad_properties(self, data: bytes, start: int) -> ProtocolError | None:
         expiration = expiration_of(data, start)
-        if expiration is not None and not _is_duration(expiration):
+        fault = None if expiration is None else _expiration_fault(expiration)
+        if expiration is not None and fault is not None:
             shown = expiration.decode("utf-8", "replace")
-            text = f"invalid expiration '{shown}': not a number of milliseconds"
+            text = f"invalid expiration '{shown}': {fault}"
             return _publish_error(ReplyCode.PRECONDITION_FAILED, text)
         user = user_id_of(data, start)
         if user is not None and user != self._user.encode() and not self._impersonator:
@@ -217,9 +219,21 @@ class RouteCache:
         return None
 
 
-def _is_duration(text: bytes) -> bool:
-    """Whether this is a decimal number of milliseconds that a timer can hold."""
-    return text.isdigit() and len(text) <= 10 and int(text) < 1 << 32
+def _expiration_fault(text: bytes) -> str | None:
+    """Why this is no number of milliseconds up to ten years, as a term; None: it is one."""
+    digits = text.lstrip(b"+-")
+    end = 0
+    while end < len(digits) and digits[end : end + 1].isdigit():
+        end += 1
+    if end == 0 or len(text) - len(digits) > 1:
+        return "no_integer"
+    if end < len(digits):
+        shown = digits[end:].decode("utf-8", "replace")
+        return f'{{leftover_string,"{shown}"}}'
+    number = int(text)
+    if number < 0:
+        return f"{{value_negative,{number}}}"
+    return f"{{value_too_large,{number}}}" if number > DURATION_MS_MAX else None
 
 
 def _publish_error(code: ReplyCode, text: str) -> ProtocolError:

@@ -322,22 +322,22 @@ class _Reader:
         self.place += size
         return int.from_bytes(self.data[self.place - size : self.place], "little", signed=True)
 
-    def column(self, flag: int, flags: int, count: int) -> bytes | None:
-        """`count` numbers of four bytes, if `flags` say that they are there."""
+    def column(self, flag: int, flags: int, size: int) -> bytes | None:
+        """A column of that many bytes, if `flags` say that it is there."""
         if not flags & flag:
             return None
-        self.need(4 * count)
-        self.place += 4 * count
-        return self.data[self.place - 4 * count : self.place]
+        self.need(size)
+        self.place += size
+        return self.data[self.place - size : self.place]
 
     def traits(self, count: int) -> Traits | None:
         flags = self.flags(TRAITS | PRIORITIES | TTLS | SIZES)
         if flags == 0:
             return None
-        priority, ttl = self.signed(4), self.signed(4)
-        priorities = self.column(PRIORITIES, flags, count)
-        ttls = self.column(TTLS, flags, count)
-        return Traits(priority, ttl, priorities, ttls, self.column(SIZES, flags, count))
+        priority, ttl = self.signed(4), self.signed(8)
+        priorities = self.column(PRIORITIES, flags, 4 * count)
+        ttls = self.column(TTLS, flags, 8 * count)
+        return Traits(priority, ttl, priorities, ttls, self.column(SIZES, flags, 4 * count))
 
     def options(self) -> Options:
         self.need(OPTIONS_BYTES)
@@ -365,10 +365,9 @@ def _traits(traits: Traits | None) -> bytes:
         if column is not None:
             flags |= flag
             parts.append(column)
-    numbers = [
-        int(each).to_bytes(4, "little", signed=True) for each in (traits.priority, traits.ttl_ms)
-    ]
-    return b"".join([bytes((flags,)), *numbers, *parts])
+    priority = int(traits.priority).to_bytes(4, "little", signed=True)
+    ttl = int(traits.ttl_ms).to_bytes(8, "little", signed=True)
+    return b"".join([bytes((flags,)), priority, ttl, *parts])
 
 
 def _u32(value: int) -> bytes:

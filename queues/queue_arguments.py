@@ -17,6 +17,7 @@ QUEUE_TYPES: Final = (CLASSIC, QUORUM, STREAM)
 
 PRIORITY_MAX: Final = 255
 NAME_BYTES_MAX: Final = 255
+DURATION_MS_MAX: Final = 315_360_000_000  # ten years, as RabbitMQ has it
 SEGMENT_BYTES_MAX: Final = 3_000_000_000
 FILTER_BYTES_MIN: Final = 16
 FILTER_BYTES_MAX: Final = 255
@@ -90,10 +91,22 @@ def _not_negative(value: object, arguments: dict[str, object]) -> Reason:
     return f"{{value_negative,{number}}}" if number < 0 else None
 
 
+def _duration(value: object, arguments: dict[str, object]) -> Reason:
+    """Milliseconds, ten years at most."""
+    reason = _not_negative(value, arguments)
+    if reason is None and _number(value) > DURATION_MS_MAX:
+        return f"{{value_too_large,{_number(value)}}}"
+    return reason
+
+
 def _positive(value: object, arguments: dict[str, object]) -> Reason:
     if is_integer(value) and _number(value) == 0:
         return "{value_zero,0}"
     return _not_negative(value, arguments)
+
+
+def _positive_duration(value: object, arguments: dict[str, object]) -> Reason:
+    return _positive(value, arguments) or _duration(value, arguments)
 
 
 def _at_most(limit: int) -> Check:
@@ -174,8 +187,8 @@ RULES: Final = (
         "x-queue-mode", _one_of(("default", "lazy"), "\"unsupported queue mode '{}'\""), (CLASSIC,)
     ),
     Rule("x-queue-version", _queue_version, (CLASSIC,)),
-    Rule("x-expires", _positive, _BOTH),
-    Rule("x-message-ttl", _not_negative, _BOTH),
+    Rule("x-expires", _positive_duration, _BOTH),
+    Rule("x-message-ttl", _duration, _BOTH),
     Rule("x-max-length", _not_negative, _BOTH),
     Rule("x-max-length-bytes", _not_negative, QUEUE_TYPES),
     Rule("x-overflow", _one_of(_OVERFLOWS, "invalid_overflow"), _BOTH),
@@ -188,7 +201,7 @@ RULES: Final = (
     ),
     Rule("x-max-priority", _at_most(PRIORITY_MAX), (CLASSIC,)),
     Rule("x-single-active-consumer", _boolean, _BOTH),
-    Rule("x-consumer-timeout", _not_negative, _BOTH),
+    Rule("x-consumer-timeout", _duration, _BOTH),
     Rule("x-consumer-disconnected-timeout", _not_negative, (QUORUM,)),
     Rule("x-delivery-limit", _integer, (QUORUM,)),
     Rule("x-delayed-retry-type", _one_of(_RETRY_TYPES, "invalid_delayed_retry_type"), (QUORUM,)),

@@ -2,7 +2,8 @@
 
 A run in which no message has a priority or an expiration, in a queue that does not count bytes,
 has no traits at all. What is the same for the whole run is one number; what differs is a column
-with one little-endian entry per message. Compiled.
+with one little-endian entry per message: i32 for priorities and sizes, i64 for lifetimes in
+milliseconds. Compiled.
 """
 
 from typing import Final, final
@@ -12,11 +13,16 @@ from mypy_extensions import i32, i64, mypyc_attr
 from queues.message import FORMAT_091, Chunk
 from warren.wire.amqp091.deliver import content_size
 from warren.wire.amqp091.properties import expiration_of, priority_of
-from warren.wire.buffer import BytesWriter, read_i32_le, write_i32_le
+from warren.wire.buffer import (
+    BytesWriter,
+    read_i32_le,
+    read_i64_le,
+    write_i32_le,
+    write_i64_le,
+)
 
 ABSENT: Final = -1  # no priority, no expiration
-TTL_MAX: Final = (1 << 31) - 1
-META_BYTES: Final = 12  # priority, expiration, size: i32 little-endian each
+META_BYTES: Final = 16  # expiration i64, priority i32, size i32, little-endian
 
 
 @final
@@ -35,7 +41,7 @@ class Traits:
         self.priority: i64 = priority
         self.ttl_ms: i64 = ttl_ms
         self.priorities = priorities  # i32 each, ABSENT for none
-        self.ttls = ttls  # i32 milliseconds each, ABSENT for none; 2**31 - 1 at most
+        self.ttls = ttls  # i64 each, ABSENT for none
         self.sizes = sizes  # i32 body bytes each; None: nobody asked
 
     def priority_of(self, index: i64) -> i64:
@@ -44,7 +50,7 @@ class Traits:
 
     def ttl_of(self, index: i64) -> i64:
         column = self.ttls
-        return self.ttl_ms if column is None else i64(read_i32_le(column, 4 * index))
+        return self.ttl_ms if column is None else read_i64_le(column, 8 * index)
 
     def size_of(self, index: i64) -> i64:
         column = self.sizes
@@ -57,7 +63,7 @@ class Traits:
             self.priority,
             self.ttl_ms,
             None if self.priorities is None else self.priorities[4 * first :],
-            None if self.ttls is None else self.ttls[4 * first :],
+            None if self.ttls is None else self.ttls[8 * first :],
             None if self.sizes is None else self.sizes[4 * first :],
         )
 
@@ -84,14 +90,14 @@ def traits_of(chunk: Chunk, sized: bool) -> Traits:
         found = priority_of(data, start)
         own_priority: i64 = ABSENT if found is None else i64(found)
         text = expiration_of(data, start)
-        own_ttl: i64 = ABSENT if text is None else min(i64(int(text)), TTL_MAX)
+        own_ttl: i64 = ABSENT if text is None else i64(int(text))
         if i == 0:
             priority = own_priority
             ttl = own_ttl
         same_priority = same_priority and own_priority == priority
         same_ttl = same_ttl and own_ttl == ttl
         write_i32_le(priorities, i32(own_priority))
-        write_i32_le(ttls, i32(own_ttl))
+        write_i64_le(ttls, own_ttl)
         if sized:
             write_i32_le(sizes, i32(content_size(data, start)))
         i += 1
@@ -109,8 +115,8 @@ def encode_meta(traits: Traits, count: i64) -> bytes:
     writer = BytesWriter()
     i: i64 = 0
     while i < count:
+        write_i64_le(writer, traits.ttl_of(i))
         write_i32_le(writer, i32(traits.priority_of(i)))
-        write_i32_le(writer, i32(traits.ttl_of(i)))
         write_i32_le(writer, i32(0 if traits.sizes is None else traits.size_of(i)))
         i += 1
     return writer.getvalue()
@@ -125,8 +131,8 @@ def decode_meta(meta: bytes) -> Traits:
     i: i64 = 0
     while i < count:
         at = META_BYTES * i
-        write_i32_le(priorities, read_i32_le(meta, at))
-        write_i32_le(ttls, read_i32_le(meta, at + 4))
-        write_i32_le(sizes, read_i32_le(meta, at + 8))
+        write_i64_le(ttls, read_i64_le(meta, at))
+        write_i32_le(priorities, read_i32_le(meta, at + 8))
+        write_i32_le(sizes, read_i32_le(meta, at + 12))
         i += 1
     return Traits(ABSENT, ABSENT, priorities.getvalue(), ttls.getvalue(), sizes.getvalue())

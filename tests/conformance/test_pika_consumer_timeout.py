@@ -214,7 +214,7 @@ def test_the_timeout_of_the_consumer_may_be_the_longer_one(
 @both_kinds
 @pytest.mark.parametrize(
     ("value", "reason"),
-    [(-1, "{value_negative,-1}"), ("5", '"expected integer, got longstr"')],
+    [(-1, "{value_negative,-1}"), ("5", "{unacceptable_type,longstr}")],
 )
 def test_a_timeout_in_the_arguments_of_a_queue_must_be_a_number_of_at_least_0(
     own_broker: Broker, channel: Any, name: str, kind: str, value: object, reason: str

@@ -254,7 +254,7 @@ def test_a_limit_must_be_a_number_of_at_least_0(connection: Any, name: str, kind
         begin = f"PRECONDITION_FAILED - invalid arg '{key}' for queue '{name}' in vhost '/': "
         with channel_closed(406, begin + "{value_negative,-1}"):
             declare(connection.channel(), name, kind, {key: -1})
-        with channel_closed(406, begin + '"expected integer, got longstr"'):
+        with channel_closed(406, begin + "{unacceptable_type,longstr}"):
             declare(connection.channel(), name, kind, {key: "10"})
 
 

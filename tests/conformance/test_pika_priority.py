@@ -131,7 +131,7 @@ def test_a_maximum_of_0_makes_one_level(own_broker: Broker, channel: Any, name: 
     [
         (-1, "{value_negative,-1}"),
         (256, "{max_value_exceeded,256}"),
-        ("5", '"expected integer, got longstr"'),
+        ("5", "{unacceptable_type,longstr}"),
     ],
 )
 def test_a_maximum_must_be_a_number_of_0_to_255(

@@ -197,7 +197,7 @@ def test_a_ttl_in_the_arguments_must_be_a_number_of_at_most_ten_years(
     wrong = {
         -1: "{value_negative,-1}",
         YEARS_10_MS + 1: f"{{value_too_large,{YEARS_10_MS + 1}}}",
-        "100": '"expected integer, got longstr"',
+        "100": "{unacceptable_type,longstr}",
     }
     for value, reason in wrong.items():
         with channel_closed(406, refused(name, "x-message-ttl", reason)):
