@@ -44,22 +44,32 @@ def i32s(*numbers: int) -> bytes:
     return struct.pack(f"<{len(numbers)}i", *numbers)
 
 
+def i64s(*numbers: int) -> bytes:
+    return struct.pack(f"<{len(numbers)}q", *numbers)
+
+
 GOLDEN: list[tuple[Command, str]] = [
     (Enqueue(SESSION, 5, 7), "0101" + SESSION_BYTES + "0500000000000000" + "07000000" + "00"),
     (
         Enqueue(SESSION, 5, 7, Traits(4, 60_000)),
-        "0101" + SESSION_BYTES + "0500000000000000" + "0700000001" + "04000000" + "60ea0000",
+        "0101"
+        + SESSION_BYTES
+        + "0500000000000000"
+        + "07000000"
+        + "01"
+        + "04000000"
+        + "60ea000000000000",
     ),
     (
-        Enqueue(SESSION, 1, 2, Traits(-1, -1, i32s(9, -1), i32s(-1, 0), i32s(3, 258))),
+        Enqueue(SESSION, 1, 2, Traits(-1, -1, i32s(9, -1), i64s(-1, 1 << 32), i32s(3, 258))),
         "0101" + SESSION_BYTES + "0100000000000000" + "02000000"
-        "0f" + "ffffffff" + "ffffffff"
-        "09000000" + "ffffffff" + "ffffffff" + "00000000" + "03000000" + "02010000",
+        "0f" + "ffffffff" + "ffffffffffffffff" + "09000000" + "ffffffff"
+        "ffffffffffffffff" + "0000000001000000" + "03000000" + "02010000",
     ),
     (
         Enqueue(SESSION, 1, 1, Traits(7, -1, None, None, i32s(5))),
         "0101" + SESSION_BYTES + "0100000000000000" + "01000000"
-        "09" + "07000000" + "ffffffff" + "05000000",
+        "09" + "07000000" + "ffffffffffffffff" + "05000000",
     ),
     (
         Settle(KEY, ACCEPT, [(1, 2), (258, 1)]),
@@ -131,14 +141,15 @@ def enqueue_of(
     session: SessionId, first: int, count: int, priority: int, ttl_ms: int, columns: int
 ) -> Enqueue:
     """With traits; `columns` says which of them differ from message to message."""
-    numbers = i32s(*range(-1, count - 1))
-    kept = [numbers if columns & bit else None for bit in (1, 2, 4)]
+    numbers = range(-1, count - 1)
+    made = i32s(*numbers), i64s(*numbers), i32s(*numbers)
+    kept = [column if columns & 1 << place else None for place, column in enumerate(made)]
     return Enqueue(session, first, count, Traits(priority, ttl_ms, *kept))
 
 
 COMMANDS: st.SearchStrategy[Command] = st.one_of(
     st.builds(Enqueue, SESSIONS, U63, U32),
-    st.builds(enqueue_of, SESSIONS, U63, st.integers(0, 5), I32, I32, st.integers(0, 7)),
+    st.builds(enqueue_of, SESSIONS, U63, st.integers(0, 5), I32, I64, st.integers(0, 7)),
     st.builds(Settle, KEYS, st.integers(ACCEPT, FAIL), RUNS),
     st.builds(Attach, KEYS, U63, st.booleans(), st.booleans(), I32, I64),
     st.builds(Credit, KEYS, U63, U63, st.booleans(), st.booleans()),
