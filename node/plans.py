@@ -62,7 +62,7 @@ class RouteCache:
         permissions: PermissionCache,
         host_of: Callable[[int], QueueHost],
         version_of: Callable[[], int],
-        answers_of: Callable[[bytes], Targets | None],
+        answers_of: Callable[[bytes], Targets | None] = lambda _: None,
     ) -> None:
         self.router = router
         self._vhost = vhost
