@@ -495,9 +495,8 @@ class SeqSet:
             self.clear()
             return
         if high - low > 1:  # All between the first and the last of them are empty now.
-            emptied_from = low + 1 if self._blocks[low].run_count() > 0 else low
             emptied_upto = high - 1 if self._blocks[high - 1].run_count() > 0 else high
-            del self._blocks[emptied_from:emptied_upto]
+            del self._blocks[low + 1 : emptied_upto]
             self._mark()
         if low < len(self._blocks):
             self._tidy(low)

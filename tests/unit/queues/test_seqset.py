@@ -266,6 +266,11 @@ PATTERNS = {
     "from both sides of a gap": in_gap(
         seq for low in range(3, 3_003, 2) for seq in (low, 6_005 - low)
     ),
+    "descending above full blocks": [
+        *range(1, 8 * BLOCK_RUNS, 2),
+        100_000,
+        *range(16 * BLOCK_RUNS, 8 * BLOCK_RUNS, -2),
+    ],
     "at random": shuffled(range(3, 6_003, 2), 1),
     "a far one between": [seq for low in range(3, 3_003, 2) for seq in (low, 100_000 - low)],
 }
@@ -293,6 +298,22 @@ def test_what_is_left_of_a_large_set_takes_few_bytes_a_run_too(kept: int) -> Non
     tracemalloc.stop()
     assert found.runs() == [(seq, 1) for seq in sorted(order[: len(order) // kept])]
     assert used <= BYTES_PER_RUN_LEFT * found.run_count() + 2_000
+
+
+@pytest.mark.parametrize("way", ["drop_head", "remove", "clear"])
+def test_an_emptied_set_keeps_no_room(way: str) -> None:
+    tracemalloc.start()
+    found = scattered(range(1, 8 * BLOCK_RUNS, 2))
+    if way == "drop_head":
+        while found.count > 0:
+            found.drop_head(1)
+    elif way == "remove":
+        found.remove(1, 8 * BLOCK_RUNS)
+    else:
+        found.clear()
+    used = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert used <= 2_000
 
 
 def test_a_quarter_of_a_million_single_messages_take_at_most_six_megabytes() -> None:
