@@ -307,7 +307,7 @@ class Channel091:
 
     def _host_to_consume(self, method: methods.BasicConsume) -> QueueHost:
         host = self.owner.queue_for_read(self, method.queue)
-        if host.quorum and self.deliveries.limit > 0:
+        if host.quorum and self.deliveries.limit > 0 and not self.owner.quorum_global_qos():
             text = f"queue '{host.name}' in vhost '{host.vhost}' does not support global qos"
             raise ProtocolError(ReplyCode.NOT_IMPLEMENTED, text)
         return host

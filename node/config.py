@@ -96,6 +96,13 @@ class LimitsSection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumQueueSection:
+    """What holds for all quorum queues."""
+
+    global_qos: bool = False  # whether basic.qos with global=true may span them (C-20)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WatermarkSection:
     """Memory in use at which publishers are stopped; `absolute` wins where it is set."""
 
@@ -173,6 +180,7 @@ class Config:
     management: ManagementSection = ManagementSection()
     cluster: ClusterSection = ClusterSection()
     limits: LimitsSection = LimitsSection()
+    quorum_queue: QuorumQueueSection = QuorumQueueSection()
     credit_flow_default_credit: tuple[int, int] = (400, 200)  # initial, granted again after
     msg_store_credit_disc_bound: tuple[int, int] = (4000, 800)
     consumer_timeout: Annotated[int, Meta(ge=0)] = 1_800_000  # ms to settle a delivery; 0: for ever

@@ -390,6 +390,9 @@ class Endpoint091:
     def credit_spec(self) -> CreditSpec:
         return self.broker.channel_credit
 
+    def quorum_global_qos(self) -> bool:
+        return self.broker.config.quorum_queue.global_qos
+
     @property
     def counts(self) -> Counts:
         return self.broker.counts

@@ -88,6 +88,9 @@ class Owner(Protocol):
 
     def credit_spec(self) -> CreditSpec: ...
 
+    def quorum_global_qos(self) -> bool:
+        """Whether a limit of the whole channel may span quorum queues."""
+
     @property
     def counts(self) -> Counts:
         """The node's counters."""

@@ -136,6 +136,7 @@ class Fifo:
         self._gets: deque[SessionId] = deque()  # wait until nothing expired can be served
         self._effects: list[Effect] = []
         self._plain = False  # messages need no look of their own
+        self._came_back = False  # messages were returned: the queue may be over its limits
         self._noted = False  # some message has more to it than its number
         self._set_options(self.options)
 
@@ -222,6 +223,10 @@ class Fifo:
             else:
                 self._seldom(command)
         self._check_out()
+        if self._came_back:
+            self._came_back = False
+            if self.options.overflow == DROP_HEAD:
+                self._drop_head()
         if len(self.leaving) > 0:
             self._let_leave()
         if self.checked_out > 0 and self._check_ms == FAR:
@@ -424,6 +429,7 @@ class Fifo:
 
     def _return(self, first: i64, count: i64, outcome: i64) -> None:
         """Back to where they stood; what the client has seen is redelivered the next time."""
+        self._came_back = True
         if self._noted or self.overdue.count > 0:
             self._return_noted(first, count, outcome)
             return

@@ -122,7 +122,7 @@ def test_a_priority_must_be_a_number(
 ) -> None:
     declare(channel, name, kind)
     text = f"invalid arg 'x-priority' for queue '{name}' in vhost '/'"
-    with channel_closed(406, f"PRECONDITION_FAILED - {text}: {{unacceptable_type,{type_name}}}"):
+    with channel_closed(406, f'PRECONDITION_FAILED - {text}: "expected integer, got {type_name}"'):
         Inbox(channel, name, arguments={"x-priority": value})
 
 
