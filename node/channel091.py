@@ -71,6 +71,7 @@ class Channel091:
         self._held = held
         self.publisher = Publisher(self, self.counts, held)
         self.deliveries = Deliveries(self, connection, number, self.counts)
+        self.deliveries.spans_quorum = owner.quorum_global_qos()
         self.plans: PlanCache = owner.plan_cache()
         self.current_queue = ""  # queue.declare remembers the last name
         self.flow_active = True

@@ -62,7 +62,7 @@ class Consumer091:
         self.host = host
         self.no_ack = no_ack
         self.prefetch: i64 = prefetch  # 0: no limit
-        self.limited = not no_ack and not host.quorum  # the channel's limit holds for it
+        self.limited = not no_ack  # the channel's limit holds for it
         self.exclusive = exclusive
         self.priority: i64 = 0
         self.delivered: i64 = 0  # highest delivery_seq that came from the queue
@@ -108,6 +108,7 @@ class Deliveries:
         self.hosts: dict[int, QueueHost] = {}  # every queue that holds something for the session
         self.unacked = Unacked()
         self.limit: i64 = 0  # of the whole channel (basic.qos global); 0: none
+        self.spans_quorum = False  # the limit holds for consumers of quorum queues too (C-20)
         self.prefetch: i64 = 0  # for consumers started from now on
         self.transaction: Transaction | None = None  # keeps what is settled until commit
         self.next_tag: i64 = 1
@@ -135,6 +136,8 @@ class Deliveries:
         if prefetch == 0 and host.quorum and not no_ack:
             prefetch = QUORUM_PREFETCH
         consumer = Consumer091(number, tag, host, no_ack, prefetch, exclusive)
+        if host.quorum and not self.spans_quorum:
+            consumer.limited = False
         consumer.priority = priority
         self.consumers[number] = consumer
         self.by_tag[tag] = consumer
