@@ -338,6 +338,20 @@ def test_the_limit_of_the_channel_does_not_touch_consumers_of_quorum_queues() ->
     assert channel.commands() == [("attach", 10, True, -1)]
 
 
+def test_the_limit_of_the_channel_spans_quorum_queues_where_it_is_told_to() -> None:
+    channel = new_channel(quorum=True)
+    channel.deliveries.spans_quorum = True
+    channel.deliveries.limit = 2
+    consumer = channel.consume()
+    assert channel.commands() == [("attach", 2, False, -1)]
+    channel.deliver(consumer.number, 1, 3)
+    assert len(channel.write()) == 2
+    channel.commands()
+    channel.settle(1, 1)
+    granted = [("settle", 1, ACCEPT, [(1, 1)]), ("credit", 1, 3, 1, False)]
+    assert channel.commands() == granted
+
+
 def test_both_limits_hold_together_and_what_is_unacked_counts_against_them() -> None:
     channel = new_channel()
     consumer = channel.consume(prefetch=4)
@@ -425,6 +439,24 @@ def test_a_transaction_keeps_what_is_settled_and_the_queues_hear_nothing() -> No
         channel.settle(1, 1)
     outcomes = [(outcome, len(runs)) for outcome, runs in transaction.take_settled()]
     assert outcomes == [(ACCEPT, 1), (FAIL, 1), (ACCEPT, 0)]
+
+
+def test_what_a_transaction_keeps_counts_against_the_limit_until_it_is_committed() -> None:
+    channel = new_channel()
+    channel.deliveries.limit = 2
+    transaction = Transaction(Held())
+    channel.deliveries.transaction = transaction
+    consumer = channel.consume()
+    channel.deliver(consumer.number, 1, 2)
+    channel.write()
+    channel.commands()
+    channel.settle(1, 2)
+    channel.deliver(consumer.number, 3, 1)
+    withdrawn = ("credit", 1, 0, 0, False)
+    assert channel.commands() == [("settle", 1, RETURN_UNSEEN, [(3, 1)]), withdrawn]
+    for outcome, runs in transaction.take_settled():
+        channel.deliveries.settle_runs(runs, outcome)
+    assert channel.commands() == [("settle", 1, ACCEPT, [(1, 2)]), ("credit", 1, 3, 2, False)]
 
 
 def test_a_deleted_queue_hears_of_no_settlement_and_its_consumers_are_named() -> None:
