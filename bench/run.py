@@ -38,6 +38,7 @@ class Row:
     generator: str
     options: str
     anchor_is_quorum: bool = False  # Only RabbitMQ's quorum queues confirm after an fsync.
+    figure: str = "pub_per_s"  # What the ratio compares, by its name in the generator's answer.
 
 
 QUEUE: Final = "--declare bench:classic --fresh --queue bench --delete-after --producers 1"
@@ -80,6 +81,36 @@ VARY_ROWS: Final = (
         "vgen",
         "--connections 10 --consumers 10 --window 100 --size 0:4096 --vary --queues 50 --ack 50",
     ),
+)
+FLOW: Final = "--window 1000 --consumers 1"
+SIZES: Final = (("12", 12), ("1k", 1024))  # what a row's name ends in, bytes of a body
+
+
+def sized(
+    name: str, options: str, figure: str = "pub_per_s", sizes: Sequence[tuple[str, int]] = SIZES
+) -> list[Row]:
+    """A row of vgen for each size of body."""
+    return [
+        Row(f"{name}-{word}", "vgen", f"{options} --size {size}", figure=figure)
+        for word, size in sizes
+    ]
+
+
+REFUSED: Final = "--window 1000 --qarg x-max-length=1000 --qarg x-overflow=reject-publish"
+OPTION_ROWS: Final = (
+    *sized("plain", FLOW),
+    *sized("ttl", f"{FLOW} --qarg x-message-ttl=60000"),
+    *sized("expiration", f"{FLOW} --expiration 60000:120000"),
+    *sized("prio10", f"{FLOW} --qarg x-max-priority=10 --priorities 10"),
+    *sized("maxlen", "--window 1000 --qarg x-max-length=10000"),
+    *sized("dlx-ttl", f"{FLOW} --dead-letters --qarg x-message-ttl=0", "sub_per_s"),
+    *sized("dlx-maxlen", f"{FLOW} --dead-letters --qarg x-max-length=0", "sub_per_s"),
+    *sized("reject-publish", REFUSED, "nack_per_s"),
+    *sized("mandatory", "--window 1000 --mandatory --key nowhere", "return_per_s"),
+    *sized("chash100", f"{FLOW} --exchange hash --queues 100"),
+    *sized("consumers1000", "--window 1000 --consumers 10 --subscriptions 100 --prefetch 10"),
+    *sized("get", "--connections 0 --consumers 10 --get --ack 1 --prefill 200000", "sub_per_s"),
+    *sized("quorum1", f"{FLOW} --qarg x-queue-type=quorum"),
 )
 
 
@@ -156,6 +187,7 @@ class RabbitMQ:
             "RMQ_TAG": RMQ_TAG,
             "RMQ_BASE": str(RMQ_BASE_PORT),
             "RMQ_DATA": os.environ.get("RMQ_DATA", "/var/tmp/warren-bench-rmq"),
+            "RMQ_PLUGINS": "rabbitmq_consistent_hash_exchange",
         }
 
     def start(self) -> float:
@@ -191,12 +223,17 @@ class RabbitMQ:
 class Figures:
     """What the rounds of one row on one broker gave."""
 
+    compared: list[float] = field(default_factory=list)  # the row's `figure`
     published_per_s: list[float] = field(default_factory=list)
     consumed_per_s: list[float] = field(default_factory=list)
     cpu_us_per_message: list[float] = field(default_factory=list)
     confirm_ms: list[list[float]] = field(default_factory=list)  # p50, p99, max of each round
     end_to_end_ms: list[list[float]] = field(default_factory=list)
     rss_mb: list[float] = field(default_factory=list)
+
+
+class RowFailed(Exception):
+    """A generator gave up: the broker refused something, or went away."""
 
 
 def run_row(row: Row, broker: Broker, options: argparse.Namespace) -> dict[str, Any]:
@@ -213,15 +250,16 @@ def run_row(row: Row, broker: Broker, options: argparse.Namespace) -> dict[str, 
         command, stdout=subprocess.PIPE, text=True, timeout=seconds + 120, check=False
     )
     if done.returncode not in (0, 3) or not done.stdout.strip():
-        raise SystemExit(f"{' '.join(command)} failed with code {done.returncode}")
+        raise RowFailed(f"{' '.join(command)} failed with code {done.returncode}")
     answer: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     return answer
 
 
-def note(figures: Figures, result: dict[str, Any]) -> None:
+def note(row: Row, figures: Figures, result: dict[str, Any]) -> None:
     """Add one round to the figures of its row."""
-    rate = float(result["pub_per_s"])
-    figures.published_per_s.append(rate)
+    rate = float(result[row.figure])
+    figures.compared.append(rate)
+    figures.published_per_s.append(float(result["pub_per_s"]))
     figures.consumed_per_s.append(float(result["sub_per_s"]))
     if rate:
         figures.cpu_us_per_message.append(float(result["broker_cpu_pct"]) / 100 / rate * 1e6)
@@ -251,15 +289,16 @@ def percentiles(values: Sequence[Sequence[float]]) -> str:
 def table(results: dict[str, dict[str, Figures]]) -> str:
     """The markdown table of all rows and brokers."""
     lines = [
-        "| row | broker | published/s | consumed/s | CPU us/message | confirm p50/p99 ms"
-        " | end to end p50/p99 ms | RSS MB |",
-        "|---|---|---|---|---|---|---|---|",
+        "| row | broker | compared/s | published/s | consumed/s | CPU us/message"
+        " | confirm p50/p99 ms | end to end p50/p99 ms | RSS MB |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for row, by_broker in results.items():
         for broker, figures in by_broker.items():
             cells = (
                 row,
                 broker,
+                spread(figures.compared),
                 spread(figures.published_per_s),
                 spread(figures.consumed_per_s),
                 spread(figures.cpu_us_per_message, 2),
@@ -268,12 +307,11 @@ def table(results: dict[str, dict[str, Figures]]) -> str:
                 spread(figures.rss_mb),
             )
             lines.append(f"| {' | '.join(cells)} |")
-        if {"warren", "rabbitmq"} <= set(by_broker):
+        if len(by_broker) == 2 and all(figures.compared for figures in by_broker.values()):
             ours, theirs = (
-                statistics.median(by_broker[name].published_per_s)
-                for name in ("warren", "rabbitmq")
+                statistics.median(by_broker[name].compared) for name in ("warren", "rabbitmq")
             )
-            lines.append(f"| {row} | ratio | {ours / max(theirs, 1):.2f} x | | | | | |")
+            lines.append(f"| {row} | ratio | {ours / max(theirs, 1):.2f} x | | | | | | |")
     return "\n".join(lines)
 
 
@@ -319,7 +357,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=10.0, help="measured time of one row")
     parser.add_argument("--warmup", type=float, default=1.0)
-    parser.add_argument("--vary", action="store_true", help="the rows of vgen instead")
+    sets = parser.add_mutually_exclusive_group()
+    sets.add_argument("--vary", action="store_true", help="the rows of what varies instead")
+    sets.add_argument("--options", action="store_true", help="the rows of queue options instead")
     parser.add_argument("--rows", default="", help="comma-separated names; default all")
     parser.add_argument("--idle", type=float, default=30.0, help="seconds of the start row; 0 none")
     parser.add_argument("--data", type=Path, help="folder on the disk to measure")
@@ -329,7 +369,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def chosen(options: argparse.Namespace) -> list[Row]:
     """The rows that the command line names."""
-    rows = VARY_ROWS if options.vary else MAIN_ROWS
+    rows = VARY_ROWS if options.vary else OPTION_ROWS if options.options else MAIN_ROWS
     names = set(filter(None, options.rows.split(",")))
     unknown = names - {row.name for row in rows} - {"start"}
     if unknown:
@@ -345,9 +385,12 @@ def run_rows(
     for row in rows:
         for number in range(options.rounds):
             for broker in brokers if number % 2 == 0 else reversed(brokers):
-                note(results[row.name][broker.name], run_row(row, broker, options))
+                try:
+                    note(row, results[row.name][broker.name], run_row(row, broker, options))
+                except RowFailed as failure:
+                    print(failure, file=sys.stderr, flush=True)
         for broker in brokers:
-            rates = results[row.name][broker.name].published_per_s
+            rates = results[row.name][broker.name].compared
             print(f"{row.name} {broker.name}: {spread(rates)}/s", file=sys.stderr, flush=True)
     return results
 
@@ -363,7 +406,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     started: list[Broker] = []
     kept: dict[str, Any] = {"machine": machine(), "arguments": sys.argv[1:]}
     try:
-        if not options.vary and options.idle and "start" in (options.rows or "start"):
+        main_rows = not options.vary and not options.options
+        if main_rows and options.idle and "start" in (options.rows or "start"):
             kept["start"] = measure_start(warren, options.rounds, options.idle)
         kept["sync_p50_us"] = sync_p50_us(folder)
         for broker in brokers:

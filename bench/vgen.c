@@ -1,4 +1,4 @@
-/* vgen - load that varies: routing keys, properties, sizes, connections, fan-out. AMQP 0.9.1.
+/* vgen - load that varies: routing keys, properties, sizes, connections, options. AMQP 0.9.1.
  *
  * bgen repeats one encoded message; vgen encodes each message anew. One thread, epoll, raw sockets.
  * Prints one JSON object like bgen's. See README.md for the options. */
@@ -28,15 +28,18 @@
 #define IN_BYTES 16384                       /* At first; grows to hold a whole frame. */
 #define FRAME_MAX 131072
 
-enum exchange { DEFAULT, FANOUT, TOPIC };
+enum exchange { DEFAULT, FANOUT, TOPIC, HASH };
+
+#define DEAD "vgen-dead"                     /* Where --dead-letters sends the dead. */
+#define ARGUMENTS_MAX 8
 
 struct connection {
-  int fd, consumer, waits_for_write, lost;
+  int fd, consumer, queue, waits_for_write, lost;
   uint8_t *in, *out;
   uint32_t in_bytes, in_len, out_from, out_to;
   uint64_t next_tag, lowest_open;            /* Publisher: tags not yet confirmed lie between. */
   uint64_t *sent_at;                         /* Ring by tag; 0 when confirmed. */
-  uint64_t last_delivery;
+  uint64_t last_delivery, asked_at;          /* --get: when the basic.get was sent. */
   uint32_t unacked;
 };
 
@@ -45,12 +48,16 @@ static int port = 5672, queues = 1, bindings = 0, keys = 0, vary = 0, one_per_wr
 static int durable = 1, persistent = 1, connections = 1, consumers = 0, cleanup = 1;
 static uint32_t window = 1000, ring, prefetch = 1000, ack_every = 100, size_min = 12, size_max = 12;
 static enum exchange kind = DEFAULT;
+static int priorities = 0, subscriptions = 0, get_mode = 0, mandatory = 0, dead_letters = 0;
+static uint32_t expiration_min, expiration_max, prefill;
+static char *arguments[ARGUMENTS_MAX], *fixed_key;
+static int argument_count;
 static double duration = 10, warmup = 1, rate = 0;
 static int pids[32], pid_count;
 static struct connection *all;
-static uint64_t sent, confirmed, nacked, received, random_state = 88172645463325252ull;
+static uint64_t sent, confirmed, nacked, returned, received, random_state = 88172645463325252ull;
 static uint8_t filler[BODY_MAX];
-static int errors;
+static int errors, drained;                  /* drained: a get found the queue empty. */
 
 static void die(const char *format, ...) {
   va_list arguments;
@@ -196,6 +203,26 @@ static void open_connection(struct connection *c) {
 
 static void queue_name(char *name, int number) { sprintf(name, "vgen-%d", number); }
 
+/* The arguments k=v of --qarg; a v that is a number is sent as one. */
+static uint8_t *put_arguments(uint8_t *p, int dies_into_dead) {
+  uint8_t *table = p;
+  p = put32(p, 0);
+  for (int i = 0; i < argument_count; i++) {
+    char *value = strchr(arguments[i], '='), *rest, key[128];
+    if (!value) die("--qarg KEY=VALUE");
+    snprintf(key, sizeof key, "%.*s", (int)(value - arguments[i]), arguments[i]);
+    long long number = strtoll(++value, &rest, 10);
+    p = put_short(p, key);
+    p = *value && !*rest ? put64(put8(p, 'l'), number) : put_long(put8(p, 'S'), value);
+  }
+  if (dies_into_dead) {
+    p = put_long(put8(put_short(p, "x-dead-letter-exchange"), 'S'), "");
+    p = put_long(put8(put_short(p, "x-dead-letter-routing-key"), 'S'), DEAD);
+  }
+  put32(table, p - table - 4);
+  return p;
+}
+
 static void bind_queue(struct connection *c, const char *queue, const char *exchange, const char *key) {
   uint8_t buffer[512], *p = put16(begin_method(buffer, 1, 50, 20), 0);
   p = put32(put8(put_short(put_short(put_short(p, queue), exchange), key), 0), 0);
@@ -203,7 +230,18 @@ static void bind_queue(struct connection *c, const char *queue, const char *exch
 }
 
 static const char *exchange_name(void) {
-  return kind == FANOUT ? "vgen-fanout" : kind == TOPIC ? "vgen-topic" : "";
+  static const char *names[] = {"", "vgen-fanout", "vgen-topic", "vgen-hash"};
+  return names[kind];
+}
+
+static const char *exchange_type(void) {
+  static const char *types[] = {"", "fanout", "topic", "x-consistent-hash"};
+  return types[kind];
+}
+
+static void delete_queue(struct connection *c, const char *name) {
+  uint8_t buffer[512];
+  call(c, buffer, put8(put_short(put16(begin_method(buffer, 1, 50, 40), 0), name), 0), 50, 41);
 }
 
 static void delete_all(struct connection *c) {
@@ -211,8 +249,9 @@ static void delete_all(struct connection *c) {
   char name[64];
   for (int i = 0; i < queues; i++) {
     queue_name(name, i);
-    call(c, buffer, put8(put_short(put16(begin_method(buffer, 1, 50, 40), 0), name), 0), 50, 41);
+    delete_queue(c, name);
   }
+  if (dead_letters) delete_queue(c, DEAD);
   if (kind != DEFAULT) {
     uint8_t *p = put_short(put16(begin_method(buffer, 1, 40, 20), 0), exchange_name());
     call(c, buffer, put8(p, 0), 40, 21);
@@ -220,18 +259,23 @@ static void delete_all(struct connection *c) {
 }
 
 static void declare_all(struct connection *c) {
-  uint8_t buffer[512], *p;
+  uint8_t buffer[2048], *p;
   char name[64], key[64];
   if (kind != DEFAULT) {
     p = put_short(put16(begin_method(buffer, 1, 40, 10), 0), exchange_name());
-    p = put_short(p, kind == FANOUT ? "fanout" : "topic");
+    p = put_short(p, exchange_type());
     call(c, buffer, put32(put8(p, durable ? 2 : 0), 0), 40, 11);
   }
   for (int i = 0; i < queues; i++) {
     queue_name(name, i);
     p = put_short(put16(begin_method(buffer, 1, 50, 10), 0), name);
-    call(c, buffer, put32(put8(p, durable ? 2 : 0), 0), 50, 11);
+    call(c, buffer, put_arguments(put8(p, durable ? 2 : 0), dead_letters), 50, 11);
     if (kind == FANOUT) bind_queue(c, name, exchange_name(), "");
+    if (kind == HASH) bind_queue(c, name, exchange_name(), "1");
+  }
+  if (dead_letters) {
+    p = put_short(put16(begin_method(buffer, 1, 50, 10), 0), DEAD);
+    call(c, buffer, put32(put8(p, durable ? 2 : 0), 0), 50, 11);
   }
   for (int i = 0; kind == TOPIC && i < bindings; i++) {
     queue_name(name, i % queues);
@@ -248,35 +292,59 @@ static void become_publisher(struct connection *c) {
   call(c, buffer, put8(begin_method(buffer, 1, 85, 10), 0), 85, 11);
 }
 
+static void subscribe(struct connection *c, const char *queue, int number) {
+  uint8_t buffer[512], *p = put_short(put16(begin_method(buffer, 1, 60, 20), 0), queue);
+  char tag[32];
+  sprintf(tag, "c-%d", number);
+  call(c, buffer, put32(put8(put_short(p, tag), ack_every ? 0 : 2), 0), 60, 21);
+}
+
+/* Connection `number` consumes from the queues number, number + consumers, ... round and round. */
 static void become_consumer(struct connection *c, int number) {
   uint8_t buffer[512], *p = put32(begin_method(buffer, 1, 60, 10), 0);
-  char name[64];
+  char name[64] = DEAD;
+  int count = subscriptions;
   c->consumer = 1;
+  c->queue = number % queues;                /* --get: the one that it asks. */
+  if (get_mode) return;
   call(c, buffer, put8(put16(p, prefetch), 0), 60, 11);
-  for (int i = number; i < queues; i += consumers) {
-    queue_name(name, i);
-    p = put_short(put_short(put16(begin_method(buffer, 1, 60, 20), 0), name), name);
-    p = put32(put8(p, ack_every ? 0 : 2), 0);
-    call(c, buffer, p, 60, 21);
+  if (!count) count = dead_letters ? 1 : (queues - number + consumers - 1) / consumers;
+  for (int i = 0; i < count; i++) {
+    if (!dead_letters) queue_name(name, (number + i * consumers) % queues);
+    subscribe(c, name, i);
   }
 }
 
 /* ---- the run ---- */
 
-static uint8_t *put_properties(uint8_t *p, uint64_t number) {
+static uint8_t *put_type_and_headers(uint8_t *p, uint64_t number) {
   char text[64];
-  uint8_t *table;
-  if (!vary) return put8(put16(p, 0x1000), persistent ? 2 : 1);
-  p = put16(p, 0x8000 | 0x2000 | 0x1000 | 0x0080); /* type, headers, delivery mode, message id */
   p = put_short(p, "application/json");
-  table = p;
+  uint8_t *table = p;
   p = put32(p, 0);
   sprintf(text, "trace-%016llx", (unsigned long long)next_random());
   p = put_long(put8(put_short(p, "trace"), 'S'), text);
   p = put64(put8(put_short(p, "number"), 'l'), number);
   p = put8(put8(put_short(p, number % 2 ? "odd" : "even"), 't'), 1);
   put32(table, p - table - 4);
+  return p;
+}
+
+static uint8_t *put_properties(uint8_t *p, uint64_t number) {
+  char text[64];
+  unsigned flags = 0x1000;                   /* Delivery mode. */
+  if (vary) flags |= 0x8000 | 0x2000 | 0x0080; /* Type, headers, message id. */
+  if (priorities) flags |= 0x0800;
+  if (expiration_max) flags |= 0x0100;
+  p = put16(p, flags);
+  if (vary) p = put_type_and_headers(p, number);
   p = put8(p, persistent ? 2 : 1);
+  if (priorities) p = put8(p, number % priorities);
+  if (expiration_max) {
+    sprintf(text, "%u", expiration_min + (unsigned)(next_random() % (expiration_max - expiration_min + 1)));
+    p = put_short(p, text);
+  }
+  if (!vary) return p;
   sprintf(text, "%08x-%04x-4%03x-%016llx", (unsigned)next_random(), (unsigned)number & 65535,
           (unsigned)number & 4095, (unsigned long long)next_random());
   return put_short(p, text);
@@ -289,8 +357,10 @@ static uint8_t *put_message(uint8_t *p, uint64_t number) {
   if (size_max > size_min) size += next_random() % (size_max - size_min + 1);
   if (kind == DEFAULT) queue_name(key, number % keys);
   if (kind == TOPIC) sprintf(key, "t.%d.x", (int)(number % keys));
+  if (kind == HASH) sprintf(key, "%016llx", (unsigned long long)next_random());
+  if (fixed_key) snprintf(key, sizeof key, "%s", fixed_key);
   p = put_short(put_short(put16(begin_method(p, 1, 60, 40), 0), exchange_name()), key);
-  start = p = end(put8(p, 0), start);
+  start = p = end(put8(p, mandatory), start);
   p = put64(put16(put16(begin(p, 2, 1), 60), 0), size);
   start = p = end(put_properties(p, number), start);
   return size ? end(put_bytes(begin(p, 3, 1), filler, size), start) : p;
@@ -341,10 +411,33 @@ static void acknowledge(struct connection *c) {
   c->unacked = 0;
 }
 
+static void ask_for_one(struct connection *c, uint64_t now) {
+  uint8_t *start = c->out + c->out_to;
+  char name[64];
+  queue_name(name, c->queue);
+  uint8_t *p = put_short(put16(begin_method(start, 1, 60, 70), 0), name);
+  c->out_to = end(put8(p, ack_every ? 0 : 1), start) - c->out;
+  c->asked_at = now;
+}
+
+static void on_get_ok(struct connection *c, const uint8_t *p, uint64_t now) {
+  received++;
+  note_latency(now - c->asked_at);
+  c->last_delivery = get64(p + 4);
+  if (ack_every && ++c->unacked >= ack_every) acknowledge(c);
+  ask_for_one(c, now);
+}
+
 static void on_method(struct connection *c, const uint8_t *p, uint64_t now) {
   int class_id = get16(p), method_id = get16(p + 2);
   if (class_id == 60 && (method_id == 80 || method_id == 120)) {
     confirm(c, get64(p + 4), p[12] & 1, method_id == 80, now);
+  } else if (class_id == 60 && method_id == 50) {
+    returned++;
+  } else if (class_id == 60 && method_id == 71) {
+    on_get_ok(c, p, now);
+  } else if (class_id == 60 && method_id == 72) {
+    drained = 1;
   } else if (class_id == 60 && method_id == 60) {
     received++;
     c->last_delivery = get64(p + 5 + p[4]);
@@ -373,6 +466,23 @@ static void take_in(struct connection *c) {
     }
     memmove(c->in, c->in + at, c->in_len - at);
     c->in_len -= at;
+  }
+}
+
+/* Fill the queues from the default exchange before the run; return once all is there. */
+static void fill_queues(struct connection *c) {
+  uint8_t buffer[512], *p;
+  char name[64];
+  for (uint64_t n = 0; n < prefill; n++) {
+    c->out_to = put_message(c->out + c->out_to, n) - c->out;
+    if (c->out_to + MESSAGE_MAX <= OUT_BYTES && n + 1 < prefill) continue;
+    send_all(c, c->out, c->out_to);
+    c->out_to = 0;
+  }
+  for (int i = 0; i < queues; i++) {         /* Answered behind what was published. */
+    queue_name(name, i);
+    p = put32(put8(put_short(put16(begin_method(buffer, 1, 50, 10), 0), name), 1), 0);
+    call(c, buffer, p, 50, 11);
   }
 }
 
@@ -441,39 +551,54 @@ static int push(int poll, int total, uint64_t allowed) { /* Whether somebody cou
   return busy;
 }
 
-static void report(double seconds, uint64_t done, uint64_t got, double broker, double own, double rss) {
-  double per_s = done / seconds;
-  printf("{\"pub_per_s\":%.0f,\"sub_per_s\":%.0f,\"seconds\":%.3f,\"sent\":%llu,\"confirmed\":%llu,"
-         "\"nacked\":%llu,\"received\":%llu,\"conf_ms\":[%.3f,%.3f,%.3f],\"broker_cpu_pct\":%.0f,"
-         "\"gen_cpu_pct\":%.0f,\"broker_rss_end_mb\":%.0f,\"errors\":%d}\n",
-         per_s, got / seconds, seconds, (unsigned long long)sent, (unsigned long long)confirmed,
-         (unsigned long long)nacked, (unsigned long long)received, latency_ms(0.5),
-         latency_ms(0.99), slowest / 1e6, broker / seconds * 100, own / seconds * 100, rss, errors);
+static struct counts { uint64_t done, got, nacked, returned; } base;
+
+static void report(double seconds, double broker, double own, double rss) {
+  uint64_t done = (window ? confirmed : sent) - base.done, got = received - base.got;
+  printf("{\"pub_per_s\":%.0f,\"sub_per_s\":%.0f,\"nack_per_s\":%.0f,\"return_per_s\":%.0f,"
+         "\"seconds\":%.3f,\"sent\":%llu,\"confirmed\":%llu,"
+         "\"nacked\":%llu,\"returned\":%llu,\"received\":%llu,\"conf_ms\":[%.3f,%.3f,%.3f],"
+         "\"broker_cpu_pct\":%.0f,\"gen_cpu_pct\":%.0f,\"broker_rss_end_mb\":%.0f,\"errors\":%d}\n",
+         done / seconds, got / seconds, (nacked - base.nacked) / seconds,
+         (returned - base.returned) / seconds, seconds, (unsigned long long)sent,
+         (unsigned long long)confirmed, (unsigned long long)nacked, (unsigned long long)returned,
+         (unsigned long long)received, latency_ms(0.5), latency_ms(0.99), slowest / 1e6,
+         broker / seconds * 100, own / seconds * 100, rss, errors);
+}
+
+static void begin_measuring(void) {
+  base = (struct counts){window ? confirmed : sent, received, nacked, returned};
+  memset(buckets, 0, sizeof buckets);
+  bucket_total = slowest = 0;
 }
 
 static void run(int poll, int total) {
   uint64_t begun = now_ns(), measured = begun + warmup * 1e9, stop = begun + (warmup + duration) * 1e9;
-  uint64_t done = 0, got = 0, at = 0;
+  uint64_t at = 0;
   double broker = 0, own = 0;
+  for (int i = 0; get_mode && i < total; i++)
+    if (all[i].consumer) ask_for_one(&all[i], begun);
   for (int warm = 0;;) {
     uint64_t now = now_ns(), allowed = UINT64_MAX;
     if (!warm && now >= measured) {
       warm = 1;
       at = now;
-      done = window ? confirmed : sent;
-      got = received;
+      begin_measuring();
       broker = cpu_seconds();
       own = own_cpu_seconds();
-      memset(buckets, 0, sizeof buckets);
-      bucket_total = slowest = 0;
     }
-    if (now >= stop) break;
+    if (drained && !warm) die("the queue is empty before the measurement: a larger --prefill");
+    if (now >= stop || drained) break;
     if (rate > 0) allowed = rate * (now - begun) / 1e9;
     serve(poll, push(poll, total, allowed));
   }
-  double seconds = (now_ns() - at) / 1e9;
-  report(seconds, (window ? confirmed : sent) - done, received - got, cpu_seconds() - broker,
-         own_cpu_seconds() - own, rss_mb());
+  report((now_ns() - at) / 1e9, cpu_seconds() - broker, own_cpu_seconds() - own, rss_mb());
+}
+
+static void read_range(const char *text, uint32_t *low, uint32_t *high) {
+  char *colon = strchr(text, ':');
+  *low = atoi(text);
+  *high = colon ? (uint32_t)atoi(colon + 1) : *low;
 }
 
 static void read_options(int count, char **words) {
@@ -483,7 +608,10 @@ static void read_options(int count, char **words) {
       {"exchange", 1, 0, 9}, {"bindings", 1, 0, 10}, {"vary", 0, 0, 11}, {"size", 1, 0, 12},
       {"one-per-write", 0, 0, 13}, {"window", 1, 0, 14}, {"prefetch", 1, 0, 15}, {"ack", 1, 0, 16},
       {"transient", 0, 0, 17}, {"nonpersistent", 0, 0, 18}, {"duration", 1, 0, 19},
-      {"warmup", 1, 0, 20}, {"rate", 1, 0, 21}, {"pids", 1, 0, 22}, {"keep", 0, 0, 23}, {0}};
+      {"warmup", 1, 0, 20}, {"rate", 1, 0, 21}, {"pids", 1, 0, 22}, {"keep", 0, 0, 23},
+      {"qarg", 1, 0, 24}, {"priorities", 1, 0, 25}, {"expiration", 1, 0, 26},
+      {"subscriptions", 1, 0, 27}, {"get", 0, 0, 28}, {"prefill", 1, 0, 29}, {"mandatory", 0, 0, 30},
+      {"key", 1, 0, 31}, {"dead-letters", 0, 0, 32}, {0}};
   for (int k; (k = getopt_long(count, words, "", known, 0)) != -1;) switch (k) {
     case 1: host = optarg; break;
     case 2: port = atoi(optarg); break;
@@ -493,15 +621,13 @@ static void read_options(int count, char **words) {
     case 6: consumers = atoi(optarg); break;
     case 7: queues = atoi(optarg); break;
     case 8: keys = atoi(optarg); break;
-    case 9: kind = !strcmp(optarg, "fanout") ? FANOUT : !strcmp(optarg, "topic") ? TOPIC : DEFAULT; break;
+    case 9:
+      kind = !strcmp(optarg, "fanout") ? FANOUT : !strcmp(optarg, "topic") ? TOPIC
+           : !strcmp(optarg, "hash") ? HASH : DEFAULT;
+      break;
     case 10: bindings = atoi(optarg); break;
     case 11: vary = 1; break;
-    case 12: {
-      char *colon = strchr(optarg, ':');
-      size_min = atoi(optarg);
-      size_max = colon ? (uint32_t)atoi(colon + 1) : size_min;
-      break;
-    }
+    case 12: read_range(optarg, &size_min, &size_max); break;
     case 13: one_per_write = 1; break;
     case 14: window = atoi(optarg); break;
     case 15: prefetch = atoi(optarg); break;
@@ -516,10 +642,23 @@ static void read_options(int count, char **words) {
         pids[pid_count++] = atoi(t);
       break;
     case 23: cleanup = 0; break;
+    case 24:
+      if (argument_count == ARGUMENTS_MAX) die("at most %d --qarg", ARGUMENTS_MAX);
+      arguments[argument_count++] = optarg;
+      break;
+    case 25: priorities = atoi(optarg); break;
+    case 26: read_range(optarg, &expiration_min, &expiration_max); break;
+    case 27: subscriptions = atoi(optarg); break;
+    case 28: get_mode = 1; break;
+    case 29: prefill = atoi(optarg); break;
+    case 30: mandatory = 1; break;
+    case 31: fixed_key = optarg; break;
+    case 32: dead_letters = 1; break;
     default: die("unknown option; see README.md");
   }
   if (size_max > BODY_MAX || size_min > size_max) die("--size MIN[:MAX], at most %d", BODY_MAX);
   if (queues < 1 || connections < 0 || consumers < 0) die("--queues >= 1");
+  if (expiration_min > expiration_max) die("--expiration MIN[:MAX]");
   if (kind == TOPIC && !bindings) bindings = queues;
   if (!keys) keys = kind == TOPIC ? bindings : queues;
   if (kind == DEFAULT && keys > queues) die("--keys at most --queues for the default exchange");
@@ -536,6 +675,7 @@ int main(int count, char **words) {
   open_connection(&admin);
   delete_all(&admin);
   declare_all(&admin);
+  if (prefill) fill_queues(&admin);
   int total = connections + consumers, poll = epoll_create1(0);
   all = calloc(total, sizeof *all);
   for (int i = 0; i < total; i++) {
