@@ -8,6 +8,7 @@ import pika.exceptions
 import pytest
 
 from tests.conformance.broker import (
+    Broker,
     Inbox,
     channel_closed,
     connection_closed,
@@ -386,3 +387,22 @@ def test_a_multiple_ack_of_ten_thousand_settles_them_all(
     channel.basic_ack(inbox.tags[-1], multiple=True)
     channel.close()
     assert ready_count(connection.channel(), queue) == 0
+
+
+def test_acks_that_come_after_the_timeout_are_no_error_but_only_once(
+    own_broker: Broker, channel: Any, connection: Any, queue: str
+) -> None:
+    # RabbitMQ 4.0 closes the channel of a late consumer, and checks once a minute.
+    late = connection.channel()
+    cancelled: list[str] = []
+    late.add_on_cancel_callback(lambda frame: cancelled.append(frame.method.consumer_tag))
+    publish_all(channel, queue, numbered(2))
+    inbox = Inbox(late, queue, arguments={"x-consumer-timeout": 100})
+    inbox.wait(2)
+    settle_down(late, lambda: cancelled == [inbox.consumer_tag])
+    late.basic_ack(inbox.tags[0])
+    late.basic_nack(inbox.tags[1], requeue=False)
+    assert ready_count(late, queue) == 2
+    late.basic_ack(inbox.tags[0])
+    with channel_closed(406, f"PRECONDITION_FAILED - unknown delivery tag {inbox.tags[0]}"):
+        ready_count(late, queue)
