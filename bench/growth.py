@@ -58,11 +58,11 @@ CHECKS: Final = (
 
 
 def fill(check: Check, broker: Warren, options: argparse.Namespace) -> float:
-    """Fill the queue with small transient messages; seconds taken."""
+    """Fill the queue with small persistent messages; seconds taken."""
     ttl_ms = int(options.ttl * 1000)
     words = check.fill.format(ttl_ms=ttl_ms, ttl_later_ms=2 * ttl_ms)
     count = int(check.count * options.scale)
-    command = [str(HERE / "vgen"), "--port", str(broker.port), "--size", "12", "--nonpersistent"]
+    command = [str(HERE / "vgen"), "--port", str(broker.port), "--size", "12"]
     command += ["--connections", "0", "--duration", "0", "--warmup", "0", "--keep"]
     command += ["--prefill", str(count), *words.split()]
     begun = time.monotonic()
