@@ -29,7 +29,7 @@ from queues.definitions import Queue
 from queues.host import QueueHost
 from queues.hosts.classic import DEFAULT, LAZY, LOGGED, ClassicHost, Steppable, Waking
 from queues.hosts.journal import Journal
-from queues.hosts.quorum import QuorumHost
+from queues.hosts.quorum import SNAPSHOT_ENTRIES, QuorumHost
 from queues.hosts.undertaker import QueueUndertaker
 from queues.message import Chunk
 from queues.metadata import Metadata
@@ -125,6 +125,7 @@ class Broker:
         self.alarms = Alarms(1 << 62, 0, self._alarms_changed)
         self.hosts: dict[int, ClassicHost] = {}  # of every queue
         self.quorum_hosts: dict[int, QuorumHost] = {}  # around those of quorum queues
+        self.quorum_snapshot_entries = SNAPSHOT_ENTRIES
         self.recovering: dict[int, OneMemberGroup] = {}  # groups of quorum queues, until in service
         self.make_group: MakeGroup
         self.routers: dict[str, Router] = {}
@@ -234,7 +235,7 @@ class Broker:
             host.begin()
 
     def _add_quorum_host(self, inner: ClassicHost) -> None:
-        host = QuorumHost(inner, self.journal, self)
+        host = QuorumHost(inner, self.journal, self, self.quorum_snapshot_entries)
         self.quorum_hosts[inner.uid] = host
         group = self.make_group(inner.uid, host.committed)
         if self.in_service:
@@ -261,11 +262,11 @@ class Broker:
 
     def _remove_host(self, queue: Queue) -> None:
         host = self.hosts.pop(queue.uid)
-        self._removed_ready[queue.uid] = host.delete()
         quorum = self.quorum_hosts.pop(queue.uid, None)
         if quorum is not None:
             quorum.delete()
             self.recovering.pop(queue.uid, None)
+        self._removed_ready[queue.uid] = host.delete()
         self.queues_deleted += 1
 
     def load_definitions(self) -> None:

@@ -97,6 +97,9 @@ class Store:
         """It was added, or never will be."""
         self._let_go(chunk)
 
+    def is_empty(self) -> bool:
+        return len(self._slots) == 0
+
     def find(self, seq: i64) -> Slot:
         """The slot of a message that is alive."""
         head = self._head
@@ -194,8 +197,9 @@ class Store:
         """
         moved.format_tag = old.chunk.format_tag
         moved.info = old.chunk.info
+        moved.lazy = old.chunk.lazy
         data = old.chunk.data
-        if data is None or self._budget.is_over():
+        if data is None or moved.lazy or self._budget.is_over():
             return
         index = old.index + first - old.first
         begin = old.chunk.span(index)[0]

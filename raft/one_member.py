@@ -123,6 +123,11 @@ class OneMemberGroup:
         else:
             self._barriers.append((self.last_index, callback))
 
+    @property
+    def is_saving(self) -> bool:
+        """A snapshot is being written: another one would be left out."""
+        return self._saving
+
     def snapshot(self, index: int, state: Sequence[bytes]) -> None:
         """See LogGroup. Left out while another one is being written."""
         assert index <= self.commit_index
@@ -156,6 +161,11 @@ class OneMemberGroup:
         self._log.release_log(self._owner, self.last_index)
         if self.snapshot_index > 0:
             self._snapshots.forget(self._owner)
+
+    def clear_away(self, owner: int, index: int) -> None:
+        """Entries up to this one were found of a group that is gone: nothing of it is needed."""
+        self._log.release_log(owner, index)
+        self._snapshots.forget(owner)
 
     def _release_barriers(self) -> None:
         while self._barriers and self._barriers[0][0] <= self.commit_index:

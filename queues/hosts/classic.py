@@ -57,7 +57,7 @@ from queues.expiry import FAR
 from queues.fifo import Fifo
 from queues.host import SessionSink, View
 from queues.hosts.journal import Journal
-from queues.message import Chunk
+from queues.message import FORMAT_091, Chunk
 from queues.options import DROP_HEAD, Options
 from queues.store import BodyBudget, Slot, Store
 from queues.traits import Traits, decode_meta, traits_of
@@ -179,15 +179,18 @@ class ClassicHost:
         self._gone = False
         self.damaged = False  # some bodies could not be read back
         self._mark: i64 = 0
-        self._waiting: dict[SessionId, SessionSink] = {}  # wait for bodies to be loaded
+        self._waiting: dict[SessionId, tuple[SessionSink, Chunk]] = {}  # for a body to be loaded
         self._loading: set[Chunk] = set()  # asked for by this queue; others may share them
         self._viewed: Chunk | None = None  # looked at last
         self._dying: deque[tuple[int, int, int]] = deque()  # first, count, reason
         self._timer_ms: i64 = FAR
         self._settled_late: list[tuple[SessionSink, int]] = []  # confirms behind refusals
         self._found: list[Found] = []  # what a recovery has found so far
-        self.promised_seq: i64 = 1  # LOGGED: numbers below are in the log or on their way there
-        self._moved: list[tuple[int, int, int, int, bytes]] = []  # before they were applied
+        # LOGGED: these numbers, but for those that the machine has given, are of messages that are
+        # in the log, or on their way there, and still to be applied.
+        self.promised_first: i64 = 1
+        self.promised_end: i64 = 1
+        self._moved: list[tuple[int, int, int, int, bytes]] = []  # of the promised
         self.published_count: i64 = 0
         self.delivered_count: i64 = 0
         self.settled_count: i64 = 0
@@ -261,7 +264,7 @@ class ClassicHost:
         """The head of these messages with their bytes, or None while they are being read."""
         slot = self.store.find(first)
         if slot.chunk.data is None:
-            self._waiting[sink.session] = sink
+            self._waiting[sink.session] = (sink, slot.chunk)
             self._read_ahead(slot)
             return None
         if self._viewed is not slot.chunk:
@@ -324,11 +327,6 @@ class ClassicHost:
             self._settled_late = []
             for sink, upto in late:
                 sink.on_confirms(self.uid, upto)
-        if len(self._moved) > 0:
-            moved = self._moved
-            self._moved = []
-            for first, count, file_id, data_offset, offsets in moved:
-                self.relocated(first, count, file_id, data_offset, offsets)
         if len(self._dying) > 0:
             self._bury()
         for command in commands:
@@ -359,14 +357,11 @@ class ClassicHost:
         count = effect.count
         self.published_count += count
         persistent = (chunk.info & INFO_PERSISTENT) != 0
-        journaled = self.durable and persistent
-        if self.mode != DEFAULT:
-            journaled = True
-            if self.mode == LAZY and chunk.holders == 0:
-                chunk.lazy = True
-        if self.mode != LAZY:
-            chunk.lazy = False
+        journaled = (self.durable and persistent) or self.mode != DEFAULT
+        self._see_lazy(chunk)
         self.store.add(first, chunk, 0, count, journaled)
+        if len(self._moved) > 0:
+            self._follow_moves(first, count)
         sink = self._sinks[effect.session]
         self.credit.ack(sink.credit, count)
         upto = effect.first_seq + count - 1
@@ -383,6 +378,13 @@ class ClassicHost:
             self._journal.confirm(sink, self.uid, upto, self.credit, 0)
         else:
             self._decided(sink, upto)
+
+    def _see_lazy(self, chunk: Chunk) -> None:
+        """The queue is about to hold the chunk: whether only lazy ones do."""
+        if self.mode != LAZY:
+            chunk.lazy = False
+        elif chunk.holders == 0:
+            chunk.lazy = True
 
     def _decided(self, sink: SessionSink, upto: i64) -> None:
         """Everything up to this number is safe, or refused by an effect that is still to come."""
@@ -524,7 +526,7 @@ class ClassicHost:
             self._budget.took(chunk)
         waiting = self._waiting
         self._waiting = {}
-        for sink in waiting.values():
+        for sink, _ in waiting.values():
             sink.on_loaded(self.uid)
         if len(self._dying) > 0:
             self._mark_self()
@@ -533,9 +535,9 @@ class ClassicHost:
         """The bytes cannot be read: whoever waits for them is told, and nobody else."""
         self._loading.discard(chunk)
         self.damaged = True
-        waiting = self._waiting
-        self._waiting = {}
-        for sink in waiting.values():
+        told = [(session, each[0]) for session, each in self._waiting.items() if each[1] is chunk]
+        for session, sink in told:
+            del self._waiting[session]
             sink.on_unreadable(self.uid)
         while len(self._dying) > 0:  # What cannot be read cannot be dead-lettered either.
             first, count, _ = self._dying[0]
@@ -551,12 +553,16 @@ class ClassicHost:
         """All messages of the queue, ready or checked out, as ascending (first, count)."""
         return self.live_ranges(1, self.machine.next_seq - 1)
 
+    def _promised(self, first: i64, count: i64) -> list[tuple[int, int]]:
+        """Which of these messages are to be applied; they are alive as far as the log goes."""
+        start = max(first, self.machine.next_seq, self.promised_first)
+        end = min(first + count, self.promised_end)
+        return [(start, end - start)] if start < end else []
+
     def live_ranges(self, first: i64, count: i64) -> list[tuple[int, int]]:
         """Which of these messages are in the queue, as ascending (first, count)."""
         runs = self.machine.alive_within(first, count)
-        promised = max(first, self.machine.next_seq)
-        if promised < min(first + count, self.promised_seq):
-            runs.append((promised, min(first + count, self.promised_seq) - promised))
+        runs.extend(self._promised(first, count))
         for dying_first, dying_count, _ in self._dying:
             start = max(first, i64(dying_first))
             end = min(first + count, i64(dying_first) + dying_count)
@@ -571,6 +577,7 @@ class ClassicHost:
         for slot in self.store.slots():
             if slot.journaled:
                 found.extend(self.live_ranges(slot.first, slot.count))
+        found.extend(self._promised(1, self.promised_end))
         return found
 
     def relocated(
@@ -578,10 +585,36 @@ class ClassicHost:
     ) -> None:
         """The log moved these messages, all of one record, to another file."""
         slot = self.store.find_live(first)
-        if slot is None:
-            if first >= self.machine.next_seq:
-                self._moved.append((first, count, file_id, data_offset, offsets))
-            return  # They died meanwhile, or are not there yet.
+        if slot is not None:
+            self._move(slot, first, count, file_id, data_offset, offsets, False)
+        elif len(self._promised(first, count)) > 0:
+            self._moved.append((first, count, file_id, data_offset, offsets))
+
+    def _follow_moves(self, first: i64, count: i64) -> None:
+        """These messages are in the store now: go where the log has put them in the meantime.
+
+        The machine may be done with some already; none of them has left the store yet.
+        """
+        moves = self._moved
+        self._moved = []
+        for move in moves:
+            at: i64 = move[0]
+            if at < first or at >= first + count:
+                self._moved.append(move)
+                continue
+            self._move(self.store.find(at), at, move[1], move[2], move[3], move[4], True)
+
+    def _move(
+        self,
+        slot: Slot,
+        first: i64,
+        count: i64,
+        file_id: i64,
+        data_offset: i64,
+        offsets: bytes,
+        new: bool,
+    ) -> None:
+        """Part of a slot is in another file now. `new`: everything in the slot is alive."""
         moved = Chunk(0, None, 0, offsets, 0)
         moved.file_id = file_id
         moved.file_offset = data_offset
@@ -591,7 +624,8 @@ class ClassicHost:
         pieces: list[tuple[int, int, int]] = []
         for piece, stop in ((slot.first, first), (first, end), (end, slot.first + slot.count)):
             if stop > piece:
-                pieces.append((piece, stop - piece, self._live_count(piece, stop - piece)))
+                live = stop - piece if new else self._live_count(piece, stop - piece)
+                pieces.append((piece, stop - piece, live))
         self.store.relocate(moved, pieces, first)
 
     def _live_count(self, first: i64, count: i64) -> i64:
@@ -607,6 +641,7 @@ class ClassicHost:
     ) -> None:
         """The log holds this chunk as first..; `runs` of message_seqs are alive."""
         traits = decode_meta(meta) if len(meta) > 0 else None
+        self._see_lazy(chunk)
         for run_first, run_count in runs:
             self.store.add(run_first, chunk, run_first - first, run_count, True)
             found = Found(run_first, run_count, run_first - first, traits, arrived_ms)
@@ -637,10 +672,19 @@ class ClassicHost:
                 )
         self.machine.end_restore(last_seq + 1, redelivered_upto)
         self._mark = mark
+        if self.machine.options.expires_ms >= 0:
+            self._commands.append(Tick())  # Its time begins anew.
         for each in found:
             if not each.kept:  # A transient message of a lazy queue.
                 self._release(each.first, each.count)
         self._mark_self()
+
+    def abandon(self, chunk: Chunk, first: i64) -> None:
+        """LOGGED: the promised messages first.. will never be applied, for the queue goes."""
+        count = chunk.count()
+        self.store.add(first, chunk, 0, count, True)
+        self._follow_moves(first, count)
+        self._release(first, count)
 
     def recovered_logged(self) -> None:
         """The machine was rebuilt from its own log: bodies of messages that it has not must go."""
@@ -655,6 +699,22 @@ class ClassicHost:
             end = each.first + each.count
             if end > at:
                 self._release(at, end - at)
+        for first, count in self._alive():
+            self._stand_in_for_lost(first, first + count)
+
+    def _stand_in_for_lost(self, first: i64, end: i64) -> None:
+        """Bodies that a damaged log has lost: their messages are there, and cannot be read."""
+        at = first
+        while at < end:
+            slot = self.store.find_live(at)
+            if slot is not None:
+                at = slot.first + slot.count
+                continue
+            self.damaged = True
+            chunk = Chunk(FORMAT_091, None, 0, bytes(8), INFO_PERSISTENT)
+            chunk.durable = True  # To be read, which fails.
+            self.store.add(at, chunk, 0, 1, False)
+            at += 1
 
     # The end of the queue
 
@@ -665,8 +725,9 @@ class ClassicHost:
         self.credit.peer_down_everywhere()
         for sink in list(self._sinks.values()):
             sink.on_gone(self.uid)
-        for first, count in self._alive():
-            self._release(first, count)
+        if not self.store.is_empty():  # Else, at a restart, its bodies were not found yet.
+            for first, count in self._alive():
+                self._release(first, count)
         self._dying.clear()
         if self.undertaker is not None:
             self.undertaker.close()

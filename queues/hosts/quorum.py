@@ -39,6 +39,9 @@ class Group(Protocol):
     @property
     def snapshot_index(self) -> int: ...
 
+    @property
+    def is_saving(self) -> bool: ...
+
     def load(self) -> bytes | None: ...
 
     def start(self) -> None: ...
@@ -64,7 +67,13 @@ class Batch:
 class QuorumHost:
     """A quorum queue whose leader is this node."""
 
-    def __init__(self, inner: ClassicHost, journal: Journal, turn: Steps) -> None:
+    def __init__(
+        self,
+        inner: ClassicHost,
+        journal: Journal,
+        turn: Steps,
+        snapshot_entries: i64 = SNAPSHOT_ENTRIES,
+    ) -> None:
         self.inner = inner
         self.uid: i64 = inner.uid
         self.vhost = inner.vhost
@@ -80,6 +89,7 @@ class QuorumHost:
         self._next_seq: i64 = 1  # what the next message will be, once all is applied
         self._marked = False
         self._timer_ms: i64 = FAR
+        self._snapshot_entries: i64 = snapshot_entries
 
     @property
     def quorum(self) -> bool:
@@ -119,9 +129,6 @@ class QuorumHost:
         inner.adopt(sink)
         inner.store.reserve(chunk)
         traits = inner.traits(chunk)
-        self._journal.publish(chunk, self.uid, self._next_seq)
-        self._next_seq += count
-        inner.promised_seq = self._next_seq
         self._chunks.append(chunk)
         self._commands.append(Enqueue(sink.session, first_seq, count, traits))
         self._mark()
@@ -157,11 +164,23 @@ class QuorumHost:
             if not due or len(self._proposed) > 0 or len(self._stepped) > 0:
                 return  # What is under way brings the time with it.
             self._commands.append(Tick())
+        self._write_bodies()
         batch = Batch(now_ms, self._commands, self._chunks)
         self._commands = []
         self._chunks = []
         self._stepped.append(batch)
         self._journal.entry(self)
+
+    def _write_bodies(self) -> None:
+        """Number the messages as the machine will, and have them in the log before the entry.
+
+        Not before this step: queues that share a chunk journal it in one turn, or it would be
+        written twice and have two places.
+        """
+        for chunk in self._chunks:
+            self._journal.publish(chunk, self.uid, self._next_seq)
+            self._next_seq += chunk.count()
+        self.inner.promised_end = self._next_seq
 
     def propose(self) -> None:
         """The messages of the batch are in the log: so shall be the batch."""
@@ -193,7 +212,7 @@ class QuorumHost:
         elif machine.due_ms < self._timer_ms:
             self._timer_ms = machine.due_ms
             self._turn.wake_host(self, self._timer_ms)
-        if index - group.snapshot_index >= SNAPSHOT_ENTRIES:
+        if index - group.snapshot_index >= self._snapshot_entries and not group.is_saving:
             group.snapshot(index, [encode_fifo(machine)])
 
     # Beginning, restart, end
@@ -219,18 +238,23 @@ class QuorumHost:
         assert group is not None
         self.inner.recovered_logged()
         self._next_seq = max(self.inner.machine.next_seq, last_seq + 1)
+        self.inner.promised_first = self.inner.promised_end = self._next_seq
         self._started = True
         group.start()
         self._commands.append(Restarted(self._next_seq))
         self._mark()
 
     def delete(self) -> None:
-        """The definition is gone; the inner host has been told."""
-        for batch in (*self._stepped, *self._proposed):
-            for chunk in batch.chunks:
-                self.inner.store.cancel_reserve(chunk)
+        """The definition is gone; the inner host is told next."""
+        inner = self.inner
+        promised = [chunk for batch in (*self._proposed, *self._stepped) for chunk in batch.chunks]
+        first = self._next_seq - sum([chunk.count() for chunk in promised])
+        for chunk in promised:
+            inner.abandon(chunk, first)
+            first += chunk.count()
+            inner.store.cancel_reserve(chunk)
         for chunk in self._chunks:
-            self.inner.store.cancel_reserve(chunk)
+            inner.store.cancel_reserve(chunk)
         self._proposed.clear()
         self._commands = []
         self._chunks = []
@@ -257,6 +281,8 @@ def decode_entry(entry: bytes) -> tuple[int, list[Command]]:
     commands: list[Command] = []
     at = ENTRY_HEAD.size
     for _ in range(count):
+        if at + LENGTH.size > len(entry):
+            raise ValueError("an entry cut short")
         (size,) = LENGTH.unpack_from(entry, at)
         at += LENGTH.size
         commands.append(decode(entry[at : at + size]))

@@ -73,6 +73,10 @@ class FakeLog:
     def append_deleted(self, owner: int) -> None:
         self._append("deleted", owner)
 
+    def append_entry(self, index: int) -> None:
+        """An entry of a log group."""
+        self._append("entry", index)
+
     def _append(self, *record: object) -> None:
         self._lsn += 1
         self.records.append(record)
