@@ -202,6 +202,7 @@ class Journal:
             data = chunk.data
             if data is None or targets is None:
                 continue  # settled already, by every queue that took it
+            assert chunk.file_id == 0, "a chunk has one place"
             traits = chunk.traits
             meta = b"" if traits is None else encode_meta(traits, chunk.count())
             place = log.append_publish(

@@ -96,6 +96,9 @@ class QueueUndertaker:
             self._send(one, found.queues, run, reason)
 
     def _send(self, chunk: Chunk, uids: tuple[int, ...], run: DeadRun, reason: str) -> None:
+        """Each queue gets a chunk of its own, with the same bytes: from within a step of the turn,
+        nobody knows whether all will journal it in this turn, or some in the next.
+        """
         count = chunk.count()
         for uid in uids:
             host = self._host_of(uid)
@@ -105,7 +108,8 @@ class QueueUndertaker:
                 continue
             seq: i64 = self._next_seqs.get(uid, 1)
             self._next_seqs[uid] = seq + count
-            host.publish(self, chunk, seq)
+            one = Chunk(chunk.format_tag, chunk.data, chunk.base, chunk.offsets, chunk.info)
+            host.publish(self, one, seq)
 
     def _warn(self, text: str) -> None:
         now_ms = self._now_ms()
