@@ -29,11 +29,14 @@ class Recovered:
         self._quorum_hosts = quorum_hosts
         self._groups = groups  # of quorum queues
         self._last: dict[int, tuple[int, int]] = {}  # last message_seq and mark, by owner
+        self._strays: dict[int, int] = {}  # last entry of groups that are gone, by owner
         self.message_count = 0
 
     def entry(self, owner: int, index: int, payload: bytes) -> None:
         group = self._group if owner == METADATA_OWNER else self._groups.get(owner)
-        if group is not None:  # Else the queue is gone.
+        if group is None:  # The queue is gone.
+            self._strays[owner] = index
+        else:
             group.replay(index, payload)
 
     def knows(self, owner: int) -> bool:
@@ -54,10 +57,10 @@ class Recovered:
 
     def finish(self, clean: bool) -> None:
         """All is there: the queues go on where they were."""
-        for owner, (last_seq, mark) in self._last.items():
-            host = self._hosts.get(owner)
-            if host is None or owner in self._quorum_hosts:
+        for owner, host in self._hosts.items():
+            if owner in self._quorum_hosts:
                 continue
+            last_seq, mark = self._last.get(owner, (0, -1))
             if mark < 0:
                 redelivered_upto = last_seq
             elif clean:
@@ -68,6 +71,8 @@ class Recovered:
         for owner, quorum_host in self._quorum_hosts.items():
             quorum_host.recovered(self._last.get(owner, (0, 0))[0])
         self._groups.clear()
+        for owner, index in self._strays.items():
+            self._group.clear_away(owner, index)
 
 
 class QueueOwners:

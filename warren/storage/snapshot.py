@@ -5,6 +5,7 @@ owner u64, index u64, length u64 of the state, crc u32 of the header before it a
 reserved u32; then the state. Little-endian.
 """
 
+import logging
 import os
 from collections.abc import Callable, Sequence
 from struct import Struct
@@ -13,6 +14,8 @@ from typing import Final
 from crc32c import crc32c
 
 from warren.storage.disk import Disk
+
+log = logging.getLogger("warren.storage")
 
 MAGIC: Final = b"WARRENSN"
 FORMAT_VERSION: Final = 1
@@ -47,8 +50,11 @@ class SnapshotStore:
         self._background(lambda: self._forget(owner))
 
     def _forget(self, owner: int) -> None:
-        for index in self._indexes(owner):
-            self._disk.unlink(self._path(owner, index))
+        try:
+            for index in self._indexes(owner):
+                self._disk.unlink(self._path(owner, index))
+        except OSError as error:
+            log.warning("snapshots of owner %d, which is gone, stay: %s", owner, error)
 
     def save(
         self,

@@ -17,8 +17,8 @@ class Sink(Queues):
     group: OneMemberGroup
 
     def entry(self, owner: int, index: int, payload: bytes) -> None:
-        assert owner == METADATA_OWNER
-        self.group.replay(index, payload)
+        if owner == METADATA_OWNER:
+            self.group.replay(index, payload)
 
 
 class Member:
@@ -39,10 +39,15 @@ class Member:
             slack_bytes=0,
             runner=self.runner,
         )
-        snapshots = SnapshotStore(disk, "/data", self.wal.background, self.runner.post)
-        commits = Commits()
+        self.snapshots = SnapshotStore(disk, "/data", self.wal.background, self.runner.post)
+        self.commits = Commits()
         self.group = OneMemberGroup(
-            METADATA_OWNER, self.wal, snapshots, self.apply, self.errors.append, commits
+            METADATA_OWNER,
+            self.wal,
+            self.snapshots,
+            self.apply,
+            self.errors.append,
+            self.commits,
         )
         self.state = self.group.load()
         sink = Sink(set())
@@ -50,7 +55,7 @@ class Member:
         self.wal.open(sink)
         self.wal.attach(sink)
         self.group.start()
-        self.wal.on_durable.append(commits.on_durable)
+        self.wal.on_durable.append(self.commits.on_durable)
 
     def apply(self, index: int, entry: bytes) -> None:
         self.applied.append((index, entry))
@@ -135,3 +140,116 @@ def test_a_second_snapshot_waits_for_the_first_to_be_written() -> None:
     member.group.snapshot(2, [b"two"])
     member.runner.settle()
     assert member.group.snapshot_index == 2
+
+
+# Several groups, and those that go
+
+
+OTHER = 77  # owner of another group in the same log
+
+
+class Pair(Member):
+    """A member with a second group beside the first."""
+
+    def make(self) -> tuple[OneMemberGroup, list[tuple[int, bytes]]]:
+        """The second group, new."""
+        applied: list[tuple[int, bytes]] = []
+
+        def apply(index: int, entry: bytes) -> None:
+            applied.append((index, entry))
+
+        group = OneMemberGroup(
+            OTHER, self.wal, self.snapshots, apply, self.errors.append, self.commits
+        )
+        group.start()
+        return group, applied
+
+    def stored(self) -> dict[int, list[int]]:
+        """Indexes of the entries that the log keeps, by owner."""
+        entries = self.wal._ledger.entries
+        return {owner: list(found) for owner, found in entries.items() if found}
+
+
+def snapshot_names(disk: SimDisk) -> list[str]:
+    return [path for path in disk.names if f"snap-{OTHER:020d}" in path]
+
+
+def test_groups_commit_in_the_order_of_the_log_and_each_hears_its_own() -> None:
+    member = Pair(SimDisk())
+    group, applied = member.make()
+    member.group.propose([b"a"])
+    group.propose([b"b"])
+    member.group.propose([b"c"])
+    member.wal.flush()
+    member.commits.on_durable(0)
+    assert (member.applied, applied) == ([], [])
+    member.runner.settle()
+    assert (member.applied, applied) == ([(1, b"a"), (2, b"c")], [(1, b"b")])
+
+
+def test_a_closed_group_commits_nothing_more_and_leaves_nothing_in_the_log() -> None:
+    member = Pair(SimDisk())
+    group, applied = member.make()
+    group.propose([b"a"])
+    member.wal.flush()
+    member.runner.settle()
+    group.propose([b"b"])
+    member.group.propose([b"c"])
+    group.close()
+    member.wal.flush()
+    member.runner.settle()
+    assert applied == [(1, b"a")]
+    assert member.applied == [(1, b"c")]
+    assert member.stored() == {METADATA_OWNER: [1]}
+
+
+def test_a_closed_group_leaves_no_snapshot_even_if_one_was_being_written() -> None:
+    disk = SimDisk()
+    member = Pair(disk)
+    group, _ = member.make()
+    group.propose([b"a"])
+    group.propose([b"b"])
+    member.wal.flush()
+    member.runner.settle()
+    group.snapshot(1, [b"one"])
+    assert group.is_saving
+    member.runner.settle()
+    assert (group.is_saving, len(snapshot_names(disk))) == (False, 1)
+    group.snapshot(2, [b"two"])
+    group.close()
+    member.runner.settle()
+    assert snapshot_names(disk) == []
+
+
+def test_what_is_found_of_a_group_that_is_gone_can_be_cleared_away() -> None:
+    disk = SimDisk()
+    member = Pair(disk)
+    group, _ = member.make()
+    for _ in range(3):
+        group.propose([b"a"])
+    member.propose([b"b"])
+    member.runner.settle()
+    group.snapshot(1, [b"one"])
+    member.runner.settle()
+    after = Pair(disk)
+    assert after.stored() == {METADATA_OWNER: [1], OTHER: [1, 2, 3]}
+    after.group.clear_away(OTHER, 3)
+    after.runner.settle()
+    assert after.stored() == {METADATA_OWNER: [1]}
+    assert snapshot_names(disk) == []
+
+
+def test_a_snapshot_that_cannot_be_removed_stays_and_stops_nobody() -> None:
+    disk = SimDisk()
+    member = Pair(disk)
+    group, _ = member.make()
+    group.propose([b"a"])
+    member.wal.flush()
+    member.runner.settle()
+    group.snapshot(1, [b"one"])
+    member.runner.settle()
+    disk.failures["unlink"] = OSError("no")
+    group.close()
+    member.runner.settle()
+    assert len(snapshot_names(disk)) == 1
+    assert member.failures == []
