@@ -10,8 +10,9 @@ import msgspec
 
 from queues.commands import ConsumerKey, SessionId
 from queues.consumers import Consumer, Generation
+from queues.expiry import FAR
 from queues.fifo import Fifo, Leaving
-from queues.options import decode_options
+from queues.options import Options, decode_options
 from queues.seqset import SeqSet
 
 VERSION: Final = 1
@@ -79,7 +80,7 @@ def machine_state(machine: Fifo) -> FifoState:
         machine.redelivered.runs(),
         machine.overdue.runs(),
         [_consumer_state(each) for each in roster.consumers.values()],
-        [[_key(each.key) for each in level.line] for level in roster.lines.levels],
+        [[_key(each.key) for each in level.line] for level in roster.lines.levels if level.line],
         b"" if roster.exclusive_key is None else _key(roster.exclusive_key),
         b"" if roster.active_key is None else _key(roster.active_key),
         roster.gives_way,
@@ -105,6 +106,9 @@ def decode_fifo(machine: Fifo, data: bytes) -> None:
         raise BadSnapshot(str(error)) from error
     if state.version != VERSION:
         raise BadSnapshot(f"a snapshot of version {state.version}")
+    if options.levels != machine.options.levels:
+        raise BadSnapshot(f"{options.levels} levels of priority")
+    _check(state, options)
     machine.begin_snapshot(options, state.next_seq, state.now_ms, state.delivered_high)
     machine.unused_since_ms = state.unused_since_ms
     for level, runs in enumerate(state.lanes):
@@ -125,6 +129,67 @@ def decode_fifo(machine: Fifo, data: bytes) -> None:
         machine.calendar.restore(due, first, count)
     machine.attempts = dict(state.attempts)
     machine.end_snapshot(state.levels, state.sizes)
+
+
+def _check(state: FifoState, options: Options) -> None:
+    """BadSnapshot: these fields together are of no machine."""
+    numbers = [state.now_ms, state.delivered_high, max(state.unused_since_ms, 0)]
+    numbers += [seq for _, seq in state.last_seqs] + [tries for _, tries in state.attempts]
+    numbers += [time for _, time in state.arrivals] + [due for due, _, _ in state.calendar]
+    if not 1 <= state.next_seq <= FAR or min(numbers) < 0 or max(numbers) > FAR:
+        raise BadSnapshot("a number out of its bounds")
+    _check_keys(state)
+    alive = [run for lane in state.lanes for run in lane]
+    for consumer in state.consumers:
+        alive += consumer.held
+    for _, _, _, runs in state.leaving:
+        alive += runs
+    others = [state.redelivered, state.overdue, *(each.returned for each in state.consumers)]
+    others += [runs for each in state.consumers for _, runs in each.generations]
+    others += [[(first, count)] for _, first, count in state.calendar]
+    others += [[(seq, 1)] for seq, _ in state.attempts] + [[(seq, 1)] for seq, _ in state.arrivals]
+    for runs in others:
+        _merged(runs, state.next_seq)
+    everything = _merged(sorted(alive), state.next_seq)
+    if len(state.lanes) != options.levels:
+        raise BadSnapshot(f"{len(state.lanes)} levels of messages")
+    for rows, wanted in ((state.levels, options.levels > 1), (state.sizes, options.bytes_max >= 0)):
+        noted = _merged([(first, count) for first, count, _ in rows], state.next_seq)
+        if noted != (everything if wanted else []):
+            raise BadSnapshot("levels or sizes of other messages than there are")
+    if any(not 0 <= level < options.levels for _, _, level in state.levels):
+        raise BadSnapshot("a level that there is not")
+    if any(not 0 <= size < 1 << 31 for _, _, size in state.sizes):
+        raise BadSnapshot("a size out of its bounds")
+
+
+def _check_keys(state: FifoState) -> None:
+    known = {each.key for each in state.consumers}
+    keys = [*known, *(key for key in (state.exclusive, state.active) if key)]
+    sessions = [session for session, _ in state.last_seqs] + [each[2] for each in state.leaving]
+    if any(len(key) != KEY_BYTES for key in keys):
+        raise BadSnapshot("a key of a wrong length")
+    if any(len(session) != SESSION_BYTES for session in sessions):
+        raise BadSnapshot("a session of a wrong length")
+    standing = [key for line in state.lines for key in line]
+    standing += [state.exclusive] if state.exclusive else []
+    if len(known) != len(state.consumers) or not known.issuperset(standing):
+        raise BadSnapshot("a consumer twice, or one that is not there")
+
+
+def _merged(runs: Runs, next_seq: int) -> Runs:
+    """Ascending runs of numbers below `next_seq`, those that meet as one; else BadSnapshot."""
+    merged: Runs = []
+    end = 1
+    for first, count in runs:
+        if first < end or count < 1 or first + count > next_seq:
+            raise BadSnapshot(f"messages {first}.. in a wrong place")
+        if merged and first == end:
+            merged[-1] = (merged[-1][0], merged[-1][1] + count)
+        else:
+            merged.append((first, count))
+        end = first + count
+    return merged
 
 
 def _restore_consumers(machine: Fifo, state: FifoState) -> None:

@@ -1,0 +1,255 @@
+"""Snapshots of the queue machine: the same bytes again, the same life afterwards, no nonsense."""
+
+import struct
+from random import Random
+
+import msgspec
+import pytest
+
+from queues.commands import (
+    ACCEPT,
+    FAIL,
+    REJECT,
+    RELEASE,
+    Attach,
+    Command,
+    ConsumerKey,
+    Credit,
+    Detach,
+    EndSession,
+    Enqueue,
+    Get,
+    Purge,
+    SessionId,
+    Settle,
+    Tick,
+    consumer_key,
+    session_of,
+)
+from queues.effects import Effect
+from queues.fifo import Fifo
+from queues.fifo_snapshot import BadSnapshot, decode_fifo, encode_fifo, machine_state
+from queues.options import DROP_HEAD, REJECT_PUBLISH, REJECT_PUBLISH_DLX, Options
+from queues.traits import Traits
+from tests.unit.queues.runs import runs_of
+
+SESSIONS = [SessionId(7 << 64 | counter) for counter in (1, 2, 3)]
+
+
+class Story:
+    """Random commands that the sessions of one machine could send."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.options = self._options()
+        self.machine = Fifo(self.options)
+        self.now_ms = 10_000
+        self._sent: dict[SessionId, int] = {}
+        self._consumers = 0
+
+    def _options(self) -> Options:
+        pick = self.random.choice
+        return Options(
+            levels=pick((1, 1, 4)),
+            default_level=0,
+            ttl_ms=pick((-1, -1, 0, 500)),
+            length_max=pick((-1, -1, 5)),
+            bytes_max=pick((-1, -1, 60)),
+            overflow=pick((DROP_HEAD, REJECT_PUBLISH, REJECT_PUBLISH_DLX)),
+            single_active=pick((False, False, True)),
+            drain_handover=pick((False, True)),
+            counts_deliveries=pick((False, True)),
+            delivery_limit=pick((-1, 2)),
+            consumer_timeout_ms=-1,
+            expires_ms=pick((-1, 3000)),
+            dead_letters=pick((False, True)),
+        )
+
+    def batch(self) -> tuple[list[Command], int]:
+        self.now_ms += self.random.choice((0, 1, 7, 60, 400))
+        return [self._command() for _ in range(self.random.randint(0, 4))], self.now_ms
+
+    def _command(self) -> Command:
+        choice = self.random.random()
+        session = self.random.choice(SESSIONS)
+        if choice < 0.4:
+            return self._enqueue(session)
+        if choice < 0.65:
+            return self._settle()
+        if choice < 0.75:
+            self._consumers += 1
+            key = consumer_key(session, self._consumers)
+            timeout = self.random.choice((-1, 0))
+            return Attach(
+                key,
+                self.random.choice((0, 2, 9)),
+                True,
+                choice < 0.66,
+                self._consumers % 3,
+                timeout,
+            )
+        if choice < 0.85:
+            return Get(session)
+        key = self._key()
+        others: list[Command] = [
+            Credit(key, self.random.randint(0, 3), self.random.randint(0, 5), choice < 0.87, True),
+            Detach(key),
+            Purge(session),
+            Tick(),
+        ]
+        if choice > 0.98:
+            self._sent.pop(session, None)
+            return EndSession(session)
+        return self.random.choice(others)
+
+    def _enqueue(self, session: SessionId) -> Command:
+        count = self.random.randint(1, 4)
+        first = self._sent.get(session, 0) + 1
+        self._sent[session] = first + count - 1
+        sizes = [self.random.choice((0, 10, 10, 40)) for _ in range(count)]
+        levels = [self.random.choice((-1, 0, 2, 9)) for _ in range(count)]
+        ttls = [self.random.choice((-1, -1, 0, 300, 900)) for _ in range(count)]
+        packed = [struct.pack(f"<{count}i", *column) for column in (levels, sizes)]
+        sized = self.options.bytes_max >= 0
+        if not sized and self.random.random() < 0.3:
+            return Enqueue(session, first, count)
+        lives = struct.pack(f"<{count}q", *ttls)
+        traits = Traits(-1, -1, packed[0], lives, packed[1] if sized else None)
+        return Enqueue(session, first, count, traits)
+
+    def _key(self) -> ConsumerKey:
+        keys = list(self.machine.consumers) or [consumer_key(SESSIONS[0], 999)]
+        return self.random.choice(keys)
+
+    def _settle(self) -> Command:
+        key = self._key()
+        consumer = self.machine.consumers.get(key)
+        runs = [] if consumer is None else consumer.held.runs()
+        seqs = [seq for first, count in runs for seq in range(first, first + count)]
+        chosen = self.random.sample(seqs, min(len(seqs), self.random.randint(1, 3)))
+        outcome = self.random.choice((ACCEPT, ACCEPT, REJECT, RELEASE, FAIL))
+        return Settle(key, outcome, runs_of(chosen))
+
+
+def row(effect: Effect) -> tuple[object, ...]:
+    """What an effect says, to be compared."""
+    names = [name for name in dir(effect) if not name.startswith("_")]
+    return type(effect).__name__, *[(name, getattr(effect, name)) for name in names]
+
+
+def rows(effects: list[Effect]) -> list[tuple[object, ...]]:
+    return [row(effect) for effect in effects]
+
+
+def copy_of(machine: Fifo, options: Options) -> Fifo:
+    """A machine made of the other's snapshot."""
+    made = Fifo(options)
+    decode_fifo(made, encode_fifo(machine))
+    return made
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_machine_made_of_a_snapshot_has_the_same_snapshot_and_lives_the_same_life(
+    seed: int,
+) -> None:
+    story = Story(seed)
+    machine = story.machine
+    for _ in range(story.random.randint(0, 60)):
+        machine.apply(*story.batch())
+    copy = copy_of(machine, story.options)
+    assert machine_state(copy) == machine_state(machine)
+    assert encode_fifo(copy) == encode_fifo(machine)
+    for _ in range(60):
+        commands, now_ms = story.batch()
+        assert rows(copy.apply(commands, now_ms)) == rows(machine.apply(commands, now_ms))
+        assert machine_state(copy) == machine_state(machine)
+        assert (copy.checked_out, copy.attached_count) == (
+            machine.checked_out,
+            machine.attached_count,
+        )
+
+
+def busy_machine() -> tuple[Fifo, Options]:
+    story = Story(11)
+    for _ in range(40):
+        story.machine.apply(*story.batch())
+    assert story.machine.checked_out > 0
+    return story.machine, story.options
+
+
+def test_bytes_that_are_cut_short_or_go_on_are_no_snapshot() -> None:
+    machine, options = busy_machine()
+    whole = encode_fifo(machine)
+    for cut in range(len(whole)):
+        with pytest.raises(BadSnapshot):
+            decode_fifo(Fifo(options), whole[:cut])
+    with pytest.raises(BadSnapshot):
+        decode_fifo(Fifo(options), whole + b"\x00")
+
+
+def test_a_snapshot_of_another_version_is_refused() -> None:
+    machine, options = busy_machine()
+    fields = msgspec.msgpack.decode(encode_fifo(machine))
+    fields[0] = 99
+    with pytest.raises(BadSnapshot, match="99"):
+        decode_fifo(Fifo(options), msgspec.msgpack.encode(fields))
+
+
+FIELDS = (
+    *["version", "options", "next_seq", "now_ms", "delivered_high", "unused_since_ms", "lanes"],
+    *["redelivered", "overdue", "consumers", "lines", "exclusive", "active", "gives_way"],
+    *["last_seqs", "leaving", "arrivals", "calendar", "attempts", "levels", "sizes"],
+)
+WRONG: list[tuple[str, object]] = [
+    ("options", b"short"),
+    ("options", Options(levels=9).encode()),
+    ("next_seq", -1),
+    ("next_seq", 0),
+    ("next_seq", 1 << 63),
+    ("lanes", []),
+    ("lanes", [[(1, 1)]] * 300),
+    ("lanes", [[(0, 1)]]),
+    ("lanes", [[(5, -1)]]),
+    ("lanes", [[(1 << 40, 1)]]),
+    ("redelivered", [(1, 1 << 63)]),
+    ("redelivered", [(3, 2), (1, 1)]),
+    ("consumers", [(b"short", 0, 0, 0, True, True, -1, [], [], [])]),
+    ("lines", [[bytes(19) + b"x"]]),
+    ("exclusive", b"x" * 20),
+    ("active", b"short"),
+    ("last_seqs", [(b"short", 1)]),
+    ("leaving", [(1, -1, b"short", [])]),
+    ("calendar", [(5, 1, -1)]),
+]
+
+
+@pytest.mark.parametrize(("field", "value"), WRONG)
+def test_a_snapshot_that_no_machine_wrote_is_refused(field: str, value: object) -> None:
+    machine, options = busy_machine()
+    fields = msgspec.msgpack.decode(encode_fifo(machine))
+    fields[FIELDS.index(field)] = value
+    with pytest.raises(BadSnapshot):
+        decode_fifo(Fifo(options), msgspec.msgpack.encode(fields))
+
+
+def test_the_bytes_of_an_empty_machine_are_those_of_the_document() -> None:
+    """An array of 21 elements, as docs/formats/queue-snapshot.md lists them."""
+    since = Fifo().unused_since_ms
+    expected = msgspec.msgpack.encode(
+        [1, Options().encode(), 1, 0, 0, since, [[]]]
+        + [[], [], [], [], b"", b"", False, [], [], [], [], [], [], []]
+    )
+    assert expected.startswith(bytes.fromhex("dc001501c434"))
+    assert encode_fifo(Fifo()) == expected
+
+
+def test_a_consumer_that_only_holds_is_kept_and_its_session_known() -> None:
+    machine = Fifo()
+    key = consumer_key(SESSIONS[1], 3)
+    machine.apply([Attach(key, 2, True, False, 0), Enqueue(SESSIONS[0], 1, 2)], 5)
+    machine.apply([Detach(key)], 5)
+    copy = copy_of(machine, Options())
+    assert [session_of(each) for each in copy.consumers] == [SESSIONS[1]]
+    assert (copy.checked_out, copy.attached_count) == (2, 0)
+    copy.apply([Settle(key, ACCEPT, [(1, 2)])], 6)
+    assert copy.consumers == {}
