@@ -103,6 +103,7 @@ class Lines:
         if consumer.in_turn:
             consumer.in_turn = False
             self._level(consumer.priority).line.remove(consumer)
+        if len(self.levels) > 1:
             self.levels = [level for level in self.levels if len(level.line) > 0]
 
     def is_empty(self) -> bool:

@@ -18,7 +18,7 @@ from queues.traits import Traits
 FAR: Final = 1 << 62  # a time that never comes
 STEP_MS_MIN: Final = 1
 STEP_MS_MAX: Final = 1000
-WIDTH_SHIFT: Final = 10  # a bucket is as wide as 1/1024 of the lifetime,
+WIDTH_SHIFT: Final = 10  # a bucket is at most as wide as 1/1024 of the lifetime,
 WIDTH_MS_MIN: Final = 4  # but not narrower than this
 WIDTH_MS_MAX: Final = 1 << 16
 SWEEP_SLACK: Final = 4096
@@ -26,22 +26,29 @@ SWEEP_SLACK: Final = 4096
 
 @final
 class Arrivals:
-    """When messages arrived, as rows (first message_seq, time): for the queue's own TTL."""
+    """When messages arrived, as rows (first message_seq, time): for the queue's own TTL.
+
+    Invariant: both columns ascend; a message came less than `step_ms` after the time of its row.
+    """
 
     def __init__(self) -> None:
         self.firsts: list[int] = []
         self.times: list[int] = []
+        self.step_ms: i64 = STEP_MS_MIN  # how long a row lasts, or lasted under a longer TTL
 
     def note(self, first: i64, now_ms: i64, ttl_ms: i64) -> None:
         """Messages from `first` on arrive now."""
         length = len(self.times)
-        if length == 0 or now_ms - i64(self.times[length - 1]) >= step_of(ttl_ms):
+        step = step_of(ttl_ms)
+        if length == 0 or now_ms - i64(self.times[length - 1]) >= step:
             self.firsts.append(first)
             self.times.append(now_ms)
+        elif now_ms - i64(self.times[length - 1]) >= self.step_ms:
+            self.step_ms = step
 
     def boundary(self, now_ms: i64, ttl_ms: i64, next_seq: i64) -> i64:
         """Every message below this is at the end of its time."""
-        latest = now_ms - ttl_ms - latest_of(ttl_ms)
+        latest = now_ms - ttl_ms - self.step_ms + 1
         place = bisect_right(self.times, latest)
         if place == 0:
             return 0
@@ -56,18 +63,13 @@ class Arrivals:
         place = bisect_right(self.firsts, seq) - 1
         if place < 0:
             return 0
-        return i64(self.times[place]) + ttl_ms + latest_of(ttl_ms)
+        return i64(self.times[place]) + ttl_ms + self.step_ms - 1
 
 
 def step_of(ttl_ms: i64) -> i64:
     """How long one row of `Arrivals` lasts."""
     step = ttl_ms // 1000
     return min(max(step, STEP_MS_MIN), STEP_MS_MAX)
-
-
-def latest_of(ttl_ms: i64) -> i64:
-    """How much later than its row's time a message may have come."""
-    return step_of(ttl_ms) - 1
 
 
 @final
@@ -91,7 +93,7 @@ class Calendar:
     def add(self, first: i64, count: i64, now_ms: i64, ttl_ms: i64) -> i64:
         """Messages first.. expire in `ttl_ms`; return when they will be taken out."""
         width: i64 = WIDTH_MS_MIN
-        while width < WIDTH_MS_MAX and width << WIDTH_SHIFT < ttl_ms:
+        while width < WIDTH_MS_MAX and width << (WIDTH_SHIFT + 1) <= ttl_ms:
             width += width
         due = (now_ms + ttl_ms + width - 1) // width * width if ttl_ms > 0 else now_ms
         bucket = self._buckets.get(due)

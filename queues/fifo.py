@@ -75,9 +75,11 @@ from queues.effects import (
     TimedOut,
 )
 from queues.expiry import FAR, Arrivals, Calendar
+from queues.leaving import Leaving as Leaving
+from queues.leaving import begin_leave
 from queues.notes import Noted, Notes
 from queues.options import DROP_HEAD, REJECT_PUBLISH_DLX, Options
-from queues.ready import Ready
+from queues.ready import Ready, alike
 from queues.roster import Roster
 from queues.seqset import SeqSet
 from queues.traits import Traits
@@ -92,17 +94,6 @@ DEAD_SLICE: Final = 1024  # the same where what leaves is dead-lettered
 DUE_SLICE: Final = 4096  # entries of the calendar looked at in one batch
 NEVER: Final = FAR - 1  # no consumer has a timeout
 FAILED_MASK: Final = (1 << ACQUIRED_SHIFT) - 1
-
-
-@final
-class Leaving:
-    """Messages that are out of `ready` and leave the queue slice by slice."""
-
-    def __init__(self, seqs: SeqSet, reason: i64) -> None:
-        self.seqs = seqs
-        self.reason: i64 = reason
-        self.purged: i64 = -1  # how many a purge took; its session is told when all are gone
-        self.session = SessionId(0)
 
 
 @final
@@ -125,15 +116,16 @@ class Fifo:
         self.leaving: deque[Leaving] = deque()
         self.delivered_high: i64 = 0  # highest message_seq ever checked out
         self.now_ms: i64 = 0
-        self.due_ms: i64 = FAR  # not later than the next thing that time brings about
+        self.due_ms: i64 = 0  # not later than the next thing that time brings about
         self.arrivals = Arrivals()
         self.calendar = Calendar()
         self.overdue = SeqSet()  # expired while a consumer held them
         self.attempts: dict[int, int] = {}  # times acquired << 32 | failed deliveries, if any
-        self.unused_since_ms: i64 = 0
+        self.unused_since_ms: i64 = -1  # -1: since the first batch, which is still to come
         self._check_ms: i64 = FAR  # when to look at consumers that hold messages
+        self._look_sooner = False  # some timeout may be shorter than when that was planned
         self._behind = False  # more is due than one batch could look at
-        self._gets: deque[SessionId] = deque()  # wait until nothing expired can be served
+        self._put_off: deque[Command] = deque()  # until nothing expired can be served
         self._effects: list[Effect] = []
         self._plain = False  # messages need no look of their own
         self._came_back = False  # messages were returned: the queue may be over its limits
@@ -143,6 +135,7 @@ class Fifo:
     def _set_options(self, options: Options) -> None:
         self.options = options
         self.notes.configure(options)
+        self.roster.drain_handover = options.drain_handover
         self._noted = options.levels > 1 or options.bytes_max >= 0 or options.counts_deliveries
         limited = options.length_max >= 0 or options.bytes_max >= 0
         self._plain = not limited and options.levels == 1 and options.ttl_ms < 0
@@ -219,7 +212,7 @@ class Fifo:
                 self._credit(command)
             elif kind == GET:
                 assert isinstance(command, Get)
-                self._get(command.session)
+                self._get(command)
             else:
                 self._seldom(command)
         self._check_out()
@@ -229,7 +222,7 @@ class Fifo:
                 self._drop_head()
         if len(self.leaving) > 0:
             self._let_leave()
-        if self.checked_out > 0 and self._check_ms == FAR:
+        if self.checked_out > 0 and (self._check_ms == FAR or self._look_sooner):
             self._plan_check()
         self._effects = []
         return effects
@@ -253,7 +246,6 @@ class Fifo:
             self._restarted(command.next_seq)
         else:
             assert isinstance(command, Tick)
-            self._use_first()
 
     def has_more(self) -> bool:
         """Whether work is left that wants another batch soon."""
@@ -340,7 +332,7 @@ class Fifo:
         """The oldest of the lowest level go, until the queue is within its limits."""
         while self.notes.is_over():
             first, count = self.notes.drop_lowest()
-            self._begin_leave(first, count, LEFT_MAXLEN)
+            begin_leave(self.leaving, first, count, LEFT_MAXLEN)
 
     def _put_what_fits(
         self, session: SessionId, first: i64, message_first: i64, count: i64, traits: Traits | None
@@ -349,11 +341,12 @@ class Fifo:
         at: i64 = 0
         while at < count:
             room = self.notes.room(traits, at, count)
+            if room == 0 and self.is_able():
+                self._check_out()
+                room = self.notes.room(traits, at, count)
             if room > 0:
                 self._put(message_first + at, room, traits, at)
                 at += room
-                if at < count:
-                    self._check_out()
                 continue
             refused: i64 = 1 if self.options.bytes_max >= 0 else count - at
             self._refuse(session, first + at, message_first + at, refused)
@@ -378,7 +371,7 @@ class Fifo:
                 if outcome == ACCEPT:
                     self._leave(run_first, run_count, LEFT_ACCEPTED)
                 elif outcome == REJECT:
-                    self._begin_leave(run_first, run_count, LEFT_REJECTED)
+                    begin_leave(self.leaving, run_first, run_count, LEFT_REJECTED)
                 else:
                     consumer.note_returned(run_first, run_count)
                     self._return(run_first, run_count, outcome)
@@ -406,14 +399,6 @@ class Fifo:
                 self.attempts.pop(at, None)
                 at += 1
 
-    def _begin_leave(self, first: i64, count: i64, reason: i64) -> None:
-        """Messages that are in no set any more leave, in this batch or the next ones."""
-        last = self.leaving[len(self.leaving) - 1] if len(self.leaving) > 0 else None
-        if last is None or last.reason != reason or last.purged >= 0:
-            last = Leaving(SeqSet(), reason)
-            self.leaving.append(last)
-        last.seqs.add(first, count)
-
     def _let_leave(self) -> None:
         """One slice of what is to leave."""
         room: i64 = DEAD_SLICE if self.options.dead_letters else LEAVE_SLICE
@@ -437,9 +422,15 @@ class Fifo:
         if outcome != RETURN_UNSEEN:
             self._mark_redelivered(first, count)
         if self.options.ttl_ms >= 0:
-            self._due_by(self.arrivals.due_ms(first, self.options.ttl_ms))
-            if self.due_ms <= self.now_ms:
-                self._expire_by_ttl()
+            self._watch_returned(first)
+
+    def _watch_returned(self, first: i64) -> None:
+        """Messages from `first` on are ready again: their time may be over."""
+        due_ms = self.arrivals.due_ms(first, self.options.ttl_ms)
+        if due_ms <= self.now_ms:
+            self._expire_by_ttl()
+        else:
+            self._due_by(due_ms)
 
     def _mark_redelivered(self, first: i64, count: i64) -> None:
         if self.redelivered.count > 0:
@@ -463,18 +454,16 @@ class Fifo:
             tries += 1 if outcome == FAIL else 0
             self.attempts[first] = tries
             if 0 <= self.options.delivery_limit < (tries & FAILED_MASK):
-                self._begin_leave(first, count, LEFT_DELIVERY_LIMIT)
+                begin_leave(self.leaving, first, count, LEFT_DELIVERY_LIMIT)
                 return
         if self.overdue.count > 0 and self.overdue.contains(first):
-            self._begin_leave(first, count, LEFT_EXPIRED)
+            begin_leave(self.leaving, first, count, LEFT_EXPIRED)
             return
         self.notes.put_back(first, count, level)
         if outcome != RETURN_UNSEEN:
             self._mark_redelivered(first, count)
         if self.options.ttl_ms >= 0:
-            self._due_by(self.arrivals.due_ms(first, self.options.ttl_ms))
-            if self.due_ms <= self.now_ms:
-                self._expire_by_ttl()
+            self._watch_returned(first)
 
     # Consumers
 
@@ -495,10 +484,13 @@ class Fifo:
         if self.options.single_active:
             roster.activate(self._effects)
         roster.give(consumer, command.credit)
-        self._check_ms = FAR  # Its timeout may be the shortest.
+        self._look_sooner = True
 
     def _credit(self, command: Credit) -> None:
         """Absolute credit, counted from the delivery count that its giver knew (B-12)."""
+        if self._behind:
+            self._put_off.append(command)
+            return
         consumer = self.roster.consumers.get(command.key)
         if consumer is None or not consumer.attached:
             return
@@ -537,11 +529,21 @@ class Fifo:
 
     def _end_session(self, session: SessionId) -> None:
         self.last_seqs.pop(session, None)
+        if len(self._put_off) > 0:
+            self._call_off(session)
         ended = [key for key in self.roster.consumers if session_of(key) == session]
         for key in ended:
             self._end_consumer(self.roster.consumers.pop(key), FAIL)
         if self.options.single_active and len(ended) > 0:
             self.roster.activate(self._effects)
+
+    def _call_off(self, session: SessionId) -> None:
+        """Nobody is there any more to take what the session wanted to get."""
+        kept: deque[Command] = deque()
+        for command in self._put_off:
+            if not isinstance(command, Get) or command.session != session:
+                kept.append(command)
+        self._put_off = kept
 
     def _end_consumer(self, consumer: Consumer, outcome: i64) -> None:
         """It is gone, and no longer in `consumers`: what it held goes back."""
@@ -565,11 +567,12 @@ class Fifo:
         """Whether a consumer waits for messages (after a batch: there is none ready then)."""
         return not self.roster.lines.is_empty()
 
-    def _get(self, session: SessionId) -> None:
+    def _get(self, command: Get) -> None:
         self._use()
         if self._behind:
-            self._gets.append(session)
+            self._put_off.append(command)
             return
+        session = command.session
         if self.ready.count == 0:
             self._effects.append(Got(session, 0, False, 0))
             return
@@ -578,6 +581,7 @@ class Fifo:
         if consumer is None:
             consumer = Consumer(key, 0)
             self.roster.consumers[key] = consumer
+            self._look_sooner = True
         seq = self.ready.first()
         self._take(consumer, seq, 1)
         redelivered = self.redelivered.count > 0 and self.redelivered.contains(seq)
@@ -623,7 +627,7 @@ class Fifo:
             redelivered = False
             tries: i64 = 0
             if self.redelivered.count > 0:
-                count, redelivered = self._alike(first, count)
+                count, redelivered = alike(self.redelivered, first, count)
                 if redelivered and len(self.attempts) > 0:
                     tries = self.attempts.get(first, 0)
                     count = 1
@@ -635,16 +639,6 @@ class Fifo:
             self._effects.append(
                 Delivers(consumer.key, delivery_seq, first, count, redelivered, tries)
             )
-
-    def _alike(self, first: i64, count: i64) -> tuple[i64, bool]:
-        """How many of first.. have the same redelivered flag as the first one, and that flag."""
-        marked = self.redelivered.within(first, count)
-        if len(marked) == 0:
-            return count, False
-        run_first: i64 = marked[0][0]
-        if run_first == first:
-            return i64(marked[0][1]), True
-        return run_first - first, False
 
     def _take(self, consumer: Consumer, first: i64, count: i64) -> None:
         self.ready.drop_head(count)
@@ -666,6 +660,8 @@ class Fifo:
         options = self.options
         now_ms = self.now_ms
         self.due_ms = FAR
+        if self.unused_since_ms < 0:
+            self.unused_since_ms = now_ms
         if options.ttl_ms >= 0:
             self._expire_by_ttl()
         if self.calendar.count > 0 or self._behind:
@@ -675,7 +671,8 @@ class Fifo:
             self._check_timeouts()
             if self.checked_out > 0:
                 self._plan_check()
-        self._due_by(self._check_ms)
+        if self._check_ms < NEVER:
+            self._due_by(self._check_ms)
         if options.expires_ms >= 0:
             self._expire_queue()
 
@@ -700,10 +697,12 @@ class Fifo:
         """One slice of the messages whose own expiration is due."""
         calendar = self.calendar
         for first, count in calendar.take_due(self.now_ms, DUE_SLICE):
+            found: i64 = 0
             for run_first, run_count in self.ready.remove(first, count):
                 self.notes.taken(run_first, run_count)
-                self._begin_leave(run_first, run_count, LEFT_EXPIRED)
-            if self.checked_out > 0:
+                begin_leave(self.leaving, run_first, run_count, LEFT_EXPIRED)
+                found += run_count
+            if found < count and self.checked_out > 0:
                 self._note_overdue(first, count)
         due_ms = calendar.next_due_ms()
         self._behind = due_ms <= self.now_ms
@@ -711,11 +710,19 @@ class Fifo:
             calendar.sweep(self.alive_within, DUE_SLICE)
             due_ms = self.now_ms
         self._due_by(due_ms)
-        if not self._behind:
-            gets = self._gets
-            self._gets = deque()
-            for session in gets:
-                self._get(session)
+        if not self._behind and len(self._put_off) > 0:
+            self._resume()
+
+    def _resume(self) -> None:
+        """Nothing that has expired is ready any more: do what waited for that."""
+        put_off = self._put_off
+        self._put_off = deque()
+        for command in put_off:
+            if isinstance(command, Get):
+                self._get(command)
+            else:
+                assert isinstance(command, Credit)
+                self._credit(command)
 
     def _note_overdue(self, first: i64, count: i64) -> None:
         for consumer in self.roster.consumers.values():
@@ -725,9 +732,12 @@ class Fifo:
 
     def _plan_check(self) -> None:
         """Set the time of the next look at how long deliveries have been held."""
+        self._look_sooner = False
         step = self.roster.check_step_ms(self.options.consumer_timeout_ms)
-        self._check_ms = NEVER if step < 0 else self.now_ms + step
-        self._due_by(self._check_ms)
+        planned = NEVER if step < 0 else self.now_ms + step
+        self._check_ms = min(self._check_ms, planned)
+        if self._check_ms < NEVER:
+            self._due_by(self._check_ms)
 
     def _check_timeouts(self) -> None:
         """Consumers that keep a delivery for too long are out (C-15)."""
@@ -748,19 +758,15 @@ class Fifo:
         if self.options.expires_ms >= 0:
             self._due_by(self.now_ms + self.options.expires_ms)
 
-    def _use_first(self) -> None:
-        """The time begins with the first thing that happens."""
-        if self.unused_since_ms == 0:
-            self._use()
-
     def _expire_queue(self) -> None:
         if self.roster.attached_count > 0:
             return  # Its time begins when the last consumer goes.
         due_ms = self.unused_since_ms + self.options.expires_ms
         if due_ms <= self.now_ms:
             self._effects.append(QueueExpired())
-            due_ms = self.now_ms + self.options.expires_ms  # in case that nobody deletes it
-        self._due_by(due_ms)
+            self._use()  # in case that nobody deletes it
+        else:
+            self._due_by(due_ms)
 
     def _configure(self, options: Options) -> None:
         """Other limits hold at once; levels and counting are fixed for the life of a queue."""
@@ -770,11 +776,17 @@ class Fifo:
         assert options.single_active == old.single_active
         assert options.bytes_max < 0 or old.bytes_max >= 0 or self._is_empty()
         self._set_options(options)
-        if options.ttl_ms >= 0 and old.ttl_ms < 0 and not self._is_empty():
+        if options.ttl_ms >= 0 and old.ttl_ms < 0:
+            self.arrivals = Arrivals()  # What came before counts from now on.
             self.arrivals.note(1, self.now_ms, options.ttl_ms)
+        if options.expires_ms != old.expires_ms:
+            self._use()
+        self._look_sooner = True
+        if options.single_active:
+            self.roster.activate(self._effects)
         if options.overflow == DROP_HEAD:
             self._drop_head()
-        self._due_by(self.now_ms)
+        self._pass_time()
 
     def _is_empty(self) -> bool:
         return self.ready.count == 0 and self.checked_out == 0 and len(self.leaving) == 0

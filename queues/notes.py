@@ -49,7 +49,7 @@ class Notes:
         if self.options.bytes_max >= 0:
             at: i64 = 0
             while at < count:
-                size: i64 = 0 if traits is None else traits.size_of(index + at)
+                size = size_of(traits, index + at)
                 self._sizes.fill(first + at, 1, size)
                 self.ready_bytes += size
                 at += 1
@@ -128,7 +128,7 @@ class Notes:
             left = options.bytes_max - self.ready_bytes
             fit: i64 = 0
             while fit < room:
-                left -= 0 if traits is None else traits.size_of(at + fit)
+                left -= size_of(traits, at + fit)
                 if left < 0:
                     break
                 fit += 1
@@ -154,6 +154,13 @@ class Notes:
         if self.options.bytes_max >= 0:
             for first, count in self.ready.runs():
                 self.ready_bytes += self._sizes.sum(first, count)
+
+
+def size_of(traits: Traits | None, index: i64) -> i64:
+    """0 where sizes were not asked for when the message came."""
+    if traits is None or traits.sizes is None:
+        return 0
+    return traits.size_of(index)
 
 
 def noted_runs(column: Column, alive: list[tuple[int, int]]) -> Noted:

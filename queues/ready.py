@@ -114,3 +114,14 @@ class Ready:
             found.extend(lane.runs())
         found.sort()
         return found
+
+
+def alike(marks: SeqSet, first: i64, count: i64) -> tuple[i64, bool]:
+    """How many of first.. are marked, or not marked, just as the first one; and which of it."""
+    marked = marks.within(first, count)
+    if len(marked) == 0:
+        return count, False
+    run_first: i64 = marked[0][0]
+    if run_first == first:
+        return i64(marked[0][1]), True
+    return run_first - first, False

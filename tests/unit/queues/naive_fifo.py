@@ -1,15 +1,20 @@
 """The rules of a queue written a second time: one message at a time, lists and dicts, no runs.
 
-Effects are tuples, one per message, so that they compare with those of `queues.fifo` spread out
-(`spread`). Slow on purpose.
+It takes commands and the time, and gives effects as rows, one per message (`effect_rows` makes the
+same of the machine's). It knows every option. Things expire on the millisecond here and a little
+later in the machine, so a comparison keeps away from those moments. Nothing is put off: what is to
+leave leaves in the same batch. Slow on purpose.
 """
 
 from queues.commands import (
     ACCEPT,
+    FAIL,
     REJECT,
     RELEASE,
+    RETURN_UNSEEN,
     Attach,
     Command,
+    Configure,
     Credit,
     Detach,
     EndSession,
@@ -17,29 +22,39 @@ from queues.commands import (
     Get,
     Inspect,
     Purge,
+    Restarted,
     Settle,
+    Tick,
 )
 from queues.effects import (
     LEFT_ACCEPTED,
+    LEFT_DELIVERY_LIMIT,
+    LEFT_EXPIRED,
+    LEFT_MAXLEN,
     LEFT_PURGED,
+    LEFT_REFUSED,
     LEFT_REJECTED,
-    Attached,
-    AttachRefused,
-    Delivers,
-    Detached,
-    Drained,
-    Effect,
-    Enqueued,
-    Got,
-    Inspected,
-    KnownAlready,
-    LastConsumerGone,
-    Left,
-    Purged,
-    ResendFrom,
 )
+from queues.options import DROP_HEAD, REJECT_PUBLISH_DLX, Options
+from queues.traits import Traits
+from tests.unit.queues.effect_rows import Row
 
-Row = tuple[object, ...]
+
+class NaiveMessage:
+    def __init__(self, seq: int, level: int, size: int, arrived_ms: int, own_ttl: int) -> None:
+        self.seq = seq
+        self.level = level
+        self.size = size
+        self.arrived_ms = arrived_ms
+        self.own_due_ms = arrived_ms + own_ttl if own_ttl >= 0 else None
+        self.redelivered = False
+        self.acquired = 0
+        self.failed = 0
+
+    def is_due(self, now_ms: int, queue_ttl: int) -> bool:
+        if self.own_due_ms is not None and self.own_due_ms <= now_ms:
+            return True
+        return 0 <= queue_ttl <= now_ms - self.arrived_ms
 
 
 class NaiveConsumer:
@@ -50,26 +65,44 @@ class NaiveConsumer:
         self.auto_return = False
         self.exclusive = False
         self.attached = True
+        self.timeout_ms = -1
         self.held: list[int] = []
+        self.seen_ms: dict[int, int] = {}  # when what it holds was first looked at
+
+    def put_down(self, seq: int) -> None:
+        self.held.remove(seq)
+        self.seen_ms.pop(seq, None)
 
 
 class NaiveFifo:
-    """`ready` ascends; the first of `line` with the highest priority is served next."""
+    """A message is in `messages` as long as it is in the queue, and in `ready` while it waits."""
 
-    def __init__(self) -> None:
+    def __init__(self, options: Options | None = None) -> None:
+        self.options = Options() if options is None else options
+        self.messages: dict[int, NaiveMessage] = {}
         self.ready: list[int] = []
-        self.redelivered: set[int] = set()
         self.consumers: dict[int, NaiveConsumer] = {}
         self.line: list[int] = []
+        self.active: int | None = None
+        self.waits = False  # for the active one to hold nothing
         self.last_seqs: dict[int, int] = {}
         self.next_seq = 1
+        self.now_ms = 0
+        self.used_ms: int | None = None
+        self.look_ms: int | None = None  # when to look at what consumers hold
+        self.look_sooner = False
         self.effects: list[Row] = []
 
-    def apply(self, commands: list[Command]) -> list[Row]:
+    def apply(self, commands: list[Command], now_ms: int) -> list[Row]:
+        self.now_ms = max(self.now_ms, now_ms)
         self.effects = []
+        self._pass_time()
         for command in commands:
             self._apply(command)
         self._serve()
+        self._drop()  # what came back may be too much
+        if self.held() and (self.look_ms is None or self.look_sooner):
+            self._plan_look()
         return self.effects
 
     def _apply(self, command: Command) -> None:
@@ -84,39 +117,129 @@ class NaiveFifo:
                 self._credit(command)
             case Detach():
                 self._go(command.key)
+                self._choose()
                 self.effects.append(("detached", command.key))
             case Get():
                 self._get(command.session)
             case Purge():
-                for seq in self.ready:
-                    self._leave(seq, LEFT_PURGED)
                 self.effects.append(("purged", command.session, len(self.ready)))
-                self.ready = []
+                for seq in list(self.ready):
+                    self._leave(seq, LEFT_PURGED)
             case Inspect():
+                self.used_ms = self.now_ms
                 counts = len(self.ready), len(self.attached())
                 self.effects.append(("inspected", command.session, *counts))
             case EndSession():
                 self._end(command.session)
+            case Configure():
+                self._configure(command.options)
+            case Restarted():
+                for session in [*self.last_seqs, *(key >> 32 for key in self.consumers)]:
+                    self._end(session)
+                self.next_seq = max(self.next_seq, command.next_seq)
+            case Tick():
+                pass
             case _:
                 raise AssertionError(type(command).__name__)
+
+    # What there is
 
     def attached(self) -> list[int]:
         return [key for key, consumer in self.consumers.items() if consumer.attached]
 
+    def held(self) -> list[int]:
+        return [seq for consumer in self.consumers.values() for seq in consumer.held]
+
+    def redelivered(self) -> list[int]:
+        return [seq for seq, message in self.messages.items() if message.redelivered]
+
+    def ready_bytes(self) -> int:
+        return sum(self.messages[seq].size for seq in self.ready)
+
+    def _level(self, seq: int) -> int:
+        return self.messages[seq].level
+
+    def _next(self) -> int:
+        """Who is served next: of the highest level the oldest."""
+        return min(self.ready, key=lambda seq: (-self._level(seq), seq))
+
+    def _is_due(self, seq: int) -> bool:
+        return self.messages[seq].is_due(self.now_ms, self.options.ttl_ms)
+
+    # Publishing
+
     def _enqueue(self, command: Enqueue) -> None:
         """Each number is either the next, or known, or after a gap that ends the command."""
-        for number in range(command.first_seq, command.first_seq + command.count):
+        accepted: list[tuple[int, int]] = []  # the session's number, place in the command
+        for place in range(command.count):
+            number = command.first_seq + place
             last = self.last_seqs.get(command.session, 0)
             if number <= last:
                 self.effects.append(("known", command.session, number))
             elif number == last + 1:
                 self.last_seqs[command.session] = number
-                self.effects.append(("enqueued", command.session, number, self.next_seq))
-                self.ready.append(self.next_seq)
-                self.next_seq += 1
+                seq = self.next_seq + len(accepted)
+                self.effects.append(("enqueued", command.session, number, seq))
+                accepted.append((number, place))
             else:
                 self.effects.append(("resend", command.session, last + 1))
                 return
+        due_at_once = False
+        for number, place in accepted:
+            message = self._message(command.traits, place)
+            due_at_once = self._admit(message, command.session, number) or due_at_once
+        if accepted and self._is_over():
+            self._serve()
+            self._drop()
+        if due_at_once:
+            self._serve()
+            self._expire()
+
+    def _message(self, traits: Traits | None, place: int) -> NaiveMessage:
+        priority, ttl, size = -1, -1, 0
+        if traits is not None:
+            priority, ttl = traits.priority_of(place), traits.ttl_of(place)
+            size = traits.size_of(place) if traits.sizes is not None else 0
+        level = min(priority, self.options.levels - 1)
+        if priority < 0:
+            level = self.options.default_level
+        seq = self.next_seq
+        self.next_seq += 1
+        return NaiveMessage(seq, level, size, self.now_ms, ttl)
+
+    def _admit(self, message: NaiveMessage, session: int, number: int) -> bool:
+        """Let it in if there is room; return whether it is due already."""
+        if self.options.overflow != DROP_HEAD and not self._has_room(message):
+            self._serve()
+            if not self._has_room(message):
+                dead = self.options.overflow == REJECT_PUBLISH_DLX
+                self.effects.append(("refused publish", session, number))
+                reason = LEFT_MAXLEN if dead else LEFT_REFUSED
+                self.effects.append(("left", message.seq, reason))
+                return False
+        self.messages[message.seq] = message
+        self.ready.append(message.seq)
+        return self._is_due(message.seq)
+
+    def _has_room(self, message: NaiveMessage) -> bool:
+        options = self.options
+        if 0 <= options.length_max < len(self.ready) + 1:
+            return False
+        return options.bytes_max < 0 or self.ready_bytes() + message.size <= options.bytes_max
+
+    def _is_over(self) -> bool:
+        options = self.options
+        if options.overflow != DROP_HEAD:
+            return False
+        if 0 <= options.length_max < len(self.ready):
+            return True
+        return 0 <= options.bytes_max < self.ready_bytes()
+
+    def _drop(self) -> None:
+        while self._is_over():
+            self._leave(min(self.ready, key=lambda seq: (self._level(seq), seq)), LEFT_MAXLEN)
+
+    # Settling
 
     def _settle(self, command: Settle) -> None:
         consumer = self.consumers.get(command.key)
@@ -126,37 +249,58 @@ class NaiveFifo:
         for seq in named:
             if seq not in consumer.held:
                 continue
-            consumer.held.remove(seq)
+            consumer.put_down(seq)
             if command.outcome == ACCEPT:
                 self._leave(seq, LEFT_ACCEPTED)
             elif command.outcome == REJECT:
                 self._leave(seq, LEFT_REJECTED)
             else:
-                self._requeue(seq, command.outcome == RELEASE)
+                self._requeue(seq, command.outcome)
             if consumer.auto_return and consumer.attached:
                 self._give(command.key, consumer.credit + 1)
         if not consumer.attached and not consumer.held:
             del self.consumers[command.key]
+        self._choose()
 
     def _leave(self, seq: int, reason: int) -> None:
-        self.redelivered.discard(seq)
+        if seq in self.ready:
+            self.ready.remove(seq)
+        del self.messages[seq]
         self.effects.append(("left", seq, reason))
 
-    def _requeue(self, seq: int, seen: bool) -> None:
-        self.ready = sorted([*self.ready, seq])
-        if seen:
-            self.redelivered.add(seq)
+    def _requeue(self, seq: int, outcome: int) -> None:
+        message = self.messages[seq]
+        assert outcome in (RELEASE, RETURN_UNSEEN, FAIL)
+        if outcome != RETURN_UNSEEN:
+            message.redelivered = True
+            if self.options.counts_deliveries:
+                message.acquired += 1
+                message.failed += outcome == FAIL
+        if outcome != RETURN_UNSEEN and 0 <= self.options.delivery_limit < message.failed:
+            self._leave(seq, LEFT_DELIVERY_LIMIT)
+        elif self._is_due(seq):
+            self._leave(seq, LEFT_EXPIRED)
+        else:
+            self.ready.append(seq)
+
+    # Consumers
 
     def _attach(self, command: Attach) -> None:
         others = [self.consumers[key] for key in self.attached()]
-        if any(other.exclusive for other in others) or (command.exclusive and others):
+        refused = any(other.exclusive for other in others)
+        if command.exclusive and (others or self.options.single_active):
+            refused = True
+        if refused:
             self.effects.append(("refused", command.key))
             return
         consumer = self.consumers[command.key] = NaiveConsumer(command.priority)
         consumer.auto_return = command.auto_return
         consumer.exclusive = command.exclusive
+        consumer.timeout_ms = command.timeout_ms
         self.effects.append(("attached", command.key))
+        self._choose()
         self._give(command.key, command.credit)
+        self.look_sooner = True
 
     def _credit(self, command: Credit) -> None:
         consumer = self.consumers.get(command.key)
@@ -177,6 +321,7 @@ class NaiveFifo:
             self.line.append(key)
 
     def _go(self, key: int) -> None:
+        """The consumer is attached no more; what it holds stays its own."""
         consumer = self.consumers.get(key)
         if consumer is None or not consumer.attached:
             return
@@ -187,88 +332,155 @@ class NaiveFifo:
         if not consumer.held:
             del self.consumers[key]
         if not self.attached():
+            self.used_ms = self.now_ms
             self.effects.append(("last consumer gone",))
 
     def _end(self, session: int) -> None:
         self.last_seqs.pop(session, None)
         for key in [key for key in self.consumers if key >> 32 == session]:
-            held = self.consumers[key].held
-            self._go(key)
-            self.consumers.pop(key, None)
-            for seq in held:
-                self._requeue(seq, True)
+            self._remove(key, FAIL)
+        self._choose()
+
+    def _remove(self, key: int, outcome: int) -> None:
+        held = sorted(self.consumers[key].held)
+        self._go(key)
+        self.consumers.pop(key, None)
+        for seq in held:
+            self._requeue(seq, outcome)
+
+    def _choose(self) -> None:
+        """Who is the single active consumer (C-16, Q-57)."""
+        if not self.options.single_active:
+            return
+        best = None
+        for key in self.attached():
+            rank = (self.consumers[key].priority, key == self.active)
+            if best is None or rank > (self.consumers[best].priority, best == self.active):
+                best = key
+        old = self.consumers.get(self.active) if self.active is not None else None
+        if best == self.active:
+            self.waits = False
+            return
+        if old is not None and old.held and (old.attached or self.options.drain_handover):
+            self.waits = True
+            return
+        self.waits = False
+        if old is not None and old.attached:
+            self.effects.append(("activated", self.active, False))
+        self.active = best
+        if best is not None:
+            self.effects.append(("activated", best, True))
+
+    # Taking
 
     def _get(self, session: int) -> None:
+        self.used_ms = self.now_ms
         if not self.ready:
-            self.effects.append(("got", session, 0, False, 0))
+            self.effects.append(("got", session, 0, False, 0, 0))
             return
-        seq = self.ready.pop(0)
         key = session << 32
         if key not in self.consumers:
             self.consumers[key] = NaiveConsumer(0)
             self.consumers[key].attached = False
-        self.consumers[key].held.append(seq)
-        self.effects.append(("got", session, seq, seq in self.redelivered, len(self.ready)))
+            self.look_sooner = True
+        message = self._take(self.consumers[key])
+        row = (message.seq, message.redelivered, len(self.ready), self._attempts(message))
+        self.effects.append(("got", session, *row))
+
+    def _take(self, consumer: NaiveConsumer) -> NaiveMessage:
+        seq = self._next()
+        self.ready.remove(seq)
+        consumer.held.append(seq)
+        return self.messages[seq]
+
+    def _attempts(self, message: NaiveMessage) -> int:
+        return message.acquired << 32 | message.failed
+
+    def _served(self) -> list[int]:
+        """Those in line who may get something."""
+        if not self.options.single_active:
+            return self.line
+        return [key for key in self.line if key == self.active and not self.waits]
 
     def _serve(self) -> None:
         """One message at a time to the first in line of the highest priority; then to its end."""
-        while self.ready and self.line:
-            highest = max(self.consumers[key].priority for key in self.line)
-            key = next(key for key in self.line if self.consumers[key].priority == highest)
+        while self.ready and self._served():
+            highest = max(self.consumers[key].priority for key in self._served())
+            key = next(key for key in self._served() if self.consumers[key].priority == highest)
             self.line.remove(key)
             consumer = self.consumers[key]
             if consumer.credit == 0:
                 continue
-            seq = self.ready.pop(0)
-            consumer.held.append(seq)
+            message = self._take(consumer)
             consumer.credit -= 1
             consumer.delivery_count += 1
-            row = (key, consumer.delivery_count, seq, seq in self.redelivered)
-            self.effects.append(("delivers", *row))
+            row = (key, consumer.delivery_count, message.seq, message.redelivered)
+            self.effects.append(("delivers", *row, self._attempts(message)))
             if consumer.credit > 0:
                 self.line.append(key)
 
+    # Time
 
-def spread(effects: list[Effect]) -> list[Row]:
-    """The machine's effects in the form of `NaiveFifo`."""
-    return [row for effect in effects for row in rows_of(effect)]
+    def _pass_time(self) -> None:
+        if self.used_ms is None:
+            self.used_ms = self.now_ms
+        self._expire()
+        if self.look_ms is not None and self.look_ms <= self.now_ms:
+            self.look_ms = None
+            self._look()
+            if self.held():
+                self._plan_look()
+        expires_ms = self.options.expires_ms
+        if expires_ms >= 0 and not self.attached() and self.now_ms >= self.used_ms + expires_ms:
+            self.effects.append(("queue expired",))
+            self.used_ms = self.now_ms
 
+    def _expire(self) -> None:
+        for seq in sorted(self.ready):
+            if self._is_due(seq):
+                self._leave(seq, LEFT_EXPIRED)
 
-def rows_of(effect: Effect) -> list[Row]:
-    match effect:
-        case Enqueued():
-            return [
-                ("enqueued", effect.session, effect.first_seq + i, effect.message_first + i)
-                for i in range(effect.count)
-            ]
-        case KnownAlready():
-            return [("known", effect.session, effect.first_seq + i) for i in range(effect.count)]
-        case ResendFrom():
-            return [("resend", effect.session, effect.seq)]
-        case Delivers():
-            return [
-                ("delivers", effect.key, effect.delivery_seq + i, effect.first + i, bool(flag))
-                for flag in (effect.redelivered,)
-                for i in range(effect.count)
-            ]
-        case Left():
-            return [("left", effect.first + i, effect.reason) for i in range(effect.count)]
-        case Got():
-            answer = effect.message, effect.redelivered, effect.ready
-            return [("got", effect.session, *answer)]
-        case Attached():
-            return [("attached", effect.key)]
-        case AttachRefused():
-            return [("refused", effect.key)]
-        case Detached():
-            return [("detached", effect.key)]
-        case Drained():
-            return [("drained", effect.key, effect.delivery_count)]
-        case Purged():
-            return [("purged", effect.session, effect.count)]
-        case Inspected():
-            return [("inspected", effect.session, effect.ready, effect.consumer_count)]
-        case LastConsumerGone():
-            return [("last consumer gone",)]
-        case _:
-            raise AssertionError(type(effect).__name__)
+    def _timeout(self, consumer: NaiveConsumer) -> int:
+        """How long it may hold a delivery; 0: for ever."""
+        own = consumer.timeout_ms
+        return max(own if own >= 0 else self.options.consumer_timeout_ms, 0)
+
+    def _plan_look(self) -> None:
+        """An eighth of the shortest timeout from now, between 20 ms and a minute."""
+        self.look_sooner = False
+        timeouts = [self._timeout(each) for each in self.consumers.values() if self._timeout(each)]
+        if timeouts:
+            planned = self.now_ms + min(max(min(timeouts) // 8, 20), 60_000)
+            self.look_ms = planned if self.look_ms is None else min(self.look_ms, planned)
+
+    def _look(self) -> None:
+        """Who has held something, from a look on until now, for too long (C-15)?"""
+        late: list[int] = []
+        for key, consumer in self.consumers.items():
+            timeout = self._timeout(consumer)
+            if timeout == 0:
+                continue
+            for seq in consumer.held:
+                consumer.seen_ms.setdefault(seq, self.now_ms)
+            if any(seen + timeout <= self.now_ms for seen in consumer.seen_ms.values()):
+                late.append(key)
+        for key in late:
+            self.effects.append(("timed out", key, self._timeout(self.consumers[key])))
+            self._remove(key, RELEASE)
+        self._choose()
+
+    # Options
+
+    def _configure(self, options: Options) -> None:
+        """What came before there was a TTL counts from now on."""
+        old = self.options
+        self.options = options
+        if old.ttl_ms < 0:
+            for message in self.messages.values():
+                message.arrived_ms = self.now_ms
+        if old.expires_ms != options.expires_ms:
+            self.used_ms = self.now_ms
+        self.look_sooner = True
+        self._choose()
+        self._drop()
+        self._pass_time()

@@ -1,7 +1,6 @@
 """The queue machine against the naive one, and the laws that need a long or special story."""
 
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from queues.commands import (
     ACCEPT,
@@ -10,14 +9,11 @@ from queues.commands import (
     Attach,
     Command,
     ConsumerKey,
-    Credit,
     Detach,
     EndSession,
     Enqueue,
     Get,
     Inspect,
-    Purge,
-    SessionId,
     Settle,
     consumer_key,
     decode,
@@ -25,164 +21,146 @@ from queues.commands import (
 )
 from queues.effects import Delivers, Effect
 from queues.fifo import LONG_BACKLOG, LONG_TURN, Fifo
-from tests.unit.queues.naive_fifo import NaiveFifo, Row, spread
-from tests.unit.queues.runs import runs_of, seqs_of
+from queues.fifo_snapshot import encode_fifo
+from queues.options import Options
+from tests.unit.queues.effect_rows import Row, spread
+from tests.unit.queues.fifo_steps import BATCHES, OPTIONS, PLAIN_BATCHES, SESSIONS, Batch, Script
+from tests.unit.queues.naive_fifo import NaiveFifo
+from tests.unit.queues.runs import seqs_of
 
-BOUNDED = settings(max_examples=400, deadline=None, database=None)
-SESSIONS = [SessionId(7 << 64 | counter) for counter in (1, 2, 3)]
+BOUNDED = settings(max_examples=250, deadline=None, database=None)
 ONE = SESSIONS[0]
-
-# Kind of command, which session or consumer, and three numbers that the kind makes something of.
-Step = tuple[str, int, int, int, int]
-STEPS = st.tuples(
-    st.sampled_from(
-        ["enqueue"] * 5
-        + ["settle"] * 6
-        + ["attach"] * 3
-        + ["credit"] * 3
-        + ["get", "get", "detach", "purge", "inspect", "end"]
-    ),
-    st.integers(0, 5),
-    st.integers(0, 9),
-    st.integers(1, 5),
-    st.integers(0, 11),
-)
-BATCHES = st.lists(st.lists(STEPS, min_size=1, max_size=4), max_size=25)
+PLAIN = Options()
 
 
-class Script:
-    """Makes commands of steps: ones that sessions could send in the state that there is."""
-
-    def __init__(self, naive: NaiveFifo) -> None:
-        self._naive = naive
-        self._keys: list[ConsumerKey] = [consumer_key(session, 0) for session in SESSIONS]
-        self._next_number = 1
-        self._sent: dict[SessionId, int] = {}
-
-    def command(self, step: Step) -> Command:
-        kind, who, a, b, c = step
-        session = SESSIONS[who % len(SESSIONS)]
-        key = self._keys[-1 - who % len(self._keys)]
-        if kind == "enqueue":
-            return self._enqueue(session, a, b)
-        if kind == "attach":
-            return self._attach(session, a, b, c)
-        if kind == "settle":
-            return self._settle(key, a, b, c)
-        if kind == "credit":
-            return Credit(key, a, b * (c > 1), c % 4 == 0, c % 3 == 0)
-        if kind == "detach":
-            return Detach(key)
-        if kind == "get":
-            return Get(session)
-        if kind == "purge":
-            return Purge(session)
-        if kind == "inspect":
-            return Inspect(session)
-        self._sent.pop(session, None)
-        return EndSession(session)
-
-    def _enqueue(self, session: SessionId, a: int, count: int) -> Enqueue:
-        """Mostly what comes next; at times something again, or something after a gap."""
-        following = self._sent.get(session, 0) + 1
-        first = following
-        if a == 0:
-            first = following + 1
-        elif a in (1, 2):
-            first = max(following - a, 1)
-        if a != 0:
-            self._sent[session] = max(following - 1, first + count - 1)
-        return Enqueue(session, first, count)
-
-    def _attach(self, session: SessionId, a: int, b: int, c: int) -> Attach:
-        key = consumer_key(session, self._next_number)
-        self._next_number += 1
-        self._keys.append(key)
-        return Attach(key, a % 4, c % 3 != 0, c == 1, b % 3 - 1)
-
-    def _settle(self, key: ConsumerKey, a: int, b: int, c: int) -> Settle:
-        """Of what it holds, from some place on; at times also what it does not hold."""
-        consumer = self._naive.consumers.get(key)
-        held = [] if consumer is None else consumer.held
-        if c >= 10 or not held:
-            return Settle(key, b % 4 + 1, [(a + 1, b), (max(a - 1, 1), 3)])
-        return Settle(key, b % 4 + 1, runs_of(held[a % len(held) :][:b]))
+def applied(fifo: Fifo, commands: list[Command], now_ms: int) -> list[Row]:
+    """The answers to a batch, and to the empty ones that the machine asks for."""
+    rows = spread(fifo.apply(commands, now_ms))
+    for _ in range(50):
+        if not fifo.has_more():
+            return rows
+        rows += spread(fifo.apply([], now_ms))
+    raise AssertionError("the machine never comes to rest")
 
 
 def in_place(rows: list[Row]) -> list[Row]:
-    return [row for row in rows if row[0] != "left"]
+    return [row for row in rows if row[0] not in ("left", "purged")]
 
 
 def leavers(rows: list[Row]) -> list[Row]:
     """Messages that leave for different reasons do so in no promised order."""
-    return sorted((row for row in rows if row[0] == "left"), key=repr)
+    return sorted((row for row in rows if row[0] in ("left", "purged")), key=repr)
 
 
 def check_alike(fifo: Fifo, naive: NaiveFifo) -> None:
-    """Both are in the same state, and each message is in one place."""
-    assert seqs_of(fifo.ready.runs()) == naive.ready
-    assert seqs_of(fifo.redelivered.runs()) == sorted(naive.redelivered)
+    """Both are in the same state."""
+    assert seqs_of(fifo.ready.runs()) == sorted(naive.ready)
+    assert seqs_of(fifo.redelivered.runs()) == sorted(naive.redelivered())
     assert list(fifo.consumers) == list(naive.consumers)
-    held: list[int] = []
     for key, consumer in fifo.consumers.items():
         other = naive.consumers[key]
-        mine = seqs_of(consumer.held.runs())
-        assert mine == sorted(other.held)
+        assert seqs_of(consumer.held.runs()) == sorted(other.held)
         assert consumer.attached == other.attached
         assert not consumer.attached or consumer.credit == other.credit
         assert consumer.delivery_count == other.delivery_count
-        held += mine
-    assert fifo.checked_out == len(held)
-    assert len(set(held) | set(naive.ready)) == len(held) + len(naive.ready)
-    assert naive.redelivered <= set(held) | set(naive.ready)
     assert fifo.attached_count == len(naive.attached())
+    assert fifo.roster.active_key == naive.active
     assert fifo.last_seqs == naive.last_seqs
     assert fifo.next_seq == naive.next_seq
+    tries = {seq: naive._attempts(message) for seq, message in naive.messages.items()}
+    assert fifo.attempts == {seq: attempts for seq, attempts in tries.items() if attempts}
+    for level, lane in enumerate(fifo.ready.lanes):
+        assert all(naive.messages[seq].level == level for seq in seqs_of(lane.runs()))
+    if naive.options.bytes_max >= 0:
+        assert fifo.notes.ready_bytes == naive.ready_bytes()
+
+
+def check_laws(fifo: Fifo) -> None:
+    """What the machine's docstrings promise after each batch that leaves nothing to be done."""
+    ready = seqs_of(fifo.ready.runs())
+    held = [seq for each in fifo.consumers.values() for seq in seqs_of(each.held.runs())]
+    alive = set(ready) | set(held)
+    assert not fifo.leaving
+    assert fifo.checked_out == len(held)
+    assert fifo.ready.count == len(ready)
+    assert len(alive) == len(held) + len(ready)
+    assert set(seqs_of(fifo.redelivered.runs())) <= alive
+    assert set(seqs_of(fifo.overdue.runs())) <= set(held)
+    assert set(fifo.attempts) <= alive
+    assert all(0 < seq < fifo.next_seq for seq in alive)
+    assert all(each.attached or each.held.count for each in fifo.consumers.values())
+    assert fifo.due_ms > fifo.now_ms
+    waiting = [each for each in fifo.consumers.values() if each.attached and each.credit > 0]
+    if not fifo.options.single_active:
+        assert not ready or not waiting
 
 
 @BOUNDED
-@given(BATCHES)
-def test_it_does_what_the_rules_say_one_message_at_a_time(batches: list[list[Step]]) -> None:
-    fifo = Fifo()
-    naive = NaiveFifo()
-    script = Script(naive)
-    for place, batch in enumerate(batches):
-        commands = [script.command(step) for step in batch]
-        rows, expected = spread(fifo.apply(commands, place)), naive.apply(commands)
+@given(PLAIN_BATCHES)
+def test_it_does_what_the_rules_say_one_message_at_a_time(batches: list[Batch]) -> None:
+    run_both(PLAIN, batches, Script(naive := NaiveFifo(), with_traits=False), naive)
+
+
+@BOUNDED
+@given(OPTIONS, BATCHES)
+def test_with_options_too_it_does_what_the_rules_say(
+    options: Options, batches: list[Batch]
+) -> None:
+    run_both(options, batches, Script(naive := NaiveFifo(options)), naive)
+
+
+def run_both(options: Options, batches: list[Batch], script: Script, naive: NaiveFifo) -> None:
+    fifo = Fifo(options)
+    now_ms = 1_000_000
+    for leap, steps in batches:
+        now_ms += leap
+        commands = [script.command(step) for step in steps]
+        rows, expected = applied(fifo, commands, now_ms), naive.apply(commands, now_ms)
         assert in_place(rows) == in_place(expected)
         assert leavers(rows) == leavers(expected)
         check_alike(fifo, naive)
+        check_laws(fifo)
 
 
 @BOUNDED
-@given(BATCHES)
-def test_the_same_bytes_make_the_same_effects_and_state(batches: list[list[Step]]) -> None:
-    naive = NaiveFifo()
-    script = Script(naive)
-    one, other = Fifo(), Fifo()
-    for place, batch in enumerate(batches):
-        commands = [script.command(step) for step in batch]
-        copies = [decode(encode(command)) for command in commands]
-        assert spread(one.apply(commands, place)) == spread(other.apply(copies, place))
-        naive.apply(commands)
-    check_alike(one, naive)
-    check_alike(other, naive)
-
-
-@BOUNDED
-@given(BATCHES)
-def test_a_message_leaves_once_and_a_consumer_counts_its_deliveries(
-    batches: list[list[Step]],
+@given(OPTIONS, BATCHES)
+def test_the_same_bytes_make_the_same_effects_and_state(
+    options: Options, batches: list[Batch]
 ) -> None:
-    fifo, naive = Fifo(), NaiveFifo()
+    naive = NaiveFifo(options)
+    script = Script(naive)
+    one, other = Fifo(options), Fifo(options)
+    for place, (leap, steps) in enumerate(batches):
+        now_ms = 1_000 * place + leap
+        commands = [script.command(step) for step in steps]
+        copies = [decode(encode(command)) for command in commands]
+        assert spread(one.apply(commands, now_ms)) == spread(other.apply(copies, now_ms))
+        assert (one.due_ms, one.has_more()) == (other.due_ms, other.has_more())
+        naive.apply(commands, now_ms)
+    assert encode_fifo(one) == encode_fifo(other)
+
+
+@BOUNDED
+@given(OPTIONS, BATCHES)
+def test_a_message_leaves_once_and_a_consumer_counts_its_deliveries(
+    options: Options, batches: list[Batch]
+) -> None:
+    fifo, naive = Fifo(options), NaiveFifo(options)
     script = Script(naive)
     rows: list[Row] = []
-    for batch in batches:
-        commands = [script.command(step) for step in batch]
-        rows += spread(fifo.apply(commands, 0))
-        naive.apply(commands)
+    now_ms = 0
+    for leap, steps in batches:
+        now_ms += leap
+        commands = [script.command(step) for step in steps]
+        rows += applied(fifo, commands, now_ms)
+        naive.apply(commands, now_ms)
     left = [row[1] for row in rows if row[0] == "left"]
     assert len(left) == len(set(left))
+    entered = [row[3] for row in rows if row[0] == "enqueued"]
+    alive = {
+        seq for first, count in fifo.alive_within(1, 1000) for seq in seqs_of([(first, count)])
+    }
+    assert sorted([*left, *alive], key=repr) == sorted(entered, key=repr)
     counts: dict[object, int] = {}
     for row in rows:
         if row[0] == "drained":

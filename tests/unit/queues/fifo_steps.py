@@ -1,0 +1,195 @@
+"""Random stories of a queue: options, steps, and the commands that sessions could send then.
+
+Lifetimes are odd multiples of 5 s and time goes on by multiples of 10 s, so that nothing is looked
+at within the moment by which the machine may expire late.
+"""
+
+import struct
+
+from hypothesis import strategies as st
+
+from queues.commands import (
+    Attach,
+    Command,
+    Configure,
+    ConsumerKey,
+    Credit,
+    Detach,
+    EndSession,
+    Enqueue,
+    Get,
+    Inspect,
+    Purge,
+    Restarted,
+    SessionId,
+    Settle,
+    Tick,
+    consumer_key,
+)
+from queues.options import Options
+from queues.traits import Traits
+from tests.unit.queues.naive_fifo import NaiveFifo
+from tests.unit.queues.runs import runs_of
+
+SESSIONS = [SessionId(7 << 64 | counter) for counter in (1, 2, 3)]
+LIFETIMES = (0, 5_000, 15_000, 35_000)
+LEAPS = (0, 0, 0, 10_000, 20_000, 60_000)
+
+# Kind of command, which session or consumer, and three numbers that the kind makes something of.
+Step = tuple[str, int, int, int, int]
+Batch = tuple[int, list[Step]]  # how much later it comes
+KINDS = (
+    *["enqueue"] * 6,
+    *["settle"] * 6,
+    *["attach"] * 3,
+    *["credit"] * 3,
+    *["get", "get", "detach", "purge", "inspect", "end"],
+)
+SELDOM = ("configure", "configure", "restarted", "tick")
+
+
+def steps_of(kinds: tuple[str, ...]) -> st.SearchStrategy[Step]:
+    return st.tuples(
+        st.sampled_from(kinds),
+        *(st.integers(0, 5), st.integers(0, 9), st.integers(1, 5), st.integers(0, 11)),
+    )
+
+
+def batches_of(kinds: tuple[str, ...], leaps: tuple[int, ...]) -> st.SearchStrategy[list[Batch]]:
+    batch = st.lists(steps_of(kinds), min_size=1, max_size=4)
+    return st.lists(st.tuples(st.sampled_from(leaps), batch), max_size=25)
+
+
+PLAIN_BATCHES = batches_of(KINDS, (0,))
+BATCHES = batches_of((*KINDS, *SELDOM), LEAPS)
+SMALL = st.sampled_from([-1, -1, 0, 1, 3, 6])
+OPTIONS = st.builds(
+    Options,
+    levels=st.sampled_from([1, 1, 3, 10]),
+    default_level=st.just(0),
+    ttl_ms=st.sampled_from([-1, -1, *LIFETIMES]),
+    length_max=SMALL,
+    bytes_max=st.sampled_from([-1, -1, 0, 40, 100]),
+    overflow=st.sampled_from([0, 1, 2]),
+    single_active=st.booleans(),
+    drain_handover=st.booleans(),
+    counts_deliveries=st.booleans(),
+    delivery_limit=st.sampled_from([-1, 0, 1, 2]),
+    consumer_timeout_ms=st.sampled_from([-1, 0, 30_000]),
+    expires_ms=st.sampled_from([-1, -1, 30_000]),
+)
+
+
+def traits_of(priorities: list[int], ttls: list[int], sizes: list[int] | None) -> Traits:
+    """Of so many messages, with columns only where they differ."""
+    alike = len(set(priorities)) == 1, len(set(ttls)) == 1
+    return Traits(
+        priorities[0],
+        ttls[0],
+        None if alike[0] else struct.pack(f"<{len(priorities)}i", *priorities),
+        None if alike[1] else struct.pack(f"<{len(ttls)}q", *ttls),
+        None if sizes is None else struct.pack(f"<{len(sizes)}i", *sizes),
+    )
+
+
+class Script:
+    """Makes commands of steps: ones that sessions could send in the state that there is."""
+
+    def __init__(self, naive: NaiveFifo, with_traits: bool = True) -> None:
+        self._naive = naive
+        self._with_traits = with_traits
+        self._options = naive.options  # after all commands so far
+        self._keys: list[ConsumerKey] = [consumer_key(session, 0) for session in SESSIONS]
+        self._next_number = 1
+        self._sent: dict[SessionId, int] = {}
+
+    def command(self, step: Step) -> Command:
+        kind, who, a, b, c = step
+        session = SESSIONS[who % len(SESSIONS)]
+        key = self._keys[-1 - who % len(self._keys)]
+        match kind:
+            case "enqueue":
+                return self._enqueue(session, a, b, c)
+            case "attach":
+                return self._attach(session, a, b, c)
+            case "settle":
+                return self._settle(key, a, b, c)
+            case "credit":
+                return Credit(key, a, b * (c > 1), c % 4 == 0, c % 3 == 0)
+            case "detach":
+                return Detach(key)
+            case "get":
+                return Get(session)
+            case "purge":
+                return Purge(session)
+            case "inspect":
+                return Inspect(session)
+            case "configure":
+                return Configure(self._other_options(who, a, b, c))
+            case "tick":
+                return Tick()
+            case "restarted":
+                self._sent.clear()
+                return Restarted(self._naive.next_seq + a * (c == 0))
+            case _:
+                self._sent.pop(session, None)
+                return EndSession(session)
+
+    def _enqueue(self, session: SessionId, a: int, count: int, c: int) -> Enqueue:
+        """Mostly what comes next; at times something again, or something after a gap."""
+        following = self._sent.get(session, 0) + 1
+        first = following
+        if a == 0:
+            first = following + 1
+        elif a in (1, 2):
+            first = max(following - a, 1)
+        if a != 0:
+            self._sent[session] = max(following - 1, first + count - 1)
+        return Enqueue(session, first, count, self._traits(a, count, c))
+
+    def _traits(self, a: int, count: int, c: int) -> Traits | None:
+        sized = self._options.bytes_max >= 0
+        if not self._with_traits or (c < 4 and not sized):
+            return None
+        places = range(count)
+        priorities = [(a * 7 + place * (c % 3) * 5) % 13 - 1 for place in places]
+        ttls = [-1] * count
+        if c % 2 == 0:
+            ttls = [(-1, *LIFETIMES)[(a + place * (c % 4)) % 5] for place in places]
+        sizes = [(a * 11 + place * 17) % 60 for place in places] if sized else None
+        return traits_of(priorities, ttls, sizes)
+
+    def _attach(self, session: SessionId, a: int, b: int, c: int) -> Attach:
+        key = consumer_key(session, self._next_number)
+        self._next_number += 1
+        self._keys.append(key)
+        timeout = (-1, -1, 0, 20_000, 90_000)[(a + b + c) % 5] if self._with_traits else -1
+        return Attach(key, a % 4, c % 3 != 0, c == 1, b % 3 - 1, timeout)
+
+    def _settle(self, key: ConsumerKey, a: int, b: int, c: int) -> Settle:
+        """Of what it holds, from some place on; at times also what it does not hold."""
+        consumer = self._naive.consumers.get(key)
+        held = [] if consumer is None else consumer.held
+        if c >= 10 or not held:
+            return Settle(key, b, [(a + 1, b), (max(a - 1, 1), 3)])
+        return Settle(key, b, runs_of(held[a % len(held) :][: 1 + c % 5]))
+
+    def _other_options(self, who: int, a: int, b: int, c: int) -> Options:
+        """What may change in the life of a queue; bytes are begun to be counted in an empty one."""
+        old = self._options
+        counted = old.bytes_max >= 0
+        self._options = Options(
+            *(old.levels, old.default_level),
+            ttl_ms=(-1, *LIFETIMES)[a % 5],
+            length_max=(-1, 0, 2, 5, -1)[b % 5],
+            bytes_max=(50, 90, -1)[c % 3] if counted else -1,
+            overflow=c % 3,
+            single_active=old.single_active,
+            drain_handover=who % 2 == 0,
+            counts_deliveries=old.counts_deliveries,
+            delivery_limit=(-1, 0, 3)[who % 3],
+            consumer_timeout_ms=(-1, 20_000, 100_000)[a % 3],
+            expires_ms=(-1, 30_000, old.expires_ms)[b % 3],
+            dead_letters=c % 2 == 0,
+        )
+        return self._options
