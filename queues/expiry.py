@@ -28,27 +28,29 @@ SWEEP_SLACK: Final = 4096
 class Arrivals:
     """When messages arrived, as rows (first message_seq, time): for the queue's own TTL.
 
-    Invariant: both columns ascend; a message came less than `step_ms` after the time of its row.
+    Invariant: both columns ascend; a message came less than `step_of(ttl_ms)` after its row's time.
     """
 
     def __init__(self) -> None:
         self.firsts: list[int] = []
         self.times: list[int] = []
-        self.step_ms: i64 = STEP_MS_MIN  # how long a row lasts, or lasted under a longer TTL
 
     def note(self, first: i64, now_ms: i64, ttl_ms: i64) -> None:
         """Messages from `first` on arrive now."""
         length = len(self.times)
-        step = step_of(ttl_ms)
-        if length == 0 or now_ms - i64(self.times[length - 1]) >= step:
+        if length == 0 or now_ms - i64(self.times[length - 1]) >= step_of(ttl_ms):
             self.firsts.append(first)
             self.times.append(now_ms)
-        elif now_ms - i64(self.times[length - 1]) >= self.step_ms:
-            self.step_ms = step
+
+    def change(self, now_ms: i64, old_ttl_ms: i64, ttl_ms: i64) -> None:
+        """The TTL is another one; a row that is too long now counts from its end."""
+        shorter = step_of(old_ttl_ms) - step_of(ttl_ms)
+        if shorter > 0:
+            self.times = [min(i64(time) + shorter, now_ms) for time in self.times]
 
     def boundary(self, now_ms: i64, ttl_ms: i64, next_seq: i64) -> i64:
         """Every message below this is at the end of its time."""
-        latest = now_ms - ttl_ms - self.step_ms + 1
+        latest = now_ms - ttl_ms - step_of(ttl_ms) + 1
         place = bisect_right(self.times, latest)
         if place == 0:
             return 0
@@ -63,7 +65,7 @@ class Arrivals:
         place = bisect_right(self.firsts, seq) - 1
         if place < 0:
             return 0
-        return i64(self.times[place]) + ttl_ms + self.step_ms - 1
+        return i64(self.times[place]) + ttl_ms + step_of(ttl_ms) - 1
 
 
 def step_of(ttl_ms: i64) -> i64:

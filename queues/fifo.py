@@ -777,8 +777,11 @@ class Fifo:
         assert options.bytes_max < 0 or old.bytes_max >= 0 or self._is_empty()
         self._set_options(options)
         if options.ttl_ms >= 0 and old.ttl_ms < 0:
-            self.arrivals = Arrivals()  # What came before counts from now on.
-            self.arrivals.note(1, self.now_ms, options.ttl_ms)
+            self.arrivals = Arrivals()
+            if not self._is_empty():  # What came before counts from now on.
+                self.arrivals.note(1, self.now_ms, options.ttl_ms)
+        elif options.ttl_ms >= 0:
+            self.arrivals.change(self.now_ms, old.ttl_ms, options.ttl_ms)
         if options.expires_ms != old.expires_ms:
             self._use()
         self._look_sooner = True
