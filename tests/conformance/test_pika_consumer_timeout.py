@@ -212,16 +212,14 @@ def test_the_timeout_of_the_consumer_may_be_the_longer_one(
 
 
 @both_kinds
-@pytest.mark.parametrize(
-    ("value", "reason"),
-    [(-1, "{value_negative,-1}"), ("5", "{unacceptable_type,longstr}")],
-)
-def test_a_timeout_in_the_arguments_of_a_queue_must_be_a_number_of_at_least_0(
-    own_broker: Broker, channel: Any, name: str, kind: str, value: object, reason: str
+def test_a_timeout_in_the_arguments_of_a_queue_must_be_at_least_0(
+    own_broker: Broker, channel: Any, name: str, kind: str
 ) -> None:
-    text = f"invalid arg 'x-consumer-timeout' for queue '{name}' in vhost '/': {reason}"
+    text = (
+        f"invalid arg 'x-consumer-timeout' for queue '{name}' in vhost '/': {{value_negative,-1}}"
+    )
     with channel_closed(406, f"PRECONDITION_FAILED - {text}"):
-        declare(channel, name, kind, {"x-consumer-timeout": value})
+        declare(channel, name, kind, {"x-consumer-timeout": -1})
 
 
 def test_a_quorum_queue_counts_it_as_a_delivery_that_did_not_fail(

@@ -249,13 +249,11 @@ def test_a_quorum_queue_may_dead_letter_what_it_refuses(
 
 
 @both_kinds
-def test_a_limit_must_be_a_number_of_at_least_0(connection: Any, name: str, kind: str) -> None:
+def test_a_limit_must_be_at_least_0(connection: Any, name: str, kind: str) -> None:
     for key in ("x-max-length", "x-max-length-bytes"):
         begin = f"PRECONDITION_FAILED - invalid arg '{key}' for queue '{name}' in vhost '/': "
         with channel_closed(406, begin + "{value_negative,-1}"):
             declare(connection.channel(), name, kind, {key: -1})
-        with channel_closed(406, begin + "{unacceptable_type,longstr}"):
-            declare(connection.channel(), name, kind, {key: "10"})
 
 
 @both_kinds
@@ -272,8 +270,9 @@ def test_a_purge_makes_room(channel: Any, name: str, kind: str) -> None:
     declare(channel, name, kind, {"x-max-length": 2})
     publish_all(channel, name, numbered(2))
     assert channel.queue_purge(name).method.message_count == 2
-    publish_all(channel, name, numbered(2, first=3))
-    assert drain(channel, name) == [b"3", b"4"]
+    publish_all(channel, name, numbered(3, first=3))
+    wait_until_ready(channel, name, 2)
+    assert drain(channel, name) == [b"4", b"5"]
 
 
 @both_kinds

@@ -147,14 +147,13 @@ def test_bindings_go_with_the_queue(channel: Any, connection: Any, name: str, ki
 
 
 @both_kinds
-def test_a_lease_must_be_a_number_above_0_and_of_at_most_ten_years(
+def test_a_lease_must_be_above_0_and_at_most_ten_years(
     connection: Any, name: str, kind: str
 ) -> None:
     wrong = {
         0: "{value_zero,0}",
         -1: "{value_negative,-1}",
         YEARS_10_MS + 1: f"{{value_too_large,{YEARS_10_MS + 1}}}",
-        "5": "{unacceptable_type,longstr}",
     }
     for value, reason in wrong.items():
         text = f"invalid arg 'x-expires' for queue '{name}' in vhost '/': {reason}"
