@@ -13,6 +13,7 @@ from setuptools import setup
 COMPILED = [
     "node/channel091.py",
     "node/deliveries.py",
+    "node/transaction.py",
     "node/turn.py",
     "queues/columns.py",
     "queues/commands.py",

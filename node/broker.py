@@ -110,13 +110,7 @@ class Broker:
         self.incarnation = int.from_bytes(os.urandom(8), "big")
         self.channel_credit = CreditSpec(*config.credit_flow_default_credit)
         self.in_flight_bytes_max = config.limits.connection_inflight_bytes
-        self.wire_limits = Limits(
-            config.limits.frame_max,
-            config.limits.channel_max,
-            config.limits.heartbeat_s,
-            message_bytes_max=config.limits.max_message_size,
-            handshake_ms=config.limits.handshake_timeout_ms,
-        )
+        self.wire_limits = wire_limits(config)
         self.mechanisms = MECHANISMS
         self.server_properties = server_properties(config.node.name)
         self.access: AccessView = metadata.access
@@ -385,6 +379,17 @@ class Broker:
                 host.loaded(chunk, result)
 
         self.bodies.read(chunk.file_id, chunk.file_offset, chunk.size(), done)
+
+
+def wire_limits(config: "Config") -> Limits:
+    """What a connection may ask for."""
+    return Limits(
+        config.limits.frame_max,
+        config.limits.channel_max,
+        config.limits.heartbeat_s,
+        message_bytes_max=config.limits.max_message_size,
+        handshake_ms=config.limits.handshake_timeout_ms,
+    )
 
 
 def server_properties(node_name: str) -> dict[str, object]:
