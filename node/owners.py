@@ -4,14 +4,12 @@
 node runs (`warren.storage`).
 """
 
-from queues.hosts.classic import ClassicHost
+from queues.hosts.classic import UNSEEN_SLACK, ClassicHost
 from queues.hosts.quorum import QuorumHost
 from queues.message import Chunk
 from raft.log_group import METADATA_OWNER
 from raft.one_member import OneMemberGroup
 from warren.storage.recovery import RecoveredPublish
-
-UNSEEN_SLACK = 4096  # messages above the last mark that may have been delivered too
 
 
 class Recovered:

@@ -64,6 +64,7 @@ from queues.traits import Traits, decode_meta, traits_of
 from warren.wire.amqp091.events import INFO_EXPIRATION, INFO_PERSISTENT, INFO_PRIORITY
 
 MARK_STRIDE: Final = 2048  # deliveries between two delivered marks in the journal
+UNSEEN_SLACK: Final = 4096  # messages above the last durable mark that may be delivered (0004)
 READ_AHEAD_BYTES: Final = 1 << 20
 BURY_MESSAGES: Final = 1024  # dead-lettered in one step
 BURY_BYTES: Final = 1 << 20
@@ -178,7 +179,9 @@ class ClassicHost:
         self._marked = False
         self._gone = False
         self.damaged = False  # some bodies could not be read back
-        self._mark: i64 = 0
+        self._mark: i64 = 0  # the last one in the journal
+        self._mark_durable: i64 = 0  # the last one that is synced
+        self._unmarked: dict[SessionId, SessionSink] = {}  # wait for it
         self._waiting: dict[SessionId, tuple[SessionSink, Chunk]] = {}  # for a body to be loaded
         self._loading: set[Chunk] = set()  # asked for by this queue; others may share them
         self._viewed: Chunk | None = None  # looked at last
@@ -261,7 +264,9 @@ class ClassicHost:
             self._turn.mark_host(self)
 
     def view(self, sink: SessionSink, first: i64, count: i64) -> View | None:
-        """The head of these messages with their bytes, or None while they are being read."""
+        """The head of these messages with their bytes, or None while they are being read, or
+        while the log does not know yet that as much as that has been delivered.
+        """
         slot = self.store.find(first)
         if slot.chunk.data is None:
             self._waiting[sink.session] = (sink, slot.chunk)
@@ -270,7 +275,23 @@ class ClassicHost:
         if self._viewed is not slot.chunk:
             self._view_next(slot.chunk)
         offset = first - slot.first
-        return View(slot.chunk, slot.index + offset, first, min(count, slot.count - offset))
+        count = min(count, slot.count - offset)
+        if slot.journaled and self.mode != LOGGED:
+            room = self._mark_durable + UNSEEN_SLACK + 1 - first
+            if room <= 0:
+                self._unmarked[sink.session] = sink
+                return None
+            count = min(count, room)
+        return View(slot.chunk, slot.index + offset, first, count)
+
+    def mark_durable(self, message_seq: i64) -> None:
+        """The log knows for good that messages up to this one may have been delivered."""
+        self._mark_durable = message_seq
+        unmarked = self._unmarked
+        if len(unmarked) > 0:
+            self._unmarked = {}
+            for sink in unmarked.values():
+                sink.on_loaded(self.uid)
 
     def _view_next(self, chunk: Chunk) -> None:
         """The bodies looked at before were written: a copy on disk is enough for those."""
@@ -334,10 +355,11 @@ class ClassicHost:
                 self._sinks.pop(command.session, None)
                 self._waiting.pop(command.session, None)
                 self._receipts.pop(command.session, None)
+                self._unmarked.pop(command.session, None)
         high = self.machine.delivered_high
-        if self.durable and high > self._mark + MARK_STRIDE:
+        if self.durable and high > self._mark + MARK_STRIDE and self.mode != LOGGED:
             self._mark = high
-            self._journal.mark(self.uid, high)
+            self._journal.mark(self.uid, high, self)
 
     def _carry_out(self, effects: list[Effect], chunks: list[Chunk]) -> None:
         taken: i64 = 0
@@ -651,7 +673,7 @@ class ClassicHost:
     def begin(self) -> None:
         """A new queue: nothing was delivered yet, and after a restart the log shall say so."""
         if self.durable:
-            self._journal.mark(self.uid, 0)
+            self._journal.mark(self.uid, 0, self)
         if self.machine.options.expires_ms >= 0:
             self._commands.append(Tick())  # Its time begins.
             self._mark_self()
@@ -659,7 +681,7 @@ class ClassicHost:
     def end_cleanly(self) -> None:
         """The node stops in good order: the log shall know exactly what was delivered."""
         if self.durable:
-            self._journal.mark(self.uid, self.machine.delivered_high)
+            self._journal.mark(self.uid, self.machine.delivered_high, self)
 
     def recovered(self, last_seq: i64, mark: i64, redelivered_upto: i64) -> None:
         """All chunks are there: what is alive is ready again. `mark` is what the log knows."""
@@ -672,6 +694,7 @@ class ClassicHost:
                 )
         self.machine.end_restore(last_seq + 1, redelivered_upto)
         self._mark = mark
+        self._mark_durable = mark
         if self.machine.options.expires_ms >= 0:
             self._commands.append(Tick())  # Its time begins anew.
         for each in found:

@@ -62,6 +62,12 @@ class Log(Protocol):
     def flush(self) -> None: ...
 
 
+class Marked(Protocol):
+    """A host that waits for its delivered mark."""
+
+    def mark_durable(self, message_seq: i64) -> None: ...
+
+
 class Proposer(Protocol):
     """A host that logs its commands as entries of a group."""
 
@@ -81,6 +87,10 @@ class Receipt:
         self.hosts: list[CreditActor] = []
         self.counts: list[int] = []
         self.chunks: list[Chunk] = []
+        self.marks: list[tuple[int, Marked]] = []
+
+    def is_empty(self) -> bool:
+        return len(self.sinks) == 0 and len(self.chunks) == 0 and len(self.marks) == 0
 
 
 @final
@@ -96,7 +106,7 @@ class Journal:
         self._waiting: deque[Receipt] = deque()
         self.confirmed_receipt: i64 = 0  # the number of the last one that was confirmed
         self._settled: dict[int, list[tuple[int, int]]] = {}
-        self._marks: dict[int, int] = {}
+        self._marks: dict[int, tuple[int, Marked]] = {}
         self._proposers: list[Proposer] = []
         self._deleted: list[int] = []
         self._flushed_lsn: i64 = 0
@@ -140,9 +150,9 @@ class Journal:
         else:
             runs.append((first, count))
 
-    def mark(self, uid: int, message_seq: int) -> None:
+    def mark(self, uid: int, message_seq: int, host: Marked) -> None:
         """Messages up to this one may have been delivered (`redelivered` after a crash)."""
-        self._marks[uid] = message_seq
+        self._marks[uid] = (message_seq, host)
 
     def entry(self, proposer: Proposer) -> None:
         """Have it propose at the end of the turn, behind the messages that its entry speaks of."""
@@ -175,15 +185,16 @@ class Journal:
                 log.append_settle(uid, runs)
             self._settled = {}
         if len(self._marks) > 0:
-            for uid, message_seq in self._marks.items():
+            for uid, (message_seq, host) in self._marks.items():
                 log.append_mark(uid, message_seq)
+                self._receipt.marks.append((message_seq, host))
             self._marks = {}
         if len(self._deleted) > 0:
             for uid in self._deleted:
                 log.append_deleted(uid)
             self._deleted = []
         appended: i64 = log.appended_lsn
-        if len(self._receipt.sinks) > 0 or len(self._receipt.chunks) > 0:
+        if not self._receipt.is_empty():
             self._receipt.lsn = appended
             self._waiting.append(self._receipt)
             self._receipt = Receipt(self._receipt.number + 1)
@@ -226,6 +237,8 @@ class Journal:
             for i in range(len(receipt.sinks)):
                 self.credit.ack(receipt.hosts[i], receipt.counts[i])
                 receipt.sinks[i].on_confirms(receipt.uids[i], receipt.seqs[i])
+            for message_seq, marked in receipt.marks:
+                marked.mark_durable(message_seq)
             for chunk in receipt.chunks:
                 chunk.durable = True
                 kept = chunk.pinned or chunk.data is None or chunk.holders == 0

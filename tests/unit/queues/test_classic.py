@@ -21,7 +21,7 @@ from queues.commands import (
 )
 from queues.credit import CreditActor, CreditSpec
 from queues.fifo import Fifo
-from queues.hosts.classic import LAZY, MARK_STRIDE, ClassicHost
+from queues.hosts.classic import LAZY, MARK_STRIDE, UNSEEN_SLACK, ClassicHost
 from queues.message import Chunk
 from queues.options import Options
 from tests.unit.queues.fake_node import FakeNode
@@ -484,6 +484,28 @@ def test_marks_are_written_as_deliveries_go_on_and_exactly_at_the_end() -> None:
     desk.host.end_cleanly()
     desk.turn()
     assert desk.node.log.take() == [("mark", 5, 3 * (MARK_STRIDE - 1))]
+
+
+def test_what_lies_above_the_durable_mark_waits_until_the_log_knows_of_it() -> None:
+    desk = Desk()
+    desk.publish([b"a"] * 10_000)
+    desk.attach(1, 10_000)
+    desk.turn()
+    view = desk.host.view(desk.sink, UNSEEN_SLACK - 1, 100)
+    assert view is not None
+    assert view.count == 2  # up to the slack and no further
+    assert desk.host.view(desk.sink, UNSEEN_SLACK + 1, 1) is None
+    desk.sink.take()
+    assert ("loaded", 5) in desk.sync()
+    assert desk.host.view(desk.sink, 10_000, 1) is not None
+
+
+def test_transient_messages_wait_for_no_mark() -> None:
+    desk = Desk()
+    desk.publish([b"a"] * 10_000, persistent=False)
+    desk.attach(1, 10_000)
+    desk.turn()
+    assert desk.host.view(desk.sink, 10_000, 1) is not None
 
 
 def recovered(mark: int, redelivered_upto: int) -> Desk:

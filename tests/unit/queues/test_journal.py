@@ -8,6 +8,16 @@ from tests.unit.queues.fake_sink import FakeSink
 from tests.unit.queues.messages import chunk_of
 
 
+class Marks:
+    """What a host is told of its marks."""
+
+    def __init__(self) -> None:
+        self.told: list[int] = []
+
+    def mark_durable(self, message_seq: int) -> None:
+        self.told.append(message_seq)
+
+
 class Desk:
     """A journal over a fake log, and one queue's credit account."""
 
@@ -17,6 +27,7 @@ class Desk:
         self.journal = Journal(self.log, self.budget, CreditActor("log", CreditSpec(8, 4)))
         self.queue = CreditActor("queue", CreditSpec(400, 200))
         self.sink = FakeSink()
+        self.marked = Marks()
 
     def confirm(self, upto: int, count: int = 1) -> None:
         self.journal.confirm(self.sink, 5, upto, self.queue, count)
@@ -56,7 +67,7 @@ def test_a_chunk_for_several_queues_is_one_record() -> None:
 def test_a_turn_is_written_as_publishes_then_settlements_then_marks_then_deletions() -> None:
     desk = Desk()
     desk.journal.deleted(9)
-    desk.journal.mark(5, 3)
+    desk.journal.mark(5, 3, desk.marked)
     desk.journal.settle(5, 1, 1)
     desk.journal.publish(chunk_of([b"a"]), 5, 4)
     desk.end_turn()
@@ -78,8 +89,8 @@ def test_settlements_of_a_queue_are_joined_in_one_record() -> None:
 
 def test_only_the_last_mark_of_a_turn_is_written() -> None:
     desk = Desk()
-    desk.journal.mark(5, 3)
-    desk.journal.mark(5, 8)
+    desk.journal.mark(5, 3, desk.marked)
+    desk.journal.mark(5, 8, desk.marked)
     desk.end_turn()
     assert desk.log.take() == [("mark", 5, 8)]
 
@@ -139,7 +150,7 @@ def test_a_confirm_with_nothing_left_to_write_does_not_wait_for_ever() -> None:
 def test_a_deleted_queue_leaves_one_record_and_no_settlements() -> None:
     desk = Desk()
     desk.journal.settle(5, 1, 4)
-    desk.journal.mark(5, 4)
+    desk.journal.mark(5, 4, desk.marked)
     desk.journal.settle(6, 1, 1)
     desk.journal.deleted(5)
     desk.end_turn()
@@ -171,3 +182,13 @@ def test_bodies_over_the_budget_leave_memory_once_they_are_durable() -> None:
     assert [chunk.data for chunk in chunks] == [None, b"bbbb"]
     assert all(chunk.durable for chunk in chunks)
     assert desk.budget.used_bytes == 4
+
+
+def test_a_host_hears_of_its_mark_when_it_is_durable_even_if_nothing_else_waits() -> None:
+    desk = Desk()
+    desk.journal.mark(5, 3, desk.marked)
+    lsn = desk.end_turn()
+    desk.journal.on_durable(lsn - 1)
+    assert desk.marked.told == []
+    desk.journal.on_durable(lsn)
+    assert desk.marked.told == [3]
