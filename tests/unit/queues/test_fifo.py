@@ -1,30 +1,44 @@
 """The queue machine against the naive one, and the laws that need a long or special story."""
 
+import pytest
 from hypothesis import given, settings
 
 from queues.commands import (
     ACCEPT,
+    FAIL,
     RELEASE,
     RETURN_UNSEEN,
     Attach,
     Command,
+    Configure,
     ConsumerKey,
+    Credit,
     Detach,
     EndSession,
     Enqueue,
     Get,
     Inspect,
+    Purge,
     Settle,
     consumer_key,
     decode,
     encode,
 )
-from queues.effects import Delivers, Effect
-from queues.fifo import LONG_BACKLOG, LONG_TURN, Fifo
+from queues.effects import Attached, Delivers, Effect, Left, Purged
+from queues.expiry import FAR
+from queues.fifo import DEAD_SLICE, DUE_SLICE, LEAVE_SLICE, LONG_BACKLOG, LONG_TURN, Fifo
 from queues.fifo_snapshot import encode_fifo
-from queues.options import Options
+from queues.options import REJECT_PUBLISH, Options
 from tests.unit.queues.effect_rows import Row, spread
-from tests.unit.queues.fifo_steps import BATCHES, OPTIONS, PLAIN_BATCHES, SESSIONS, Batch, Script
+from tests.unit.queues.fifo_steps import (
+    BATCHES,
+    OPTIONS,
+    PLAIN_BATCHES,
+    SESSIONS,
+    Batch,
+    Script,
+    traits_of,
+)
 from tests.unit.queues.naive_fifo import NaiveFifo
 from tests.unit.queues.runs import seqs_of
 
@@ -301,3 +315,298 @@ def test_a_recovered_queue_knows_what_may_have_been_delivered_before() -> None:
         fifo.restore_run(2, 3, None, 0, 0)
         fifo.end_restore(20, redelivered_upto)
         assert fifo.delivered_high == expected
+
+
+# Options, one by one: what the naive machine cannot show
+
+
+def publish(count: int, first: int = 1, ttl_ms: int = -1, size: int | None = None) -> Enqueue:
+    sizes = None if size is None else [size] * count
+    return Enqueue(ONE, first, count, traits_of([-1] * count, [ttl_ms] * count, sizes))
+
+
+def scattered(count: int, ttl_ms: int, first: int = 1) -> Enqueue:
+    """Every second message has an expiration: each is an entry of its own in the calendar."""
+    ttls = [ttl_ms if place % 2 else -1 for place in range(count)]
+    return Enqueue(ONE, first, count, traits_of([-1] * count, ttls, None))
+
+
+def left(effects: list[Effect]) -> int:
+    return sum(each.count for each in effects if isinstance(each, Left))
+
+
+@pytest.mark.parametrize(("dead_letters", "slice_of"), [(False, LEAVE_SLICE), (True, DEAD_SLICE)])
+def test_a_backlog_that_expires_leaves_slice_by_slice_and_is_never_delivered(
+    dead_letters: bool, slice_of: int
+) -> None:
+    fifo = Fifo(Options(ttl_ms=1000, dead_letters=dead_letters))
+    fifo.apply([Enqueue(ONE, 1, 2 * slice_of + 5)], 0)
+    attach = Attach(consumer_key(ONE, 1), 10, True, False, 0)
+    batches = [fifo.apply([attach], 1000), fifo.apply([], 1000), fifo.apply([], 1000)]
+    assert [left(effects) for effects in batches] == [slice_of, slice_of, 5]
+    assert not any(deliveries(effects) for effects in batches)
+    assert not fifo.has_more()
+    assert fifo.alive_within(1, fifo.next_seq) == []
+
+
+def test_a_purge_is_answered_when_the_last_message_has_left() -> None:
+    fifo = Fifo()
+    total = LEAVE_SLICE + 7
+    fifo.apply([Enqueue(ONE, 1, total)], 0)
+    key = consumer_key(ONE, 1)
+    first = fifo.apply([Purge(ONE), Attach(key, 5, True, False, 0), Enqueue(ONE, total + 1, 1)], 0)
+    assert not any(isinstance(each, Purged) for each in first)
+    assert deliveries(first) == [(key, total + 1, 1)]
+    assert fifo.has_more()
+    second = fifo.apply([], 0)
+    assert left(first) + left(second) == total
+    assert [each.count for each in second if isinstance(each, Purged)] == [total]
+    assert not fifo.has_more()
+
+
+def test_while_more_is_due_than_was_looked_at_nobody_is_served() -> None:
+    fifo = Fifo()
+    count = 2 * DUE_SLICE + 20
+    fifo.apply([scattered(count, 1000)], 0)
+    due = fifo.due_ms
+    assert due < 1010
+    key = consumer_key(ONE, 1)
+    session = SESSIONS[1]
+    credit = Credit(key, 0, 3, True, False)
+    first = fifo.apply([Attach(key, 0, False, False, 0), credit, Get(session)], due)
+    assert fifo.has_more()
+    assert {type(each) for each in first} == {Attached, Left}
+    rows = applied(fifo, [], due)
+    assert [row[2:4] for row in rows if row[0] == "got"] == [(1 + 6, False)]
+    assert [row[3] for row in rows if row[0] == "delivers"] == [1, 3, 5]
+    assert ("drained", key, 3) in rows
+    assert fifo.ready.count == count // 2 - 4
+
+
+def test_who_has_gone_gets_nothing_of_what_it_waited_for() -> None:
+    fifo = Fifo()
+    fifo.apply([scattered(4 * DUE_SLICE + 20, 1000)], 0)
+    due = fifo.due_ms
+    gone, stays = SESSIONS[1], SESSIONS[2]
+    fifo.apply([Get(gone), Get(stays)], due)
+    rows = applied(fifo, [EndSession(gone)], due)
+    assert [row[1] for row in rows if row[0] == "got"] == [stays]
+    assert list(fifo.consumers) == [consumer_key(stays, 0)]
+
+
+def test_due_times_of_messages_that_are_gone_do_not_pile_up() -> None:
+    fifo = Fifo()
+    key = attached(fifo, 1, 1 << 30)
+    for round_ in range(10):
+        fifo.apply([scattered(2000, 3_600_000, 1 + 2000 * round_)], 0)
+        runs = fifo.consumers[key].held.runs()
+        applied(fifo, [Settle(key, ACCEPT, runs)], 0)
+    assert fifo.calendar.count < 5000
+    assert fifo.due_ms > 3_600_000
+
+
+def test_a_message_expires_wherever_it_stands_and_not_early() -> None:
+    fifo = Fifo()
+    ttls = [-1, 60_000, -1, 5, -1]
+    fifo.apply([Enqueue(ONE, 1, 5, traits_of([-1] * 5, ttls, None))], 1000)
+    for now_ms, ready in ((1004, 5), (1008, 4), (60_999, 4), (61_063, 3)):
+        applied(fifo, [], now_ms)
+        assert fifo.ready.count == ready, now_ms
+    assert seqs_of(fifo.ready.runs()) == [1, 3, 5]
+
+
+def test_a_full_queue_serves_who_waits_before_it_refuses() -> None:
+    fifo = Fifo(Options(length_max=2, overflow=REJECT_PUBLISH))
+    key = attached(fifo, 1, 3)
+    rows = spread(fifo.apply([Enqueue(ONE, 1, 2), Enqueue(ONE, 3, 4)], 0))
+    assert [row[3] for row in rows if row[0] == "delivers"] == [1, 2, 3]
+    assert [row[2] for row in rows if row[0] == "refused publish"] == [6]
+    assert fifo.consumers[key].credit == 0
+
+
+def test_sizes_that_did_not_come_count_as_nothing() -> None:
+    fifo = Fifo(Options(bytes_max=10))
+    fifo.apply([publish(2, 1, 60_000), publish(1, 3, 60_000, 9), publish(1, 4, -1, 9)], 0)
+    assert seqs_of(fifo.ready.runs()) == [4]
+
+
+def test_an_unused_queue_expires_counted_from_its_first_batch() -> None:
+    fifo = Fifo(Options(expires_ms=1000))
+    assert fifo.due_ms <= 5000
+    found = [
+        (now, ("queue expired",) in applied(fifo, commands, now))
+        for now, commands in (
+            (5000, [publish(1, 1, 3)]),
+            (5999, []),
+            (6000, []),
+            (6999, []),
+            (7000, []),
+        )
+    ]
+    assert [now for now, expired in found if expired] == [6000, 7000]
+
+
+@pytest.mark.parametrize("use", [Get(ONE), Inspect(ONE)])
+def test_a_get_or_a_declaration_makes_an_unused_queue_live_longer(use: Command) -> None:
+    fifo = Fifo(Options(expires_ms=1000))
+    fifo.apply([], 5000)
+    fifo.apply([use], 5900)
+    assert applied(fifo, [], 6899) == []
+    assert applied(fifo, [], 6900) == [("queue expired",)]
+
+
+def test_a_queue_with_a_consumer_does_not_expire_until_it_has_gone() -> None:
+    fifo = Fifo(Options(expires_ms=1000))
+    key = consumer_key(ONE, 1)
+    fifo.apply([Attach(key, 1, True, False, 0)], 5000)
+    assert applied(fifo, [], 50_000) == []
+    fifo.apply([Detach(key)], 60_000)
+    assert applied(fifo, [], 60_999) == []
+    assert applied(fifo, [], 61_000) == [("queue expired",)]
+
+
+def test_the_time_to_be_unused_begins_when_it_is_set() -> None:
+    fifo = Fifo()
+    fifo.apply([Enqueue(ONE, 1, 1)], 5000)
+    assert applied(fifo, [Configure(Options(expires_ms=1000))], 90_000) == []
+    assert fifo.due_ms <= 91_000
+    assert applied(fifo, [], 91_000) == [("queue expired",)]
+
+
+def test_a_consumer_timeout_is_not_put_off_by_consumers_that_come_and_go() -> None:
+    fifo = Fifo(Options(consumer_timeout_ms=8000))
+    key = attached(fifo, 1, 1)
+    fifo.apply([Enqueue(ONE, 1, 1)], 0)
+    rows: list[Row] = []
+    for number in range(2, 30):
+        brief = consumer_key(SESSIONS[1], number)
+        batch: list[Command] = [Attach(brief, 0, True, False, 0), Detach(brief)]
+        rows += applied(fifo, batch, 500 * number)
+    assert ("timed out", key, 8000) in rows
+
+
+def test_a_timeout_that_is_set_later_holds_for_what_is_held_already() -> None:
+    fifo = Fifo()
+    key = attached(fifo, 1, 1)
+    fifo.apply([Enqueue(ONE, 1, 1)], 0)
+    fifo.apply([Configure(Options(consumer_timeout_ms=800))], 1000)
+    rows: list[Row] = []
+    for _ in range(20):
+        if fifo.due_ms <= 3000:
+            rows += applied(fifo, [], fifo.due_ms)
+    assert ("timed out", key, 800) in rows
+    assert fifo.now_ms <= 1000 + 800 + 2 * 100
+    assert seqs_of(fifo.ready.runs()) == [1]
+    assert seqs_of(fifo.redelivered.runs()) == [1]
+
+
+def test_what_was_got_times_out_even_where_no_consumer_can() -> None:
+    fifo = Fifo(Options(consumer_timeout_ms=800))
+    forever = consumer_key(ONE, 1)
+    attach = Attach(forever, 1, True, False, 0, 0)
+    fifo.apply([attach, Enqueue(ONE, 1, 2)], 0)
+    fifo.apply([Get(SESSIONS[1])], 50)
+    rows: list[Row] = []
+    for now_ms in (200, 1100):
+        rows += applied(fifo, [], now_ms)
+    assert rows == [("timed out", consumer_key(SESSIONS[1], 0), 800)]
+    assert list(fifo.consumers) == [forever]
+
+
+def test_without_timeouts_no_time_is_waited_for() -> None:
+    fifo = Fifo()
+    attached(fifo, 1, 1)
+    fifo.apply([Enqueue(ONE, 1, 1)], 0)
+    assert fifo.due_ms == FAR
+
+
+def test_a_ttl_that_is_set_again_counts_from_then_on() -> None:
+    fifo = Fifo()
+    for number, now_ms, ttl_ms in ((1, 0, 1000), (2, 500, -1), (3, 700, -1), (4, 9000, 1000)):
+        fifo.apply([Configure(Options(ttl_ms=ttl_ms)), Enqueue(ONE, number, 1)], now_ms)
+    assert fifo.ready.count == 4
+    assert not fifo.has_more()
+    applied(fifo, [], 9999)
+    assert fifo.ready.count == 4
+    applied(fifo, [], 10_000)
+    assert fifo.ready.count == 0
+    assert fifo.due_ms == FAR
+
+
+def test_what_is_due_under_another_ttl_is_not_delivered_in_the_same_batch() -> None:
+    fifo = Fifo(Options(ttl_ms=60_000))
+    fifo.apply([Enqueue(ONE, 1, 3)], 0)
+    attach = Attach(consumer_key(ONE, 1), 10, True, False, 0)
+    rows = applied(fifo, [Configure(Options(ttl_ms=1000)), attach], 5000)
+    assert [row[0] for row in rows] == ["attached", "left", "left", "left"]
+
+
+def test_another_handover_holds_at_once() -> None:
+    fifo = Fifo(Options(single_active=True))
+    drained = Options(single_active=True, drain_handover=True)
+    one, two = attached(fifo, 1, 1), attached(fifo, 2, 1)
+    fifo.apply([Enqueue(ONE, 1, 2), Configure(drained)], 0)
+    rows = applied(fifo, [Detach(one)], 0)
+    assert ("activated", two, True) not in rows
+    rows = applied(fifo, [Configure(Options(single_active=True))], 0)
+    assert rows == [("activated", two, True), ("delivers", two, 1, 2, False, 0)]
+
+
+def test_priorities_of_consumers_that_used_their_credit_up_are_forgotten() -> None:
+    fifo = Fifo()
+    fifo.apply([Enqueue(ONE, 1, 300)], 0)
+    for number in range(1, 200):
+        key = attached(fifo, number, 1, number)
+        fifo.apply([Detach(key), Settle(key, ACCEPT, [(number, 1)])], 0)
+        assert len(fifo.roster.lines.levels) <= 1
+
+
+def test_a_queue_that_is_recovered_is_as_it_was() -> None:
+    options = Options(levels=3, ttl_ms=60_000, bytes_max=1000)
+    traits = traits_of([0, 2, 9, 1], [-1, 5000, -1, 70_000], [10, 20, 30, 40])
+    old = Fifo(options)
+    old.apply([Enqueue(ONE, 1, 4, traits)], 3000)
+    old.apply([Enqueue(ONE, 5, 1)], 7000)
+    new = Fifo(options)
+    new.restore_run(1, 2, traits, 0, 3000)
+    new.restore_run(3, 2, traits, 2, 3000)
+    new.restore_run(5, 1, None, 0, 7000)
+    new.end_restore(6, 0)
+    for fifo in (old, new):
+        assert [seqs_of(lane.runs()) for lane in fifo.ready.lanes] == [[1, 5], [4], [2, 3]]
+        assert fifo.notes.ready_bytes == 100
+        applied(fifo, [], 9000)
+        assert seqs_of(fifo.ready.runs()) == [1, 3, 4, 5]
+        applied(fifo, [], 63_000 + 60)
+        assert seqs_of(fifo.ready.runs()) == [5]
+        assert fifo.notes.ready_bytes == 0
+
+
+def test_nothing_is_noted_of_messages_that_are_gone() -> None:
+    fifo = Fifo(Options(levels=9, bytes_max=1000, counts_deliveries=True, delivery_limit=1))
+    key = attached(fifo, 1, 100)
+    priorities = [place % 9 for place in range(20)]
+    fifo.apply([Enqueue(ONE, 1, 20, traits_of(priorities, [-1] * 20, [5] * 20))], 0)
+    applied(fifo, [Settle(key, FAIL, [(1, 10)])], 0)
+    applied(fifo, [Settle(key, FAIL, [(1, 5)]), Settle(key, ACCEPT, [(6, 15)])], 0)
+    assert fifo.alive_within(1, 100) == []
+    assert fifo.attempts == {}
+    assert fifo.redelivered.count == 0
+    assert fifo.notes._levels.block_count() == 0
+    assert fifo.notes._sizes.block_count() == 0
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Options(levels=2),
+        Options(single_active=True),
+        Options(counts_deliveries=True),
+        Options(bytes_max=10),
+    ],
+)
+def test_what_is_fixed_for_the_life_of_a_queue_cannot_be_configured(other: Options) -> None:
+    fifo = Fifo()
+    fifo.apply([Enqueue(ONE, 1, 1)], 0)
+    with pytest.raises(AssertionError):
+        fifo.apply([Configure(other)], 0)

@@ -1,0 +1,66 @@
+"""Options and their bytes; that bytes of others are refused is in test_commands."""
+
+import pytest
+from hypothesis import given, settings
+
+from queues.options import KNOWN_FLAGS, OPTIONS_BYTES, REJECT_PUBLISH_DLX, Options, decode_options
+from tests.unit.queues.fifo_steps import OPTIONS
+
+BOUNDED = settings(max_examples=200, deadline=None, database=None)
+NAMES = (
+    *("levels", "default_level", "ttl_ms", "length_max", "bytes_max", "overflow"),
+    *("single_active", "drain_handover", "counts_deliveries", "delivery_limit"),
+    *("consumer_timeout_ms", "expires_ms", "dead_letters"),
+)
+
+
+def fields_of(options: Options) -> list[object]:
+    return [getattr(options, name) for name in NAMES]
+
+
+@BOUNDED
+@given(OPTIONS)
+def test_options_come_back_from_their_bytes(options: Options) -> None:
+    data = options.encode()
+    assert len(data) == OPTIONS_BYTES
+    again = decode_options(data)
+    assert fields_of(again) == fields_of(options)
+    assert again == options
+    assert hash(again) == hash(options)
+
+
+def test_each_option_makes_a_difference() -> None:
+    plain = Options()
+    changes: dict[str, int] = dict.fromkeys(NAMES, 5) | {"overflow": REJECT_PUBLISH_DLX}
+    changes |= {name: True for name in NAMES if isinstance(getattr(plain, name), bool)}
+    seen = {plain.encode()}
+    for name, value in changes.items():
+        changed = Options()
+        setattr(changed, name, value)
+        assert changed != plain, name
+        seen.add(changed.encode())
+    assert len(seen) == len(NAMES) + 1
+
+
+def test_all_256_levels_fit() -> None:
+    assert decode_options(Options(levels=256, default_level=255).encode()).levels == 256
+
+
+def test_options_are_not_equal_to_anything_else() -> None:
+    assert Options() != Options().encode()
+
+
+@pytest.mark.parametrize("size", [0, OPTIONS_BYTES - 1, OPTIONS_BYTES + 1])
+def test_bytes_of_another_length_are_refused(size: int) -> None:
+    with pytest.raises(ValueError, match="options of"):
+        decode_options(bytes(size))
+
+
+@pytest.mark.parametrize(
+    ("place", "value"), [(0, KNOWN_FLAGS + 1), (1, REJECT_PUBLISH_DLX + 1), (3, 1)]
+)
+def test_what_this_node_does_not_know_is_refused(place: int, value: int) -> None:
+    data = bytearray(Options().encode())
+    data[place] = value
+    with pytest.raises(ValueError, match="unknown options"):
+        decode_options(bytes(data))
