@@ -5,6 +5,7 @@ at within the moment by which the machine may expire late.
 """
 
 import struct
+from random import Random
 
 from hypothesis import strategies as st
 
@@ -78,6 +79,38 @@ OPTIONS = st.builds(
     consumer_timeout_ms=st.sampled_from([-1, 0, 30_000]),
     expires_ms=st.sampled_from([-1, -1, 30_000]),
 )
+
+
+def story_of(seed: int) -> tuple[Options, list[Batch]]:
+    """Options and a long story; half of the stories have no options that change on the way."""
+    lots = Random(seed)
+    options = Options(
+        levels=lots.choice([1, 1, 3, 10]),
+        ttl_ms=lots.choice([-1, -1, *LIFETIMES]),
+        length_max=lots.choice([-1, -1, 0, 1, 3, 6]),
+        bytes_max=lots.choice([-1, -1, 0, 40, 100]),
+        overflow=lots.choice([0, 1, 2]),
+        single_active=lots.random() < 0.4,
+        drain_handover=lots.random() < 0.5,
+        counts_deliveries=lots.random() < 0.5,
+        delivery_limit=lots.choice([-1, 0, 1, 2]),
+        consumer_timeout_ms=lots.choice([-1, 0, 30_000]),
+        expires_ms=lots.choice([-1, -1, 30_000]),
+    )
+    kinds = KINDS if lots.random() < 0.5 else (*KINDS, *SELDOM)
+    leaps = LEAPS if lots.random() < 0.7 else (0,)
+    batches: list[Batch] = []
+    for _ in range(lots.randrange(5, 60)):
+        steps = [
+            (lots.choice(kinds), lots.randrange(6), lots.randrange(10), *_two(lots))
+            for _ in range(lots.randrange(1, 5))
+        ]
+        batches.append((lots.choice(leaps), steps))
+    return options, batches
+
+
+def _two(lots: Random) -> tuple[int, int]:
+    return lots.randrange(1, 6), lots.randrange(12)
 
 
 def traits_of(priorities: list[int], ttls: list[int], sizes: list[int] | None) -> Traits:

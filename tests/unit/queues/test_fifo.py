@@ -37,6 +37,7 @@ from tests.unit.queues.fifo_steps import (
     SESSIONS,
     Batch,
     Script,
+    story_of,
     traits_of,
 )
 from tests.unit.queues.naive_fifo import NaiveFifo
@@ -134,6 +135,17 @@ def run_both(options: Options, batches: list[Batch], script: Script, naive: Naiv
         assert leavers(rows) == leavers(expected)
         check_alike(fifo, naive)
         check_laws(fifo)
+
+
+@pytest.mark.parametrize("start", range(0, 600, 50))
+def test_long_stories_too_end_as_the_rules_say(start: int) -> None:
+    for seed in range(start, start + 50):
+        options, batches = story_of(seed)
+        naive = NaiveFifo(options)
+        try:
+            run_both(options, batches, Script(naive), naive)
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}") from error
 
 
 @BOUNDED
@@ -433,17 +445,9 @@ def test_sizes_that_did_not_come_count_as_nothing() -> None:
 def test_an_unused_queue_expires_counted_from_its_first_batch() -> None:
     fifo = Fifo(Options(expires_ms=1000))
     assert fifo.due_ms <= 5000
-    found = [
-        (now, ("queue expired",) in applied(fifo, commands, now))
-        for now, commands in (
-            (5000, [publish(1, 1, 3)]),
-            (5999, []),
-            (6000, []),
-            (6999, []),
-            (7000, []),
-        )
-    ]
-    assert [now for now, expired in found if expired] == [6000, 7000]
+    applied(fifo, [publish(1, 1, 3)], 5000)
+    found = {now: applied(fifo, [], now) for now in (5900, 5999, 6000, 6999, 7000)}
+    assert [now for now, rows in found.items() if ("queue expired",) in rows] == [6000, 7000]
 
 
 @pytest.mark.parametrize("use", [Get(ONE), Inspect(ONE)])
