@@ -1,25 +1,36 @@
 """Runs a story about one queue: lines of commands in, the story with the machine's answers out.
 
-    > publish s1 3              session s1 publishes 3 messages; `publish s1 3 from 2` numbers them
+    > queue ttl 1000            a new queue with options, in the words of WORDS and FLAGS below
+    > configure ttl 500         the queue's options are others now; those not named stay
+    > at 1500                   an empty batch at this time, in ms; it is the time from now on
+    > publish s1 3              session s1 publishes 3 messages; `publish s1 3 from 2` numbers them;
+                                words: `priority 5`, `expiration 200`, `size 100`, or one number
+                                for each message, as in `size 100,20,3` (- for none)
     > attach s1.a credit 10     consumer a of s1; words: `auto` (settling gives credit back),
-                                `exclusive`, `priority 5`
+                                `exclusive`, `priority 5`, `timeout 1000`
     > credit s1.a 5 after 2     absolute: 5 more than its first 2 deliveries; words: `drain`, `auto`
-    > settle s1.a accept 1-3 7  or reject, release, unseen; consumer `s1.get` holds what s1 got
-    > detach s1.a               > get s1     > purge s1     > inspect s1     > end s1
+    > settle s1.a accept 1-3 7  or reject, release, unseen, fail; `s1.get` holds what s1 got
+    > detach s1.a     > get s1     > purge s1     > inspect s1     > end s1     > tick
     > restart 2-4 9 next 12 redelivered 3    a new machine from what a recovery found
 
-Commands on one line, parted by `;`, are one batch. Answers are indented by two; after each batch
-comes the state: what is ready (`!` behind a run: redelivered), and what each consumer holds. Lines
-that begin with `#`, and blank ones, are kept as they are. Everything else is made anew.
+Commands on one line, parted by `;`, are one batch; empty ones follow while the machine has more to
+do. Answers are indented by two; after each batch comes the state: what is ready (`!` behind a run:
+redelivered; levels from the highest on, parted by `|`), and what each consumer holds (`*` behind
+the name: the active one). Lines that begin with `#`, and blank ones, are kept as they are.
+Everything else is made anew.
 """
+
+import struct
 
 from queues.commands import (
     ACCEPT,
+    FAIL,
     REJECT,
     RELEASE,
     RETURN_UNSEEN,
     Attach,
     Command,
+    Configure,
     ConsumerKey,
     Credit,
     Detach,
@@ -30,13 +41,20 @@ from queues.commands import (
     Purge,
     SessionId,
     Settle,
+    Tick,
     consumer_key,
     session_of,
 )
 from queues.effects import (
+    ACQUIRED_SHIFT,
     LEFT_ACCEPTED,
+    LEFT_DELIVERY_LIMIT,
+    LEFT_EXPIRED,
+    LEFT_MAXLEN,
     LEFT_PURGED,
+    LEFT_REFUSED,
     LEFT_REJECTED,
+    Activated,
     Attached,
     AttachRefused,
     Delivers,
@@ -50,12 +68,51 @@ from queues.effects import (
     LastConsumerGone,
     Left,
     Purged,
+    QueueExpired,
+    Refused,
     ResendFrom,
+    TimedOut,
 )
 from queues.fifo import Fifo
+from queues.options import DROP_HEAD, REJECT_PUBLISH, REJECT_PUBLISH_DLX, Options
+from queues.traits import ABSENT, Traits
 
-OUTCOMES = {"accept": ACCEPT, "reject": REJECT, "release": RELEASE, "unseen": RETURN_UNSEEN}
-REASONS = {LEFT_ACCEPTED: "accepted", LEFT_REJECTED: "rejected", LEFT_PURGED: "purged"}
+OUTCOMES = {
+    "accept": ACCEPT,
+    "reject": REJECT,
+    "release": RELEASE,
+    "unseen": RETURN_UNSEEN,
+    "fail": FAIL,
+}
+REASONS = {
+    LEFT_ACCEPTED: "accepted",
+    LEFT_REJECTED: "rejected",
+    LEFT_PURGED: "purged",
+    LEFT_EXPIRED: "expired",
+    LEFT_MAXLEN: "maxlen",
+    LEFT_DELIVERY_LIMIT: "delivery limit",
+    LEFT_REFUSED: "refused",
+}
+OVERFLOWS = {
+    "drop-head": DROP_HEAD,
+    "reject-publish": REJECT_PUBLISH,
+    "reject-publish-dlx": REJECT_PUBLISH_DLX,
+}
+WORDS = {
+    "priorities": "levels",  # so many levels
+    "default-priority": "default_level",
+    "ttl": "ttl_ms",
+    "max-length": "length_max",
+    "max-bytes": "bytes_max",
+    "delivery-limit": "delivery_limit",
+    "timeout": "consumer_timeout_ms",
+    "expires": "expires_ms",
+}
+FLAGS = {
+    "single-active": "single_active",
+    "drained-handover": "drain_handover",
+    "counts": "counts_deliveries",
+}
 GET = "get"
 Runs = list[tuple[int, int]]
 
@@ -78,21 +135,36 @@ class Script:
 
     def __init__(self) -> None:
         self._fifo = Fifo()
+        self._now_ms = 0
         self._sessions: dict[str, SessionId] = {}
         self._keys: dict[str, ConsumerKey] = {}
         self._sent: dict[str, int] = {}
 
     def run(self, line: str) -> list[str]:
         words = line.split()
+        commands: list[Command] = []
         if words[0] == "restart":
             self._restart(words[1:])
-            return [self._state()]
-        commands = [self._command(part.split()) for part in line.split(";")]
-        return [*map(self._tell, self._fifo.apply(commands, 0)), self._state()]
+        elif words[0] == "queue":
+            self._forget(options_in(Options(), words[1:]))
+        elif words[0] == "at":
+            self._now_ms = int(words[1])
+        else:
+            commands = [self._command(part.split()) for part in line.split(";")]
+        return [*self._apply(commands), self._state()]
+
+    def _apply(self, commands: list[Command]) -> list[str]:
+        told = [self._tell(effect) for effect in self._fifo.apply(commands, self._now_ms)]
+        while self._fifo.has_more():
+            told += [self._tell(effect) for effect in self._fifo.apply([], self._now_ms)]
+        return told
+
+    def _forget(self, options: Options) -> None:
+        self._fifo = Fifo(options)
+        self._sessions, self._keys, self._sent = {}, {}, {}
 
     def _restart(self, words: list[str]) -> None:
-        self._fifo = Fifo()
-        self._sessions, self._keys, self._sent = {}, {}, {}
+        self._forget(self._fifo.options)
         at = words.index("next")
         upto = int(words[at + 3]) if len(words) > at + 2 else 0
         for first, count in runs_in(words[:at]):
@@ -102,8 +174,12 @@ class Script:
     # Commands
 
     def _command(self, words: list[str]) -> Command:
-        verb, who, rest = words[0], words[1], words[2:]
+        verb, who, rest = words[0], "".join(words[1:2]), words[2:]
         match verb:
+            case "tick":
+                return Tick()
+            case "configure":
+                return Configure(options_in(self._fifo.options, words[1:]))
             case "publish":
                 return self._publish(who, rest)
             case "settle":
@@ -111,7 +187,8 @@ class Script:
             case "attach":
                 auto, exclusive = "auto" in rest, "exclusive" in rest
                 numbers = number_after("credit", rest), number_after("priority", rest)
-                return Attach(self._key(who), numbers[0], auto, exclusive, numbers[1])
+                timeout = number_after("timeout", rest) or -1
+                return Attach(self._key(who), numbers[0], auto, exclusive, numbers[1], timeout)
             case "credit":
                 drain, auto = "drain" in rest, "auto" in rest
                 after = number_after("after", rest)
@@ -133,7 +210,7 @@ class Script:
         first = number_after("from", rest) or self._sent.get(who, 0) + 1
         count = int(rest[0])
         self._sent[who] = first + count - 1
-        return Enqueue(self._session(who), first, count)
+        return Enqueue(self._session(who), first, count, traits_in(rest, count))
 
     def _session(self, name: str) -> SessionId:
         return self._sessions.setdefault(name, SessionId(1 << 64 | len(self._sessions) + 1))
@@ -164,8 +241,11 @@ class Script:
                 return f"known already {self._session_name(effect.session)} {numbers}"
             case ResendFrom():
                 return f"resend {self._session_name(effect.session)} from {effect.seq}"
+            case Refused():
+                numbers = span(effect.first_seq, effect.count)
+                return f"refused {numbers} of {self._session_name(effect.session)}"
             case Delivers():
-                flag = " redelivered" if effect.redelivered else ""
+                flag = seen(effect.redelivered, effect.attempts)
                 messages = span(effect.first, effect.count)
                 return f"deliver {self._name(effect.key)} #{effect.delivery_seq} {messages}{flag}"
             case Left():
@@ -178,7 +258,7 @@ class Script:
             case Got(message=0):
                 return f"nothing for {self._session_name(effect.session)}"
             case Got():
-                flag = " redelivered" if effect.redelivered else ""
+                flag = seen(effect.redelivered, effect.attempts)
                 who = self._session_name(effect.session)
                 return f"got {who} {effect.message}{flag}, {effect.ready} more"
             case Attached():
@@ -195,15 +275,25 @@ class Script:
                 return f"{effect.ready} ready, {effect.consumer_count} consumers"
             case LastConsumerGone():
                 return "last consumer gone"
+            case Activated():
+                change = "active now" if effect.active else "active no more"
+                return f"{self._name(effect.key)} {change}"
+            case TimedOut():
+                return f"timed out {self._name(effect.key)} after {effect.timeout_ms} ms"
+            case QueueExpired():
+                return "queue expired"
             case _:
                 raise ValueError(type(effect).__name__)
 
     def _state(self) -> str:
-        parts = ["ready " + self._marked(self._fifo.ready.runs())]
+        lanes = [self._marked(lane.runs()) for lane in reversed(self._fifo.ready.lanes)]
+        filled = [lane for lane in lanes if lane != "-"]
+        parts = ["ready " + (" | ".join(filled) or "-")]
         for key, consumer in self._fifo.consumers.items():
             held = self._marked(consumer.held.runs())
             credit = f" credit {consumer.credit}" if consumer.attached else " detached"
-            parts.append(f"{self._name(key)} {held}{credit}")
+            star = "*" if key == self._fifo.roster.active_key else ""
+            parts.append(f"{self._name(key)}{star} {held}{credit}")
         return "= " + "; ".join(parts)
 
     def _marked(self, runs: Runs) -> str:
@@ -218,6 +308,54 @@ class Script:
                     found.append(span(start, length) + "!")
                 at = start + length
         return " ".join(found) or "-"
+
+
+def options_in(old: Options, words: list[str]) -> Options:
+    """The options with some changed: `ttl 1000 single-active overflow reject-publish`."""
+    names = [*WORDS.values(), *FLAGS.values(), "overflow", "dead_letters"]
+    fields = {name: getattr(old, name) for name in names}
+    rest = iter(words)
+    for word in rest:
+        if word in FLAGS:
+            fields[FLAGS[word]] = True
+        elif word == "overflow":
+            fields[word] = OVERFLOWS[next(rest)]
+        else:
+            fields[WORDS[word]] = int(next(rest))
+    return Options(**fields)
+
+
+def traits_in(words: list[str], count: int) -> Traits | None:
+    """`priority 5 size 10,20`: what a publish says of its messages."""
+    priorities = numbers_after("priority", words, count)
+    ttls = numbers_after("expiration", words, count)
+    sizes = numbers_after("size", words, count)
+    if priorities is None and ttls is None and sizes is None:
+        return None
+    return Traits(
+        ABSENT,
+        ABSENT,
+        None if priorities is None else struct.pack(f"<{count}i", *priorities),
+        None if ttls is None else struct.pack(f"<{count}q", *ttls),
+        None if sizes is None else struct.pack(f"<{count}i", *sizes),
+    )
+
+
+def numbers_after(word: str, words: list[str], count: int) -> list[int] | None:
+    """One number for each message, or the one that is said for all."""
+    if word not in words:
+        return None
+    said = words[words.index(word) + 1].split(",")
+    numbers = [ABSENT if each == "-" else int(each) for each in said]
+    return numbers * count if len(numbers) == 1 else numbers
+
+
+def seen(redelivered: bool, attempts: int) -> str:
+    flag = " redelivered" if redelivered else ""
+    if attempts == 0:
+        return flag
+    acquired, failed = attempts >> ACQUIRED_SHIFT, attempts & (1 << ACQUIRED_SHIFT) - 1
+    return f"{flag} (acquired {acquired}, failed {failed})"
 
 
 def span(first: int, count: int) -> str:
