@@ -232,11 +232,17 @@ class ClassicHost:
         count = chunk.count()
         sink.credit.send(self.credit, count)
         self._sinks[session] = sink
+        self.expect(chunk)
         self._chunks.append(chunk)
         self._commands.append(Enqueue(session, first_seq, count, self.traits(chunk)))
         if not self._marked:
             self._marked = True
             self._turn.mark_host(self)
+
+    def expect(self, chunk: Chunk) -> None:
+        """The chunk is to be applied: it stays, whatever other queues do with it until then."""
+        self._see_lazy(chunk)
+        self.store.reserve(chunk)
 
     def traits(self, chunk: Chunk) -> Traits | None:
         """What the machine must know of these messages."""
@@ -343,6 +349,8 @@ class ClassicHost:
         effects = self.machine.apply(commands, now_ms)
         self.capacity.observe(self.machine.is_able(), now_ms)
         self._carry_out(effects, chunks)
+        for chunk in chunks:
+            self.store.cancel_reserve(chunk)
         if len(self._settled_late) > 0:
             late = self._settled_late
             self._settled_late = []
@@ -380,7 +388,6 @@ class ClassicHost:
         self.published_count += count
         persistent = (chunk.info & INFO_PERSISTENT) != 0
         journaled = (self.durable and persistent) or self.mode != DEFAULT
-        self._see_lazy(chunk)
         self.store.add(first, chunk, 0, count, journaled)
         if len(self._moved) > 0:
             self._follow_moves(first, count)
@@ -755,6 +762,8 @@ class ClassicHost:
         if self.undertaker is not None:
             self.undertaker.close()
         self.store.clear()
+        for chunk in self._chunks:
+            self.store.cancel_reserve(chunk)
         if self.durable:
             self._journal.deleted(self.uid)
         self._sinks = {}

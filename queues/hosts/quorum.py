@@ -127,7 +127,7 @@ class QuorumHost:
         count = chunk.count()
         sink.credit.send(inner.credit, count)
         inner.adopt(sink)
-        inner.store.reserve(chunk)
+        inner.expect(chunk)
         traits = inner.traits(chunk)
         self._chunks.append(chunk)
         self._commands.append(Enqueue(sink.session, first_seq, count, traits))
@@ -203,8 +203,6 @@ class QuorumHost:
             return
         batch = self._proposed.popleft()
         inner.apply_batch(batch.commands, batch.chunks, batch.now_ms)
-        for chunk in batch.chunks:
-            inner.store.cancel_reserve(chunk)
         machine = inner.machine
         assert machine.next_seq <= self._next_seq
         if machine.has_more():

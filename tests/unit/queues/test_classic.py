@@ -23,7 +23,7 @@ from queues.credit import CreditActor, CreditSpec
 from queues.fifo import Fifo
 from queues.hosts.classic import LAZY, MARK_STRIDE, UNSEEN_SLACK, ClassicHost
 from queues.message import Chunk
-from queues.options import Options
+from queues.options import REJECT_PUBLISH, Options
 from tests.unit.queues.fake_node import FakeNode
 from tests.unit.queues.fake_sink import FakeSink, Told
 from tests.unit.queues.messages import body_of, chunk_of, table
@@ -686,6 +686,33 @@ def test_a_lazy_queue_is_lazy_after_a_restart_and_drops_what_is_transient() -> N
     assert desk.body(1) == b"aa"
     assert desk.body(3) == b"cc"
     assert chunks[0].data is None
+
+
+# Chunks that queues share
+
+
+@pytest.mark.parametrize("refuses_first", [False, True])
+def test_a_queue_that_refuses_a_chunk_leaves_the_others_their_copy(refuses_first: bool) -> None:
+    desk = Desk()
+    other = desk.node.queue(6)
+    other.machine = Fifo(Options(length_max=0, overflow=REJECT_PUBLISH))
+    chunk = chunk_of([b"a", b"b"])
+    for host in [other, desk.host] if refuses_first else [desk.host, other]:
+        host.publish(desk.sink, chunk, 1)
+    desk.turn()
+    assert ("settle", 6, [(1, 2)]) in desk.node.log.records
+    assert desk.bodies() == {1: b"a", 2: b"b"}
+    assert desk.node.log.live == {1: 2}
+    assert desk.node.budget.used_bytes == 2
+
+
+def test_a_chunk_that_waits_for_a_queue_that_is_deleted_is_let_go() -> None:
+    desk = Desk()
+    chunk = desk.publish([b"a"])
+    desk.host.delete()
+    desk.turn()
+    assert chunk.data is None
+    assert desk.node.budget.used_bytes == 0
 
 
 # Messages that die
