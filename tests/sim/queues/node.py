@@ -23,23 +23,37 @@ from tests.sim.storage.sim_disk import SimDisk
 from tests.sim.storage.steps import StepRunner
 from warren.storage.snapshot import SnapshotStore
 from warren.storage.wal import Wal
+from warren.wire.amqp091.deliver import body_bytes
 
 DIRECTORY = "/log"
 NODE = "n"
 SNAPSHOT_ENTRIES = 6
+QUEUE_SNAPSHOT_ENTRIES = 8
 
 
 class Timer:
-    """Never fires."""
+    """Fires when the test lets time pass (`SimNode.advance`)."""
+
+    def __init__(self, due_ms: float, callback: Callable[[], None]) -> None:
+        self.due_ms = due_ms
+        self.callback = callback
+        self.cancelled = False
 
     def cancel(self) -> None:
-        return
+        self.cancelled = True
+
+    def fire(self) -> None:
+        if not self.cancelled:
+            self.callback()
 
 
 class SimNode:
     """One life of a node, from recovery on."""
 
-    def __init__(self, disk: SimDisk, random: Random) -> None:
+    def __init__(self, disk: SimDisk, random: Random, now_ms: int) -> None:
+        self.time_ms = now_ms
+        self._timers: list[Timer] = []
+        self._disk = disk
         self.runner = StepRunner()
         self.failed: list[BaseException] = []
         self.turn = Turn(self.runner.post, self.failed.append)
@@ -61,7 +75,7 @@ class SimNode:
         self.journal = Journal(self.wal, self.budget, credit)
         self.wal.before_upkeep = self._end_turn
         self.turn.journal = self.journal
-        self.turn.now_ms = self.clock.now_ms
+        self.turn.now_ms = self.now_ms
         self._snapshots = SnapshotStore(disk, DIRECTORY, self.wal.background, self.runner.post)
         self._recover()
 
@@ -70,11 +84,12 @@ class SimNode:
         self.group = self._make_group(METADATA_OWNER, self._committed)
         state = self.group.load()
         metadata = Metadata() if state is None else Metadata.restore(state)
-        timers = Timers(self._set_timer, self.clock.now_ms, self.turn.begin)
+        timers = Timers(self._set_timer, self.now_ms, self.turn.begin)
         self.broker = Broker(
             Config(), self.clock, self.turn, metadata, self.journal, self.budget, self.wal, timers
         )
         self.broker.make_group = self._make_group
+        self.broker.quorum_snapshot_entries = QUEUE_SNAPSHOT_ENTRIES
         self.broker.load_definitions()
         broker = self.broker
         recovered = Recovered(self.group, broker.hosts, broker.quorum_hosts, broker.recovering)
@@ -103,17 +118,30 @@ class SimNode:
             uid, self.wal, self._snapshots, on_committed, self.failed.append, self.commits
         )
 
-    def _set_timer(self, delay_s: float, callback: Callable[[], None]) -> "Timer":
-        """Time does not pass here but by what a test does."""
-        return Timer()
+    def now_ms(self) -> int:
+        return self.time_ms
+
+    def _set_timer(self, delay_s: float, callback: Callable[[], None]) -> Timer:
+        timer = Timer(self.time_ms + 1000 * delay_s, callback)
+        self._timers.append(timer)
+        return timer
+
+    def advance(self, ms: int) -> None:
+        """Time passes, and the loop calls what is due."""
+        self.time_ms += ms
+        due = [timer for timer in self._timers if timer.due_ms <= self.time_ms + 0.01]
+        self._timers = [timer for timer in self._timers if timer not in due]
+        for timer in due:
+            self.runner.post(timer.fire)
 
     def _durable(self, lsn: int) -> None:
         self.turn.begin()
         self.commits.on_durable(lsn)
         self.journal.on_durable(lsn)
+        self.turn.finish_now()
 
     def _end_turn(self) -> None:
-        self.journal.end_turn(self.clock.now_ms())
+        self.journal.end_turn(self.now_ms())
 
     def run_until(self, reached: Callable[[], bool]) -> None:
         """Run the loop and the log's threads until something is so."""
@@ -143,20 +171,19 @@ class SimNode:
         self.wal.close(clean=True)
 
     def contents(self, host: ClassicHost) -> dict[int, bytes]:
-        """All messages of a recovered queue by message_seq, read from the log."""
+        """The payloads of a recovered queue by message_seq, read past the node from its disk."""
         found: dict[int, bytes] = {}
         for first, count in host.live_ranges(1, host.machine.next_seq - 1):
             for seq in range(first, first + count):
-                found[seq] = self._body(host, seq)
+                found[seq] = self._payload(host, seq)
         return found
 
-    def _body(self, host: ClassicHost, seq: int) -> bytes:
+    def _payload(self, host: ClassicHost, seq: int) -> bytes:
         slot = host.store.find(seq)
         chunk = slot.chunk
         index = slot.index + seq - slot.first
         offset = chunk.file_offset + chunk.bytes_between(0, index)
-        answer: list[bytes | Exception] = []
-        self.wal.read(chunk.file_id, offset, chunk.bytes_between(index, index + 1), answer.append)
-        self.run_until(lambda: bool(answer))
-        assert isinstance(answer[0], bytes)
-        return answer[0]
+        size = chunk.bytes_between(index, index + 1)
+        stored = self._disk.pread(self.wal._ledger.files[chunk.file_id].handle, size, offset)
+        assert len(stored) == size
+        return body_bytes(stored, 0, size)

@@ -1,4 +1,4 @@
-"""Classic queues under random load, crashes and restarts. A failing seed stands in the test's name.
+"""Queues of all kinds under random load, crashes and restarts. A failing seed is in the test's name.
 
 `WARREN_SIM_SEEDS=first:last` runs others, `WARREN_SIM_SEEDS=0:100000` a night long.
 """
@@ -9,7 +9,7 @@ import pytest
 
 from tests.sim.queues.world import World
 
-FIRST, _, LAST = os.environ.get("WARREN_SIM_SEEDS", "0:20").partition(":")
+FIRST, _, LAST = os.environ.get("WARREN_SIM_SEEDS", "0:50").partition(":")
 RESTARTS = 4
 STEPS = 500
 

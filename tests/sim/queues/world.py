@@ -1,49 +1,72 @@
-"""A node with classic queues under random load, crashes and restarts, driven by one seed.
+"""A node with queues of all kinds under random load, crashes and restarts, driven by one seed.
 
-What is checked after each restart: definitions are what was answered; every confirmed persistent
-message that was not settled is there once, in order, with its bytes; nothing that was settled
-durably is back. And at every delivery: the message is there, has its bytes and the right flag.
+What is checked after each restart: definitions are what was answered; every confirmed message that
+is durable and was not settled is there once, in order, with its bytes, or has died by the rules and
+is where the dead go; nothing that was settled or refused is back. And at every delivery: the
+message is there, has its bytes, the right flag, and of a quorum queue the count of deliveries.
 """
 
 from random import Random
 
 from queues.commands import ACCEPT, REJECT, RELEASE
-from queues.hosts.classic import ClassicHost
+from queues.host import QueueHost
 from queues.metadata_commands import DeclareQueue, DeleteQueue
 from queues.metadata_outcomes import Outcome
+from raft.log_group import METADATA_OWNER
 from tests.sim.queues.client import Client
-from tests.sim.queues.ledger import Ledger, Message, QueueBook
-from tests.sim.queues.node import NODE, SimNode
+from tests.sim.queues.grave import Grave
+from tests.sim.queues.kinds import KINDS, TARGETS, TTL_MS, Kind
+from tests.sim.queues.ledger import Found, Ledger
+from tests.sim.queues.letters import Letter
+from tests.sim.queues.node import NODE, QUEUE_SNAPSHOT_ENTRIES, SimNode
 from tests.sim.storage.sim_disk import Crashed, SimDisk
 
 CLIENTS = 3
-NAMES = ("a", "b", "c", "d", "t1", "t2")  # those with a t are transient
+NAMES_MAX = 6  # of one world, beside those for dead letters
 
 
 class World:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.disk = SimDisk()
+        others = [name for name in KINDS if name not in TARGETS]
+        self.names = (*self.random.sample(others, NAMES_MAX), *TARGETS)
+        self.now_ms = 1_000_000
         self.ledger = Ledger()
         self.queues: dict[str, int] = {}  # name -> uid, as answered
         self.unanswered: set[str] = set()  # declared or deleted, and nobody knows
         self.deleted: set[int] = set()  # uids, as answered
         self.number = 0
         self.restarts = 0
-        self.boot()
+        self.durable_lsn = 0
+        self.boot(clean=True)
 
     # Load
 
-    def boot(self) -> None:
-        self.node = SimNode(self.disk, self.random)
-        assert not self.node.report.corrupt
-        self.node.begin()
-        self.clients = [Client(self.node, self.ledger) for _ in range(CLIENTS)]
+    def boot(self, clean: bool) -> None:
+        self.clients: list[Client] = []
+        node = SimNode(self.disk, self.random, self.now_ms)
+        assert not node.report.corrupt
+        self.node = node
+        self.check(clean)
+        node.begin()
+        self.check_definitions()
+        self.clients = [Client(node, self.ledger) for _ in range(CLIENTS)]
 
-    def hosts(self) -> list[ClassicHost]:
+    def dig(self, uid: int, kind: Kind) -> None:
+        """Have the ledger told who dies in this queue."""
+        host = self.node.broker.hosts[uid]
+        if kind.target:
+            assert host.undertaker is not None
+            host.undertaker = Grave(self.node, self.ledger, uid, kind.target, host.undertaker)
+
+    def hosts(self) -> list[QueueHost]:
         """Queues that a client may use: those that were answered and not asked to go."""
         known = [uid for name, uid in self.queues.items() if name not in self.unanswered]
-        return [self.node.broker.hosts[uid] for uid in known if uid in self.node.broker.hosts]
+        return [self.node.broker.host(uid) for uid in known if uid in self.node.broker.hosts]
+
+    def kind(self, host: QueueHost) -> Kind:
+        return self.ledger.books[host.uid].kind
 
     def act(self) -> None:
         """One step of load or of the machinery below."""
@@ -58,8 +81,10 @@ class World:
             self.consume(client, self.random.choice(hosts))
         elif choice < 0.52:
             self.settle(client)
-        elif choice < 0.53:
+        elif choice < 0.525:
             self.purge(client, self.random.choice(hosts))
+        elif choice < 0.53:
+            self.advance(self.random.choice((1, 50, TTL_MS // 2, TTL_MS)))
         elif choice < 0.54:
             self.renew(client)
         elif choice < 0.55:
@@ -79,17 +104,29 @@ class World:
         self.node.run_loop()
         self.after_turn()
 
+    def advance(self, ms: int) -> None:
+        self.now_ms += ms
+        self.node.advance(ms)
+
+    def settle_down(self) -> None:
+        """Until nothing is left to do, whoever is to do it."""
+        self.node.runner.settle()
+        self.run_loop()
+
     def define(self) -> None:
         """Declare or delete a queue; its answer comes when the log has it."""
-        name = self.random.choice(NAMES)
+        name = self.random.choice(self.names)
         if name in self.unanswered:
             return
         uid = self.queues.get(name)
         if uid is None:
             self.unanswered.add(name)
-            command = DeclareQueue("/", name, durable="t" not in name, node=NODE)
+            kind = KINDS[name]
+            command = DeclareQueue(
+                "/", name, durable=kind.durable, arguments=kind.encoded(), node=NODE
+            )
             self.node.broker.propose(command, lambda outcome: self.declared(name, outcome))
-        elif self.random.random() < 0.15:
+        elif self.random.random() < 0.1:
             self.unanswered.add(name)
             self.node.broker.propose(
                 DeleteQueue("/", name), lambda outcome: self.was_deleted(name, uid)
@@ -98,10 +135,10 @@ class World:
     def declared(self, name: str, outcome: Outcome) -> None:
         queue = self.node.broker.queue("/", name)
         assert queue is not None, outcome
-        assert queue.uid not in self.ledger.books, "a uid was used twice"
+        self.ledger.declare(queue.uid, KINDS[name])
+        self.dig(queue.uid, KINDS[name])
         self.unanswered.discard(name)
         self.queues[name] = queue.uid
-        self.ledger.books[queue.uid] = QueueBook()
 
     def was_deleted(self, name: str, uid: int) -> None:
         self.unanswered.discard(name)
@@ -109,21 +146,33 @@ class World:
         self.deleted.add(uid)
         assert uid not in self.node.broker.hosts
 
-    def publish(self, client: Client, hosts: list[ClassicHost]) -> None:
-        runs: list[tuple[list[ClassicHost], bool, list[bytes]]] = []
+    def publish(self, client: Client, hosts: list[QueueHost]) -> None:
+        runs: list[tuple[list[QueueHost], list[Letter]]] = []
         for _ in range(self.random.choice((1, 1, 1, 3))):
             width = min(len(hosts), self.random.choice((0, 1, 1, 1, 2, 3)))
+            chosen = self.apart(self.random.sample(hosts, width))
             persistent = self.random.random() < 0.8
-            bodies = [self.body() for _ in range(self.random.choice((1, 1, 4, 12)))]
-            runs.append((self.random.sample(hosts, width), persistent, bodies))
+            mortal = self.random.random() < 0.1 and all(self.kind(host).target for host in chosen)
+            ranked = self.random.random() < 0.3
+            count = self.random.choice((1, 1, 4, 12))
+            letters = [self.letter(persistent, ranked, mortal) for _ in range(count)]
+            runs.append((chosen, letters))
         client.publish(runs)
 
-    def body(self) -> bytes:
+    def apart(self, hosts: list[QueueHost]) -> list[QueueHost]:
+        """Without those whose dead would meet a copy of themselves."""
+        by_grave = {self.kind(host).target or host.name: host for host in hosts}
+        return list(by_grave.values())
+
+    def letter(self, persistent: bool, ranked: bool, mortal: bool) -> Letter:
         self.number += 1
         length = self.random.choice((12, 12, 200, 200, 2000))
-        return (b"%08d/" % self.number).ljust(length, b"%d" % (self.number % 10))
+        payload = (b"%08d/" % self.number).ljust(length, b"%d" % (self.number % 10))
+        priority = self.random.choice((None, 0, 1, 2, 9)) if ranked else None
+        ttl_ms = self.random.choice((0, TTL_MS)) if mortal else None
+        return Letter(payload, persistent, priority, ttl_ms)
 
-    def consume(self, client: Client, host: ClassicHost) -> None:
+    def consume(self, client: Client, host: QueueHost) -> None:
         choice = self.random.random()
         if choice < 0.5:
             client.get(host)
@@ -143,10 +192,11 @@ class World:
             count = self.random.randint(1, min(3, len(held)))
             client.settle(self.random.sample(held, count), outcome)
 
-    def purge(self, client: Client, host: ClassicHost) -> None:
-        """Alone in its turn, and with nothing on its way to a client, so that the ledger knows
-        what is ready.
-        """
+    def purge(self, client: Client, host: QueueHost) -> None:
+        """Alone in its turn, with nothing on its way: the ledger must know what is ready."""
+        if not self.kind(host).plain:
+            return
+        self.settle_down()
         self.fetch_all()
         held = [
             message
@@ -158,6 +208,7 @@ class World:
         assert host.ready_count == expected
         client.purge(host)
         self.run_loop()
+        self.settle_down()
         assert client.purge_heard == expected
 
     def fetch_all(self) -> None:
@@ -185,59 +236,74 @@ class World:
             # The loop may have gone on for a moment: what clients heard by then counts.
             for work in list(self.node.runner.posted):
                 work()
-        self.disk.crash_in = -1
-        durable_lsn = self.node.wal.durable_lsn
-        self.disk = self.disk.crash(self.random)
+        self.crash()
         self.disk.crash_in = self.random.randint(0, 80) if self.random.random() < 0.3 else -1
         try:
-            self.boot()
+            self.boot(clean=False)
         except Crashed:
-            self.disk = self.disk.crash(self.random)
-            self.boot()
+            self.crash()
+            self.boot(clean=False)
         self.disk.crash_in = -1
         assert not self.node.report.clean
-        self.check(durable_lsn, clean=False)
+
+    def crash(self) -> None:
+        for client in self.clients:
+            client.gone()
+        self.durable_lsn = self.node.wal.durable_lsn
+        self.disk.crash_in = -1
+        self.disk = self.disk.crash(self.random)
 
     def stop_and_start(self) -> None:
         """A stop in good order, and the next start."""
         for client in self.clients:
             client.end()
-        self.node.runner.settle()
-        self.run_loop()
+        self.settle_down()
         self.node.stop()
         self.after_turn()
-        durable_lsn = self.node.wal.durable_lsn
-        self.disk = self.disk.crash(self.random)
-        self.boot()
+        self.clients.clear()
+        self.crash()
+        self.boot(clean=True)
         assert self.node.report.clean
-        self.check(durable_lsn, clean=True)
 
-    def check(self, durable_lsn: int, clean: bool) -> None:
+    def check(self, clean: bool) -> None:
+        """What the node has found, before it does anything."""
         self.restarts += 1
-        self.check_definitions()
-        for name in sorted(self.queues):
-            host = self.node.broker.hosts[self.queues[name]]
-            assert host.machine.next_seq < 4096, "longer than the slack above a mark"
-            self.ledger.check(host.uid, self.node.contents(host), durable_lsn, clean)
+        found: Found = {}
+        for name in self.names:
+            queue = self.node.broker.queue("/", name)
+            if queue is None:
+                continue
+            host = self.node.broker.hosts[queue.uid]
+            if KINDS[name].durable:
+                assert host.machine.next_seq < 4096, "longer than the slack above a mark"
+                if queue.uid not in self.ledger.books:  # Nobody has heard of it yet.
+                    self.ledger.declare(queue.uid, KINDS[name])
+                found[queue.uid] = self.node.contents(host)
+                self.check_limits(name, host)
+            if queue.uid in self.ledger.books:
+                self.dig(queue.uid, KINDS[name])
+        self.ledger.check(found, self.durable_lsn, clean)
+
+    def check_limits(self, name: str, host: QueueHost) -> None:
+        """Lazy queues begin with nothing in memory; so do all others."""
+        assert self.node.budget.used_bytes == 0
+        assert host.quorum == KINDS[name].quorum
 
     def check_definitions(self) -> None:
         """What was answered is so; what was not is one way or the other."""
         found: dict[str, int] = {}
-        for name in NAMES:
+        for name in self.names:
             queue = self.node.broker.queue("/", name)
             if queue is not None:
                 found[name] = queue.uid
         assert set(found.values()) == set(self.node.broker.hosts)
         assert not set(found.values()) & self.deleted, "a deleted queue is back"
-        for name in NAMES:
-            if "t" in name:
+        for name in self.names:
+            if not KINDS[name].durable:
                 assert name not in found, f"transient queue {name} is back"
                 self.queues.pop(name, None)
             elif name not in self.unanswered:
                 assert found.get(name) == self.queues.get(name), f"definition of {name}"
-            elif name in found and name not in self.queues:
-                assert found[name] not in self.ledger.books
-                self.ledger.books[found[name]] = QueueBook()
         self.queues = found
         self.unanswered.clear()
 
@@ -247,27 +313,43 @@ class World:
         """Take everything out in order; then nothing may be left, on disk or in memory."""
         for client in self.clients:
             client.end()
-        self.node.runner.settle()
-        self.run_loop()
+        self.settle_down()
+        self.advance(2 * TTL_MS)
+        self.settle_down()
         client = self.clients[0] = Client(self.node, self.ledger)
         for host in self.hosts():
             client.attach(host, 1 << 20)
+        self.settle_down()
         self.fetch_all()
         for host in self.hosts():
-            book = self.ledger.books[host.uid]
-            left = [message for message in book.messages.values() if not message.settled]
-            held = [
-                m for (uid, _, _), m in sorted(client.held.items(), key=seq_of) if uid == host.uid
-            ]
-            assert held == left, "what is delivered is not what is left, in order"
+            self.check_delivered(client, host)
         assert self.node.wal.live_bytes() == self.entry_bytes() + self.journaled_bytes()
         client.settle(list(client.held), ACCEPT)
-        self.node.runner.settle()
+        self.settle_down()
         assert self.node.wal.live_bytes() == self.entry_bytes()
         assert self.node.budget.used_bytes == 0
+        self.check_entries()
+
+    def check_delivered(self, client: Client, host: QueueHost) -> None:
+        """All that is left, by priority and then in the order of publishing."""
+        book = self.ledger.books[host.uid]
+        left = [message for message in book.messages if not message.is_over()]
+        held = {seq: m for (uid, _, seq), m in sorted(client.held.items()) if uid == host.uid}
+        assert [held[seq] for seq in sorted(held)] == left, "what is delivered is not what is left"
+        ranks = [
+            (-book.kind.level(held[seq].priority), seq) for seq in client.order.get(host.uid, ())
+        ]
+        assert ranks == sorted(ranks), "out of the order of priorities"
+
+    def check_entries(self) -> None:
+        """Groups keep what their last snapshot does not have, and none is kept of a group gone."""
+        for owner, entries in self.node.wal._ledger.entries.items():
+            assert not entries or owner in {METADATA_OWNER, *self.node.broker.quorum_hosts}
+            if owner != METADATA_OWNER:
+                assert len(entries) <= 2 * QUEUE_SNAPSHOT_ENTRIES
 
     def entry_bytes(self) -> int:
-        """What the definitions claim of the log."""
+        """What the definitions and the quorum queues' commands claim of the log."""
         entries = self.node.wal._ledger.entries.values()
         return sum(entry.byte_count for group in entries for entry in group.values())
 
@@ -282,7 +364,3 @@ class World:
             for first, count in host.live_ranges(slot.first, slot.count)
             for seq in range(first, first + count)
         )
-
-
-def seq_of(item: tuple[tuple[int, int, int], Message]) -> int:
-    return item[0][2]

@@ -1,0 +1,30 @@
+"""Between a queue and its dead-letter exchange: tells the ledger who dies, before it does so."""
+
+from queues.hosts.classic import Undertaker
+from queues.message import Chunk
+from tests.sim.queues.ledger import Ledger
+from tests.sim.queues.letters import payload_of
+from tests.sim.queues.node import SimNode
+
+
+class Grave:
+    """Keeps the `Undertaker` Protocol around the queue's own one."""
+
+    def __init__(
+        self, node: SimNode, ledger: Ledger, uid: int, target: str, inner: Undertaker
+    ) -> None:
+        self._node = node
+        self._ledger = ledger
+        self._uid = uid
+        self._target = target
+        self._inner = inner
+
+    def bury(self, chunk: Chunk, index: int, count: int, reason: str) -> None:
+        found = self._node.broker.queue("/", self._target)
+        target = 0 if found is None else found.uid
+        for at in range(index, index + count):
+            self._ledger.died(self._uid, payload_of(chunk, at), target)
+        self._inner.bury(chunk, index, count, reason)
+
+    def close(self) -> None:
+        self._inner.close()
