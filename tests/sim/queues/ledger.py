@@ -222,7 +222,9 @@ class Ledger:
         here = id(message) in present
         name = f"{kind.arguments} {message.uid}: {message.payload[:16]!r}"
         assert message.durable or not here, f"{name} is transient and is back"
-        assert not (message.refused and here), f"{name} was refused and is there"
+        # What is refused and dead-lettered too is one of the dying until it is buried.
+        never = message.refused and not kind.target
+        assert not (never and here), f"{name} was refused and is there"
         said = 0 <= message.left_lsn <= durable_lsn
         over = said and (message.settled or message.died or (message.rejected and kind.quorum))
         assert not (over and here), f"{name} was over for good and is back"
@@ -255,7 +257,8 @@ class Ledger:
         for seq, message in sorted(here.items()):
             message.seq = seq
             message.confirmed = True
-            message.refusing = message.settled = message.rejected = message.died = False
+            message.refusing = message.refused = False
+            message.settled = message.rejected = message.died = False
             message.left_lsn = message.arrived_lsn = NEVER
             message.letter = None
             book.add(message)

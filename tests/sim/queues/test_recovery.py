@@ -1,4 +1,4 @@
-"""Queues of all kinds under random load, crashes and restarts. A failing seed is in the test's name.
+"""Queues of all kinds under load, crashes and restarts. A failing seed stands in the test's name.
 
 `WARREN_SIM_SEEDS=first:last` runs others, `WARREN_SIM_SEEDS=0:100000` a night long.
 """
