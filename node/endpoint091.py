@@ -122,6 +122,7 @@ class Endpoint091:
             turn.read_bytes += len(data)
             self._take(data)
         self.mark()
+        turn.end_if_long()
 
     def _take_backlog(self) -> None:
         """Input that was too much for the turn in which it came."""

@@ -15,6 +15,7 @@ from queues.hosts.classic import Steppable
 from queues.hosts.journal import Journal
 
 READ_BYTES_MAX: Final = 2 << 20  # of input in one turn; what came beyond waits for the next
+READ_MS_MAX: Final = 4.0  # reading in one turn; then it ends, and the rest belongs to the next
 STEPS_MAX: Final = 8  # rounds of host steps in one turn; what is left goes on in the next
 # Upper bounds of the buckets of `warren_loop_turn_ms`, in milliseconds.
 TURN_BUCKETS_MS: Final[tuple[float, ...]] = (
@@ -46,8 +47,10 @@ class Turn:
         self,
         call_soon: Callable[[Callable[[], None]], object],
         on_failure: Callable[[Exception], None],
+        clock_s: Callable[[], float] = perf_counter,
     ) -> None:
         self._call_soon = call_soon
+        self._clock_s = clock_s
         self._on_failure = on_failure  # we are wrong, and nobody knows how far the turn came
         self._hosts: list[Steppable] = []
         self._later: list[Steppable] = []
@@ -66,8 +69,13 @@ class Turn:
         """Work has arrived (a socket was read, a sync came back): a turn is under way."""
         if not self._scheduled:
             self._scheduled = True
-            self._began = perf_counter()
+            self._began = self._clock_s()
             self._call_soon(self._run_guarded)
+
+    def end_if_long(self) -> None:
+        """End the turn here if it has been reading for long: many sockets were ready at once."""
+        if self._scheduled and (self._clock_s() - self._began) * 1000.0 > READ_MS_MAX:
+            self._run_guarded()
 
     def mark_host(self, host: Steppable) -> None:
         self._hosts.append(host)
@@ -92,6 +100,8 @@ class Turn:
         self._run_guarded()
 
     def _run_guarded(self) -> None:
+        if not self._scheduled:
+            return  # The turn that this callback was to end has ended already.
         try:
             self.run()
         except Exception as error:
@@ -133,7 +143,7 @@ class Turn:
             rounds += 1
 
     def _measure(self) -> None:
-        took_ms = (perf_counter() - self._began) * 1000.0
+        took_ms = (self._clock_s() - self._began) * 1000.0
         self.count += 1
         self.sum_ms += took_ms
         if took_ms > self.longest_ms:

@@ -1,0 +1,97 @@
+"""The turn of the loop: what is stepped when, and when it ends early."""
+
+from collections.abc import Callable
+
+from node.turn import STEPS_MAX, Turn
+from tests.unit.queues.fake_node import FakeNode
+
+
+class Loop:
+    """Callbacks that the turn has asked for."""
+
+    def __init__(self) -> None:
+        self.callbacks: list[Callable[[], None]] = []
+        self.failures: list[Exception] = []
+        self.now_s = 50.0
+        self.turn = Turn(self.callbacks.append, self.failures.append, lambda: self.now_s)
+        self.turn.journal = FakeNode().journal
+        self.turn.now_ms = lambda: 1000
+
+    def run(self) -> int:
+        """Run what is there now; return how many callbacks that were."""
+        callbacks, self.callbacks[:] = list(self.callbacks), []
+        for callback in callbacks:
+            callback()
+        for failure in self.failures:
+            raise failure
+        return len(callbacks)
+
+
+class Host:
+    """Marks itself again `again` times."""
+
+    def __init__(self, loop: Loop, again: int = 0, later: bool = False) -> None:
+        self.loop = loop
+        self.again = again
+        self.later = later
+        self.steps = 0
+
+    def step(self, now_ms: int) -> None:
+        self.steps += 1
+        if self.steps <= self.again:
+            mark = self.loop.turn.mark_host_later if self.later else self.loop.turn.mark_host
+            mark(self)
+
+
+def test_a_marked_host_is_stepped_once_at_the_end_of_the_turn() -> None:
+    loop = Loop()
+    host = Host(loop)
+    loop.turn.mark_host(host)
+    assert host.steps == 0
+    assert loop.run() == 1
+    assert (host.steps, loop.run()) == (1, 0)
+
+
+def test_hosts_that_mark_each_other_for_ever_do_not_hold_the_loop() -> None:
+    loop = Loop()
+    host = Host(loop, again=1_000)
+    loop.turn.mark_host(host)
+    loop.run()
+    assert host.steps <= 2 * STEPS_MAX
+    assert len(loop.callbacks) == 1  # The rest goes on in the next turn.
+
+
+def test_what_is_marked_for_later_belongs_to_the_next_turn() -> None:
+    loop = Loop()
+    host = Host(loop, again=2, later=True)
+    loop.turn.mark_host(host)
+    assert [(loop.run(), host.steps) for _ in range(3)] == [(1, 1), (1, 2), (1, 3)]
+    assert loop.run() == 0
+
+
+def test_a_turn_that_reads_for_long_ends_in_the_midst_of_it() -> None:
+    loop = Loop()
+    host = Host(loop)
+    loop.turn.mark_host(host)
+    loop.now_s += 0.0039
+    loop.turn.end_if_long()
+    assert host.steps == 0
+    loop.now_s += 0.0002
+    loop.turn.end_if_long()
+    assert host.steps == 1
+    assert loop.turn.count == 1
+    loop.run()  # The callback that would have ended it finds nothing, and counts nothing.
+    assert loop.turn.count == 1
+
+
+def test_a_failure_in_a_turn_is_told_and_not_raised_into_the_loop() -> None:
+    loop = Loop()
+
+    class Wrong:
+        def step(self, now_ms: int) -> None:
+            raise ValueError("wrong")
+
+    loop.turn.mark_host(Wrong())
+    callback = loop.callbacks.pop()
+    callback()
+    assert [str(failure) for failure in loop.failures] == ["wrong"]
