@@ -1,5 +1,7 @@
 """The journal of classic queues: what is written, in what order, and what is confirmed when."""
 
+import pytest
+
 from queues.credit import CreditActor, CreditSpec
 from queues.hosts.journal import Journal
 from queues.store import BodyBudget, Store
@@ -192,3 +194,50 @@ def test_a_host_hears_of_its_mark_when_it_is_durable_even_if_nothing_else_waits(
     assert desk.marked.told == []
     desk.journal.on_durable(lsn)
     assert desk.marked.told == [3]
+
+
+class Entries:
+    """A proposer that appends one entry when it is its turn (`queues.hosts.journal.Proposer`)."""
+
+    def __init__(self, log: FakeLog, index: int) -> None:
+        self._log = log
+        self._index = index
+
+    def propose(self) -> None:
+        self._log.append_entry(self._index)
+
+
+def test_entries_come_behind_the_messages_of_their_turn_and_before_settlements() -> None:
+    desk = Desk()
+    desk.journal.settle(6, 1, 1)
+    desk.journal.entry(Entries(desk.log, 1))
+    desk.journal.entry(Entries(desk.log, 2))
+    desk.journal.publish(chunk_of([b"a"]), 5, 1)
+    desk.end_turn()
+    kinds = [record[0] for record in desk.log.take()]
+    assert kinds == ["publish", "entry", "entry", "settle"]
+    desk.end_turn()
+    assert desk.log.take() == []
+
+
+def test_a_chunk_that_was_written_is_not_written_again() -> None:
+    """Its second place would be that of the first, and be released for both."""
+    desk = Desk()
+    chunk = chunk_of([b"a"])
+    desk.journal.publish(chunk, 5, 1)
+    desk.end_turn()
+    desk.journal.publish(chunk, 6, 1)
+    with pytest.raises(AssertionError, match="one place"):
+        desk.end_turn()
+
+
+def test_a_lazy_chunk_leaves_memory_once_it_is_durable_although_there_is_room() -> None:
+    desk = Desk()
+    chunk = chunk_of([b"a"])
+    chunk.lazy = True
+    Store(desk.budget).add(1, chunk, 0, 1, True)
+    desk.journal.publish(chunk, 5, 1)
+    lsn = desk.end_turn()
+    assert chunk.data == b"a"
+    desk.journal.on_durable(lsn)
+    assert chunk.data is None

@@ -196,3 +196,31 @@ def test_the_next_slot_follows_in_order_for_reading_ahead() -> None:
     third = both.store.after(second)
     assert third is not None
     assert both.store.after(third) is None
+
+
+def test_a_chunk_that_is_expected_stays_until_it_was_taken_or_is_not_expected_any_more() -> None:
+    budget = BodyBudget(1 << 30)
+    stores = [Store(budget), Store(budget)]
+    chunk = chunk_of([b"a", b"bc"])
+    for store in stores:
+        store.reserve(chunk)
+    assert budget.used_bytes == 3
+    stores[0].add(1, chunk, 0, 2, True)
+    stores[0].cancel_reserve(chunk)
+    stores[0].release(1, 2)
+    assert (chunk.data, budget.used_bytes) == (b"abc", 3)
+    assert stores[0].is_empty()
+    stores[1].cancel_reserve(chunk)
+    assert (chunk.data, budget.used_bytes) == (None, 0)
+
+
+def test_lazy_messages_that_move_leave_memory_and_stay_lazy() -> None:
+    budget = BodyBudget(1 << 30)
+    store = Store(budget)
+    chunk = chunk_of([b"a", b"bc"])
+    chunk.lazy = True
+    store.add(1, chunk, 0, 2, True)
+    moved = Chunk(0, None, 0, chunk.offsets, 0)
+    moved.file_id = 7
+    store.relocate(moved, [(1, 2, 2)], 1)
+    assert (moved.lazy, moved.data, budget.used_bytes) == (True, None, 0)

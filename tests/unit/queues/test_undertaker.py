@@ -1,0 +1,189 @@
+"""Where dead letters go: routed once a run, one chunk for each queue, circles and gaps dropped."""
+
+import logging
+
+import pytest
+
+from queues.arguments import encode_arguments
+from queues.commands import EndSession, SessionId
+from queues.counts import Counts
+from queues.credit import CreditActor, CreditSpec
+from queues.dead_letters import DeadLetterRule
+from queues.definitions import Binding, Destination, Exchange, Queue, Uid
+from queues.hosts.undertaker import SILENCE_MS, QueueUndertaker
+from queues.message import FORMAT_091, Chunk
+from queues.metadata_outcomes import Added, Removed
+from queues.routing.router import Router
+from tests.unit.queues.fake_queue import FakeQueue
+from tests.unit.queues.messages import table
+from tests.unit.wire.frames import message
+from warren.wire.amqp091.deliver import extract
+from warren.wire.amqp091.events import INFO_EXPIRATION, INFO_HEADERS, INFO_PERSISTENT
+from warren.wire.amqp091.properties import BasicProperties, decode_properties
+
+NOW_MS = 1_700_000_000_000
+
+
+class Desk:
+    """The undertaker of queue `work`, which sends its dead to exchange `dlx`."""
+
+    def __init__(self, kind: str = "fanout", key: bytes | None = None) -> None:
+        self.router = Router("/")
+        self.queues: dict[int, FakeQueue] = {}
+        self.now_ms = NOW_MS
+        self.counts = Counts()
+        self.credit = CreditActor("dead letters", CreditSpec(10, 5))
+        self.exchange = Exchange(
+            Uid(50), "/", "dlx", kind, True, False, False, encode_arguments({})
+        )
+        self.router.apply((Added(self.exchange),))
+        self.undertaker = QueueUndertaker(
+            DeadLetterRule("work", "dlx", key),
+            self.router,
+            lambda uid: self.queues[uid],
+            lambda: self.now_ms,
+            SessionId(9),
+            self.credit,
+            self.counts,
+            "classic",
+        )
+
+    def bind(self, uid: int, key: bytes = b"", **arguments: object) -> FakeQueue:
+        """A queue q<uid> that is bound to the exchange."""
+        nothing = encode_arguments({})
+        queue = Queue(Uid(uid), "/", f"q{uid}", True, "", False, nothing, "n")
+        found = encode_arguments(arguments)
+        name = f"q{uid}"
+        bound = Binding(Uid(100 + uid), "/", "dlx", Destination.QUEUE, name, key, found, uid)
+        self.router.apply((Added(queue), Added(bound)))
+        self.queues[uid] = FakeQueue(uid)
+        return self.queues[uid]
+
+    def bury(
+        self, messages: list[bytes], reason: str = "rejected", info: int = INFO_PERSISTENT
+    ) -> None:
+        """They lie in a chunk behind another message, at some place of a bigger buffer."""
+        whole = [message(1, b"not this one"), *messages]
+        chunk = Chunk(FORMAT_091, b"".join(whole), 500, table(whole, 500), info)
+        self.undertaker.bury(chunk, 1, len(messages), reason)
+
+
+def bodies(queue: FakeQueue) -> list[bytes]:
+    return [extract(each, 0, len(each))[3] for each in queue.bodies]
+
+
+def test_without_its_exchange_the_dead_are_dropped_and_that_is_said_once_in_a_while(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    desk = Desk()
+    queue = desk.bind(7)
+    desk.router.apply((Removed(desk.exchange),))
+    with caplog.at_level(logging.WARNING):
+        desk.bury([message(1, b"a")])
+        desk.bury([message(1, b"b")])
+        assert [record.getMessage() for record in caplog.records] == [
+            "queue 'work' in vhost '/': dead-letter exchange 'dlx' does not exist; "
+            "messages are dropped"
+        ]
+        desk.now_ms += SILENCE_MS
+        desk.bury([message(1, b"c")])
+    assert len(caplog.records) == 2
+    assert queue.bodies == []
+    assert desk.counts.dead_lettered == {("classic", "rejected"): 3}
+
+
+def test_without_a_route_the_dead_are_dropped_in_silence(caplog: pytest.LogCaptureFixture) -> None:
+    desk = Desk("direct")
+    queue = desk.bind(7, b"other")
+    desk.bury([message(1, b"a", b"key")])
+    assert (queue.bodies, caplog.records) == ([], [])
+
+
+def test_a_run_is_one_chunk_with_numbers_that_go_on() -> None:
+    desk = Desk()
+    queue = desk.bind(7)
+    desk.bury([message(1, b"a"), message(1, b"b")])
+    desk.bury([message(1, b"c")], "expired")  # FakeQueue checks the numbers.
+    assert bodies(queue) == [b"a", b"b", b"c"]
+    assert [chunk.count() for chunk in queue.chunks] == [2, 1]
+    exchange, _, properties, _ = extract(queue.bodies[0], 0, len(queue.bodies[0]))
+    headers = decode_properties(properties).headers
+    assert exchange == "dlx"
+    assert headers is not None
+    assert headers["x-first-death-queue"] == "work"
+
+
+def test_each_queue_gets_a_chunk_of_its_own_with_the_same_bytes() -> None:
+    desk = Desk()
+    queues = [desk.bind(7), desk.bind(8)]
+    desk.bury([message(1, b"a")])
+    (one,), (other,) = queues[0].chunks, queues[1].chunks
+    assert one is not other
+    assert one.data is other.data
+
+
+def test_the_info_of_a_dead_letter_is_that_of_its_message_without_expiration() -> None:
+    desk = Desk()
+    queue = desk.bind(7)
+    properties = BasicProperties(delivery_mode=2, expiration="5")
+    dying = message(1, b"a", properties=properties)
+    desk.bury([dying], "expired", INFO_PERSISTENT | INFO_EXPIRATION)
+    assert queue.chunks[0].info == INFO_PERSISTENT | INFO_HEADERS
+
+
+def test_a_letter_goes_by_the_key_of_the_rule_or_else_by_its_own() -> None:
+    for key, expected in ((None, b"own"), (b"dead", b"dead")):
+        desk = Desk("direct", key)
+        queues = {name: desk.bind(uid, name) for uid, name in ((7, b"own"), (8, b"dead"))}
+        desk.bury([message(1, b"a", b"own")])
+        assert bodies(queues[expected]) == [b"a"]
+        assert sum(len(queue.bodies) for queue in queues.values()) == 1
+
+
+def test_where_each_message_is_routed_by_its_content_each_goes_its_own_way() -> None:
+    desk = Desk("headers")
+    left = desk.bind(7, side="left")
+    right = desk.bind(8, side="right")
+    dying = [
+        message(1, b"%d" % number, properties=BasicProperties(headers={"side": side}))
+        for number, side in enumerate(("left", "right", "left", "none"))
+    ]
+    desk.bury(dying)
+    assert bodies(left) == [b"0", b"2"]
+    assert bodies(right) == [b"1"]
+
+
+def test_a_letter_does_not_go_round_in_a_circle_for_ever(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It died in q7 and now in work, without a client's doing: it does not go to q7 again."""
+    desk = Desk()
+    queue = desk.bind(7)
+    other = desk.bind(8)
+    first = Desk()
+    first.undertaker.rule = DeadLetterRule("q7", "dlx")
+    work = first.bind(5)
+    first.bury([message(1, b"a")], "expired")
+    letter = work.bodies[0]
+    desk.bury([letter], "expired")
+    assert (bodies(queue), bodies(other)) == ([], [b"a"])
+    assert "in a circle: work <- q7" in caplog.text
+    desk.bury([letter], "rejected")
+    assert bodies(queue) == [b"a"]
+
+
+def test_at_the_end_the_queues_that_it_used_hear_of_it_but_not_those_that_went_before() -> None:
+    desk = Desk()
+    queues = [desk.bind(7), desk.bind(8)]
+    unused = FakeQueue(9)
+    desk.queues[9] = unused
+    desk.bury([message(1, b"a")])
+    desk.undertaker.on_gone(8)
+    del desk.queues[8]
+    desk.undertaker.close()
+    (command,) = queues[0].commands
+    assert isinstance(command, EndSession)
+    assert command.session == SessionId(9)
+    assert (queues[1].commands, unused.commands) == ([], [])
+    desk.undertaker.close()
+    assert len(queues[0].commands) == 1
