@@ -308,7 +308,7 @@ class Fifo:
                 self._drop_head()
         else:
             self._put_what_fits(session, first, message_first, count, traits)
-        if options.ttl_ms == 0 or self.due_ms <= self.now_ms:
+        if self.due_ms <= self.now_ms:
             # A lifetime of nothing: whoever waits gets it, or nobody.
             self._check_out()
             self._pass_time()

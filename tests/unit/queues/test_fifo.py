@@ -395,6 +395,18 @@ def test_while_more_is_due_than_was_looked_at_nobody_is_served() -> None:
     assert fifo.ready.count == count // 2 - 4
 
 
+def test_who_has_credit_while_more_is_due_gets_only_what_is_not() -> None:
+    fifo = Fifo()
+    fifo.apply([scattered(2 * DUE_SLICE + 22, 1000)], 0)
+    due = fifo.due_ms
+    rows = applied(fifo, [Attach(consumer_key(ONE, 1), 1 << 20, True, False, 0)], due)
+    delivered = {row[3] for row in rows if row[0] == "delivers"}
+    expired = {row[1] for row in rows if row[0] == "left"}
+    assert len(expired) == DUE_SLICE + 11
+    assert not delivered & expired
+    assert len(delivered) + len(expired) == fifo.next_seq - 1
+
+
 def test_who_has_gone_gets_nothing_of_what_it_waited_for() -> None:
     fifo = Fifo()
     fifo.apply([scattered(4 * DUE_SLICE + 20, 1000)], 0)
