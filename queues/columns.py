@@ -39,9 +39,6 @@ class Column:
             if block is None:
                 block = Block(value)
                 self._blocks[key] = block
-            elif block.live == 0:
-                block.value = value
-                block.values = None
             elif block.values is None and block.value != value:
                 block.values = array(self._typecode, [block.value]) * BLOCK
             values = block.values
