@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from queues.commands import ConsumerKey, SessionId
+from queues.commands import BadCommand, ConsumerKey, SessionId, decode, encode
 from queues.consumers import Consumer, Generation
 from queues.expiry import FAR
 from queues.fifo import Fifo, Leaving
@@ -60,6 +60,9 @@ class FifoState(msgspec.Struct, frozen=True, array_like=True):
     attempts: list[tuple[int, int]]
     levels: list[tuple[int, int, int]]  # first, count, level of what is not ready
     sizes: list[tuple[int, int, int]]
+    check_ms: int  # when consumers are looked at that keep what they hold for too long
+    look_sooner: bool
+    put_off: list[bytes]  # commands that wait until what is due has left
 
 
 def encode_fifo(machine: Fifo) -> bytes:
@@ -94,6 +97,9 @@ def machine_state(machine: Fifo) -> FifoState:
         sorted(machine.attempts.items()),
         machine.level_runs(),
         machine.size_runs(),
+        machine._check_ms,
+        machine._look_sooner,
+        [encode(command) for command in machine._put_off],
     )
 
 
@@ -102,7 +108,8 @@ def decode_fifo(machine: Fifo, data: bytes) -> None:
     try:
         state = msgspec.msgpack.decode(data, type=FifoState)
         options = decode_options(state.options)
-    except (msgspec.DecodeError, ValueError) as error:
+        put_off = [decode(command) for command in state.put_off]
+    except (msgspec.DecodeError, ValueError, BadCommand) as error:
         raise BadSnapshot(str(error)) from error
     if state.version != VERSION:
         raise BadSnapshot(f"a snapshot of version {state.version}")
@@ -128,12 +135,15 @@ def decode_fifo(machine: Fifo, data: bytes) -> None:
     for due, first, count in state.calendar:
         machine.calendar.restore(due, first, count)
     machine.attempts = dict(state.attempts)
+    machine._check_ms = state.check_ms
+    machine._look_sooner = state.look_sooner
+    machine._put_off.extend(put_off)
     machine.end_snapshot(state.levels, state.sizes)
 
 
 def _check(state: FifoState, options: Options) -> None:
     """BadSnapshot: these fields together are of no machine."""
-    numbers = [state.now_ms, state.delivered_high, max(state.unused_since_ms, 0)]
+    numbers = [state.now_ms, state.check_ms, state.delivered_high, max(state.unused_since_ms, 0)]
     numbers += [seq for _, seq in state.last_seqs] + [tries for _, tries in state.attempts]
     numbers += [time for _, time in state.arrivals] + [due for due, _, _ in state.calendar]
     if not 1 <= state.next_seq <= FAR or min(numbers) < 0 or max(numbers) > FAR:

@@ -27,7 +27,8 @@ from queues.commands import (
     session_of,
 )
 from queues.effects import Effect
-from queues.fifo import Fifo
+from queues.expiry import FAR
+from queues.fifo import DUE_SLICE, Fifo
 from queues.fifo_snapshot import BadSnapshot, decode_fifo, encode_fifo, machine_state
 from queues.options import DROP_HEAD, REJECT_PUBLISH, REJECT_PUBLISH_DLX, Options
 from queues.traits import Traits
@@ -60,7 +61,7 @@ class Story:
             drain_handover=pick((False, True)),
             counts_deliveries=pick((False, True)),
             delivery_limit=pick((-1, 2)),
-            consumer_timeout_ms=-1,
+            consumer_timeout_ms=pick((-1, 400)),
             expires_ms=pick((-1, 3000)),
             dead_letters=pick((False, True)),
         )
@@ -79,7 +80,7 @@ class Story:
         if choice < 0.75:
             self._consumers += 1
             key = consumer_key(session, self._consumers)
-            timeout = self.random.choice((-1, 0))
+            timeout = self.random.choice((-1, 0, 200))
             return Attach(
                 key,
                 self.random.choice((0, 2, 9)),
@@ -169,6 +170,23 @@ def test_a_machine_made_of_a_snapshot_has_the_same_snapshot_and_lives_the_same_l
         )
 
 
+def test_what_was_put_off_while_much_was_due_is_done_by_the_copy_too() -> None:
+    """More expires at once than one batch looks at; a get waits until all of it is out."""
+    count = 3 * DUE_SLICE
+    lives = struct.pack(f"<{count}q", *([300, 900] * (count // 2)))
+    machine = Fifo()
+    machine.apply([Enqueue(SESSIONS[0], 1, count, Traits(-1, -1, None, lives))], 1000)
+    machine.apply([Enqueue(SESSIONS[0], count + 1, 1)], 1000)
+    machine.apply([Get(SESSIONS[1])], 5000)
+    assert machine.checked_out == 0
+    copy = copy_of(machine, Options())
+    assert machine_state(copy) == machine_state(machine)
+    for _ in range(8):
+        assert rows(copy.apply([], 5000)) == rows(machine.apply([], 5000))
+    assert (machine.checked_out, copy.checked_out) == (1, 1)
+    assert machine_state(copy) == machine_state(machine)
+
+
 def busy_machine() -> tuple[Fifo, Options]:
     story = Story(11)
     for _ in range(40):
@@ -199,6 +217,7 @@ FIELDS = (
     *["version", "options", "next_seq", "now_ms", "delivered_high", "unused_since_ms", "lanes"],
     *["redelivered", "overdue", "consumers", "lines", "exclusive", "active", "gives_way"],
     *["last_seqs", "leaving", "arrivals", "calendar", "attempts", "levels", "sizes"],
+    *["check_ms", "look_sooner", "put_off"],
 )
 WRONG: list[tuple[str, object]] = [
     ("options", b"short"),
@@ -220,6 +239,8 @@ WRONG: list[tuple[str, object]] = [
     ("last_seqs", [(b"short", 1)]),
     ("leaving", [(1, -1, b"short", [])]),
     ("calendar", [(5, 1, -1)]),
+    ("check_ms", -1),
+    ("put_off", [b"nonsense"]),
 ]
 
 
@@ -233,13 +254,28 @@ def test_a_snapshot_that_no_machine_wrote_is_refused(field: str, value: object) 
 
 
 def test_the_bytes_of_an_empty_machine_are_those_of_the_document() -> None:
-    """An array of 21 elements, as docs/formats/queue-snapshot.md lists them."""
+    """An array of 24 elements, as docs/formats/queue-snapshot.md lists them."""
     since = Fifo().unused_since_ms
-    expected = msgspec.msgpack.encode(
-        [1, Options().encode(), 1, 0, 0, since, [[]]]
-        + [[], [], [], [], b"", b"", False, [], [], [], [], [], [], []]
-    )
-    assert expected.startswith(bytes.fromhex("dc001501c434"))
+    runs: list[object] = []
+    fields = [
+        1,
+        Options().encode(),
+        1,
+        0,
+        0,
+        since,
+        [runs],
+        runs,
+        runs,
+        runs,
+        runs,
+        b"",
+        b"",
+        False,
+    ]
+    fields += [runs] * 7
+    expected = msgspec.msgpack.encode([*fields, FAR, False, runs])
+    assert expected.startswith(bytes.fromhex("dc001801c434"))
     assert encode_fifo(Fifo()) == expected
 
 
