@@ -334,6 +334,8 @@ class _Reader:
         flags = self.flags(TRAITS | PRIORITIES | TTLS | SIZES)
         if flags == 0:
             return None
+        if not flags & TRAITS:
+            raise BadCommand(f"columns of no traits: flags {flags:#x}")
         priority, ttl = self.signed(4), self.signed(8)
         priorities = self.column(PRIORITIES, flags, 4 * count)
         ttls = self.column(TTLS, flags, 8 * count)

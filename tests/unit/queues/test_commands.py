@@ -293,3 +293,11 @@ def test_bytes_that_are_no_command_raise_nothing_but_bad_command(data: bytes, ki
 def test_a_consumer_key_names_its_session() -> None:
     for number in (0, 1, (1 << 32) - 1):
         assert session_of(consumer_key(SESSION, number)) == SESSION
+
+
+@pytest.mark.parametrize("flags", [2, 4, 8, 14])
+def test_columns_without_the_bit_for_traits_are_refused(flags: int) -> None:
+    data = bytearray(encode(Enqueue(SessionId(1), 1, 1, None)))
+    data[-1] = flags
+    with pytest.raises(BadCommand, match="columns of no traits"):
+        decode(bytes(data) + bytes(64))
