@@ -176,7 +176,8 @@ def test_every_key_can_be_set_by_text() -> None:
         "memory.body_budget_bytes": "2000000", "storage.wal_file_bytes": "1MiB",
         "storage.wal_group_bytes": "4096", "loopback_users": "", "anonymous_login_user": "5",
         "anonymous_login_pass": "x", "users": "[{name='a', password='b'}]", "vhosts": "/,v",
-        "log.format": "json", "log.level": "error",
+        "log.format": "json", "log.level": "error", "consumer_timeout": "0",
+        "sac_handover": "drain", "quorum_queue.global_qos": "true",
     }  # fmt: skip
     assert set(texts) == set(KEYS)
     by_set = load(sets=[f"{key}={text}" for key, text in texts.items()])

@@ -22,6 +22,7 @@ from warren.wire.amqp091.events import (
     ACK,
     INFO_EXPIRATION,
     INFO_PERSISTENT,
+    INFO_PRIORITY,
     NACK,
     REJECT,
     Called,
@@ -79,7 +80,7 @@ def test_a_new_key_or_new_properties_begin_a_new_entry_of_the_run() -> None:
         *(b"\x00\x01q\x00", b"\x00\x01r\x00", b"\x00\x01r\x00", b"\x00\x01r\x01"),
         b"\x01e\x01r\x01",
     ]
-    info = INFO_PERSISTENT | INFO_EXPIRATION | 9 << 8
+    info = INFO_PERSISTENT | INFO_EXPIRATION | INFO_PRIORITY | 9 << 8
     assert run.infos == [0, 0, info, info, info]
 
 
