@@ -306,6 +306,7 @@ class Node:
         for endpoint in list(broker.arrivals.values()):
             endpoint.abort()
         await self._drain(1.0)
+        await self._bury(2.0)
         await front.stop()
         broker.logins.close()
         for host in broker.hosts.values():
@@ -313,6 +314,14 @@ class Node:
         self.journal.end_turn(self.clock.now_ms())
         self.wal.close(clean=True)
         log.info("stopped")
+
+    async def _bury(self, seconds: float) -> None:
+        """Wait until what is dying is dead-lettered; the rest stays where it is, or is lost to a
+        quorum queue (D-07)."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while loop.time() < deadline and any(h.is_burying for h in self.broker.hosts.values()):
+            await asyncio.sleep(0.01)
 
     async def _drain(self, seconds: float) -> None:
         """Wait until the connections are gone, but no longer than this."""

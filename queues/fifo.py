@@ -560,6 +560,7 @@ class Fifo:
         for session in list(sessions):
             self._end_session(session)
         self.next_seq = max(self.next_seq, next_seq)
+        self._use()  # The time in which nobody could use it does not count.
 
     # Taking messages
 

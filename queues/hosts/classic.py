@@ -217,6 +217,11 @@ class ClassicHost:
         return self._gone
 
     @property
+    def is_burying(self) -> bool:
+        """Whether messages wait to be dead-lettered."""
+        return len(self._dying) > 0
+
+    @property
     def quorum(self) -> bool:
         return self.mode == LOGGED
 

@@ -238,7 +238,7 @@ class Wal:
         last_seqs = self._ledger.last_seqs
         for owner, seq in targets:
             file.publishers.add(owner)
-            last_seqs[owner] = seq + count - 1
+            last_seqs[owner] = max(last_seqs.get(owner, 0), seq + count - 1)
         return Location(file.id, at + HEADER_BYTES + len(prefix), stored)
 
     def append(self, kind: int, owner: int, index: int, parts: Sequence[bytes]) -> Location:

@@ -439,3 +439,11 @@ def test_publishes_carry_what_they_were_given(node: Node) -> None:
     assert after.live() == {10: [7, 8]}
     assert [held.body for held in after.queues.live[10].values()] == [b"xy", b"z!"]
     assert after.bodies(10) == [b"ab", b"cde"]
+
+
+def test_an_older_run_that_is_written_later_does_not_take_the_last_number_back(node: Node) -> None:
+    """Two queues may share a run that one of them took before, the other after an older one."""
+    offsets = b"".join(offset.to_bytes(4, "little") for offset in (0, 1, 2))
+    for first in (7, 3):
+        node.wal.append_publish(1, 1, 99, [(10, first)], b"", offsets, b"ab", 0)
+    assert node.wal._ledger.last_seqs[10] == 8
