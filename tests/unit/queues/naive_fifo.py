@@ -137,6 +137,7 @@ class NaiveFifo:
                 for session in [*self.last_seqs, *(key >> 32 for key in self.consumers)]:
                     self._end(session)
                 self.next_seq = max(self.next_seq, command.next_seq)
+                self.used_ms = self.now_ms
             case Tick():
                 pass
             case _:
