@@ -55,6 +55,7 @@ log = logging.getLogger("warren.node")
 
 SWITCH_INTERVAL_S: Final = 0.0005  # so that the log's thread gets its turn (RAFT-AND-STORAGE 6)
 GC_THRESHOLDS: Final = (5_000, 20, 1000)  # a young collection takes a millisecond or two
+SETTLE_DELAY_S: Final = 0.005  # settlements alone wait so long for company in a sync
 OBSERVE_S: Final = 1.0  # between looks at clock, memory, disk and heartbeats
 TICKS_PER_SLICE: Final = 256  # connections looked at in one go
 SNAPSHOT_ENTRIES: Final = 4096  # metadata entries after which a snapshot is taken
@@ -120,6 +121,7 @@ class Node:
         credit = CreditActor("log", CreditSpec(*config.msg_store_credit_disc_bound))
         self.wal.on_alarm = self._log_alarmed
         self.journal = Journal(self.wal, budget, credit)
+        self.journal.settle_later = lambda callback: loop.call_later(SETTLE_DELAY_S, callback)
         self.wal.before_upkeep = self._end_turn
         self.turn.journal = self.journal
         self.turn.now_ms = self.clock.now_ms

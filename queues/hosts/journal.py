@@ -9,6 +9,7 @@ If the log fails, nothing more is confirmed; the node stops (DESIGN section 6). 
 """
 
 from collections import deque
+from collections.abc import Callable
 from typing import Protocol, final
 
 from mypy_extensions import i64
@@ -109,7 +110,11 @@ class Journal:
         self._marks: dict[int, tuple[int, Marked]] = {}
         self._proposers: list[Proposer] = []
         self._deleted: list[int] = []
+        self._appended_lsn: i64 = 0  # at the end of the last turn
         self._flushed_lsn: i64 = 0
+        self._settling = False  # `settle_later` was asked
+        # Calls back after a few milliseconds; None: settlements do not wait.
+        self.settle_later: Callable[[Callable[[], None]], object] | None = None
         self.confirmed_lsn: i64 = 0
 
     def publish(self, chunk: Chunk, uid: i64, message_first: i64) -> None:
@@ -172,37 +177,62 @@ class Journal:
         self._deleted.append(uid)
 
     def end_turn(self, now_ms: i64) -> None:
-        """Write what the turn did, and hand it to the disk."""
+        """Write what the turn did, and hand it to the disk.
+
+        Nobody waits for settlements: alone, they wait for company, up to `settle_delay` of the
+        host. That saves a sync per acknowledgement where consumers are slow and nobody publishes.
+        """
         log = self._log
+        urgent = log.appended_lsn != self._appended_lsn  # Log groups have appended.
         if len(self._chunks) > 0:
             self._write_chunks(now_ms)
+            urgent = True
         if len(self._proposers) > 0:
             for proposer in self._proposers:
                 proposer.propose()
             self._proposers = []
+            urgent = True
         if len(self._settled) > 0:
             for uid, runs in self._settled.items():
                 log.append_settle(uid, runs)
             self._settled = {}
-        if len(self._marks) > 0:
-            for uid, (message_seq, host) in self._marks.items():
-                log.append_mark(uid, message_seq)
-                self._receipt.marks.append((message_seq, host))
-            self._marks = {}
-        if len(self._deleted) > 0:
-            for uid in self._deleted:
-                log.append_deleted(uid)
-            self._deleted = []
+        self._write_seldom()
         appended: i64 = log.appended_lsn
+        self._appended_lsn = appended
         if not self._receipt.is_empty():
             self._receipt.lsn = appended
             self._waiting.append(self._receipt)
             self._receipt = Receipt(self._receipt.number + 1)
-        if appended != self._flushed_lsn:  # also what log groups have appended
-            self._flushed_lsn = appended
-            log.flush()
+            urgent = True
+        if appended != self._flushed_lsn:
+            if urgent or self.settle_later is None:
+                self._flush()
+            elif not self._settling:
+                self._settling = True
+                self.settle_later(self._settle_now)
         elif len(self._waiting) > 0 and self._waiting[0].lsn <= self.confirmed_lsn:
             self.on_durable(self.confirmed_lsn)
+
+    def _write_seldom(self) -> None:
+        """Marks, and queues that are gone."""
+        log = self._log
+        for uid, (message_seq, host) in self._marks.items():
+            log.append_mark(uid, message_seq)
+            self._receipt.marks.append((message_seq, host))
+        self._marks = {}
+        for uid in self._deleted:
+            log.append_deleted(uid)
+        self._deleted = []
+
+    def _flush(self) -> None:
+        self._flushed_lsn = self._appended_lsn
+        self._log.flush()
+
+    def _settle_now(self) -> None:
+        """Settlements have waited long enough."""
+        self._settling = False
+        if self._appended_lsn != self._flushed_lsn:
+            self._flush()
 
     def _write_chunks(self, now_ms: i64) -> None:
         log = self._log

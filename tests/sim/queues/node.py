@@ -73,6 +73,8 @@ class SimNode:
         self.budget = BodyBudget(random.choice((0, 2_000, 1 << 30)))
         credit = CreditActor("log", CreditSpec(4000, 800))
         self.journal = Journal(self.wal, self.budget, credit)
+        if random.random() < 0.5:
+            self.journal.settle_later = self.runner.post
         self.wal.before_upkeep = self._end_turn
         self.turn.journal = self.journal
         self.turn.now_ms = self.now_ms

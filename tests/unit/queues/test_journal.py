@@ -2,6 +2,8 @@
 
 import pytest
 
+from collections.abc import Callable
+
 from queues.credit import CreditActor, CreditSpec
 from queues.hosts.journal import Journal
 from queues.store import BodyBudget, Store
@@ -241,3 +243,32 @@ def test_a_lazy_chunk_leaves_memory_once_it_is_durable_although_there_is_room() 
     assert chunk.data == b"a"
     desk.journal.on_durable(lsn)
     assert chunk.data is None
+
+
+def test_settlements_alone_wait_for_company() -> None:
+    desk = Desk()
+    asked: list[Callable[[], None]] = []
+    desk.journal.settle_later = asked.append
+    for seq in (1, 2):
+        desk.journal.settle(5, seq, 1)
+        desk.end_turn()
+    assert (desk.log.flushes, len(asked)) == (0, 1)
+    asked[0]()
+    assert desk.log.flushes == 1
+    desk.journal.settle(5, 3, 1)
+    desk.end_turn()
+    desk.journal.publish(chunk_of([b"a"]), 5, 4)
+    desk.confirm(1)
+    desk.end_turn()
+    assert (desk.log.flushes, len(asked)) == (2, 2)
+    asked[1]()  # All of it went with the publish.
+    assert desk.log.flushes == 2
+
+
+def test_what_a_log_group_appends_does_not_wait() -> None:
+    desk = Desk()
+    asked: list[Callable[[], None]] = []
+    desk.journal.settle_later = asked.append
+    desk.log.append_mark(9, 1)
+    desk.end_turn()
+    assert (desk.log.flushes, asked) == (1, [])
