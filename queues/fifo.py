@@ -557,6 +557,9 @@ class Fifo:
         sessions: dict[SessionId, bool] = dict.fromkeys(self.last_seqs, True)
         for key in self.roster.consumers:
             sessions[session_of(key)] = True
+        for command in self._put_off:
+            if isinstance(command, Get):
+                sessions[command.session] = True
         for session in list(sessions):
             self._end_session(session)
         self.next_seq = max(self.next_seq, next_seq)

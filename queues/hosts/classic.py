@@ -516,7 +516,9 @@ class ClassicHost:
             sink = self._sinks[session_of(effect.key)]
             sink.on_drained(uid, number_of(effect.key), effect.delivery_count)
         elif isinstance(effect, Purged):
-            self._sinks[effect.session].on_purged(uid, effect.count)
+            asking = self._sinks.get(effect.session)
+            if asking is not None:  # Who has gone during a long purge need not know.
+                asking.on_purged(uid, effect.count)
         elif isinstance(effect, Inspected):
             sink = self._sinks[effect.session]
             sink.on_inspected(uid, effect.ready, effect.consumer_count)

@@ -552,3 +552,18 @@ def test_a_queue_deleted_in_the_turn_of_a_publish_leaves_the_others_their_copy()
 
 def live(host: ClassicHost) -> list[tuple[int, int]]:
     return host.live_ranges(1, 100)
+
+
+def test_a_session_that_ends_during_a_long_purge_hears_nothing_of_it() -> None:
+    desk = Desk()
+    for _ in range(3):
+        desk.publish([b"a"] * 4000)
+    desk.turn()
+    session = desk.sink.session
+    desk.host.command(desk.sink, Purge(session))
+    desk.host.command(desk.sink, EndSession(session))
+    told = desk.turn()
+    while desk.host.machine.has_more():
+        told += desk.turn()
+    assert "purged" not in [each[0] for each in told]
+    assert desk.host.live_ranges(1, 12_000) == []

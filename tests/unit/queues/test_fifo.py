@@ -19,6 +19,7 @@ from queues.commands import (
     Get,
     Inspect,
     Purge,
+    Restarted,
     Settle,
     consumer_key,
     decode,
@@ -374,6 +375,16 @@ def test_a_purge_is_answered_when_the_last_message_has_left() -> None:
     assert left(first) + left(second) == total
     assert [each.count for each in second if isinstance(each, Purged)] == [total]
     assert not fifo.has_more()
+
+
+def test_a_get_that_waits_is_called_off_by_a_restart() -> None:
+    fifo = Fifo()
+    fifo.apply([scattered(4 * DUE_SLICE + 20, 1000)], 0)
+    due = fifo.due_ms
+    fifo.apply([Get(SESSIONS[1])], due)
+    rows = applied(fifo, [Restarted(1)], due)
+    assert {row[0] for row in rows} == {"left"}
+    assert list(fifo.consumers) == []
 
 
 def test_while_more_is_due_than_was_looked_at_nobody_is_served() -> None:
