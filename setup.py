@@ -13,6 +13,8 @@ from setuptools import setup
 COMPILED = [
     "node/channel091.py",
     "node/deliveries.py",
+    "node/endpoint091.py",
+    "node/plans.py",
     "node/transaction.py",
     "node/turn.py",
     "queues/columns.py",
