@@ -132,9 +132,12 @@ class Channel091:
         self._busy = False
         self._awaiting_uid = 0
         self._proposed = False
-        if self._resuming:
-            return  # The loop below is what called us.
-        self._resuming = True
+        if len(self._stash) > 0 and not self._resuming:
+            self._resuming = True
+            self.owner.between_steps(self._work_off)
+
+    def _work_off(self) -> None:
+        """Handle what waits, up to the next event that has to be answered first."""
         stash = self._stash
         while len(stash) > 0 and not self._busy and not self.ended:
             event = stash.popleft()

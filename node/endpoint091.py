@@ -420,6 +420,9 @@ class Endpoint091:
             self._work.append(channel)
         self.mark()
 
+    def between_steps(self, call: Callable[[], None]) -> None:
+        self.broker.turn.between_steps(call)
+
     def count_published(self, channel: Channel091, count: int) -> None:
         self.reader.send(channel.credit, count)
         channel.credit.ack(self.reader, count)

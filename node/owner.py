@@ -112,6 +112,9 @@ class Owner(Protocol):
     def count_published(self, channel: "Channel091", count: int) -> None:
         """For flow control and metrics."""
 
+    def between_steps(self, call: Callable[[], None]) -> None:
+        """Call now, or when no queue is in the midst of a step (`node.turn`)."""
+
     def dispatch(self, channel: "Channel091", event: Publishes | Settles | Called) -> None:
         """Let the channel handle the event; settle its ProtocolError, if any."""
 

@@ -55,6 +55,8 @@ class Turn:
         self._hosts: list[Steppable] = []
         self._later: list[Steppable] = []
         self._endpoints: list[Flushable] = []
+        self._between: list[Callable[[], None]] = []
+        self._stepping = False
         self._scheduled = False
         self._began = 0.0
         self.journal: Journal | None = None
@@ -85,6 +87,18 @@ class Turn:
     def mark_host_later(self, host: Steppable) -> None:
         """Step it in the next turn."""
         self._later.append(host)
+
+    def between_steps(self, call: Callable[[], None]) -> None:
+        """Call now or, while a round of hosts is being stepped, right behind it.
+
+        For what may publish: the queues that share a chunk must all be stepped in one turn, for the
+        journal writes a chunk once; of those that are marked during a round some may be in it
+        still, and the others in the next.
+        """
+        if self._stepping:
+            self._between.append(call)
+        else:
+            call()
 
     def mark_endpoint(self, endpoint: Flushable) -> None:
         """To be flushed at the end of this turn; the endpoint marks itself once."""
@@ -138,8 +152,15 @@ class Turn:
         while len(self._hosts) > 0 and rounds < STEPS_MAX:
             hosts = self._hosts
             self._hosts = []
+            self._stepping = True
             for host in hosts:
                 host.step(now_ms)
+            self._stepping = False
+            if len(self._between) > 0:
+                between = self._between
+                self._between = []
+                for call in between:
+                    call()
             rounds += 1
 
     def _measure(self) -> None:

@@ -95,3 +95,27 @@ def test_a_failure_in_a_turn_is_told_and_not_raised_into_the_loop() -> None:
     callback = loop.callbacks.pop()
     callback()
     assert [str(failure) for failure in loop.failures] == ["wrong"]
+
+
+def test_what_a_step_leads_to_waits_until_no_host_is_in_the_midst_of_one() -> None:
+    loop = Loop()
+    turn = loop.turn
+    story: list[str] = []
+
+    class Asking(Host):
+        def step(self, now_ms: int) -> None:
+            super().step(now_ms)
+            turn.between_steps(publish)
+
+    def publish() -> None:
+        story.append(f"other stepped {other.steps} times")
+        turn.mark_host(other)
+
+    asking, other = Asking(loop), Host(loop)
+    turn.mark_host(asking)
+    turn.mark_host(other)
+    loop.run()
+    assert story == ["other stepped 1 times"]
+    assert other.steps == 2
+    turn.between_steps(lambda: story.append("at once"))
+    assert story[-1] == "at once"
