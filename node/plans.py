@@ -198,9 +198,13 @@ class RouteCache:
         if copies.fault:
             look.error = _publish_error(ReplyCode.PRECONDITION_FAILED, copies.fault)
             return
-        content = Content091(data, look.start)
-        route = self.router.route(look.plan.exchange, look.plan.routing_key, content, copies.keys)
-        look.targets = self.targets(route.queues)
+        plan = look.plan
+        if copies.keys or plan.per_message:
+            content = Content091(data, look.start)
+            route = self.router.route(plan.exchange, plan.routing_key, content, copies.keys)
+            look.targets = self.targets(route.queues)
+            if is_answer(plan.exchange, plan.routing_key) and plan.targets.hosts:
+                look.targets = Targets([*plan.targets.hosts, *look.targets.hosts])
         if copies.hidden:
             look.rewritten = without_hidden(data, look.start, look.end)
 

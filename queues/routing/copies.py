@@ -18,6 +18,8 @@ from warren.wire.buffer import read_i32_be, read_i32_le
 
 CC: Final = b"CC"
 BCC: Final = b"BCC"
+CC_ENTRY: Final = b"\x02CC"  # the name as it stands in a table
+BCC_ENTRY: Final = b"\x03BCC"
 FRAME_OVERHEAD: Final = 8
 CONTENT_HEAD: Final = 19  # of the header frame, before the properties
 
@@ -50,10 +52,12 @@ def may_copy(event: Publishes) -> bool:
 
 
 def may_copy_at(data: bytes, start: i64) -> bool:
-    """The same for the message at `start`: whether its header frame has the letters in it."""
+    """The same for the message at `start`: whether its header frame has such a name in it."""
     header_at = start + FRAME_OVERHEAD + i64(read_i32_be(data, start + 3))
     header_end = header_at + FRAME_OVERHEAD + i64(read_i32_be(data, header_at + 3))
-    return data.find(CC, header_at + CONTENT_HEAD, header_end) >= 0
+    if data.find(CC_ENTRY, header_at + CONTENT_HEAD, header_end) >= 0:
+        return True
+    return data.find(BCC_ENTRY, header_at + CONTENT_HEAD, header_end) >= 0
 
 
 def copies_of(data: bytes, start: i64) -> Copies:

@@ -83,6 +83,11 @@ def run_of(*messages: bytes) -> Publishes:
     return event
 
 
+def test_the_letters_of_cc_in_other_names_and_values_cost_no_look() -> None:
+    for headers in ({"ACCOUNT": "1"}, {"status": "SUCCESS"}, {"CCS": ["a"]}):
+        assert not may_copy_at(message(1, b"", properties=BasicProperties(headers=headers)), 0)
+
+
 def test_an_event_is_looked_through_only_where_there_are_headers() -> None:
     plain = message(1, b"\x02CC\x03BCC", b"CC", BasicProperties(message_id="CC"))
     other = with_headers({"a": "b"}, b"CC" * 9)
