@@ -84,7 +84,8 @@ def run_of(*messages: bytes) -> Publishes:
 
 
 def test_the_letters_of_cc_in_other_names_and_values_cost_no_look() -> None:
-    for headers in ({"ACCOUNT": "1"}, {"status": "SUCCESS"}, {"CCS": ["a"]}):
+    for name, value in (("ACCOUNT", "1"), ("status", "SUCCESS"), ("CCS", "a")):
+        headers: dict[str, object] = {name: value}
         assert not may_copy_at(message(1, b"", properties=BasicProperties(headers=headers)), 0)
 
 
