@@ -43,6 +43,10 @@ class Consumer:
 
         A delivery is counted from the first look after it, so that none is timed out early.
         """
+        if self.held.count == 0:
+            self.generations = []
+            self.returned = None
+            return -1
         returned = self.returned
         known: list[Generation] = []
         for generation in self.generations:

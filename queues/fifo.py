@@ -262,8 +262,7 @@ class Fifo:
     def alive_within(self, first: i64, count: i64) -> list[tuple[int, int]]:
         """Which of these messages are in the queue, in no order."""
         found = self.ready.within(first, count)
-        for consumer in self.roster.consumers.values():
-            found.extend(consumer.held.within(first, count))
+        found.extend(self.roster.held_within(first, count))
         for leaving in self.leaving:
             found.extend(leaving.seqs.within(first, count))
         return found
@@ -365,6 +364,7 @@ class Fifo:
         if consumer is None:
             return  # It went while this was under way; its messages are back in `ready`.
         outcome = command.outcome
+        self.roster.held_changes()
         for first, count in command.runs:
             for run_first, run_count in consumer.held.remove(first, count):
                 self.checked_out -= run_count
@@ -549,6 +549,7 @@ class Fifo:
         """It is gone, and no longer in `consumers`: what it held goes back."""
         if consumer.attached:
             self._leave_line(consumer)
+        self.roster.held_changes()
         self.checked_out -= consumer.held.count
         for first, count in consumer.held.runs():
             self._return(first, count, outcome)
@@ -649,6 +650,7 @@ class Fifo:
         if self.options.bytes_max >= 0:
             self.notes.taken(first, count)
         consumer.held.add(first, count)
+        self.roster.held_changes()
         self.checked_out += count
         if first + count - 1 > self.delivered_high:
             self.delivered_high = first + count - 1
@@ -729,10 +731,9 @@ class Fifo:
                 self._credit(command)
 
     def _note_overdue(self, first: i64, count: i64) -> None:
-        for consumer in self.roster.consumers.values():
-            for run_first, run_count in consumer.held.within(first, count):
-                self.overdue.remove(run_first, run_count)
-                self.overdue.add(run_first, run_count)
+        for run_first, run_count in self.roster.held_within(first, count):
+            self.overdue.remove(run_first, run_count)
+            self.overdue.add(run_first, run_count)
 
     def _plan_check(self) -> None:
         """Set the time of the next look at how long deliveries have been held."""

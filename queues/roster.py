@@ -12,9 +12,11 @@ from mypy_extensions import i64
 from queues.commands import ConsumerKey
 from queues.consumers import Consumer, Lines
 from queues.effects import Activated, Effect
+from queues.seqset import SeqSet
 
 CHECK_MS_MIN: Final = 20  # between looks at how long deliveries have been held
 CHECK_MS_MAX: Final = 60_000
+FEW: Final = 4  # consumers that are asked one by one for what they hold
 
 
 @final
@@ -30,6 +32,7 @@ class Roster:
         self.exclusive_key: ConsumerKey | None = None
         self.active_key: ConsumerKey | None = None
         self.gives_way = False  # the active one gets nothing more, and is replaced when it is done
+        self._held: SeqSet | None = None  # what all hold together, if that was asked for
 
     def attach(self, consumer: Consumer, exclusive: bool) -> None:
         consumer.attached = True
@@ -53,6 +56,34 @@ class Roster:
             if self.single_active and (self.gives_way or self.active_key != consumer.key):
                 return
             self.lines.join(consumer)
+
+    def held_changes(self) -> None:
+        """A consumer gets messages, or settles some."""
+        self._held = None
+
+    def held_within(self, first: i64, count: i64) -> list[tuple[int, int]]:
+        """Which of these messages are with a consumer, in no order."""
+        if len(self.consumers) > FEW:
+            held = self._held
+            if held is None:
+                held = self._all_held()
+                self._held = held
+            return held.within(first, count)
+        found: list[tuple[int, int]] = []
+        for consumer in self.consumers.values():
+            found.extend(consumer.held.within(first, count))
+        return found
+
+    def _all_held(self) -> SeqSet:
+        runs: list[tuple[int, int]] = []
+        for consumer in self.consumers.values():
+            if consumer.held.count > 0:
+                runs.extend(consumer.held.runs())
+        runs.sort()
+        held = SeqSet()
+        for first, count in runs:
+            held.add(first, count)
+        return held
 
     def waits_for(self, consumer: Consumer) -> bool:
         """Whether something happens when this consumer holds nothing any more."""

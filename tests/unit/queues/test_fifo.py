@@ -637,3 +637,18 @@ def test_what_is_fixed_for_the_life_of_a_queue_cannot_be_configured(other: Optio
     fifo.apply([Enqueue(ONE, 1, 1)], 0)
     with pytest.raises(AssertionError):
         fifo.apply([Configure(other)], 0)
+
+
+def test_what_many_consumers_hold_is_known_after_every_change() -> None:
+    fifo = Fifo()
+    keys = [consumer_key(ONE, number) for number in range(1, 8)]
+    fifo.apply([Attach(key, 2, False, False, 0) for key in keys], 0)
+    fifo.apply([Enqueue(ONE, 1, 14, traits_of([-1] * 14, [1000] * 14, None))], 0)
+    everything = list(range(1, 15))
+    assert seqs_of(sorted(fifo.alive_within(1, 14))) == everything  # 1 and 8 are with the first.
+    fifo.apply([Settle(keys[0], ACCEPT, [(1, 1)])], 1)
+    assert seqs_of(sorted(fifo.alive_within(1, 14))) == everything[1:]
+    fifo.apply([Settle(keys[1], RELEASE, [(2, 1)])], 2_000)
+    assert seqs_of(sorted(fifo.alive_within(1, 14))) == everything[2:]
+    fifo.apply([EndSession(ONE)], 2_000)
+    assert fifo.alive_within(1, 14) == []
