@@ -658,7 +658,7 @@ def held_bytes(event: Publishes | Settles | Called) -> i64:
 def whole_number(arguments: dict[str, object], key: str, absent: int, host: QueueHost) -> int:
     """An argument of basic.consume; raise 406 for any other kind of value."""
     value = arguments.get(key, absent)
-    if not isinstance(value, int) or not is_integer(value):
+    if not is_integer(value) or not isinstance(value, int):  # In this order: see 0002.
         raise bad_argument(key, host, f'"expected integer, got {type_name(value)}"')
     return value
 
