@@ -1,7 +1,8 @@
 """Wakes queue hosts when something of theirs is due: one timer of the loop for all of them.
 
-A host asks for one time at a time and is woken once; if by then nothing is due any more, it asks
-again. At most WAKES_MAX are woken in one go, so that many queues with the same time are spread.
+A host is woken once, at the earliest time that it has asked for; if by then nothing is due any
+more, or something later is, it asks again. At most WAKES_MAX are woken in one go, so that many
+queues with the same time are spread.
 """
 
 from collections.abc import Callable
@@ -25,7 +26,10 @@ class Handle(Protocol):
 
 
 class Timers:
-    """Invariant: a timer of the loop is set for the earliest time, or none and there is none."""
+    """Invariant: a timer of the loop is set for the earliest time, or none and there is none.
+
+    `_dues` has the time of each that waits; entries of the heap that say otherwise mean nothing.
+    """
 
     def __init__(
         self,
@@ -37,20 +41,31 @@ class Timers:
         self._now_ms = now_ms
         self._begin_turn = begin_turn
         self._heap: list[tuple[int, int, Sleeper]] = []
+        self._dues: dict[Sleeper, int] = {}
         self._count = 0
         self._sweep_above = SWEEP_MIN
         self._handle: Handle | None = None
         self._set_for_ms = 0
 
     def wake(self, sleeper: Sleeper, due_ms: int) -> None:
-        """Wake it at that time, or soon after."""
+        """Wake it at that time, or soon after; earlier if it has asked for that."""
+        if self._dues.get(sleeper, due_ms + 1) <= due_ms:
+            return
+        self._dues[sleeper] = due_ms
         self._count += 1
         heappush(self._heap, (due_ms, self._count, sleeper))
         if len(self._heap) > self._sweep_above:
-            self._heap = [each for each in self._heap if not each[2].is_gone]
-            heapify(self._heap)
-            self._sweep_above = max(2 * len(self._heap), SWEEP_MIN)
+            self._sweep()
         self._set()
+
+    def _sweep(self) -> None:
+        """Let go of who is gone, and of what means nothing any more."""
+        self._dues = {each: due_ms for each, due_ms in self._dues.items() if not each.is_gone}
+        self._heap = [
+            (due_ms, place, each) for place, (each, due_ms) in enumerate(self._dues.items())
+        ]
+        heapify(self._heap)
+        self._sweep_above = max(2 * len(self._heap), SWEEP_MIN)
 
     def _set(self) -> None:
         if not self._heap:
@@ -70,6 +85,9 @@ class Timers:
         now_ms = self._now_ms()
         woken = 0
         while self._heap and self._heap[0][0] <= now_ms and woken < WAKES_MAX:
-            heappop(self._heap)[2].on_timer()
-            woken += 1
+            due_ms, _, sleeper = heappop(self._heap)
+            if self._dues.get(sleeper) == due_ms:
+                del self._dues[sleeper]
+                sleeper.on_timer()
+                woken += 1
         self._set()

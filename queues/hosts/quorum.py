@@ -161,8 +161,11 @@ class QuorumHost:
             return
         if len(self._commands) == 0:
             due = machine.has_more() or now_ms >= machine.due_ms
-            if not due or len(self._proposed) > 0 or len(self._stepped) > 0:
+            if len(self._proposed) > 0 or len(self._stepped) > 0:
                 return  # What is under way brings the time with it.
+            if not due:
+                self._set_timer()
+                return
             self._commands.append(Tick())
         self._write_bodies()
         batch = Batch(now_ms, self._commands, self._chunks)
@@ -207,11 +210,16 @@ class QuorumHost:
         assert machine.next_seq <= self._next_seq
         if machine.has_more():
             self._turn.mark_host_later(self)
-        elif machine.due_ms < self._timer_ms:
-            self._timer_ms = machine.due_ms
-            self._turn.wake_host(self, self._timer_ms)
+        else:
+            self._set_timer()
         if index - group.snapshot_index >= self._snapshot_entries and not group.is_saving:
             group.snapshot(index, [encode_fifo(machine)])
+
+    def _set_timer(self) -> None:
+        due_ms = self.inner.machine.due_ms
+        if due_ms < self._timer_ms:
+            self._timer_ms = due_ms
+            self._turn.wake_host(self, due_ms)
 
     # Beginning, restart, end
 

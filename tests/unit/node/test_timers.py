@@ -146,3 +146,28 @@ def test_many_that_are_not_gone_are_all_kept() -> None:
     for _ in range(2 * SWEEP_MIN // WAKES_MAX):
         loop.fire()
     assert all(host.woken_ms == [9000] for host in hosts)
+
+
+def test_a_host_that_asks_for_earlier_times_again_and_again_takes_one_place() -> None:
+    loop = FakeLoop()
+    host = Host(loop)
+    far = 1 << 40
+    for _ in range(3 * SWEEP_MIN):  # One message lives long, others short: as a queue would.
+        loop.timers.wake(host, far)
+        loop.timers.wake(host, loop.now_ms + 4)
+        loop.now_ms += 4
+        loop.fire()
+    assert len(host.woken_ms) == 3 * SWEEP_MIN
+    assert len(loop.timers._heap) <= SWEEP_MIN
+
+
+def test_a_later_time_that_was_asked_for_first_wakes_nobody() -> None:
+    loop = FakeLoop()
+    host = Host(loop)
+    loop.timers.wake(host, 1300)
+    loop.timers.wake(host, 1100)
+    loop.timers.wake(host, 1200)
+    for now_ms in (1100, 1200, 1300):
+        loop.now_ms = now_ms
+        loop.fire()
+    assert host.woken_ms == [1100]

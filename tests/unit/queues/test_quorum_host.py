@@ -232,6 +232,21 @@ def test_time_makes_an_entry_when_nothing_else_does() -> None:
     assert desk.inner.ready_count == 0
 
 
+def test_a_timer_that_finds_nothing_due_is_set_again() -> None:
+    desk = Desk(Options(ttl_ms=100)).begin()
+    desk.publish([b"a"])
+    desk.turn()
+    desk.commit()
+    wakes = len(desk.node.wakes)
+    _, due_ms = desk.node.wakes[-1]
+    entries = len(desk.group.entries)
+    desk.node.now_ms = due_ms - 1
+    desk.host.on_timer()
+    desk.turn()
+    assert len(desk.group.entries) == entries
+    assert [each for _, each in desk.node.wakes[wakes:]] == [due_ms]
+
+
 def test_a_timer_that_finds_an_entry_under_way_adds_none() -> None:
     desk = Desk(Options(ttl_ms=100)).begin()
     desk.publish([b"a"])
