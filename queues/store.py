@@ -3,25 +3,43 @@
 Knows message_seqs and chunks, nothing of consumers. A chunk stays while one of its messages is
 alive in any queue. Bodies count against a node-wide `BodyBudget`; what is over it leaves memory as
 soon as it is durable and is read back in order.
+
+A slot takes about 300 bytes, so that a backlog of messages that came one by one would not fit.
+Slots that follow each other, are whole and have nothing in memory are *folded* into an extent: one
+slot with a table (`queues.extents`) for up to EXTENT_SLOTS. An extent is unfolded in memory,
+without reading, as soon as one of its messages is looked for; those that are released or passed
+over as a whole stay folded. `add` folds behind the publishers, `tidy` what was unfolded or moved
+and is still there; both do a bounded piece of work at a time, and none while all bodies are in
+memory.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
+from queues.extents import GAP_MAX, data_begin, decode_table, encode_table
 from queues.message import Chunk
 
 HEAD_SLACK: Final = 256
+EXTENT_SLOTS: Final = 512  # slots in one extent, at most
+EXTENT_MESSAGES: Final = 16_384  # its messages, at most; a single slot may have more
+EXTENT_LEAST: Final = 16  # a stretch that has ended is folded if it has 1/16 of the slots,
+RICH_MESSAGES: Final = 1024  # or so many messages
+WALK_EXTENTS: Final = 8  # a walk looks at so many times EXTENT_SLOTS slots
+LOOSE_EXTENTS: Final = 4  # so many times EXTENT_SLOTS slots are worth a walk of `tidy`
+FAR: Final = 1 << 62
 
 
 @final
 class BodyBudget:
     """Bytes of bodies that the node keeps in memory."""
 
-    def __init__(self, limit_bytes: i64) -> None:
+    def __init__(self, limit_bytes: i64, extent_slots: i64 = EXTENT_SLOTS) -> None:
         self.limit_bytes: i64 = limit_bytes
         self.used_bytes: i64 = 0
+        self.extent_slots: i64 = extent_slots
+        self.has_evicted = False  # some bodies are on disk alone
 
     def is_over(self) -> bool:
         return self.used_bytes > self.limit_bytes
@@ -41,12 +59,17 @@ class BodyBudget:
         assert chunk.file_id > 0
         self.dropped(chunk)
         chunk.data = None
+        self.has_evicted = True
 
 
 @final
 @mypyc_attr(acyclic=True)
 class Slot:
-    """The chunk that holds message_seqs first..first+count-1 of this queue."""
+    """The chunk that holds message_seqs first..first+count-1 of this queue.
+
+    With a table it is an extent: all its messages are alive and journaled, and `chunk` is a single
+    piece as long as all of them, which has no bytes and belongs to nobody else.
+    """
 
     def __init__(self, first: i64, count: i64, chunk: Chunk, index: i64, journaled: bool) -> None:
         self.first: i64 = first
@@ -55,6 +78,15 @@ class Slot:
         self.index: i64 = index  # of message `first` in the chunk
         self.live: i64 = count
         self.journaled = journaled  # the queue's copy is in the log
+        self.table: bytes | None = None
+
+    def pieces(self, seq: i64, stop: i64) -> tuple[i64, i64]:
+        """Messages seq..stop-1 as pieces first..last-1 of the chunk; of an extent, all."""
+        if self.table is not None:
+            assert seq == self.first and stop == seq + self.count
+            return 0, 1
+        offset = self.index - self.first
+        return seq + offset, stop + offset
 
 
 @final
@@ -68,9 +100,22 @@ class Store:
         self._head: i64 = 0
         self._dead: i64 = 0  # slots past the head without a live message
         self.live_bytes: i64 = 0
+        self.loading: set[Chunk] = set()  # being read for this queue; these are not folded
+        self._added: i64 = 0  # slots, since `_join` was last called by `add`
+        self._join_at: i64 = 0  # what comes before this message_seq was looked at
+        self._loose: i64 = 0  # slots that were unfolded or moved, and not looked at since,
+        self._loose_first: i64 = FAR  # all of them between these message_seqs
+        self._loose_end: i64 = 0
+        self._passed: i64 = FAR  # of the first slot that the last walk could not fold yet
 
     def add(self, first: i64, chunk: Chunk, index: i64, count: i64, journaled: bool) -> None:
         """Messages index..index+count-1 of `chunk` are this queue's first..; first must be new."""
+        self._added += 1
+        if self._added >= self._budget.extent_slots and (
+            self._budget.has_evicted or chunk.data is None
+        ):
+            self._added = 0
+            self._join_at = self._join(self._join_at, FAR)
         if chunk.holders == 0:
             self._budget.took(chunk)
         chunk.holders += 1
@@ -102,20 +147,38 @@ class Store:
 
     def find(self, seq: i64) -> Slot:
         """The slot of a message that is alive."""
-        head = self._head
-        slot = self._slots[head]
+        place = self._place(seq)
+        slot = self._slots[place]
+        return slot if slot.table is None else self._unfold(place, seq)
+
+    def _place(self, seq: i64) -> i64:
+        """Of the slot or extent that has a message that is alive."""
+        place = self._head
+        slot = self._slots[place]
         if slot.first <= seq and seq < slot.first + slot.count:
-            return slot
-        slot = self._slots[bisect_right(self._firsts, seq, head) - 1]
+            return place
+        place = bisect_right(self._firsts, seq, place) - 1
+        slot = self._slots[place]
         assert slot.first <= seq and seq < slot.first + slot.count
-        return slot
+        return place
+
+    def find_within(self, seq: i64, end: i64) -> Slot:
+        """As `find`, but an extent of which all messages are in seq..end-1 stays folded."""
+        place = self._place(seq)
+        slot = self._slots[place]
+        if slot.table is None or (seq == slot.first and seq + slot.count <= end):
+            return slot
+        return self._unfold(place, seq)
 
     def after(self, slot: Slot) -> Slot | None:
         """The next slot in order with a live message, for reading ahead."""
         place: i64 = bisect_right(self._firsts, slot.first, self._head)
         while place < len(self._slots) and self._slots[place].live == 0:
             place += 1
-        return self._slots[place] if place < len(self._slots) else None
+        if place >= len(self._slots):
+            return None
+        following = self._slots[place]
+        return following if following.table is None else self._unfold(place, following.first)
 
     def release(self, first: i64, count: i64) -> list[Slot]:
         """Messages first.. are gone; return the slots that have no live message left."""
@@ -123,10 +186,10 @@ class Store:
         seq = first
         end = first + count
         while seq < end:
-            slot = self.find(seq)
+            slot = self.find_within(seq, end)
             stop = min(end, slot.first + slot.count)
-            offset = slot.index - slot.first
-            self.live_bytes -= slot.chunk.bytes_between(seq + offset, stop + offset)
+            index, last = slot.pieces(seq, stop)
+            self.live_bytes -= slot.chunk.bytes_between(index, last)
             slot.live -= stop - seq
             if slot.live == 0:
                 dead.append(slot)
@@ -160,7 +223,7 @@ class Store:
             del self._firsts[:head]
             self._head = 0
         elif self._dead > HEAD_SLACK and self._dead * 2 > length - head:
-            self._slots = self.slots()
+            self._slots = [slot for slot in self._slots[head:] if slot.live > 0]
             self._firsts = [slot.first for slot in self._slots]
             self._head = 0
             self._dead = 0
@@ -189,6 +252,7 @@ class Store:
         self._slots[place : place + 1] = slots
         self._firsts[place : place + 1] = [int(slot.first) for slot in slots]
         self._let_go(old.chunk)
+        self._note_loose(old, len(slots))
 
     def _take_bytes(self, old: Slot, first: i64, count: i64, moved: Chunk) -> None:
         """The moved messages keep the bytes that are in memory, unless memory is short.
@@ -210,24 +274,203 @@ class Store:
 
     def find_live(self, seq: i64) -> Slot | None:
         """The slot that has this message_seq, if any of its messages is alive."""
+        if self.covered_to(seq) == 0:
+            return None
+        return self.find(seq)
+
+    def covered_to(self, seq: i64) -> i64:
+        """The end of the slot or extent that has this message_seq; 0 if there is none alive."""
         place: i64 = bisect_right(self._firsts, seq, self._head) - 1
         if place < self._head or place >= len(self._slots):
-            return None
+            return 0
         slot = self._slots[place]
-        return slot if slot.live > 0 and seq < slot.first + slot.count else None
+        end = slot.first + slot.count
+        return end if slot.live > 0 and seq < end else 0
 
     def slots(self) -> list[Slot]:
-        """Slots that have a live message, ascending."""
-        return [slot for slot in self._slots[self._head :] if slot.live > 0]
+        """Slots that have a live message, ascending; extents are written out and stay folded."""
+        found: list[Slot] = []
+        for slot in self._slots[self._head :]:
+            if slot.live == 0:
+                continue
+            if slot.table is None:
+                found.append(slot)
+            else:
+                found.extend(unfolded(slot, slot.table))
+        return found
 
-    def clear(self) -> list[Slot]:
-        """Forget everything (the queue is deleted); return what was there."""
-        gone = self.slots()
-        for slot in gone:
-            self._let_go(slot.chunk)
+    def journaled_spans(self) -> list[tuple[int, int]]:
+        """(first, count) of slots and extents with live messages that are in the log, ascending."""
+        return [
+            (slot.first, slot.count)
+            for slot in self._slots[self._head :]
+            if slot.live > 0 and slot.journaled
+        ]
+
+    def entry_count(self) -> int:
+        """Slots and extents that are kept: what the index takes in memory."""
+        return len(self._slots)
+
+    def clear(self) -> None:
+        """Forget everything (the queue is deleted)."""
+        for slot in self._slots[self._head :]:
+            if slot.live > 0:
+                self._let_go(slot.chunk)
         self._slots = []
         self._firsts = []
         self._head = 0
         self._dead = 0
         self.live_bytes = 0
-        return gone
+
+    # Extents
+
+    def tidy(self) -> None:
+        """Fold what was unfolded or moved, and has been left alone since."""
+        if self._loose < LOOSE_EXTENTS * self._budget.extent_slots:
+            return
+        at = self._join(self._loose_first, self._loose_end)
+        if at >= self._loose_end:
+            at = self._passed
+            self._loose = 0
+        elif at <= self._loose_first:  # The rest is too short as yet.
+            self._loose = 0
+        self._loose_first = at
+        if at == FAR:
+            self._loose_end = 0
+
+    def _note_loose(self, slot: Slot, count: i64) -> None:
+        """`count` slots are there now instead of this one."""
+        self._loose += count
+        self._loose_first = min(self._loose_first, slot.first)
+        self._loose_end = max(self._loose_end, slot.first + slot.count)
+
+    def _join(self, first: i64, end: i64) -> i64:
+        """Fold slots between these message_seqs; return the message_seq to go on at.
+
+        Stops at what is not written yet. A stretch that may still become longer waits.
+        """
+        slots = self._slots
+        extent_slots = self._budget.extent_slots
+        steps = WALK_EXTENTS * extent_slots
+        place: i64 = max(bisect_left(self._firsts, first), self._head)
+        begin = place  # of the stretch: slots begin..place-1 are to be folded together
+        messages: i64 = 0
+        self._passed = FAR
+        while steps > 0 and place < len(slots) and slots[place].first < end:
+            steps -= 1
+            slot = slots[place]
+            folds = self._may_fold(slot)
+            fits = place == begin or (
+                place - begin < extent_slots
+                and messages + slot.count <= EXTENT_MESSAGES
+                and follows(slots[place - 1], slot)
+            )
+            if folds and fits:
+                messages += slot.count
+                place += 1
+                continue
+            place = self._fold(begin, place, messages)
+            messages = 0
+            begin = place
+            if not folds:
+                if slot.journaled and slot.live > 0 and not slot.chunk.durable:
+                    break
+                if slot.live == slot.count and slot.table is None and self._passed == FAR:
+                    self._passed = slot.first
+                place += 1
+                begin = place
+        return slots[begin].first if begin < len(slots) else self._end_seq()
+
+    def _end_seq(self) -> i64:
+        """Behind the last message."""
+        length = len(self._slots)
+        if length == 0:
+            return 0
+        slot = self._slots[length - 1]
+        return slot.first + slot.count
+
+    def _may_fold(self, slot: Slot) -> bool:
+        """Whole, and on disk alone."""
+        chunk = slot.chunk
+        return (
+            slot.live == slot.count
+            and slot.journaled
+            and slot.table is None
+            and chunk.data is None
+            and chunk.durable
+            and chunk.file_id > 0
+            and chunk not in self.loading
+        )
+
+    def _fold(self, begin: i64, end: i64, messages: i64) -> i64:
+        """Make an extent of the slots begin..end-1, if that saves memory; return its end."""
+        least = max(self._budget.extent_slots // EXTENT_LEAST, 2)
+        if end == begin or (end - begin < least and messages < RICH_MESSAGES):
+            return end
+        slots = self._slots[begin:end]
+        first = slots[0]
+        byte_count: i64 = 0
+        for slot in slots:
+            index, last = slot.pieces(slot.first, slot.first + slot.count)
+            byte_count += slot.chunk.bytes_between(index, last)
+        if byte_count > GAP_MAX:
+            return end
+        table = encode_table(
+            [slot.chunk for slot in slots],
+            [int(slot.index) for slot in slots],
+            [int(slot.count) for slot in slots],
+        )
+        offsets = bytes(4) + int(byte_count).to_bytes(4, "little")
+        whole = Chunk(first.chunk.format_tag, None, 0, offsets, 0)
+        whole.file_id = first.chunk.file_id
+        whole.file_offset = data_begin(first.chunk, first.index)
+        whole.lazy = first.chunk.lazy
+        whole.durable = True
+        whole.holders = 1
+        extent = Slot(first.first, messages, whole, 0, True)
+        extent.table = table
+        for slot in slots:
+            slot.chunk.holders -= 1
+        self._slots[begin:end] = [extent]
+        self._firsts[begin:end] = [int(extent.first)]
+        return begin + 1
+
+    def _unfold(self, place: i64, seq: i64) -> Slot:
+        """Make the extent at `place` slots again; return the one that has this message_seq."""
+        extent = self._slots[place]
+        assert extent.table is not None
+        slots = unfolded(extent, extent.table)
+        firsts = [int(slot.first) for slot in slots]
+        for slot in slots:
+            slot.chunk.holders = 1
+        self._slots[place : place + 1] = slots
+        self._firsts[place : place + 1] = firsts
+        self._note_loose(extent, len(slots))
+        return slots[bisect_right(firsts, seq) - 1]
+
+
+def unfolded(extent: Slot, table: bytes) -> list[Slot]:
+    """The slots that an extent was made of."""
+    found: list[Slot] = []
+    first = extent.first
+    for chunk in decode_table(table, extent.chunk):
+        count = chunk.count()
+        found.append(Slot(first, count, chunk, 0, True))
+        first += count
+    assert first == extent.first + extent.count
+    return found
+
+
+def follows(before: Slot, slot: Slot) -> bool:
+    """Whether the second one can be behind the first one in an extent."""
+    old = before.chunk
+    new = slot.chunk
+    if (
+        slot.first != before.first + before.count
+        or new.file_id != old.file_id
+        or new.format_tag != old.format_tag
+        or new.lazy != old.lazy
+    ):
+        return False
+    gap = data_begin(new, slot.index) - data_begin(old, before.index + before.count)
+    return gap >= 0 and gap <= GAP_MAX

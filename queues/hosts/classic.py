@@ -66,6 +66,7 @@ from warren.wire.amqp091.events import INFO_EXPIRATION, INFO_PERSISTENT, INFO_PR
 MARK_STRIDE: Final = 2048  # deliveries between two delivered marks in the journal
 UNSEEN_SLACK: Final = 4096  # messages above the last durable mark that may be delivered (0004)
 READ_AHEAD_BYTES: Final = 1 << 20
+LOAD_BYTES: Final = 1 << 10  # a chunk counts so much more in that, for it is work of its own
 BURY_MESSAGES: Final = 1024  # dead-lettered in one step
 BURY_BYTES: Final = 1 << 20
 
@@ -183,7 +184,6 @@ class ClassicHost:
         self._mark_durable: i64 = 0  # the last one that is synced
         self._unmarked: dict[SessionId, SessionSink] = {}  # wait for it
         self._waiting: dict[SessionId, tuple[SessionSink, Chunk]] = {}  # for a body to be loaded
-        self._loading: set[Chunk] = set()  # asked for by this queue; others may share them
         self._viewed: Chunk | None = None  # looked at last
         self._dying: deque[tuple[int, int, int]] = deque()  # first, count, reason
         self._timer_ms: i64 = FAR
@@ -369,6 +369,7 @@ class ClassicHost:
                 self._waiting.pop(command.session, None)
                 self._receipts.pop(command.session, None)
                 self._unmarked.pop(command.session, None)
+        self.store.tidy()
         high = self.machine.delivered_high
         if self.durable and high > self._mark + MARK_STRIDE and self.mode != LOGGED:
             self._mark = high
@@ -488,12 +489,12 @@ class ClassicHost:
         seq = first
         end = first + count
         while seq < end:
-            slot = self.store.find(seq)
+            slot = self.store.find_within(seq, end)
             stop = min(end, slot.first + slot.count)
             if slot.journaled:
-                index = slot.index + seq - slot.first
+                index, last = slot.pieces(seq, stop)
                 self._journal.settle(self.uid, seq, stop - seq)
-                self._journal.release(slot.chunk, index, index + stop - seq)
+                self._journal.release(slot.chunk, index, last)
             self.store.release(seq, stop - seq)
             seq = stop
 
@@ -544,32 +545,34 @@ class ClassicHost:
     def _read_ahead(self, slot: Slot) -> None:
         """Ask for the bytes of this slot and of the next ones, up to READ_AHEAD_BYTES."""
         room: i64 = READ_AHEAD_BYTES
+        loading = self.store.loading
         at: Slot | None = slot
         while at is not None and room > 0:
             chunk = at.chunk
-            if chunk.data is None and chunk.durable and chunk not in self._loading:
-                self._loading.add(chunk)
-                room -= chunk.size()
+            if chunk.data is None and chunk.durable and chunk not in loading:
+                loading.add(chunk)
                 self._turn.load(self, chunk)
-            at = self.store.after(at)
+            room -= chunk.size() + LOAD_BYTES
+            at = self.store.after(at) if room > 0 else None
 
     def loaded(self, chunk: Chunk, data: bytes) -> None:
         """The bytes asked for by `Steps.load` are here."""
-        self._loading.discard(chunk)
+        self.store.loading.discard(chunk)
         if chunk.holders > 0 and chunk.data is None:
             chunk.data = data
             chunk.base = chunk.first_offset()
             self._budget.took(chunk)
-        waiting = self._waiting
-        self._waiting = {}
-        for sink, _ in waiting.values():
-            sink.on_loaded(self.uid)
+        if len(self._waiting) > 0:
+            waiting = self._waiting
+            self._waiting = {}
+            for sink, _ in waiting.values():
+                sink.on_loaded(self.uid)
         if len(self._dying) > 0:
             self._mark_self()
 
     def load_failed(self, chunk: Chunk) -> None:
         """The bytes cannot be read: whoever waits for them is told, and nobody else."""
-        self._loading.discard(chunk)
+        self.store.loading.discard(chunk)
         self.damaged = True
         told = [(session, each[0]) for session, each in self._waiting.items() if each[1] is chunk]
         for session, sink in told:
@@ -610,9 +613,8 @@ class ClassicHost:
     def journaled_ranges(self) -> list[tuple[int, int]]:
         """All messages of the queue that the log must keep, as ascending (first, count)."""
         found: list[tuple[int, int]] = []
-        for slot in self.store.slots():
-            if slot.journaled:
-                found.extend(self.live_ranges(slot.first, slot.count))
+        for first, count in self.store.journaled_spans():
+            found.extend(self.live_ranges(first, count))
         found.extend(self._promised(1, self.promised_end))
         return found
 
@@ -625,6 +627,7 @@ class ClassicHost:
             self._move(slot, first, count, file_id, data_offset, offsets, False)
         elif len(self._promised(first, count)) > 0:
             self._moved.append((first, count, file_id, data_offset, offsets))
+        self.store.tidy()
 
     def _follow_moves(self, first: i64, count: i64) -> None:
         """These messages are in the store now: go where the log has put them in the meantime.
@@ -682,7 +685,20 @@ class ClassicHost:
             self.store.add(run_first, chunk, run_first - first, run_count, True)
             found = Found(run_first, run_count, run_first - first, traits, arrived_ms)
             found.kept = self.mode != LAZY or (chunk.info & INFO_PERSISTENT) != 0
-            self._found.append(found)
+            if not self._found_more(found):
+                self._found.append(found)
+
+    def _found_more(self, found: Found) -> bool:
+        """Whether these could be added to what was found before: messages nothing is known of."""
+        if len(self._found) == 0 or self.machine.options.ttl_ms >= 0:
+            return False
+        last = self._found[len(self._found) - 1]
+        plain = last.traits is None and found.traits is None and last.kept == found.kept
+        if not plain or last.first + last.count != found.first:
+            return False
+        last.count += found.count
+        last.arrived_ms = max(last.arrived_ms, found.arrived_ms)
+        return True
 
     def begin(self) -> None:
         """A new queue: nothing was delivered yet, and after a restart the log shall say so."""
@@ -743,9 +759,9 @@ class ClassicHost:
         """Bodies that a damaged log has lost: their messages are there, and cannot be read."""
         at = first
         while at < end:
-            slot = self.store.find_live(at)
-            if slot is not None:
-                at = slot.first + slot.count
+            covered_to = self.store.covered_to(at)
+            if covered_to > 0:
+                at = covered_to
                 continue
             self.damaged = True
             chunk = Chunk(FORMAT_091, None, 0, bytes(8), INFO_PERSISTENT)

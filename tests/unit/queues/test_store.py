@@ -1,4 +1,6 @@
-"""Store against a dict of bodies, with relocations; and the node's budget of bytes in memory."""
+"""Store against a dict of bodies and a naive account of the files, with extents and relocations;
+and the node's budget of bytes in memory.
+"""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,30 +14,56 @@ BOUNDED = settings(max_examples=250, deadline=None, database=None)
 Action = tuple[str, int, int]
 ACTIONS = st.lists(
     st.tuples(
-        st.sampled_from(["add", "add", "release", "release", "evict", "load", "move", "move"]),
+        st.sampled_from(
+            ["add", "add", "backlog", "release", "release", "evict", "load", "move", "tidy", "look"]
+        ),
         st.integers(0, 30),
         st.integers(1, 6),
     ),
     max_size=40,
 )
+SMALL_EXTENTS = 3
 
 
 class Both:
-    """The same messages in a `Store` and in a dict, and the files that bodies were put into."""
+    """The same messages in a `Store` and in a dict, and the files that bodies were put into.
 
-    def __init__(self) -> None:
-        self.budget = BodyBudget(1 << 30)
+    `live_bytes` is what the log reckons to be alive of each file, by what the store says of the
+    messages that leave; `places` has the file of each message.
+    """
+
+    def __init__(self, extent_slots: int = SMALL_EXTENTS) -> None:
+        self.budget = BodyBudget(1 << 30, extent_slots)
         self.store = Store(self.budget)
         self.bodies: dict[int, bytes] = {}
         self.files: dict[int, bytes] = {}
+        self.places: dict[int, int] = {}
+        self.live_bytes: dict[int, int] = {}
         self.next_seq = 1
         self.next_file = 1
 
-    def write(self, chunk: Chunk, data: bytes) -> None:
-        """The chunk is in a file of its own from now on."""
-        chunk.file_id = self.next_file
-        chunk.file_offset = 3
-        self.files[self.next_file] = b"---" + data
+    def write(self, chunk: Chunk, data: bytes, first: int, bodies: list[bytes]) -> None:
+        """The chunk is in the newest file from now on, behind something of another queue.
+
+        `bodies` of it are this queue's messages first...
+        """
+        file = self.next_file
+        before = self.files.get(file, b"") + b"---"
+        chunk.file_id = file
+        chunk.file_offset = len(before)
+        chunk.durable = True
+        self.files[file] = before + data
+        for place, body in enumerate(bodies):
+            self.claim(first + place, file, len(body))
+
+    def claim(self, seq: int, file: int, byte_count: int) -> None:
+        old = self.places.get(seq)
+        if old is not None:
+            self.live_bytes[old] -= byte_count
+        self.places[seq] = file
+        self.live_bytes[file] = self.live_bytes.get(file, 0) + byte_count
+
+    def roll(self) -> None:
         self.next_file += 1
 
     def add(self, gap: int, count: int) -> None:
@@ -46,17 +74,35 @@ class Both:
         chunk = chunk_of([*before, *bodies, *before], base=gap)
         data = chunk.data
         assert data is not None
-        self.write(chunk, data)
+        self.write(chunk, data, self.next_seq, bodies)
         self.store.add(self.next_seq, chunk, len(before), count, True)
         for place, body in enumerate(bodies):
             self.bodies[self.next_seq + place] = body
         self.next_seq += count
 
+    def backlog(self, count: int) -> None:
+        """Single messages that leave memory as soon as they are durable."""
+        for _ in range(count):
+            self.add(0, 1)
+            self.evict(self.next_seq - 1)
+
+    def release_claims(self, first: int, count: int) -> None:
+        """As a host does it, by what the store knows of the places."""
+        seq = first
+        while seq < first + count:
+            slot = self.store.find_within(seq, first + count)
+            stop = min(first + count, slot.first + slot.count)
+            index, last = slot.pieces(seq, stop)
+            self.live_bytes[slot.chunk.file_id] -= slot.chunk.bytes_between(index, last)
+            seq = stop
+
     def release(self, first: int, count: int) -> None:
         for run_first, run_count in runs_of(set(range(first, first + count)) & set(self.bodies)):
+            self.release_claims(run_first, run_count)
             dead = self.store.release(run_first, run_count)
             for seq in range(run_first, run_first + run_count):
                 del self.bodies[seq]
+                del self.places[seq]
             for slot in dead:
                 assert not set(range(slot.first, slot.first + slot.count)) & set(self.bodies)
 
@@ -70,7 +116,8 @@ class Both:
         if seq in self.bodies:
             chunk = self.store.find(seq).chunk
             if chunk.data is None:
-                chunk.data = self.files[chunk.file_id][3:]
+                begin = chunk.file_offset
+                chunk.data = self.files[chunk.file_id][begin : begin + chunk.size()]
                 chunk.base = chunk.first_offset()
                 self.budget.took(chunk)
 
@@ -84,7 +131,9 @@ class Both:
             end += 1
         bodies = [self.bodies[each] for each in range(seq, end)]
         moved = Chunk(0, None, 0, table(bodies, 50), 0)
-        self.write(moved, b"".join(bodies))
+        if count % 2:
+            self.roll()
+        self.write(moved, b"".join(bodies), seq, bodies)
         bounds = (slot.first, seq), (seq, end), (end, slot.first + slot.count)
         pieces = [(begin, stop - begin, self.live(begin, stop)) for begin, stop in bounds]
         self.store.relocate(moved, [piece for piece in pieces if piece[1]], seq)
@@ -92,9 +141,8 @@ class Both:
     def live(self, begin: int, stop: int) -> int:
         return sum(1 for seq in range(begin, stop) if seq in self.bodies)
 
-    def body(self, seq: int) -> bytes:
+    def body(self, seq: int, slot: Slot) -> bytes:
         """The message, from memory or from the file that the store names."""
-        slot = self.store.find(seq)
         index = slot.index + seq - slot.first
         if slot.chunk.data is not None:
             return body_of(slot.chunk, index)
@@ -103,19 +151,44 @@ class Both:
         return whole[begin : begin + slot.chunk.bytes_between(index, index + 1)]
 
     def check(self) -> None:
-        assert {seq: self.body(seq) for seq in self.bodies} == self.bodies
-        assert self.store.live_bytes == sum(map(len, self.bodies.values()))
+        """What can be seen without unfolding anything."""
         slots = self.store.slots()
+        by_seq = {seq: slot for slot in slots for seq in range(slot.first, slot.first + slot.count)}
+        assert {seq: self.body(seq, by_seq[seq]) for seq in self.bodies} == self.bodies
+        assert {seq: by_seq[seq].chunk.file_id for seq in self.bodies} == self.places
+        assert self.store.live_bytes == sum(map(len, self.bodies.values()))
+        claims = dict.fromkeys(self.live_bytes, 0)
+        for seq, file in self.places.items():
+            claims[file] += len(self.bodies[seq])
+        assert self.live_bytes == claims
         assert [slot.live for slot in slots] == [
             self.live(slot.first, slot.first + slot.count) for slot in slots
         ]
         assert sum(slot.live for slot in slots) == len(self.bodies)
         assert [slot.first for slot in slots] == sorted(slot.first for slot in slots)
         assert self.budget.used_bytes == in_memory(slots)
+        spans = self.store.journaled_spans()
+        assert {seq for first, count in spans for seq in range(first, first + count)} == set(by_seq)
+        assert [first for first, _ in spans] == sorted(first for first, _ in spans)
+
+    def look(self) -> None:
+        """Every message can be found; all extents are unfolded by that."""
+        for seq in self.bodies:
+            assert self.body(seq, self.store.find(seq)) == self.bodies[seq]
+        assert self.folded() == 0
         for seq in range(1, self.next_seq + 2):
             found = self.store.find_live(seq)
             assert found is not None or seq not in self.bodies
             assert found is None or found.live > 0
+
+    def folded(self) -> int:
+        """Messages that are in extents."""
+        slots = [self.store.find_within(seq, 1 << 40) for seq in self.first_of_spans()]
+        return sum(slot.count for slot in slots if slot.table is not None)
+
+    def first_of_spans(self) -> list[int]:
+        alive = set(self.bodies)
+        return [first for first, count in self.store.journaled_spans() if first in alive]
 
 
 def in_memory(slots: list[Slot]) -> int:
@@ -137,9 +210,17 @@ def test_it_finds_every_live_message_wherever_it_went(actions: list[Action]) -> 
             both.evict(a)
         elif kind == "load":
             both.load(a)
+        elif kind == "backlog":
+            both.backlog(a)
+        elif kind == "tidy":
+            both.store.tidy()
+        elif kind == "look":
+            both.look()
         else:
             both.move(a, b)
         both.check()
+    both.look()
+    both.check()
     both.store.clear()
     assert both.budget.used_bytes == 0
     assert both.store.slots() == []

@@ -1,0 +1,102 @@
+"""Where a long stretch of a queue's messages is on disk, in few bytes of memory. Compiled.
+
+Takes chunks of which nothing is in memory, one behind the other in one file of the log, and gives
+a *table* from which they can be made again exactly as they were: places, counts and sizes. Nothing
+is read from disk for that, so that a chunk that is made again can be moved, released in part, or
+loaded as any other. Chunks that are alike cost next to nothing: 512 of one message each took
+512 * 300 bytes and take about 100, or 2 bytes for each message if sizes are random.
+
+A table is deflated u32, little-endian: the number of chunks; then for each chunk its count, its
+info bits, and how far its data lies behind that of the one before; then the size of each message.
+It lives in memory alone; no file has it.
+"""
+
+import zlib
+from typing import Final
+
+from mypy_extensions import i32, i64
+
+from queues.message import Chunk
+from warren.wire.buffer import BytesWriter, read_i32_le, write_i32_le
+
+LEVEL: Final = 1  # of deflate: what is alike is found by the quickest, too
+GAP_MAX: Final = 0x7FFFFFFF
+SIZE_MAX: Final = 0x7FFFFFFF
+
+
+def data_begin(chunk: Chunk, index: i64) -> i64:
+    """Where message `index` of the chunk begins in the chunk's file."""
+    return chunk.file_offset + chunk.bytes_between(0, index)
+
+
+def encode_table(chunks: list[Chunk], indexes: list[int], counts: list[int]) -> bytes:
+    """A table of `counts[i]` messages from `indexes[i]` on of each chunk, in order of the file."""
+    gaps = BytesWriter()
+    infos = BytesWriter()
+    lengths = BytesWriter()
+    sizes = BytesWriter()
+    end = data_begin(chunks[0], indexes[0])
+    for place in range(len(chunks)):
+        chunk = chunks[place]
+        index: i64 = indexes[place]
+        last: i64 = index + counts[place]
+        begin = data_begin(chunk, index)
+        gap = begin - end
+        assert 0 <= gap <= GAP_MAX
+        write_i32_le(lengths, i32(last - index))
+        write_i32_le(infos, i32(chunk.info))
+        write_i32_le(gaps, i32(gap))
+        at = i64(read_i32_le(chunk.offsets, 4 * index))
+        end = begin - at
+        while index < last:
+            index += 1
+            following = i64(read_i32_le(chunk.offsets, 4 * index))
+            write_i32_le(sizes, i32(following - at))
+            at = following
+        end += at
+    number = len(chunks).to_bytes(4, "little")
+    columns = (number, lengths.getvalue(), infos.getvalue(), gaps.getvalue(), sizes.getvalue())
+    return zlib.compress(b"".join(columns), LEVEL)
+
+
+def decode_table(table: bytes, whole: Chunk) -> list[Chunk]:
+    """The chunks again, each cut to the messages that the table was made of.
+
+    `whole` says what is the same for all of them, and where the first message is.
+    """
+    raw = zlib.decompress(table)
+    number: i64 = i64(read_i32_le(raw, 0))
+    infos: i64 = 4 + 4 * number
+    gaps: i64 = infos + 4 * number
+    sizes: i64 = gaps + 4 * number
+    found: list[Chunk] = []
+    offset = whole.file_offset
+    place: i64 = 0
+    while place < number:
+        count = i64(read_i32_le(raw, 4 + 4 * place))
+        offset += i64(read_i32_le(raw, gaps + 4 * place))
+        info = i64(read_i32_le(raw, infos + 4 * place))
+        offsets = offsets_of(raw, sizes, count)
+        sizes += 4 * count
+        chunk = Chunk(whole.format_tag, None, 0, offsets, info)
+        chunk.file_id = whole.file_id
+        chunk.file_offset = offset
+        chunk.durable = True
+        chunk.lazy = whole.lazy
+        offset += i64(read_i32_le(offsets, 4 * count))
+        found.append(chunk)
+        place += 1
+    return found
+
+
+def offsets_of(raw: bytes, at: i64, count: i64) -> bytes:
+    """A table of offsets, from 0 on, of messages whose sizes are in `raw` from `at` on."""
+    writer = BytesWriter()
+    end: i64 = 0
+    write_i32_le(writer, 0)
+    last = at + 4 * count
+    while at < last:
+        end += i64(read_i32_le(raw, at))
+        write_i32_le(writer, i32(end))
+        at += 4
+    return writer.getvalue()

@@ -1,0 +1,286 @@
+"""Extents: tables of places, and when a store folds and unfolds its slots."""
+
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from queues.extents import decode_table, encode_table
+from queues.message import FORMAT_091, FORMAT_10, Chunk
+from queues.store import EXTENT_MESSAGES, EXTENT_SLOTS, RICH_MESSAGES, BodyBudget, Store
+from tests.unit.queues.messages import table
+
+BOUNDED = settings(max_examples=200, deadline=None, database=None)
+SMALL = 4
+RECORD_BYTES = 96  # between the messages of two records
+
+
+def stored(bodies: list[bytes], offset: int, base: int = 0, info: int = 1) -> Chunk:
+    """A chunk that is in file 1 alone."""
+    chunk = Chunk(FORMAT_091, None, 0, table(bodies, base), info)
+    chunk.file_id = 1
+    chunk.file_offset = offset
+    chunk.durable = True
+    return chunk
+
+
+def row(chunk: Chunk) -> tuple[int, int, int, int, bool, list[int]]:
+    """What a chunk on disk is, wherever its table of offsets begins."""
+    sizes = [chunk.bytes_between(index, index + 1) for index in range(chunk.count())]
+    return chunk.file_id, chunk.file_offset, chunk.format_tag, chunk.info, chunk.lazy, sizes
+
+
+class Backlog:
+    """A store with single messages of 10 bytes, each in a record of its own, on disk alone."""
+
+    def __init__(self, extent_slots: int = SMALL) -> None:
+        self.budget = BodyBudget(0, extent_slots)
+        self.store = Store(self.budget)
+        self.chunks: list[Chunk] = []
+        self.offset = 4096
+
+    def add(self, count: int = 1, durable: bool = True) -> None:
+        for _ in range(count):
+            chunk = stored([b"0123456789"], self.offset)
+            chunk.durable = durable
+            self.offset += 10 + RECORD_BYTES
+            self.chunks.append(chunk)
+            self.store.add(len(self.chunks), chunk, 0, 1, True)
+
+    def spans(self) -> list[tuple[int, int]]:
+        """Slots and extents that there are."""
+        return self.store.journaled_spans()
+
+
+# Tables
+
+
+@BOUNDED
+@given(
+    st.lists(
+        st.tuples(
+            st.lists(st.integers(1, 300), min_size=1, max_size=5),
+            st.integers(0, 4),
+            st.integers(0, 4),
+            st.integers(0, 5000),
+            st.integers(0, 255),
+        ),
+        min_size=1,
+        max_size=20,
+    )
+)
+def test_chunks_come_out_of_a_table_as_they_went_in(
+    rows: list[tuple[list[int], int, int, int, int]],
+) -> None:
+    offset = 4096
+    chunks: list[Chunk] = []
+    indexes: list[int] = []
+    counts: list[int] = []
+    for sizes, cut_first, cut_last, gap, info in rows:
+        bodies = [bytes(size) for size in sizes]
+        chunks.append(stored(bodies, offset + gap, gap, info))
+        offset += gap + sum(sizes)
+        indexes.append(min(cut_first, len(sizes) - 1))
+        counts.append(max(1, len(sizes) - indexes[-1] - cut_last))
+    whole = stored([b"x"], chunks[0].file_offset + chunks[0].bytes_between(0, indexes[0]))
+    found = decode_table(encode_table(chunks, indexes, counts), whole)
+    expected = []
+    for chunk, index, count in zip(chunks, indexes, counts, strict=True):
+        file_id, file_offset, tag, info, lazy, sizes = row(chunk)
+        begin = file_offset + sum(sizes[:index])
+        expected.append((file_id, begin, tag, info, lazy, sizes[index : index + count]))
+    assert [row(chunk) for chunk in found] == expected
+    assert all(chunk.durable and chunk.data is None for chunk in found)
+
+
+@pytest.mark.parametrize(("sizes", "bytes_each"), [((100, 100), 0.3), ((100, 2000), 4.0)])
+def test_a_table_takes_few_bytes_for_each_message(
+    sizes: tuple[int, int], bytes_each: float
+) -> None:
+    random = Random(1)
+    chunks: list[Chunk] = []
+    offset = 4096
+    for _ in range(EXTENT_SLOTS):
+        body = bytes(random.randint(*sizes))
+        chunks.append(stored([body], offset))
+        offset += (len(body) + RECORD_BYTES + 7) & ~7
+    made = encode_table(chunks, [0] * EXTENT_SLOTS, [1] * EXTENT_SLOTS)
+    assert len(made) < bytes_each * EXTENT_SLOTS
+
+
+# Folding
+
+
+def test_nothing_is_folded_while_all_bodies_are_in_memory() -> None:
+    budget = BodyBudget(1 << 30, SMALL)
+    store = Store(budget)
+    for seq in range(1, 40):
+        chunk = stored([b"x"], 10 * seq)
+        chunk.data = b"x"
+        store.add(seq, chunk, 0, 1, True)
+    assert store.entry_count() == 39
+    budget.has_evicted = True
+    for seq in range(40, 80):
+        chunk = stored([b"x"], 10 * seq)
+        chunk.data = b"x"
+        store.add(seq, chunk, 0, 1, True)
+    assert store.entry_count() == 79
+
+
+def test_single_messages_on_disk_become_extents_of_so_many_slots() -> None:
+    backlog = Backlog()
+    backlog.add(5 * SMALL)
+    folded = [(first, SMALL) for first in range(1, 4 * SMALL, SMALL)]
+    assert backlog.spans() == [*folded, *[(seq, 1) for seq in range(17, 21)]]
+    assert backlog.store.live_bytes == 200
+    assert [chunk.holders for chunk in backlog.chunks] == [0] * 16 + [1] * 4
+
+
+def test_a_million_messages_of_their_own_take_few_entries() -> None:
+    backlog = Backlog(EXTENT_SLOTS)
+    backlog.add(10_000)
+    assert backlog.store.entry_count() < 10_000 / EXTENT_SLOTS + 2 * EXTENT_SLOTS
+
+
+def test_what_is_not_written_yet_waits_and_all_behind_it() -> None:
+    backlog = Backlog()
+    backlog.add(2)
+    backlog.add(1, durable=False)
+    backlog.add(20)
+    assert backlog.spans()[:3] == [(1, 2), (3, 1), (4, 1)]
+    assert len(backlog.spans()) == 22
+    backlog.chunks[2].durable = True
+    backlog.add(8)
+    assert (3, 4) in backlog.spans()
+
+
+@pytest.mark.parametrize("why", ["memory", "loading", "file", "gap", "dead", "format", "lazy"])
+def test_what_is_not_like_the_rest_ends_an_extent(why: str) -> None:
+    backlog = Backlog()
+    backlog.add(3)
+    odd = stored([b"odd", b"one"], backlog.offset)
+    match why:
+        case "memory":
+            odd.data = b"oddone"
+        case "loading":
+            backlog.store.loading.add(odd)
+        case "file":
+            odd.file_id = 2
+        case "gap":
+            odd.file_offset = 4000
+        case "format":
+            odd.format_tag = FORMAT_10
+        case _:
+            odd.lazy = why == "lazy"
+    backlog.store.add(4, odd, 0, 2, True)
+    if why == "dead":
+        backlog.store.release(4, 1)
+    for seq in range(6, 30):
+        backlog.offset += 200
+        backlog.store.add(seq, stored([b"0123456789"], backlog.offset), 0, 1, True)
+    behind = [(4, 5), (9, 4)] if why == "gap" else [(4, 2), (6, 4)]
+    assert backlog.spans()[:3] == [(1, 3), *behind]
+    assert backlog.store.find(5).chunk.file_id == odd.file_id
+
+
+def test_a_pinned_chunk_stays_a_slot() -> None:
+    backlog = Backlog()
+    backlog.add(3)
+    chunk = Chunk(FORMAT_091, b"here", 0, table([b"here"], 0), 0)
+    backlog.store.add(4, chunk, 0, 1, False)
+    for seq in range(5, 30):
+        backlog.store.add(seq, stored([b"x"], 50_000 + 10 * seq), 0, 1, True)
+    assert backlog.store.find(4).chunk is chunk
+    assert backlog.spans()[:2] == [(1, 3), (5, 4)]
+
+
+def test_one_chunk_of_very_many_messages_is_an_extent_of_its_own() -> None:
+    store = Store(BodyBudget(0, SMALL))
+    count = EXTENT_MESSAGES - 1
+    for number in range(8):
+        chunk = stored([b"x"] * count, 1_000_000 * number)
+        store.add(1 + number * count, chunk, 0, count, True)
+    assert store.find_within(1, 1 << 40).table is not None
+    assert store.find_within(1, 1 << 40).count == count
+    assert count > RICH_MESSAGES
+
+
+def test_an_extent_that_is_released_as_a_whole_is_not_unfolded() -> None:
+    backlog = Backlog()
+    backlog.add(12)
+    extent = backlog.store.find_within(1, 5)
+    assert extent.table is not None
+    assert extent.pieces(1, 5) == (0, 1)
+    assert extent.chunk.bytes_between(0, 1) == 40
+    assert backlog.store.release(1, 4) == [extent]
+    assert backlog.store.live_bytes == 80
+    assert backlog.spans()[0] == (5, 4)
+
+
+def test_a_part_of_an_extent_is_released_exactly() -> None:
+    backlog = Backlog()
+    backlog.add(12)
+    backlog.store.release(2, 1)
+    assert backlog.spans()[:4] == [(1, 1), (3, 1), (4, 1), (5, 4)]
+    assert backlog.store.live_bytes == 110
+    assert row(backlog.store.find(3).chunk) == row(backlog.chunks[2])
+
+
+def test_reading_ahead_goes_on_in_the_next_extent() -> None:
+    backlog = Backlog()
+    backlog.add(12)
+    slot = backlog.store.find(4)
+    following = backlog.store.after(slot)
+    assert following is not None
+    assert (following.first, following.count, following.table) == (5, 1, None)
+
+
+def test_what_was_unfolded_and_is_left_alone_is_folded_again() -> None:
+    backlog = Backlog()
+    backlog.add(100)
+    before = backlog.spans()
+    for seq in range(1, 80):
+        backlog.store.find(seq)
+    assert len(backlog.spans()) >= 79
+    read = backlog.store.find(1).chunk
+    backlog.store.loading.add(read)
+    for _ in range(20):
+        backlog.store.tidy()
+    after = backlog.spans()
+    assert after[:3] == [(1, 1), (2, 4), (6, 4)]
+    assert len(after) < len(before) + 2 * SMALL
+    backlog.store.tidy()
+    assert backlog.spans() == after
+    assert backlog.store.find(1).chunk is read
+
+
+def test_a_queue_that_is_deleted_lets_go_of_what_is_shared_and_of_extents() -> None:
+    backlog = Backlog()
+    backlog.add(20)
+    backlog.store.clear()
+    assert backlog.spans() == []
+    assert {chunk.holders for chunk in backlog.chunks} == {0}
+
+
+def test_two_queues_fold_the_same_chunks_each_for_itself() -> None:
+    backlog = Backlog()
+    other = Store(backlog.budget)
+    backlog.add(20)
+    for seq, chunk in enumerate(backlog.chunks, start=1):
+        other.add(seq, chunk, 0, 1, True)
+    assert other.journaled_spans()[0] == (1, 4)
+    slot = backlog.store.find(2)
+    assert slot.chunk is not other.find(2).chunk
+    assert row(slot.chunk) == row(other.find(2).chunk)
+
+
+def test_a_place_in_an_extent_can_move_to_another_file() -> None:
+    backlog = Backlog()
+    backlog.add(12)
+    slot = backlog.store.find_live(2)
+    assert slot is not None
+    moved = stored([b"0123456789"], 5)
+    moved.file_id = 9
+    backlog.store.relocate(moved, [(2, 1, 1)], 2)
+    assert [backlog.store.find(seq).chunk.file_id for seq in (1, 2, 3)] == [1, 9, 1]
