@@ -30,6 +30,8 @@ from warren.storage.files import (
 )
 from warren.storage.ledger import Ledger
 from warren.storage.log import Batch, Location, Log
+from warren.storage.reads import Read, Reads, carry_out
+from warren.storage.reads import ShortRead as ShortRead
 from warren.storage.record import (
     CLEAN,
     DELETED,
@@ -70,10 +72,6 @@ SYNC_BOUNDS_S: Final[tuple[float, ...]] = (
 Post = Callable[[Callable[[], None]], object]
 
 
-class ShortRead(Exception):
-    """The file ends before the bytes that were asked for, or is not there any more."""
-
-
 class Wal:
     """See the module."""
 
@@ -110,6 +108,7 @@ class Wal:
         self._handed: deque[Batch] = deque()  # appended here, taken by the writer thread
         self._written: Batch | None = None  # the last durable one; set by the writer thread
         self._notice_posted = False
+        self._reads = Reads()
         self._failed = False
         self._closed = False
         self._next: LogFile | None = None  # what will be active after the next roll
@@ -329,32 +328,23 @@ class Wal:
             self._post(lambda: done(error))
             return
         file.pins += 1
-        self._runner.read(lambda: self._read(file, offset, length, done))
+        self._reads.add(Read(file, offset, length, done))
+        self._runner.read(self._read_some)
 
-    def _read(
-        self,
-        file: LogFile,
-        offset: int,
-        length: int,
-        done: Callable[[bytes | Exception], None],
-    ) -> None:
-        result: bytes | Exception
-        try:
-            result = self._disk.pread(file.handle, length, offset)
-            if len(result) != length:
-                result = ShortRead(f"{file.path} ends before {offset + length}")
-        except OSError as error:
-            result = error
-        answer = result
-        self._post(lambda: self._read_done(file, answer, done))
+    def _read_some(self) -> None:
+        """On a reader thread: once for each read, and some find theirs done with another."""
+        run = self._reads.take()
+        if run:
+            answers = carry_out(self._disk, run)
+            self._post(lambda: self._reads_done(run, answers))
 
-    def _read_done(
-        self, file: LogFile, result: bytes | Exception, done: Callable[[bytes | Exception], None]
-    ) -> None:
-        file.pins -= 1
-        if not file.pins and self._upkeep is not None:
-            self._upkeep.unpinned(file)
-        done(result)
+    def _reads_done(self, run: list[Read], answers: list[bytes | Exception]) -> None:
+        for read, answer in zip(run, answers, strict=True):
+            file = read.file
+            file.pins -= 1
+            if not file.pins and self._upkeep is not None:
+                self._upkeep.unpinned(file)
+            read.done(answer)
 
     def background(self, work: Callable[[], None]) -> None:
         """Run slow work, such as writing a snapshot, beside the log."""

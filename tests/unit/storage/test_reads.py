@@ -1,0 +1,119 @@
+"""Reads that lie close together are one call to the disk, and each has its own answer."""
+
+import errno
+
+import pytest
+
+from tests.sim.storage.sim_disk import SimDisk
+from warren.storage.files import LogFile
+from warren.storage.reads import (
+    GAP_BYTES,
+    RUN_BYTES,
+    RUN_READS,
+    Read,
+    Reads,
+    ShortRead,
+    carry_out,
+)
+
+Answer = bytes | Exception
+
+
+class BadSector:
+    """A disk that cannot read bytes 12..15 of any file."""
+
+    def __init__(self, disk: SimDisk) -> None:
+        self._disk = disk
+
+    def pread(self, handle: int, length: int, offset: int) -> bytes:
+        if offset < 16 and offset + length > 12:
+            raise OSError(errno.EIO, "bad sector")
+        return self._disk.pread(handle, length, offset)
+
+
+class Desk:
+    """Two files, and reads of them."""
+
+    def __init__(self) -> None:
+        self.disk = SimDisk()
+        self.reads = Reads()
+        self.content = bytes(range(256)) * 64
+        self.files = [self.file(1), self.file(2)]
+
+    def file(self, number: int) -> LogFile:
+        made = LogFile(number, f"/{number}", 1, len(self.content))
+        made.handle = self.disk.create(made.path, 0)
+        self.disk.pwritev(made.handle, [self.content], 0, True)
+        return made
+
+    def ask(self, *places: tuple[int, int], file: int = 0) -> None:
+        for offset, length in places:
+            self.reads.add(Read(self.files[file], offset, length, lambda answer: None))
+
+    def taken(self) -> list[list[tuple[int, int]]]:
+        """The runs that readers take until nothing is left."""
+        runs: list[list[tuple[int, int]]] = []
+        while run := self.reads.take():
+            runs.append([(read.offset, read.length) for read in run])
+        return runs
+
+    def answers(self) -> list[Answer]:
+        return carry_out(self.disk, self.reads.take())
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+def test_nothing_is_taken_when_nothing_was_asked_for(desk: Desk) -> None:
+    assert desk.taken() == []
+
+
+def test_reads_right_behind_each_other_are_taken_together(desk: Desk) -> None:
+    desk.ask((0, 10), (10, 20), (30 + GAP_BYTES, 5))
+    assert desk.taken() == [[(0, 10), (10, 20), (30 + GAP_BYTES, 5)]]
+
+
+@pytest.mark.parametrize("second", [(31 + GAP_BYTES, 5), (29, 5), (0, 30), (RUN_BYTES, 10)])
+def test_reads_far_apart_backwards_or_too_long_are_taken_alone(
+    desk: Desk, second: tuple[int, int]
+) -> None:
+    desk.ask((10, 20), second)
+    assert desk.taken() == [[(10, 20)], [second]]
+
+
+def test_a_run_ends_at_the_end_of_its_file(desk: Desk) -> None:
+    desk.ask((0, 10))
+    desk.ask((10, 10), file=1)
+    assert desk.taken() == [[(0, 10)], [(10, 10)]]
+
+
+def test_a_run_has_only_so_many_reads_and_bytes(desk: Desk) -> None:
+    desk.ask(*[(at, 1) for at in range(RUN_READS + 1)])
+    assert [len(run) for run in desk.taken()] == [RUN_READS, 1]
+    desk.ask((0, RUN_BYTES - 1), (RUN_BYTES - 1, 1), (RUN_BYTES, 1))
+    assert [len(run) for run in desk.taken()] == [2, 1]
+
+
+def test_each_read_of_a_run_gets_its_own_bytes(desk: Desk) -> None:
+    desk.ask((3, 4), (7, 1), (200, 100))
+    content = desk.content
+    assert desk.answers() == [content[3:7], content[7:8], content[200:300]]
+
+
+def test_what_lies_behind_the_end_of_the_file_is_short_and_the_rest_is_there(desk: Desk) -> None:
+    end = len(desk.content)
+    desk.ask((end - 8, 4), (end - 4, 2), (end - 2, 4), (end + 2, 1))
+    first, second, *others = desk.answers()
+    assert (first, second) == (desk.content[-8:-4], desk.content[-4:-2])
+    assert [type(answer) for answer in others] == [ShortRead, ShortRead]
+    desk.ask((end - 1, 2))
+    assert [type(answer) for answer in desk.answers()] == [ShortRead]
+
+
+def test_a_bad_sector_fails_its_own_read_and_no_other(desk: Desk) -> None:
+    desk.ask((0, 10), (10, 5), (16, 4))
+    first, bad, last = carry_out(BadSector(desk.disk), desk.reads.take())
+    assert (first, last) == (desk.content[:10], desk.content[16:20])
+    assert isinstance(bad, OSError)

@@ -1,0 +1,96 @@
+"""Reads of the log that lie close together, made one.
+
+A backlog of single messages is read back message by message, in order. `Reads` keeps what was
+asked for and not begun; a reader thread takes the next read and those right behind it in the same
+file, and makes one call to the disk for all. Safe to use from several threads.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol, final
+
+from warren.storage.files import LogFile
+
+GAP_BYTES: Final = 4096  # between two reads, at most: headers, records of others
+RUN_BYTES: Final = 1 << 20
+RUN_READS: Final = 256  # their answers are one callback of the loop
+
+
+class Readable(Protocol):
+    """What a read needs of a disk (`warren.storage.disk.Disk`)."""
+
+    def pread(self, handle: int, length: int, offset: int) -> bytes: ...
+
+
+class ShortRead(Exception):
+    """The file ends before the bytes that were asked for, or is not there any more."""
+
+
+@final
+class Read:
+    """So many bytes of a file, for somebody who waits."""
+
+    __slots__ = ("done", "file", "length", "offset")
+
+    def __init__(
+        self, file: LogFile, offset: int, length: int, done: Callable[[bytes | Exception], None]
+    ) -> None:
+        self.file = file
+        self.offset = offset
+        self.length = length
+        self.done = done
+
+
+@final
+class Reads:
+    """Reads in the order in which they were asked for."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Read] = deque()
+        self._lock = threading.Lock()
+
+    def add(self, read: Read) -> None:
+        with self._lock:
+            self._waiting.append(read)
+
+    def take(self) -> list[Read]:
+        """The next read and those behind it that one call can do; [] if all were taken."""
+        run: list[Read] = []
+        with self._lock:
+            waiting = self._waiting
+            while waiting and len(run) < RUN_READS and (not run or joins(run, waiting[0])):
+                run.append(waiting.popleft())
+        return run
+
+
+def joins(run: Sequence[Read], read: Read) -> bool:
+    """Whether the read lies right behind the run."""
+    last = run[-1]
+    gap = read.offset - last.offset - last.length
+    total = read.offset + read.length - run[0].offset
+    return read.file is last.file and 0 <= gap <= GAP_BYTES and total <= RUN_BYTES
+
+
+def carry_out(disk: Readable, run: Sequence[Read]) -> list[bytes | Exception]:
+    """The answer to each read of a run. What cannot be read as one is read one by one."""
+    first = run[0]
+    last = run[-1]
+    length = last.offset + last.length - first.offset
+    try:
+        found = disk.pread(first.file.handle, length, first.offset)
+    except OSError as error:
+        if len(run) == 1:
+            return [error]
+        return [carry_out(disk, [read])[0] for read in run]
+    if len(run) == 1 and len(found) == length:
+        return [found]
+    answers: list[bytes | Exception] = []
+    for read in run:
+        begin = read.offset - first.offset
+        piece = found[begin : begin + read.length]
+        if len(piece) == read.length:
+            answers.append(piece)
+        else:
+            answers.append(ShortRead(f"{read.file.path} ends before {read.offset + read.length}"))
+    return answers
