@@ -155,14 +155,7 @@ class Deliveries:
 
     def forget(self, consumer: Consumer091) -> None:
         """The consumer is cancelled, refused, or its queue is gone; what it waits for goes back."""
-        consumer.cancelled = True
-        self.consumers.pop(consumer.number, None)
-        if self.by_tag.get(consumer.tag) is consumer:
-            del self.by_tag[consumer.tag]
-        back = self._take_waiting(consumer)
-        if len(back) > 0 and consumer.host.uid in self.hosts:
-            settle = Settle(self._key(consumer.number), RETURN_UNSEEN, back)
-            consumer.host.command(self._sink, settle)
+        self._forget_all([consumer])
 
     def cancel(self, consumer: Consumer091) -> None:
         """basic.cancel: no more deliveries; what was delivered may still be acknowledged."""
@@ -176,31 +169,44 @@ class Deliveries:
             self.transaction.void(uid, number)
         consumer = self.consumers.get(number)
         if consumer is not None:
-            self._take_waiting(consumer)
+            self._take_waiting([consumer])
             self.forget(consumer)
         return consumer
 
-    def _take_waiting(self, consumer: Consumer091) -> list[tuple[int, int]]:
-        """Drop the deliveries that wait for this consumer; return their messages."""
+    def _take_waiting(self, consumers: list[Consumer091]) -> dict[int, list[tuple[int, int]]]:
+        """Drop the deliveries that wait for these consumers; return their messages, by number."""
+        taken: dict[int, list[tuple[int, int]]] = {each.number: [] for each in consumers}
         kept: list[Pending] = []
-        taken: list[tuple[int, int]] = []
         for pending in self._pending[self._head :]:
-            if pending.consumer is consumer:
-                taken.append((pending.first, pending.count))
-                if not consumer.no_ack:
-                    self._pending_counted -= pending.count
-            else:
+            runs = taken.get(pending.consumer.number)
+            if runs is None:
                 kept.append(pending)
+                continue
+            runs.append((pending.first, pending.count))
+            if not pending.consumer.no_ack:
+                self._pending_counted -= pending.count
         self._pending = kept
         self._head = 0
         return taken
+
+    def _forget_all(self, consumers: list[Consumer091]) -> None:
+        """As `forget`, with one look at what waits for all of them together."""
+        waiting = self._take_waiting(consumers)
+        for consumer in consumers:
+            consumer.cancelled = True
+            self.consumers.pop(consumer.number, None)
+            if self.by_tag.get(consumer.tag) is consumer:
+                del self.by_tag[consumer.tag]
+            back = waiting[consumer.number]
+            if len(back) > 0 and consumer.host.uid in self.hosts:
+                settle = Settle(self._key(consumer.number), RETURN_UNSEEN, back)
+                consumer.host.command(self._sink, settle)
 
     def queue_gone(self, uid: int) -> list[Consumer091]:
         """The queue is deleted; return the consumers that it had here."""
         self.hosts.pop(uid, None)
         gone = [consumer for consumer in self.consumers.values() if consumer.host.uid == uid]
-        for consumer in gone:
-            self.forget(consumer)
+        self._forget_all(gone)
         return gone
 
     # From the queues
@@ -412,10 +418,7 @@ class Deliveries:
 
     def end(self) -> None:
         """The channel is over: what was never written goes back unseen (the rest by EndSession)."""
-        for consumer in list(self.consumers.values()):
-            self.forget(consumer)
-        self.consumers = {}
-        self.by_tag = {}
+        self._forget_all(list(self.consumers.values()))
 
 
 def messages_within(chunk: Chunk, index: i64, count: i64, budget: i64) -> i64:

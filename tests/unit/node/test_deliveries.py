@@ -473,6 +473,23 @@ def test_a_deleted_queue_hears_of_no_settlement_and_its_consumers_are_named() ->
     assert channel.commands(2) == [("settle", 2, ACCEPT, [(1, 1)])]
 
 
+def test_at_the_end_what_waits_goes_back_to_the_consumers_it_came_for() -> None:
+    channel = new_channel()
+    first, second, third = channel.consume(1), channel.consume(2), channel.consume(1)
+    channel.deliver(first.number, 1, 2)
+    channel.write()
+    channel.deliver(first.number, 3, 1)
+    channel.deliver(second.number, 1, 1)
+    channel.deliver(first.number, 7, 2)
+    channel.commands(1)
+    channel.commands(2)
+    channel.deliveries.end()
+    assert channel.commands(1) == [("settle", first.number, RETURN_UNSEEN, [(3, 1), (7, 2)])]
+    assert channel.commands(2) == [("settle", second.number, RETURN_UNSEEN, [(1, 1)])]
+    assert not channel.deliveries.has_work()
+    assert (first.cancelled, second.cancelled, third.cancelled) == (True, True, True)
+
+
 def test_bodies_that_are_on_disk_hold_up_the_rest_until_they_are_loaded() -> None:
     channel = new_channel()
     chunks = channel.queues[1].stored
