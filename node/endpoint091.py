@@ -145,7 +145,14 @@ class Endpoint091:
             self._fail_connection(error)
 
     def eof_received(self) -> bool:
-        """The client closed its side; so do we."""
+        """The client closed its side; so do we.
+
+        What it has not read by then, without a close, it will never read: to wait for that would
+        keep its consumers and its exclusive queues.
+        """
+        if not self._closing:
+            self._end_channels()
+            self.transport.abort()
         return False
 
     def connection_lost(self, error: Exception | None = None) -> None:

@@ -1,5 +1,6 @@
 """Options and events that meet: what each does alone is tested beside this."""
 
+import socket
 from typing import Any
 
 import pika
@@ -97,3 +98,17 @@ def test_an_answer_whose_headers_have_the_letters_of_cc_in_them_arrives(
         {"CC": []},
     ]
     wait_until_ready(channel, copies, 2)
+
+
+def test_who_closes_the_socket_without_reading_holds_nothing_any_more(
+    broker: Broker, channel: Any, name: str
+) -> None:
+    declare(channel, name)
+    count = 400
+    for _ in range(count):
+        channel.basic_publish("", name, b"x" * 100_000)
+    wait_until_ready(channel, name, count)
+    with opened(broker, 1) as client:
+        client.send(raw.consume(1, name, "deaf")).expect(raw.BASIC_CONSUME_OK)
+        client.socket.shutdown(socket.SHUT_WR)
+        wait_until_ready(channel, name, count)
