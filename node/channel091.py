@@ -32,6 +32,7 @@ from queues.counts import Counts
 from queues.credit import CreditActor
 from queues.host import QueueHost
 from queues.publishing import Held, Publisher, Targets
+from queues.queue_arguments import DURATION_MS_MAX
 from queues.unacked import TagRun
 from warren.wire.amqp091 import methods
 from warren.wire.amqp091.connection import Connection
@@ -301,6 +302,8 @@ class Channel091:
         timeout_ms = whole_number(arguments, "x-consumer-timeout", -1, host)
         if timeout_ms < 0 and "x-consumer-timeout" in arguments:
             raise bad_argument("x-consumer-timeout", host, f"{{value_negative,{timeout_ms}}}")
+        if timeout_ms > DURATION_MS_MAX:
+            raise bad_argument("x-consumer-timeout", host, f"{{value_too_large,{timeout_ms}}}")
         priority = max(-PRIORITY_MAX, min(priority, PRIORITY_MAX))
         exclusive = method.exclusive and not answers
         consumer = self.deliveries.attach(tag, host, method.no_ack, exclusive, priority, timeout_ms)

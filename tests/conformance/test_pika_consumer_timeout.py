@@ -222,6 +222,19 @@ def test_a_timeout_in_the_arguments_of_a_queue_must_be_at_least_0(
         declare(channel, name, kind, {"x-consumer-timeout": -1})
 
 
+def test_a_consumer_asks_for_ten_years_at_the_most(
+    own_broker: Broker, channel: Any, queue: str
+) -> None:
+    longest = 315_360_000_000
+    Inbox(channel, queue, arguments={"x-consumer-timeout": longest})
+    text = (
+        f"invalid arg 'x-consumer-timeout' for queue '{queue}' in vhost '/': "
+        f"{{value_too_large,{2**63 - 1}}}"
+    )
+    with channel_closed(406, f"PRECONDITION_FAILED - {text}"):
+        Inbox(channel, queue, arguments={"x-consumer-timeout": 2**63 - 1})
+
+
 def test_a_quorum_queue_counts_it_as_a_delivery_that_did_not_fail(
     own_broker: Broker, connection: Any, channel: Any, name: str
 ) -> None:
