@@ -73,7 +73,7 @@ def _declare_queue(
         prefix = method.arguments.get("x-name-prefix", "amq.gen-")
         name = endpoint.new_name(prefix if isinstance(prefix, str) else "amq.gen-")
     endpoint.permissions.require(CONFIGURE, "queue", name)
-    _check_dead_letter(endpoint, method)
+    _check_dead_letter(endpoint, name, method)
     arguments = {k: v for k, v in method.arguments.items() if k != "x-name-prefix"}
     command = DeclareQueue(
         endpoint.vhost,
@@ -108,11 +108,11 @@ def _declare_answers(
     _reply(channel, nowait, methods.QueueDeclareOk(name, 0, 1))
 
 
-def _check_dead_letter(endpoint: "Endpoint091", method: methods.QueueDeclare) -> None:
+def _check_dead_letter(endpoint: "Endpoint091", name: str, method: methods.QueueDeclare) -> None:
     """A dead-letter exchange needs read on the queue and write on the exchange (S-02)."""
     target = method.arguments.get("x-dead-letter-exchange")
     if isinstance(target, str):
-        endpoint.permissions.require(READ, "queue", method.queue)
+        endpoint.permissions.require(READ, "queue", name)
         endpoint.permissions.require(WRITE, "exchange", target)
 
 

@@ -452,6 +452,14 @@ def test_a_dead_letter_exchange_must_be_writable_for_who_declares(
     channel.queue_delete(queue)
 
 
+def test_a_queue_named_by_the_server_is_asked_for_by_the_name_it_gets(
+    own_broker: Broker, connect: Connect
+) -> None:
+    arguments = {"x-name-prefix": "open-", "x-dead-letter-exchange": "open-exchange"}
+    declared = connect("limited").channel().queue_declare("", exclusive=True, arguments=arguments)
+    assert declared.method.queue.startswith("open-")
+
+
 @both_kinds
 def test_a_routing_key_needs_an_exchange_and_is_a_text(
     connection: Any, name: str, kind: str
