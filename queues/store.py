@@ -147,25 +147,23 @@ class Store:
 
     def find(self, seq: i64) -> Slot:
         """The slot of a message that is alive."""
-        place = self._place(seq)
-        slot = self._slots[place]
-        return slot if slot.table is None else self._unfold(place, seq)
-
-    def _place(self, seq: i64) -> i64:
-        """Of the slot or extent that has a message that is alive."""
-        place = self._head
-        slot = self._slots[place]
-        if slot.first <= seq and seq < slot.first + slot.count:
-            return place
-        place = bisect_right(self._firsts, seq, place) - 1
-        slot = self._slots[place]
-        assert slot.first <= seq and seq < slot.first + slot.count
-        return place
+        slot = self._slots[self._head]
+        if slot.first <= seq and seq < slot.first + slot.count and slot.table is None:
+            return slot
+        return self._find(seq, seq)
 
     def find_within(self, seq: i64, end: i64) -> Slot:
         """As `find`, but an extent of which all messages are in seq..end-1 stays folded."""
-        place = self._place(seq)
+        slot = self._slots[self._head]
+        if slot.first <= seq and seq < slot.first + slot.count and slot.table is None:
+            return slot
+        return self._find(seq, end)
+
+    def _find(self, seq: i64, end: i64) -> Slot:
+        """What is not at the head, or is folded."""
+        place: i64 = bisect_right(self._firsts, seq, self._head) - 1
         slot = self._slots[place]
+        assert slot.first <= seq and seq < slot.first + slot.count
         if slot.table is None or (seq == slot.first and seq + slot.count <= end):
             return slot
         return self._unfold(place, seq)
@@ -188,13 +186,17 @@ class Store:
         while seq < end:
             slot = self.find_within(seq, end)
             stop = min(end, slot.first + slot.count)
-            index, last = slot.pieces(seq, stop)
-            self.live_bytes -= slot.chunk.bytes_between(index, last)
+            chunk = slot.chunk
+            if slot.table is None:
+                offset = slot.index - slot.first
+                self.live_bytes -= chunk.bytes_between(seq + offset, stop + offset)
+            else:
+                self.live_bytes -= chunk.bytes_between(0, 1)
             slot.live -= stop - seq
             if slot.live == 0:
                 dead.append(slot)
                 self._dead += 1
-                self._let_go(slot.chunk)
+                self._let_go(chunk)
             seq = stop
         if len(dead) > 0:
             self._drop_dead()
