@@ -22,6 +22,7 @@ WIDTH_SHIFT: Final = 10  # a bucket is at most as wide as 1/1024 of the lifetime
 WIDTH_MS_MIN: Final = 4  # but not narrower than this
 WIDTH_MS_MAX: Final = 1 << 16
 SWEEP_SLACK: Final = 4096
+ROWS_TO_PRUNE: Final = 1024  # of `Arrivals`, between two looks at what may go
 
 
 @final
@@ -41,6 +42,17 @@ class Arrivals:
         if length == 0 or now_ms - i64(self.times[length - 1]) >= step_of(ttl_ms):
             self.firsts.append(first)
             self.times.append(now_ms)
+
+    def wants_prune(self) -> bool:
+        length = len(self.firsts)
+        return length > 0 and length % ROWS_TO_PRUNE == 0
+
+    def prune(self, oldest: i64) -> None:
+        """Forget rows of messages below `oldest` alone: none of them is in the queue."""
+        place = bisect_right(self.firsts, oldest) - 1
+        if place > 0:
+            del self.firsts[:place]
+            del self.times[:place]
 
     def change(self, now_ms: i64, old_ttl_ms: i64, ttl_ms: i64) -> None:
         """The TTL is another one; a row that is too long now counts from its end."""

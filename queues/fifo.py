@@ -317,6 +317,8 @@ class Fifo:
         options = self.options
         self.notes.put(first, count, traits, index)
         if options.ttl_ms >= 0:
+            if self.arrivals.wants_prune():
+                self.arrivals.prune(self.roster.oldest_held(self.ready.oldest()))
             self.arrivals.note(first, self.now_ms, options.ttl_ms)
             self._due_by(self.arrivals.due_ms(first, options.ttl_ms))
         if traits is not None and (traits.ttls is not None or traits.ttl_ms >= 0):
@@ -556,11 +558,8 @@ class Fifo:
 
     def _restarted(self, next_seq: i64) -> None:
         sessions: dict[SessionId, bool] = dict.fromkeys(self.last_seqs, True)
-        for key in self.roster.consumers:
-            sessions[session_of(key)] = True
-        for command in self._put_off:
-            if isinstance(command, Get):
-                sessions[command.session] = True
+        sessions.update({session_of(key): True for key in self.roster.consumers})
+        sessions.update({get.session: True for get in self._put_off if isinstance(get, Get)})
         for session in list(sessions):
             self._end_session(session)
         self.next_seq = max(self.next_seq, next_seq)

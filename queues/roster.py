@@ -74,6 +74,13 @@ class Roster:
             found.extend(consumer.held.within(first, count))
         return found
 
+    def oldest_held(self, than: i64) -> i64:
+        """The lowest message_seq that a consumer holds, or `than` if that is lower."""
+        for consumer in self.consumers.values():
+            if consumer.held.count > 0:
+                than = min(than, consumer.held.first())
+        return than
+
     def _all_held(self) -> SeqSet:
         runs: list[tuple[int, int]] = []
         for consumer in self.consumers.values():

@@ -26,7 +26,7 @@ from queues.commands import (
     encode,
 )
 from queues.effects import Attached, Delivers, Effect, Left, Purged
-from queues.expiry import FAR
+from queues.expiry import FAR, ROWS_TO_PRUNE
 from queues.fifo import DEAD_SLICE, DUE_SLICE, LEAVE_SLICE, LONG_BACKLOG, LONG_TURN, Fifo
 from queues.fifo_snapshot import encode_fifo
 from queues.options import REJECT_PUBLISH, Options
@@ -652,3 +652,19 @@ def test_what_many_consumers_hold_is_known_after_every_change() -> None:
     assert seqs_of(sorted(fifo.alive_within(1, 14))) == everything[2:]
     fifo.apply([EndSession(ONE)], 2_000)
     assert fifo.alive_within(1, 14) == []
+
+
+def test_times_of_arrival_of_messages_that_are_gone_do_not_pile_up() -> None:
+    week_ms = 7 * 24 * 3_600_000
+    fifo = Fifo(Options(ttl_ms=week_ms))
+    slow, fast = consumer_key(ONE, 1), consumer_key(ONE, 2)
+    fifo.apply([Attach(slow, 1, False, False, 0)], 0)
+    fifo.apply([Enqueue(ONE, 1, 1)], 0)
+    fifo.apply([Attach(fast, 1, True, False, 0)], 0)
+    for seq in range(2, 5_000):  # One a second, each settled at once.
+        if seq == 2_500:
+            assert len(fifo.arrivals.firsts) == 2_499  # for the first is still there
+            fifo.apply([Settle(slow, ACCEPT, [(1, 1)])], 1_000 * seq)
+        fifo.apply([Enqueue(ONE, seq, 1)], 1_000 * seq)
+        fifo.apply([Settle(fast, ACCEPT, [(seq, 1)])], 1_000 * seq)
+    assert len(fifo.arrivals.firsts) <= 2 * ROWS_TO_PRUNE
