@@ -196,7 +196,7 @@ class LiveView:
             published=host.published_count,
             delivered=host.delivered_count,
             redelivered=host.redelivered_count,
-            acknowledged=host.settled_count,
+            acknowledged=host.accepted_count,
         )
 
     def exchange_names(self, vhost: str) -> Sequence[str]:

@@ -31,6 +31,7 @@ from queues.commands import (
 from queues.counts import Capacity
 from queues.credit import CreditActor
 from queues.effects import (
+    LEFT_ACCEPTED,
     LEFT_DELIVERY_LIMIT,
     LEFT_EXPIRED,
     LEFT_MAXLEN,
@@ -196,7 +197,7 @@ class ClassicHost:
         self._moved: list[tuple[int, int, int, int, bytes]] = []  # of the promised
         self.published_count: i64 = 0
         self.delivered_count: i64 = 0
-        self.settled_count: i64 = 0
+        self.accepted_count: i64 = 0
         self.redelivered_count: i64 = 0
         self.refused_count: i64 = 0
 
@@ -446,6 +447,7 @@ class ClassicHost:
 
     def _left(self, effect: Left) -> None:
         reason = effect.reason
+        self.accepted_count += effect.count if reason == LEFT_ACCEPTED else 0
         if self.undertaker is not None and reason in DEATHS:
             self._dying.append((effect.first, effect.count, reason))
         else:
@@ -485,7 +487,6 @@ class ClassicHost:
 
     def _release(self, first: i64, count: i64) -> None:
         """Messages are gone for good: free them, and journal it for those that are in the log."""
-        self.settled_count += count
         seq = first
         end = first + count
         while seq < end:
@@ -517,9 +518,8 @@ class ClassicHost:
             sink = self._sinks[session_of(effect.key)]
             sink.on_drained(uid, number_of(effect.key), effect.delivery_count)
         elif isinstance(effect, Purged):
-            asking = self._sinks.get(effect.session)
-            if asking is not None:  # Who has gone during a long purge need not know.
-                asking.on_purged(uid, effect.count)
+            if effect.session in self._sinks:  # Who has gone during a long purge need not know.
+                self._sinks[effect.session].on_purged(uid, effect.count)
         elif isinstance(effect, Inspected):
             sink = self._sinks[effect.session]
             sink.on_inspected(uid, effect.ready, effect.consumer_count)

@@ -567,3 +567,15 @@ def test_a_session_that_ends_during_a_long_purge_hears_nothing_of_it() -> None:
         told += desk.turn()
     assert "purged" not in [each[0] for each in told]
     assert desk.host.live_ranges(1, 12_000) == []
+
+
+def test_only_what_was_accepted_counts_as_acknowledged() -> None:
+    desk = Desk()
+    desk.attach(1, 2)
+    desk.publish([b"a", b"b", b"c", b"d"])
+    desk.turn()
+    desk.settle(1, ACCEPT, [(1, 1)])
+    desk.settle(1, REJECT, [(2, 1)])
+    desk.host.command(desk.sink, Purge(desk.sink.session))
+    desk.turn()
+    assert (desk.host.accepted_count, desk.host.ready_count) == (1, 0)
