@@ -106,7 +106,9 @@ class Store:
         self._loose: i64 = 0  # slots that were unfolded or moved, and not looked at since,
         self._loose_first: i64 = FAR  # all of them between these message_seqs
         self._loose_end: i64 = 0
-        self._passed: i64 = FAR  # of the first slot that the last walk could not fold yet
+        self._passed: i64 = FAR  # of the first slot that the last `_join` could not fold yet
+        self._cut = False  # it stopped because it had looked at enough
+        self._left: i64 = FAR  # the least `_passed` of a walk of `tidy` that takes several calls
 
     def add(self, first: i64, chunk: Chunk, index: i64, count: i64, journaled: bool) -> None:
         """Messages index..index+count-1 of `chunk` are this queue's first..; first must be new."""
@@ -331,13 +333,14 @@ class Store:
         if self._loose < LOOSE_EXTENTS * self._budget.extent_slots:
             return
         at = self._join(self._loose_first, self._loose_end)
-        if at >= self._loose_end:
-            at = self._passed
-            self._loose = 0
-        elif at <= self._loose_first:  # The rest is too short as yet.
-            self._loose = 0
+        self._left = min(self._left, self._passed)
         self._loose_first = at
-        if at == FAR:
+        if self._cut:
+            return  # The next call goes on there.
+        self._loose = 0
+        self._loose_first = self._left if at >= self._loose_end else min(at, self._left)
+        self._left = FAR
+        if self._loose_first == FAR:
             self._loose_end = 0
 
     def _note_loose(self, slot: Slot, count: i64) -> None:
@@ -381,6 +384,7 @@ class Store:
                     self._passed = slot.first
                 place += 1
                 begin = place
+        self._cut = steps == 0
         return slots[begin].first if begin < len(slots) else self._end_seq()
 
     def _end_seq(self) -> i64:

@@ -6,9 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from queues.commands import ACCEPT, Purge
 from queues.extents import decode_table, encode_table
+from queues.fifo import Fifo
 from queues.message import FORMAT_091, FORMAT_10, Chunk
+from queues.options import Options
 from queues.store import EXTENT_MESSAGES, EXTENT_SLOTS, RICH_MESSAGES, BodyBudget, Store
+from queues.traits import Traits, encode_meta
+from tests.unit.queues.classic_desk import Desk
 from tests.unit.queues.messages import table
 
 BOUNDED = settings(max_examples=200, deadline=None, database=None)
@@ -255,6 +260,39 @@ def test_what_was_unfolded_and_is_left_alone_is_folded_again() -> None:
     assert backlog.store.find(1).chunk is read
 
 
+def test_what_was_being_read_when_it_was_looked_at_is_folded_later() -> None:
+    backlog = Backlog()
+    backlog.add(100)
+    for seq in range(1, 80):
+        backlog.store.find(seq)
+    read = [backlog.store.find(seq).chunk for seq in (1, 2, 3)]
+    backlog.store.loading.update(read)
+    for _ in range(20):
+        backlog.store.tidy()
+    assert backlog.spans()[:4] == [(1, 1), (2, 1), (3, 1), (4, 4)]
+    backlog.store.loading.clear()
+    for seq in range(20, 80):
+        backlog.store.find(seq)
+    for _ in range(20):
+        backlog.store.tidy()
+    assert backlog.spans()[:2] == [(1, 3), (4, 4)]
+
+
+def test_what_the_log_moves_out_of_memory_is_folded() -> None:
+    backlog = Backlog()
+    backlog.budget.has_evicted = True
+    for seq in range(1, 41):
+        chunk = stored([b"0123456789"], 10 * seq)
+        chunk.data = b"0123456789"
+        backlog.store.add(seq, chunk, 0, 1, True)
+    assert len(backlog.spans()) == 40
+    for seq in range(1, 41):
+        moved = stored([b"0123456789"], 20 * seq)
+        backlog.store.relocate(moved, [(seq, 1, 1)], seq)
+        backlog.store.tidy()
+    assert len(backlog.spans()) < 30
+
+
 def test_a_queue_that_is_deleted_lets_go_of_what_is_shared_and_of_extents() -> None:
     backlog = Backlog()
     backlog.add(20)
@@ -284,3 +322,118 @@ def test_a_place_in_an_extent_can_move_to_another_file() -> None:
     moved.file_id = 9
     backlog.store.relocate(moved, [(2, 1, 1)], 2)
     assert [backlog.store.find(seq).chunk.file_id for seq in (1, 2, 3)] == [1, 9, 1]
+
+
+def test_a_backlog_that_the_log_moves_message_by_message_is_folded_again() -> None:
+    backlog = Backlog()
+    backlog.add(200)
+    most = 0
+    for seq in range(1, 201):
+        moved = stored([b"0123456789"], 4096 + 50 * seq)
+        moved.file_id = 2
+        assert backlog.store.find_live(seq) is not None
+        backlog.store.relocate(moved, [(seq, 1, 1)], seq)
+        backlog.store.tidy()
+        most = max(most, backlog.store.entry_count())
+    assert most < 200 / SMALL + 10 * SMALL
+    assert {slot.chunk.file_id for slot in backlog.store.slots()} == {2}
+
+
+# In a queue
+
+
+def folded_desk() -> Desk:
+    """40 single messages of a durable queue, published with a budget of nothing."""
+    desk = Desk(budget_bytes=0)
+    desk.node.budget.extent_slots = SMALL
+    for number in range(40):
+        desk.publish([b"%04d" % number])
+        desk.turn()
+        desk.sync()
+    assert desk.host.store.entry_count() < 20
+    assert desk.node.budget.used_bytes == 0
+    return desk
+
+
+def test_a_folded_backlog_is_delivered_in_order_and_settled_exactly() -> None:
+    desk = folded_desk()
+    desk.attach(1, 40)
+    desk.turn()
+    for seq in range(1, 41):
+        assert desk.body(seq) == b"%04d" % (seq - 1)
+        desk.settle(1, ACCEPT, [(seq, 1)])
+        desk.turn()
+        assert desk.node.log.live == {1: 4 * (40 - seq)}
+    assert (desk.host.store.is_empty(), desk.node.budget.used_bytes) == (True, 0)
+
+
+def test_a_folded_backlog_is_purged_without_reading() -> None:
+    desk = folded_desk()
+    desk.host.command(desk.sink, Purge(desk.sink.session))
+    desk.turn()
+    assert desk.node.loads == []
+    assert desk.node.log.live == {1: 0}
+    assert desk.host.store.is_empty()
+
+
+def test_a_folded_backlog_is_listed_for_a_checkpoint_as_it_is() -> None:
+    desk = folded_desk()
+    desk.attach(1, 3)
+    desk.turn()
+    desk.settle(1, ACCEPT, [(2, 1)])
+    desk.turn()
+    listed = [
+        seq for first, count in desk.host.journaled_ranges() for seq in range(first, first + count)
+    ]
+    assert listed == [1, *range(3, 41)]
+
+
+def test_a_folded_backlog_moves_with_the_log_and_can_be_read_there() -> None:
+    desk = folded_desk()
+    desk.node.log.active = 2
+    for seq in range(5, 15):
+        place = desk.node.log.put(b"%04d" % (seq - 1), 4)
+        desk.host.relocated(seq, 1, place.file_id, place.offset, table([b"0000"], 0))
+        desk.node.log.release(1, 4)
+    assert desk.bodies() == {seq: b"%04d" % (seq - 1) for seq in range(1, 41)}
+    assert desk.host.delete() == 40
+    assert desk.node.log.live == {1: 0, 2: 0}
+
+
+def test_after_a_restart_the_backlog_is_folded_while_it_is_found() -> None:
+    desk = Desk()
+    desk.node.budget.extent_slots = SMALL
+    for seq in range(1, 41):
+        place = desk.node.log.put(b"%04d" % seq, 4)
+        chunk = stored([b"0000"], place.offset)
+        desk.host.recover(chunk, seq, [(seq, 1)], b"", 1000 + seq)
+    desk.host.recovered(40, 0, 0)
+    assert desk.host.store.entry_count() < 20
+    assert desk.host.ready_count == 40
+    assert desk.bodies() == {seq: b"%04d" % seq for seq in range(1, 41)}
+
+
+def test_after_a_restart_gaps_are_gaps_and_each_message_has_its_traits() -> None:
+    desk = Desk()
+    desk.host.machine = Fifo(Options(levels=10))
+    for seq, level in ((1, 0), (2, 0), (4, 0), (5, 3), (6, 0)):
+        place = desk.node.log.put(b"%04d" % seq, 4)
+        meta = b"" if level == 0 else encode_meta(Traits(priority=level), 1)
+        desk.host.recover(stored([b"0000"], place.offset), seq, [(seq, 1)], meta, 1000)
+    desk.host.recovered(6, 0, 0)
+    assert desk.host.live_ranges(1, 9) == [(1, 2), (4, 1), (5, 1), (6, 1)]
+    desk.attach(1, 2)
+    told = [row for row in desk.turn() if row[0] == "delivers"]
+    assert [(row[4], row[5]) for row in told] == [(5, 1), (1, 1)]
+
+
+def test_after_a_restart_each_message_of_a_queue_with_a_ttl_has_its_own_time() -> None:
+    desk = Desk()
+    desk.host.machine = Fifo(Options(ttl_ms=500))
+    for seq, arrived_ms in ((1, 1000), (2, 1300)):
+        place = desk.node.log.put(b"0000", 4)
+        desk.host.recover(stored([b"0000"], place.offset), seq, [(seq, 1)], b"", arrived_ms)
+    desk.host.recovered(2, 0, 0)
+    desk.node.now_ms = 1600
+    desk.turn()
+    assert desk.host.live_ranges(1, 9) == [(2, 1)]
