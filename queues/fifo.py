@@ -483,7 +483,7 @@ class Fifo:
         consumer.timeout_ms = command.timeout_ms
         roster.attach(consumer, command.exclusive)
         self._effects.append(Attached(command.key))
-        if self.options.single_active:
+        if self.options.single_active and roster.may_change(consumer):
             roster.activate(self._effects)
         roster.give(consumer, command.credit)
         self._look_sooner = True
@@ -512,7 +512,7 @@ class Fifo:
             self._leave_line(consumer)
             if consumer.held.count == 0:
                 del self.roster.consumers[key]
-            if self.options.single_active:
+            if self.options.single_active and self.roster.may_change(consumer):
                 self.roster.activate(self._effects)
         self._effects.append(Detached(key))
 

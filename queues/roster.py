@@ -96,6 +96,13 @@ class Roster:
         """Whether something happens when this consumer holds nothing any more."""
         return self.active_key == consumer.key and (self.gives_way or not consumer.attached)
 
+    def may_change(self, consumer: Consumer) -> bool:
+        """Whether the coming or going of this consumer can change who is active."""
+        current = None if self.active_key is None else self.consumers.get(self.active_key)
+        if current is None or current is consumer or self.gives_way or not current.attached:
+            return True
+        return consumer.attached and consumer.priority > current.priority
+
     def best(self) -> Consumer | None:
         """Who is to be active: the highest priority, of those the active one, else the first."""
         best: Consumer | None = None

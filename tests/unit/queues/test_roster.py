@@ -211,3 +211,17 @@ def test_a_timeout_of_nothing_is_none() -> None:
     one.held.add(1, 1)
     assert late(roster, 0, 1000) == []
     assert late(roster, 10**9, 1000) == []
+
+
+def test_only_who_ranks_higher_or_is_active_can_change_who_is_active() -> None:
+    roster = Roster(True, False)
+    first = joined(roster, 1)
+    assert roster.may_change(first)
+    activated(roster)
+    second, higher = joined(roster, 2), joined(roster, 3, 1)
+    assert [roster.may_change(each) for each in (first, second, higher)] == [True, False, True]
+    first.held.add(1, 1)
+    activated(roster)
+    assert roster.gives_way
+    gone(roster, second)
+    assert roster.may_change(second)
