@@ -145,6 +145,7 @@ class Channel091:
             self._count_stash(-held_bytes(event))
             self.owner.dispatch(self, event)
         self._resuming = False
+        self.owner.mark()  # More may wait in the connection until nothing waits here.
 
     def _count_stash(self, size: i64) -> None:
         self.stash_bytes += size
