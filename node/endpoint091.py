@@ -47,6 +47,7 @@ log = logging.getLogger("warren.connection")
 STASH_BYTES_MAX: Final = 1024 * 1024  # of events that wait behind an answer, per connection
 READ_BYTES_MAX: Final = 512 * 1024  # taken from one socket in one turn
 ANSWER_BYTES_MAX: Final = 4 * 1024 * 1024  # waiting for a peer that does not read
+READABLE_MAX: Final = 1024  # names of queues in a connection's cache
 WRITE_HIGH_BYTES: Final = 1024 * 1024  # in the socket's buffer, above which nothing is added
 
 
@@ -88,6 +89,8 @@ class Endpoint091:
         self.held = Held()
         self.reader = CreditActor(self.name, broker.channel_credit, self._on_unblocked)
         self._plans: RouteCache | None = None
+        self._readable: dict[str, QueueHost] = {}  # queues that the user may read, by name
+        self._readable_version = -1
         self._marked = False
         self._work: list[Channel091] = []  # channels with confirms or deliveries
         self._backlog: list[bytes] = []  # input that waits for the next turn
@@ -441,7 +444,18 @@ class Endpoint091:
         self.broker.channels_closed += 1
 
     def queue_for_read(self, channel: Channel091, name: str) -> QueueHost:
-        return self.broker.host(queue_for_read(self, channel, name).uid)
+        """The queue to consume or get from; raise 404, 403 or 405. What was found holds as long as
+        no definition and no permission changes."""
+        version = self.broker.metadata.version
+        if version != self._readable_version or len(self._readable) >= READABLE_MAX:
+            self._readable_version = version
+            self._readable = {}
+        host = self._readable.get(name)
+        if host is None:
+            host = self.broker.host(queue_for_read(self, channel, name).uid)
+            if name != "":
+                self._readable[name] = host
+        return host
 
     def open_answers(self, channel: Channel091) -> QueueHost:
         return self.broker.answers.open(self.vhost)
