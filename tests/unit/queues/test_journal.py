@@ -1,8 +1,8 @@
 """The journal of classic queues: what is written, in what order, and what is confirmed when."""
 
-import pytest
-
 from collections.abc import Callable
+
+import pytest
 
 from queues.credit import CreditActor, CreditSpec
 from queues.hosts.journal import Journal
