@@ -55,7 +55,7 @@ log = logging.getLogger("warren.node")
 
 SWITCH_INTERVAL_S: Final = 0.0005  # so that the log's thread gets its turn (RAFT-AND-STORAGE 6)
 GC_THRESHOLDS: Final = (5_000, 10, 1000)  # a young collection takes a millisecond or two
-SETTLE_DELAY_S: Final = 0.005  # settlements alone wait so long for company in a sync
+SETTLE_DELAY_S: Final = 0.005  # settlements alone are gathered so long
 OBSERVE_S: Final = 1.0  # between looks at clock, memory, disk and heartbeats
 TICKS_PER_SLICE: Final = 256  # connections looked at in one go
 SNAPSHOT_ENTRIES: Final = 4096  # metadata entries after which a snapshot is taken
@@ -259,6 +259,7 @@ class Node:
     def _end_turn(self) -> None:
         """What the turn has journaled so far goes into the log before the log tidies up."""
         self.journal.end_turn(self.clock.now_ms())
+        self.journal.settle_now()
 
     def _log_alarmed(self, error: Exception) -> None:
         """Something went wrong in the background of the log; nothing is lost by it."""
@@ -314,6 +315,7 @@ class Node:
         for host in broker.hosts.values():
             host.end_cleanly()
         self.journal.end_turn(self.clock.now_ms())
+        self.journal.settle_now()
         self.wal.close(clean=True)
         log.info("stopped")
 

@@ -179,8 +179,8 @@ class Journal:
     def end_turn(self, now_ms: i64) -> None:
         """Write what the turn did, and hand it to the disk.
 
-        Nobody waits for settlements: alone, they wait for company, up to `settle_delay` of the
-        host. That saves a sync per acknowledgement where consumers are slow and nobody publishes.
+        Nobody waits for settlements: alone, they are gathered up to `settle_later` of the host, so
+        that acknowledgements cost neither a record nor a sync each where nobody publishes.
         """
         log = self._log
         urgent = log.appended_lsn != self._appended_lsn  # Log groups have appended.
@@ -192,26 +192,38 @@ class Journal:
                 proposer.propose()
             self._proposers = []
             urgent = True
-        if len(self._settled) > 0:
-            for uid, runs in self._settled.items():
-                log.append_settle(uid, runs)
-            self._settled = {}
-        self._write_seldom()
+        seldom = len(self._marks) > 0 or len(self._deleted) > 0
+        if urgent or seldom or not self._receipt.is_empty() or self.settle_later is None:
+            self._write_settled()
+        elif len(self._settled) > 0 and not self._settling:
+            self._settling = True
+            self.settle_later(self.settle_now)
+        if seldom:
+            self._write_seldom()
         appended: i64 = log.appended_lsn
         self._appended_lsn = appended
         if not self._receipt.is_empty():
             self._receipt.lsn = appended
             self._waiting.append(self._receipt)
             self._receipt = Receipt(self._receipt.number + 1)
-            urgent = True
         if appended != self._flushed_lsn:
-            if urgent or self.settle_later is None:
-                self._flush()
-            elif not self._settling:
-                self._settling = True
-                self.settle_later(self._settle_now)
+            self._flush()
         elif len(self._waiting) > 0 and self._waiting[0].lsn <= self.confirmed_lsn:
             self.on_durable(self.confirmed_lsn)
+
+    def _write_settled(self) -> None:
+        for uid, runs in self._settled.items():
+            self._log.append_settle(uid, runs)
+        if len(self._settled) > 0:
+            self._settled = {}
+
+    def settle_now(self) -> None:
+        """Settlements have waited long enough, or the log is about to tidy up."""
+        self._settling = False
+        self._write_settled()
+        self._appended_lsn = self._log.appended_lsn
+        if self._appended_lsn != self._flushed_lsn:
+            self._flush()
 
     def _write_seldom(self) -> None:
         """Marks, and queues that are gone."""
@@ -227,12 +239,6 @@ class Journal:
     def _flush(self) -> None:
         self._flushed_lsn = self._appended_lsn
         self._log.flush()
-
-    def _settle_now(self) -> None:
-        """Settlements have waited long enough."""
-        self._settling = False
-        if self._appended_lsn != self._flushed_lsn:
-            self._flush()
 
     def _write_chunks(self, now_ms: i64) -> None:
         log = self._log

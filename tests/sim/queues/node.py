@@ -144,6 +144,7 @@ class SimNode:
 
     def _end_turn(self) -> None:
         self.journal.end_turn(self.now_ms())
+        self.journal.settle_now()
 
     def run_until(self, reached: Callable[[], bool]) -> None:
         """Run the loop and the log's threads until something is so."""
