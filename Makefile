@@ -12,12 +12,13 @@ DEV   := .venv/bin
 SETUP := $(PYTHON) tools/environment.py
 
 .DEFAULT_GOAL := help
-.PHONY: help python install run check format test test-pure test-compiled wheel bench clean
+.PHONY: help python install run lint check format test test-pure test-compiled wheel bench clean
 
 help:
 	@echo "make run            one durable node: AMQP $(LISTEN), management $(MANAGEMENT), data $(DATA)"
 	@echo "make test           the whole test suite, on the compiled build and on the pure one"
 	@echo "make install        the development environment alone (.venv)"
+	@echo "make lint           format, lint, types and import floors alone"
 	@echo "make check          format, lint, types, import floors, unit and golden tests"
 	@echo "make format         let ruff put the sources in order"
 	@echo "make wheel          build the compiled wheel in a copy of the sources; prints its path"
@@ -36,11 +37,13 @@ run: python
 	@exec .venv-run/bin/warren server --name $(NAME) --data $(DATA) \
 	  --listen $(LISTEN) --management $(MANAGEMENT) $(ARGS)
 
-check: install
+lint: install
 	$(DEV)/ruff format --check .
 	$(DEV)/ruff check .
 	$(DEV)/mypy
 	$(DEV)/lint-imports
+
+check: lint
 	$(DEV)/python -m pytest -q $(wildcard tests/unit tests/golden)
 
 format: install
