@@ -131,7 +131,8 @@ def test_a_property_may_be_hashed(confirming: Any, name: str, text: str) -> None
         confirming.basic_publish(name, f"{number}", b"%d" % (number % 20), properties)
     found = contents(confirming, queues)
     assert sum(len(each) for each in found) == 200
-    assert sum(len(set(each)) for each in found) == 20 and [] not in found
+    assert sum(len(set(each)) for each in found) == 20
+    assert sum(1 for each in found if each) > 1  # names are new each time: all four is not sure
 
 
 def test_consistent_hash_leads_on_to_exchanges(confirming: Any, name: str) -> None:
