@@ -21,7 +21,6 @@ from warren.wire.buffer import BytesWriter, read_i32_le, write_i32_le
 
 LEVEL: Final = 1  # of deflate: what is alike is found by the quickest, too
 GAP_MAX: Final = 0x7FFFFFFF
-SIZE_MAX: Final = 0x7FFFFFFF
 
 
 def data_begin(chunk: Chunk, index: i64) -> i64:
