@@ -49,7 +49,7 @@ static int durable = 1, persistent = 1, connections = 1, consumers = 0, cleanup 
 static uint32_t window = 1000, ring, prefetch = 1000, ack_every = 100, size_min = 12, size_max = 12;
 static enum exchange kind = DEFAULT;
 static int priorities = 0, subscriptions = 0, get_mode = 0, mandatory = 0, dead_letters = 0;
-static uint32_t expiration_min, expiration_max, prefill;
+static uint32_t expiration_min, expiration_max, expiration_every = 1, prefill;
 static char *arguments[ARGUMENTS_MAX], *fixed_key;
 static int argument_count;
 static double duration = 10, warmup = 1, rate = 0;
@@ -333,14 +333,15 @@ static uint8_t *put_type_and_headers(uint8_t *p, uint64_t number) {
 static uint8_t *put_properties(uint8_t *p, uint64_t number) {
   char text[64];
   unsigned flags = 0x1000;                   /* Delivery mode. */
+  int expires = expiration_max && number % expiration_every == 0;
   if (vary) flags |= 0x8000 | 0x2000 | 0x0080; /* Type, headers, message id. */
   if (priorities) flags |= 0x0800;
-  if (expiration_max) flags |= 0x0100;
+  if (expires) flags |= 0x0100;
   p = put16(p, flags);
   if (vary) p = put_type_and_headers(p, number);
   p = put8(p, persistent ? 2 : 1);
   if (priorities) p = put8(p, number % priorities);
-  if (expiration_max) {
+  if (expires) {
     sprintf(text, "%u", expiration_min + (unsigned)(next_random() % (expiration_max - expiration_min + 1)));
     p = put_short(p, text);
   }
@@ -611,7 +612,7 @@ static void read_options(int count, char **words) {
       {"warmup", 1, 0, 20}, {"rate", 1, 0, 21}, {"pids", 1, 0, 22}, {"keep", 0, 0, 23},
       {"qarg", 1, 0, 24}, {"priorities", 1, 0, 25}, {"expiration", 1, 0, 26},
       {"subscriptions", 1, 0, 27}, {"get", 0, 0, 28}, {"prefill", 1, 0, 29}, {"mandatory", 0, 0, 30},
-      {"key", 1, 0, 31}, {"dead-letters", 0, 0, 32}, {0}};
+      {"key", 1, 0, 31}, {"dead-letters", 0, 0, 32}, {"expiration-every", 1, 0, 33}, {0}};
   for (int k; (k = getopt_long(count, words, "", known, 0)) != -1;) switch (k) {
     case 1: host = optarg; break;
     case 2: port = atoi(optarg); break;
@@ -654,11 +655,13 @@ static void read_options(int count, char **words) {
     case 30: mandatory = 1; break;
     case 31: fixed_key = optarg; break;
     case 32: dead_letters = 1; break;
+    case 33: expiration_every = atoi(optarg); break;
     default: die("unknown option; see README.md");
   }
   if (size_max > BODY_MAX || size_min > size_max) die("--size MIN[:MAX], at most %d", BODY_MAX);
   if (queues < 1 || connections < 0 || consumers < 0) die("--queues >= 1");
   if (expiration_min > expiration_max) die("--expiration MIN[:MAX]");
+  if (expiration_every < 1) die("--expiration-every >= 1");
   if (kind == TOPIC && !bindings) bindings = queues;
   if (!keys) keys = kind == TOPIC ? bindings : queues;
   if (kind == DEFAULT && keys > queues) die("--keys at most --queues for the default exchange");
