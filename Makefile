@@ -1,5 +1,6 @@
 # Warren: `make run` and `make test` set themselves up and do their job; `make help` lists the rest.
-# PYTHON is any Python >= 3.11; NAME, DATA, LISTEN, MANAGEMENT and ARGS are for `make run`.
+# PYTHON is any Python >= 3.11; NAME, DATA, LISTEN, MANAGEMENT and ARGS are for `make run`, WORKERS for
+# `make test`: so many processes share the tests of a suite, file by file, for most of them wait.
 
 PYTHON     ?= python3
 NAME       ?= warren
@@ -7,9 +8,11 @@ DATA       ?= ./data
 LISTEN     ?= 127.0.0.1:5672
 MANAGEMENT ?= 127.0.0.1:15672
 ARGS       ?=
+WORKERS    ?= 2
 
 DEV   := .venv/bin
 SETUP := $(PYTHON) tools/environment.py
+SPREAD := -n $(WORKERS) --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help python install run lint check format test test-pure test-compiled wheel bench clean
@@ -54,11 +57,11 @@ format: install
 test: test-compiled test-pure
 
 test-pure: install
-	$(DEV)/python -m pytest
+	$(DEV)/python -m pytest $(SPREAD)
 
 test-compiled: python
 	@$(SETUP) compiled
-	tools/test-installed .venv-compiled/bin/python
+	tools/test-installed .venv-compiled/bin/python $(SPREAD)
 
 wheel: python
 	@$(SETUP) wheel
