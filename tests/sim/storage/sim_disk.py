@@ -4,20 +4,85 @@ Model: a write goes to the cache, sector by sector (512 bytes); `fsync` and a ds
 file's bytes durable (a dsync write only its own). A directory sync makes all changes of names so
 far durable; a crash keeps some first ones of the rest, or any of them. It keeps any subset of the
 cached sectors.
+
+It records, too: with `log` set, every change is put there in order, and `apply` on a `copy` of the
+disk as it was then makes the disk of any moment since, to be crashed there (`recording`).
 """
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from random import Random
-from typing import Final
+from typing import Final, assert_never
 
 SECTOR: Final = 512
+SYNCED: Final = "synced"  # what `watch` is told when a file, or the directory, has been synced
 Buffer = bytes | memoryview
 
 
 class Crashed(BaseException):
     """The machine lost power; not for anybody to handle."""
+
+
+# Changes. Handles are numbers that a copy of the disk gives out as the disk itself did.
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    path: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    handle: int
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    handle: int
+    content: bytes
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """Bytes offset..end-1 of a file become durable; all of them if `end` is -1."""
+
+    handle: int
+    offset: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class SyncDirectory:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Rename:
+    old: str
+    new: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unlink:
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    handle: int
+    size: int
+
+
+Change = Create | Open | Close | Write | Sync | SyncDirectory | Rename | Unlink | Truncate
 
 
 class Inode:
@@ -28,34 +93,56 @@ class Inode:
         self.durable = bytearray()
         self.dirty: set[int] = set()  # sectors
 
+    def copy(self) -> "Inode":
+        twin = Inode(0)
+        twin.cached = bytearray(self.cached)
+        twin.durable = bytearray(self.durable)
+        twin.dirty = set(self.dirty)
+        return twin
+
+    def write(self, content: bytes, offset: int) -> None:
+        end = offset + len(content)
+        self.cached.extend(bytes(max(0, end - len(self.cached))))
+        self.cached[offset:end] = content
+        self.dirty.update(range(offset // SECTOR, (end + SECTOR - 1) // SECTOR))
+
+    def truncate(self, size: int) -> None:
+        del self.cached[size:]
+        self.cached.extend(bytes(size - len(self.cached)))
+        self.dirty = {sector for sector in self.dirty if sector * SECTOR < size}
+
     def sync(self, first: int, end: int) -> None:
         """Bytes first..end-1, and the size of the file, become durable."""
-        self._fit()
+        fit(self.durable, len(self.cached))
         for sector in range(first // SECTOR, (end + SECTOR - 1) // SECTOR):
             if sector in self.dirty:
-                self._settle(sector)
+                start = sector * SECTOR
+                self.durable[start : start + SECTOR] = self.cached[start : start + SECTOR]
                 self.dirty.discard(sector)
 
-    def _fit(self) -> None:
-        size = len(self.cached)
-        del self.durable[size:]
-        self.durable.extend(bytes(size - len(self.durable)))
-
-    def _settle(self, sector: int) -> None:
-        start = sector * SECTOR
-        self.durable[start : start + SECTOR] = self.cached[start : start + SECTOR]
-
     def crash(self, random: Random, keep: float) -> "Inode":
+        """The file as the next boot finds it, all of it durable."""
+        content = bytearray(self.durable)
         if random.random() < keep:
-            self._fit()
+            fit(content, len(self.cached))
         for sector in sorted(self.dirty):
-            if sector * SECTOR < len(self.durable) and random.random() < keep:
-                end = min(len(self.durable), sector * SECTOR + SECTOR)
-                self.durable[sector * SECTOR : end] = self.cached[sector * SECTOR : end]
+            start = sector * SECTOR
+            if start < len(content) and random.random() < keep:
+                end = min(len(content), start + SECTOR)
+                content[start:end] = self.cached[start:end]
         after = Inode(0)
-        after.cached = bytearray(self.durable)
-        after.durable = bytearray(self.durable)
+        after.cached = content
+        after.durable = bytearray(content)
         return after
+
+
+def fit(content: bytearray, size: int) -> None:
+    """Cut it to that size, or fill it up with zeros."""
+    del content[size:]
+    content.extend(bytes(size - len(content)))
+
+
+NameChange = tuple[str, str | None, Inode]  # old, new name
 
 
 class SimDisk:
@@ -64,7 +151,7 @@ class SimDisk:
     def __init__(self) -> None:
         self.names: dict[str, Inode] = {}
         self.durable_names: dict[str, Inode] = {}
-        self.changes: list[tuple[str, str | None, Inode]] = []  # old, new name
+        self.changes: list[NameChange] = []  # of names, since the last sync of the directory
         self.handles: dict[int, Inode] = {}
         self.next_handle = 3
         self.crash_in = -1
@@ -72,28 +159,79 @@ class SimDisk:
         self.space_bytes = -1  # -1: endless
         self.directory_syncs_ignored = False  # a planted fault
         self.syncs_ignored = False  # a planted fault
+        self.log: list[Change] | None = None
+        # Called before each step that changes anything, and with `SYNCED` after a sync.
+        self.watch: Callable[[str], None] | None = None
+
+    def copy(self) -> "SimDisk":
+        """This disk once more: its files, handles and what is not synced, not its faults."""
+        inodes = [*self.names.values(), *self.durable_names.values(), *self.handles.values()]
+        inodes += [inode for _, _, inode in self.changes]
+        twins = {id(inode): inode.copy() for inode in inodes}
+        twin = SimDisk()
+        twin.names = {path: twins[id(inode)] for path, inode in self.names.items()}
+        twin.durable_names = {path: twins[id(inode)] for path, inode in self.durable_names.items()}
+        twin.changes = [(old, new, twins[id(inode)]) for old, new, inode in self.changes]
+        twin.handles = {handle: twins[id(inode)] for handle, inode in self.handles.items()}
+        twin.next_handle = self.next_handle
+        return twin
 
     def crash(self, random: Random) -> "SimDisk":
-        """The disk as the next boot finds it."""
+        """The disk as the next boot finds it. This one stays as it is."""
         keep = random.choice((0.0, 0.5, 1.0, random.random()))
         changes = self.changes[: random.randint(0, len(self.changes))]
         if random.random() < 0.5:
             changes = [change for change in self.changes if random.random() < 0.5]
+        names = dict(self.durable_names)
         for change in changes:
-            self._apply(change)
+            rename_inode(names, change)
         after = SimDisk()
-        for path, inode in self.durable_names.items():
+        for path, inode in names.items():
             after.names[path] = after.durable_names[path] = inode.crash(random, keep)
         return after
 
-    def _apply(self, change: tuple[str, str | None, Inode]) -> None:
-        _, new, inode = change
-        for path in [path for path, found in self.durable_names.items() if found is inode]:
-            del self.durable_names[path]
-        if new is not None:
-            self.durable_names[new] = inode
+    def apply(self, change: Change) -> None:
+        """Do it, as the disk did that it was recorded from."""
+        match change:
+            case Create(path, size):
+                inode = self.names[path] = Inode(size)
+                self.changes.append(("", path, inode))
+                self._give_handle(inode)
+            case Open(path):
+                self._give_handle(self.names[path])
+            case Close(handle):
+                del self.handles[handle]
+            case Write(handle, content, offset):
+                self.handles[handle].write(content, offset)
+            case Sync(handle, offset, end):
+                inode = self.handles[handle]
+                inode.sync(offset, len(inode.cached) if end < 0 else end)
+            case SyncDirectory():
+                for renamed in self.changes:
+                    rename_inode(self.durable_names, renamed)
+                self.changes.clear()
+            case Rename(old, new):
+                inode = self.names[new] = self.names.pop(old)
+                self.changes.append((old, new, inode))
+            case Unlink(path):
+                self.changes.append((path, None, self.names.pop(path)))
+            case Truncate(handle, size):
+                self.handles[handle].truncate(size)
+            case _:
+                assert_never(change)
+
+    def _give_handle(self, inode: Inode) -> None:
+        self.next_handle += 1
+        self.handles[self.next_handle] = inode
+
+    def _do(self, change: Change) -> None:
+        if self.log is not None:
+            self.log.append(change)
+        self.apply(change)
 
     def _step(self, method: str) -> None:
+        if self.watch is not None:
+            self.watch(method)
         if self.crash_in >= 0:
             self.crash_in -= 1
             if self.crash_in < 0:
@@ -101,49 +239,42 @@ class SimDisk:
         if method in self.failures:
             raise self.failures[method]
 
-    def _handle(self, inode: Inode) -> int:
-        self.next_handle += 1
-        self.handles[self.next_handle] = inode
-        return self.next_handle
-
     def _use_space(self, byte_count: int) -> None:
         if 0 <= self.space_bytes < byte_count:
             raise OSError(errno.ENOSPC, "no space left on device")
         if self.space_bytes >= 0:
             self.space_bytes -= byte_count
 
+    # Disk
+
     def create(self, path: str, size: int) -> int:
         self._step("create")
         if path in self.names:
             raise FileExistsError(path)
         self._use_space(size)
-        inode = self.names[path] = Inode(size)
-        self.changes.append(("", path, inode))
-        return self._handle(inode)
+        self._do(Create(path, size))
+        return self.next_handle
 
     def open(self, path: str) -> int:
         if path not in self.names:
             raise FileNotFoundError(path)
-        return self._handle(self.names[path])
+        self._do(Open(path))
+        return self.next_handle
 
     def close(self, handle: int) -> None:
-        del self.handles[handle]
+        self._do(Close(handle))
 
     def pwritev(self, handle: int, parts: Sequence[Buffer], offset: int, dsync: bool) -> None:
         self._step("pwritev")
-        inode = self.handles[handle]
         content = b"".join(parts)
         end = offset + len(content)
-        if end > len(inode.cached):
-            self._use_space(end - len(inode.cached))
-            inode.cached.extend(bytes(end - len(inode.cached)))
-        inode.cached[offset:end] = content
-        inode.dirty.update(range(offset // SECTOR, (end + SECTOR - 1) // SECTOR))
+        self._use_space(max(0, end - len(self.handles[handle].cached)))
+        self._do(Write(handle, content, offset))
         if dsync:
             self._step("dsync")
             if not self.syncs_ignored:
-                inode.sync(offset, end)
-            self._step("after-dsync")
+                self._do(Sync(handle, offset, end))
+            self._step(SYNCED)
 
     def pread(self, handle: int, length: int, offset: int) -> bytes:
         if "pread" in self.failures:
@@ -153,35 +284,29 @@ class SimDisk:
     def fsync(self, handle: int) -> None:
         self._step("fsync")
         if not self.syncs_ignored:
-            inode = self.handles[handle]
-            inode.sync(0, len(inode.cached))
+            self._do(Sync(handle, 0, -1))
+        self._step(SYNCED)
 
     def fsync_directory(self, path: str) -> None:
         self._step("fsync_directory")
-        if self.directory_syncs_ignored:
-            return
-        for change in self.changes:
-            self._apply(change)
-        self.changes.clear()
+        if not self.directory_syncs_ignored:
+            self._do(SyncDirectory())
+        self._step(SYNCED)
 
     def rename(self, old: str, new: str) -> None:
         self._step("rename")
-        inode = self.names[new] = self.names.pop(old)
-        self.changes.append((old, new, inode))
+        self._do(Rename(old, new))
 
     def unlink(self, path: str) -> None:
         self._step("unlink")
-        inode = self.names.pop(path)
-        self.changes.append((path, None, inode))
+        byte_count = len(self.names[path].cached)
+        self._do(Unlink(path))
         if self.space_bytes >= 0:
-            self.space_bytes += len(inode.cached)
+            self.space_bytes += byte_count
 
     def truncate(self, handle: int, size: int) -> None:
         self._step("truncate")
-        inode = self.handles[handle]
-        del inode.cached[size:]
-        inode.cached.extend(bytes(size - len(inode.cached)))
-        inode.dirty = {sector for sector in inode.dirty if sector * SECTOR < size}
+        self._do(Truncate(handle, size))
 
     def list(self, directory: str) -> list[str]:
         return sorted(os.path.basename(path) for path in self.names)
@@ -191,3 +316,12 @@ class SimDisk:
 
     def free_bytes(self, directory: str) -> int:
         return 1 << 40 if self.space_bytes < 0 else self.space_bytes
+
+
+def rename_inode(names: dict[str, Inode], change: NameChange) -> None:
+    """Carry out a change of names in this directory."""
+    _, new, inode = change
+    for path in [path for path, found in names.items() if found is inode]:
+        del names[path]
+    if new is not None:
+        names[new] = inode
