@@ -31,6 +31,7 @@ COMPILED = [
     "queues/hosts/classic.py",
     "queues/hosts/journal.py",
     "queues/hosts/quorum.py",
+    "queues/hosts/reading.py",
     "queues/hosts/undertaker.py",
     "queues/leaving.py",
     "queues/message.py",

@@ -58,6 +58,8 @@ from queues.expiry import FAR
 from queues.fifo import Fifo
 from queues.host import SessionSink, View
 from queues.hosts.journal import Journal
+from queues.hosts.reading import UNSEEN_SLACK as UNSEEN_SLACK
+from queues.hosts.reading import Reading
 from queues.message import FORMAT_091, Chunk
 from queues.options import DROP_HEAD, Options
 from queues.store import BodyBudget, Slot, Store
@@ -65,9 +67,6 @@ from queues.traits import Traits, decode_meta, traits_of
 from warren.wire.amqp091.events import INFO_EXPIRATION, INFO_PERSISTENT, INFO_PRIORITY
 
 MARK_STRIDE: Final = 2048  # deliveries between two delivered marks in the journal
-UNSEEN_SLACK: Final = 4096  # messages above the last durable mark that may be delivered (0004)
-READ_AHEAD_BYTES: Final = 1 << 20
-LOAD_BYTES: Final = 1 << 10  # a chunk counts so much more in that, for it is work of its own
 BURY_MESSAGES: Final = 1024  # dead-lettered in one step
 BURY_BYTES: Final = 1 << 20
 
@@ -182,10 +181,7 @@ class ClassicHost:
         self._gone = False
         self.damaged = False  # some bodies could not be read back
         self._mark: i64 = 0  # the last one in the journal
-        self._mark_durable: i64 = 0  # the last one that is synced
-        self._unmarked: dict[SessionId, SessionSink] = {}  # wait for it
-        self._waiting: dict[SessionId, tuple[SessionSink, Chunk]] = {}  # for a body to be loaded
-        self._viewed: Chunk | None = None  # looked at last
+        self._reading = Reading(uid, self.store, budget, turn, mode != LOGGED)
         self._dying: deque[tuple[int, int, int]] = deque()  # first, count, reason
         self._timer_ms: i64 = FAR
         self._settled_late: list[tuple[SessionSink, int]] = []  # confirms behind refusals
@@ -279,40 +275,11 @@ class ClassicHost:
         """The head of these messages with their bytes, or None while they are being read, or
         while the log does not know yet that as much as that has been delivered.
         """
-        slot = self.store.find(first)
-        if slot.chunk.data is None:
-            self._waiting[sink.session] = (sink, slot.chunk)
-            self._read_ahead(slot)
-            return None
-        if self._viewed is not slot.chunk:
-            self._view_next(slot.chunk)
-        offset = first - slot.first
-        count = min(count, slot.count - offset)
-        if slot.journaled and self.mode != LOGGED:
-            room = self._mark_durable + UNSEEN_SLACK + 1 - first
-            if room <= 0:
-                self._unmarked[sink.session] = sink
-                return None
-            count = min(count, room)
-        return View(slot.chunk, slot.index + offset, first, count)
+        return self._reading.view(self, sink, first, count)
 
     def mark_durable(self, message_seq: i64) -> None:
         """The log knows for good that messages up to this one may have been delivered."""
-        self._mark_durable = message_seq
-        unmarked = self._unmarked
-        if len(unmarked) > 0:
-            self._unmarked = {}
-            for sink in unmarked.values():
-                sink.on_loaded(self.uid)
-
-    def _view_next(self, chunk: Chunk) -> None:
-        """The bodies looked at before were written: a copy on disk is enough for those."""
-        before = self._viewed
-        self._viewed = chunk
-        if before is None or not before.durable or before.pinned or before.data is None:
-            return
-        if before.holders > 0 and before.file_id > 0 and (before.lazy or self._budget.is_over()):
-            self._budget.evict(before)
+        self._reading.mark_durable(message_seq)
 
     # The turn
 
@@ -367,9 +334,8 @@ class ClassicHost:
         for command in commands:
             if isinstance(command, EndSession):
                 self._sinks.pop(command.session, None)
-                self._waiting.pop(command.session, None)
                 self._receipts.pop(command.session, None)
-                self._unmarked.pop(command.session, None)
+                self._reading.end_session(command.session)
         self.store.tidy()
         high = self.machine.delivered_high
         if self.durable and high > self._mark + MARK_STRIDE and self.mode != LOGGED:
@@ -465,7 +431,7 @@ class ClassicHost:
             slot = self.store.find(first)
             chunk = slot.chunk
             if chunk.data is None:
-                self._read_ahead(slot)
+                self._reading.read_ahead(self, slot)
                 return  # `loaded` or `load_failed` goes on.
             index = slot.index + first - slot.first
             some = min(i64(count), slot.first + slot.count - first, room)
@@ -542,42 +508,16 @@ class ClassicHost:
 
     # Bodies on disk
 
-    def _read_ahead(self, slot: Slot) -> None:
-        """Ask for the bytes of this slot and of the next ones, up to READ_AHEAD_BYTES."""
-        room: i64 = READ_AHEAD_BYTES
-        loading = self.store.loading
-        at: Slot | None = slot
-        while at is not None and room > 0:
-            chunk = at.chunk
-            if chunk.data is None and chunk.durable and chunk not in loading:
-                loading.add(chunk)
-                self._turn.load(self, chunk)
-            room -= chunk.size() + LOAD_BYTES
-            at = self.store.after(at) if room > 0 else None
-
     def loaded(self, chunk: Chunk, data: bytes) -> None:
         """The bytes asked for by `Steps.load` are here."""
-        self.store.loading.discard(chunk)
-        if chunk.holders > 0 and chunk.data is None:
-            chunk.data = data
-            chunk.base = chunk.first_offset()
-            self._budget.took(chunk)
-        if len(self._waiting) > 0:
-            waiting = self._waiting
-            self._waiting = {}
-            for sink, _ in waiting.values():
-                sink.on_loaded(self.uid)
+        self._reading.loaded(chunk, data)
         if len(self._dying) > 0:
             self._mark_self()
 
     def load_failed(self, chunk: Chunk) -> None:
         """The bytes cannot be read: whoever waits for them is told, and nobody else."""
-        self.store.loading.discard(chunk)
         self.damaged = True
-        told = [(session, each[0]) for session, each in self._waiting.items() if each[1] is chunk]
-        for session, sink in told:
-            del self._waiting[session]
-            sink.on_unreadable(self.uid)
+        self._reading.load_failed(chunk)
         while len(self._dying) > 0:  # What cannot be read cannot be dead-lettered either.
             first, count, _ = self._dying[0]
             slot = self.store.find(first)
@@ -724,7 +664,7 @@ class ClassicHost:
                 )
         self.machine.end_restore(last_seq + 1, redelivered_upto)
         self._mark = mark
-        self._mark_durable = mark
+        self._reading.mark_durable(mark)
         if self.machine.options.expires_ms >= 0:
             self._commands.append(Tick())  # Its time begins anew.
         for each in found:
