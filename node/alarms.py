@@ -1,14 +1,34 @@
-"""Resource alarms of this node: memory in use and free disk (FEATURES G-01, G-02).
+"""Resource alarms of this node: memory in use, free disk, and a disk that fails (G-01, G-02).
 
-Told the readings once a second; while an alarm is set, connections that publish are not read.
-Consumers go on, so that queues can be emptied.
+Told the readings by `node.boot` and `node.disk_monitor`, and of every call to the disk that failed
+without losing anything (`disk_failed`): no space for the log's reserve, a snapshot that could not
+be written. Such a fault is tried again, after 1 s, 2 s, ... 16 s, until whoever told of it says
+`disk_healed`. While an alarm is set, connections that publish are not read; consumers go on, so
+that queues can be emptied. Each fault is logged once, not each time that it is tried again.
 """
 
+import logging
 from collections.abc import Callable
 from typing import Final
 
+log = logging.getLogger("warren.alarms")
+
 LOW_MEMORY: Final = "low on memory"
 LOW_DISK: Final = "low on disk"
+RETRY_S_MIN: Final = 1.0
+RETRY_S_MAX: Final = 16.0
+
+
+class DiskFault:
+    """What failed at one place, and when it is tried again."""
+
+    __slots__ = ("due_s", "error", "retry", "wait_s")
+
+    def __init__(self, error: OSError, retry: Callable[[], None] | None) -> None:
+        self.error = error
+        self.retry = retry  # None: whoever told of it tries again unasked
+        self.wait_s = RETRY_S_MIN
+        self.due_s = -1.0  # -1: it begins when `retry_due` sees it first
 
 
 class Alarms:
@@ -22,19 +42,63 @@ class Alarms:
         self.memory_used_bytes = 0
         self.disk_free_bytes = 0
         self.memory = False
-        self.disk = False
+        self.disk = False  # too little is free, or there is a fault
+        self.faults: dict[str, DiskFault] = {}  # by place
+        self._low_disk = False
         self._on_change = on_change
 
-    def observe(self, memory_used_bytes: int, disk_free_bytes: int) -> None:
-        """Judge fresh readings."""
-        self.memory_used_bytes = memory_used_bytes
-        self.disk_free_bytes = disk_free_bytes
-        memory = memory_used_bytes >= self.memory_limit_bytes
-        disk = disk_free_bytes < self.disk_limit_bytes
+    # Readings
+
+    def observe_memory(self, used_bytes: int) -> None:
+        self.memory_used_bytes = used_bytes
+        self._judge()
+
+    def observe_disk(self, free_bytes: int) -> None:
+        self.disk_free_bytes = free_bytes
+        self._low_disk = free_bytes < self.disk_limit_bytes
+        self._judge()
+
+    def _judge(self) -> None:
+        memory = self.memory_used_bytes >= self.memory_limit_bytes
+        disk = self._low_disk or bool(self.faults)
         if (memory, disk) != (self.memory, self.disk):
             self.memory = memory
             self.disk = disk
             self._on_change()
+
+    # Faults
+
+    def disk_failed(
+        self, place: str, error: OSError, retry: Callable[[], None] | None = None
+    ) -> None:
+        """Something that must be on disk some day is not, and nothing is lost yet."""
+        known = self.faults.get(place)
+        if known is not None:
+            known.error = error
+            known.retry = retry
+            return
+        log.error("%s: %s; publishers wait, and it is tried again", place, error)
+        self.faults[place] = DiskFault(error, retry)
+        self._judge()
+
+    def disk_healed(self, place: str) -> None:
+        """What failed there has succeeded, or is not needed any more."""
+        if self.faults.pop(place, None) is not None:
+            log.warning("%s: the fault is over", place)
+            self._judge()
+
+    def retry_due(self, now_s: float) -> None:
+        """Try again what is due; `now_s` is of a clock that does not jump."""
+        for fault in list(self.faults.values()):
+            if fault.due_s < 0:
+                fault.due_s = now_s + fault.wait_s
+            elif fault.due_s <= now_s:
+                fault.wait_s = min(2 * fault.wait_s, RETRY_S_MAX)
+                fault.due_s = now_s + fault.wait_s
+                if fault.retry is not None:
+                    fault.retry()
+
+    # What they are about
 
     def is_set(self) -> bool:
         return self.memory or self.disk
@@ -43,3 +107,18 @@ class Alarms:
         """The reason of connection.blocked (A-12)."""
         reasons = ((self.memory, LOW_MEMORY), (self.disk, LOW_DISK))
         return " & ".join(text for is_set, text in reasons if is_set)
+
+    def details(self) -> tuple[str, ...]:
+        """A sentence for each thing that is wrong, for operators."""
+        found: list[str] = []
+        if self.memory:
+            found.append(
+                f"memory: {self.memory_used_bytes} bytes are used, "
+                f"the limit is {self.memory_limit_bytes}"
+            )
+        if self._low_disk:
+            found.append(
+                f"disk: {self.disk_free_bytes} bytes are free, the limit is {self.disk_limit_bytes}"
+            )
+        found.extend(f"{place}: {fault.error}" for place, fault in self.faults.items())
+        return tuple(found)

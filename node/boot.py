@@ -23,6 +23,7 @@ from node.auth.login import LoginRules
 from node.auth.passwords import hash_password
 from node.broker import Broker
 from node.clock import NodeClock
+from node.disk_monitor import DiskMonitor
 from node.front import ManagementFront
 from node.listener import listen
 from node.memory import MemoryKeeper, memory_total_bytes
@@ -120,6 +121,7 @@ class Node:
         budget = BodyBudget(config.memory.body_budget_bytes)
         credit = CreditActor("log", CreditSpec(*config.msg_store_credit_disc_bound))
         self.wal.on_alarm = self._log_alarmed
+        self.wal.on_healed = self._log_healed
         self.journal = Journal(self.wal, budget, credit)
         self.journal.settle_later = lambda callback: loop.call_later(SETTLE_DELAY_S, callback)
         self.wal.before_upkeep = self._end_turn
@@ -127,7 +129,6 @@ class Node:
         self.turn.now_ms = self.clock.now_ms
         snapshots = SnapshotStore(disk, directory, self.wal.background, loop.call_soon_threadsafe)
         self._disk = disk
-        self._directory = directory
         self._budget = budget
         self._snapshots = snapshots
         self._commits = Commits()
@@ -145,7 +146,7 @@ class Node:
             self._config.anonymous_login_pass,
         )
         broker.logins = LoginDesk(broker.access, rules)
-        self._set_alarms()
+        monitor = self._set_alarms()
         await self._define_first()
         amqp = self._config.listeners.amqp
         server = await listen(broker, amqp.host, amqp.port)
@@ -162,9 +163,10 @@ class Node:
         where = f"{address.host}:{management_port}"
         print(f"{line} management={where} build={build_name()}", flush=True)
         front.start(address.host, build_name())
-        observer = loop.create_task(self._observe())
+        watchers = [loop.create_task(self._observe()), loop.create_task(monitor.run())]
         await self._stopping.wait()
-        observer.cancel()
+        for watcher in watchers:
+            watcher.cancel()
         broker.in_service = False
         await self._stop(front)
         return self._status
@@ -224,15 +226,21 @@ class Node:
         broker.propose(Batch(tuple(commands)), done.set_result)
         await done
 
-    def _set_alarms(self) -> None:
+    def _set_alarms(self) -> DiskMonitor:
+        """Limits and first readings, before anybody connects."""
         watermark = self._config.vm_memory_high_watermark
         total = memory_total_bytes()
         absolute = watermark.absolute
         limit = int(total * watermark.relative) if absolute is None else absolute
-        self.broker.alarms.memory_limit_bytes = limit
-        self.broker.alarms.disk_limit_bytes = max(
+        alarms = self.broker.alarms
+        alarms.memory_limit_bytes = limit
+        alarms.disk_limit_bytes = max(
             self._config.disk_free_limit.absolute, 2 * self._config.storage.wal_file_bytes
         )
+        directory = str(self._config.node.data_dir)
+        monitor = DiskMonitor(self._disk, directory, alarms.disk_limit_bytes, alarms.observe_disk)
+        alarms.observe_disk(monitor.read())
+        return monitor
 
     # While it runs
 
@@ -261,9 +269,15 @@ class Node:
         self.journal.end_turn(self.clock.now_ms())
         self.journal.settle_now()
 
-    def _log_alarmed(self, error: Exception) -> None:
+    def _log_alarmed(self, place: str, error: Exception) -> None:
         """Something went wrong in the background of the log; nothing is lost by it."""
-        log.error("write-ahead log: %s", error)
+        if isinstance(error, OSError):
+            self.broker.alarms.disk_failed(place, error, self.wal.retry)
+        else:
+            log.error("%s: %s", place, error)
+
+    def _log_healed(self, place: str) -> None:
+        self.broker.alarms.disk_healed(place)
 
     def _log_failed(self, error: BaseException) -> None:
         """Nobody knows what was written: stop, so that nothing wrong is ever confirmed."""
@@ -278,16 +292,16 @@ class Node:
         os._exit(EXIT_SOFTWARE)
 
     async def _observe(self) -> None:
-        """Once a second: clock, memory, disk, and the time for each connection."""
+        """Once a second: clock, memory, what failed, and the time for each connection."""
         process = psutil.Process()
         broker = self.broker
         keeper = MemoryKeeper()
         while True:
             await asyncio.sleep(OBSERVE_S)
             self.clock.observe()
-            free = self._disk.free_bytes(self._directory)
             used = process.memory_info().rss
-            broker.alarms.observe(used, free)
+            broker.alarms.observe_memory(used)
+            broker.alarms.retry_due(asyncio.get_running_loop().time())
             if keeper.should_trim(used, self._budget.used_bytes, self.turn.count):
                 await asyncio.to_thread(keeper.trim)
             now_ms = broker.monotonic_ms()

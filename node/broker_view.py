@@ -66,6 +66,7 @@ class LiveView:
             disk_free_limit_bytes=alarms.disk_limit_bytes,
             disk_alarm=alarms.disk,
             clock_alarm=broker.clock.step_alarm,
+            alarm_details=alarms.details(),
             sockets_used=len(broker.arrivals),
             wal_pending_bytes=broker.bodies.pending_bytes,
             loop_turn_ms=HistogramView(

@@ -121,6 +121,7 @@ def status(api: Api, options: argparse.Namespace, out: TextIO) -> None:
         ("Data directory", node.get("db_dir")),
         ("In service", not node.get("being_drained")),
         ("Alarms", ", ".join(_alarms(node)) or "none"),
+        *(("Alarm", each) for each in _alarm_details(node)),
         ("Memory", f"{node.get('mem_used')} of {node.get('mem_limit')} bytes"),
         ("Disk free", f"{node.get('disk_free')} bytes, limit {node.get('disk_free_limit')}"),
         ("Files", f"{node.get('fd_used')} of {node.get('fd_total')}"),
@@ -158,6 +159,11 @@ def list_objects(api: Api, options: argparse.Namespace, out: TextIO) -> None:
 def _alarms(node: Mapping[str, object]) -> list[str]:
     keys = {"memory": "mem_alarm", "disk": "disk_free_alarm", "clock": "clock_alarm"}
     return [name for name, key in keys.items() if node.get(key)]
+
+
+def _alarm_details(node: Mapping[str, object]) -> list[str]:
+    details = node.get("alarm_details")
+    return [str(each) for each in details] if isinstance(details, list) else []
 
 
 def _counts(overview: Mapping[str, object]) -> dict[str, object]:

@@ -46,6 +46,7 @@ def node_row(node: NodeView) -> dict[str, object]:
         "disk_free_limit": node.disk_free_limit_bytes,
         "disk_free_alarm": node.disk_alarm,
         "clock_alarm": node.clock_alarm,
+        "alarm_details": list(node.alarm_details),
         "fd_used": node.files_used,
         "fd_total": node.files_max,
         "sockets_used": node.sockets_used,

@@ -51,6 +51,7 @@ class NodeView:
     disk_free_limit_bytes: int
     disk_alarm: bool
     clock_alarm: bool = False
+    alarm_details: tuple[str, ...] = ()  # a sentence for each thing that is wrong
     files_used: int = 0
     files_max: int = 0
     sockets_used: int = 0

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, Protocol, final
 
 from warren.storage.disk import Disk
-from warren.storage.files import BLOCK_BYTES, SLICE_BYTES, LogFile, encode_header
+from warren.storage.files import BLOCK_BYTES, SLICE_BYTES, LogFile, Shelf, encode_header
 from warren.storage.ledger import Ledger
 from warren.storage.ranges import runs_by_owners
 from warren.storage.record import (
@@ -53,6 +53,10 @@ class Owners(Protocol):
 
     def mark(self, owner: int) -> int:
         """The highest message_seq ever delivered."""
+
+
+class UnreadableFile(Exception):
+    """A file of the log cannot be read, as the disk says. It is set aside until the next start."""
 
 
 @final
@@ -108,15 +112,19 @@ class Compaction:
     def _read_all(self) -> Iterator[tuple[LogFile, Record]]:
         for file in self.sources:
             scan = Scan(self._disk, file.handle, file.path, file.used, file.epoch)
-            for record in scan.records(whole=True):
-                if record.kind in (PUBLISH, ENTRY):
-                    yield file, record
+            try:
+                for record in scan.records(whole=True):
+                    if record.kind in (PUBLISH, ENTRY):
+                        yield file, record
+            except OSError as error:
+                file.corrupt = True
+                raise UnreadableFile(f"{file.path} is set aside: {error}") from error
             if scan.corrupt:
                 file.corrupt = True
                 raise scan.corrupt[0]
 
     def read_slice(self) -> list[tuple[LogFile, Record]]:
-        """The next records; none at the end. Raises CorruptRecord."""
+        """The next records; none at the end. Raises CorruptRecord and UnreadableFile."""
         found: list[tuple[LogFile, Record]] = []
         byte_count = 0
         for file, record in self._records:
@@ -195,17 +203,17 @@ class Compaction:
         seal = encode_record_header(segment.epoch, BLOCK_BYTES, 0, 0, SEAL, 0, [], 0)
         self._disk.pwritev(segment.handle, [seal], self._offset, False)
         self._disk.fsync(segment.handle)
+        segment.used = segment.size = self._offset + HEADER_BYTES
         self._disk.rename(self._tmp_path, segment.path)
         self.named = True
         self._disk.fsync_directory(directory)
-        segment.used = segment.size = self._offset + HEADER_BYTES
         segment.sealed_lsn = 0
 
-    def abandon(self) -> None:
-        """Remove what was written, if it has not its name yet."""
+    def abandon(self, shelf: Shelf) -> None:
+        """Remove what was written; it has not its name yet."""
         if not self.empty:
-            self._disk.unlink(self._tmp_path)
-            self.close()
+            handle, self.segment.handle = self.segment.handle, -1
+            shelf.discard(self._tmp_path, handle)
 
     def close(self) -> None:
         if not self.empty:

@@ -4,6 +4,7 @@ Everything else in this package works on the `Disk` Protocol, so that tests can 
 it that tears, forgets, fills up and fails.
 """
 
+import errno
 import fcntl
 import os
 from collections.abc import Sequence
@@ -62,10 +63,10 @@ class OsDisk:
         try:
             if size:
                 os.posix_fallocate(handle, 0, size)
-        except OSError:
+        except OSError as error:
             os.close(handle)
             os.unlink(path)
-            raise
+            raise OSError(error.errno, error.strerror, path) from error
         return handle
 
     def open(self, path: str) -> int:
@@ -81,27 +82,41 @@ class OsDisk:
             parts = [b"".join(parts[at : at + step]) for at in range(0, len(parts), step)]
         total = sum(map(len, parts))
         flags = os.RWF_DSYNC if dsync else 0
-        written = os.pwritev(handle, parts, offset, flags)
-        while written < total:  # A signal or a full disk cut it short; what went is synced.
-            rest = memoryview(b"".join(parts))[written:]
-            written += os.pwritev(handle, [rest], offset + written, flags)
+        try:
+            written = os.pwritev(handle, parts, offset, flags)
+            while written < total:  # A signal or a full disk cut it short; what went is synced.
+                rest = memoryview(b"".join(parts))[written:]
+                more = os.pwritev(handle, [rest], offset + written, flags)
+                if not more:
+                    raise OSError(errno.EIO, f"written no more than {written} of {total} bytes")
+                written += more
+        except OSError as error:
+            raise with_path(error, handle) from error
 
     def pread(self, handle: int, length: int, offset: int) -> bytes:
-        found = os.pread(handle, length, offset)
-        while len(found) < length:
-            more = os.pread(handle, length - len(found), offset + len(found))
-            if not more:
-                break
-            found += more
+        try:
+            found = os.pread(handle, length, offset)
+            while len(found) < length:
+                more = os.pread(handle, length - len(found), offset + len(found))
+                if not more:
+                    break
+                found += more
+        except OSError as error:
+            raise with_path(error, handle) from error
         return found
 
     def fsync(self, handle: int) -> None:
-        os.fdatasync(handle)
+        try:
+            os.fdatasync(handle)
+        except OSError as error:
+            raise with_path(error, handle) from error
 
     def fsync_directory(self, path: str) -> None:
         handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(handle)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, path) from error
         finally:
             os.close(handle)
 
@@ -112,7 +127,10 @@ class OsDisk:
         os.unlink(path)
 
     def truncate(self, handle: int, size: int) -> None:
-        os.ftruncate(handle, size)
+        try:
+            os.ftruncate(handle, size)
+        except OSError as error:
+            raise with_path(error, handle) from error
 
     def list(self, directory: str) -> list[str]:
         return sorted(os.listdir(directory))
@@ -123,6 +141,15 @@ class OsDisk:
     def free_bytes(self, directory: str) -> int:
         found = os.statvfs(directory)
         return found.f_bavail * found.f_frsize
+
+
+def with_path(error: OSError, handle: int) -> OSError:
+    """The same error with the path of the open file, which calls by handle do not tell."""
+    try:
+        path = os.readlink(f"/proc/self/fd/{handle}")
+    except OSError:  # No such file system here: the number is all there is to say.
+        path = f"file descriptor {handle}"
+    return OSError(error.errno, error.strerror, path)
 
 
 class DirectoryLock:

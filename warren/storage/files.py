@@ -144,8 +144,10 @@ class Shelf:
         self._directory = directory
         self._file_bytes = file_bytes
         self._spares_max = spares_max
-        self._spares: deque[tuple[str, int]] = deque()  # path, handle
+        self._spares: deque[Blank] = deque()
+        self._begun: dict[int, Blank] = {}  # by file id: not ready yet, for something failed
         self._making: SpareMaking | None = None
+        self._debris: list[str] = []  # what could not be removed when it was not needed any more
 
     def path(self, prefix: str, file_id: int) -> str:
         return os.path.join(self._directory, name_of(prefix, file_id))
@@ -157,23 +159,36 @@ class Shelf:
     def adopt_spare(self, path: str) -> None:
         """Take over a spare of an earlier process; what has not the right size goes."""
         if self._disk.size(path) == self._file_bytes and self.spare_count < self._spares_max:
-            self._spares.append((path, self._disk.open(path)))
+            self._spares.append(Blank(path, self._disk.open(path)))
         else:
             self._disk.unlink(path)
 
     def make_ready(self, file: LogFile) -> None:
-        """Put the file on disk: header, name, synced directory. The second call does nothing."""
+        """Put the file on disk: header, name, synced directory. The second call does nothing.
+
+        After an error it can be called again. A directory whose sync has failed once may have
+        forgotten the name, and say so never again: the name is given anew then.
+        """
         with file.lock:
             if file.handle >= 0:
                 return
-            path, handle = self._blank(file)
+            blank = self._begun.get(file.id)
+            if blank is None:
+                blank = self._begun[file.id] = self._blank(file)
+            elif blank.path == file.path:
+                self._rename(blank, self.path(TMP_PREFIX, file.id))
             block = encode_header(file.id, file.epoch, file.written_before)
-            self._disk.pwritev(handle, [block], 0, True)
-            self._disk.rename(path, file.path)
+            self._disk.pwritev(blank.handle, [block], 0, True)
+            self._rename(blank, file.path)
             self._disk.fsync_directory(self._directory)
-            file.handle = handle
+            file.handle = blank.handle
+            del self._begun[file.id]
 
-    def _blank(self, file: LogFile) -> tuple[str, int]:
+    def _rename(self, blank: "Blank", path: str) -> None:
+        self._disk.rename(blank.path, path)
+        blank.path = path
+
+    def _blank(self, file: LogFile) -> "Blank":
         if file.size == self._file_bytes:
             try:
                 spare = self._spares.popleft()
@@ -184,12 +199,12 @@ class Shelf:
                 return spare
         file.written_before = False
         path = self.path(TMP_PREFIX, file.id)
-        return path, self._disk.create(path, file.size)
+        return Blank(path, self._disk.create(path, file.size))
 
     def take_back(self, file: LogFile) -> None:
         """The file is not needed: make a spare of it, or remove it. Durable on return.
 
-        Its handle is not its own any more then.
+        Its handle is not its own any more then. After an error it can be called again.
         """
         reusable = (
             file.written_before
@@ -199,12 +214,16 @@ class Shelf:
         )
         if reusable:
             path = self.path(SPARE_PREFIX, file.id)
-            self._disk.rename(file.path, path)
+            if file.path != path:
+                self._disk.rename(file.path, path)
+                file.path = path
             self._disk.fsync_directory(self._directory)
-            self._spares.append((path, file.handle))
+            self._spares.append(Blank(path, file.handle))
             file.handle = -1
         else:
-            self._disk.unlink(file.path)
+            if file.path:
+                self._disk.unlink(file.path)
+                file.path = ""
             self._disk.fsync_directory(self._directory)
             handle, file.handle = file.handle, -1
             self._disk.close(handle)
@@ -213,6 +232,9 @@ class Shelf:
         """Allocate a new spare, to be written over; False if there are enough."""
         if self.spare_count >= self._spares_max:
             return False
+        while self._debris:
+            self._disk.unlink(self._debris[-1])
+            self._debris.pop()
         path = self.path(TMP_PREFIX, file_id)
         self._making = SpareMaking(file_id, path, self._disk.create(path, self._file_bytes))
         return True
@@ -228,8 +250,7 @@ class Shelf:
             return self._write_slice(making)
         except OSError:
             self._making = None
-            self._disk.close(making.handle)
-            self._disk.unlink(making.path)
+            self.discard(making.path, making.handle)
             raise
 
     def _write_slice(self, making: "SpareMaking") -> bool:
@@ -244,15 +265,37 @@ class Shelf:
         making.path = path
         self._disk.fsync_directory(self._directory)
         self._making = None
-        self._spares.append((path, making.handle))
+        self._spares.append(Blank(path, making.handle))
         return True
+
+    def discard(self, path: str, handle: int) -> None:
+        """Remove what was being made. What cannot be removed now is, before the next spare."""
+        try:
+            self._disk.close(handle)
+            self._disk.unlink(path)
+        except OSError:
+            self._debris.append(path)
 
     def close(self) -> None:
         while self._spares:
-            self._disk.close(self._spares.popleft()[1])
+            self._disk.close(self._spares.popleft().handle)
+        for blank in self._begun.values():
+            self._disk.close(blank.handle)
+        self._begun.clear()
         if self._making is not None:
             self._disk.close(self._making.handle)
             self._making = None
+
+
+@final
+class Blank:
+    """A file without content, and the name that it has just now."""
+
+    __slots__ = ("handle", "path")
+
+    def __init__(self, path: str, handle: int) -> None:
+        self.path = path
+        self.handle = handle
 
 
 @final

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from warren.storage.compaction import Compaction, Copy, Owners
+from warren.storage.compaction import Compaction, Copy, Owners, UnreadableFile
 from warren.storage.disk import Disk
 from warren.storage.files import SEGMENT_PREFIX, TMP_PREFIX, LogFile, Shelf
 from warren.storage.ledger import THIN, Ledger, is_thin
@@ -27,6 +27,7 @@ from warren.storage.runner import Runner
 DEBTS_MAX: Final = 128  # paid in one turn
 MERGE_COUNT: Final = 8  # so many small files are worth one segment
 SMALL_PART: Final = 8  # a file is small below this part of file_bytes
+PLACE: Final = "upkeep of the log"  # where an alarm of ours is
 
 
 class Host(Protocol):
@@ -49,8 +50,11 @@ class Host(Protocol):
     def begin_upkeep(self) -> None:
         """Have everything appended that the owners have applied."""
 
-    def raise_alarm(self, error: Exception) -> None:
-        """Something went wrong that loses nothing; upkeep rests until the next roll."""
+    def raise_alarm(self, place: str, error: Exception) -> None:
+        """Something went wrong that loses nothing; upkeep rests until the next roll or retry."""
+
+    def heal(self, place: str) -> None:
+        """There is nothing wrong there, or not any more."""
 
 
 class Upkeep:
@@ -80,7 +84,8 @@ class Upkeep:
         self._woken = False
         self._busy = False
         self._closed = False
-        self._resting = False
+        self._resting = False  # something failed: no compaction for a while,
+        self._drop_failed = False  # or not even `_dropping` goes on
         self._drops: deque[LogFile] = deque()
         self._dropping: LogFile | None = None
         self._debts: list[tuple[int, int]] = []
@@ -109,7 +114,12 @@ class Upkeep:
 
     def sealed(self) -> None:
         """A full file has become durable."""
+        self.retry()
+
+    def retry(self) -> None:
+        """Try again what has failed, if anything has."""
         self._resting = False
+        self._drop_failed = False
         self.wake()
 
     def close(self) -> None:
@@ -122,7 +132,7 @@ class Upkeep:
 
     def turn(self) -> None:
         self._woken = False
-        if self._busy or self._closed:
+        if self._busy or self._closed or self._drop_failed:
             return
         self._host.begin_upkeep()
         if self._dropping is None and not self._drops:
@@ -131,6 +141,8 @@ class Upkeep:
             self._begin_drop(self._drops.popleft())
         if self._dropping is not None and not self._busy:
             self._go_on_dropping(self._dropping)
+        if self._dropping is None and not self._busy and not self._resting:
+            self._host.heal(PLACE)
 
     def _choose(self) -> None:
         sealed = self._ledger.sealed(self._host.durable_lsn)
@@ -208,6 +220,7 @@ class Upkeep:
         self._busy = False
         self._dropping = None
         self._ledger.drop(file)
+        self._host.heal(PLACE)
         self.wake()
 
     # Compacting.
@@ -248,6 +261,7 @@ class Upkeep:
         self._busy = False
         self._compaction = None
         self._drops.extend(compaction.sources)
+        self._host.heal(PLACE)
         self.wake()
 
     def _background(self, work: Callable[[], None]) -> None:
@@ -259,25 +273,33 @@ class Upkeep:
     def _guarded(self, work: Callable[[], None]) -> None:
         try:
             work()
-        except (OSError, CorruptRecord) as error:
+        except (OSError, CorruptRecord, UnreadableFile) as error:
             caught: Exception = error
             self._host.post(lambda: self._failed(caught))
 
     def _failed(self, error: Exception) -> None:
-        """Nothing is lost: the sources are as they were. Try again after the next roll."""
+        """Nothing is lost: the sources are as they were. Try again at the next roll or `retry`.
+
+        A file that could not be dropped stays in the ledger and no other goes before it, for
+        nobody knows whether its name is gone for good.
+        """
         self._busy = False
         self._resting = True
-        if self._dropping is not None:
-            # Nobody knows whether its name is gone, so it stays in the ledger as it is.
-            self._dropping.corrupt = True
-            self._dropping = None
+        self._drop_failed = self._dropping is not None
         if self._compaction is not None:
             compaction, self._compaction = self._compaction, None
             if compaction.named:
-                # It may be found at the next start, so that what it holds must be reckoned with.
-                compaction.segment.corrupt = True
-                self._ledger.files[compaction.segment.id] = compaction.segment
+                self._bury(compaction.segment)
             else:
-                self._runner.background(compaction.abandon)
-        self._host.raise_alarm(error)
+                self._runner.background(lambda: compaction.abandon(self._shelf))
+        self._host.raise_alarm(PLACE, error)
         self.wake()
+
+    def _bury(self, segment: LogFile) -> None:
+        """A segment that has its name, perhaps not for good: nobody uses it, and it is dropped.
+
+        A crash may bring it back until then, so that what it holds must be reckoned with.
+        """
+        segment.live = segment.claimed = 0
+        segment.sealed_lsn = 0
+        self._ledger.files[segment.id] = segment

@@ -49,11 +49,13 @@ from warren.storage.record import (
 )
 from warren.storage.recovery import Recovery, RecoveryReport, RecoverySink
 from warren.storage.runner import Runner, ThreadRunner
+from warren.storage.upkeep import PLACE as UPKEEP
 from warren.storage.upkeep import Upkeep
 
 FILE_BYTES: Final = 128 << 20
 GROUP_BYTES: Final = 4 << 20
 RESERVE_FILES: Final = 2
+RESERVE: Final = "reserve of the log"  # where an alarm is
 # Upper bounds of the buckets of `sync_counts`, in seconds.
 SYNC_BOUNDS_S: Final[tuple[float, ...]] = (
     0.0001,
@@ -110,6 +112,7 @@ class Wal:
         self._notice_posted = False
         self._reads = Reads()
         self._failed = False
+        self._failure: BaseException | None = None
         self._closed = False
         self._next: LogFile | None = None  # what will be active after the next roll
         self._stocking = False
@@ -119,11 +122,14 @@ class Wal:
         self.sync_total_s = 0.0
         self.durable_lsn = 0
         self.on_durable: list[Callable[[int], None]] = []
-        self.on_alarm: Callable[[Exception], None] | None = None  # bad, and nothing lost
+        # Where and what: bad, and nothing lost. An OSError stays until `on_healed`; others are
+        # told once. `retry` tries again what has failed.
+        self.on_alarm: Callable[[str, Exception], None] | None = None
+        self.on_healed: Callable[[str], None] | None = None
+        self.faults: dict[str, OSError] = {}  # by place: what `on_healed` was not called for yet
         # Called before the owners are asked anything: to append what was applied and is not yet
         # appended, or a message could be dropped before what became of it is in the log.
         self.before_upkeep: Callable[[], None] | None = None
-        self.space_error: OSError | None = None  # why there is no next file in reserve
 
     # Opening and closing.
 
@@ -176,6 +182,8 @@ class Wal:
         self._runner.stop()
         self._take_notice()
         self._closed = True
+        if self._failure is not None:  # The loop may not come to hear it any more.
+            self._on_failure(self._failure)
         if self._upkeep is not None:
             self._upkeep.close_files()
         for file in self._ledger.files.values():
@@ -388,6 +396,7 @@ class Wal:
     def _fail(self, error: BaseException) -> None:
         """From any thread: the log is at its end."""
         self._failed = True
+        self._failure = error
         self._post(lambda: self._on_failure(error))
 
     def _take_notice(self) -> None:
@@ -441,15 +450,20 @@ class Wal:
         """Have the next file and spares behind it; the background thread makes one at a time."""
         if self._stocking or self._closed:
             return
-        in_reserve = self._shelf.spare_count + (self._next is not None)
         if self._next is None and self._shelf.spare_count:
+            self._next = self._new_file(WAL_PREFIX, self._file_bytes)
+        file = self._next
+        in_reserve = self._shelf.spare_count + (file is not None)
+        if file is not None and file.handle < 0:
+            preparing = file
             self._stocking = True
-            file = self._next = self._new_file(WAL_PREFIX, self._file_bytes)
-            self._runner.background(lambda: self._prepare(file))
+            self._runner.background(lambda: self._prepare(preparing))
         elif in_reserve < self._reserve_files:
             self._stocking = True
             file_id = self._new_id()
             self._runner.background(lambda: self._begin_spare(file_id))
+        else:
+            self.heal(RESERVE)
 
     def _prepare(self, file: LogFile) -> None:
         try:
@@ -484,7 +498,6 @@ class Wal:
     def _stocked(self) -> None:
         """Something is in reserve now. A file written before is quicker to sync: go over to it."""
         self._stocking = False
-        self.space_error = None
         following = self._next
         log = self._log
         assert log is not None
@@ -503,18 +516,34 @@ class Wal:
         self._post(lambda: self._short_of_space(error))
 
     def _short_of_space(self, error: OSError) -> None:
-        """No reserve: not fatal while the active file has room; tried again at the next roll."""
+        """No reserve: not fatal while there is room in what the log has. The next roll tries
+        again, and `retry`.
+        """
         self._stocking = False
-        self.space_error = error
-        self.raise_alarm(error)
+        self.raise_alarm(RESERVE, error)
+
+    # What has failed, and loses nothing.
+
+    def retry(self) -> None:
+        """Try again what has failed, for the disk may be as it should be now."""
+        if RESERVE in self.faults:
+            self._stock()
+        if self._upkeep is not None and UPKEEP in self.faults:
+            self._upkeep.retry()
+
+    def raise_alarm(self, place: str, error: Exception) -> None:
+        if isinstance(error, OSError):
+            self.faults[place] = error
+        if self.on_alarm is not None:
+            self.on_alarm(place, error)
+
+    def heal(self, place: str) -> None:
+        if self.faults.pop(place, None) is not None and self.on_healed is not None:
+            self.on_healed(place)
 
     def begin_upkeep(self) -> None:
         if self.before_upkeep is not None:
             self.before_upkeep()
-
-    def raise_alarm(self, error: Exception) -> None:
-        if self.on_alarm is not None:
-            self.on_alarm(error)
 
     def post(self, callback: Callable[[], None]) -> None:
         self._post(callback)

@@ -318,6 +318,7 @@ def test_overview_nodes_vhosts_and_whoami_have_the_shapes_of_rabbitmq() -> None:
         _, (node,) = await get("/api/nodes", user="watch")
         assert (node["name"], node["running"], node["mem_alarm"]) == ("warren@here", True, False)
         assert (await get("/api/nodes/warren@here"))[1] == node
+        assert node["alarm_details"] == []
         _, vhost = await get("/api/vhosts/shop")
         assert vhost["cluster_state"] == {"warren@here": "running"}
         assert (await get("/api/whoami", user="watch"))[1] == {

@@ -168,13 +168,17 @@ def test_json_is_the_answer_of_the_api(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_status_names_alarms_and_listeners(capsys: pytest.CaptureFixture[str]) -> None:
     broker = filled()
-    broker.the_node = replace(broker.the_node, memory_alarm=True, disk_alarm=True)
+    details = ("disk: 3 bytes are free, the limit is 4", "reserve of the log: no space")
+    broker.the_node = replace(
+        broker.the_node, memory_alarm=True, disk_alarm=True, alarm_details=details
+    )
 
     def test(call: Call) -> None:
         assert call("status") == 0
         printed = capsys.readouterr().out
         assert "Node\twarren@here\n" in printed
         assert "Alarms\tmemory, disk\n" in printed
+        assert "".join(f"Alarm\t{each}\n" for each in details) in printed
         assert "Listener\tamqp 0.0.0.0:5672\n" in printed
         assert "Messages ready\t4\n" in printed
 

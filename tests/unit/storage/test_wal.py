@@ -11,7 +11,8 @@ from warren.storage.files import BLOCK_BYTES
 from warren.storage.record import CHECKPOINT, PUBLISH, SETTLE
 from warren.storage.recovery import RecoveryReport
 from warren.storage.scan import Scan
-from warren.storage.wal import ShortRead, Wal
+from warren.storage.upkeep import PLACE as UPKEEP
+from warren.storage.wal import RESERVE, ShortRead, Wal
 
 FILE_BYTES = 32_768
 BODY = 1000
@@ -50,7 +51,8 @@ class Node:
         self.disk = SimDisk() if disk is None else disk
         self.runner = StepRunner()
         self.failures: list[BaseException] = []
-        self.alarms: list[Exception] = []
+        self.alarms: list[tuple[str, Exception]] = []
+        self.healed: list[str] = []
         self.durable: list[int] = []
         self.epoch = 100 * (1 + len(self.disk.names))
         self.queues = Queues({10, 11, 12} if known is None else known)
@@ -64,7 +66,8 @@ class Node:
             runner=self.runner,
             draw_epoch=self.draw_epoch,
         )
-        self.wal.on_alarm = self.alarms.append
+        self.wal.on_alarm = lambda place, error: self.alarms.append((place, error))
+        self.wal.on_healed = self.healed.append
         self.wal.on_durable.append(self.durable.append)
         self.queues.wal = self.wal
 
@@ -328,8 +331,7 @@ def test_a_full_disk_is_an_alarm_while_the_file_has_room_and_fatal_when_it_has_n
     node.open()
     node.queues.publish_bodies([10], [body(1)], 0)
     node.rest()
-    assert isinstance(node.wal.space_error, OSError)
-    assert [type(error) for error in node.alarms] == [OSError]
+    assert [(place, type(error)) for place, error in node.alarms] == [(RESERVE, OSError)]
     assert node.failures == []
     assert node.wal.pending_bytes == 0
     for number in range(40):
@@ -344,11 +346,12 @@ def test_space_that_came_back_is_taken_at_the_next_roll() -> None:
     node.open()
     node.queues.publish_bodies([10], [body(1)], 0)
     node.rest()
-    assert node.wal.space_error is not None
+    assert RESERVE in node.wal.faults
     node.disk.space_bytes = -1
     node.wal.roll()
     node.rest()
-    assert node.wal.space_error is None
+    assert node.wal.faults == {}
+    assert RESERVE in node.healed
     assert node.wal.reserve_count == 2
 
 
@@ -359,7 +362,7 @@ def test_a_compaction_that_finds_no_space_changes_nothing(node: Node) -> None:
     node.disk.failures["create"] = OSError(errno.ENOSPC, "full")
     node.queues.settle(10, [seq for seq in range(1, 61) if seq % 10])
     node.rest()
-    assert [type(error) for error in node.alarms] == [OSError]
+    assert {(place, type(error)) for place, error in node.alarms} == {(UPKEEP, OSError)}
     assert node.live() == {10: [10, 20, 30, 40, 50, 60]}
     assert node.bodies(10) == [body(seq - 1) for seq in node.live()[10]]
     assert node.failures == []
