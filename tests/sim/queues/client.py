@@ -127,7 +127,7 @@ class Client:
 
     def end(self) -> None:
         self._ended = True
-        self.gone()
+        self.gone(self._ledger)
         for uid in list(self._node.broker.hosts):
             self._node.broker.host(uid).command(self, EndSession(self._session))
         self._credit.peer_down_everywhere()
@@ -135,10 +135,10 @@ class Client:
         self.waiting.clear()
         self.held.clear()
 
-    def gone(self) -> None:
+    def gone(self, ledger: Ledger) -> None:
         """The client, or its node, is no more: what it holds goes back."""
         for uid, _, seq in (*self.held, *self.waiting):
-            self._ledger.gave_back(uid, seq)
+            ledger.gave_back(uid, seq)
 
     # The end of the turn
 
@@ -216,7 +216,7 @@ class Client:
             self._ledger.checked_out(uid, message, redelivered, attempts)
             self._wait_for((uid, 0, message), redelivered)
         if self._ended:
-            self.gone()
+            self.gone(self._ledger)
             self.waiting.clear()
 
     def on_activated(self, uid: int, number: int, active: bool) -> None:

@@ -36,9 +36,35 @@ class Message:
     left_lsn: int = NEVER  # what became of it is in the log up to here
     letter: "Message | None" = None  # what it was dead-lettered as
 
+    def copy(self) -> "Message":
+        """Without its letter."""
+        return Message(
+            self.uid,
+            self.payload,
+            self.persistent,
+            self.durable,
+            self.priority,
+            self.at_risk,
+            self.seq,
+            self.confirmed,
+            self.arrived_lsn,
+            self.refusing,
+            self.refused,
+            self.seen,
+            self.settled,
+            self.rejected,
+            self.died,
+            self.left_lsn,
+        )
+
     def is_over(self) -> bool:
         """No client may get it any more."""
         return self.settled or self.rejected or self.died or self.refused
+
+    def is_gone(self, quorum: bool, durable_lsn: int) -> bool:
+        """It is over, and no crash brings it back."""
+        over = self.settled or self.died or (self.rejected and quorum)
+        return over and 0 <= self.left_lsn <= durable_lsn
 
 
 @dataclass(slots=True)
@@ -49,8 +75,37 @@ class QueueBook:
     messages: list[Message] = field(default_factory=list)
     copies: dict[bytes, list[Message]] = field(default_factory=dict)
     by_seq: dict[int, Message] = field(default_factory=dict)
+    over: set[bytes] = field(default_factory=set)  # payloads of some that are gone for good
     had: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
     checked_out_upto: int = 0  # highest message_seq that a client had, or may have had
+
+    def copy(self, twins: dict[int, Message]) -> "QueueBook":
+        """With the twins of its messages in their place; they are added to `twins`."""
+        book = QueueBook(self.kind, had=self.had.copy(), checked_out_upto=self.checked_out_upto)
+        for message in self.messages:
+            twin = twins[id(message)] = message.copy()
+            book.add(twin)
+            if twin.seq:
+                book.by_seq[twin.seq] = twin
+        book.over = self.over.copy()
+        return book
+
+    def forget(self, durable_lsn: int) -> None:
+        """Of what is gone for good, its payload is enough."""
+        quorum = self.kind.quorum
+        gone: list[Message] = []
+        kept: list[Message] = []
+        for message in self.messages:  # What was rejected has yet to die.
+            settled = message.settled or message.died
+            (gone if settled and message.is_gone(quorum, durable_lsn) else kept).append(message)
+        self.messages = kept
+        for message in gone:
+            self.over.add(message.payload)
+            self.by_seq.pop(message.seq, None)
+            copies = self.copies[message.payload]
+            copies.remove(message)
+            if not copies:
+                del self.copies[message.payload]
 
     def add(self, message: Message) -> None:
         self.messages.append(message)
@@ -83,6 +138,23 @@ class Ledger:
         self.lost_count = 0  # dead letters of quorum queues that a crash has taken
         self._left: list[Message] = []  # in the turn that is under way
         self._arrived: list[Message] = []
+
+    def forget(self, durable_lsn: int) -> None:
+        """Be brief about what is gone for good, now that the log is durable up to here."""
+        for book in self.books.values():
+            book.forget(durable_lsn)
+
+    def copy(self, gone: set[int]) -> "Ledger":
+        """As it is now; of the queues that are `gone` only that they were."""
+        twin = Ledger()
+        twins: dict[int, Message] = {}
+        for uid, book in self.books.items():
+            twin.books[uid] = QueueBook(book.kind) if uid in gone else book.copy(twins)
+        for book in self.books.values():
+            for message in book.messages:
+                if message.letter is not None and id(message) in twins:
+                    twins[id(message)].letter = twins.get(id(message.letter))
+        return twin
 
     def declare(self, uid: int, kind: Kind) -> None:
         assert uid not in self.books, "a uid was used twice"
@@ -203,20 +275,24 @@ class Ledger:
         for seq, payload in sorted(payloads.items()):
             seqs.setdefault(payload, []).append(seq)
         here: dict[int, Message] = {}
+        places = {id(message): place for place, message in enumerate(book.messages)}
         for payload, at in seqs.items():
             known = book.copies.get(payload, [])
             name = f"{payload[:16]!r}, {len(at)} times for {len(known)}"
-            assert len(at) <= len(known), f"a queue has messages that it never had: {name}"
+            never = "was over for good and is back" if payload in book.over else "never was there"
+            assert len(at) <= len(known), f"a queue has what {never}: {name}"
+            if len(known) == 1:
+                here[at[0]] = known[0]
+                continue
             # A body may be there twice: itself, and as its own dead letter. Where it was is known.
             here.update({seq: book.by_seq[seq] for seq in at if book.by_seq.get(seq) in known})
             at = [seq for seq in at if seq not in here]
             taken = {id(message) for message in here.values()}
             known = [message for message in known if id(message) not in taken]
             likely = sorted(known, key=lambda each: likelihood(each, durable_lsn), reverse=True)
-            chosen = sorted(likely[: len(at)], key=book.messages.index)
+            chosen = sorted(likely[: len(at)], key=lambda each: places[id(each)])
             here.update(zip(at, chosen, strict=True))
         order = [message for _, message in sorted(here.items())]
-        places = {id(message): place for place, message in enumerate(book.messages)}
         assert order == sorted(order, key=lambda each: places[id(each)]), "out of order"
         return here
 
@@ -230,8 +306,7 @@ class Ledger:
         # What is refused and dead-lettered too is one of the dying until it is buried.
         never = message.refused and not kind.target
         assert not (never and here), f"{name} was refused and is there"
-        said = 0 <= message.left_lsn <= durable_lsn
-        over = said and (message.settled or message.died or (message.rejected and kind.quorum))
+        over = message.is_gone(kind.quorum, durable_lsn)
         assert not (over and here), f"{name} was over for good and is back"
         arrived = 0 <= message.arrived_lsn <= durable_lsn
         promised = message.confirmed or arrived or clean

@@ -23,6 +23,7 @@ def test_messages_survive_in_extents_as_they_do_in_slots(
     small = partial(BodyBudget, extent_slots=2 + seed % 3)
     monkeypatch.setattr("tests.sim.queues.node.BodyBudget", small)
     world = World(seed)
+    world.boot()
     for _ in range(RESTARTS):
         crash_chance = world.random.randint(0, 200)
         world.run(world.random.randint(1, STEPS), crash_chance)

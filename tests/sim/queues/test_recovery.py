@@ -17,6 +17,7 @@ STEPS = 500
 @pytest.mark.parametrize("seed", range(int(FIRST), int(LAST)))
 def test_what_was_confirmed_survives_once_and_what_was_settled_stays_away(seed: int) -> None:
     world = World(seed)
+    world.boot()
     for _ in range(RESTARTS):
         if world.random.random() < 0.25:
             world.run(world.random.randint(1, STEPS), -1)

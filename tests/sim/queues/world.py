@@ -16,9 +16,10 @@ from raft.log_group import METADATA_OWNER
 from tests.sim.queues.client import Client
 from tests.sim.queues.grave import Grave
 from tests.sim.queues.kinds import KINDS, TARGETS, TTL_MS, Kind
-from tests.sim.queues.ledger import Found, Ledger
+from tests.sim.queues.ledger import Ledger
 from tests.sim.queues.letters import Letter
 from tests.sim.queues.node import NODE, QUEUE_SNAPSHOT_ENTRIES, SimNode
+from tests.sim.queues.truth import Truth
 from tests.sim.storage.sim_disk import Crashed, SimDisk
 
 CLIENTS = 3
@@ -26,32 +27,51 @@ NAMES_MAX = 6  # of one world, beside those for dead letters
 
 
 class World:
-    def __init__(self, seed: int) -> None:
+    """One seed's run: from nothing, or from an image of a disk and what must be true of it."""
+
+    def __init__(self, seed: int, truth: Truth | None = None, disk: SimDisk | None = None) -> None:
         self.random = Random(seed)
-        self.disk = SimDisk()
+        self.disk = SimDisk() if disk is None else disk
+        self.truth = Truth(self._draw_names()) if truth is None else truth
+        self.clients: list[Client] = []
+        self.booted = False
+        self.ready_max = 1 << 30  # above that nothing is published
+
+    def _draw_names(self) -> tuple[str, ...]:
         others = [name for name in KINDS if name not in TARGETS]
-        self.names = (*self.random.sample(others, NAMES_MAX), *TARGETS)
-        self.now_ms = 1_000_000
-        self.ledger = Ledger()
-        self.queues: dict[str, int] = {}  # name -> uid, as answered
-        self.unanswered: set[str] = set()  # declared or deleted, and nobody knows
-        self.deleted: set[int] = set()  # uids, as answered
-        self.number = 0
-        self.restarts = 0
-        self.durable_lsn = 0
-        self.boot(clean=True)
+        return (*self.random.sample(others, NAMES_MAX), *TARGETS)
 
     # Load
 
-    def boot(self, clean: bool) -> None:
-        self.clients: list[Client] = []
-        node = SimNode(self.disk, self.random, self.now_ms)
+    def boot(self, clean: bool = True) -> None:
+        """To be called once, and after each crash."""
+        self.clients = []
+        self.booted = False
+        node = SimNode(self.disk, self.random, self.truth.now_ms)
         assert not node.report.corrupt
         self.node = node
-        self.check(clean)
+        self.booted = True
+        self.truth.check(node, clean)
+        for name, uid in self.truth.found(node).items():
+            if uid in self.ledger.books:
+                self.dig(uid, KINDS[name])
         node.begin()
-        self.check_definitions()
+        self.truth.check_definitions(node)
         self.clients = [Client(node, self.ledger) for _ in range(CLIENTS)]
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.truth.ledger
+
+    def known(self) -> Truth:
+        """What must be true if the power fails now."""
+        if self.booted:
+            self.truth.durable_lsn = self.node.wal.durable_lsn
+            self.ledger.forget(self.truth.durable_lsn)
+        truth = self.truth.copy()
+        for client in self.clients:
+            client.gone(truth.ledger)
+        return truth
 
     def dig(self, uid: int, kind: Kind) -> None:
         """Have the ledger told who dies in this queue."""
@@ -62,7 +82,8 @@ class World:
 
     def hosts(self) -> list[QueueHost]:
         """Queues that a client may use: those that were answered and not asked to go."""
-        known = [uid for name, uid in self.queues.items() if name not in self.unanswered]
+        truth = self.truth
+        known = [uid for name, uid in truth.queues.items() if name not in truth.unanswered]
         return [self.node.broker.host(uid) for uid in known if uid in self.node.broker.hosts]
 
     def kind(self, host: QueueHost) -> Kind:
@@ -76,7 +97,8 @@ class World:
         if choice < 0.06 or (not hosts and choice < 0.6):
             self.define()
         elif choice < 0.28:
-            self.publish(client, hosts)
+            if sum(host.ready_count for host in hosts) < self.ready_max:
+                self.publish(client, hosts)
         elif choice < 0.34:
             self.consume(client, self.random.choice(hosts))
         elif choice < 0.52:
@@ -105,7 +127,7 @@ class World:
         self.after_turn()
 
     def advance(self, ms: int) -> None:
-        self.now_ms += ms
+        self.truth.now_ms += ms
         self.node.advance(ms)
 
     def settle_down(self) -> None:
@@ -115,19 +137,19 @@ class World:
 
     def define(self) -> None:
         """Declare or delete a queue; its answer comes when the log has it."""
-        name = self.random.choice(self.names)
-        if name in self.unanswered:
+        name = self.random.choice(self.truth.names)
+        if name in self.truth.unanswered:
             return
-        uid = self.queues.get(name)
+        uid = self.truth.queues.get(name)
         if uid is None:
-            self.unanswered.add(name)
+            self.truth.unanswered.add(name)
             kind = KINDS[name]
             command = DeclareQueue(
                 "/", name, durable=kind.durable, arguments=kind.encoded(), node=NODE
             )
             self.node.broker.propose(command, lambda outcome: self.declared(name, outcome))
         elif self.random.random() < 0.1:
-            self.unanswered.add(name)
+            self.truth.unanswered.add(name)
             self.node.broker.propose(
                 DeleteQueue("/", name), lambda outcome: self.was_deleted(name, uid)
             )
@@ -137,13 +159,13 @@ class World:
         assert queue is not None, outcome
         self.ledger.declare(queue.uid, KINDS[name])
         self.dig(queue.uid, KINDS[name])
-        self.unanswered.discard(name)
-        self.queues[name] = queue.uid
+        self.truth.unanswered.discard(name)
+        self.truth.queues[name] = queue.uid
 
     def was_deleted(self, name: str, uid: int) -> None:
-        self.unanswered.discard(name)
-        del self.queues[name]
-        self.deleted.add(uid)
+        self.truth.unanswered.discard(name)
+        del self.truth.queues[name]
+        self.truth.deleted.add(uid)
         assert uid not in self.node.broker.hosts
 
     def publish(self, client: Client, hosts: list[QueueHost]) -> None:
@@ -165,9 +187,10 @@ class World:
         return list(by_grave.values())
 
     def letter(self, persistent: bool, ranked: bool, mortal: bool) -> Letter:
-        self.number += 1
+        self.truth.number += 1
+        number = self.truth.number
         length = self.random.choice((12, 12, 200, 200, 2000))
-        payload = (b"%08d/" % self.number).ljust(length, b"%d" % (self.number % 10))
+        payload = (b"%08d/" % number).ljust(length, b"%d" % (number % 10))
         priority = self.random.choice((None, 0, 1, 2, 9)) if ranked else None
         ttl_ms = self.random.choice((0, TTL_MS)) if mortal else None
         return Letter(payload, persistent, priority, ttl_ms)
@@ -248,8 +271,8 @@ class World:
 
     def crash(self) -> None:
         for client in self.clients:
-            client.gone()
-        self.durable_lsn = self.node.wal.durable_lsn
+            client.gone(self.ledger)
+        self.truth.durable_lsn = self.node.wal.durable_lsn
         self.disk.crash_in = -1
         self.disk = self.disk.crash(self.random)
 
@@ -264,48 +287,6 @@ class World:
         self.crash()
         self.boot(clean=True)
         assert self.node.report.clean
-
-    def check(self, clean: bool) -> None:
-        """What the node has found, before it does anything."""
-        self.restarts += 1
-        found: Found = {}
-        for name in self.names:
-            queue = self.node.broker.queue("/", name)
-            if queue is None:
-                continue
-            host = self.node.broker.hosts[queue.uid]
-            if KINDS[name].durable:
-                assert host.machine.next_seq < 4096, "longer than the slack above a mark"
-                if queue.uid not in self.ledger.books:  # Nobody has heard of it yet.
-                    self.ledger.declare(queue.uid, KINDS[name])
-                found[queue.uid] = self.node.contents(host)
-                self.check_limits(name, host)
-            if queue.uid in self.ledger.books:
-                self.dig(queue.uid, KINDS[name])
-        self.ledger.check(found, self.durable_lsn, clean)
-
-    def check_limits(self, name: str, host: QueueHost) -> None:
-        """Lazy queues begin with nothing in memory; so do all others."""
-        assert self.node.budget.used_bytes == 0
-        assert host.quorum == KINDS[name].quorum
-
-    def check_definitions(self) -> None:
-        """What was answered is so; what was not is one way or the other."""
-        found: dict[str, int] = {}
-        for name in self.names:
-            queue = self.node.broker.queue("/", name)
-            if queue is not None:
-                found[name] = queue.uid
-        assert set(found.values()) == set(self.node.broker.hosts)
-        assert not set(found.values()) & self.deleted, "a deleted queue is back"
-        for name in self.names:
-            if not KINDS[name].durable:
-                assert name not in found, f"transient queue {name} is back"
-                self.queues.pop(name, None)
-            elif name not in self.unanswered:
-                assert found.get(name) == self.queues.get(name), f"definition of {name}"
-        self.queues = found
-        self.unanswered.clear()
 
     # The end
 
