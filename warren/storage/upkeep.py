@@ -220,7 +220,6 @@ class Upkeep:
         self._busy = False
         self._dropping = None
         self._ledger.drop(file)
-        self._host.heal(PLACE)
         self.wake()
 
     # Compacting.
