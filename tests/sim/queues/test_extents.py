@@ -11,7 +11,7 @@ import pytest
 from queues.store import BodyBudget
 from tests.sim.queues.world import World
 
-FIRST, _, LAST = os.environ.get("WARREN_SIM_SEEDS", "0:30").partition(":")
+FIRST, _, LAST = os.environ.get("WARREN_SIM_SEEDS", "0:20").partition(":")
 RESTARTS = 3
 STEPS = 500
 

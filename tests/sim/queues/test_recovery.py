@@ -9,7 +9,7 @@ import pytest
 
 from tests.sim.queues.world import World
 
-FIRST, _, LAST = os.environ.get("WARREN_SIM_SEEDS", "0:50").partition(":")
+FIRST, _, LAST = os.environ.get("WARREN_SIM_SEEDS", "0:35").partition(":")
 RESTARTS = 4
 STEPS = 500
 

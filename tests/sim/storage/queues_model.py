@@ -28,6 +28,16 @@ class Queues:
         self.entry_lsns: dict[int, int] = {}
         self.publishes = 0
 
+    def copy(self) -> "Queues":
+        """What is known of them now, for a check after a crash."""
+        twin = Queues(set(self.known))
+        twin.live = {owner: dict(held) for owner, held in self.live.items()}
+        twin.last_seqs = dict(self.last_seqs)
+        twin.marks = dict(self.marks)
+        twin.entries = dict(self.entries)
+        twin.entry_lsns = dict(self.entry_lsns)
+        return twin
+
     # RecoverySink
 
     def entry(self, owner: int, index: int, payload: bytes) -> None:

@@ -8,6 +8,7 @@ durable. After a crash:
 - anything else that is there was once published, with these bytes, and its owner exists.
 """
 
+from copy import copy
 from random import Random
 
 from tests.sim.storage.queues_model import Queues
@@ -32,6 +33,7 @@ class World:
         self.entries: dict[int, bytes] = {}  # ever proposed
         self.released = 0  # index
         self.durable_marks: dict[int, int] = {}
+        self.durable_lsn = 0  # as far as was known at the crash
         self.noted_marks: list[tuple[int, int, int]] = []  # lsn, owner, mark
         self.number = 0
         self.next_owner = 10
@@ -41,7 +43,6 @@ class World:
         self.queues = Queues({10, 11, 12})
         self.next_owner = 13
         self.file_bytes = self.random.choice((16_384, 32_768, 65_536))
-        self.plant: str = ""
         self.boot()
 
     def boot(self) -> None:
@@ -208,22 +209,45 @@ class World:
         assert self.wal.pending_bytes == 0
 
     def crash(self) -> None:
+        self.durable_lsn = self.wal.durable_lsn
+        image = self.disk.crash(self.random)
+        image.crash_in = self.random.randint(0, 60) if self.random.random() < 0.3 else -1
+        before = self.twin()
+        try:
+            self.recover(image)
+        except Crashed:
+            image = image.crash(self.random)
+            vars(self).update(vars(before.twin()))
+            self.recover(image)
+        self.disk.crash_in = -1
+
+    def recover(self, image: SimDisk) -> None:
+        """Go on with this disk after a crash."""
         self.crashes += 1
         before = self.queues
-        durable_lsn = self.wal.durable_lsn
-        self.noted_marks.clear()
-        self.disk = self.disk.crash(self.random)
+        self.disk = image
+        self.noted_marks = []
         self.queues = Queues(set(before.known))
-        crash_in_recovery = self.random.randint(0, 60)
-        self.disk.crash_in = crash_in_recovery if self.random.random() < 0.3 else -1
-        try:
-            self.boot()
-        except Crashed:
-            self.disk = self.disk.crash(self.random)
-            self.queues = Queues(set(before.known))
-            self.boot()
-        self.disk.crash_in = -1
-        self.check(before, durable_lsn)
+        self.boot()
+        self.check(before, self.durable_lsn)
+
+    def known(self) -> "World":
+        """A world that can `recover` from a crash that happens now."""
+        self.durable_lsn = self.wal.durable_lsn
+        return self.twin()
+
+    def twin(self) -> "World":
+        """This one once more, but for its disk and its log."""
+        twin = copy(self)
+        twin.bodies = dict(self.bodies)
+        twin.settled = dict(self.settled)
+        twin.deleted = dict(self.deleted)
+        twin.entries = dict(self.entries)
+        twin.durable_marks = dict(self.durable_marks)
+        twin.noted_marks = []
+        twin.failed = []
+        twin.queues = self.queues.copy()
+        return twin
 
     def check(self, before: Queues, durable_lsn: int) -> None:
         for owner in sorted(self.queues.known):
@@ -242,12 +266,8 @@ class World:
         self.take_as_truth()
 
     def content(self, file_id: int, offset: int, length: int) -> bytes:
-        found: list[bytes | Exception] = []
-        self.wal.read(file_id, offset, length, found.append)
-        while not found:
-            self.runner.step(self.random)
-        assert isinstance(found[0], bytes)
-        return found[0]
+        """What is on disk, read past the log."""
+        return self.disk.pread(self.wal._ledger.files[file_id].handle, length, offset)
 
     def check_entries(self, before: Queues, durable_lsn: int) -> None:
         for index, payload in self.queues.entries.items():

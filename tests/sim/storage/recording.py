@@ -1,0 +1,61 @@
+"""Crash images: the disk as a power failure at any moment of a run would have left it.
+
+While a `Recording` is on, the disk logs every change, and at every sync (right before it, and right
+after it) and at random steps between what must be true is kept: a `Moment`. Afterwards the log is
+played once more, and at each moment an image is drawn: what was synced, with any part of the rest.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import Final, Generic, TypeVar
+
+from tests.sim.storage.sim_disk import SYNCED, Change, SimDisk
+
+Truth = TypeVar("Truth")
+SYNCS: Final = ("dsync", "fsync", "fsync_directory", SYNCED)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment(Generic[Truth]):
+    """`truth` holds when the first `position` changes of the log were made, and not the next."""
+
+    position: int
+    step: str  # what the disk is about to do, or has done
+    truth: Truth
+
+
+class Recording(Generic[Truth]):
+    """What the disk is told from now on, until `stop`; `known` gives what must be true then."""
+
+    def __init__(
+        self, disk: SimDisk, random: Random, known: Callable[[], Truth], chance: float
+    ) -> None:
+        self._disk = disk
+        self._random = random
+        self._known = known
+        self._chance = chance  # of a moment at a step that is no sync
+        self._base = disk.copy()
+        self._log: list[Change] = []
+        self._moments: list[Moment[Truth]] = []
+        disk.log = self._log
+        disk.watch = self._watch
+
+    def _watch(self, step: str) -> None:
+        if step in SYNCS or self._random.random() < self._chance:
+            self._moments.append(Moment(len(self._log), step, self._known()))
+
+    def stop(self) -> None:
+        """The last moment is now."""
+        self._disk.log = None
+        self._disk.watch = None
+        self._moments.append(Moment(len(self._log), "the end", self._known()))
+
+    def images(self, random: Random) -> Iterator[tuple[Moment[Truth], SimDisk]]:
+        """One image for each moment, in order; to be called once."""
+        done = 0
+        for moment in self._moments:
+            for change in self._log[done : moment.position]:
+                self._base.apply(change)
+            done = moment.position
+            yield moment, self._base.crash(random)
