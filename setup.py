@@ -76,6 +76,12 @@ COMPILED = [
     "warren/wire/amqp091/properties.py",
     "warren/wire/amqp091/rewrite.py",
     "warren/wire/amqp091/scanner.py",
+    "warren/wire/amqp10/codes.py",
+    "warren/wire/amqp10/descriptors.py",
+    "warren/wire/amqp10/errors.py",
+    "warren/wire/amqp10/performatives.py",
+    "warren/wire/amqp10/reader.py",
+    "warren/wire/amqp10/writer.py",
     "warren/wire/errors.py",
 ]
 
