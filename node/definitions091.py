@@ -1,4 +1,4 @@
-"""exchange.* and queue.* of AMQP 0-9-1: checks, the command for the metadata machine, the answer.
+"""exchange.* and queue.* of AMQP 0-9-1: from a method to a command (`definitions`), and the answer.
 
 Each function takes the endpoint's broker, the channel and the decoded method. What changes a
 definition is proposed to the metadata log; the channel waits until it is committed and applied
@@ -8,20 +8,20 @@ here, so that the answer means that this node routes by it (FEATURES E-06).
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from node.auth.permissions import CONFIGURE, READ, WRITE
+from node.auth.permissions import CONFIGURE, READ
+from node.definitions import (
+    binding,
+    check_lock,
+    exchange_declaration,
+    find_queue,
+    queue_declaration,
+    queue_deletion,
+    readable_queue,
+)
 from node.reply_to import REPLY_TO
-from queues.arguments import encode_arguments
 from queues.commands import Purge
 from queues.definitions import Destination, Queue
-from queues.metadata_commands import (
-    Bind,
-    Command,
-    DeclareExchange,
-    DeclareQueue,
-    DeleteExchange,
-    DeleteQueue,
-    Unbind,
-)
+from queues.metadata_commands import Bind, Command, DeleteExchange, Unbind
 from queues.metadata_outcomes import Outcome, Refused
 from warren.wire.amqp091 import methods
 from warren.wire.errors import ProtocolError, ReplyCode, Scope
@@ -72,20 +72,16 @@ def _declare_queue(
     if server_named:
         prefix = method.arguments.get("x-name-prefix", "amq.gen-")
         name = endpoint.new_name(prefix if isinstance(prefix, str) else "amq.gen-")
-    endpoint.permissions.require(CONFIGURE, "queue", name)
-    _check_dead_letter(endpoint, name, method)
     arguments = {k: v for k, v in method.arguments.items() if k != "x-name-prefix"}
-    command = DeclareQueue(
-        endpoint.vhost,
+    command = queue_declaration(
+        endpoint,
         name,
-        method.durable,
-        endpoint.id if method.exclusive else "",
-        method.auto_delete,
-        encode_arguments(arguments),
-        endpoint.broker.node_name,
-        server_named,
+        durable=method.durable,
+        exclusive=method.exclusive,
+        auto_delete=method.auto_delete,
+        arguments=arguments,
+        server_named=server_named,
     )
-
     if method.exclusive:
         endpoint.owns_queues = True  # Also if the connection is gone when this is committed.
 
@@ -108,14 +104,6 @@ def _declare_answers(
     _reply(channel, nowait, methods.QueueDeclareOk(name, 0, 1))
 
 
-def _check_dead_letter(endpoint: "Endpoint091", name: str, method: methods.QueueDeclare) -> None:
-    """A dead-letter exchange needs read on the queue and write on the exchange (S-02)."""
-    target = method.arguments.get("x-dead-letter-exchange")
-    if isinstance(target, str):
-        endpoint.permissions.require(READ, "queue", name)
-        endpoint.permissions.require(WRITE, "exchange", target)
-
-
 def _answer_declare(
     endpoint: "Endpoint091", channel: "Channel091", queue: Queue, nowait: bool
 ) -> None:
@@ -134,16 +122,14 @@ def _delete_queue(
     endpoint: "Endpoint091", channel: "Channel091", method: methods.QueueDelete
 ) -> None:
     name = method.queue or _current(channel)
-    endpoint.permissions.require(CONFIGURE, "queue", name)
-    queue = endpoint.broker.queue(endpoint.vhost, name)
-    if queue is None:
+    command = queue_deletion(endpoint, name)
+    if command is None:
         _reply(channel, method.no_wait, methods.QueueDeleteOk(0))
         return
-    check_lock(endpoint, queue)
-    command = DeleteQueue(endpoint.vhost, name, queue.uid, endpoint.id)
+    uid = command.uid
 
     def deleted(outcome: Outcome) -> None:
-        ready = endpoint.broker.ready_of_removed(queue.uid)
+        ready = endpoint.broker.ready_of_removed(uid)
         _reply(channel, method.no_wait, methods.QueueDeleteOk(ready))
 
     def inspected(ready: int, consumers: int) -> None:
@@ -159,7 +145,7 @@ def _delete_queue(
         propose(endpoint, channel, method, command, deleted)
 
     if method.if_unused or method.if_empty:
-        channel.inspect(endpoint.broker.host(queue.uid), inspected)
+        channel.inspect(endpoint.broker.host(uid), inspected)
     else:
         propose(endpoint, channel, method, command, deleted)
 
@@ -189,22 +175,13 @@ def _bind_queue(
     key = method.routing_key
     if method.queue == "" and key == b"":
         key = name.encode()
-    _check_binding(endpoint, Destination.QUEUE, name, method.exchange)
-    binding = (
-        endpoint.vhost,
-        method.exchange,
-        Destination.QUEUE,
-        name,
-        key,
-        encode_arguments(method.arguments),
-        endpoint.id,
-    )
-    if isinstance(method, methods.QueueBind):
-        ok: methods.Method = methods.QueueBindOk()
-        propose(endpoint, channel, method, Bind(*binding), _then(channel, method.no_wait, ok))
-    else:
-        ok = methods.QueueUnbindOk()
-        propose(endpoint, channel, method, Unbind(*binding), _then(channel, False, ok))
+    binds = isinstance(method, methods.QueueBind)
+    what = Bind if binds else Unbind
+    kind = Destination.QUEUE
+    command = binding(endpoint, what, method.exchange, kind, name, key, method.arguments)
+    ok = methods.QueueBindOk() if binds else methods.QueueUnbindOk()
+    nowait = isinstance(method, methods.QueueBind) and method.no_wait
+    propose(endpoint, channel, method, command, _then(channel, nowait, ok))
 
 
 # Exchanges
@@ -222,19 +199,14 @@ def _declare_exchange(
         endpoint.permissions.require_any("exchange", name)
         _reply(channel, method.no_wait, methods.ExchangeDeclareOk())
         return
-    endpoint.permissions.require(CONFIGURE, "exchange", name)
-    alternate = method.arguments.get("alternate-exchange")
-    if isinstance(alternate, str):
-        endpoint.permissions.require(READ, "exchange", name)
-        endpoint.permissions.require(WRITE, "exchange", alternate)
-    command = DeclareExchange(
-        endpoint.vhost,
+    command = exchange_declaration(
+        endpoint,
         name,
         method.type,
-        method.durable,
-        method.auto_delete,
-        method.internal,
-        encode_arguments(method.arguments),
+        durable=method.durable,
+        auto_delete=method.auto_delete,
+        internal=method.internal,
+        arguments=method.arguments,
     )
     ok = methods.ExchangeDeclareOk()
     propose(endpoint, channel, method, command, _then(channel, method.no_wait, ok))
@@ -254,22 +226,18 @@ def _bind_exchange(
     channel: "Channel091",
     method: methods.ExchangeBind | methods.ExchangeUnbind,
 ) -> None:
-    _check_binding(endpoint, Destination.EXCHANGE, method.destination, method.source)
-    binding = (
-        endpoint.vhost,
+    binds = isinstance(method, methods.ExchangeBind)
+    command = binding(
+        endpoint,
+        Bind if binds else Unbind,
         method.source,
         Destination.EXCHANGE,
         method.destination,
         method.routing_key,
-        encode_arguments(method.arguments),
-        endpoint.id,
+        method.arguments,
     )
-    if isinstance(method, methods.ExchangeBind):
-        ok: methods.Method = methods.ExchangeBindOk()
-        propose(endpoint, channel, method, Bind(*binding), _then(channel, method.no_wait, ok))
-    else:
-        ok = methods.ExchangeUnbindOk()
-        propose(endpoint, channel, method, Unbind(*binding), _then(channel, method.no_wait, ok))
+    ok = methods.ExchangeBindOk() if binds else methods.ExchangeUnbindOk()
+    propose(endpoint, channel, method, command, _then(channel, method.no_wait, ok))
 
 
 # What they share
@@ -297,45 +265,14 @@ def propose(
     endpoint.broker.propose(command, committed)
 
 
-def check_lock(endpoint: "Endpoint091", queue: Queue) -> None:
-    """Raise 405 for another connection's exclusive queue (A-04)."""
-    if queue.exclusive_owner not in ("", endpoint.id):
-        raise ProtocolError(
-            ReplyCode.RESOURCE_LOCKED,
-            f"cannot obtain exclusive access to locked queue '{queue.name}' in vhost "
-            f"'{queue.vhost}'. It could be originally declared on another connection or the "
-            "exclusive property value does not match that of the original declaration.",
-        )
-
-
-def _check_binding(
-    endpoint: "Endpoint091", kind: Destination, destination: str, source: str
-) -> None:
-    """Write on the destination, read on the source (S-02)."""
-    what = "queue" if kind is Destination.QUEUE else "exchange"
-    endpoint.permissions.require(WRITE, what, destination)
-    endpoint.permissions.require(READ, "exchange", source)
-
-
 def _queue(endpoint: "Endpoint091", channel: "Channel091", name: str) -> Queue:
     """The named queue, or the channel's current one; raise 404."""
-    if name == "":
-        name = _current(channel)
-    queue = endpoint.broker.queue(endpoint.vhost, name)
-    if queue is None:
-        text = f"no queue '{name}' in vhost '{endpoint.vhost}'"
-        raise ProtocolError(ReplyCode.NOT_FOUND, text)
-    return queue
+    return find_queue(endpoint, name or _current(channel))
 
 
 def queue_for_read(endpoint: "Endpoint091", channel: "Channel091", name: str) -> Queue:
     """The queue to consume or get from; raise 404, 403 or 405."""
-    if name == "":
-        name = _current(channel)
-    endpoint.permissions.require(READ, "queue", name)
-    queue = _queue(endpoint, channel, name)
-    check_lock(endpoint, queue)
-    return queue
+    return readable_queue(endpoint, name or _current(channel))
 
 
 def _current(channel: "Channel091") -> str:

@@ -1,0 +1,144 @@
+"""What changes a definition, whatever protocol asks for it: rights, locks, and the command.
+
+Each function takes the `Actor` that asks and plain values, raises ProtocolError as RabbitMQ does
+(403, 404, 405) and gives the command for the metadata machine, which refuses the rest when it is
+committed. Proposing it and answering is the caller's: channels (`definitions091`), and what else
+manages definitions.
+"""
+
+from typing import Protocol
+
+from node.auth.permissions import CONFIGURE, READ, WRITE, PermissionCache
+from queues.arguments import encode_arguments
+from queues.definitions import Destination, Queue
+from queues.metadata_commands import Bind, DeclareExchange, DeclareQueue, DeleteQueue, Unbind
+from warren.wire.errors import ProtocolError, ReplyCode
+
+
+class Definitions(Protocol):
+    """The broker, as this module asks it."""
+
+    @property
+    def node_name(self) -> str: ...
+
+    def queue(self, vhost: str, name: str) -> Queue | None: ...
+
+
+class Actor(Protocol):
+    """A connection, in the name of its user in its vhost. `id` owns exclusive queues."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def vhost(self) -> str: ...
+
+    @property
+    def permissions(self) -> PermissionCache: ...
+
+    @property
+    def broker(self) -> Definitions: ...
+
+
+def find_queue(actor: Actor, name: str) -> Queue:
+    """Raise 404 if there is none."""
+    queue = actor.broker.queue(actor.vhost, name)
+    if queue is None:
+        text = f"no queue '{name}' in vhost '{actor.vhost}'"
+        raise ProtocolError(ReplyCode.NOT_FOUND, text)
+    return queue
+
+
+def check_lock(actor: Actor, queue: Queue) -> None:
+    """Raise 405 for another connection's exclusive queue (A-04)."""
+    if queue.exclusive_owner not in ("", actor.id):
+        raise ProtocolError(
+            ReplyCode.RESOURCE_LOCKED,
+            f"cannot obtain exclusive access to locked queue '{queue.name}' in vhost "
+            f"'{queue.vhost}'. It could be originally declared on another connection or the "
+            "exclusive property value does not match that of the original declaration.",
+        )
+
+
+def readable_queue(actor: Actor, name: str) -> Queue:
+    """The queue to take messages from; raise 403, 404 or 405, in this order."""
+    actor.permissions.require(READ, "queue", name)
+    queue = find_queue(actor, name)
+    check_lock(actor, queue)
+    return queue
+
+
+def queue_declaration(
+    actor: Actor,
+    name: str,
+    *,
+    durable: bool,
+    exclusive: bool,
+    auto_delete: bool,
+    arguments: dict[str, object],
+    server_named: bool = False,
+) -> DeclareQueue:
+    """Dead-lettering needs read on the queue and write on its exchange (S-02)."""
+    actor.permissions.require(CONFIGURE, "queue", name)
+    target = arguments.get("x-dead-letter-exchange")
+    if isinstance(target, str):
+        actor.permissions.require(READ, "queue", name)
+        actor.permissions.require(WRITE, "exchange", target)
+    return DeclareQueue(
+        actor.vhost,
+        name,
+        durable,
+        actor.id if exclusive else "",
+        auto_delete,
+        encode_arguments(arguments),
+        actor.broker.node_name,
+        server_named,
+    )
+
+
+def queue_deletion(actor: Actor, name: str) -> DeleteQueue | None:
+    """None if there is no such queue, which is no error."""
+    actor.permissions.require(CONFIGURE, "queue", name)
+    queue = actor.broker.queue(actor.vhost, name)
+    if queue is None:
+        return None
+    check_lock(actor, queue)
+    return DeleteQueue(actor.vhost, name, queue.uid, actor.id)
+
+
+def exchange_declaration(
+    actor: Actor,
+    name: str,
+    kind: str,
+    *,
+    durable: bool,
+    auto_delete: bool,
+    internal: bool,
+    arguments: dict[str, object],
+) -> DeclareExchange:
+    """An alternate exchange needs read on this one and write on the alternate (S-02)."""
+    actor.permissions.require(CONFIGURE, "exchange", name)
+    alternate = arguments.get("alternate-exchange")
+    if isinstance(alternate, str):
+        actor.permissions.require(READ, "exchange", name)
+        actor.permissions.require(WRITE, "exchange", alternate)
+    return DeclareExchange(
+        actor.vhost, name, kind, durable, auto_delete, internal, encode_arguments(arguments)
+    )
+
+
+def binding(
+    actor: Actor,
+    command: type[Bind] | type[Unbind],
+    source: str,
+    kind: Destination,
+    destination: str,
+    key: bytes,
+    arguments: dict[str, object],
+) -> Bind | Unbind:
+    """Write on the destination, read on the source (S-02)."""
+    what = "queue" if kind is Destination.QUEUE else "exchange"
+    actor.permissions.require(WRITE, what, destination)
+    actor.permissions.require(READ, "exchange", source)
+    encoded = encode_arguments(arguments)
+    return command(actor.vhost, source, kind, destination, key, encoded, actor.id)
