@@ -23,6 +23,7 @@ from node.auth.login import LoginRules
 from node.auth.passwords import hash_password
 from node.broker import Broker
 from node.clock import NodeClock
+from node.definition_rows import DefinitionRows
 from node.disk_monitor import DiskMonitor
 from node.front import ManagementFront
 from node.listener import listen
@@ -33,7 +34,6 @@ from node.turn import Turn
 from queues import fifo
 from queues.credit import CreditActor, CreditSpec
 from queues.hosts.journal import Journal
-from queues.metadata import Metadata
 from queues.metadata_commands import (
     Batch,
     Command,
@@ -42,10 +42,12 @@ from queues.metadata_commands import (
     PutUser,
     SetPermissions,
 )
+from queues.metadata_snapshot import BadSnapshot
 from queues.store import BodyBudget
 from raft.log_group import METADATA_OWNER
 from raft.one_member import Commits, OneMemberGroup
 from warren.storage.disk import DirectoryInUse, DirectoryLock, OsDisk
+from warren.storage.keyed import KeyedDamaged, RocksKeyed
 from warren.storage.snapshot import SnapshotStore
 from warren.storage.wal import Wal
 
@@ -59,7 +61,9 @@ GC_THRESHOLDS: Final = (5_000, 10, 1000)  # a young collection takes a milliseco
 SETTLE_DELAY_S: Final = 0.005  # settlements alone are gathered so long
 OBSERVE_S: Final = 1.0  # between looks at clock, memory, disk and heartbeats
 TICKS_PER_SLICE: Final = 256  # connections looked at in one go
-SNAPSHOT_ENTRIES: Final = 4096  # metadata entries after which a snapshot is taken
+LOG_DIRECTORY: Final = "log"
+KEYED_DIRECTORY: Final = "keyed"
+KEYED_PLACE: Final = "keyed state"  # of faults
 EXIT_FAILED: Final = 1
 EXIT_SOFTWARE: Final = 70  # EX_SOFTWARE
 EXIT_IN_USE: Final = 75  # EX_TEMPFAIL
@@ -84,7 +88,7 @@ def run(config: "Config") -> int:
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(run_node(config))
-    except OSError as error:
+    except (OSError, KeyedDamaged, BadSnapshot) as error:
         log.error("%s", error)
         return EXIT_FAILED
     finally:
@@ -108,7 +112,7 @@ class Node:
         self.turn = Turn(loop.call_soon, self._turn_failed)
         self.clock = NodeClock()
         disk = OsDisk()
-        directory = os.path.join(config.node.data_dir, "log")
+        directory = os.path.join(config.node.data_dir, LOG_DIRECTORY)
         os.makedirs(directory, mode=0o700, exist_ok=True)
         self.wal = Wal(
             disk,
@@ -127,10 +131,14 @@ class Node:
         self.wal.before_upkeep = self._end_turn
         self.turn.journal = self.journal
         self.turn.now_ms = self.clock.now_ms
-        snapshots = SnapshotStore(disk, directory, self.wal.background, loop.call_soon_threadsafe)
+        keyed = os.path.join(config.node.data_dir, KEYED_DIRECTORY)
+        self.keyed = RocksKeyed(
+            keyed, loop.call_soon_threadsafe, self._keyed_alarmed, self._keyed_healed
+        )
         self._disk = disk
         self._budget = budget
-        self._snapshots = snapshots
+        self._snapshots = SnapshotStore(self.keyed)
+        self._definitions = DefinitionRows(self.keyed, self._snapshots)
         self._commits = Commits()
 
     async def run(self) -> int:
@@ -177,8 +185,9 @@ class Node:
         """Read the log; make the definitions, the queues and their messages of it."""
         group = self._make_group(METADATA_OWNER, self._committed)
         self.group = group
-        state = group.load()
-        metadata = Metadata() if state is None else Metadata.restore(state)
+        directory = os.path.join(self._config.node.data_dir, LOG_DIRECTORY)
+        self._snapshots.adopt_files(self._disk, directory)
+        metadata = self._definitions.load(group)
         broker = Broker(
             self._config,
             self.clock,
@@ -208,6 +217,7 @@ class Node:
             "clean" if report.clean else "not clean",
         )
         group.start()
+        self._snapshots.sweep({METADATA_OWNER, *broker.quorum_hosts})
         self.turn.begin()  # What the queues have to do first.
         self.wal.on_durable.append(self._durable)
         broker.group = group
@@ -246,17 +256,11 @@ class Node:
 
     def _committed(self, index: int, entry: bytes) -> None:
         self.broker.on_committed(index, entry)
-        group = self.group
-        if index - group.snapshot_index >= SNAPSHOT_ENTRIES and self.broker.in_service:
-            group.snapshot(index, [self.broker.metadata.snapshot()])
-
-    def _snapshot_failed(self, error: OSError) -> None:
-        log.error("a snapshot could not be written: %s", error)
+        if self.broker.in_service:
+            self._definitions.applied(self.broker.metadata, self.group)
 
     def _make_group(self, uid: int, on_committed: Callable[[int, bytes], None]) -> OneMemberGroup:
-        return OneMemberGroup(
-            uid, self.wal, self._snapshots, on_committed, self._snapshot_failed, self._commits
-        )
+        return OneMemberGroup(uid, self.wal, self._snapshots, on_committed, self._commits)
 
     def _durable(self, lsn: int) -> None:
         self.turn.begin()
@@ -278,6 +282,13 @@ class Node:
 
     def _log_healed(self, place: str) -> None:
         self.broker.alarms.disk_healed(place)
+
+    def _keyed_alarmed(self, error: OSError) -> None:
+        """It is tried again until it is through, and until then the log keeps what it needs."""
+        self.broker.alarms.disk_failed(KEYED_PLACE, error)
+
+    def _keyed_healed(self) -> None:
+        self.broker.alarms.disk_healed(KEYED_PLACE)
 
     def _log_failed(self, error: BaseException) -> None:
         """Nobody knows what was written: stop, so that nothing wrong is ever confirmed."""
@@ -331,6 +342,7 @@ class Node:
         self.journal.end_turn(self.clock.now_ms())
         self.journal.settle_now()
         self.wal.close(clean=True)
+        self.keyed.close()
         log.info("stopped")
 
     async def _bury(self, seconds: float) -> None:

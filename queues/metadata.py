@@ -7,6 +7,7 @@ permissions will be more commands and more dicts.
 Refusals carry the code and the sentence that a client gets to see (A-03, A-04).
 """
 
+from collections.abc import Iterable
 from typing import Final, assert_never
 
 from queues import metadata_commands as commands
@@ -54,6 +55,7 @@ from queues.metadata_refusals import (
     queue_declare_refusal,
     queue_text,
 )
+from queues.metadata_rows import Head, Loaded, Rows, Unsaved, VhostRow, read_head
 from queues.metadata_vhost import VHost
 from warren.wire.errors import ReplyCode
 
@@ -62,7 +64,8 @@ NOTHING_DELETED: Final = Deleted((), ())
 
 class Metadata:
     """Invariant: `next_uid` is above every uid ever given; the dicts by uid and by owner hold
-    exactly the queues of all vhosts, and those of them that are exclusive.
+    exactly the queues of all vhosts, and those of them that are exclusive. The last state that was
+    loaded or saved, and what is unsaved, make this one.
     """
 
     def __init__(self) -> None:
@@ -73,13 +76,16 @@ class Metadata:
         self.vhosts: dict[str, VHost] = {}
         self._queues: dict[int, Queue] = {}
         self._owned: dict[str, dict[int, Queue]] = {}  # by connection id; no inner dict is empty
-        self._add_vhost(DEFAULT_VHOST, "Default virtual host", ())
+        self._unsaved: dict[int, Change] = {}  # by uid; see `take_unsaved`
+        self._unsaved_vhosts: dict[str, None] = {}
+        self._note_changes(self._add_vhost(DEFAULT_VHOST, "Default virtual host", ()).changes)
+        self.version = self.vhosts[DEFAULT_VHOST].version = 0
 
     def queue(self, uid: int) -> Queue | None:
         return self._queues.get(uid)
 
     def snapshot(self) -> bytes:
-        """The whole state; equal states give equal bytes."""
+        """The whole state in one piece; equal states give equal bytes."""
         return metadata_snapshot.encode(
             metadata_snapshot.Snapshot(
                 self.applied_index,
@@ -94,22 +100,90 @@ class Metadata:
 
     @classmethod
     def restore(cls, data: bytes) -> "Metadata":
-        """The machine that gave this snapshot. BadSnapshot: the bytes are none."""
+        """The machine that gave this snapshot. BadSnapshot: the bytes are none.
+
+        All of it is unsaved: this is how machines of earlier versions were kept.
+        """
         snapshot = metadata_snapshot.decode(data)
-        machine = cls()
-        machine.applied_index = snapshot.applied_index
-        machine.version = snapshot.version
-        machine.next_uid = snapshot.next_uid
-        access = machine.access
-        access.version = snapshot.access_version
-        access.users = {each.name: each for each in snapshot.users}
-        access.permissions_by_key = {(each.user, each.vhost): each for each in snapshot.permissions}
-        restored = [metadata_snapshot.to_vhost(each) for each in snapshot.vhosts]
-        machine.vhosts = {each.name: each for each in restored}
-        for vhost in restored:
-            for queue in vhost.queues.values():
-                machine._note_queue(queue)
+        machine = cls._empty(
+            snapshot.applied_index, snapshot.version, snapshot.next_uid, snapshot.access_version
+        )
+        machine._take_access(snapshot.users, snapshot.permissions)
+        for each in snapshot.vhosts:
+            machine._take_vhost(each.entry, each.version)
+            machine._take_in(each.exchanges)
+            machine._take_in(each.queues)
+            machine._take_in(each.bindings)
+        subjects: list[Definition] = [*snapshot.users, *snapshot.permissions]
+        for vhost in machine.vhosts.values():
+            machine._unsaved_vhosts[vhost.name] = None
+            subjects += vhost.definitions()
+        machine._unsaved = {subject.uid: Added(subject) for subject in subjects}
         return machine
+
+    @classmethod
+    def load(cls, rows: Rows) -> "Metadata | None":
+        """The machine whose rows these are; None if there are none. BadSnapshot: they are wrong.
+
+        What `metadata_rows.unfinished` gives has been written.
+        """
+        head = read_head(rows)
+        if head is None:
+            return None
+        assert head.redo_count == 0
+        machine = cls._empty(head.applied_index, head.version, head.next_uid, head.access_version)
+        loaded = Loaded(rows)
+        machine._take_access(loaded.users, loaded.permissions)
+        for vhost in loaded.vhosts:
+            machine._take_vhost(vhost.entry, vhost.version)
+        machine._take_in(loaded.exchanges)
+        machine._take_in(loaded.queues)
+        machine._take_in(loaded.bindings)
+        return machine
+
+    @classmethod
+    def _empty(cls, index: int, version: int, next_uid: int, access_version: int) -> "Metadata":
+        machine = cls()
+        machine.applied_index = index
+        machine.version = version
+        machine.next_uid = next_uid
+        machine.access.version = access_version
+        machine.vhosts.clear()
+        machine._unsaved.clear()
+        machine._unsaved_vhosts.clear()
+        return machine
+
+    def _take_access(self, users: Iterable[User], permissions: Iterable[Permission]) -> None:
+        self.access.users = {each.name: each for each in users}
+        self.access.permissions_by_key = {(each.user, each.vhost): each for each in permissions}
+
+    def _take_vhost(self, entry: VhostEntry, version: int) -> None:
+        vhost = self.vhosts[entry.name] = VHost(entry)
+        vhost.version = version
+
+    def _take_in(self, subjects: Iterable[Exchange | Queue | Binding]) -> None:
+        for subject in subjects:
+            self.vhosts[subject.vhost].add(subject)
+            if isinstance(subject, Queue):
+                self._note_queue(subject)
+
+    @property
+    def unsaved_count(self) -> int:
+        """How many objects have changed since `take_unsaved`."""
+        return len(self._unsaved)
+
+    def take_unsaved(self) -> Unsaved:
+        """What has changed since the last time, and what all of it is the state of."""
+        head = Head(self.applied_index, self.version, self.next_uid, self.access.version)
+        vhosts = [
+            VhostRow(self.vhosts[name].entry, self.vhosts[name].version)
+            for name in self._unsaved_vhosts
+            if name in self.vhosts
+        ]
+        changes = self._unsaved.values()
+        self._unsaved = {}
+        self._unsaved_vhosts = {}
+        return Unsaved(head, vhosts, changes)
 
     def apply(self, index: int, command: Command) -> Outcome:
         """Change the state by the committed command at `index` of the log."""
@@ -183,6 +257,7 @@ class Metadata:
         access_touched = False
         for change in changes:
             subject = change.subject
+            self._unsaved[subject.uid] = change
             if isinstance(subject, User | Permission):
                 access_touched = True
             if isinstance(subject, Permission | Exchange | Queue | Binding):
@@ -192,6 +267,7 @@ class Metadata:
             if isinstance(subject, Queue) and isinstance(change, Removed):
                 self._forget_queue(subject)
         self.access.version += access_touched
+        self._unsaved_vhosts.update(touched)
         for name in touched:
             if name in self.vhosts:
                 self.vhosts[name].version += 1

@@ -45,16 +45,6 @@ def of_vhost(vhost: VHost) -> VhostSnapshot:
     )
 
 
-def to_vhost(snapshot: VhostSnapshot) -> VHost:
-    vhost = VHost(snapshot.entry)
-    vhost.version = snapshot.version
-    subjects: list[Exchange | Queue | Binding] = [*snapshot.exchanges, *snapshot.queues]
-    subjects += snapshot.bindings
-    for subject in subjects:
-        vhost.add(subject)
-    return vhost
-
-
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = msgspec.msgpack.Decoder(Snapshot)
 

@@ -29,8 +29,9 @@ class Snapshots(Protocol):
         owner: int,
         index: int,
         state: Sequence[bytes],
-        done: Callable[[OSError | None], None],
-    ) -> None: ...
+        done: Callable[[], None],
+    ) -> None:
+        """`done` when it is durable, however often that had to be tried."""
 
     def load(self, owner: int) -> tuple[int, bytes] | None: ...
 
@@ -67,14 +68,12 @@ class OneMemberGroup:
         log: LogStore,
         snapshots: Snapshots,
         on_committed: Callable[[int, bytes], None],
-        on_snapshot_failed: Callable[[OSError], None],
         commits: Commits,
     ) -> None:
         self._owner = owner
         self._log = log
         self._snapshots = snapshots
         self._on_committed = on_committed
-        self._on_snapshot_failed = on_snapshot_failed
         self._commits = commits
         self._closed = False
         self._barriers: deque[tuple[int, Callable[[], None]]] = deque()  # index
@@ -92,6 +91,10 @@ class OneMemberGroup:
         self.snapshot_index, state = found
         self.last_index = self.commit_index = self.snapshot_index
         return state
+
+    def resume(self, index: int) -> None:
+        """Instead of `load`: the machine has its state up to `index` from elsewhere."""
+        self.last_index = self.commit_index = self.snapshot_index = index
 
     def replay(self, index: int, entry: bytes) -> None:
         """An entry found in the log, in ascending order: committed, for the group has no other
@@ -134,18 +137,17 @@ class OneMemberGroup:
         if self._saving or index <= self.snapshot_index:
             return
         self._saving = True
-        self._snapshots.save(self._owner, index, state, lambda error: self._saved(index, error))
+        self._snapshots.save(self._owner, index, state, lambda: self._saved(index))
 
-    def _saved(self, index: int, error: OSError | None) -> None:
-        self._saving = False
-        if self._closed:
-            self._snapshots.forget(self._owner)
-            return
-        if error is not None:
-            self._on_snapshot_failed(error)
-            return
+    def kept(self, index: int) -> None:
+        """The state after applying `index` is durable elsewhere (`resume`)."""
         self.snapshot_index = index
         self._log.release_log(self._owner, index)
+
+    def _saved(self, index: int) -> None:
+        self._saving = False
+        if not self._closed:
+            self.kept(index)
 
     def commit(self, index: int, parts: Sequence[bytes]) -> None:
         """The entry is durable (`Commits`)."""
@@ -159,13 +161,11 @@ class OneMemberGroup:
         """The group is gone: nothing more is committed, and nothing of it is needed."""
         self._closed = True
         self._log.release_log(self._owner, self.last_index)
-        if self.snapshot_index > 0:
-            self._snapshots.forget(self._owner)
+        self._snapshots.forget(self._owner)
 
     def clear_away(self, owner: int, index: int) -> None:
         """Entries up to this one were found of a group that is gone: nothing of it is needed."""
         self._log.release_log(owner, index)
-        self._snapshots.forget(owner)
 
     def _release_barriers(self) -> None:
         while self._barriers and self._barriers[0][0] <= self.commit_index:

@@ -8,18 +8,19 @@ from random import Random
 from node.broker import Broker
 from node.clock import NodeClock
 from node.config import Config
+from node.definition_rows import DefinitionRows
 from node.owners import QueueOwners, Recovered
 from node.timers import Timers
 from node.turn import Turn
 from queues.credit import CreditActor, CreditSpec
 from queues.hosts.classic import ClassicHost
 from queues.hosts.journal import Journal
-from queues.metadata import Metadata
 from queues.metadata_commands import Batch, Command, DeclareVhost, NodeRestarted
 from queues.store import BodyBudget
 from raft.log_group import METADATA_OWNER
 from raft.one_member import Commits, OneMemberGroup
 from tests.sim.storage.sim_disk import SimDisk
+from tests.sim.storage.sim_keyed import SimKeyed
 from tests.sim.storage.steps import StepRunner
 from warren.storage.snapshot import SnapshotStore
 from warren.storage.wal import Wal
@@ -78,14 +79,17 @@ class SimNode:
         self.wal.before_upkeep = self._end_turn
         self.turn.journal = self.journal
         self.turn.now_ms = self.now_ms
-        self._snapshots = SnapshotStore(disk, DIRECTORY, self.wal.background, self.runner.post)
+        keyed = SimKeyed(disk, self.runner)
+        self._snapshots = SnapshotStore(keyed)
+        self._definitions = DefinitionRows(
+            keyed, self._snapshots, SNAPSHOT_ENTRIES, random.choice((60, 60_000))
+        )
         self._recover()
 
     def _recover(self) -> None:
         self.commits = Commits()
         self.group = self._make_group(METADATA_OWNER, self._committed)
-        state = self.group.load()
-        metadata = Metadata() if state is None else Metadata.restore(state)
+        metadata = self._definitions.load(self.group)
         timers = Timers(self._set_timer, self.now_ms, self.turn.begin)
         self.broker = Broker(
             Config(), self.clock, self.turn, metadata, self.journal, self.budget, self.wal, timers
@@ -99,6 +103,7 @@ class SimNode:
         recovered.finish(self.report.clean)
         self.wal.on_durable.append(self._durable)
         self.group.start()
+        self._snapshots.sweep({METADATA_OWNER, *broker.quorum_hosts})
         self.broker.group = self.group
         self.wal.attach(QueueOwners(self.broker.hosts))
 
@@ -112,13 +117,11 @@ class SimNode:
 
     def _committed(self, index: int, entry: bytes) -> None:
         self.broker.on_committed(index, entry)
-        if index - self.group.snapshot_index >= SNAPSHOT_ENTRIES and self.broker.in_service:
-            self.group.snapshot(index, [self.broker.metadata.snapshot()])
+        if self.broker.in_service:
+            self._definitions.applied(self.broker.metadata, self.group)
 
     def _make_group(self, uid: int, on_committed: Callable[[int, bytes], None]) -> OneMemberGroup:
-        return OneMemberGroup(
-            uid, self.wal, self._snapshots, on_committed, self.failed.append, self.commits
-        )
+        return OneMemberGroup(uid, self.wal, self._snapshots, on_committed, self.commits)
 
     def now_ms(self) -> int:
         return self.time_ms

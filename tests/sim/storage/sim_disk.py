@@ -16,6 +16,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final, assert_never
 
+from tests.sim.storage.keyed_image import KeyedImage
+from warren.storage.keyed import Batch
+
 SECTOR: Final = 512
 SYNCED: Final = "synced"  # what `watch` is told when a file, or the directory, has been synced
 Buffer = bytes | memoryview
@@ -82,7 +85,20 @@ class Truncate:
     size: int
 
 
-Change = Create | Open | Close | Write | Sync | SyncDirectory | Rename | Unlink | Truncate
+@dataclass(frozen=True, slots=True)
+class KeyedWrite:
+    """A batch comes into the keyed state."""
+
+    batch: Batch
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedSync:
+    pass
+
+
+OfFiles = Create | Open | Close | Write | Sync | SyncDirectory | Rename | Unlink | Truncate
+Change = OfFiles | KeyedWrite | KeyedSync
 
 
 class Inode:
@@ -154,6 +170,7 @@ class SimDisk:
         self.changes: list[NameChange] = []  # of names, since the last sync of the directory
         self.handles: dict[int, Inode] = {}
         self.next_handle = 3
+        self.keyed = KeyedImage()
         self.crash_in = -1
         self.failures: dict[str, OSError] = {}  # by name of the method; raised until removed
         self.space_bytes = -1  # -1: endless
@@ -174,6 +191,7 @@ class SimDisk:
         twin.changes = [(old, new, twins[id(inode)]) for old, new, inode in self.changes]
         twin.handles = {handle: twins[id(inode)] for handle, inode in self.handles.items()}
         twin.next_handle = self.next_handle
+        twin.keyed = self.keyed.copy()
         return twin
 
     def crash(self, random: Random) -> "SimDisk":
@@ -188,6 +206,7 @@ class SimDisk:
         after = SimDisk()
         for path, inode in names.items():
             after.names[path] = after.durable_names[path] = inode.crash(random, keep)
+        after.keyed = self.keyed.crash(random)
         return after
 
     def apply(self, change: Change) -> None:
@@ -217,6 +236,10 @@ class SimDisk:
                 self.changes.append((path, None, self.names.pop(path)))
             case Truncate(handle, size):
                 self.handles[handle].truncate(size)
+            case KeyedWrite(batch):
+                self.keyed.write(batch)
+            case KeyedSync():
+                self.keyed.sync()
             case _:
                 assert_never(change)
 
@@ -307,6 +330,16 @@ class SimDisk:
     def truncate(self, handle: int, size: int) -> None:
         self._step("truncate")
         self._do(Truncate(handle, size))
+
+    def keyed_write(self, batch: Batch) -> None:
+        self._step("keyed_write")
+        self._do(KeyedWrite(batch))
+
+    def keyed_sync(self) -> None:
+        self._step("keyed_sync")
+        if not self.syncs_ignored:
+            self._do(KeyedSync())
+        self._step(SYNCED)
 
     def list(self, directory: str) -> list[str]:
         return sorted(os.path.basename(path) for path in self.names)

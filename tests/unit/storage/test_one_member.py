@@ -6,8 +6,10 @@ from raft.log_group import METADATA_OWNER, LogGroup
 from raft.one_member import Commits, OneMemberGroup
 from tests.sim.storage.queues_model import Queues
 from tests.sim.storage.sim_disk import SimDisk
+from tests.sim.storage.sim_keyed import SimKeyed
 from tests.sim.storage.steps import StepRunner
-from warren.storage.snapshot import SnapshotStore
+from warren.storage.keyed import SNAPSHOTS
+from warren.storage.snapshot import HEAD_NUMBER, KEY, SnapshotStore
 from warren.storage.wal import Wal
 
 
@@ -26,7 +28,6 @@ class Member:
 
     def __init__(self, disk: SimDisk) -> None:
         self.applied: list[tuple[int, bytes]] = []
-        self.errors: list[OSError] = []
         self.failures: list[BaseException] = []
         self.runner = StepRunner()
         self.disk = disk
@@ -39,14 +40,13 @@ class Member:
             slack_bytes=0,
             runner=self.runner,
         )
-        self.snapshots = SnapshotStore(disk, "/data", self.wal.background, self.runner.post)
+        self.snapshots = SnapshotStore(SimKeyed(disk, self.runner))
         self.commits = Commits()
         self.group = OneMemberGroup(
             METADATA_OWNER,
             self.wal,
             self.snapshots,
             self.apply,
-            self.errors.append,
             self.commits,
         )
         self.state = self.group.load()
@@ -158,9 +158,7 @@ class Pair(Member):
         def apply(index: int, entry: bytes) -> None:
             applied.append((index, entry))
 
-        group = OneMemberGroup(
-            OTHER, self.wal, self.snapshots, apply, self.errors.append, self.commits
-        )
+        group = OneMemberGroup(OTHER, self.wal, self.snapshots, apply, self.commits)
         group.start()
         return group, applied
 
@@ -170,8 +168,10 @@ class Pair(Member):
         return {owner: list(found) for owner, found in entries.items() if found}
 
 
-def snapshot_names(disk: SimDisk) -> list[str]:
-    return [path for path in disk.names if f"snap-{OTHER:020d}" in path]
+def snapshot_indexes(disk: SimDisk) -> list[int]:
+    """Of the snapshots of the other group that there are."""
+    keys = [KEY.unpack(key) for key in disk.keyed.written[SNAPSHOTS]]
+    return [index for owner, index, number in keys if (owner, number) == (OTHER, HEAD_NUMBER)]
 
 
 def test_groups_commit_in_the_order_of_the_log_and_each_hears_its_own() -> None:
@@ -214,11 +214,11 @@ def test_a_closed_group_leaves_no_snapshot_even_if_one_was_being_written() -> No
     group.snapshot(1, [b"one"])
     assert group.is_saving
     member.runner.settle()
-    assert (group.is_saving, len(snapshot_names(disk))) == (False, 1)
+    assert (group.is_saving, snapshot_indexes(disk)) == (False, [1])
     group.snapshot(2, [b"two"])
     group.close()
     member.runner.settle()
-    assert snapshot_names(disk) == []
+    assert snapshot_indexes(disk) == []
 
 
 def test_what_is_found_of_a_group_that_is_gone_can_be_cleared_away() -> None:
@@ -234,22 +234,7 @@ def test_what_is_found_of_a_group_that_is_gone_can_be_cleared_away() -> None:
     after = Pair(disk)
     assert after.stored() == {METADATA_OWNER: [1], OTHER: [1, 2, 3]}
     after.group.clear_away(OTHER, 3)
+    assert after.snapshots.sweep({METADATA_OWNER}) == 1
     after.runner.settle()
     assert after.stored() == {METADATA_OWNER: [1]}
-    assert snapshot_names(disk) == []
-
-
-def test_a_snapshot_that_cannot_be_removed_stays_and_stops_nobody() -> None:
-    disk = SimDisk()
-    member = Pair(disk)
-    group, _ = member.make()
-    group.propose([b"a"])
-    member.wal.flush()
-    member.runner.settle()
-    group.snapshot(1, [b"one"])
-    member.runner.settle()
-    disk.failures["unlink"] = OSError("no")
-    group.close()
-    member.runner.settle()
-    assert len(snapshot_names(disk)) == 1
-    assert member.failures == []
+    assert snapshot_indexes(disk) == []

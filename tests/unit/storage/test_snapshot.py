@@ -1,19 +1,127 @@
-"""Snapshots: the newest sound one counts, and there always is one."""
+"""Snapshots: the newest whole one counts, and there always is one."""
 
-import errno
+from contextlib import suppress
+from random import Random
+
+import pytest
 
 from tests.sim.storage.sim_disk import Crashed, SimDisk
+from tests.sim.storage.sim_keyed import SimKeyed
 from tests.sim.storage.steps import StepRunner
-from warren.storage.snapshot import SnapshotStore, encode_snapshot_header
+from warren.storage.keyed import SNAPSHOTS, KeyedDamaged
+from warren.storage.snapshot import (
+    CHUNK_BYTES,
+    SnapshotStore,
+    batches_of,
+    encode_file_header,
+    encode_head,
+)
+
+LONG = bytes(range(256)) * 1000  # several chunks
 
 
 def make(disk: SimDisk) -> tuple[SnapshotStore, StepRunner]:
     runner = StepRunner()
-    return SnapshotStore(disk, "/data", runner.background, runner.post), runner
+    return SnapshotStore(SimKeyed(disk, runner)), runner
 
 
-def test_a_snapshot_begins_with_these_bytes() -> None:
-    assert encode_snapshot_header(1, 2, [b"st", b"ate"]).hex() == (
+def save(disk: SimDisk, owner: int, index: int, state: list[bytes]) -> None:
+    """Write it and wait until it is durable."""
+    store, runner = make(disk)
+    told: list[bool] = []
+    store.save(owner, index, state, lambda: told.append(True))
+    assert not told
+    runner.settle()
+    assert told
+
+
+def load(disk: SimDisk, owner: int) -> tuple[int, bytes] | None:
+    return make(disk)[0].load(owner)
+
+
+def test_a_snapshot_is_these_rows() -> None:
+    operations = [one for batch in batches_of(1, 2, [b"st", b"ate"]) for one in batch.operations]
+    rows = {key.hex(): value.hex() for _, key, value, _ in operations if value is not None}
+    prefix = "0000000000000001" + "0000000000000002"  # owner, index
+    assert rows == {
+        prefix + "00000000": b"st".hex(),
+        prefix + "00000001": b"ate".hex(),
+        prefix + "ffffffff": "00000001" + "0000000000000005" + "66db68df",  # version, length, crc
+    }
+
+
+def test_the_newest_snapshot_is_loaded_and_the_older_ones_go() -> None:
+    disk = SimDisk()
+    assert load(disk, 1) is None
+    save(disk, 1, 5, [b"five"])
+    save(disk, 2, 9, [b"other"])
+    save(disk, 1, 12, [b"twe", b"lve"])
+    assert load(disk, 1) == (12, b"twelve")
+    assert load(disk, 2) == (9, b"other")
+    assert len(disk.keyed.durable[SNAPSHOTS]) == 5
+
+
+def test_states_of_any_length_are_kept() -> None:
+    disk = SimDisk()
+    for index, state in enumerate((b"", b"a", bytes(CHUNK_BYTES), bytes(CHUNK_BYTES + 1), LONG), 1):
+        save(disk, 7, index, [state])
+        assert load(disk, 7) == (index, state)
+
+
+def test_a_damaged_snapshot_is_said_and_not_passed_over() -> None:
+    disk = SimDisk()
+    save(disk, 1, 6, [b"six" * 5])
+    rows = disk.keyed.written[SNAPSHOTS]
+    for key, value in list(rows.items()):
+        rows[key] = bytes((value[0] ^ 1,)) + value[1:]
+        with pytest.raises(KeyedDamaged, match="owner 1 at 6"):
+            load(disk, 1)
+        rows[key] = value
+
+
+def test_a_crash_at_any_step_leaves_the_old_one_or_the_new_one() -> None:
+    for crash_in in range(9):
+        for seed in range(10):
+            disk = SimDisk()
+            save(disk, 1, 5, [b"five" * 500])
+            disk.crash_in = crash_in
+            finished = True
+            try:
+                save(disk, 1, 6, [LONG])
+            except Crashed:
+                finished = False
+            after = disk.crash(Random(seed))
+            allowed = [(6, LONG)] if finished else [(6, LONG), (5, b"five" * 500)]
+            assert load(after, 1) in allowed
+            save(after, 1, 6, [b"less than before"])
+            assert load(after, 1) == (6, b"less than before")
+    assert finished, "the last one must have been let through"
+
+
+def test_owners_that_are_gone_are_swept() -> None:
+    disk = SimDisk()
+    for owner in (1, 20, 30, 2**63):
+        save(disk, owner, 5, [b"state"])
+    store, runner = make(disk)
+    assert store.sweep({1, 30, 99}) == 2
+    runner.settle()
+    assert [load(disk, owner) is None for owner in (1, 20, 30, 2**63)] == [False, True, False, True]
+
+
+# Files of earlier versions
+
+
+def write_file(disk: SimDisk, owner: int, index: int, state: bytes) -> str:
+    path = f"/data/snap-{owner:020d}-{index:020d}.bin"
+    handle = disk.create(path, 0)
+    disk.pwritev(handle, [encode_file_header(owner, index, state), state], 0, True)
+    disk.close(handle)
+    disk.fsync_directory("/data")
+    return path
+
+
+def test_a_file_of_an_earlier_version_begins_with_these_bytes() -> None:
+    assert encode_file_header(1, 2, b"state").hex() == (
         "57415252454e534e"  # magic
         "0100000000000000"  # version, reserved
         "0100000000000000"  # owner
@@ -23,72 +131,33 @@ def test_a_snapshot_begins_with_these_bytes() -> None:
     )
 
 
-def test_the_newest_snapshot_is_loaded_and_the_older_ones_go() -> None:
+def test_files_are_moved_over_and_the_newest_sound_one_counts() -> None:
     disk = SimDisk()
+    write_file(disk, 1, 5, b"five")
+    write_file(disk, 1, 7, LONG)
+    damaged = write_file(disk, 1, 9, b"nine")
+    write_file(disk, 2, 3, b"three")
+    disk.names[damaged].cached[50] ^= 1
     store, _ = make(disk)
-    assert store.load(1) is None
-    store.save_now(1, 5, [b"five"])
-    store.save_now(2, 9, [b"other"])
-    store.save_now(1, 12, [b"twe", b"lve"])
-    assert store.load(1) == (12, b"twelve")
-    assert store.load(2) == (9, b"other")
-    assert len(disk.names) == 2
+    assert store.adopt_files(disk, "/data") == 2
+    assert (store.load(1), store.load(2)) == ((7, LONG), (3, b"three"))
+    assert disk.names == {}
+    assert (load(disk, 1), load(disk, 2)) == ((7, LONG), (3, b"three"))
 
 
-def test_a_damaged_snapshot_is_passed_over() -> None:
-    for place in range(60):
+def test_a_crash_while_files_are_moved_loses_none() -> None:
+    for crash_in in range(16):
         disk = SimDisk()
-        store, _ = make(disk)
-        store.save_now(1, 5, [b"five"])
-        older = disk.names.copy()
-        store.save_now(1, 6, [b"six" * 5])
-        (newer,) = disk.names.values()
-        newer.cached[place] ^= 1
-        disk.names.update(older)
-        assert store.load(1) == (5, b"five"), place
+        write_file(disk, 1, 7, LONG)
+        write_file(disk, 2, 3, b"three")
+        disk.crash_in = crash_in
+        with suppress(Crashed):
+            make(disk)[0].adopt_files(disk, "/data")
+        after = disk.crash(Random(crash_in))
+        store, _ = make(after)
+        store.adopt_files(after, "/data")
+        assert (store.load(1), store.load(2)) == ((7, LONG), (3, b"three")), crash_in
 
 
-def test_a_crash_at_any_step_leaves_the_old_one_or_the_new_one() -> None:
-    from random import Random
-
-    for crash_in in range(8):
-        for seed in range(20):
-            disk = SimDisk()
-            store, _ = make(disk)
-            store.save_now(1, 5, [b"five" * 500])
-            disk.crash_in = crash_in
-            finished = False
-            try:
-                store.save_now(1, 6, [b"six" * 1000])
-                finished = True
-            except Crashed:
-                disk.crash_in = -1
-            after, _ = make(disk.crash(Random(seed)))
-            allowed = [(6, b"six" * 1000)] if finished else [(6, b"six" * 1000), (5, b"five" * 500)]
-            assert after.load(1) in allowed
-
-
-def test_a_saved_snapshot_is_told_when_it_is_durable() -> None:
-    disk = SimDisk()
-    store, runner = make(disk)
-    told: list[OSError | None] = []
-    store.save(1, 5, [b"five"], told.append)
-    assert (told, disk.names) == ([], {})
-    runner.settle()
-    assert told == [None]
-    assert store.load(1) == (5, b"five")
-
-
-def test_a_snapshot_that_cannot_be_written_is_told_and_the_old_one_stays() -> None:
-    disk = SimDisk()
-    store, runner = make(disk)
-    store.save_now(1, 5, [b"five"])
-    told: list[OSError | None] = []
-    disk.failures["fsync"] = OSError(errno.EIO, "gone")
-    store.save(1, 6, [b"six"], told.append)
-    runner.settle()
-    assert [type(error) for error in told] == [OSError]
-    assert store.load(1) == (5, b"five")
-    disk.failures.clear()
-    store.save_now(1, 6, [b"six"])
-    assert store.load(1) == (6, b"six")
+def test_the_head_has_the_length_and_a_checksum_of_all_parts() -> None:
+    assert encode_head([b"ab", b"c"]) == encode_head([b"abc"]) != encode_head([b"abd"])

@@ -20,12 +20,12 @@ from queues.metadata_outcomes import (
     Replaced,
 )
 from queues.metadata_snapshot import BadSnapshot
+from tests.unit.queues.metadata.histories import bindings, histories, links, names
 from tests.unit.queues.metadata.steps import (
     Steps,
     bind,
     declare_exchange,
     declare_queue,
-    link,
     made,
     unbinding,
 )
@@ -346,30 +346,6 @@ def test_bytes_that_are_no_snapshot_are_told() -> None:
 
 
 # Random histories: determinism, snapshots, and an independent model of what is left.
-
-names = st.sampled_from(["a", "b", "c"])
-bindings = st.builds(bind, names, names) | st.builds(bind, names, names, st.just(b"k"), z=names)
-links = st.builds(link, names, names)
-owners = st.sampled_from(["", "", "c1", "c2"])
-histories: st.SearchStrategy[Command] = st.one_of(
-    st.builds(declare_exchange, names, auto_delete=st.booleans(), durable=st.booleans()),
-    st.builds(declare_queue, names, owner=owners, durable=st.booleans()),
-    st.builds(declare_queue, names, st.just({"x-expires": 5}), node=st.sampled_from(["n1", "n2"])),
-    bindings,
-    links,
-    st.builds(unbinding, bindings | links),
-    st.builds(commands.DeleteQueue, st.just("/"), names),
-    st.builds(commands.DeleteExchange, st.just("/"), names, st.booleans()),
-    st.builds(commands.DeleteByOwner, owners),
-    st.builds(commands.NodeRestarted, st.sampled_from(["n1", "n2"]), st.booleans()),
-    st.builds(commands.DeclareVhost, names),
-    st.builds(commands.DeleteVhost, names),
-    st.builds(commands.PutUser, names, names, names),
-    st.builds(commands.DeleteUser, names),
-    st.builds(commands.SetPermissions, names, names | st.just("/"), names, names, names),
-    st.builds(commands.DeclareQueue, names, names, exclusive_owner=owners),
-    st.builds(lambda first, second: Batch((first, second)), bindings, links),
-)
 
 
 @settings(max_examples=150, deadline=None)
