@@ -21,6 +21,7 @@ from node.plans import RouteCache
 from node.reply_to import AnswerDesk
 from node.timers import Timers
 from node.turn import Turn
+from node.unreadable import Unreadable
 from queues.arguments import decode_arguments
 from queues.commands import SessionId
 from queues.counts import Counts
@@ -117,6 +118,7 @@ class Broker:
         self.no_permissions = PermissionCache(self.access, "", "")
         self.logins: LoginDesk
         self.alarms = Alarms(1 << 62, 0, self._alarms_changed)
+        self.unreadable = Unreadable()
         self.hosts: dict[int, ClassicHost] = {}  # of every queue
         self.quorum_hosts: dict[int, QuorumHost] = {}  # around those of quorum queues
         self.quorum_snapshot_entries = SNAPSHOT_ENTRIES
@@ -262,6 +264,7 @@ class Broker:
             self.recovering.pop(queue.uid, None)
         self._removed_ready[queue.uid] = host.delete()
         self.queues_deleted += 1
+        self.unreadable.forget(queue.uid)
 
     def load_definitions(self) -> None:
         """Make routers and hosts for what the machine holds (after a restart)."""
@@ -373,12 +376,14 @@ class Broker:
         def done(result: bytes | Exception) -> None:
             self.turn.begin()
             if isinstance(result, Exception):
-                log.error("queue '%s' in vhost '%s': %s", host.name, host.vhost, result)
+                self.unreadable.failed(host, file_id, offset, result)
                 host.load_failed(chunk)
             else:
+                self.unreadable.succeeded(host, file_id, offset)
                 host.loaded(chunk, result)
 
-        self.bodies.read(chunk.file_id, chunk.file_offset, chunk.size(), done)
+        file_id, offset = chunk.file_id, chunk.file_offset
+        self.bodies.read(file_id, offset, chunk.size(), done)
 
 
 def wire_limits(config: "Config") -> Limits:

@@ -178,6 +178,9 @@ class LiveView:
         arguments = decode_arguments(queue.arguments)
         owner = broker.arrivals.get(queue.exclusive_owner)
         flow = host.credit.is_blocked()
+        if not host.ready_count + host.checked_out_count:
+            broker.unreadable.forget(queue.uid)
+        reason = broker.unreadable.reason(queue.uid)
         return QueueView(
             vhost=vhost,
             name=name,
@@ -187,7 +190,8 @@ class LiveView:
             exclusive=queue.exclusive,
             arguments=arguments,
             node=queue.node,
-            state="down" if host.damaged else "flow" if flow else "running",
+            state="down" if host.damaged or reason else "flow" if flow else "running",
+            reason=reason,
             owner="" if owner is None else owner.name,
             messages_ready=host.ready_count,
             messages_unacknowledged=host.checked_out_count,

@@ -52,6 +52,7 @@ def queue_row(queue: QueueView) -> dict[str, object]:
         "arguments": queue.arguments,
         "node": queue.node,
         "state": queue.state,
+        "reason": queue.reason,
         "policy": None,
         "messages": queue.messages_ready + queue.messages_unacknowledged,
         "messages_ready": queue.messages_ready,

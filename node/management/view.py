@@ -144,6 +144,7 @@ class QueueView:
     arguments: Mapping[str, object]
     node: str
     state: str = "running"
+    reason: str = ""  # why the state is not good
     owner: str = ""  # name of the connection of an exclusive queue
     messages_ready: int = 0
     messages_unacknowledged: int = 0

@@ -516,7 +516,6 @@ class ClassicHost:
 
     def load_failed(self, chunk: Chunk) -> None:
         """The bytes cannot be read: whoever waits for them is told, and nobody else."""
-        self.damaged = True
         self._reading.load_failed(chunk)
         while len(self._dying) > 0:  # What cannot be read cannot be dead-lettered either.
             first, count, _ = self._dying[0]

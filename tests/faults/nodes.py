@@ -1,0 +1,157 @@
+"""Real nodes on a disk that fails as the test orders it: `disk_faults.c`, preloaded."""
+
+import json
+import subprocess
+import threading
+import time
+import urllib.request
+from base64 import b64encode
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pika
+import pytest
+
+from tests.conformance.programs import program
+from warren.testing import Node
+
+SOURCE: Final = Path(__file__).resolve().parent / "disk_faults.c"
+PATIENCE_SECONDS: Final = 20.0
+WAL_FILE_BYTES: Final = 1024 * 1024
+PERSISTENT: Final = pika.BasicProperties(delivery_mode=2)
+
+
+def build_library(folder: Path) -> Path:
+    """Compile the library; without a compiler the test is skipped."""
+    path = folder / "disk_faults.so"
+    compiler = program("gcc", "gcc")
+    command = [compiler, "-shared", "-fPIC", "-O1", "-o", str(path), str(SOURCE), "-ldl"]
+    subprocess.run(command, check=True, timeout=60)
+    return path
+
+
+class FaultyNode:
+    """A node whose disk obeys `order`; small log files."""
+
+    def __init__(self, folder: Path, library: Path) -> None:
+        self._control = folder / "faults"
+        data_dir = folder / "data"
+        self.node = Node(
+            name="faults",
+            data_dir=data_dir,
+            settings={"storage.wal_file_bytes": str(WAL_FILE_BYTES)},
+            environment={
+                "LD_PRELOAD": str(library),
+                "WARREN_FAULTS": str(self._control),
+                "WARREN_FAULTS_UNDER": str(data_dir.resolve()),
+            },
+        )
+
+    def order(self, *lines: str) -> None:
+        """From now on these faults and no others; see the library."""
+        fresh = self._control.with_suffix(".new")
+        fresh.write_text("".join(f"{line}\n" for line in lines))
+        fresh.replace(self._control)
+
+    def hits(self) -> int:
+        """Calls that were hit so far."""
+        path = self._control.with_suffix(".hits")
+        return path.stat().st_size if path.exists() else 0
+
+
+def connect(node: Node, **options: Any) -> Any:
+    parameters = pika.URLParameters(node.url)
+    for name, value in options.items():
+        setattr(parameters, name, value)
+    return pika.BlockingConnection(parameters)
+
+
+def get(node: Node, path: str, seconds: float = PATIENCE_SECONDS) -> Any:
+    """The answer of the HTTP API."""
+    request = urllib.request.Request(node.management_url + path)
+    request.add_header("Authorization", "Basic " + b64encode(b"guest:guest").decode())
+    with urllib.request.urlopen(request, timeout=seconds) as answer:
+        return json.load(answer)
+
+
+def eventually(holds: Callable[[], bool], what: Callable[[], object]) -> None:
+    """Wait until it holds; say what it is instead when patience ends."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not holds():
+        if time.monotonic() > deadline:
+            pytest.fail(f"not so after {PATIENCE_SECONDS} s: {what()}")
+        threading.Event().wait(0.02)
+
+
+def end_of(node: Node) -> int:
+    """Exit code of a node that ends by itself."""
+    process = node.process
+    assert process is not None
+    code = process.wait(PATIENCE_SECONDS)
+    assert process.stdout is not None
+    process.stdout.close()
+    return code
+
+
+class Publisher(threading.Thread):
+    """Publishes numbered persistent messages with confirms until `stop` or the connection ends.
+
+    Message n is `n`, padded to `size`. Knows how many are confirmed, and when it is blocked.
+    """
+
+    def __init__(self, node: Node, queue: str, size: int, count: int = 1 << 30) -> None:
+        super().__init__(daemon=True)
+        self.queue = queue
+        self.size = size
+        self.count = count
+        self.confirmed = 0
+        self.sent = 0
+        self.blocked_reasons: list[str] = []
+        self.unblocked = 0
+        self.stopping = False
+        self.connection = connect(node)
+        # Of the connection inside: the outer one tells it only between two calls.
+        inside = self.connection._impl
+        inside.add_on_connection_blocked_callback(self._on_blocked)
+        inside.add_on_connection_unblocked_callback(self._on_unblocked)
+        self.start()
+
+    def run(self) -> None:
+        try:
+            channel = self.connection.channel()
+            channel.confirm_delivery()
+            while not self.stopping and self.sent < self.count:
+                self.sent += 1
+                body = (b"%d" % self.sent).ljust(self.size)
+                channel.basic_publish("", self.queue, body, PERSISTENT, mandatory=True)
+                self.confirmed += 1
+            self.connection.close()
+        except (pika.exceptions.AMQPError, ConnectionError):
+            return  # The node has ended, as the test wants it.
+
+    def stop(self) -> None:
+        self.stopping = True
+        self.join(PATIENCE_SECONDS)
+        assert not self.is_alive()
+
+    def _on_blocked(self, connection: Any, frame: Any) -> None:
+        self.blocked_reasons.append(frame.method.reason)
+
+    def _on_unblocked(self, connection: Any, frame: Any) -> None:
+        self.unblocked += 1
+
+
+def consume(node: Node, queue: str, count: int) -> list[int]:
+    """The numbers of so many messages, in the order in which they came, settled."""
+    connection = connect(node)
+    channel = connection.channel()
+    found: list[int] = []
+    for method, _, body in channel.consume(queue, inactivity_timeout=PATIENCE_SECONDS):
+        assert body is not None, f"only {len(found)} of {count} messages came"
+        found.append(int(body))
+        channel.basic_ack(method.delivery_tag)
+        if len(found) == count:
+            break
+    connection.close()
+    return found

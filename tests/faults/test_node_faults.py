@@ -1,0 +1,206 @@
+"""What a real node does when its disk fails, hangs or cannot be read, as its clients see it."""
+
+import re
+import time
+import urllib.error
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pika.exceptions
+import pytest
+
+from tests.conformance import raw
+from tests.conformance.raw import RawClient
+from tests.faults.nodes import (
+    PATIENCE_SECONDS,
+    FaultyNode,
+    Publisher,
+    build_library,
+    connect,
+    consume,
+    end_of,
+    eventually,
+    get,
+)
+from warren.testing import Node
+
+PROMPT_SECONDS: Final = 1.0
+MIB: Final = 1024 * 1024
+
+pytestmark = [pytest.mark.timeout(120)]
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The library that makes a disk fail."""
+    return build_library(tmp_path_factory.mktemp("faults"))
+
+
+@pytest.fixture
+def faulty(tmp_path: Path, library: Path) -> Iterator[FaultyNode]:
+    """A running node on a disk that fails on order."""
+    made = FaultyNode(tmp_path, library)
+    with made.node:
+        yield made
+
+
+def declare(node: Node, *queues: str, **arguments: object) -> None:
+    connection = connect(node)
+    channel = connection.channel()
+    for queue in queues:
+        channel.queue_declare(queue, durable=True, arguments=arguments)
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("order", "text"),
+    [
+        ("write wal- 28 0 half", r"\[Errno 28\] No space left on device: '.*/wal-\d{20}\.log'"),
+        ("sync wal- 5 0 all", r"\[Errno 5\] Input/output error: '.*/wal-\d{20}\.log'"),
+    ],
+    ids=["a short write", "a failed sync"],
+)
+def test_a_log_that_fails_ends_the_node_and_what_was_confirmed_is_there_after_it(
+    faulty: FaultyNode, order: str, text: str
+) -> None:
+    node = faulty.node
+    declare(node, "q")
+    publisher = Publisher(node, "q", 1000)
+    eventually(lambda: publisher.confirmed >= 50, lambda: publisher.confirmed)
+    faulty.order(order)
+    assert end_of(node) == 1
+    last = node.log().strip().splitlines()[-1]
+    assert re.search(f"the write-ahead log failed, the node stops: {text}$", last), last
+    publisher.stop()
+    faulty.order()
+    node.start()
+    count = get(node, "/api/queues/%2F/q")["messages"]
+    found = consume(node, "q", count)
+    assert found[: publisher.confirmed] == list(range(1, publisher.confirmed + 1))
+    assert set(found[publisher.confirmed :]) <= {publisher.confirmed + 1}
+    node.stop()
+
+
+def longest_wait(node: Node, seconds: float) -> float:
+    """Transient messages through a queue, and the API, for so long: the longest that one took."""
+    connection = connect(node)
+    channel = connection.channel()
+    longest = 0.0
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        begun = time.monotonic()
+        channel.basic_publish("", "quick", b"x")
+        while channel.basic_get("quick", auto_ack=True)[0] is None:
+            assert time.monotonic() - begun < PATIENCE_SECONDS
+        assert get(node, "/api/nodes/faults")["running"]
+        longest = max(longest, time.monotonic() - begun)
+    connection.close()
+    return longest
+
+
+def send_until_stuck(node: Node, queue: str, limit: int) -> int:
+    """Publish persistent messages without reading a thing until the node reads no more."""
+    flood = RawClient(node.host, node.port).begin_channel()
+    flood.socket.settimeout(0.5)
+    header = raw.content_header(1, 65_000, b"\x10\x00\x02")
+    message = raw.publish_method(1, "", queue) + header + raw.body(1, bytes(65_000))
+    sent = 0
+    try:
+        while sent < limit:
+            sent += flood.socket.send(message[sent % len(message) :])
+    except TimeoutError:
+        return sent
+    finally:
+        flood.socket.close()
+    return sent
+
+
+def test_while_a_sync_takes_two_seconds_only_confirms_wait(faulty: FaultyNode) -> None:
+    node = faulty.node
+    declare(node, "slow", "quick")
+    publisher = Publisher(node, "slow", 1000, count=1)
+    publisher.join(PATIENCE_SECONDS)
+    before_bytes = node.rss_bytes()
+    faulty.order("sync wal- 0 2000 no")
+    begun = time.monotonic()
+    waiting = Publisher(node, "slow", 1000, count=1)
+    assert longest_wait(node, 1.5) < PROMPT_SECONDS
+    assert waiting.confirmed == 0
+    waiting.join(PATIENCE_SECONDS)
+    assert waiting.confirmed == 1
+    assert time.monotonic() - begun >= 2.0
+    assert send_until_stuck(node, "slow", 100 * MIB) < 40 * MIB
+    assert longest_wait(node, 0.5) < PROMPT_SECONDS
+    assert node.rss_bytes() - before_bytes < 64 * MIB
+    faulty.order()
+    node.stop()
+
+
+def test_without_space_for_the_reserve_publishers_wait_and_consumers_go_on(
+    faulty: FaultyNode,
+) -> None:
+    node = faulty.node
+    declare(node, "q")
+    publisher = Publisher(node, "q", 20_000)
+    eventually(lambda: publisher.confirmed >= 10, lambda: publisher.confirmed)
+    faulty.order("create tmp- 28 0 no")
+    eventually(lambda: bool(publisher.blocked_reasons), lambda: publisher.confirmed)
+    assert publisher.blocked_reasons == ["low on disk"]
+    shown = get(node, "/api/nodes/faults")
+    assert (shown["disk_free_alarm"], shown["mem_alarm"]) == (True, False)
+    (detail,) = shown["alarm_details"]
+    assert re.search(r"^reserve of the log: \[Errno 28\] .*/tmp-\d{20}\.log'$", detail)
+    with pytest.raises(urllib.error.HTTPError, match="503"):
+        get(node, "/api/health/checks/local-alarms")
+    count = publisher.confirmed
+    assert consume(node, "q", count) == list(range(1, count + 1))
+    hits = faulty.hits()
+    eventually(lambda: faulty.hits() > hits, faulty.hits)  # It is tried again by itself.
+    faulty.order()
+    eventually(lambda: publisher.unblocked > 0, lambda: get(node, "/api/nodes/faults"))
+    eventually(lambda: publisher.confirmed >= count + 10, lambda: publisher.confirmed)
+    publisher.stop()
+    assert get(node, "/api/nodes/faults")["alarm_details"] == []
+    lines = [line for line in node.log().splitlines() if "reserve of the log" in line]
+    assert len(lines) == 2, lines  # The fault and its end.
+    node.stop()
+
+
+def closed_with(node: Node, queue: str) -> tuple[int, str]:
+    """How a channel ends that consumes from the queue."""
+    connection = connect(node)
+    channel = connection.channel()
+    with pytest.raises(pika.exceptions.ChannelClosedByBroker) as caught:
+        next(channel.consume(queue, inactivity_timeout=PATIENCE_SECONDS))
+    assert connection.is_open
+    connection.close()
+    return caught.value.reply_code, caught.value.reply_text
+
+
+def test_bodies_that_cannot_be_read_close_the_channel_that_waits_and_nothing_else(
+    faulty: FaultyNode,
+) -> None:
+    node = faulty.node
+    declare(node, "lazy", **{"x-queue-mode": "lazy"})
+    declare(node, "quick")
+    for queue in ("lazy", "quick"):
+        publisher = Publisher(node, queue, 1000, count=5)
+        publisher.join(PATIENCE_SECONDS)
+        assert publisher.confirmed == 5
+    faulty.order("read wal- 5 0 no")
+    text = "INTERNAL_ERROR - messages of queue 'lazy' in vhost '/' cannot be read"
+    for _ in range(3):
+        assert closed_with(node, "lazy") == (541, text)
+    shown = get(node, "/api/queues/%2F/lazy")
+    assert (shown["state"], shown["messages_ready"]) == ("down", 5)
+    assert "[Errno 5] Input/output error" in shown["reason"]
+    assert consume(node, "quick", 5) == [1, 2, 3, 4, 5]
+    assert get(node, "/api/queues/%2F/quick")["state"] == "running"
+    lines = [line for line in node.log().splitlines() if "a message at offset" in line]
+    assert 1 <= len(lines) == len(set(lines)) <= 5, lines
+    assert not get(node, "/api/nodes/faults")["disk_free_alarm"]
+    faulty.order()
+    assert consume(node, "lazy", 5) == [1, 2, 3, 4, 5]
+    assert get(node, "/api/queues/%2F/lazy")["state"] == "running"
+    node.stop()
