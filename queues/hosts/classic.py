@@ -69,6 +69,7 @@ from warren.wire.amqp091.events import INFO_EXPIRATION, INFO_PERSISTENT, INFO_PR
 MARK_STRIDE: Final = 2048  # deliveries between two delivered marks in the journal
 BURY_MESSAGES: Final = 1024  # dead-lettered in one step
 BURY_BYTES: Final = 1 << 20
+BURY_REST_MS: Final = 5000  # after a dead letter that could not be read
 
 DEFAULT: Final = 0  # modes
 LAZY: Final = 1
@@ -183,6 +184,8 @@ class ClassicHost:
         self._mark: i64 = 0  # the last one in the journal
         self._reading = Reading(uid, self.store, budget, turn, mode != LOGGED)
         self._dying: deque[tuple[int, int, int]] = deque()  # first, count, reason
+        self._bury_failed = False  # the first of them could not be read,
+        self._bury_at_ms: i64 = 0  # and they wait until then
         self._timer_ms: i64 = FAR
         self._settled_late: list[tuple[SessionSink, int]] = []  # confirms behind refusals
         self._found: list[Found] = []  # what a recovery has found so far
@@ -290,7 +293,7 @@ class ClassicHost:
             return
         if self.mode == LOGGED:
             if len(self._dying) > 0:
-                self._bury()
+                self._bury(now_ms)
             return
         commands = self._commands
         due = now_ms >= self.machine.due_ms or self.machine.has_more()
@@ -300,7 +303,7 @@ class ClassicHost:
             self._chunks = []
             self.apply_batch(commands, chunks, now_ms)
         elif len(self._dying) > 0:
-            self._bury()
+            self._bury(now_ms)
         if self.machine.has_more():
             self._turn.mark_host_later(self)
         elif self.machine.due_ms < self._timer_ms:
@@ -330,7 +333,7 @@ class ClassicHost:
             for sink, upto in late:
                 sink.on_confirms(self.uid, upto)
         if len(self._dying) > 0:
-            self._bury()
+            self._bury(now_ms)
         for command in commands:
             if isinstance(command, EndSession):
                 self._sinks.pop(command.session, None)
@@ -419,10 +422,16 @@ class ClassicHost:
         else:
             self._release(effect.first, effect.count)
 
-    def _bury(self) -> None:
+    def _bury(self, now_ms: i64) -> None:
         """Hand some of the dying to the dead-letter exchange, then let them go."""
         undertaker = self.undertaker
         assert undertaker is not None
+        if self._bury_failed:
+            self._bury_failed = False
+            self._bury_at_ms = now_ms + BURY_REST_MS
+        if now_ms < self._bury_at_ms:
+            self._turn.wake_host(self, self._bury_at_ms)
+            return
         dying = self._dying
         room: i64 = BURY_MESSAGES
         room_bytes: i64 = BURY_BYTES
@@ -515,15 +524,21 @@ class ClassicHost:
             self._mark_self()
 
     def load_failed(self, chunk: Chunk) -> None:
-        """The bytes cannot be read: whoever waits for them is told, and nobody else."""
+        """The bytes cannot be read: whoever waits for them is told, and nobody else.
+
+        Dying messages that begin with these are not lost for it: the others go first, and they
+        are tried again later.
+        """
         self._reading.load_failed(chunk)
-        while len(self._dying) > 0:  # What cannot be read cannot be dead-lettered either.
-            first, count, _ = self._dying[0]
+        if len(self._dying) > 0 and self.store.find(self._dying[0][0]).chunk is chunk:
+            first, count, reason = self._dying.popleft()
             slot = self.store.find(first)
-            if slot.chunk is not chunk:
-                self._mark_self()
-                return
-            self._end_dying(min(i64(count), slot.first + slot.count - first))
+            some = min(i64(count), slot.first + slot.count - first)
+            if some < count:
+                self._dying.appendleft((first + some, count - some, reason))
+            self._dying.append((first, some, reason))
+            self._bury_failed = True
+            self._mark_self()
 
     # The log's questions (warren.storage.compaction.Owners)
 

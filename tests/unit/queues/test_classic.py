@@ -295,7 +295,6 @@ def test_a_body_that_cannot_be_read_is_reported_to_who_waits_for_it() -> None:
     for host, chunk in desk.node.loads:
         host.load_failed(chunk)
     assert desk.sink.take() == [("unreadable", 5)]
-    assert desk.host.damaged
     desk.publish([b"two"])  # The queue lives on, and so do the numbers of its sessions.
     desk.turn()
     assert desk.host.ready_count == 1

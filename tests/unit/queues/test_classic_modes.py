@@ -7,7 +7,7 @@ from queues.commands import (
 )
 from queues.credit import CreditActor, CreditSpec
 from queues.fifo import Fifo
-from queues.hosts.classic import LAZY, ClassicHost
+from queues.hosts.classic import BURY_REST_MS, LAZY, ClassicHost
 from queues.message import Chunk
 from queues.options import REJECT_PUBLISH, Options
 from tests.unit.queues.classic_desk import Desk
@@ -160,20 +160,41 @@ def test_a_dying_message_that_must_be_read_is_alive_until_it_is_buried() -> None
     assert (desk.host.live_ranges(1, 9), desk.node.budget.used_bytes) == ([], 0)
 
 
-def test_a_dying_message_that_cannot_be_read_goes_and_the_others_are_buried() -> None:
+def test_a_dying_message_that_cannot_be_read_waits_and_the_others_are_buried() -> None:
     desk, grave = dying_desk()
     broken = desk.host.store.find(2).chunk
-    for _ in range(3):
-        loads, desk.node.loads = desk.node.loads, []
-        for host, chunk in loads:
-            if chunk is broken:
-                host.load_failed(chunk)
-                continue
-            desk.node.loads = [(host, chunk)]
-            desk.node.answer_loads()
+
+    def answer(breaks: bool) -> int:
+        """Answer all reads and what follows of them; how many failed."""
+        failed = 0
+        while desk.node.loads:
+            loads, desk.node.loads = desk.node.loads, []
+            for host, chunk in loads:
+                if chunk is broken and breaks:
+                    failed += 1
+                    host.load_failed(chunk)
+                    continue
+                desk.node.loads = [(host, chunk)]
+                desk.node.answer_loads()
+            desk.turn()
+        return failed
+
+    assert 1 <= answer(breaks=True) <= 2
+    assert [body for body, _ in grave.dead] == [b"a"]
+    for _ in range(3):  # It is not tried again and again.
         desk.turn()
+        assert desk.node.loads == []
+    desk.node.now_ms += BURY_REST_MS
+    desk.host.on_timer()
+    desk.turn()
+    assert answer(breaks=True) <= 2
     assert [body for body, _ in grave.dead] == [b"a", b"c"]
-    assert desk.host.damaged
+    assert desk.host.live_ranges(1, 9) == [(2, 1)]
+    desk.node.now_ms += BURY_REST_MS
+    desk.host.on_timer()
+    desk.turn()
+    assert answer(breaks=False) == 0
+    assert [body for body, _ in grave.dead] == [b"a", b"c", b"b"]
     assert desk.host.live_ranges(1, 9) == []
 
 
