@@ -27,7 +27,7 @@ from node.definition_rows import DefinitionRows
 from node.disk_monitor import DiskMonitor
 from node.front import ManagementFront
 from node.listener import listen
-from node.memory import MemoryKeeper, memory_total_bytes
+from node.memory import BodyPaging, MemoryKeeper, memory_total_bytes
 from node.owners import QueueOwners, Recovered
 from node.timers import Timers
 from node.turn import Turn
@@ -43,11 +43,13 @@ from queues.metadata_commands import (
     SetPermissions,
 )
 from queues.metadata_snapshot import BadSnapshot
+from queues.paging import Pager
 from queues.store import BodyBudget
 from raft.log_group import METADATA_OWNER
 from raft.one_member import Commits, OneMemberGroup
 from warren.storage.disk import DirectoryInUse, DirectoryLock, OsDisk
 from warren.storage.keyed import KeyedDamaged, RocksKeyed
+from warren.storage.pages import Pages
 from warren.storage.snapshot import SnapshotStore
 from warren.storage.wal import Wal
 
@@ -130,6 +132,7 @@ class Node:
         self.journal.settle_later = lambda callback: loop.call_later(SETTLE_DELAY_S, callback)
         self.wal.before_upkeep = self._end_turn
         self.turn.journal = self.journal
+        self.pages = self._make_pages(disk, budget, loop)
         self.turn.now_ms = self.clock.now_ms
         keyed = os.path.join(config.node.data_dir, KEYED_DIRECTORY)
         self.keyed = RocksKeyed(
@@ -140,6 +143,25 @@ class Node:
         self._snapshots = SnapshotStore(self.keyed)
         self._definitions = DefinitionRows(self.keyed, self._snapshots)
         self._commits = Commits()
+
+    def _make_pages(
+        self, disk: OsDisk, budget: BodyBudget, loop: asyncio.AbstractEventLoop
+    ) -> Pages:
+        """Where bodies go that are in no log and over the budget."""
+        directory = os.path.join(self._config.node.data_dir, "pages")
+        os.makedirs(directory, mode=0o700, exist_ok=True)
+        pages = Pages(
+            disk,
+            directory,
+            runner=self.wal.runner,
+            post=loop.call_soon_threadsafe,
+            on_alarm=self._pages_alarmed,
+            on_healed=self._pages_healed,
+        )
+        self.pager = Pager(pages, budget)
+        self.turn.pager = self.pager
+        pages.open()
+        return pages
 
     async def run(self) -> int:
         """Start, serve until told to stop, stop."""
@@ -171,7 +193,8 @@ class Node:
         where = f"{address.host}:{management_port}"
         print(f"{line} management={where} build={build_name()}", flush=True)
         front.start(address.host, build_name())
-        watchers = [loop.create_task(self._observe()), loop.create_task(monitor.run())]
+        watching = (self._observe(), self._page_out(), monitor.run())
+        watchers = [loop.create_task(each) for each in watching]
         await self._stopping.wait()
         for watcher in watchers:
             watcher.cancel()
@@ -290,6 +313,13 @@ class Node:
     def _keyed_healed(self) -> None:
         self.broker.alarms.disk_healed(KEYED_PLACE)
 
+    def _pages_alarmed(self, place: str, error: OSError) -> None:
+        self.broker.alarms.disk_failed(place, error, self.pages.retry)
+
+    def _pages_healed(self, place: str) -> None:
+        self.pager.try_again()
+        self.broker.alarms.disk_healed(place)
+
     def _log_failed(self, error: BaseException) -> None:
         """Nobody knows what was written: stop, so that nothing wrong is ever confirmed."""
         log.critical("the write-ahead log failed, the node stops: %s", error)
@@ -313,13 +343,32 @@ class Node:
             used = process.memory_info().rss
             broker.alarms.observe_memory(used)
             broker.alarms.retry_due(asyncio.get_running_loop().time())
-            if keeper.should_trim(used, self._budget.used_bytes, self.turn.count):
+            budget = self._budget
+            if keeper.should_trim(used, budget.used_bytes, self.turn.count, budget.is_pressed):
                 await asyncio.to_thread(keeper.trim)
             now_ms = broker.monotonic_ms()
             for place, endpoint in enumerate(list(broker.arrivals.values())):
                 endpoint.tick(now_ms)
                 if place % TICKS_PER_SLICE == TICKS_PER_SLICE - 1:
                     await asyncio.sleep(0)
+
+    async def _page_out(self) -> None:
+        """Have bodies leave memory while it is short."""
+        process = psutil.Process()
+        hosts = self.broker.hosts
+        paging = BodyPaging(
+            self._budget,
+            self.pager,
+            lambda: [host.store for host in hosts.values() if not host.store.is_empty()],
+        )
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(paging.look_s)
+            paging.observe(process.memory_info().rss, self.broker.alarms.memory_limit_bytes)
+            looked_s = loop.time()
+            while paging.has_work() and loop.time() - looked_s < paging.look_s:
+                self.turn.begin()  # Its end hands to the disk what is to be paged.
+                await asyncio.sleep(paging.work())
 
     # Stopping
 

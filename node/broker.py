@@ -371,7 +371,7 @@ class Broker:
             self.propose(DeleteQueue(queue.vhost, queue.name, queue.uid))
 
     def load(self, host: ClassicHost, chunk: Chunk) -> None:
-        """Read the chunk's bytes from the log."""
+        """Read the chunk's bytes from its page file, or from the log."""
 
         def done(result: bytes | Exception) -> None:
             self.turn.begin()
@@ -382,8 +382,13 @@ class Broker:
                 self.unreadable.succeeded(host, file_id, offset)
                 host.loaded(chunk, result)
 
+        pager = self.budget.pager
         file_id, offset = chunk.file_id, chunk.file_offset
-        self.bodies.read(file_id, offset, chunk.size(), done)
+        if pager is not None and chunk.page_id > 0:
+            file_id, offset = -chunk.page_id, chunk.page_offset  # A name that no log file has.
+            pager.files.read(chunk.page_id, offset, chunk.size(), done)
+        else:
+            self.bodies.read(file_id, offset, chunk.size(), done)
 
 
 def wire_limits(config: "Config") -> Limits:

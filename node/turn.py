@@ -13,6 +13,7 @@ from mypy_extensions import i64
 
 from queues.hosts.classic import Steppable
 from queues.hosts.journal import Journal
+from queues.paging import Pager
 
 READ_BYTES_MAX: Final = 2 << 20  # of input in one turn; what came beyond waits for the next
 READ_MS_MAX: Final = 4.0  # reading in one turn; then it ends, and the rest belongs to the next
@@ -60,6 +61,7 @@ class Turn:
         self._scheduled = False
         self._began = 0.0
         self.journal: Journal | None = None
+        self.pager: Pager | None = None
         self.now_ms: Callable[[], int] | None = None
         self.read_bytes: i64 = 0  # of input taken in this turn, all connections together
         self.count: i64 = 0
@@ -139,6 +141,8 @@ class Turn:
             # What the flush settled (automatic acknowledgement) belongs to the same turn.
             self._step_hosts(now_ms)
             journal.end_turn(now_ms)
+        if self.pager is not None:
+            self.pager.end_turn()
         self._scheduled = False
         self._measure()
         if len(self._later) > 0:

@@ -34,7 +34,7 @@ class Unreadable:
         places = self._places.setdefault(host.uid, {})
         if (file_id, offset) in places or len(places) >= PLACES_MAX:
             return
-        text = f"a message at offset {offset} of log file {file_id} cannot be read: {error}"
+        text = f"a message at offset {offset} of {file_of(file_id)} cannot be read: {error}"
         places[file_id, offset] = text
         log.error("queue '%s' in vhost '%s': %s", host.name, host.vhost, text)
 
@@ -44,11 +44,11 @@ class Unreadable:
         if places is None or places.pop((file_id, offset), None) is None:
             return
         log.warning(
-            "queue '%s' in vhost '%s': the message at offset %d of log file %d is read again",
+            "queue '%s' in vhost '%s': the message at offset %d of %s is read again",
             host.name,
             host.vhost,
             offset,
-            file_id,
+            file_of(file_id),
         )
         if not places:
             del self._places[host.uid]
@@ -65,3 +65,8 @@ class Unreadable:
         first = next(iter(places.values()))
         more = len(places) - 1
         return f"{first} (and {more} more)" if more else first
+
+
+def file_of(file_id: int) -> str:
+    """A file as it is told to operators; ids of page files are told as negative ones."""
+    return f"log file {file_id}" if file_id >= 0 else f"page file {-file_id}"

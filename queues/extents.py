@@ -1,10 +1,11 @@
 """Where a long stretch of a queue's messages is on disk, in few bytes of memory. Compiled.
 
-Takes chunks of which nothing is in memory, one behind the other in one file of the log, and gives
-a *table* from which they can be made again exactly as they were: places, counts and sizes. Nothing
-is read from disk for that, so that a chunk that is made again can be moved, released in part, or
-loaded as any other. Chunks that are alike cost next to nothing: 512 of one message each took
-512 * 300 bytes and take about 100, or 2 bytes for each message if sizes are random.
+Takes chunks of which nothing is in memory, one behind the other in one file of the log or in one
+page file, and gives a *table* from which they can be made again exactly as they were: places,
+counts and sizes. Nothing is read from disk for that, so that a chunk that is made again can be
+moved, released in part, or loaded as any other. Chunks that are alike cost next to nothing: 512 of
+one message each took 512 * 300 bytes and take about 100, or 2 bytes for each message if sizes are
+random.
 
 A table is deflated u32, little-endian: the number of chunks; then for each chunk its count, its
 info bits, and how far its data lies behind that of the one before; then the size of each message.
@@ -23,23 +24,24 @@ LEVEL: Final = 1  # of deflate: what is alike is found by the quickest, too
 GAP_MAX: Final = 0x7FFFFFFF
 
 
-def data_begin(chunk: Chunk, index: i64) -> i64:
-    """Where message `index` of the chunk begins in the chunk's file."""
-    return chunk.file_offset + chunk.bytes_between(0, index)
+def data_begin(chunk: Chunk, index: i64, paged: bool) -> i64:
+    """Where message `index` of the chunk begins in its page file, or in its file of the log."""
+    offset = chunk.page_offset if paged else chunk.file_offset
+    return offset + chunk.bytes_between(0, index)
 
 
-def encode_table(chunks: list[Chunk], indexes: list[int], counts: list[int]) -> bytes:
+def encode_table(chunks: list[Chunk], indexes: list[int], counts: list[int], paged: bool) -> bytes:
     """A table of `counts[i]` messages from `indexes[i]` on of each chunk, in order of the file."""
     gaps = BytesWriter()
     infos = BytesWriter()
     lengths = BytesWriter()
     sizes = BytesWriter()
-    end = data_begin(chunks[0], indexes[0])
+    end = data_begin(chunks[0], indexes[0], paged)
     for place in range(len(chunks)):
         chunk = chunks[place]
         index: i64 = indexes[place]
         last: i64 = index + counts[place]
-        begin = data_begin(chunk, index)
+        begin = data_begin(chunk, index, paged)
         gap = begin - end
         assert 0 <= gap <= GAP_MAX
         write_i32_le(lengths, i32(last - index))
@@ -69,7 +71,8 @@ def decode_table(table: bytes, whole: Chunk) -> list[Chunk]:
     gaps: i64 = infos + 4 * number
     sizes: i64 = gaps + 4 * number
     found: list[Chunk] = []
-    offset = whole.file_offset
+    paged = whole.page_id > 0
+    offset = whole.page_offset if paged else whole.file_offset
     place: i64 = 0
     while place < number:
         count = i64(read_i32_le(raw, 4 + 4 * place))
@@ -78,9 +81,14 @@ def decode_table(table: bytes, whole: Chunk) -> list[Chunk]:
         offsets = offsets_of(raw, sizes, count)
         sizes += 4 * count
         chunk = Chunk(whole.format_tag, None, 0, offsets, info)
-        chunk.file_id = whole.file_id
-        chunk.file_offset = offset
-        chunk.durable = True
+        if paged:
+            chunk.page_id = whole.page_id
+            chunk.page_offset = offset
+            chunk.pinned = True
+        else:
+            chunk.file_id = whole.file_id
+            chunk.file_offset = offset
+            chunk.durable = True
         chunk.lazy = whole.lazy
         offset += i64(read_i32_le(offsets, 4 * count))
         found.append(chunk)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 FORMAT_091: Final = 1  # publish method frame, header frame, body frames (wire.amqp091.events)
 FORMAT_10: Final = 2  # bare message of AMQP 1.0 with its annotations
+BEING_PAGED: Final = -1  # a `page_id`: on its way to a page file
 
 
 @mypyc_attr(acyclic=True)
@@ -23,7 +24,9 @@ class Chunk:
     """Messages 0..count-1 of one publish run.
 
     Message `i` is `data[offsets[i] - base : offsets[i + 1] - base]`. `data` is None while the bytes
-    are on disk alone, at `file_id`, `file_offset`.
+    are on disk alone: in the log at `file_id`, `file_offset`, or in a page file at `page_id`,
+    `page_offset`. In the log they are for the queues that are journaled, in a page file, which
+    claims `size()` of it, for whoever holds the chunk.
     """
 
     def __init__(
@@ -39,11 +42,13 @@ class Chunk:
         self.traits: Traits | None = None  # what the machine was told, if it was told anything
         self.file_id: i64 = 0  # 0: in memory alone
         self.file_offset: i64 = 0  # where `data` begins in that file
+        self.page_id: i64 = 0  # 0: in no page file
+        self.page_offset: i64 = 0
         self.durable = False  # the bytes at that place are synced
         self.unclaimed: i64 = 0  # bytes that died before the record was written
         self.holders: i64 = 0  # queues that still have live messages of it
-        self.pinned = False  # some queue has no claim on the file, so `data` must stay
-        self.lazy = False  # only lazy queues hold it: `data` goes as soon as it is durable
+        self.pinned = False  # some queue has no claim on the log: `data` stays, or is paged
+        self.lazy = False  # only lazy queues hold it: `data` goes as soon as it is on disk
         self.targets: list[tuple[int, int]] | None = None  # (queue uid, first seq) to be journaled
 
     def count(self) -> i64:

@@ -2,7 +2,7 @@
 
 Knows message_seqs and chunks, nothing of consumers. A chunk stays while one of its messages is
 alive in any queue. Bodies count against a node-wide `BodyBudget`; what is over it leaves memory as
-soon as it is durable and is read back in order.
+soon as it is durable, or in a page file (`queues.paging`), and is read back in order.
 
 A slot takes about 300 bytes, so that a backlog of messages that came one by one would not fit.
 Slots that follow each other, are whole and have nothing in memory are *folded* into an extent: one
@@ -14,12 +14,15 @@ memory.
 """
 
 from bisect import bisect_left, bisect_right
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
 from queues.extents import GAP_MAX, data_begin, decode_table, encode_table
-from queues.message import Chunk
+from queues.message import BEING_PAGED, Chunk
+
+if TYPE_CHECKING:
+    from queues.paging import Pager
 
 HEAD_SLACK: Final = 256
 EXTENT_SLOTS: Final = 512  # slots in one extent, at most
@@ -28,6 +31,7 @@ EXTENT_LEAST: Final = 16  # a stretch that has ended is folded if it has 1/16 of
 RICH_MESSAGES: Final = 1024  # or so many messages
 WALK_EXTENTS: Final = 8  # a walk looks at so many times EXTENT_SLOTS slots
 LOOSE_EXTENTS: Final = 4  # so many times EXTENT_SLOTS slots are worth a walk of `tidy`
+SHED_BYTES: Final = 1 << 14  # so many count as one more slot when bodies are to leave memory
 FAR: Final = 1 << 62
 
 
@@ -40,9 +44,11 @@ class BodyBudget:
         self.used_bytes: i64 = 0
         self.extent_slots: i64 = extent_slots
         self.has_evicted = False  # some bodies are on disk alone
+        self.is_pressed = False  # memory is short: nothing stays that need not
+        self.pager: Pager | None = None  # takes what is in no log; None: that stays
 
     def is_over(self) -> bool:
-        return self.used_bytes > self.limit_bytes
+        return self.used_bytes > self.limit_bytes or self.is_pressed
 
     def took(self, chunk: Chunk) -> None:
         data = chunk.data
@@ -56,10 +62,34 @@ class BodyBudget:
 
     def evict(self, chunk: Chunk) -> None:
         """Let go of bytes that are safe in a file."""
-        assert chunk.file_id > 0
+        assert chunk.file_id > 0 or chunk.page_id > 0
         self.dropped(chunk)
         chunk.data = None
         self.has_evicted = True
+
+    def offer(self, chunk: Chunk) -> None:
+        """These bytes, which are in no log, or not for all queues that hold them, may leave."""
+        pager = self.pager
+        if pager is not None:
+            pager.offer(chunk)
+
+    def claim_page(self, chunk: Chunk) -> None:
+        """The chunk, a new one, lies in a page file."""
+        pager = self.pager
+        assert pager is not None
+        pager.files.claim(chunk.page_id, chunk.size())
+
+    def leave_page(self, chunk: Chunk) -> None:
+        """Nobody holds the chunk any more, so its page need not have it."""
+        pager = self.pager
+        assert pager is not None
+        pager.files.release(chunk.page_id, chunk.size())
+        chunk.page_id = 0
+
+
+def is_safe(chunk: Chunk) -> bool:
+    """Whether the bytes can be read back for all queues that hold the chunk."""
+    return chunk.page_id > 0 or (chunk.durable and chunk.file_id > 0 and not chunk.pinned)
 
 
 @final
@@ -67,8 +97,9 @@ class BodyBudget:
 class Slot:
     """The chunk that holds message_seqs first..first+count-1 of this queue.
 
-    With a table it is an extent: all its messages are alive and journaled, and `chunk` is a single
-    piece as long as all of them, which has no bytes and belongs to nobody else.
+    With a table it is an extent: all its messages are alive and, if they are journaled, in one file
+    of the log, else in one page file; and `chunk` is a single piece as long as all of them, which
+    has no bytes and belongs to nobody else.
     """
 
     def __init__(self, first: i64, count: i64, chunk: Chunk, index: i64, journaled: bool) -> None:
@@ -209,6 +240,8 @@ class Store:
         if chunk.holders == 0:
             self._budget.dropped(chunk)
             chunk.data = None
+            if chunk.page_id > 0:
+                self._budget.leave_page(chunk)
 
     def _drop_dead(self) -> None:
         """Step over dead slots at the head; sweep the others out when they are the majority."""
@@ -326,6 +359,29 @@ class Store:
         self._dead = 0
         self.live_bytes = 0
 
+    def shed(self, end: i64, slots_max: i64) -> i64:
+        """Let bodies of messages before `end` leave memory, the last first, or be paged.
+
+        Looks at so many slots at most, and at fewer if much leaves. Returns the `end` to go on
+        with; 0 at the head.
+        """
+        place: i64 = bisect_left(self._firsts, end, self._head) - 1
+        budget = self._budget
+        while place >= self._head and slots_max > 0:
+            slots_max -= 1
+            slot = self._slots[place]
+            chunk = slot.chunk
+            place -= 1
+            if slot.live == 0 or chunk.data is None:
+                continue
+            slots_max -= len(chunk.data) // SHED_BYTES
+            if is_safe(chunk):
+                budget.evict(chunk)
+                self._note_loose(slot, 1)
+            elif chunk.pinned:
+                budget.offer(chunk)
+        return self._slots[place + 1].first if place >= self._head else 0
+
     # Extents
 
     def tidy(self) -> None:
@@ -378,7 +434,7 @@ class Store:
             messages = 0
             begin = place
             if not folds:
-                if slot.journaled and slot.live > 0 and not slot.chunk.durable:
+                if slot.live > 0 and is_on_its_way(slot):
                     break
                 if slot.live == slot.count and slot.table is None and self._passed == FAR:
                     self._passed = slot.first
@@ -400,11 +456,9 @@ class Store:
         chunk = slot.chunk
         return (
             slot.live == slot.count
-            and slot.journaled
             and slot.table is None
             and chunk.data is None
-            and chunk.durable
-            and chunk.file_id > 0
+            and (chunk.durable and chunk.file_id > 0 if slot.journaled else chunk.page_id > 0)
             and chunk not in self.loading
         )
 
@@ -425,18 +479,25 @@ class Store:
             [slot.chunk for slot in slots],
             [int(slot.index) for slot in slots],
             [int(slot.count) for slot in slots],
+            not first.journaled,
         )
         offsets = bytes(4) + int(byte_count).to_bytes(4, "little")
         whole = Chunk(first.chunk.format_tag, None, 0, offsets, 0)
-        whole.file_id = first.chunk.file_id
-        whole.file_offset = data_begin(first.chunk, first.index)
+        if first.journaled:
+            whole.file_id = first.chunk.file_id
+            whole.file_offset = data_begin(first.chunk, first.index, False)
+            whole.durable = True
+        else:
+            whole.page_id = first.chunk.page_id
+            whole.page_offset = data_begin(first.chunk, first.index, True)
+            whole.pinned = True
+            self._budget.claim_page(whole)
         whole.lazy = first.chunk.lazy
-        whole.durable = True
         whole.holders = 1
-        extent = Slot(first.first, messages, whole, 0, True)
+        extent = Slot(first.first, messages, whole, 0, first.journaled)
         extent.table = table
         for slot in slots:
-            slot.chunk.holders -= 1
+            self._let_go(slot.chunk)
         self._slots[begin:end] = [extent]
         self._firsts[begin:end] = [int(extent.first)]
         return begin + 1
@@ -449,6 +510,9 @@ class Store:
         firsts = [int(slot.first) for slot in slots]
         for slot in slots:
             slot.chunk.holders = 1
+            if slot.chunk.page_id > 0:
+                self._budget.claim_page(slot.chunk)
+        self._let_go(extent.chunk)
         self._slots[place : place + 1] = slots
         self._firsts[place : place + 1] = firsts
         self._note_loose(extent, len(slots))
@@ -461,10 +525,17 @@ def unfolded(extent: Slot, table: bytes) -> list[Slot]:
     first = extent.first
     for chunk in decode_table(table, extent.chunk):
         count = chunk.count()
-        found.append(Slot(first, count, chunk, 0, True))
+        found.append(Slot(first, count, chunk, 0, extent.journaled))
         first += count
     assert first == extent.first + extent.count
     return found
+
+
+def is_on_its_way(slot: Slot) -> bool:
+    """Whether the slot's messages are being written, so that it may be folded before long."""
+    if slot.journaled:
+        return not slot.chunk.durable
+    return slot.chunk.page_id == BEING_PAGED
 
 
 def follows(before: Slot, slot: Slot) -> bool:
@@ -473,10 +544,12 @@ def follows(before: Slot, slot: Slot) -> bool:
     new = slot.chunk
     if (
         slot.first != before.first + before.count
-        or new.file_id != old.file_id
+        or slot.journaled != before.journaled
+        or (new.file_id != old.file_id if slot.journaled else new.page_id != old.page_id)
         or new.format_tag != old.format_tag
         or new.lazy != old.lazy
     ):
         return False
-    gap = data_begin(new, slot.index) - data_begin(old, before.index + before.count)
+    paged = not slot.journaled
+    gap = data_begin(new, slot.index, paged) - data_begin(old, before.index + before.count, paged)
     return gap >= 0 and gap <= GAP_MAX

@@ -3,8 +3,8 @@
 Commands of a turn are applied together in `step`; deliveries go out in the same turn, only the
 confirm of a durable message waits for the sync. What the queue owns: its `Fifo`, its `Store`, the
 sinks of the sessions that use it. Journaled are persistent messages of a durable queue and their
-settlements; the rest lives in memory and is gone after a restart. A lazy queue (Q-20) journals
-transient messages too, to have their bodies on disk, and drops them after a restart.
+settlements; the rest is gone after a restart, and lives in memory or, above the node's budget, in
+page files (`queues.paging`). A lazy queue (Q-20) has no bodies in memory beyond what rests there.
 
 Messages that are to be dead-lettered stay in the store, and in the log, until they have been handed
 to the exchange: they are *dying*. If their bodies are on disk they wait to be read. At most
@@ -363,7 +363,7 @@ class ClassicHost:
         count = effect.count
         self.published_count += count
         persistent = (chunk.info & INFO_PERSISTENT) != 0
-        journaled = (self.durable and persistent) or self.mode != DEFAULT
+        journaled = (self.durable and persistent) or self.mode == LOGGED
         self.store.add(first, chunk, 0, count, journaled)
         if len(self._moved) > 0:
             self._follow_moves(first, count)
@@ -373,9 +373,10 @@ class ClassicHost:
         if self.mode == LOGGED:
             self._decided(sink, upto)
             return
+        if not journaled and (chunk.lazy or self._budget.is_over()):
+            self._page(chunk, count)
         if journaled:
             self._journal.publish(chunk, self.uid, first)
-        if journaled and persistent:
             receipt = self._journal.confirm(sink, self.uid, upto, self.credit, count)
             self._receipts[effect.session] = receipt
         elif self._receipts.get(effect.session, 0) > self._journal.confirmed_receipt:
@@ -383,6 +384,14 @@ class ClassicHost:
             self._journal.confirm(sink, self.uid, upto, self.credit, 0)
         else:
             self._decided(sink, upto)
+
+    def _page(self, chunk: Chunk, count: i64) -> None:
+        """The bytes may go to a page file, if it takes them as fast as they come."""
+        pager = self._budget.pager
+        if pager is not None:
+            pager.offer(chunk)
+            if pager.is_behind():
+                pager.hold(self.credit, count)
 
     def _see_lazy(self, chunk: Chunk) -> None:
         """The queue is about to hold the chunk: whether only lazy ones do."""

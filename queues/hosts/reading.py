@@ -13,7 +13,7 @@ from mypy_extensions import i64
 from queues.commands import SessionId
 from queues.host import SessionSink, View
 from queues.message import Chunk
-from queues.store import BodyBudget, Slot, Store
+from queues.store import BodyBudget, Slot, Store, is_safe
 
 if TYPE_CHECKING:
     from queues.hosts.classic import ClassicHost, Steps
@@ -65,9 +65,9 @@ class Reading:
         """The bodies looked at before were written: a copy on disk is enough for those."""
         before = self._viewed
         self._viewed = chunk
-        if before is None or not before.durable or before.pinned or before.data is None:
+        if before is None or before.data is None or before.holders == 0:
             return
-        if before.holders > 0 and before.file_id > 0 and (before.lazy or self._budget.is_over()):
+        if (before.lazy or self._budget.is_over()) and is_safe(before):
             self._budget.evict(before)
 
     def mark_durable(self, message_seq: i64) -> None:
@@ -91,7 +91,7 @@ class Reading:
         at: Slot | None = slot
         while at is not None and room > 0:
             chunk = at.chunk
-            if chunk.data is None and chunk.durable and chunk not in loading:
+            if chunk.data is None and chunk not in loading:
                 loading.add(chunk)
                 self._turn.load(host, chunk)
             room -= chunk.size() + LOAD_BYTES

@@ -1,4 +1,4 @@
-"""Reads of the log that lie close together, made one.
+"""Reads of a log or page file that lie close together, made one.
 
 A backlog of single messages is read back message by message, in order. `Reads` keeps what was
 asked for and not begun; a reader thread takes the next read and those right behind it in the same
@@ -10,8 +10,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, final
 
-from warren.storage.files import LogFile
-
 GAP_BYTES: Final = 4096  # between two reads, at most: headers, records of others
 RUN_BYTES: Final = 1 << 20
 RUN_READS: Final = 256  # their answers are one callback of the loop
@@ -21,6 +19,13 @@ class Readable(Protocol):
     """What a read needs of a disk (`warren.storage.disk.Disk`)."""
 
     def pread(self, handle: int, length: int, offset: int) -> bytes: ...
+
+
+class ReadFile(Protocol):
+    """A file as reads see it (`warren.storage.files.LogFile`, `warren.storage.pages.PageFile`)."""
+
+    @property
+    def path(self) -> str: ...
 
 
 class ShortRead(Exception):
@@ -34,7 +39,7 @@ class Read:
     __slots__ = ("done", "file", "length", "offset")
 
     def __init__(
-        self, file: LogFile, offset: int, length: int, done: Callable[[bytes | Exception], None]
+        self, file: ReadFile, offset: int, length: int, done: Callable[[bytes | Exception], None]
     ) -> None:
         self.file = file
         self.offset = offset
@@ -72,17 +77,20 @@ def joins(run: Sequence[Read], read: Read) -> bool:
     return read.file is last.file and 0 <= gap <= GAP_BYTES and total <= RUN_BYTES
 
 
-def carry_out(disk: Readable, run: Sequence[Read]) -> list[bytes | Exception]:
-    """The answer to each read of a run. What cannot be read as one is read one by one."""
+def carry_out(disk: Readable, handle: int, run: Sequence[Read]) -> list[bytes | Exception]:
+    """The answer to each read of a run; `handle` is of its file.
+
+    What cannot be read as one is read one by one.
+    """
     first = run[0]
     last = run[-1]
     length = last.offset + last.length - first.offset
     try:
-        found = disk.pread(first.file.handle, length, first.offset)
+        found = disk.pread(handle, length, first.offset)
     except OSError as error:
         if len(run) == 1:
             return [error]
-        return [carry_out(disk, [read])[0] for read in run]
+        return [carry_out(disk, handle, [read])[0] for read in run]
     if len(run) == 1 and len(found) == length:
         return [found]
     answers: list[bytes | Exception] = []

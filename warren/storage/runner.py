@@ -12,7 +12,7 @@ Work = Callable[[], None]
 
 
 class Runner(Protocol):
-    """Three kinds of work, each in order of hand-over; kinds run beside each other."""
+    """Four kinds of work, each in order of hand-over; kinds run beside each other."""
 
     def start(self, write: Callable[[], bool]) -> None:
         """From now on, after each `kick`, call `write` until it answers False."""
@@ -26,18 +26,24 @@ class Runner(Protocol):
     def read(self, work: Work) -> None:
         """Run one read."""
 
+    def page(self, work: Work) -> None:
+        """Run one write to a page file, or what must come behind it."""
+
     def stop(self) -> None:
         """Write what is there, end the other work at once, and return when all is still."""
 
 
 class ThreadRunner:
-    """One writer thread, one background thread that rests as long as it works, two readers."""
+    """A writer thread, a background thread that rests as long as it works, two readers, and one
+    for page files.
+    """
 
     def __init__(self, on_failure: Callable[[BaseException], None]) -> None:
         self._on_failure = on_failure  # for an error that no work has settled itself
         self._kicks: SimpleQueue[bool] = SimpleQueue()  # False: stop
         self._background: SimpleQueue[Work | None] = SimpleQueue()
         self._reads: SimpleQueue[Work | None] = SimpleQueue()
+        self._pages: SimpleQueue[Work | None] = SimpleQueue()
         self._stopping = threading.Event()
         self._write: Callable[[], bool] = bool
         self._threads: list[threading.Thread] = []
@@ -48,6 +54,7 @@ class ThreadRunner:
         self._spawn("wal-background", self._run_background)
         for number in range(READERS):
             self._spawn(f"wal-reader-{number}", self._run_reader)
+        self._spawn("page-writer", self._run_pages)
 
     def kick(self) -> None:
         self._kicks.put(True)
@@ -58,12 +65,16 @@ class ThreadRunner:
     def read(self, work: Work) -> None:
         self._reads.put(work)
 
+    def page(self, work: Work) -> None:
+        self._pages.put(work)
+
     def stop(self) -> None:
         self._stopping.set()
         self._kicks.put(False)
         self._background.put(None)
         for _ in range(READERS):
             self._reads.put(None)
+        self._pages.put(None)
         for thread in self._threads:
             thread.join()
         self._threads.clear()
@@ -101,5 +112,12 @@ class ThreadRunner:
         while True:
             work = self._reads.get()
             if work is None:
+                return
+            work()
+
+    def _run_pages(self) -> None:
+        while True:
+            work = self._pages.get()
+            if work is None or self._stopping.is_set():
                 return
             work()

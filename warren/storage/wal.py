@@ -343,12 +343,15 @@ class Wal:
         """On a reader thread: once for each read, and some find theirs done with another."""
         run = self._reads.take()
         if run:
-            answers = carry_out(self._disk, run)
+            file = run[0].file
+            assert isinstance(file, LogFile)
+            answers = carry_out(self._disk, file.handle, run)
             self._post(lambda: self._reads_done(run, answers))
 
     def _reads_done(self, run: list[Read], answers: list[bytes | Exception]) -> None:
         for read, answer in zip(run, answers, strict=True):
             file = read.file
+            assert isinstance(file, LogFile)
             file.pins -= 1
             if not file.pins and self._upkeep is not None:
                 self._upkeep.unpinned(file)
@@ -357,6 +360,11 @@ class Wal:
     def background(self, work: Callable[[], None]) -> None:
         """Run slow work, such as writing a snapshot, beside the log."""
         self._runner.background(work)
+
+    @property
+    def runner(self) -> Runner:
+        """The threads, for what is stored beside the log (`warren.storage.pages`)."""
+        return self._runner
 
     # The writer thread.
 

@@ -16,17 +16,20 @@ from queues.credit import CreditActor, CreditSpec
 from queues.hosts.classic import ClassicHost
 from queues.hosts.journal import Journal
 from queues.metadata_commands import Batch, Command, DeclareVhost, NodeRestarted
+from queues.paging import Pager
 from queues.store import BodyBudget
 from raft.log_group import METADATA_OWNER
 from raft.one_member import Commits, OneMemberGroup
 from tests.sim.storage.sim_disk import SimDisk
 from tests.sim.storage.sim_keyed import SimKeyed
 from tests.sim.storage.steps import StepRunner
+from warren.storage.pages import Pages
 from warren.storage.snapshot import SnapshotStore
 from warren.storage.wal import Wal
 from warren.wire.amqp091.deliver import body_bytes
 
 DIRECTORY = "/log"
+PAGES_DIRECTORY = "/pages"
 NODE = "n"
 SNAPSHOT_ENTRIES = 6
 QUEUE_SNAPSHOT_ENTRIES = 8
@@ -76,6 +79,7 @@ class SimNode:
         self.journal = Journal(self.wal, self.budget, credit)
         if random.random() < 0.5:
             self.journal.settle_later = self.runner.post
+        self._page(disk, random)
         self.wal.before_upkeep = self._end_turn
         self.turn.journal = self.journal
         self.turn.now_ms = self.now_ms
@@ -85,6 +89,20 @@ class SimNode:
             keyed, self._snapshots, SNAPSHOT_ENTRIES, random.choice((60, 60_000))
         )
         self._recover()
+
+    def _page(self, disk: SimDisk, random: Random) -> None:
+        """Page files, some of them so small that a batch is longer."""
+        pages = Pages(
+            disk,
+            PAGES_DIRECTORY,
+            runner=self.runner,
+            post=self.runner.post,
+            on_alarm=lambda place, error: self.failed.append(error),
+            on_healed=lambda place: None,
+            file_bytes=random.choice((100, 2_000, 10_000)),
+        )
+        pages.open()
+        self.turn.pager = Pager(pages, self.budget, random.choice((0, 300, 3_000)))
 
     def _recover(self) -> None:
         self.commits = Commits()

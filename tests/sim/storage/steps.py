@@ -14,6 +14,7 @@ class StepRunner:
         self.posted: deque[Work] = deque()
         self.slow: deque[Work] = deque()
         self.reads: deque[Work] = deque()
+        self.pages: deque[Work] = deque()
         self.kicked = False
         self._write: Callable[[], bool] = bool
 
@@ -32,11 +33,15 @@ class StepRunner:
     def read(self, work: Work) -> None:
         self.reads.append(work)
 
+    def page(self, work: Work) -> None:
+        self.pages.append(work)
+
     def stop(self) -> None:
         while self._write():
             pass
         self.slow.clear()
         self.reads.clear()
+        self.pages.clear()
 
     def write_once(self) -> None:
         self.kicked = self._write()
@@ -46,13 +51,13 @@ class StepRunner:
         ready: list[Work] = []
         if self.kicked:
             ready.append(self.write_once)
-        for queue in (self.posted, self.slow, self.reads):
+        for queue in (self.posted, self.slow, self.reads, self.pages):
             if queue:
                 ready.append(queue[0])
         if not ready:
             return False
         work = random.choice(ready)
-        for queue in (self.posted, self.slow, self.reads):
+        for queue in (self.posted, self.slow, self.reads, self.pages):
             if queue and queue[0] is work:
                 queue.popleft()
         work()

@@ -4,8 +4,10 @@ from queues.credit import CreditActor, CreditSpec
 from queues.hosts.classic import ClassicHost, Steppable, Waking
 from queues.hosts.journal import Journal
 from queues.message import Chunk
+from queues.paging import Pager
 from queues.store import BodyBudget
 from tests.unit.queues.fake_log import FakeLog
+from tests.unit.queues.fake_pages import FakePages
 
 PLENTY = 1 << 30
 
@@ -18,6 +20,8 @@ class FakeNode:
         self.budget = BodyBudget(budget_bytes)
         credit = CreditActor("log", CreditSpec(log_credit, max(log_credit // 4, 1)))
         self.journal = Journal(self.log, self.budget, credit)
+        self.pages = FakePages()
+        self.pager = Pager(self.pages, self.budget, 0)
         self.unused: list[int] = []
         self.loads: list[tuple[ClassicHost, Chunk]] = []
         self.now_ms = 1000
@@ -54,6 +58,7 @@ class FakeNode:
             for host in hosts:
                 host.step(self.now_ms)
         self.journal.end_turn(self.now_ms)
+        self.pager.end_turn()
 
     def sync(self) -> None:
         self.journal.on_durable(self.log.appended_lsn)
@@ -62,5 +67,8 @@ class FakeNode:
         """Read what was asked for from the files."""
         loads, self.loads = self.loads, []
         for host, chunk in loads:
-            begin = chunk.file_offset
-            host.loaded(chunk, bytes(self.log.files[chunk.file_id][begin : begin + chunk.size()]))
+            if chunk.page_id > 0:
+                file, begin = self.pages.files[chunk.page_id], chunk.page_offset
+            else:
+                file, begin = self.log.files[chunk.file_id], chunk.file_offset
+            host.loaded(chunk, bytes(file[begin : begin + chunk.size()]))

@@ -26,11 +26,12 @@ def lazy_desk() -> Desk:
     return desk
 
 
-def test_a_lazy_queue_keeps_no_body_in_memory_once_it_is_durable() -> None:
+def test_a_lazy_queue_keeps_no_body_in_memory_once_it_is_on_disk() -> None:
     desk = lazy_desk()
     chunks = [desk.publish([b"a"]), desk.publish([b"b"], persistent=False)]
     assert desk.turn() == []
     assert desk.sync() == [("confirms", 5, 1), ("confirms", 5, 2)]
+    desk.node.pages.complete()
     assert [chunk.data for chunk in chunks] == [None, None]
     assert desk.node.budget.used_bytes == 0
     assert desk.bodies() == {1: b"a", 2: b"b"}

@@ -89,7 +89,7 @@ def test_chunks_come_out_of_a_table_as_they_went_in(
         indexes.append(min(cut_first, len(sizes) - 1))
         counts.append(max(1, len(sizes) - indexes[-1] - cut_last))
     whole = stored([b"x"], chunks[0].file_offset + chunks[0].bytes_between(0, indexes[0]))
-    found = decode_table(encode_table(chunks, indexes, counts), whole)
+    found = decode_table(encode_table(chunks, indexes, counts, False), whole)
     expected = []
     for chunk, index, count in zip(chunks, indexes, counts, strict=True):
         file_id, file_offset, tag, info, lazy, sizes = row(chunk)
@@ -110,7 +110,7 @@ def test_a_table_takes_few_bytes_for_each_message(
         body = bytes(random.randint(*sizes))
         chunks.append(stored([body], offset))
         offset += (len(body) + RECORD_BYTES + 7) & ~7
-    made = encode_table(chunks, [0] * EXTENT_SLOTS, [1] * EXTENT_SLOTS)
+    made = encode_table(chunks, [0] * EXTENT_SLOTS, [1] * EXTENT_SLOTS, False)
     assert len(made) < bytes_each * EXTENT_SLOTS
 
 

@@ -58,7 +58,7 @@ class Desk:
         return runs
 
     def answers(self) -> list[Answer]:
-        return carry_out(self.disk, self.reads.take())
+        return carry_out(self.disk, self.files[0].handle, self.reads.take())
 
 
 @pytest.fixture
@@ -114,6 +114,6 @@ def test_what_lies_behind_the_end_of_the_file_is_short_and_the_rest_is_there(des
 
 def test_a_bad_sector_fails_its_own_read_and_no_other(desk: Desk) -> None:
     desk.ask((0, 10), (10, 5), (16, 4))
-    first, bad, last = carry_out(BadSector(desk.disk), desk.reads.take())
+    first, bad, last = carry_out(BadSector(desk.disk), desk.files[0].handle, desk.reads.take())
     assert (first, last) == (desk.content[:10], desk.content[16:20])
     assert isinstance(bad, OSError)
