@@ -1,0 +1,137 @@
+"""An AMQP 1.0 message as one of AMQP 0-9-1 (FEATURES 4.8).
+
+Not carried over: absolute-expiry-time, to, subject, group-sequence, reply-to-group-id, delivery
+annotations, footer, and annotations whose names do not begin with `x-`. A body that is not one data
+section goes as it is encoded, with `type` AMQP10_TYPE.
+"""
+
+from typing import Final
+from urllib.parse import unquote
+from uuid import UUID
+
+from queues.conversion.sections import Sections
+from queues.conversion.values import DROPPED, MS, NAME_BYTES_MAX, pairs_of, to_091
+from warren.wire.amqp091 import values as v091
+from warren.wire.amqp091.deliver import build
+from warren.wire.amqp091.properties import BasicProperties
+from warren.wire.amqp10.descriptors import APPLICATION_PROPERTIES, DATA, MESSAGE_ANNOTATIONS
+from warren.wire.amqp10.performatives import Properties
+
+AMQP10_TYPE: Final = "amqp-1.0"
+BASIC_TYPE: Final = "x-basic-type"  # annotation that holds the property `type`
+X_CC: Final = "x-cc"  # annotation that holds the header CC
+QUEUES: Final = "/queues/"
+PERSISTENT: Final = 2
+TRANSIENT: Final = 1
+
+
+def to_amqp091(data: bytes, start: int, end: int, exchange: str, routing_key: bytes) -> bytes:
+    """The 1.0 message at `data[start:end]` in stored form 1."""
+    sections = Sections(data, start, end)
+    body, encoded = _body(data, sections)
+    properties = basic_properties(sections)
+    if encoded:
+        properties.type = AMQP10_TYPE
+    return build(exchange, routing_key, properties.encode(), body)
+
+
+def basic_properties(sections: Sections) -> BasicProperties:
+    """Properties and headers of the message; of the body nothing is looked at."""
+    header = sections.header()
+    properties = sections.properties()
+    headers = headers_of(sections)
+    basic = BasicProperties(
+        content_type=_fitting(properties.content_type),
+        content_encoding=_fitting(properties.content_encoding),
+        delivery_mode=PERSISTENT if header.durable else TRANSIENT,
+        priority=header.priority,
+        expiration=None if header.ttl is None else str(header.ttl),
+        timestamp=_seconds(properties.creation_time),
+        app_id=_fitting(properties.group_id),
+        user_id=_user(properties.user_id),
+        reply_to=_reply_to(properties.reply_to),
+        type=_fitting(_text(headers.pop(BASIC_TYPE, None))),
+    )
+    _identify(basic, properties, headers)
+    basic.headers = headers or None
+    return basic
+
+
+def headers_of(sections: Sections) -> dict[str, object]:
+    """What a headers exchange sees: application properties, and annotations named `x-...`."""
+    headers: dict[str, object] = {}
+    for name, value in pairs_of(sections.map(APPLICATION_PROPERTIES)):
+        _put(headers, name, value)
+    for name, value in pairs_of(sections.map(MESSAGE_ANNOTATIONS)):
+        if name == X_CC:
+            _put(headers, "CC", value)
+        elif isinstance(name, str) and name.startswith("x-"):
+            _put(headers, name, value)
+    return headers
+
+
+def _put(headers: dict[str, object], name: object, value: object) -> None:
+    if isinstance(name, str) and len(name.encode()) <= NAME_BYTES_MAX:
+        converted = to_091(value)
+        if converted is not DROPPED:
+            headers[str(name)] = converted
+
+
+def _identify(basic: BasicProperties, properties: Properties, headers: dict[str, object]) -> None:
+    """message-id and correlation-id; what a short string cannot hold becomes a header."""
+    basic.message_id, message = _id(properties.message_id)
+    basic.correlation_id, correlation = _id(properties.correlation_id)
+    if message is not None:
+        headers["x-message-id"] = message
+    if correlation is not None:
+        headers["x-correlation-id"] = correlation
+
+
+def _id(value: object) -> tuple[str | None, object]:
+    """(as a property, as a header)."""
+    if isinstance(value, UUID):
+        return f"urn:uuid:{value}", None
+    if isinstance(value, int):
+        return str(int(value)), None
+    if isinstance(value, bytes):
+        return None, bytearray(value)
+    if isinstance(value, str):
+        return (value, None) if _fitting(value) is not None else (None, value)
+    return None, None
+
+
+def _fitting(text: str | None) -> str | None:
+    """Text that fits a short string; longer text is dropped."""
+    return None if text is None or len(text.encode()) > NAME_BYTES_MAX else str(text)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _user(user_id: bytes | None) -> str | None:
+    if user_id is None or len(user_id) > NAME_BYTES_MAX:
+        return None
+    return user_id.decode("utf-8", "surrogateescape")
+
+
+def _reply_to(address: str | None) -> str | None:
+    if address is not None and address.startswith(QUEUES):
+        return _fitting(unquote(address[len(QUEUES) :]))
+    return _fitting(address)
+
+
+def _seconds(creation_time: int | None) -> int | None:
+    if creation_time is None or creation_time < 0:
+        return None
+    return v091.Timestamp(creation_time // MS)
+
+
+def _body(data: bytes, sections: Sections) -> tuple[bytes, bool]:
+    """(payload, whether it is encoded as 1.0)."""
+    body = sections.body
+    if not body:
+        return b"", False
+    if len(body) == 1 and body[0][0] == DATA:
+        return sections.data_of(body[0][1], body[0][2]), False
+    return data[sections.body_at : sections.body_end], True
