@@ -23,6 +23,7 @@ from node.auth.login import LoginRules
 from node.auth.passwords import hash_password
 from node.broker import Broker
 from node.clock import NodeClock
+from node.damage import LostDefinitions
 from node.definition_rows import DefinitionRows
 from node.disk_monitor import DiskMonitor
 from node.front import ManagementFront
@@ -90,7 +91,7 @@ def run(config: "Config") -> int:
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(run_node(config))
-    except (OSError, KeyedDamaged, BadSnapshot) as error:
+    except (OSError, KeyedDamaged, BadSnapshot, LostDefinitions) as error:
         log.error("%s", error)
         return EXIT_FAILED
     finally:
@@ -178,6 +179,8 @@ class Node:
         broker.logins = LoginDesk(broker.access, rules)
         monitor = self._set_alarms()
         await self._define_first()
+        if self.group.missing_index > 0:
+            self._definitions.save(broker.metadata, self.group)
         amqp = self._config.listeners.amqp
         server = await listen(broker, amqp.host, amqp.port)
         self._servers.append(server)
@@ -220,17 +223,22 @@ class Node:
             self._budget,
             self.wal,
             Timers(asyncio.get_running_loop().call_later, self.clock.now_ms, self.turn.begin),
+            self.wal,
         )
         self.broker = broker
         broker.make_group = self._make_group
         broker.load_definitions()
-        recovered = Recovered(group, broker.hosts, broker.quorum_hosts, broker.recovering)
+        recovered = Recovered(
+            group, broker.hosts, broker.quorum_hosts, broker.recovering, broker.damages
+        )
         gc.disable()  # Recovery makes what will stay; looking through it again costs half the time.
         report = self.wal.open(recovered)
-        recovered.finish(report.clean)
-        gc.enable()
         for corrupt in report.corrupt:
             log.error("%s", corrupt)
+        self._check_definitions(recovered.lost_definitions(report))
+        metadata.next_uid = max(metadata.next_uid, recovered.owner_high + 1)
+        recovered.finish(report)
+        gc.enable()
         log.info(
             "recovered %d queues, %d messages, %d log records in %d files; the last stop was %s",
             len(broker.hosts),
@@ -246,6 +254,17 @@ class Node:
         broker.group = group
         self.wal.attach(QueueOwners(broker.hosts))
         return broker
+
+    def _check_definitions(self, lost: str) -> None:
+        """A node that does not know its queues must not go on as if nothing were missing."""
+        if not lost:
+            return
+        if not self._config.storage.accept_lost_definitions:
+            raise LostDefinitions(
+                f"{lost}. Restore the data directory, or start once with "
+                "storage.accept_lost_definitions=true to go on with what was defined before that"
+            )
+        log.error("%s; the node goes on with what was defined before that", lost)
 
     async def _define_first(self) -> None:
         """What an empty node begins with, and the end of what a restart does not keep."""
@@ -386,8 +405,9 @@ class Node:
         await self._bury(2.0)
         await front.stop()
         broker.logins.close()
-        for host in broker.hosts.values():
-            host.end_cleanly()
+        for uid, host in broker.hosts.items():
+            if uid not in broker.damages.hosts:
+                host.end_cleanly()
         self.journal.end_turn(self.clock.now_ms())
         self.journal.settle_now()
         self.wal.close(clean=True)

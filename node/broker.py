@@ -5,6 +5,7 @@ only: a command is proposed to the metadata log group; once committed, it is app
 here, its changes are carried to routers and hosts, and whoever proposed it is answered.
 """
 
+import asyncio
 import logging
 import os
 from collections.abc import Callable, Sequence
@@ -17,6 +18,7 @@ from node.auth.access import AccessView
 from node.auth.desk import LoginDesk, is_loopback
 from node.auth.permissions import PermissionCache
 from node.clock import NodeClock, monotonic_ms
+from node.damage import Damages, Owners
 from node.plans import RouteCache
 from node.reply_to import AnswerDesk
 from node.timers import Timers
@@ -35,6 +37,7 @@ from queues.hosts.undertaker import QueueUndertaker
 from queues.message import Chunk
 from queues.metadata import Metadata
 from queues.metadata_commands import (
+    Batch,
     Command,
     DeleteByOwner,
     DeleteQueue,
@@ -96,6 +99,7 @@ class Broker:
         budget: BodyBudget,
         bodies: BodyLog,
         timers: Timers,
+        log_owners: Owners,
     ) -> None:
         self.config = config
         self.clock = clock
@@ -120,6 +124,7 @@ class Broker:
         self.alarms = Alarms(1 << 62, 0, self._alarms_changed)
         self.unreadable = Unreadable()
         self.hosts: dict[int, ClassicHost] = {}  # of every queue
+        self.damages = Damages(log_owners, self)
         self.quorum_hosts: dict[int, QuorumHost] = {}  # around those of quorum queues
         self.quorum_snapshot_entries = SNAPSHOT_ENTRIES
         self.recovering: dict[int, OneMemberGroup] = {}  # groups of quorum queues, until in service
@@ -262,6 +267,7 @@ class Broker:
         if quorum is not None:
             quorum.delete()
             self.recovering.pop(queue.uid, None)
+        self.damages.remove(queue.uid)
         self._removed_ready[queue.uid] = host.delete()
         self.queues_deleted += 1
         self.unreadable.forget(queue.uid)
@@ -275,6 +281,12 @@ class Broker:
         found = self.metadata.vhosts.get(vhost)
         return None if found is None else found.queues.get(name)
 
+    def check_served(self, queue: Queue) -> None:
+        """Raise 404 for a queue that the log does not hold whole."""
+        crashed = self.damages.hosts.get(queue.uid)
+        if crashed is not None:
+            raise crashed.error()
+
     def has_exchange(self, vhost: str, name: str) -> bool:
         found = self.metadata.vhosts.get(vhost)
         return found is not None and name in found.exchanges
@@ -284,8 +296,22 @@ class Broker:
 
     def host(self, uid: int) -> QueueHost:
         """The queue as sessions see it."""
+        crashed = self.damages.hosts.get(uid)
+        if crashed is not None:
+            return crashed
         quorum = self.quorum_hosts.get(uid)
         return self.hosts[uid] if quorum is None else quorum
+
+    async def accept_damage(self, queue: Queue) -> None:
+        """Serve a damaged queue with what could be read; the answer comes when that is durable."""
+        done = asyncio.get_running_loop().create_future()
+        self.turn.begin()
+
+        def told() -> None:
+            self.propose(Batch(()), done.set_result)
+
+        self.damages.accept(self.hosts[queue.uid], self.quorum_hosts.get(queue.uid), told)
+        await done
 
     def ready_of_removed(self, uid: int) -> int:
         """How many messages were ready in a queue that this commit removed."""

@@ -4,9 +4,11 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from node.damage import Damages
 from node.management.view import (
     BindingView,
     ConnectionView,
+    CorruptView,
     CountersView,
     DeliveryCounters,
     ExchangeView,
@@ -15,6 +17,7 @@ from node.management.view import (
     NodeView,
     ProtocolCounters,
     QueueView,
+    RecoveryView,
     TotalsView,
     UserView,
     VhostView,
@@ -24,6 +27,7 @@ from queues.arguments import decode_arguments
 from queues.counts import CONFIRM_BOUNDS_S
 from queues.definitions import Destination
 from queues.queue_arguments import queue_type
+from warren.storage.record import KIND_NAMES
 from warren.storage.wal import SYNC_BOUNDS_S
 
 if TYPE_CHECKING:
@@ -68,6 +72,8 @@ class LiveView:
             clock_alarm=broker.clock.step_alarm,
             alarm_details=alarms.details(),
             sockets_used=len(broker.arrivals),
+            recovery=recovery_view(broker.damages),
+            crashed_queues=tuple((host.vhost, host.name) for host in broker.damages.hosts.values()),
             wal_pending_bytes=broker.bodies.pending_bytes,
             loop_turn_ms=HistogramView(
                 bounds=TURN_BUCKETS_MS, counts=tuple(turn.buckets), total=turn.sum_ms
@@ -142,6 +148,7 @@ class LiveView:
     def vhosts(self) -> Sequence[VhostView]:
         ready: dict[str, int] = {}
         held: dict[str, int] = {}
+        crashed = {host.vhost for host in self._broker.damages.hosts.values()}
         for host in self._broker.hosts.values():
             ready[host.vhost] = ready.get(host.vhost, 0) + host.ready_count
             held[host.vhost] = held.get(host.vhost, 0) + host.checked_out_count
@@ -150,6 +157,7 @@ class LiveView:
                 name=name,
                 messages_ready=ready.get(name, 0),
                 messages_unacknowledged=held.get(name, 0),
+                running=name not in crashed,
             )
             for name in self._broker.metadata.vhosts
         ]
@@ -181,6 +189,7 @@ class LiveView:
         if not host.ready_count + host.checked_out_count:
             broker.unreadable.forget(queue.uid)
         reason = broker.unreadable.reason(queue.uid)
+        crashed = broker.damages.hosts.get(queue.uid)
         return QueueView(
             vhost=vhost,
             name=name,
@@ -190,8 +199,8 @@ class LiveView:
             exclusive=queue.exclusive,
             arguments=arguments,
             node=queue.node,
-            state="down" if host.damaged or reason else "flow" if flow else "running",
-            reason=reason,
+            state=state_of(crashed is not None, host.damaged or bool(reason), flow),
+            reason=reason if crashed is None else crashed.reason,
             owner="" if owner is None else owner.name,
             messages_ready=host.ready_count,
             messages_unacknowledged=host.checked_out_count,
@@ -278,3 +287,39 @@ class LiveView:
             return False
         endpoint.close(reason)
         return True
+
+    async def accept_damage(self, vhost: str, name: str) -> str:
+        """See BrokerView."""
+        broker = self._broker
+        queue = broker.queue(vhost, name)
+        if queue is None or queue.uid not in broker.damages.hosts:
+            return "the queue is not damaged"
+        await broker.accept_damage(queue)
+        return ""
+
+
+def state_of(crashed: bool, damaged: bool, flow: bool) -> str:
+    """Of a queue, in RabbitMQ's words."""
+    if crashed:
+        return "crashed"
+    return "down" if damaged else "flow" if flow else "running"
+
+
+def recovery_view(damages: Damages) -> RecoveryView:
+    """What the start has met."""
+    report = damages.report
+    if report is None:
+        return RecoveryView()
+    return RecoveryView(
+        clean=report.clean,
+        torn=report.torn,
+        corrupt=tuple(
+            CorruptView(
+                file=bad.path,
+                offset=bad.offset,
+                record=KIND_NAMES.get(bad.kind, "unknown"),
+                queues=tuple(damages.queues_at.get((bad.path, bad.offset), ())),
+            )
+            for bad in report.corrupt
+        ),
+    )

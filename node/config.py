@@ -130,6 +130,8 @@ class StorageSection:
 
     wal_file_bytes: Annotated[ByteCount, Meta(ge=1024 * 1024, le=2**31 - 1)] = 128 * 1024 * 1024
     wal_group_bytes: Annotated[ByteCount, Meta(ge=4096, le=64 * 1024 * 1024)] = 4 * 1024 * 1024
+    # Start although the log of definitions is damaged, with what was defined before the bad place.
+    accept_lost_definitions: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

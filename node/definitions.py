@@ -23,6 +23,9 @@ class Definitions(Protocol):
 
     def queue(self, vhost: str, name: str) -> Queue | None: ...
 
+    def check_served(self, queue: Queue) -> None:
+        """Raise 404 for a queue that the log does not hold whole."""
+
 
 class Actor(Protocol):
     """A connection, in the name of its user in its vhost. `id` owns exclusive queues."""
@@ -46,6 +49,7 @@ def find_queue(actor: Actor, name: str) -> Queue:
     if queue is None:
         text = f"no queue '{name}' in vhost '{actor.vhost}'"
         raise ProtocolError(ReplyCode.NOT_FOUND, text)
+    actor.broker.check_served(queue)
     return queue
 
 

@@ -88,6 +88,7 @@ def _declare_queue(
     def declared(outcome: Outcome) -> None:
         queue = endpoint.broker.queue(endpoint.vhost, name)
         assert queue is not None
+        endpoint.broker.check_served(queue)
         endpoint.broker.queues_declared += 1
         _answer_declare(endpoint, channel, queue, method.no_wait)
 

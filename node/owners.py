@@ -4,12 +4,20 @@
 node runs (`warren.storage`).
 """
 
+import logging
+
+from node.damage import Damage, Damages, shown
+from queues import commands, metadata_commands
 from queues.hosts.classic import UNSEEN_SLACK, ClassicHost
 from queues.hosts.quorum import QuorumHost
 from queues.message import Chunk
 from raft.log_group import METADATA_OWNER
 from raft.one_member import OneMemberGroup
-from warren.storage.recovery import RecoveredPublish
+from warren.storage.damage import Hit
+from warren.storage.record import CorruptRecord
+from warren.storage.recovery import RecoveredPublish, RecoveryReport
+
+log = logging.getLogger("warren.node")
 
 
 class Recovered:
@@ -21,23 +29,32 @@ class Recovered:
         hosts: dict[int, ClassicHost],
         quorum_hosts: dict[int, QuorumHost],
         groups: dict[int, OneMemberGroup],
+        damages: Damages,
     ) -> None:
         self._group = group
         self._hosts = hosts
         self._quorum_hosts = quorum_hosts
         self._groups = groups  # of quorum queues
+        self._damages = damages
         self._last: dict[int, tuple[int, int]] = {}  # last message_seq and mark, by owner
         self._strays: dict[int, int] = {}  # last entry of groups that are gone, by owner
         self.message_count = 0
+        self.owner_high = 0  # the highest uid that the log speaks of
 
     def entry(self, owner: int, index: int, payload: bytes) -> None:
         group = self._group if owner == METADATA_OWNER else self._groups.get(owner)
+        self.owner_high = max(self.owner_high, owner)
         if group is None:  # The queue is gone.
             self._strays[owner] = index
-        else:
+            return
+        try:
             group.replay(index, payload)
+        except (ValueError, commands.BadCommand, metadata_commands.BadCommand) as error:
+            log.error("entry %d of log group %d cannot be read: %s", index, owner, error)
+            group.broken_at(index)
 
     def knows(self, owner: int) -> bool:
+        self.owner_high = max(self.owner_high, owner)
         host = self._hosts.get(owner)
         return host is not None and host.durable
 
@@ -53,24 +70,70 @@ class Recovered:
             self._hosts[owner].recover(chunk, first, live, found.meta, found.now_ms)
             self.message_count += sum(count for _, count in live)
 
-    def finish(self, clean: bool) -> None:
-        """All is there: the queues go on where they were."""
+    def finish(self, report: RecoveryReport) -> None:
+        """All is there: the queues go on where they were, but for those that are damaged."""
+        self._damages.report = report
+        hits: dict[int, list[Hit]] = {}
+        for hit in report.hits:
+            hits.setdefault(hit.owner, []).append(hit)
         for owner, host in self._hosts.items():
-            if owner in self._quorum_hosts:
+            quorum_host = self._quorum_hosts.get(owner)
+            if quorum_host is not None:
+                self._finish_quorum(quorum_host, hits.get(owner, []), report)
                 continue
-            last_seq, mark = self._last.get(owner, (0, -1))
-            if mark < 0:
-                redelivered_upto = last_seq
-            elif clean:
-                redelivered_upto = mark
+            places = [hit.place for hit in hits.get(owner, []) if hit.entry_after < 0]
+            if places:
+                self._add(host, places, "")
             else:
-                redelivered_upto = mark + UNSEEN_SLACK
-            host.recovered(last_seq, max(mark, 0), redelivered_upto)
-        for owner, quorum_host in self._quorum_hosts.items():
-            quorum_host.recovered(self._last.get(owner, (0, 0))[0])
+                self._finish_classic(host, report)
         self._groups.clear()
         for owner, index in self._strays.items():
             self._group.clear_away(owner, index)
+
+    def _finish_classic(self, host: ClassicHost, report: RecoveryReport) -> None:
+        owner = int(host.uid)
+        last_seq, mark = self._last.get(owner, (0, -1))
+        if mark < 0 or owner in report.unmarked:
+            redelivered_upto = last_seq
+        elif report.clean:
+            redelivered_upto = mark
+        else:
+            redelivered_upto = mark + UNSEEN_SLACK
+        host.recovered(last_seq, max(mark, 0), redelivered_upto)
+
+    def _finish_quorum(self, host: QuorumHost, hits: list[Hit], report: RecoveryReport) -> None:
+        owner = int(host.uid)
+        group = self._groups[owner]
+        places = [hit.place for hit in hits if group.lacks(hit.entry_after)]
+        lost = group.missing_index > 0
+        bodiless = bool(report.corrupt) and host.inner.lacks_bodies()
+        if not places and (lost or bodiless):
+            places = [hit.place for hit in hits]
+        if lost:
+            self._add(host.inner, places, f"entry {group.missing_index} of its log is missing")
+        elif places or bodiless:
+            self._add(host.inner, places, "messages of it are missing")
+        else:
+            host.recovered(self._last.get(owner, (0, 0))[0])
+
+    def _add(self, host: ClassicHost, places: list[CorruptRecord], reason: str) -> None:
+        if places:
+            reason = shown(places[0])
+        last_seq, mark = self._last.get(int(host.uid), (0, -1))
+        self._damages.add(host, Damage(reason, tuple(places), last_seq, mark))
+
+    def lost_definitions(self, report: RecoveryReport) -> str:
+        """What is wrong with the log of the definitions; nothing: all are there."""
+        places = [hit for hit in report.hits if hit.owner == METADATA_OWNER]
+        lost = [
+            hit.place
+            for hit in places
+            if METADATA_OWNER in hit.place.owners and self._group.lacks(hit.entry_after)
+        ]
+        where = "; ".join(str(place) for place in lost or report.corrupt)
+        if self._group.missing_index > 0:
+            return f"entry {self._group.missing_index} of the definitions is missing; {where}"
+        return f"definitions may be missing; {where}" if lost else ""
 
 
 class QueueOwners:

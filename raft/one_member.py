@@ -82,6 +82,7 @@ class OneMemberGroup:
         self.last_index = 0
         self.commit_index = 0
         self.snapshot_index = 0
+        self.missing_index = 0  # the first entry that the log should have and has not
 
     def load(self) -> bytes | None:
         """The state of the newest snapshot, to begin the machine with; None for an empty one."""
@@ -99,13 +100,41 @@ class OneMemberGroup:
     def replay(self, index: int, entry: bytes) -> None:
         """An entry found in the log, in ascending order: committed, for the group has no other
         member that could say otherwise. Below the snapshot it is known already.
+
+        Behind one that is missing nothing is applied: it may have meant something else.
         """
         assert not self._started
         if index <= self.snapshot_index:
             return
-        assert index == self.last_index + 1
+        if index != self.last_index + 1 and self.missing_index == 0:
+            self.missing_index = self.last_index + 1
         self.last_index = self.commit_index = index
-        self._on_committed(index, entry)
+        if self.missing_index == 0:
+            self._on_committed(index, entry)
+
+    def broken_at(self, index: int) -> None:
+        """The entry is there and means nothing: as if it were missing."""
+        if self.missing_index == 0:
+            self.missing_index = index
+
+    def lacks(self, index: int) -> bool:
+        """Whether the entry behind `index` is neither in the log nor in the snapshot."""
+        return index >= max(self.last_index, self.snapshot_index)
+
+    def restart_at(self, state: Sequence[bytes], done: Callable[[], None]) -> None:
+        """Go on from this state, whatever is missing in the log: once it is saved, as snapshot
+        behind all that may have been there. Then `start`."""
+        assert not self._started
+        self.last_index += 1
+        self.commit_index = index = self.last_index
+        self.missing_index = 0
+
+        def saved() -> None:
+            if not self._closed:
+                self.kept(index)
+            done()
+
+        self._snapshots.save(self._owner, index, state, saved)
 
     def start(self) -> None:
         """All was replayed; proposals may come."""

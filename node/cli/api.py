@@ -33,11 +33,19 @@ class Api:
         self._opener = build_opener(ProxyHandler({}))  # A node is asked directly.
 
     def get(self, path: str) -> object:
-        """The decoded answer; ApiFailure for anything but 200."""
+        """The decoded answer; ApiFailure for any status of an error."""
+        return self._ask(path, None)
+
+    def post(self, path: str, body: object) -> object:
+        """The same with something to do; None if the answer is empty."""
+        return self._ask(path, json.dumps(body).encode())
+
+    def _ask(self, path: str, body: bytes | None) -> object:
         try:
-            request = Request(self._url + path, headers=self._headers)
+            request = Request(self._url + path, data=body, headers=self._headers)
             with self._opener.open(request, timeout=self._timeout_s) as answer:
-                return json.loads(answer.read(ANSWER_BYTES_MAX))
+                text = answer.read(ANSWER_BYTES_MAX)
+                return json.loads(text) if text else None
         except HTTPError as error:
             raise _refusal(error) from error
         except (URLError, OSError) as error:

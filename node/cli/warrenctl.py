@@ -25,7 +25,7 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "list_queues": (
         "name", "messages", "vhost", "type", "durable", "auto_delete", "exclusive", "arguments",
         "node", "state", "policy", "messages_ready", "messages_unacknowledged", "message_bytes",
-        "message_bytes_ready", "message_bytes_unacknowledged", "memory", "consumers",
+        "message_bytes_ready", "message_bytes_unacknowledged", "memory", "consumers", "reason",
     ),
     "list_connections": (
         "user", "peer_host", "peer_port", "state", "name", "vhost", "host", "port", "protocol",
@@ -62,6 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands: Mapping[str, Callable[[Api, argparse.Namespace, TextIO], None]] = {
         "status": status,
         "ping": ping,
+        "accept_damage": accept_damage,
         **dict.fromkeys(COLUMNS, list_objects),
     }
     try:
@@ -91,6 +92,11 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("status", help="what the node is, does and has open")
     commands.add_parser("ping", help="whether the node answers and serves clients")
+    accept = commands.add_parser(
+        "accept_damage", help="serve a crashed queue with what could be read of it"
+    )
+    accept.add_argument("-p", "--vhost", default="/")
+    accept.add_argument("queue", metavar="QUEUE")
     for command, columns in COLUMNS.items():
         each = commands.add_parser(command, help=f"columns: {' '.join(columns)}")
         each.add_argument("-p", "--vhost", default="/")
@@ -104,6 +110,15 @@ def ping(api: Api, options: argparse.Namespace, out: TextIO) -> None:
         write_json({"result": "ok"}, out)
     else:
         print("Ping succeeded", file=out)
+
+
+def accept_damage(api: Api, options: argparse.Namespace, out: TextIO) -> None:
+    place = f"{quote(options.vhost, safe='')}/{quote(options.queue, safe='')}"
+    api.post(f"/api/queues/{place}/actions", {"action": "accept_damage"})
+    if options.formatter == "json":
+        write_json({"result": "ok"}, out)
+    elif not options.quiet:
+        print(f"Queue {options.queue} in vhost {options.vhost} is served again", file=out)
 
 
 def status(api: Api, options: argparse.Namespace, out: TextIO) -> None:
@@ -125,6 +140,7 @@ def status(api: Api, options: argparse.Namespace, out: TextIO) -> None:
         ("Memory", f"{node.get('mem_used')} of {node.get('mem_limit')} bytes"),
         ("Disk free", f"{node.get('disk_free')} bytes, limit {node.get('disk_free_limit')}"),
         ("Files", f"{node.get('fd_used')} of {node.get('fd_total')}"),
+        *_recovery(node),
         *((name.capitalize(), count) for name, count in _counts(overview).items()),
         *(("Listener", each) for each in _listeners(node)),
     ]
@@ -164,6 +180,22 @@ def _alarms(node: Mapping[str, object]) -> list[str]:
 def _alarm_details(node: Mapping[str, object]) -> list[str]:
     details = node.get("alarm_details")
     return [str(each) for each in details] if isinstance(details, list) else []
+
+
+def _recovery(node: Mapping[str, object]) -> list[tuple[str, object]]:
+    """What the start of the node has met in its log."""
+    found = node.get("recovery")
+    if not isinstance(found, dict):
+        return []
+    rows: list[tuple[str, object]] = [("Last stop", "clean" if found.get("clean") else "not clean")]
+    torn = found.get("torn")
+    if isinstance(torn, dict):
+        rows.append(("Torn end cut", f"{torn.get('file')} at offset {torn.get('offset')}"))
+    for each in found.get("corrupt") or ():
+        names = [f"'{queue['name']}' in vhost '{queue['vhost']}'" for queue in each["queues"]]
+        hit = f", hits queue {', '.join(names)}" if names else ""
+        rows.append(("Corrupt", f"{each['file']} at offset {each['offset']}{hit}"))
+    return rows
 
 
 def _counts(overview: Mapping[str, object]) -> dict[str, object]:

@@ -34,6 +34,7 @@ class Health:
             web.get(f"{CHECKS}/port-listener/{{port}}", self.port_listener),
             web.get(f"{CHECKS}/protocol-listener/{{protocol}}", self.protocol_listener),
             web.get(f"{CHECKS}/virtual-hosts", self.virtual_hosts),
+            web.get(f"{CHECKS}/local-crashed-queues", self.crashed_queues),
         ]
 
     async def alarms(self, request: web.Request) -> web.Response:
@@ -79,6 +80,13 @@ class Health:
         down = [each.name for each in self._context.view.vhosts() if not each.running]
         if down:
             return _failed("Some virtual hosts are down", **{"virtual-hosts": down})
+        return _ok()
+
+    async def crashed_queues(self, request: web.Request) -> web.Response:
+        crashed = self._context.view.node().crashed_queues
+        if crashed:
+            queues = [{"vhost": vhost, "name": name} for vhost, name in crashed]
+            return _failed("There are queues that the log does not hold whole", queues=queues)
         return _ok()
 
 

@@ -4,7 +4,7 @@ from aiohttp import web
 
 from node.management.access import Context, caller_of
 from node.management.replies import ApiError, json_reply
-from node.management.view import NodeView
+from node.management.view import NodeView, RecoveryView
 
 
 class Nodes:
@@ -51,6 +51,25 @@ def node_row(node: NodeView) -> dict[str, object]:
         "fd_total": node.files_max,
         "sockets_used": node.sockets_used,
         "listeners": listener_rows(node),
+        "recovery": recovery_row(node.recovery),
+    }
+
+
+def recovery_row(recovery: RecoveryView) -> dict[str, object]:
+    """What the start of the node has met in its log."""
+    torn = recovery.torn
+    return {
+        "clean": recovery.clean,
+        "torn": None if torn is None else {"file": torn[0], "offset": torn[1]},
+        "corrupt": [
+            {
+                "file": each.file,
+                "offset": each.offset,
+                "record": each.record,
+                "queues": [{"vhost": vhost, "name": name} for vhost, name in each.queues],
+            }
+            for each in recovery.corrupt
+        ],
     }
 
 

@@ -1,8 +1,8 @@
-"""GET /api/queues, /api/queues/{vhost} and /api/queues/{vhost}/{queue}."""
+"""GET /api/queues, /api/queues/{vhost} and /api/queues/{vhost}/{queue}; POST .../actions."""
 
 from aiohttp import web
 
-from node.management.access import Context, asked_vhosts
+from node.management.access import Context, asked_vhosts, caller_of, not_authorized
 from node.management.listing import list_reply, sorted_in_slices
 from node.management.replies import ApiError, json_reply
 from node.management.view import QueueView
@@ -19,6 +19,7 @@ class Queues:
             web.get("/api/queues", self.every),
             web.get("/api/queues/{vhost}", self.every),
             web.get("/api/queues/{vhost}/{queue}", self.one),
+            web.post("/api/queues/{vhost}/{queue}/actions", self.act),
         ]
 
     async def every(self, request: web.Request) -> web.StreamResponse:
@@ -35,6 +36,25 @@ class Queues:
         if row is None:
             raise ApiError.not_found()
         return json_reply(row)
+
+    async def act(self, request: web.Request) -> web.Response:
+        """`{"action": "accept_damage"}`: administrators put a crashed queue back into service."""
+        (vhost,) = asked_vhosts(self._context, request)
+        name = request.match_info["queue"]
+        if not caller_of(request).is_administrator:
+            raise not_authorized("Not administrator user")
+        if self._context.view.queue(vhost, name) is None:
+            raise ApiError.not_found()
+        try:
+            asked = await request.json()
+        except ValueError as error:
+            raise ApiError.bad_request("not JSON") from error
+        if not isinstance(asked, dict) or asked.get("action") != "accept_damage":
+            raise ApiError.bad_request("unknown action; known: accept_damage")
+        refusal = await self._context.view.accept_damage(vhost, name)
+        if refusal:
+            raise ApiError.bad_request(refusal)
+        return web.Response(status=204)
 
     def _row(self, key: tuple[str, str]) -> dict[str, object] | None:
         queue = self._context.view.queue(*key)

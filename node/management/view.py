@@ -32,6 +32,25 @@ class HistogramView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CorruptView:
+    """A damaged place in the log that the start has met."""
+
+    file: str
+    offset: int
+    record: str  # its kind, as far as can be told
+    queues: tuple[tuple[str, str], ...]  # (vhost, name) of those not served because of it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryView:
+    """What the start has met in the log."""
+
+    clean: bool = True  # the stop before was in good order
+    torn: tuple[str, int] | None = None  # file and offset at which the last log was cut
+    corrupt: tuple[CorruptView, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeView:
     """This node."""
 
@@ -55,6 +74,8 @@ class NodeView:
     files_used: int = 0
     files_max: int = 0
     sockets_used: int = 0
+    recovery: RecoveryView = RecoveryView()
+    crashed_queues: tuple[tuple[str, str], ...] = ()  # (vhost, name), now
     wal_pending_bytes: int = 0  # handed to the log and not yet synced
     loop_turn_ms: HistogramView = HistogramView()
     wal_sync_seconds: HistogramView = HistogramView()
@@ -262,6 +283,9 @@ class BrokerView(Protocol):
 
         Best made one by one as they are taken; what changes meanwhile must not disturb that.
         """
+
+    async def accept_damage(self, vhost: str, name: str) -> str:
+        """Serve a crashed queue with what could be read of it; why not, or ''."""
 
     def connection_names(self) -> Sequence[str]: ...
 

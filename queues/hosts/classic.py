@@ -57,6 +57,7 @@ from queues.effects import (
 from queues.expiry import FAR
 from queues.fifo import Fifo
 from queues.host import SessionSink, View
+from queues.hosts.found import Found, are_missing, note_found
 from queues.hosts.journal import Journal
 from queues.hosts.reading import UNSEEN_SLACK as UNSEEN_SLACK
 from queues.hosts.reading import Reading
@@ -124,21 +125,6 @@ class Undertaker(Protocol):
 
     def close(self) -> None:
         """The queue is gone."""
-
-
-@final
-class Found:
-    """Messages that a recovery has found alive; they are `index`.. of their record."""
-
-    def __init__(
-        self, first: i64, count: i64, index: i64, traits: Traits | None, arrived_ms: i64
-    ) -> None:
-        self.first: i64 = first
-        self.count: i64 = count
-        self.index: i64 = index
-        self.traits = traits
-        self.arrived_ms: i64 = arrived_ms
-        self.kept = True
 
 
 @final
@@ -646,22 +632,9 @@ class ClassicHost:
         self._see_lazy(chunk)
         for run_first, run_count in runs:
             self.store.add(run_first, chunk, run_first - first, run_count, True)
-            found = Found(run_first, run_count, run_first - first, traits, arrived_ms)
-            found.kept = self.mode != LAZY or (chunk.info & INFO_PERSISTENT) != 0
-            if not self._found_more(found):
-                self._found.append(found)
-
-    def _found_more(self, found: Found) -> bool:
-        """Whether these could be added to what was found before: messages nothing is known of."""
-        if len(self._found) == 0 or self.machine.options.ttl_ms >= 0:
-            return False
-        last = self._found[len(self._found) - 1]
-        plain = last.traits is None and found.traits is None and last.kept == found.kept
-        if not plain or last.first + last.count != found.first:
-            return False
-        last.count += found.count
-        last.arrived_ms = max(last.arrived_ms, found.arrived_ms)
-        return True
+            kept = self.mode != LAZY or (chunk.info & INFO_PERSISTENT) != 0
+            found = Found(run_first, run_count, run_first - first, traits, arrived_ms, kept)
+            note_found(self._found, found, self.machine.options.ttl_ms >= 0)
 
     def begin(self) -> None:
         """A new queue: nothing was delivered yet, and after a restart the log shall say so."""
@@ -680,6 +653,8 @@ class ClassicHost:
         """All chunks are there: what is alive is ready again. `mark` is what the log knows."""
         found = sorted(self._found, key=lambda each: each.first)
         self._found = []
+        if self.mode == LOGGED:  # Its log is damaged: what it has made is not to be relied on.
+            self.machine = Fifo(self.machine.options)
         for each in found:
             if each.kept:
                 self.machine.restore_run(
@@ -718,6 +693,10 @@ class ClassicHost:
         for first, count in self._alive():
             self._stand_in_for_lost(first, first + count)
 
+    def lacks_bodies(self) -> bool:
+        """LOGGED, before `recovered_logged`: whether the log has lost bodies of messages."""
+        return are_missing(self._found, self._alive())
+
     def _stand_in_for_lost(self, first: i64, end: i64) -> None:
         """Bodies that a damaged log has lost: their messages are there, and cannot be read."""
         at = first
@@ -742,7 +721,9 @@ class ClassicHost:
         for sink in list(self._sinks.values()):
             sink.on_gone(self.uid)
         if not self.store.is_empty():  # Else, at a restart, its bodies were not found yet.
-            for first, count in self._alive():
+            # Of a damaged queue all that was found, for the machine knows nothing of it.
+            gone = [(int(each.first), int(each.count)) for each in self._found] or self._alive()
+            for first, count in gone:
                 self._release(first, count)
         self._dying.clear()
         if self.undertaker is not None:

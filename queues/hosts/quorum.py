@@ -13,6 +13,7 @@ written down and the log before that may go. Compiled.
 """
 
 from collections import deque
+from collections.abc import Callable
 from struct import Struct
 from typing import Final, Protocol, final
 
@@ -49,6 +50,8 @@ class Group(Protocol):
     def propose(self, parts: list[bytes]) -> int: ...
 
     def snapshot(self, index: int, state: list[bytes]) -> None: ...
+
+    def restart_at(self, state: list[bytes], done: Callable[[], None]) -> None: ...
 
     def close(self) -> None: ...
 
@@ -249,6 +252,25 @@ class QuorumHost:
         group.start()
         self._commands.append(Restarted(self._next_seq))
         self._mark()
+
+    def restart_with_bodies(self, last_seq: i64, done: Callable[[], None]) -> None:
+        """The log of commands is damaged: go on with the messages whose bodies are there, which
+        the inner host has taken as a classic queue takes them. Before: all that it was told.
+        """
+        group = self._group
+        assert group is not None
+        self._next_seq = last_seq + 1
+        self.inner.promised_first = self.inner.promised_end = self._next_seq
+
+        def saved() -> None:
+            if not self.inner.is_gone:
+                self._started = True
+                group.start()
+                self._commands.append(Restarted(self._next_seq))
+                self._mark()
+            done()
+
+        group.restart_at([encode_fifo(self.inner.machine)], saved)
 
     def delete(self) -> None:
         """The definition is gone; the inner host is told next."""

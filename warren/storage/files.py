@@ -107,6 +107,19 @@ def encode_header(file_id: int, epoch: int, written_before: bool) -> bytes:
     return (head + HEADER_CRC.pack(crc32c(head))).ljust(BLOCK_BYTES, b"\0")
 
 
+def salvaged_epoch(block: bytes, file_id: int) -> int:
+    """The epoch that a damaged header claims, if the rest of it may be that of this file; else -1.
+
+    It counts only if the first record says the same: the file may hold those of an earlier life.
+    """
+    if len(block) < HEADER.size:
+        return -1
+    magic, version, _, its_id, epoch = HEADER.unpack_from(block)
+    agreed = (magic == MAGIC) + (version == FORMAT_VERSION) + (its_id == file_id)
+    found: int = epoch
+    return found if agreed >= 2 else -1
+
+
 def decode_header(block: bytes) -> tuple[int, int, bool] | None:
     """(id, epoch, written_before) of a file, or None if this is not the header of one."""
     if len(block) < HEADER.size + 4:

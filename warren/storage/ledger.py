@@ -38,6 +38,7 @@ class Ledger:
         self.checkpoints: dict[int, int] = {}  # id of the file with the newest one
         self.deleted: set[int] = set()  # owners that are gone while messages of theirs are in files
         self.entries: dict[int, dict[int, StoredEntry]] = {}  # ascending indexes
+        self.frozen: set[int] = set()  # owners that are damaged: what is in files stays there
 
     def note(self, file: LogFile, kind: int, owner: int, index: int, size: int) -> None:
         """A record other than PUBLISH was appended; `size` bytes in all."""
@@ -113,9 +114,18 @@ class Ledger:
         found: list[LogFile] = []
         for file_id in sorted(self.files):
             file = self.files[file_id]
-            if 0 <= file.sealed_lsn <= durable_lsn and not file.corrupt:
+            is_sealed = 0 <= file.sealed_lsn <= durable_lsn and not file.corrupt
+            if is_sealed and not (self.frozen and self._speaks_of_frozen(file)):
                 found.append(file)
         return found
+
+    def _speaks_of_frozen(self, file: LogFile) -> bool:
+        frozen = self.frozen
+        return not (
+            frozen.isdisjoint(file.publishers)
+            and frozen.isdisjoint(file.settlers)
+            and frozen.isdisjoint(file.markers)
+        )
 
     def debts(self, file: LogFile) -> list[tuple[int, int]]:
         """(kind, owner) of what may have to be said again before the file goes; see `owed`."""

@@ -36,6 +36,21 @@ CLEAN: Final = 7  # the last thing a clean shutdown writes
 DELETED: Final = 8  # the owner is gone, with all its messages
 SEAL: Final = 9  # the last record of a file that gets no more
 OPENED: Final = 10  # the first record of a process: what came before is over
+FILE_HEADER: Final = 255  # no record: the first block of a file, of which no more is damaged
+
+KIND_NAMES: Final = {
+    PUBLISH: "PUBLISH",
+    SETTLE: "SETTLE",
+    CHECKPOINT: "CHECKPOINT",
+    MARK: "MARK",
+    ENTRY: "ENTRY",
+    HARD_STATE: "HARD_STATE",
+    CLEAN: "CLEAN",
+    DELETED: "DELETED",
+    SEAL: "SEAL",
+    OPENED: "OPENED",
+    FILE_HEADER: "file header",
+}
 
 HEADER_BYTES: Final = 40
 PAYLOAD_VERSION: Final = 1
@@ -56,15 +71,29 @@ PADDING: Final = bytes(8)
 class CorruptRecord(Exception):
     """Bytes that were durable are not what was written.
 
-    `owners` are those that are known to be hit; empty means that nobody can tell, so that each
+    `targets` are those that are known to be hit; empty means that nobody can tell, so that each
     owner may be.
     """
 
-    def __init__(self, path: str, offset: int, owners: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self,
+        path: str,
+        offset: int,
+        kind: int = 0,
+        targets: tuple[tuple[int, int, int], ...] = (),
+        index: int = 0,
+    ) -> None:
         super().__init__(f"corrupt record in {path} at offset {offset}")
         self.path = path
         self.offset = offset
-        self.owners = owners
+        self.kind = kind  # of the record; 0: not known
+        # (owner, first message_seq, count); 0 and 0 if it is no PUBLISH, or they are not known
+        self.targets = targets
+        self.index = index  # of the record's header, if `targets` names its owner
+
+    @property
+    def owners(self) -> tuple[int, ...]:
+        return tuple(target[0] for target in self.targets)
 
 
 @final

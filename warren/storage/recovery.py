@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Protocol, final
 
+from warren.storage.damage import Evidence, Hit, Known
 from warren.storage.disk import Disk
 from warren.storage.files import (
     BLOCK_BYTES,
@@ -21,6 +22,7 @@ from warren.storage.files import (
     Shelf,
     decode_header,
     id_of,
+    salvaged_epoch,
 )
 from warren.storage.ledger import Ledger
 from warren.storage.log import SEAL_BYTES
@@ -30,6 +32,7 @@ from warren.storage.record import (
     CLEAN,
     DELETED,
     ENTRY,
+    FILE_HEADER,
     HEADER_BYTES,
     MARK,
     PUBLISH,
@@ -116,6 +119,8 @@ class RecoveryReport:
     live_bytes: int
     torn: tuple[str, int] | None  # path and offset of the cut
     corrupt: tuple[CorruptRecord, ...]
+    hits: tuple[Hit, ...] = ()  # who is, or may be, hit by a corrupt place
+    unmarked: frozenset[int] = frozenset()  # of these a mark may be lost
 
 
 @final
@@ -166,6 +171,7 @@ class Recovery:
         self.last_index = 0  # of a PUBLISH
         self._rows: list[Row] = []
         self._corrupt: list[CorruptRecord] = []
+        self._unread: list[CorruptRecord] = []  # files of which nothing could be read
         self._records = 0
         self._bytes_read = 0
         self._live_bytes = 0
@@ -178,9 +184,11 @@ class Recovery:
         for file in sorted([*logs, *segments], key=lambda each: each.id, reverse=True):
             self._read(file, tail)
             self._ledger.files[file.id] = file
+        evidence = self._evidence(tail) if self._corrupt else None
         self._hand_over_entries(sink)
         self._hand_over_messages(sink)
         self._fill_ledger()
+        known = self._known(evidence)
         return self._ledger, RecoveryReport(
             clean=self._last_kind == CLEAN and not self._corrupt,
             files=len(self._ledger.files),
@@ -189,7 +197,63 @@ class Recovery:
             live_bytes=self._live_bytes,
             torn=self._torn,
             corrupt=tuple(self._corrupt),
+            hits=() if evidence is None else tuple(evidence.hits(known)),
+            unmarked=frozenset() if evidence is None else frozenset(evidence.unmarked(known)),
         )
+
+    def _evidence(self, tail: LogFile | None) -> Evidence:
+        """Read everything once more, to see whom the bad places hit."""
+        evidence = Evidence()
+        self._look_for_places(evidence, tail)
+        evidence.seal()
+        for file in self._ledger.files.values():
+            for record in self._scan(file).records(whole=file is not tail):
+                if record.kind == PUBLISH:
+                    evidence.note_publish(file.id, record.index, decode_publish(record.payload))
+                elif record.kind == CHECKPOINT:
+                    live = decode_checkpoint(record.payload)[1]
+                    evidence.note_checkpoint(file.id, record.owner, live)
+        for place in evidence.places:
+            if place.file_id in self._ledger.files:  # What is said of the owners stays needed.
+                self._ledger.files[place.file_id].publishers.update(place.bad.owners)
+        return evidence
+
+    def _look_for_places(self, evidence: Evidence, tail: LogFile | None) -> None:
+        unread = {id_of(os.path.basename(bad.path)): bad for bad in self._unread}
+        for file_id in sorted([*self._ledger.files, *unread]):
+            file = self._ledger.files.get(file_id)
+            if file is None:
+                path = os.path.basename(unread[file_id].path)
+                evidence.begin_file(file_id, path.startswith(WAL_PREFIX))
+                evidence.bad(unread[file_id])
+                continue
+            evidence.begin_file(file_id, os.path.basename(file.path).startswith(WAL_PREFIX))
+            scan = self._scan(file)
+            told = 0
+            for record in scan.records(whole=file is not tail):
+                for bad in scan.corrupt[told:]:
+                    evidence.bad(bad)
+                told = len(scan.corrupt)
+                if record.kind == PUBLISH:
+                    evidence.number(record.index)
+                elif record.kind == ENTRY:
+                    evidence.entry(record.owner, record.index)
+            for bad in scan.corrupt[told:]:
+                evidence.bad(bad)
+
+    def _known(self, evidence: Evidence | None) -> dict[int, Known]:
+        """Owners whose messages count; also those of which nothing is left but a bad place."""
+        known: dict[int, Known] = {}
+        for place in [] if evidence is None else evidence.places:
+            for owner in place.bad.owners:
+                known[owner] = Known(RangeSet(), 0, 0)
+        for owner, state in self._owners.items():
+            if not state.deleted:
+                mark_file_id = 0 if state.mark_file is None else state.mark_file.id
+                known[owner] = Known(state.dead, state.last_seq, mark_file_id)
+            else:
+                known.pop(owner, None)
+        return known
 
     def _open_files(self) -> tuple[list[LogFile], list[LogFile]]:
         """The files with records, (logs, segments); tidies away what was being made."""
@@ -212,16 +276,32 @@ class Recovery:
 
     def _open(self, path: str, file_id: int) -> LogFile | None:
         handle = self._disk.open(path)
-        header = decode_header(self._disk.pread(handle, BLOCK_BYTES, 0))
+        block = self._disk.pread(handle, BLOCK_BYTES, 0)
+        header = decode_header(block)
         if header is None or header[0] != file_id:
-            self._disk.close(handle)
-            self._corrupt.append(CorruptRecord(path, 0))
-            return None  # Left in the directory as it is; someone may still read it by hand.
+            header = self._salvage(handle, path, file_id, block)
+            if header is None:
+                self._disk.close(handle)
+                return None  # Left in the directory as it is; someone may still read it by hand.
         file = LogFile(file_id, path, header[1], self._disk.size(path))
         file.handle = handle
         file.written_before = header[2]
         file.sealed_lsn = 0
         return file
+
+    def _salvage(
+        self, handle: int, path: str, file_id: int, block: bytes
+    ) -> tuple[int, int, bool] | None:
+        """The header of a file whose first block is damaged, if the records bear it out."""
+        epoch = salvaged_epoch(block, file_id)
+        scan = Scan(self._disk, handle, path, self._disk.size(path), epoch)
+        if epoch >= 0 and scan.read(BLOCK_BYTES) is not None:
+            self._corrupt.append(CorruptRecord(path, 0, FILE_HEADER))
+            return file_id, epoch, False
+        bad = CorruptRecord(path, 0)
+        self._corrupt.append(bad)
+        self._unread.append(bad)
+        return None
 
     def _drop_empty(self, logs: list[LogFile]) -> LogFile | None:
         """The newest log with a record; newer ones were taken into use for nothing yet."""

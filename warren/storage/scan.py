@@ -6,28 +6,24 @@ and the scan goes on behind it. Else it is the torn tail of a crash, and the end
 """
 
 from collections.abc import Iterator
-from struct import Struct
 from typing import Final, final
 
 from warren.storage.disk import Disk
 from warren.storage.files import BLOCK_BYTES
+from warren.storage.identify import identify
 from warren.storage.record import (
-    HEADER,
     HEADER_BYTES,
-    PUBLISH,
     SEAL,
     CorruptRecord,
     Record,
     decode_record,
-    owner_check,
     padded,
     payload_length,
 )
 
 WINDOW_BYTES: Final = 4 << 20
 EPOCH_AT: Final = 8  # of the epoch in a record header
-TARGET_COUNT: Final = Struct("<H")
-TARGET_COUNT_AT: Final = HEADER_BYTES + 4  # of the number of targets of a PUBLISH
+HEAD_BYTES_MAX: Final = 64 << 10  # of a bad record, to find out whose it was
 
 
 @final
@@ -124,7 +120,7 @@ class Scan:
         if witness is None and not whole:
             self.torn = first is not None or self._written_at(bad)
             return -1
-        self.corrupt.append(CorruptRecord(self._path, bad, self._owners_hit(bad, first)))
+        self.corrupt.append(self._identified(bad, first))
         return -1 if first is None else first.offset
 
     def _written_at(self, offset: int) -> bool:
@@ -144,20 +140,12 @@ class Scan:
                     return record
             offset += 1
 
-    def _owners_hit(self, bad: int, following: Record | None) -> tuple[int, ...]:
-        """Whose record it was, if its header still leads exactly to the record behind it.
-
-        Several targets stand in the payload, which may be the damaged part: then nobody knows.
-        """
-        buffer, at = self._window.view(bad, HEADER_BYTES)
-        length = payload_length(buffer, at, self._epoch)
-        if length < 0 or following is None or bad + padded(length) != following.offset:
-            return ()
-        buffer, at = self._window.view(bad, HEADER_BYTES + 8)
-        fields = HEADER.unpack_from(buffer, at)
-        owner: int = fields[4]
-        if fields[8] != owner_check(owner):
-            return ()
-        if fields[6] == PUBLISH and TARGET_COUNT.unpack_from(buffer, at + TARGET_COUNT_AT)[0] != 1:
-            return ()
-        return (owner,)
+    def _identified(self, bad: int, following: Record | None) -> CorruptRecord:
+        """The bad place, and whose record it was."""
+        if following is None:
+            return CorruptRecord(self._path, bad)
+        span = following.offset - bad
+        buffer, at = self._window.view(bad, min(span, HEAD_BYTES_MAX))
+        head = bytes(buffer[at : at + min(span, HEAD_BYTES_MAX)])
+        kind, targets, index = identify(head, span)
+        return CorruptRecord(self._path, bad, kind, targets, index)

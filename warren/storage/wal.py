@@ -33,6 +33,7 @@ from warren.storage.log import Batch, Location, Log
 from warren.storage.reads import Read, Reads, carry_out
 from warren.storage.reads import ShortRead as ShortRead
 from warren.storage.record import (
+    CHECKPOINT,
     CLEAN,
     DELETED,
     ENTRY,
@@ -42,6 +43,7 @@ from warren.storage.record import (
     PUBLISH,
     SETTLE,
     Buffer,
+    encode_checkpoint,
     encode_publish_prefix,
     encode_settle,
     offset_at,
@@ -310,6 +312,21 @@ class Wal:
         """The entries of the group up to `index` are not needed: a durable snapshot has them."""
         if self._ledger.release_entries(owner, index) and self._upkeep is not None:
             self._upkeep.wake()
+
+    def freeze(self, owner: int) -> None:
+        """The owner is damaged and cannot be asked: files that speak of it stay as they are."""
+        self._ledger.frozen.add(owner)
+
+    def thaw(self, owner: int) -> None:
+        """The owner answers again, or is gone."""
+        self._ledger.frozen.discard(owner)
+        if self._upkeep is not None:
+            self._upkeep.wake()
+
+    def append_checkpoint(self, owner: int, live: Sequence[tuple[int, int]]) -> Location:
+        """Of the owner's messages so far exactly these are alive."""
+        last_seq = self._ledger.last_seqs.get(owner, 0)
+        return self.append(CHECKPOINT, owner, 0, (encode_checkpoint(last_seq, live),))
 
     def live_bytes(self) -> int:
         """Data bytes that are alive, once for each target."""

@@ -110,15 +110,25 @@ class SimNode:
         metadata = self._definitions.load(self.group)
         timers = Timers(self._set_timer, self.now_ms, self.turn.begin)
         self.broker = Broker(
-            Config(), self.clock, self.turn, metadata, self.journal, self.budget, self.wal, timers
+            Config(),
+            self.clock,
+            self.turn,
+            metadata,
+            self.journal,
+            self.budget,
+            self.wal,
+            timers,
+            self.wal,
         )
         self.broker.make_group = self._make_group
         self.broker.quorum_snapshot_entries = QUEUE_SNAPSHOT_ENTRIES
         self.broker.load_definitions()
         broker = self.broker
-        recovered = Recovered(self.group, broker.hosts, broker.quorum_hosts, broker.recovering)
+        recovered = Recovered(
+            self.group, broker.hosts, broker.quorum_hosts, broker.recovering, broker.damages
+        )
         self.report = self.wal.open(recovered)
-        recovered.finish(self.report.clean)
+        recovered.finish(self.report)
         self.wal.on_durable.append(self._durable)
         self.group.start()
         self._snapshots.sweep({METADATA_OWNER, *broker.quorum_hosts})

@@ -103,6 +103,8 @@ class FakeBroker:
     connections: dict[str, ConnectionView] = field(default_factory=dict)
     all_users: list[UserView] = field(default_factory=list)
     closed: list[tuple[str, str]] = field(default_factory=list)
+    accepted: list[tuple[str, str]] = field(default_factory=list)
+    accept_refusal: str = ""
     on_queue: Callable[[str, str], None] | None = None
 
     def node(self) -> NodeView:
@@ -159,3 +161,7 @@ class FakeBroker:
             return False
         self.closed.append((name, reason))
         return True
+
+    async def accept_damage(self, vhost: str, name: str) -> str:
+        self.accepted.append((vhost, name))
+        return self.accept_refusal

@@ -89,12 +89,41 @@ def test_a_damaged_owner_is_not_believed() -> None:
     assert corrupt[0].owners == ()
 
 
-def test_the_owner_of_a_damaged_publish_is_named_if_it_is_the_only_one() -> None:
-    for targets, owners in (([(22, 1)], (22,)), ([(22, 1), (23, 1)], ())):
+def test_the_owners_of_a_damaged_publish_are_named() -> None:
+    for targets, owners in (([(22, 1)], (22,)), ([(22, 1), (23, 1)], (22, 23))):
         damaged = bytearray(publish(22, targets))
         damaged[-4] ^= 1
         _, _, corrupt = scanned(bytes(damaged) + record(ENTRY, 3, b"", BLOCK_BYTES + len(damaged)))
         assert corrupt[0].owners == owners
+
+
+def test_a_flipped_byte_of_a_publish_never_names_somebody_else() -> None:
+    whole = publish(22, [(22, 7)])
+    behind = record(ENTRY, 3, b"", BLOCK_BYTES + len(whole))
+    named = 0
+    for place in range(len(whole) - 3):
+        for bit in (1, 0x80):
+            damaged = bytearray(whole)
+            damaged[place] ^= bit
+            _, _, corrupt = scanned(bytes(damaged) + behind)
+            assert corrupt[0].owners in ((22,), ())
+            named += corrupt[0].owners == (22,)
+    assert named > 2 * len(whole) * 0.9
+
+
+def test_a_damaged_length_or_epoch_does_not_hide_the_owner() -> None:
+    for place in (4, 8, 16, 34, 40, 42, 44, 48, 52):
+        damaged = bytearray(publish(22, [(22, 7)]))
+        damaged[place] ^= 1
+        behind = record(ENTRY, 3, b"", BLOCK_BYTES + len(damaged))
+        _, _, corrupt = scanned(bytes(damaged) + behind)
+        assert (place, corrupt[0].owners) == (place, (22,))
+
+
+def test_two_records_that_are_gone_name_nobody() -> None:
+    gone = bytes(len(publish(22, [(22, 7)])) * 2)
+    _, _, corrupt = scanned(gone + record(ENTRY, 3, b"", BLOCK_BYTES + len(gone)))
+    assert (corrupt[0].owners, corrupt[0].kind) == ((), 0)
 
 
 def test_a_bad_record_before_one_of_the_same_write_is_a_torn_tail() -> None:

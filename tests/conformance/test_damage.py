@@ -1,0 +1,261 @@
+"""Damaged files of a log: who is hit is not served, everybody else is, and nothing is hidden."""
+
+import json
+import struct
+import urllib.error
+import urllib.request
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pika
+import pika.exceptions
+import pytest
+
+from tests.conformance.broker import drain, numbered, publish_all, take
+from warren.storage.record import ENTRY, HEADER, PUBLISH, SETTLE, padded
+from warren.testing import Node, NodeFailed
+
+BLOCK_BYTES: Final = 4096
+QUORUM: Final = {"x-queue-type": "quorum"}
+LAZY: Final = {"x-queue-mode": "lazy"}
+KINDS: Final[dict[str, dict[str, str]]] = {"classic": {}, "lazy": LAZY, "quorum": QUORUM}
+
+pytestmark = [pytest.mark.timeout(120)]
+
+
+@pytest.fixture
+def node() -> Iterator[Node]:
+    settings = {"storage.wal_file_bytes": str(1024 * 1024)}
+    with Node(name="damaged", settings=settings) as started:
+        yield started
+
+
+def connect(node: Node) -> Any:
+    return pika.BlockingConnection(pika.URLParameters(node.url))
+
+
+def records(path: Path) -> list[tuple[int, int, int, int]]:
+    """(offset, length of the payload, owner, kind) of each record of a file."""
+    content = path.read_bytes()
+    epoch = struct.unpack_from("<I", content, 24)[0]
+    found = []
+    at = BLOCK_BYTES
+    while at + HEADER.size <= len(content):
+        fields = HEADER.unpack_from(content, at)
+        if fields[2] != epoch:
+            break
+        found.append((at, fields[1], fields[4], fields[6]))
+        at += padded(fields[1])
+    return found
+
+
+def logs(node: Node) -> list[Path]:
+    return sorted(path for path in (node.data_dir / "log").glob("wal-*.log"))
+
+
+def flip(path: Path, offset: int) -> None:
+    with path.open("r+b") as file:
+        file.seek(offset)
+        byte = file.read(1)[0]
+        file.seek(offset)
+        file.write(bytes([byte ^ 0x20]))
+
+
+def damage(node: Node, marker: bytes, kind: int = PUBLISH) -> tuple[Path, int]:
+    """Flip a byte in the first record of that kind whose bytes have the marker."""
+    for path in logs(node):
+        content = path.read_bytes()
+        for offset, length, _, its_kind in records(path):
+            if its_kind == kind and marker in content[offset : offset + 40 + length]:
+                flip(path, offset + 40 + length - 1)
+                return path, offset
+    raise AssertionError(f"no record of kind {kind} with {marker!r}")
+
+
+def ask(node: Node, path: str, body: object = None) -> Any:
+    """The answer of the HTTP API; (status, answer) if that is an error."""
+    request = urllib.request.Request(
+        f"http://{node.host}:{node.management_port}{path}",
+        data=None if body is None else json.dumps(body).encode(),
+        headers={"Authorization": "Basic " + b64encode(b"guest:guest").decode()},
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            text = answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, json.loads(error.read())
+    return json.loads(text) if text else None
+
+
+def declare(node: Node, **queues: dict[str, str]) -> None:
+    """Durable queues with ten messages each."""
+    channel = connect(node).channel()
+    channel.confirm_delivery()
+    for name, arguments in queues.items():
+        channel.queue_declare(name, durable=True, arguments=arguments)
+        bodies = [b"%s-%d." % (name.encode(), number) for number in range(10)]
+        for body in bodies:
+            channel.basic_publish("", name, body, pika.BasicProperties(delivery_mode=2))
+    channel.connection.close()
+
+
+def refusal(node: Node, call: Callable[[Any], object]) -> str:
+    with pytest.raises(pika.exceptions.ChannelClosedByBroker) as caught:
+        call(connect(node).channel())
+    assert caught.value.reply_code == 404
+    return str(caught.value.reply_text)
+
+
+def test_damaged_queues_are_not_served_and_the_others_are(node: Node) -> None:
+    declare(node, well={}, **KINDS)
+    node.kill9()
+    places = {name: damage(node, b"%s-4." % name.encode()) for name in KINDS}
+    node.start()
+    for name, arguments in KINDS.items():
+        path, offset = places[name]
+        where = f"corrupt record in {path.name} at offset {offset}"
+        crashed = f"NOT_FOUND - queue '{name}' in vhost '/' has crashed and failed to restart: "
+        for call in calls(name, arguments):
+            assert refusal(node, call) == crashed + where
+        channel = connect(node).channel()
+        channel.confirm_delivery()
+        with pytest.raises(pika.exceptions.NackError):
+            channel.basic_publish("", name, b"refused")
+        queue = ask(node, f"/api/queues/%2F/{name}")
+        assert (queue["state"], queue["reason"]) == ("crashed", where)
+        assert node.log().count(f"{path} at offset {offset}") == 1
+    assert drain(connect(node).channel(), "well") == [b"well-%d." % n for n in range(10)]
+    status, failed = ask(node, "/api/health/checks/local-crashed-queues")
+    assert (status, [queue["name"] for queue in failed["queues"]]) == (503, list(KINDS))
+    assert ask(node, "/api/health/checks/virtual-hosts")[0] == 503
+    corrupt = ask(node, "/api/nodes/damaged")["recovery"]["corrupt"]
+    assert [(each["file"], each["offset"]) for each in corrupt] == [
+        (str(path), offset) for path, offset in places.values()
+    ]
+    assert [each["queues"] for each in corrupt] == [[{"vhost": "/", "name": n}] for n in KINDS]
+
+
+def calls(name: str, arguments: dict[str, str]) -> list[Callable[[Any], object]]:
+    return [
+        lambda channel: channel.queue_declare(name, passive=True),
+        lambda channel: channel.queue_declare(name, durable=True, arguments=arguments),
+        lambda channel: channel.basic_get(name),
+        lambda channel: channel.queue_purge(name),
+        lambda channel: channel.basic_consume(name, lambda *_: None),
+    ]
+
+
+def test_an_accepted_loss_is_served_and_does_not_stop_the_queue_again(node: Node) -> None:
+    declare(node, **KINDS)
+    node.kill9()
+    for name in KINDS:
+        damage(node, b"%s-4." % name.encode())
+    node.start()
+    publisher = connect(node).channel()
+    publisher.confirm_delivery()
+    for name in KINDS:
+        with pytest.raises(pika.exceptions.NackError):
+            publisher.basic_publish("", name, b"refused")
+        action = {"action": "accept_damage"}
+        assert ask(node, f"/api/queues/%2F/{name}/actions", action) is None
+        assert ask(node, f"/api/queues/%2F/{name}/actions", action)[0] == 400
+        publisher.basic_publish("", name, b"new", pika.BasicProperties(delivery_mode=2))
+    for restart in (node.kill9, node.stop):
+        restart()
+        node.start()
+        assert ask(node, "/api/health/checks/local-crashed-queues") == {"status": "ok"}
+    channel = connect(node).channel()
+    for name in KINDS:
+        left = [f"{name}-{number}.".encode() for number in range(10) if number != 4]
+        taken = [take(channel, name) for _ in range(10)]
+        assert [message.body for message in taken] == [*left, b"new"]
+        assert all(message.redelivered for message in taken[:9])
+
+
+def test_a_damaged_queue_can_be_deleted_and_made_anew(node: Node) -> None:
+    declare(node, hit={}, other=QUORUM)
+    node.kill9()
+    damage(node, b"hit-4.")
+    damage(node, b"other-4.")
+    node.start()
+    channel = connect(node).channel()
+    channel.queue_delete("hit", if_unused=True)
+    channel.queue_delete("other")
+    assert ask(node, "/api/health/checks/local-crashed-queues") == {"status": "ok"}
+    declare(node, hit={}, other=QUORUM)
+    node.kill9()
+    node.start()
+    channel = connect(node).channel()
+    for name in (b"hit", b"other"):
+        assert drain(channel, name.decode()) == [name + b"-%d." % number for number in range(10)]
+
+
+def test_a_lost_settlement_brings_the_message_back_as_redelivered(node: Node) -> None:
+    channel = connect(node).channel()
+    channel.queue_declare("q", durable=True)
+    publish_all(channel, "q", numbered(3), persistent=True)
+    channel.basic_ack(take(channel, "q").delivery_tag)
+    publish_all(channel, "q", [b"3"], persistent=True)  # The settlement goes with it.
+    node.kill9()
+    damage(node, b"", SETTLE)
+    node.start()
+    channel = connect(node).channel()
+    first = take(channel, "q")
+    assert (first.body, first.redelivered) == (numbered(3)[0], True)
+    assert ask(node, "/api/queues/%2F/q")["state"] == "running"
+
+
+def test_a_damaged_entry_of_a_quorum_queue_hits_that_queue_alone(node: Node) -> None:
+    declare(node, well=QUORUM, hit=QUORUM)
+    node.kill9()
+    written = [(path, *found) for path in logs(node) for found in records(path)]
+    owner = max(found[3] for found in written if found[4] == PUBLISH)
+    entries = [found for found in written if found[3] == owner and found[4] == ENTRY]
+    flip(entries[3][0], entries[3][1] + 50)
+    node.start()
+    assert ask(node, "/api/queues/%2F/hit")["state"] == "crashed"
+    channel = connect(node).channel()
+    assert drain(channel, "well") == [b"well-%d." % number for number in range(10)]
+    ask(node, "/api/queues/%2F/hit/actions", {"action": "accept_damage"})
+    node.kill9()
+    node.start()
+    channel = connect(node).channel()
+    assert drain(channel, "hit") == [b"hit-%d." % number for number in range(10)]
+
+
+def test_a_node_with_damaged_definitions_refuses_to_start_until_that_is_accepted(
+    node: Node,
+) -> None:
+    declare(node, before={}, hit={}, behind={})
+    node.kill9()
+    path, offset = damage(node, b"hit", ENTRY)
+    with pytest.raises(NodeFailed, match="code 1"):
+        node.start()
+    assert f"{path} at offset {offset}" in node.log()
+    assert "storage.accept_lost_definitions" in node.log()
+    assert "Traceback" not in node.log()
+    bold = {"storage.accept_lost_definitions": "true"}
+    with Node(name="damaged", data_dir=node.data_dir, settings=bold) as again:
+        assert "defined before that" in again.log()
+        declare(again, behind={})
+        again.stop()
+    node.start()
+    channel = connect(node).channel()
+    for name in (b"before", b"behind"):
+        assert drain(channel, name.decode()) == [name + b"-%d." % number for number in range(10)]
+
+
+def test_after_kill_9_what_was_seen_is_redelivered_and_what_is_new_is_not(node: Node) -> None:
+    declare(node, **KINDS)
+    channel = connect(node).channel()
+    assert [take(channel, name).redelivered for name in KINDS] == [False] * len(KINDS)
+    node.kill9()
+    node.start()
+    channel = connect(node).channel()
+    for name in KINDS:
+        publish_all(channel, name, [b"new"], persistent=True)
+        taken = [take(channel, name) for _ in range(11)]
+        assert taken[0].redelivered is True
+        assert (taken[10].body, taken[10].redelivered) == (b"new", False)

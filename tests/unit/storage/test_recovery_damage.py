@@ -1,0 +1,266 @@
+"""Damaged logs on a simulated disk: what is said of each bad place, and whom it hits."""
+
+import random
+
+import pytest
+
+from tests.sim.storage.queues_model import Queues
+from tests.sim.storage.sim_disk import SimDisk
+from tests.sim.storage.steps import StepRunner
+from warren.storage.files import BLOCK_BYTES
+from warren.storage.record import CHECKPOINT, ENTRY, KIND_NAMES, MARK, PUBLISH, SETTLE, padded
+from warren.storage.recovery import RecoveryReport
+from warren.storage.scan import Scan
+from warren.storage.wal import Wal
+
+OWNERS = (10, 11, 12)
+GROUP = 1
+
+
+class Node:
+    """A log with three queues and a log group on it."""
+
+    def __init__(self, disk: SimDisk) -> None:
+        self.disk = disk
+        self.runner = StepRunner()
+        self.queues = Queues(set(OWNERS))
+        self.epoch = 1000 * (1 + len(disk.names))
+        self.wal = Wal(
+            disk,
+            "/data",
+            post=self.runner.post,
+            on_failure=self._failed,
+            file_bytes=16_384,
+            slack_bytes=1 << 20,
+            runner=self.runner,
+            draw_epoch=self._draw_epoch,
+        )
+        self.queues.wal = self.wal
+        self.report: RecoveryReport = self.wal.open(self.queues)
+
+    def _failed(self, error: BaseException) -> None:
+        raise AssertionError(error)
+
+    def _draw_epoch(self) -> int:
+        self.epoch += 1
+        return self.epoch
+
+    def rest(self) -> None:
+        self.wal.flush()
+        self.runner.settle()
+
+    def publish(self, *owners: int, count: int = 1) -> None:
+        bodies = [b"body %d" % number for number in range(count)]
+        self.queues.publish_bodies(list(owners), bodies, 0)
+        self.rest()
+
+    def lived(self) -> dict[int, set[int]]:
+        return {owner: set(held) for owner, held in self.queues.live.items()}
+
+    def hit(self) -> set[int]:
+        return {hit.owner for hit in self.report.hits if hit.entry_after < 0}
+
+    def records(self, kind: int) -> list[tuple[str, int, int]]:
+        """(path, offset, size) of all records of a kind, in the order of the log."""
+        found: list[tuple[str, int, int]] = []
+        for _, file in sorted(self.wal._ledger.files.items()):
+            if file.handle >= 0:
+                scan = Scan(self.disk, file.handle, file.path, file.size, file.epoch)
+                found.extend(
+                    (file.path, record.offset, padded(len(record.payload)))
+                    for record in scan.records(False)
+                    if record.kind == kind
+                )
+        return found
+
+    def damaged(self, path: str, offset: int, bit: int = 0x10) -> "Node":
+        """Restarted, with a flipped byte."""
+        self.disk.names[path].cached[offset] ^= bit
+        return Node(self.disk)
+
+
+@pytest.fixture
+def node() -> Node:
+    return Node(SimDisk())
+
+
+def test_a_lost_message_hits_its_queue_and_no_other(node: Node) -> None:
+    for owner in (*OWNERS, *OWNERS):
+        node.publish(owner)
+    path, offset, _ = node.records(PUBLISH)[1]
+    after = node.damaged(path, offset + 70)
+    assert after.hit() == {11}
+    assert [(bad.path, bad.offset, bad.kind) for bad in after.report.corrupt] == [
+        (path, offset, PUBLISH)
+    ]
+
+
+def test_the_last_message_of_a_queue_is_missed_too(node: Node) -> None:
+    for owner in (10, 11, 12, 12):
+        node.publish(owner)
+    path, offset, _ = node.records(PUBLISH)[1]
+    assert node.damaged(path, offset + 70).hit() == {11}
+
+
+def test_a_message_that_was_settled_before_is_no_loss(node: Node) -> None:
+    for owner in (10, 11, 12, 11):
+        node.publish(owner)
+    node.queues.settle(11, [1])
+    node.rest()
+    path, offset, _ = node.records(PUBLISH)[1]
+    after = node.damaged(path, offset + 70)
+    assert after.hit() == set()
+    assert after.lived() == node.lived()
+
+
+def test_all_targets_of_a_lost_publish_are_hit(node: Node) -> None:
+    node.publish(10, 11, 12)
+    node.publish(10, 12)
+    node.publish(10, 11, 12)
+    path, offset, _ = node.records(PUBLISH)[1]
+    assert node.damaged(path, offset + 100).hit() == {10, 12}
+
+
+@pytest.mark.parametrize("kind", [SETTLE, CHECKPOINT, MARK])
+def test_losing_what_is_said_of_messages_hits_nobody(node: Node, kind: int) -> None:
+    for owner in (*OWNERS, *OWNERS):
+        node.publish(owner)
+    if kind == SETTLE:
+        node.wal.append_settle(11, [(1, 1)])
+    elif kind == CHECKPOINT:
+        node.wal.append_checkpoint(11, [(2, 1)])
+    else:
+        node.wal.append_mark(11, 2)
+    node.rest()
+    node.publish(10)
+    path, offset, _ = node.records(kind)[0]
+    after = node.damaged(path, offset + (24 if kind == MARK else 52))
+    assert after.hit() == set()
+    assert after.lived()[11] == {1, 2}
+    assert (11 in after.report.unmarked) == (kind == MARK)
+
+
+def test_unreadable_headers_accuse_whoever_misses_messages_there(node: Node) -> None:
+    for owner in (*OWNERS, *OWNERS, *OWNERS):
+        node.publish(owner)
+    places = node.records(PUBLISH)
+    path, offset, size = places[4]
+    for at in range(offset - 60, offset + size):  # The end of the one before, too: of queue 10.
+        node.disk.names[path].cached[at] = 0
+    after = Node(node.disk)
+    assert after.report.corrupt[0].owners == ()
+    assert after.hit() == {10, 11}
+
+
+def test_a_checkpoint_behind_the_place_ends_the_suspicion(node: Node) -> None:
+    for owner in (*OWNERS, *OWNERS):
+        node.publish(owner)
+    path, offset, _ = node.records(PUBLISH)[4]
+    after = node.damaged(path, offset + 70)
+    assert after.hit() == {11}
+    after.wal.append_checkpoint(11, after.queues.checkpoint(11))
+    after.rest()
+    again = Node(after.disk)
+    assert again.hit() == set()
+    assert len(again.report.corrupt) == 1
+
+
+def test_a_checkpoint_that_names_what_is_gone_accuses(node: Node) -> None:
+    for owner in (*OWNERS, *OWNERS):
+        node.publish(owner)
+    node.wal.append_checkpoint(11, [(1, 2)])
+    node.rest()
+    path, offset, _ = node.records(PUBLISH)[4]
+    assert node.damaged(path, offset + 70).hit() == {11}
+
+
+def test_a_lost_entry_names_its_group_and_where(node: Node) -> None:
+    for index in (1, 2, 3):
+        node.wal.append_entry(GROUP, index, [b"entry"])
+    node.rest()
+    node.publish(10)
+    path, offset, _ = node.records(ENTRY)[2]
+    after = node.damaged(path, offset + 41)
+    assert [(hit.owner, hit.entry_after) for hit in after.report.hits] == [(GROUP, 2)]
+    assert sorted(after.queues.entries) == [1, 2]
+
+
+def test_the_files_of_a_frozen_owner_stay(node: Node) -> None:
+    node.publish(10)
+    node.publish(11)
+    assert node.queues.live[10][1].file_id != node.queues.live[11][1].file_id
+    node.wal.roll()
+    node.rest()
+    node.wal.attach(node.queues)
+    node.wal.freeze(11)
+    held = node.queues.live[10].pop(1)
+    node.wal.release(held.file_id, held.length)
+    other = node.queues.live[11].pop(1)
+    node.wal.release(other.file_id, other.length)
+    node.rest()
+    assert held.file_id not in node.wal._ledger.files
+    assert other.file_id in node.wal._ledger.files
+    node.wal.thaw(11)
+    node.rest()
+    assert other.file_id not in node.wal._ledger.files
+
+
+def busy_log(seed: int) -> Node:
+    """Several files with records of all kinds in random order."""
+    drawn = random.Random(seed)
+    node = Node(SimDisk())
+    index = 0
+    for _ in range(120):
+        deed = drawn.randrange(10)
+        owner = drawn.choice(OWNERS)
+        held = list(node.queues.live[owner])
+        if deed < 6:
+            targets = drawn.sample(OWNERS, drawn.choice((1, 1, 1, 2, 3)))
+            bodies = [
+                drawn.randbytes(drawn.randrange(1, 300)) for _ in range(drawn.randrange(1, 4))
+            ]
+            node.queues.publish_bodies(targets, bodies, 0)
+        elif deed == 6 and held:
+            node.queues.settle(owner, drawn.sample(held, drawn.randrange(1, len(held) + 1)))
+        elif deed == 7:
+            node.wal.append_mark(owner, node.queues.last_seqs[owner])
+        elif deed == 8:
+            node.wal.append_checkpoint(owner, node.queues.checkpoint(owner))
+        else:
+            index += 1
+            node.queues.entries[index] = b"entry %d" % index
+            node.wal.append_entry(GROUP, index, [node.queues.entries[index]])
+        if drawn.random() < 0.7:
+            node.rest()
+    node.rest()
+    return node
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_any_flipped_byte_is_reported_and_no_message_of_a_healthy_queue_is_lost(seed: int) -> None:
+    drawn = random.Random(1000 + seed)
+    node = busy_log(seed)
+    lived = node.lived()
+    paths = sorted(path for path in node.disk.names if "wal-" in path)
+    used = {file.path: file for file in node.wal._ledger.files.values()}
+    for _ in range(25):
+        path = drawn.choice([path for path in paths if path in used])
+        end = used[path].used if used[path].sealed_lsn >= 0 else node.wal.appended_lsn
+        offset = drawn.randrange(0, min(len(node.disk.names[path].cached), end + BLOCK_BYTES))
+        bit = 1 << drawn.randrange(8)
+        disk = node.disk.copy()
+        disk.names[path].cached[offset] ^= bit
+        after = Node(disk)
+        report = after.report
+        hits = {hit.owner for hit in report.hits if hit.entry_after < 0}
+        for owner in set(OWNERS) - hits:
+            assert lived[owner] <= after.lived()[owner] or report.torn is not None, (path, offset)
+        lost = set(node.queues.entries) - set(after.queues.entries)
+        if lost and report.torn is None:
+            assert any(hit.owner == GROUP for hit in report.hits), (path, offset)
+        if not report.corrupt and report.torn is None:
+            assert after.lived() == lived, (path, offset)
+        for bad in report.corrupt:
+            assert bad.path == path
+            assert bad.offset <= offset
+            assert bad.kind in KIND_NAMES or bad.kind == 0

@@ -1,0 +1,302 @@
+"""Who is hit by a bad place in the log: the evidence, and the verdict. Reads, changes nothing.
+
+Runs only after recovery has met a bad place, over all files once more. A PUBLISH has its number in
+the whole log and keeps it when it is copied, so each place lies between two such numbers, and what
+an owner has published before and after it shows what is missing of its messages in between
+(docs/decisions/0015). Takes sound records; gives `Hit`s. Whether a hit of a log group matters
+depends on its snapshot, so that its owner decides. Compiled.
+"""
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import Final, final
+
+from warren.storage.ranges import RangeSet
+from warren.storage.record import (
+    ENTRY,
+    MARK,
+    PUBLISH,
+    CorruptRecord,
+    PublishPayload,
+    Ranges,
+)
+
+FAR: Final = 1 << 63
+MESSAGE_KINDS: Final = (0, PUBLISH)  # what a bad record may have been if messages are missing
+ENTRY_KINDS: Final = (0, ENTRY)
+MARK_KINDS: Final = (0, MARK)
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """An owner that is, or may be, hit by a bad place."""
+
+    owner: int
+    place: CorruptRecord
+    # Of a log group: an entry behind this one may be missing, unless a snapshot has it.
+    # -1: messages are missing.
+    entry_after: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What recovery knows of an owner's messages."""
+
+    dead: RangeSet
+    last_seq: int
+    mark_file_id: int  # 0: no mark was found
+
+
+@final
+class Place:
+    """A bad place, and the numbers of the publishes on both sides of it."""
+
+    __slots__ = ("bad", "entries", "file_id", "high", "low", "publishers", "shared")
+
+    def __init__(self, bad: CorruptRecord, file_id: int, low: int, shared: bool) -> None:
+        self.bad = bad
+        self.file_id = file_id
+        self.shared = shared  # a log, not a segment: no number is left out in it
+        self.low = low  # 0: not known
+        self.high = FAR
+        self.publishers: set[int] = set()  # that have a sound PUBLISH in the same file
+        self.entries: dict[int, int] = {}  # last index in the same file before it, by group
+
+
+@final
+class Trail:
+    """What one owner has published, and where in the order of the log."""
+
+    __slots__ = ("checkpoint_file_id", "checkpoint_live", "found", "stretches")
+
+    def __init__(self) -> None:
+        self.found = RangeSet()
+        self.stretches: dict[int, tuple[int, int]] = {}  # by interval: first, end
+        self.checkpoint_file_id = 0
+        self.checkpoint_live: Ranges = []  # of the newest one
+
+
+@final
+class Evidence:
+    """Two passes: `begin_file`, `number` and `bad` for all, then `seal`, then `note_*`."""
+
+    def __init__(self) -> None:
+        self.places: list[Place] = []
+        self._low = 0  # number of the last PUBLISH in the logs so far
+        self._open: list[Place] = []  # still without the number behind them
+        self._file_id = 0
+        self._shared = False
+        self._low_here = 0
+        self._bounds: list[int] = []
+        self._trails: dict[int, Trail] = {}
+        self._last_entries: dict[int, int] = {}
+        self._last_files: dict[int, int] = {}  # with entries, by group
+        self._entries_here: dict[int, int] = {}
+
+    # First pass, files in ascending order of their ids
+
+    def begin_file(self, file_id: int, shared: bool) -> None:
+        if not shared or not self._shared:
+            self._open = [place for place in self._open if place.shared]
+        self._file_id = file_id
+        self._shared = shared
+        self._low_here = 0
+        self._entries_here = {}
+
+    def number(self, index: int) -> None:
+        """A sound PUBLISH."""
+        still: list[Place] = []
+        for place in self._open:
+            if place.shared == self._shared:
+                place.high = min(place.high, index)
+            else:
+                still.append(place)
+        self._open = still
+        self._low_here = max(self._low_here, index)
+        if self._shared:
+            self._low = max(self._low, index)
+
+    def entry(self, owner: int, index: int) -> None:
+        """A sound ENTRY."""
+        self._last_entries[owner] = max(self._last_entries.get(owner, 0), index)
+        self._last_files[owner] = max(self._last_files.get(owner, 0), self._file_id)
+        self._entries_here[owner] = max(self._entries_here.get(owner, 0), index)
+
+    def bad(self, found: CorruptRecord) -> None:
+        low = self._low if self._shared else self._low_here
+        place = Place(found, self._file_id, low, self._shared)
+        place.entries = dict(self._entries_here)
+        self.places.append(place)
+        self._open.append(place)
+
+    def seal(self) -> None:
+        """All places are known."""
+        edges = {place.low + 1 for place in self.places} | {place.high for place in self.places}
+        self._bounds = sorted(edges)
+
+    # Second pass, in any order
+
+    def note_publish(self, file_id: int, index: int, payload: PublishPayload) -> None:
+        interval = bisect_right(self._bounds, index)
+        for owner, first in payload.targets:
+            trail = self._trail(owner)
+            end = first + payload.count
+            trail.found.add(first, payload.count)
+            old = trail.stretches.get(interval, (first, end))
+            trail.stretches[interval] = (min(old[0], first), max(old[1], end))
+            for place in self.places:
+                if place.file_id == file_id:
+                    place.publishers.add(owner)
+
+    def note_checkpoint(self, file_id: int, owner: int, live: Ranges) -> None:
+        trail = self._trail(owner)
+        if file_id >= trail.checkpoint_file_id:
+            trail.checkpoint_file_id = file_id
+            trail.checkpoint_live = live
+
+    def _trail(self, owner: int) -> Trail:
+        trail = self._trails.get(owner)
+        if trail is None:
+            trail = self._trails[owner] = Trail()
+        return trail
+
+    # The verdict
+
+    def hits(self, known: dict[int, Known]) -> list[Hit]:
+        """Everybody whose messages, or entries, are or may be missing."""
+        found: list[Hit] = []
+        for place in self.places:
+            found.extend(self._entry_hits(place))
+            if place.bad.kind not in MESSAGE_KINDS or self._holds_no_publish(place):
+                continue
+            targets = place.bad.targets
+            if targets and all(self._credible(place, *target, known) for target in targets):
+                for owner, first, count in targets:
+                    if owner in known and self._lost(place, owner, known[owner], first, count):
+                        found.append(Hit(owner, place.bad))
+            else:
+                for owner in sorted(known):
+                    if owner in self._trails and self._may_miss(place, owner, known[owner]):
+                        found.append(Hit(owner, place.bad))
+        found.extend(self._missed_by_checkpoints(known))
+        return found
+
+    def unmarked(self, known: dict[int, Known]) -> set[int]:
+        """Owners whose newest MARK may be lost: nobody knows what they have delivered."""
+        found: set[int] = set()
+        for place in self.places:
+            if place.bad.kind not in MARK_KINDS:
+                continue
+            owners = place.bad.owners or tuple(known)
+            found.update(
+                each
+                for each in owners
+                if each in known and known[each].mark_file_id <= place.file_id
+            )
+        return found
+
+    def _holds_no_publish(self, place: Place) -> bool:
+        return place.shared and place.low > 0 and place.high == place.low + 1
+
+    def _credible(
+        self, place: Place, owner: int, first: int, count: int, known: dict[int, Known]
+    ) -> bool:
+        """Whether the owner can have published these there. One target alone was found credible
+        by its header."""
+        if len(place.bad.targets) == 1:
+            return True
+        if owner not in known:
+            return False
+        trail = self._trails.get(owner)
+        if trail is None:
+            return first == 1
+        before, after = self._around(place, trail)
+        here = trail.found.missing(first, count) == [(first, count)]
+        return here and first >= before and first + count <= after
+
+    def _around(self, place: Place, trail: Trail) -> tuple[int, int]:
+        """End of what was published before the place (0: nothing), begin of what came after."""
+        before = 0
+        after = FAR
+        low = bisect_right(self._bounds, place.low)
+        high = bisect_right(self._bounds, place.high)
+        for interval, (first, end) in trail.stretches.items():
+            if interval <= low:
+                before = max(before, end)
+            elif interval >= high:
+                after = min(after, first)
+        return before, after
+
+    def _lost(self, place: Place, owner: int, state: Known, first: int, count: int) -> bool:
+        """Whether messages of a record that was surely this owner's are missing."""
+        trail = self._trail(owner)
+        before, after = self._around(place, trail)
+        if trail.checkpoint_file_id > place.file_id:
+            return False  # What it says is alive is looked at by `_missed_by_checkpoints`.
+        if before == 0:
+            if after != FAR and not self._gaps(trail, state, 1, after):
+                return False
+            if first == 0 or (after != FAR and first + count != after):
+                return True
+            before = first
+            after = first + count
+        end = state.last_seq + 1 if after == FAR else after
+        if before >= end:
+            return True  # The last ones, and nothing says how many.
+        return bool(self._gaps(trail, state, before, end))
+
+    def _may_miss(self, place: Place, owner: int, state: Known) -> bool:
+        """Whether messages of this owner may have been in a record of which nothing is known."""
+        trail = self._trail(owner)
+        if trail.checkpoint_file_id > place.file_id:
+            return False
+        before, after = self._around(place, trail)
+        if before == 0:
+            return False  # Lower numbers may have come and gone without a trace.
+        end = state.last_seq + 1 if after == FAR else after
+        if after == FAR and before >= end:
+            return owner in place.publishers
+        return bool(self._gaps(trail, state, before, end))
+
+    def _gaps(self, trail: Trail, state: Known, first: int, end: int) -> Ranges:
+        """Numbers first..end-1 that were neither found nor settled."""
+        return [
+            gap
+            for start, count in state.dead.missing(first, end - first)
+            for gap in trail.found.missing(start, count)
+        ]
+
+    def _missed_by_checkpoints(self, known: dict[int, Known]) -> list[Hit]:
+        """Owners with messages that a checkpoint names and that are nowhere."""
+        found: list[Hit] = []
+        for owner, trail in sorted(self._trails.items()):
+            state = known.get(owner)
+            if state is None:
+                continue
+            gaps = [
+                gap
+                for first, count in trail.checkpoint_live
+                for gap in self._gaps(trail, state, first, first + count)
+            ]
+            if gaps:
+                suspects = [place.bad for place in self.places if owner in place.bad.owners]
+                suspects.extend(place.bad for place in self.places if not place.bad.owners)
+                found.extend(Hit(owner, bad) for bad in suspects[:1])
+        return found
+
+    def _entry_hits(self, place: Place) -> list[Hit]:
+        """Log groups of which an entry may have been in this place."""
+        if place.bad.kind not in ENTRY_KINDS:
+            return []
+        owners = place.bad.owners
+        found: list[Hit] = []
+        for owner in owners or tuple(sorted(place.entries)):
+            before = place.entries.get(owner, 0)
+            if before == 0 and place.bad.kind == ENTRY:
+                found.append(Hit(owner, place.bad, max(place.bad.index - 1, 0)))
+            elif before == 0:
+                if self._last_files.get(owner, 0) <= place.file_id:
+                    found.append(Hit(owner, place.bad, self._last_entries.get(owner, 0)))
+            elif owners or before >= self._last_entries.get(owner, 0):
+                found.append(Hit(owner, place.bad, before))
+        return found
