@@ -226,6 +226,7 @@ class Node:
             self.wal,
         )
         self.broker = broker
+        broker.pages = self.pages
         broker.make_group = self._make_group
         broker.load_definitions()
         recovered = Recovered(

@@ -56,6 +56,7 @@ from warren.wire.errors import ProtocolError, ReplyCode
 if TYPE_CHECKING:
     from node.config import Config
     from node.endpoint091 import Endpoint091
+    from warren.storage.pages import Pages
 
 log = logging.getLogger("warren.broker")
 
@@ -108,6 +109,7 @@ class Broker:
         self.journal = journal
         self.budget = budget
         self.bodies = bodies
+        self.pages: Pages | None = None  # what bodies go to that are in no log; for the metrics
         self.timers = timers
         self.queue_defaults = QueueDefaults(config.consumer_timeout, config.sac_handover == "drain")
         self.group: LogGroup | None = None

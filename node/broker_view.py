@@ -15,6 +15,7 @@ from node.management.view import (
     HistogramView,
     ListenerView,
     NodeView,
+    PagingView,
     ProtocolCounters,
     QueueView,
     RecoveryView,
@@ -75,6 +76,7 @@ class LiveView:
             recovery=recovery_view(broker.damages),
             crashed_queues=tuple((host.vhost, host.name) for host in broker.damages.hosts.values()),
             wal_pending_bytes=broker.bodies.pending_bytes,
+            paging=paging_view(broker),
             loop_turn_ms=HistogramView(
                 bounds=TURN_BUCKETS_MS, counts=tuple(turn.buckets), total=turn.sum_ms
             ),
@@ -190,6 +192,10 @@ class LiveView:
             broker.unreadable.forget(queue.uid)
         reason = broker.unreadable.reason(queue.uid)
         crashed = broker.damages.hosts.get(queue.uid)
+        held = host.ready_count + host.checked_out_count
+        held_bytes = int(host.store.live_bytes)
+        share, bytes_share = host.store.in_memory()
+        held_ram, bytes_ram = round(held * share), round(held_bytes * bytes_share)
         return QueueView(
             vhost=vhost,
             name=name,
@@ -205,6 +211,10 @@ class LiveView:
             messages_ready=host.ready_count,
             messages_unacknowledged=host.checked_out_count,
             message_bytes_ready=host.store.live_bytes,
+            messages_ram=held_ram,
+            messages_paged_out=held - held_ram,
+            message_bytes_ram=bytes_ram,
+            message_bytes_paged_out=held_bytes - bytes_ram,
             consumers=host.consumer_count,
             consumer_capacity=host.capacity.share(broker.now_ms()),
             published=host.published_count,
@@ -322,4 +332,24 @@ def recovery_view(damages: Damages) -> RecoveryView:
             )
             for bad in report.corrupt
         ),
+    )
+
+
+def paging_view(broker: "Broker") -> PagingView:
+    """Where the bodies of all queues are."""
+    budget = broker.budget
+    pages = broker.pages
+    if pages is None:
+        return PagingView(body_bytes=budget.used_bytes, body_budget_bytes=budget.limit_bytes)
+    return PagingView(
+        body_bytes=budget.used_bytes,
+        body_budget_bytes=budget.limit_bytes,
+        pressed=budget.is_pressed,
+        files=pages.file_count,
+        file_bytes=pages.disk_bytes,
+        live_bytes=pages.live_bytes,
+        written_bytes=pages.written_bytes,
+        writes_failed=pages.failure_count,
+        reads=pages.read_count,
+        read_bytes=pages.read_bytes,
     )

@@ -31,6 +31,7 @@ EXTENT_LEAST: Final = 16  # a stretch that has ended is folded if it has 1/16 of
 RICH_MESSAGES: Final = 1024  # or so many messages
 WALK_EXTENTS: Final = 8  # a walk looks at so many times EXTENT_SLOTS slots
 LOOSE_EXTENTS: Final = 4  # so many times EXTENT_SLOTS slots are worth a walk of `tidy`
+LOOKED_AT: Final = 1024  # slots, to tell how much of a queue is in memory
 SHED_BYTES: Final = 1 << 14  # so many count as one more slot when bodies are to leave memory
 FAR: Final = 1 << 62
 
@@ -343,6 +344,26 @@ class Store:
             for slot in self._slots[self._head :]
             if slot.live > 0 and slot.journaled
         ]
+
+    def in_memory(self) -> tuple[float, float]:
+        """Shares of the messages, and of their bytes, whose bodies are in memory.
+
+        Of a queue with more than LOOKED_AT slots so many are looked at, evenly spread.
+        """
+        length: i64 = len(self._slots)
+        stride = max((length - self._head) // LOOKED_AT, 1)
+        counts: list[int] = [0, 0]  # on disk alone, in memory
+        sizes: list[int] = [0, 0]
+        place = self._head
+        while place < length:
+            slot = self._slots[place]
+            place += stride
+            if slot.live > 0:
+                index, last = slot.pieces(slot.first, slot.first + slot.count)
+                kind = 0 if slot.chunk.data is None else 1
+                counts[kind] += slot.live
+                sizes[kind] += slot.chunk.bytes_between(index, last)
+        return counts[1] / max(sum(counts), 1), sizes[1] / max(sum(sizes), 1)
 
     def entry_count(self) -> int:
         """Slots and extents that are kept: what the index takes in memory."""

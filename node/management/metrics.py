@@ -17,7 +17,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from node.auth.desk import is_loopback
 from node.management.access import Context, identify
-from node.management.view import CountersView, HistogramView, NodeView, TotalsView
+from node.management.view import CountersView, HistogramView, NodeView, PagingView, TotalsView
 from queues.dead_letters import REASONS
 from queues.queue_arguments import CLASSIC, QUORUM
 
@@ -77,6 +77,7 @@ class Snapshot:
     def collect(self) -> Iterator[Metric]:
         node = self._view.node()
         yield from _node_families(node)
+        yield from _paging_families(node.paging)
         yield from _total_families(self._view.totals())
         counters = self._view.counters()
         yield from _counter_families(counters)
@@ -124,6 +125,27 @@ def _node_families(node: NodeView) -> Iterator[Metric]:
     )
     for name, words, value in gauges:
         yield GaugeMetricFamily(name, words, value=value)
+
+
+def _paging_families(paging: PagingView) -> Iterator[Metric]:
+    gauges: Sequence[tuple[str, str, float]] = (
+        ("warren_bodies_in_memory_bytes", "Bodies of messages in memory", paging.body_bytes),
+        ("warren_bodies_in_memory_limit_bytes", "Budget for them", paging.body_budget_bytes),
+        ("warren_memory_pressed", "1 while bodies leave for want of memory", paging.pressed),
+        ("warren_page_files", "Page files", paging.files),
+        ("warren_page_file_bytes", "Bytes of page files", paging.file_bytes),
+        ("warren_page_live_bytes", "Bytes of bodies in page files", paging.live_bytes),
+    )
+    for name, words, value in gauges:
+        yield GaugeMetricFamily(name, words, value=value)
+    counters = (
+        ("warren_page_written_bytes", "Bytes written to page files", paging.written_bytes),
+        ("warren_page_writes_failed", "Writes to page files that failed", paging.writes_failed),
+        ("warren_page_reads", "Bodies read from page files", paging.reads),
+        ("warren_page_read_bytes", "Bytes of them", paging.read_bytes),
+    )
+    for name, words, value in counters:
+        yield _counter(name, words, value)
 
 
 def _total_families(totals: TotalsView) -> Iterator[Metric]:

@@ -51,6 +51,22 @@ class RecoveryView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PagingView:
+    """Bodies of messages in memory, and those in page files; counts are since the start."""
+
+    body_bytes: int = 0
+    body_budget_bytes: int = 0
+    pressed: bool = False  # memory is short: bodies leave it whatever the budget
+    files: int = 0
+    file_bytes: int = 0
+    live_bytes: int = 0
+    written_bytes: int = 0
+    writes_failed: int = 0
+    reads: int = 0
+    read_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeView:
     """This node."""
 
@@ -77,6 +93,7 @@ class NodeView:
     recovery: RecoveryView = RecoveryView()
     crashed_queues: tuple[tuple[str, str], ...] = ()  # (vhost, name), now
     wal_pending_bytes: int = 0  # handed to the log and not yet synced
+    paging: PagingView = PagingView()
     loop_turn_ms: HistogramView = HistogramView()
     wal_sync_seconds: HistogramView = HistogramView()
     confirm_seconds: HistogramView = HistogramView()
@@ -171,6 +188,10 @@ class QueueView:
     messages_unacknowledged: int = 0
     message_bytes_ready: int = 0
     message_bytes_unacknowledged: int = 0
+    messages_ram: int = 0  # their bodies are in memory; of large queues these are estimates
+    messages_paged_out: int = 0
+    message_bytes_ram: int = 0
+    message_bytes_paged_out: int = 0
     memory_bytes: int = 0
     consumers: int = 0
     consumer_capacity: float = 0.0  # share of the time in which it could deliver at once

@@ -12,6 +12,7 @@ from node.management.view import (
     HistogramView,
     ListenerView,
     NodeView,
+    PagingView,
     ProtocolCounters,
     QueueView,
     TotalsView,
@@ -48,6 +49,7 @@ def node_view(
         disk_alarm=disk_alarm,
         clock_alarm=clock_alarm,
         wal_pending_bytes=9,
+        paging=PagingView(body_bytes=70, files=3, written_bytes=800),
         loop_turn_ms=HistogramView(bounds=(1.0, 5.0), counts=(7, 2, 1), total=30.5),
     )
 

@@ -404,6 +404,9 @@ def test_metrics_need_no_login_from_loopback_and_carry_rabbitmq_names() -> None:
         assert values["rabbitmq_global_messages_delivered_total"] == 4
         assert values["rabbitmq_global_publishers"] == 3
         assert values["warren_wal_pending_bytes"] == 9
+        assert values["warren_bodies_in_memory_bytes"] == 70
+        assert values["warren_page_files"] == 3
+        assert values["warren_page_written_bytes_total"] == 800
         (received,) = families["rabbitmq_global_messages_acknowledged"].samples
         assert received.labels == {"protocol": "amqp091", "queue_type": "rabbit_classic_queue"}
         turns = {

@@ -146,6 +146,21 @@ def test_paged_chunks_are_folded_and_unfolded_with_their_claims() -> None:
     queues.end()
 
 
+def test_a_store_tells_how_much_of_it_is_in_memory() -> None:
+    queues = Queues()
+    store = queues.stores[0]
+    assert store.in_memory() == (0, 0)
+    for _ in range(8):
+        queues.apply(("add", 2, 5))
+        queues.pages.complete()
+    queues.apply(("add", 10, 20))  # Not offered, so it stays.
+    held = [slot for slot in store.slots() if slot.chunk.data is not None]
+    assert 0 < len(held) < 9
+    share, bytes_share = store.in_memory()
+    assert share == sum(slot.live for slot in held) / 60
+    assert bytes_share == sum(slot.chunk.size() for slot in held) / store.live_bytes
+
+
 # The pager
 
 
