@@ -157,8 +157,9 @@ def test_a_store_tells_how_much_of_it_is_in_memory() -> None:
     held = [slot for slot in store.slots() if slot.chunk.data is not None]
     assert 0 < len(held) < 9
     share, bytes_share = store.in_memory()
-    assert share == sum(slot.live for slot in held) / 60
-    assert bytes_share == sum(slot.chunk.size() for slot in held) / store.live_bytes
+    assert share == sum(int(slot.live) for slot in held) / 60
+    held_bytes = sum(int(slot.chunk.size()) for slot in held)
+    assert bytes_share == held_bytes / int(store.live_bytes)
 
 
 # The pager
