@@ -1,6 +1,7 @@
 """Real nodes on a disk that fails as the test orders it: `disk_faults.c`, preloaded."""
 
 import json
+import os
 import subprocess
 import threading
 import time
@@ -20,6 +21,10 @@ SOURCE: Final = Path(__file__).resolve().parent / "disk_faults.c"
 PATIENCE_SECONDS: Final = 20.0
 WAL_FILE_BYTES: Final = 1024 * 1024
 PERSISTENT: Final = pika.BasicProperties(delivery_mode=2)
+
+
+LONG: Final = "1" in (os.environ.get("WARREN_CI"), os.environ.get("WARREN_LONG"))
+long = pytest.mark.skipif(not LONG, reason="takes long: runs in CI and with WARREN_LONG=1")
 
 
 def build_library(folder: Path) -> Path:

@@ -22,6 +22,7 @@ from tests.faults.nodes import (
     end_of,
     eventually,
     get,
+    long,
 )
 from warren.testing import Node
 
@@ -45,6 +46,16 @@ def faulty(tmp_path: Path, library: Path) -> Iterator[FaultyNode]:
         yield made
 
 
+@pytest.fixture(scope="module")
+def enduring(tmp_path_factory: pytest.TempPathFactory, library: Path) -> Iterator[FaultyNode]:
+    """The same, for tests after which it is well again; it ends as it should."""
+    made = FaultyNode(tmp_path_factory.mktemp("enduring"), library)
+    with made.node as node:
+        yield made
+        made.order()
+        node.stop()
+
+
 def declare(node: Node, *queues: str, **arguments: object) -> None:
     connection = connect(node)
     channel = connection.channel()
@@ -56,7 +67,11 @@ def declare(node: Node, *queues: str, **arguments: object) -> None:
 @pytest.mark.parametrize(
     ("order", "text"),
     [
-        ("write wal- 28 0 half", r"\[Errno 28\] No space left on device: '.*/wal-\d{20}\.log'"),
+        pytest.param(
+            "write wal- 28 0 half",
+            r"\[Errno 28\] No space left on device: '.*/wal-\d{20}\.log'",
+            marks=long,
+        ),
         ("sync wal- 5 0 all", r"\[Errno 5\] Input/output error: '.*/wal-\d{20}\.log'"),
     ],
     ids=["a short write", "a failed sync"],
@@ -116,13 +131,13 @@ def send_until_stuck(node: Node, queue: str, limit: int) -> int:
     return sent
 
 
-def test_while_a_sync_takes_two_seconds_only_confirms_wait(faulty: FaultyNode) -> None:
-    node = faulty.node
+def test_while_a_sync_takes_two_seconds_only_confirms_wait(enduring: FaultyNode) -> None:
+    node = enduring.node
     declare(node, "slow", "quick")
     publisher = Publisher(node, "slow", 1000, count=1)
     publisher.join(PATIENCE_SECONDS)
     before_bytes = node.rss_bytes()
-    faulty.order("sync wal- 0 2000 no")
+    enduring.order("sync wal- 0 2000 no")
     begun = time.monotonic()
     waiting = Publisher(node, "slow", 1000, count=1)
     assert longest_wait(node, 1.5) < PROMPT_SECONDS
@@ -133,18 +148,17 @@ def test_while_a_sync_takes_two_seconds_only_confirms_wait(faulty: FaultyNode) -
     assert send_until_stuck(node, "slow", 100 * MIB) < 40 * MIB
     assert longest_wait(node, 0.5) < PROMPT_SECONDS
     assert node.rss_bytes() - before_bytes < 64 * MIB
-    faulty.order()
-    node.stop()
+    enduring.order()
 
 
 def test_without_space_for_the_reserve_publishers_wait_and_consumers_go_on(
-    faulty: FaultyNode,
+    enduring: FaultyNode,
 ) -> None:
-    node = faulty.node
-    declare(node, "q")
-    publisher = Publisher(node, "q", 20_000)
+    node = enduring.node
+    declare(node, "many")
+    publisher = Publisher(node, "many", 20_000)
     eventually(lambda: publisher.confirmed >= 10, lambda: publisher.confirmed)
-    faulty.order("create tmp- 28 0 no")
+    enduring.order("create tmp- 28 0 no")
     eventually(lambda: bool(publisher.blocked_reasons), lambda: publisher.confirmed)
     assert publisher.blocked_reasons == ["low on disk"]
     shown = get(node, "/api/nodes/faults")
@@ -154,17 +168,16 @@ def test_without_space_for_the_reserve_publishers_wait_and_consumers_go_on(
     with pytest.raises(urllib.error.HTTPError, match="503"):
         get(node, "/api/health/checks/local-alarms")
     count = publisher.confirmed
-    assert consume(node, "q", count) == list(range(1, count + 1))
-    hits = faulty.hits()
-    eventually(lambda: faulty.hits() > hits, faulty.hits)  # It is tried again by itself.
-    faulty.order()
+    assert consume(node, "many", count) == list(range(1, count + 1))
+    hits = enduring.hits()
+    eventually(lambda: enduring.hits() > hits, enduring.hits)  # It is tried again by itself.
+    enduring.order()
     eventually(lambda: publisher.unblocked > 0, lambda: get(node, "/api/nodes/faults"))
     eventually(lambda: publisher.confirmed >= count + 10, lambda: publisher.confirmed)
     publisher.stop()
     assert get(node, "/api/nodes/faults")["alarm_details"] == []
     lines = [line for line in node.log().splitlines() if "reserve of the log" in line]
     assert len(lines) == 2, lines  # The fault and its end.
-    node.stop()
 
 
 def closed_with(node: Node, queue: str) -> tuple[int, str]:
@@ -179,16 +192,16 @@ def closed_with(node: Node, queue: str) -> tuple[int, str]:
 
 
 def test_bodies_that_cannot_be_read_close_the_channel_that_waits_and_nothing_else(
-    faulty: FaultyNode,
+    enduring: FaultyNode,
 ) -> None:
-    node = faulty.node
+    node = enduring.node
     declare(node, "lazy", **{"x-queue-mode": "lazy"})
     declare(node, "quick")
     for queue in ("lazy", "quick"):
         publisher = Publisher(node, queue, 1000, count=5)
         publisher.join(PATIENCE_SECONDS)
         assert publisher.confirmed == 5
-    faulty.order("read wal- 5 0 no")
+    enduring.order("read wal- 5 0 no")
     text = "INTERNAL_ERROR - messages of queue 'lazy' in vhost '/' cannot be read"
     for _ in range(3):
         assert closed_with(node, "lazy") == (541, text)
@@ -200,7 +213,6 @@ def test_bodies_that_cannot_be_read_close_the_channel_that_waits_and_nothing_els
     lines = [line for line in node.log().splitlines() if "a message at offset" in line]
     assert 1 <= len(lines) == len(set(lines)) <= 5, lines
     assert not get(node, "/api/nodes/faults")["disk_free_alarm"]
-    faulty.order()
+    enduring.order()
     assert consume(node, "lazy", 5) == [1, 2, 3, 4, 5]
     assert get(node, "/api/queues/%2F/lazy")["state"] == "running"
-    node.stop()
