@@ -175,27 +175,37 @@ class Pages:
         batch.failed(error)
 
     def retry(self) -> None:
-        """Find out whether page files can be written again."""
+        """Find out whether page files can be written and removed again."""
         unremoved = self._unremoved
         self._unremoved = []
-        for path in unremoved:
-            self._runner.page(partial(self._unlink, path))
         self._last_id += 1
-        self._runner.page(partial(self._probe, self._path(self._last_id)))
+        self._runner.page(partial(self._probe, unremoved, self._path(self._last_id)))
 
-    def _probe(self, path: str) -> None:
+    def _probe(self, unremoved: list[str], path: str) -> None:
         """On the writing thread."""
         try:
+            self._remove_all(unremoved)
             handle = self._disk.create(path, 0)
+            unremoved.append(path)
             try:
                 self._disk.pwritev(handle, [PROBE], 0, False)
             finally:
                 self._disk.close(handle)
-                self._disk.unlink(path)
+                self._remove_all(unremoved)
         except OSError as error:
-            self._post(partial(self._on_alarm, PLACE, error))
+            self._post(partial(self._probe_failed, unremoved, error))
         else:
             self._post(partial(self._on_healed, PLACE))
+
+    def _remove_all(self, paths: list[str]) -> None:
+        """On the writing thread. What is left in the list is still there."""
+        while len(paths) > 0:
+            self._disk.unlink(paths[len(paths) - 1])
+            paths.pop()
+
+    def _probe_failed(self, unremoved: list[str], error: OSError) -> None:
+        self._unremoved.extend(unremoved)
+        self._on_alarm(PLACE, error)
 
     def _seal(self, file: PageFile) -> None:
         """The file takes no more."""
