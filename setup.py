@@ -71,6 +71,7 @@ COMPILED = [
     "warren/storage/record.py",
     "warren/storage/recovery.py",
     "warren/storage/scan.py",
+    "warren/storage/stretches.py",
     "warren/storage/wal.py",
     "warren/wire/amqp091/connection.py",
     "warren/wire/amqp091/deliver.py",

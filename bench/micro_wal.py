@@ -18,6 +18,7 @@ from pathlib import Path
 from warren.storage import record
 from warren.storage.disk import OsDisk
 from warren.storage.recovery import RecoveredPublish
+from warren.storage.stretches import Stretch
 from warren.storage.wal import Wal
 
 MIB = 1 << 20
@@ -39,6 +40,9 @@ class Counting:
         self.messages += 0
 
     def publish(self, found: RecoveredPublish) -> None:
+        self.messages += found.count
+
+    def stretch(self, found: Stretch) -> None:
         self.messages += found.count
 
 

@@ -8,6 +8,7 @@ import logging
 
 from node.damage import Damage, Damages, shown
 from queues import commands, metadata_commands
+from queues.extents import Columns
 from queues.hosts.classic import UNSEEN_SLACK, ClassicHost
 from queues.hosts.quorum import QuorumHost
 from queues.message import Chunk
@@ -16,6 +17,7 @@ from raft.one_member import OneMemberGroup
 from warren.storage.damage import Hit
 from warren.storage.record import CorruptRecord
 from warren.storage.recovery import RecoveredPublish, RecoveryReport
+from warren.storage.stretches import Stretch
 
 log = logging.getLogger("warren.node")
 
@@ -69,6 +71,17 @@ class Recovered:
         for owner, first, live in found.targets:
             self._hosts[owner].recover(chunk, first, live, found.meta, found.now_ms)
             self.message_count += sum(count for _, count in live)
+
+    def stretch(self, found: Stretch) -> None:
+        self._hosts[found.owner].recover_stretch(
+            found.first,
+            found.count,
+            found.format_tag,
+            found.info,
+            found.file_id,
+            Columns(found.places, found.counts, found.sizes, found.arrivals),
+        )
+        self.message_count += found.count
 
     def finish(self, report: RecoveryReport) -> None:
         """All is there: the queues go on where they were, but for those that are damaged."""

@@ -13,7 +13,7 @@ It lives in memory alone; no file has it.
 """
 
 import zlib
-from typing import Final
+from typing import Final, final
 
 from mypy_extensions import i32, i64
 
@@ -22,6 +22,22 @@ from warren.wire.buffer import BytesWriter, read_i32_le, write_i32_le
 
 LEVEL: Final = 1  # of deflate: what is alike is found by the quickest, too
 GAP_MAX: Final = 0x7FFFFFFF
+
+
+@final
+class Columns:
+    """Records that follow each other in one file, little-endian: where the data of each is (u32),
+    how many messages it has (u32), the size of each message (u32), when it came (u64, ms)."""
+
+    def __init__(self, places: bytes, counts: bytes, sizes: bytes, arrivals: bytes) -> None:
+        self.places = places
+        self.counts = counts
+        self.sizes = sizes
+        self.arrivals = arrivals
+
+    def place(self, record: i64) -> i64:
+        """Where the data of a record begins in the file."""
+        return i64(read_i32_le(self.places, 4 * record)) & 0xFFFFFFFF
 
 
 def data_begin(chunk: Chunk, index: i64, paged: bool) -> i64:
@@ -58,6 +74,39 @@ def encode_table(chunks: list[Chunk], indexes: list[int], counts: list[int], pag
     number = len(chunks).to_bytes(4, "little")
     columns = (number, lengths.getvalue(), infos.getvalue(), gaps.getvalue(), sizes.getvalue())
     return zlib.compress(b"".join(columns), LEVEL)
+
+
+def encode_columns(
+    columns: Columns, begin: i64, end: i64, message: i64, info: i64
+) -> tuple[bytes, int, int]:
+    """A table of the records begin..end-1 of the columns; also how many messages and bytes.
+
+    The first message of record `begin` is the `message`th of all.
+    """
+    gaps = BytesWriter()
+    infos = BytesWriter()
+    place = begin
+    at = columns.place(begin)
+    first = message
+    byte_count: i64 = 0
+    while place < end:
+        data_at = columns.place(place)
+        assert 0 <= data_at - at <= GAP_MAX
+        write_i32_le(infos, i32(info))
+        write_i32_le(gaps, i32(data_at - at))
+        at = data_at
+        last = message + i64(read_i32_le(columns.counts, 4 * place))
+        while message < last:
+            size = i64(read_i32_le(columns.sizes, 4 * message))
+            at += size
+            byte_count += size
+            message += 1
+        place += 1
+    number = int(end - begin).to_bytes(4, "little")
+    counts = columns.counts[4 * begin : 4 * end]
+    sizes = columns.sizes[4 * first : 4 * message]
+    parts = (number, counts, infos.getvalue(), gaps.getvalue(), sizes)
+    return zlib.compress(b"".join(parts), LEVEL), int(message - first), int(byte_count)
 
 
 def decode_table(table: bytes, whole: Chunk) -> list[Chunk]:

@@ -18,8 +18,17 @@ from typing import TYPE_CHECKING, Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
-from queues.extents import GAP_MAX, data_begin, decode_table, encode_table
+from queues.extents import (
+    GAP_MAX,
+    Columns,
+    data_begin,
+    decode_table,
+    encode_columns,
+    encode_table,
+    offsets_of,
+)
 from queues.message import BEING_PAGED, Chunk
+from warren.wire.buffer import read_i32_le
 
 if TYPE_CHECKING:
     from queues.paging import Pager
@@ -156,7 +165,10 @@ class Store:
         if not journaled:
             chunk.pinned = True
         self.live_bytes += chunk.bytes_between(index, index + count)
-        slot = Slot(first, count, chunk, index, journaled)
+        self._insert(Slot(first, count, chunk, index, journaled))
+
+    def _insert(self, slot: Slot) -> None:
+        first = slot.first
         length: i64 = len(self._firsts)
         if length == 0 or first > i64(self._firsts[length - 1]):
             self._slots.append(slot)
@@ -165,6 +177,60 @@ class Store:
         place = bisect_right(self._firsts, first, self._head)
         self._slots.insert(place, slot)
         self._firsts.insert(place, first)
+
+    def add_stretch(self, first: i64, whole: Chunk, columns: Columns) -> None:
+        """Chunks that are on disk alone, one behind the other in one file: extents at once.
+
+        They are this queue's first.., and journaled; `whole` says what is the same for all.
+        """
+        counts = columns.counts
+        records: i64 = len(counts) // 4
+        least = max(self._budget.extent_slots // EXTENT_LEAST, 2)
+        begin: i64 = 0
+        message: i64 = 0  # before record `begin`
+        while begin < records:
+            end = begin
+            messages: i64 = 0
+            start = columns.place(begin)
+            while end < records and end - begin < self._budget.extent_slots:
+                more = i64(read_i32_le(counts, 4 * end))
+                far = columns.place(end) - start
+                if end > begin and (messages + more > EXTENT_MESSAGES or far > GAP_MAX // 2):
+                    break
+                messages += more
+                end += 1
+            if end - begin >= least or (messages >= RICH_MESSAGES and end - begin > 1):
+                self._add_extent(first, whole, columns, begin, end, message)
+            else:
+                self._add_singly(first, whole, columns, begin, end, message)
+            first += messages
+            message += messages
+            begin = end
+
+    def _add_extent(
+        self, first: i64, whole: Chunk, columns: Columns, begin: i64, end: i64, message: i64
+    ) -> None:
+        table, messages, byte_count = encode_columns(columns, begin, end, message, whole.info)
+        chunk = chunk_like(whole, bytes(4) + byte_count.to_bytes(4, "little"))
+        chunk.info = 0
+        chunk.file_offset = columns.place(begin)
+        chunk.holders = 1
+        extent = Slot(first, messages, chunk, 0, True)
+        extent.table = table
+        self.live_bytes += byte_count
+        self._insert(extent)
+
+    def _add_singly(
+        self, first: i64, whole: Chunk, columns: Columns, begin: i64, end: i64, message: i64
+    ) -> None:
+        while begin < end:
+            count = i64(read_i32_le(columns.counts, 4 * begin))
+            chunk = chunk_like(whole, offsets_of(columns.sizes, 4 * message, count))
+            chunk.file_offset = columns.place(begin)
+            self.add(first, chunk, 0, count, True)
+            first += count
+            message += count
+            begin += 1
 
     def reserve(self, chunk: Chunk) -> None:
         """The chunk is to be added once its messages have their numbers; it must stay so long."""
@@ -557,6 +623,15 @@ def is_on_its_way(slot: Slot) -> bool:
     if slot.journaled:
         return not slot.chunk.durable
     return slot.chunk.page_id == BEING_PAGED
+
+
+def chunk_like(whole: Chunk, offsets: bytes) -> Chunk:
+    """A chunk on disk alone, in the same file and of the same kind."""
+    chunk = Chunk(whole.format_tag, None, 0, offsets, whole.info)
+    chunk.file_id = whole.file_id
+    chunk.lazy = whole.lazy
+    chunk.durable = True
+    return chunk
 
 
 def follows(before: Slot, slot: Slot) -> bool:

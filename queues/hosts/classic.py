@@ -55,9 +55,10 @@ from queues.effects import (
     TimedOut,
 )
 from queues.expiry import FAR
+from queues.extents import Columns
 from queues.fifo import Fifo
 from queues.host import SessionSink, View
-from queues.hosts.found import Found, are_missing, note_found
+from queues.hosts.found import Found, are_missing, note_found, note_stretch
 from queues.hosts.journal import Journal
 from queues.hosts.reading import UNSEEN_SLACK as UNSEEN_SLACK
 from queues.hosts.reading import Reading
@@ -635,6 +636,18 @@ class ClassicHost:
             kept = self.mode != LAZY or (chunk.info & INFO_PERSISTENT) != 0
             found = Found(run_first, run_count, run_first - first, traits, arrived_ms, kept)
             note_found(self._found, found, self.machine.options.ttl_ms >= 0)
+
+    def recover_stretch(
+        self, first: i64, count: i64, format_tag: i64, info: i64, file_id: i64, columns: Columns
+    ) -> None:
+        """The log holds records one behind the other whose messages are all alive, as first.."""
+        kept = self.mode != LAZY or (info & INFO_PERSISTENT) != 0
+        whole = Chunk(format_tag, None, 0, b"", info)
+        whole.file_id = file_id
+        whole.durable = True
+        whole.lazy = self.mode == LAZY
+        self.store.add_stretch(first, whole, columns)
+        note_stretch(self._found, columns, first, kept, self.machine.options.ttl_ms >= 0)
 
     def begin(self) -> None:
         """A new queue: nothing was delivered yet, and after a restart the log shall say so."""

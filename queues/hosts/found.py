@@ -4,7 +4,9 @@ from typing import final
 
 from mypy_extensions import i64
 
+from queues.extents import Columns
 from queues.traits import Traits
+from warren.wire.buffer import read_i32_le, read_i64_le
 
 
 @final
@@ -26,6 +28,25 @@ class Found:
         self.traits = traits
         self.arrived_ms: i64 = arrived_ms
         self.kept = kept  # False: a transient message of a lazy queue, gone with the restart
+
+
+def note_stretch(known: list[Found], columns: Columns, first: i64, kept: bool, timed: bool) -> None:
+    """Add records of which nothing is known but their messages and when they came."""
+    records: i64 = len(columns.counts) // 4
+    place: i64 = 0
+    while place < records:
+        arrived_ms = i64(read_i64_le(columns.arrivals, 8 * place))
+        count = i64(read_i32_le(columns.counts, 4 * place))
+        place += 1
+        while place < records:
+            following_ms = i64(read_i64_le(columns.arrivals, 8 * place))
+            if timed and following_ms != arrived_ms:
+                break
+            arrived_ms = max(arrived_ms, following_ms)
+            count += i64(read_i32_le(columns.counts, 4 * place))
+            place += 1
+        note_found(known, Found(first, count, 0, None, arrived_ms, kept), timed)
+        first += count
 
 
 def note_found(known: list[Found], found: Found, timed: bool) -> None:

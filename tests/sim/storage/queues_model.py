@@ -1,6 +1,7 @@
 """Queues as small as can be, above the log: what it asks of them, and what they expect of it."""
 
 from warren.storage.recovery import RecoveredPublish
+from warren.storage.stretches import Stretch
 from warren.storage.wal import Wal
 
 
@@ -71,6 +72,22 @@ class Queues:
         meta = found.meta[found.meta_stride * place : found.meta_stride * (place + 1)]
         return Held(found.file_id, offset, length, meta, 0)
 
+    def stretch(self, found: Stretch) -> None:
+        """As `publish` for each of its records."""
+        first = found.first
+        sizes = list(memoryview(found.sizes).cast("I"))
+        places = memoryview(found.places).cast("I")
+        for place, count in zip(places, memoryview(found.counts).cast("I"), strict=True):
+            held = self.live[found.owner]
+            offset = place
+            for seq in range(first, first + count):
+                assert not held or seq > next(reversed(held)), "doubled or out of order"
+                length = sizes.pop(0)
+                held[seq] = Held(found.file_id, offset, length, b"", 0)
+                offset += length
+            first += count
+        assert (first - found.first, sizes) == (found.count, [])
+
     # Owners
 
     def live_ranges(self, owner: int, first: int, count: int) -> list[tuple[int, int]]:
@@ -106,6 +123,8 @@ class Queues:
         offsets = b"".join(value.to_bytes(4, "little") for value in table)
         firsts = [self.last_seqs[owner] + 1 for owner in owners]
         meta = b"".join(body[:4].ljust(4, b"-") for body in bodies)
+        if len(owners) == 1 and len(bodies[0]) % 2:  # Comes back as a stretch.
+            meta = b""
         location = self.wal.append_publish(
             1,
             7,

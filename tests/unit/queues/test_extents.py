@@ -1,5 +1,7 @@
 """Extents: tables of places, and when a store folds and unfolds its slots."""
 
+import struct
+from itertools import accumulate
 from random import Random
 
 import pytest
@@ -7,11 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queues.commands import ACCEPT, Purge
-from queues.extents import decode_table, encode_table
+from queues.extents import Columns, decode_table, encode_table
 from queues.fifo import Fifo
+from queues.hosts.found import Found, note_stretch
 from queues.message import FORMAT_091, FORMAT_10, Chunk
 from queues.options import Options
-from queues.store import EXTENT_MESSAGES, EXTENT_SLOTS, RICH_MESSAGES, BodyBudget, Store
+from queues.store import EXTENT_MESSAGES, EXTENT_SLOTS, RICH_MESSAGES, BodyBudget, Slot, Store
 from queues.traits import Traits, encode_meta
 from tests.unit.queues.classic_desk import Desk
 from tests.unit.queues.messages import table
@@ -437,3 +440,57 @@ def test_after_a_restart_each_message_of_a_queue_with_a_ttl_has_its_own_time() -
     desk.node.now_ms = 1600
     desk.turn()
     assert desk.host.live_ranges(1, 9) == [(2, 1)]
+
+
+def columns_of(places: list[int], counts: list[int], sizes: list[int], arrived: int) -> Columns:
+    """Records as a recovery hands them over."""
+    return Columns(
+        struct.pack(f"<{len(places)}I", *places),
+        struct.pack(f"<{len(counts)}I", *counts),
+        struct.pack(f"<{len(sizes)}I", *sizes),
+        struct.pack(f"<{len(counts)}Q", *(arrived + number for number in range(len(counts)))),
+    )
+
+
+@pytest.mark.parametrize("records", [1, 20, 511, 512, 513, 1100])
+def test_a_stretch_is_as_if_its_records_had_come_one_by_one(records: int) -> None:
+    drawn = Random(records)
+    counts = [drawn.choice((1, 1, 1, 3)) for _ in range(records)]
+    sizes = [drawn.randrange(1, 2000) for _ in range(sum(counts))]
+    places: list[int] = []
+    singly, whole = Store(BodyBudget(1 << 30)), Store(BodyBudget(1 << 30))
+    at, message = 4096, 0
+    for count in counts:
+        places.append(at)
+        own = sizes[message : message + count]
+        offsets = struct.pack(f"<{count + 1}I", *accumulate(own, initial=0))
+        chunk = Chunk(1, None, 0, offsets, 5)
+        chunk.file_id, chunk.file_offset, chunk.durable = 9, at, True
+        singly.add(7 + message, chunk, 0, count, True)
+        message += count
+        at += sum(own) + drawn.randrange(40, 100)
+    alike = Chunk(1, None, 0, b"", 5)
+    alike.file_id = 9
+    whole.add_stretch(7, alike, columns_of(places, counts, sizes, 1))
+    assert whole.live_bytes == singly.live_bytes
+    assert [row_of(slot) for slot in whole.slots()] == [row_of(slot) for slot in singly.slots()]
+    assert whole.entry_count() <= records // 512 + max(records % 512, 1)
+    assert len(whole.release(7, message)) == whole.entry_count() or whole.is_empty()
+    assert whole.live_bytes == 0
+
+
+def row_of(slot: Slot) -> tuple[object, ...]:
+    chunk = slot.chunk
+    place = (chunk.file_id, chunk.file_offset, chunk.durable, chunk.format_tag, chunk.info)
+    return (int(slot.first), int(slot.count), bytes(chunk.offsets), slot.journaled, *place)
+
+
+@pytest.mark.parametrize(("timed", "runs"), [(False, [(3, 6)]), (True, [(3, 3), (6, 3)])])
+def test_found_stretches_are_one_run_unless_the_times_matter(
+    timed: bool, runs: list[tuple[int, int]]
+) -> None:
+    columns = columns_of([0, 50], [3, 3], [1] * 6, 1000)
+    found: list[Found] = []
+    note_stretch(found, columns, 3, True, timed)
+    assert [(each.first, each.count) for each in found] == runs
+    assert found[-1].arrived_ms == 1001
