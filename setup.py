@@ -83,12 +83,18 @@ COMPILED = [
     "warren/wire/amqp091/rewrite.py",
     "warren/wire/amqp091/scanner.py",
     "warren/wire/amqp10/codes.py",
+    "warren/wire/amqp10/deliver.py",
     "warren/wire/amqp10/descriptors.py",
+    "warren/wire/amqp10/dispositions.py",
     "warren/wire/amqp10/errors.py",
+    "warren/wire/amqp10/frames.py",
+    "warren/wire/amqp10/message.py",
     "warren/wire/amqp10/performatives.py",
     "warren/wire/amqp10/reader.py",
+    "warren/wire/amqp10/transfers.py",
     "warren/wire/amqp10/writer.py",
     "warren/wire/errors.py",
+    "warren/wire/inplace.py",
 ]
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from queues.traits import Traits
 
 FORMAT_091: Final = 1  # publish method frame, header frame, body frames (wire.amqp091.events)
-FORMAT_10: Final = 2  # bare message of AMQP 1.0 with its annotations
+FORMAT_10: Final = 2  # transfer frame with the message's sections (wire.amqp10.transfers)
 BEING_PAGED: Final = -1  # a `page_id`: on its way to a page file
 
 

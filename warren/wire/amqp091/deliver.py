@@ -10,18 +10,16 @@ from typing import Final
 from mypy_extensions import i32, i64, u8
 
 from warren.wire.amqp091.fields import write_short, write_short_bytes, write_short_string
-from warren.wire.amqp091.scanner import same_bytes
 from warren.wire.buffer import (
     BytesWriter,
     read_i16_be,
     read_i32_be,
     read_i32_le,
     read_i64_be,
-    read_i64_le,
     write_i32_be,
     write_i64_be,
-    write_i64_le,
 )
+from warren.wire.inplace import copy_words, same_bytes
 
 FRAME_END: Final = 0xCE
 FRAME_OVERHEAD: Final = 8  # kind, channel, size, end
@@ -109,19 +107,6 @@ def write_content(
             at += body_at - header_at
             writer[at + 1] = u8(channel >> 8)
             writer[at + 2] = u8(channel & 255)
-
-
-def copy_words(writer: BytesWriter, data: bytes, pos: i64, end: i64) -> None:
-    """Append data[pos:end] without making a slice of it: cheaper for a few words."""
-    while end - pos >= 8:
-        write_i64_le(writer, read_i64_le(data, pos))
-        pos += 8
-    if end - pos >= 4:
-        write_i32_be(writer, read_i32_be(data, pos))
-        pos += 4
-    while pos < end:
-        writer.append(data[pos])
-        pos += 1
 
 
 def _write_frames(

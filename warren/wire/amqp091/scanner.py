@@ -12,14 +12,8 @@ from mypy_extensions import i32, i64
 
 from warren.wire.amqp091.events import ACK, NACK, REJECT, Event, Publishes, Settles
 from warren.wire.amqp091.properties import scan_properties
-from warren.wire.buffer import (
-    BytesWriter,
-    read_i32_be,
-    read_i32_le,
-    read_i64_be,
-    read_i64_le,
-    write_i32_le,
-)
+from warren.wire.buffer import BytesWriter, read_i32_be, read_i64_be, write_i32_le
+from warren.wire.inplace import rebase, same_bytes
 
 FRAME_END: Final = 0xCE
 FRAME_OVERHEAD: Final = 8  # kind, channel, size, end
@@ -33,23 +27,6 @@ KIND_STEP: Final = 1 << 24  # from method to header to body, in a frame's first 
 
 STOP_ODD: Final = 0  # something else, or something wrong: to be looked at by itself
 STOP_SHORT: Final = 1  # the read ends within a message
-
-
-def same_bytes(data: bytes, left: i64, right: i64, size: i64) -> bool:
-    """data[left:left+size] == data[right:right+size], without slices."""
-    pos: i64 = 0
-    if size >= 8:
-        last = size - 8
-        while pos < last:
-            if read_i64_le(data, left + pos) != read_i64_le(data, right + pos):
-                return False
-            pos += 8
-        return read_i64_le(data, left + last) == read_i64_le(data, right + last)
-    while pos < size:
-        if data[left + pos] != data[right + pos]:
-            return False
-        pos += 1
-    return True
 
 
 def valid_publish(data: bytes, pos: i64, end: i64) -> bool:
@@ -211,17 +188,6 @@ def _publishes(
     if start > 0:
         offsets = rebase(offsets, start)
     return Publishes(channel, data[start:end], offsets, firsts, keys, infos)
-
-
-def rebase(offsets: bytes, base: i64) -> bytes:
-    """The offsets (u32 little-endian), each less `base`."""
-    writer = BytesWriter()
-    pos: i64 = 0
-    size: i64 = len(offsets)
-    while pos < size:
-        write_i32_le(writer, i32(i64(read_i32_le(offsets, pos)) - base))
-        pos += 4
-    return writer.getvalue()
 
 
 def scan_settles(data: bytes, pos: i64, channel: i64, events: list[Event]) -> i64:

@@ -7,7 +7,7 @@ import struct
 from typing import Final
 from uuid import UUID
 
-from mypy_extensions import i64
+from mypy_extensions import i32, i64
 
 from warren.wire.amqp10 import codes
 from warren.wire.amqp10.codes import WIDEST
@@ -30,7 +30,7 @@ from warren.wire.amqp10.values import (
     ULong,
     UShort,
 )
-from warren.wire.buffer import BytesWriter, write_i64_be
+from warren.wire.buffer import BytesWriter, write_i32_be, write_i64_be
 
 # The type of each Python class, by its widest code.
 KINDS: Final[dict[type, int]] = {
@@ -130,10 +130,7 @@ def write_u32(writer: BytesWriter, value: i64) -> None:
     """Four octets, without a constructor."""
     if not 0 <= value <= 0xFFFFFFFF:
         raise ValueError("does not fit 32 bits")
-    writer.append(value >> 24)
-    writer.append(value >> 16 & 0xFF)
-    writer.append(value >> 8 & 0xFF)
-    writer.append(value & 0xFF)
+    write_i32_be(writer, i32(value if value < 0x80000000 else value - 0x100000000))
 
 
 def write_uint(writer: BytesWriter, value: i64) -> None:
@@ -188,7 +185,7 @@ def write_symbols(writer: BytesWriter, values: list[str]) -> None:
 
 
 def write_map(writer: BytesWriter, value: dict[object, object]) -> None:
-    _write_compound(writer, codes.MAP, _map_inside(list(value.items())), 2 * len(value))
+    write_compound(writer, codes.MAP, _map_inside(list(value.items())), 2 * len(value))
 
 
 def write_fields(writer: BytesWriter, value: dict[str, object]) -> None:
@@ -197,7 +194,7 @@ def write_fields(writer: BytesWriter, value: dict[str, object]) -> None:
     for key, item in value.items():
         write_symbol(inside, key)
         write_value(inside, item)
-    _write_compound(writer, codes.MAP, inside.getvalue(), 2 * len(value))
+    write_compound(writer, codes.MAP, inside.getvalue(), 2 * len(value))
 
 
 def write_list(writer: BytesWriter, inside: bytes, count: i64) -> None:
@@ -205,7 +202,7 @@ def write_list(writer: BytesWriter, inside: bytes, count: i64) -> None:
     if count == 0:
         writer.append(codes.LIST_0)
     else:
-        _write_compound(writer, codes.LIST, inside, count)
+        write_compound(writer, codes.LIST, inside, count)
 
 
 def write_value(writer: BytesWriter, value: object) -> None:
@@ -372,14 +369,15 @@ def _write_octets(writer: BytesWriter, kind: int, octets: bytes) -> None:
     _write_sized(writer, code, octets, 0)
 
 
-def _write_compound(writer: BytesWriter, kind: int, inside: bytes, count: int) -> None:
+def write_compound(writer: BytesWriter, kind: int, inside: bytes, count: int) -> None:
+    """A list, map or array (`kind`: its widest code) whose inside is encoded already."""
     code = _narrower(kind, inside, count)
     writer.append(code)
     _write_sized(writer, code, inside, count)
 
 
 def _write_array(writer: BytesWriter, array: Array) -> None:
-    _write_compound(writer, codes.ARRAY, _array_inside(array), len(array.items))
+    write_compound(writer, codes.ARRAY, _array_inside(array), len(array.items))
 
 
 def _array_inside(array: Array) -> bytes:
