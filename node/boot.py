@@ -86,6 +86,9 @@ def run(config: "Config") -> int:
     except DirectoryInUse as error:
         log.error("%s", error)
         return EXIT_IN_USE
+    except OSError as error:
+        log.error("data directory %s: %s", config.node.data_dir, error)
+        return EXIT_FAILED
     for warning in config.warnings:
         log.warning("%s", warning)
     try:

@@ -144,3 +144,13 @@ def test_a_log_without_room_ends_the_node_and_with_room_again_everything_is_ther
         assert get(node, "/api/queues/%2F/q")["messages"] in (confirmed, confirmed + 1)
         assert consume(node, "q", confirmed) == list(range(1, confirmed + 1))
         node.stop()
+
+
+def test_a_data_directory_that_cannot_be_used_is_named_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "data" / "lock").mkdir(parents=True)
+    node = Node(name="none", data_dir=tmp_path / "data")
+    with pytest.raises(NodeFailed, match="ended with code 1"):
+        node.start()
+    (line,) = node.log().strip().splitlines()
+    assert f"data directory {tmp_path}/data: [Errno 21] Is a directory" in line
+    node.close()

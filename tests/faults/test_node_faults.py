@@ -27,6 +27,10 @@ from tests.faults.nodes import (
 from warren.testing import Node
 
 PROMPT_SECONDS: Final = 1.0
+QUEUE_DECLARE: Final = (50, 10)
+QUEUE_DECLARE_OK: Final = (50, 11)
+DURABLE: Final = 2  # flags of queue.declare
+DURABLE_NO_WAIT: Final = 18
 MIB: Final = 1024 * 1024
 
 pytestmark = [pytest.mark.timeout(120)]
@@ -216,3 +220,43 @@ def test_bodies_that_cannot_be_read_close_the_channel_that_waits_and_nothing_els
     enduring.order()
     assert consume(node, "lazy", 5) == [1, 2, 3, 4, 5]
     assert get(node, "/api/queues/%2F/lazy")["state"] == "running"
+
+
+def declare_many(node: Node, count: int) -> None:
+    """Durable queues, without waiting for each; all are there on return."""
+    client = RawClient(node.host, node.port).begin_channel()
+    for number in range(count):
+        name = b"many-%d" % number
+        arguments = bytes([0, 0, len(name)]) + name + bytes([DURABLE_NO_WAIT, 0, 0, 0, 0])
+        client.send(raw.method(1, QUEUE_DECLARE, arguments))
+    last = b"many-%d" % count
+    arguments = bytes([0, 0, len(last)]) + last + bytes([DURABLE, 0, 0, 0, 0])
+    client.send(raw.method(1, QUEUE_DECLARE, arguments)).expect(QUEUE_DECLARE_OK)
+    client.socket.close()
+
+
+@long
+def test_a_keyed_store_that_cannot_be_synced_is_made_up_for_and_nothing_is_lost(
+    faulty: FaultyNode,
+) -> None:
+    node = faulty.node
+    faulty.order("sync /keyed/ 5 0 no")
+    declare_many(node, 5_000)  # More than the entries after which the definitions are saved.
+    eventually(lambda: bool(get(node, "/api/nodes/faults")["alarm_details"]), faulty.hits)
+    (detail,) = get(node, "/api/nodes/faults")["alarm_details"]
+    assert detail.startswith("keyed state: ")
+    hits = faulty.hits()
+    eventually(lambda: faulty.hits() > hits, faulty.hits)
+    node.kill9()
+    faulty.order()
+    node.start()
+    assert get(node, "/api/overview")["object_totals"]["queues"] == 5_001
+    faulty.order("sync /keyed/ 28 0 no")
+    declare_many(node, 10_000)
+    eventually(lambda: bool(get(node, "/api/nodes/faults")["alarm_details"]), faulty.hits)
+    faulty.order()
+    eventually(lambda: not get(node, "/api/nodes/faults")["alarm_details"], faulty.hits)
+    node.kill9()
+    node.start()
+    assert get(node, "/api/overview")["object_totals"]["queues"] == 10_001
+    node.stop()
