@@ -1,12 +1,14 @@
 """A consumer as the queue machine knows it, and the lines in which consumers wait. Compiled."""
 
 from collections import deque
-from typing import final
+from typing import Final, final
 
 from mypy_extensions import i64
 
 from queues.commands import ConsumerKey
 from queues.seqset import SeqSet
+
+VOID_SLACK: Final = 16  # empty places that a short line may have
 
 
 @final
@@ -30,6 +32,7 @@ class Consumer:
         self.auto_return = False
         self.attached = False
         self.in_turn = False  # stands in the line of its priority
+        self.void: i64 = 0  # of its places in that line so many, the first ones, do not count
         self.held = SeqSet()
         self.timeout_ms: i64 = -1  # for settling a delivery; -1: the queue's own
         self.generations: list[Generation] = []  # of what it holds, oldest first
@@ -83,11 +86,57 @@ class Consumer:
 
 @final
 class Level:
-    """The line of consumers of one priority that have credit."""
+    """The line of consumers of one priority that have credit.
+
+    Who leaves keeps an empty place, to be stepped over, for a line may be long. Invariants:
+    `count` consumers stand here; there are at most about as many empty places.
+    """
 
     def __init__(self, priority: i64) -> None:
         self.priority: i64 = priority
-        self.line: deque[Consumer] = deque()
+        self.count: i64 = 0
+        self._line: deque[Consumer] = deque()
+
+    def standing(self) -> list[Consumer]:
+        """Who stands here, in order."""
+        passed: dict[ConsumerKey, int] = {}
+        found: list[Consumer] = []
+        for consumer in self._line:
+            seen = passed.get(consumer.key, 0)
+            passed[consumer.key] = seen + 1
+            if seen >= consumer.void:
+                found.append(consumer)
+        return found
+
+    def put(self, consumer: Consumer) -> None:
+        """To the end."""
+        self._line.append(consumer)
+        self.count += 1
+
+    def take(self) -> Consumer:
+        """The first one; there must be one."""
+        self.count -= 1
+        consumer = self._line.popleft()
+        while consumer.void > 0:
+            consumer.void -= 1
+            consumer = self._line.popleft()
+        if self.count == 0 and len(self._line) > 0:
+            self._tidy()
+        return consumer
+
+    def leave(self, consumer: Consumer) -> None:
+        """It stands here, and shall not."""
+        self.count -= 1
+        consumer.void += 1
+        if self.count == 0 or len(self._line) > 2 * self.count + VOID_SLACK:
+            self._tidy()
+
+    def _tidy(self) -> None:
+        """Take the empty places out."""
+        standing = self.standing()
+        for each in self._line:
+            each.void = 0
+        self._line = deque(standing)
 
 
 @final
@@ -101,17 +150,17 @@ class Lines:
         """Stand at the end of the line of its priority, unless it stands there already."""
         if not consumer.in_turn:
             consumer.in_turn = True
-            self._level(consumer.priority).line.append(consumer)
+            self._level(consumer.priority).put(consumer)
 
     def leave(self, consumer: Consumer) -> None:
         if consumer.in_turn:
             consumer.in_turn = False
-            self._level(consumer.priority).line.remove(consumer)
+            self._level(consumer.priority).leave(consumer)
         if len(self.levels) > 1:
-            self.levels = [level for level in self.levels if len(level.line) > 0]
+            self.levels = [level for level in self.levels if level.count > 0]
 
     def is_empty(self) -> bool:
-        return all(len(level.line) <= 0 for level in self.levels)
+        return all(level.count <= 0 for level in self.levels)
 
     def _level(self, priority: i64) -> Level:
         place: i64 = 0

@@ -44,7 +44,6 @@ from queues.commands import (
     Settle,
     Tick,
     consumer_key,
-    session_of,
 )
 from queues.consumers import Consumer
 from queues.effects import (
@@ -511,7 +510,7 @@ class Fifo:
         if consumer is not None and consumer.attached:
             self._leave_line(consumer)
             if consumer.held.count == 0:
-                del self.roster.consumers[key]
+                self.roster.remove(key)
             if self.options.single_active and self.roster.may_change(consumer):
                 self.roster.activate(self._effects)
         self._effects.append(Detached(key))
@@ -525,7 +524,7 @@ class Fifo:
     def _holds_nothing(self, consumer: Consumer) -> None:
         """It has settled all that it held."""
         if not consumer.attached:
-            del self.roster.consumers[consumer.key]
+            self.roster.remove(consumer.key)
         if self.options.single_active and self.roster.waits_for(consumer):
             self.roster.activate(self._effects)
 
@@ -533,11 +532,12 @@ class Fifo:
         self.last_seqs.pop(session, None)
         if len(self._put_off) > 0:
             self._call_off(session)
-        ended = [key for key in self.roster.consumers if session_of(key) == session]
+        roster = self.roster
+        ended = roster.of_session(session)
         for key in ended:
-            self._end_consumer(self.roster.consumers.pop(key), FAIL)
-        if self.options.single_active and len(ended) > 0:
-            self.roster.activate(self._effects)
+            self._end_consumer(roster.remove(key), FAIL)
+        if self.options.single_active and (roster.gives_way or roster.active_key in ended):
+            roster.activate(self._effects)
 
     def _call_off(self, session: SessionId) -> None:
         """Nobody is there any more to take what the session wanted to get."""
@@ -558,7 +558,7 @@ class Fifo:
 
     def _restarted(self, next_seq: i64) -> None:
         sessions: dict[SessionId, bool] = dict.fromkeys(self.last_seqs, True)
-        sessions.update({session_of(key): True for key in self.roster.consumers})
+        sessions.update(dict.fromkeys(self.roster.sessions(), True))
         sessions.update({get.session: True for get in self._put_off if isinstance(get, Get)})
         for session in list(sessions):
             self._end_session(session)
@@ -584,7 +584,7 @@ class Fifo:
         consumer = self.roster.consumers.get(key)
         if consumer is None:
             consumer = Consumer(key, 0)
-            self.roster.consumers[key] = consumer
+            self.roster.add(consumer)
             self._look_sooner = True
         seq = self.ready.first()
         self._take(consumer, seq, 1)
@@ -612,15 +612,14 @@ class Fifo:
         if self._behind:
             return
         for level in self.roster.lines.levels:
-            line = level.line
-            while self.ready.count > 0 and len(line) > 0:
-                consumer = line.popleft()
+            while self.ready.count > 0 and level.count > 0:
+                consumer = level.take()
                 want = consumer.credit
-                if len(line) > 0:
+                if level.count > 0:
                     want = min(want, LONG_TURN if self.ready.count >= LONG_BACKLOG else 1)
                 self._deliver(consumer, min(want, self.ready.count))
                 if consumer.credit > 0:
-                    line.append(consumer)
+                    level.put(consumer)
                 else:
                     consumer.in_turn = False
 
@@ -747,7 +746,7 @@ class Fifo:
         """Consumers that keep a delivery for too long are out (C-15)."""
         late = self.roster.late(self.now_ms, self.options.consumer_timeout_ms)
         for consumer in late:
-            del self.roster.consumers[consumer.key]
+            self.roster.remove(consumer.key)
             timeout = consumer.timeout_or(self.options.consumer_timeout_ms)
             self._effects.append(TimedOut(consumer.key, timeout))
             self._end_consumer(consumer, RELEASE)

@@ -83,7 +83,11 @@ def machine_state(machine: Fifo) -> FifoState:
         machine.redelivered.runs(),
         machine.overdue.runs(),
         [_consumer_state(each) for each in roster.consumers.values()],
-        [[_key(each.key) for each in level.line] for level in roster.lines.levels if level.line],
+        [
+            [_key(each.key) for each in level.standing()]
+            for level in roster.lines.levels
+            if level.count
+        ],
         b"" if roster.exclusive_key is None else _key(roster.exclusive_key),
         b"" if roster.active_key is None else _key(roster.active_key),
         roster.gives_way,
@@ -214,7 +218,7 @@ def _restore_consumers(machine: Fifo, state: FifoState) -> None:
         consumer.held = _set(each.held)
         consumer.generations = [Generation(at, _set(runs)) for at, runs in each.generations]
         consumer.returned = _set(each.returned) if each.returned else None
-        roster.consumers[consumer.key] = consumer
+        roster.add(consumer)
         roster.attached_count += 1 if each.attached else 0
         machine.checked_out += consumer.held.count
     for line in state.lines:

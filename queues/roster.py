@@ -9,7 +9,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from queues.commands import ConsumerKey
+from queues.commands import ConsumerKey, SessionId, session_of
 from queues.consumers import Consumer, Lines
 from queues.effects import Activated, Effect
 from queues.seqset import SeqSet
@@ -27,6 +27,7 @@ class Roster:
         self.single_active = single_active
         self.drain_handover = drain_handover
         self.consumers: dict[ConsumerKey, Consumer] = {}
+        self._by_session: dict[SessionId, list[ConsumerKey]] = {}
         self.lines = Lines()
         self.attached_count: i64 = 0
         self.exclusive_key: ConsumerKey | None = None
@@ -34,9 +35,36 @@ class Roster:
         self.gives_way = False  # the active one gets nothing more, and is replaced when it is done
         self._held: SeqSet | None = None  # what all hold together, if that was asked for
 
+    def add(self, consumer: Consumer) -> None:
+        """It is here from now on: attached, or about to hold a message."""
+        self.consumers[consumer.key] = consumer
+        session = session_of(consumer.key)
+        keys = self._by_session.get(session)
+        if keys is None:
+            self._by_session[session] = [consumer.key]
+        else:
+            keys.append(consumer.key)
+
+    def remove(self, key: ConsumerKey) -> Consumer:
+        """It is neither attached nor holds anything, or that is about to be settled."""
+        session = session_of(key)
+        keys = self._by_session[session]
+        keys.remove(key)
+        if len(keys) == 0:
+            del self._by_session[session]
+        return self.consumers.pop(key)
+
+    def of_session(self, session: SessionId) -> list[ConsumerKey]:
+        """Its consumers, in the order in which they came."""
+        return list(self._by_session.get(session, ()))
+
+    def sessions(self) -> list[SessionId]:
+        """All that have a consumer here."""
+        return list(self._by_session)
+
     def attach(self, consumer: Consumer, exclusive: bool) -> None:
         consumer.attached = True
-        self.consumers[consumer.key] = consumer
+        self.add(consumer)
         self.attached_count += 1
         if exclusive:
             self.exclusive_key = consumer.key

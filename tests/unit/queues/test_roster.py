@@ -1,9 +1,11 @@
 """Who is there, who is the active one, who stands in line, and who holds something for too long."""
 
+import random
+
 import pytest
 
-from queues.commands import ConsumerKey
-from queues.consumers import Consumer
+from queues.commands import ConsumerKey, SessionId, consumer_key
+from queues.consumers import Consumer, Lines
 from queues.effects import Activated, Effect
 from queues.roster import CHECK_MS_MAX, CHECK_MS_MIN, Roster
 
@@ -22,13 +24,13 @@ def activated(roster: Roster) -> list[tuple[int, bool]]:
 
 
 def standing(roster: Roster) -> list[list[int]]:
-    return [[each.key for each in level.line] for level in roster.lines.levels]
+    return [[each.key for each in level.standing()] for level in roster.lines.levels]
 
 
 def gone(roster: Roster, consumer: Consumer) -> None:
     roster.detach(consumer)
     if consumer.held.count == 0:
-        del roster.consumers[consumer.key]
+        roster.remove(consumer.key)
 
 
 def test_the_first_of_the_highest_priority_is_active_and_stays_it() -> None:
@@ -105,7 +107,7 @@ def test_after_a_cancel_the_next_one_waits_only_with_a_drained_handover(
     joined(roster, 2)
     gone(roster, one)
     assert activated(roster) == expected
-    del roster.consumers[one.key]
+    roster.remove(one.key)
     assert activated(roster) == ([] if expected else [(2, True)])
 
 
@@ -126,7 +128,7 @@ def test_lines_that_ran_dry_go_when_somebody_leaves() -> None:
     for number in range(1, 50):
         consumer = joined(roster, number, number)
         roster.give(consumer, 1)
-        roster.lines.levels[0].line.popleft()
+        assert roster.lines.levels[0].take() is consumer
         consumer.in_turn = False
         gone(roster, consumer)
         assert len(roster.lines.levels) <= 1
@@ -225,3 +227,43 @@ def test_only_who_ranks_higher_or_is_active_can_change_who_is_active() -> None:
     assert roster.gives_way
     gone(roster, second)
     assert roster.may_change(second)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_lines_keep_their_order_whoever_leaves_and_comes_again(seed: int) -> None:
+    chance = random.Random(seed)
+    lines = Lines()
+    everybody = [Consumer(ConsumerKey(number), number % 3) for number in range(1, 31)]
+    naive: dict[int, list[Consumer]] = {0: [], 1: [], 2: []}
+    for _ in range(600):
+        consumer = chance.choice(everybody)
+        place = naive[int(consumer.priority)]
+        what = chance.choice(("join", "leave", "leave", "take"))
+        if what == "join":
+            lines.join(consumer)
+            if consumer not in place:
+                place.append(consumer)
+        elif what == "leave":
+            lines.leave(consumer)
+            if consumer in place:
+                place.remove(consumer)
+        elif not lines.is_empty():
+            level = next(level for level in lines.levels if level.count > 0)
+            taken = level.take()
+            taken.in_turn = False
+            assert taken is naive[int(level.priority)].pop(0)
+        expected = [naive[priority] for priority in (2, 1, 0) if naive[priority]]
+        assert [level.standing() for level in lines.levels if level.count > 0] == expected
+        assert lines.is_empty() == (not expected)
+
+
+def test_a_session_has_its_consumers_in_the_order_in_which_they_came() -> None:
+    roster = Roster(False, False)
+    keys = [consumer_key(SessionId(session), number) for number in (1, 2) for session in (7, 8)]
+    for key in keys:
+        roster.attach(Consumer(key, 0), False)
+    assert roster.of_session(SessionId(8)) == [keys[1], keys[3]]
+    roster.remove(keys[1])
+    roster.remove(keys[3])
+    assert roster.of_session(SessionId(8)) == []
+    assert roster.sessions() == [7]
