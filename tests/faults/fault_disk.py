@@ -92,8 +92,9 @@ class FaultDisk:
         return handle
 
     def close(self, handle: int) -> None:
-        self._call("close", self._names[handle])
-        self.beneath.close(handle)
+        path = self._names.pop(handle)
+        self.beneath.close(handle)  # As Linux does, whatever it answers.
+        self._call("close", path)
 
     def pwritev(self, handle: int, parts: Sequence[Buffer], offset: int, dsync: bool) -> None:
         name = os.path.basename(self._names[handle])

@@ -123,6 +123,7 @@ def test_a_log_without_room_ends_the_node_and_with_room_again_everything_is_ther
         connection.close()
         filler = eat(volume, EFFECTIVE_LIMIT_BYTES // 2)
         eventually(lambda: bool(node_row(node)["disk_free_alarm"]), lambda: node_row(node))
+        assert node_row(node)["disk_free_limit"] == EFFECTIVE_LIMIT_BYTES
         filler.unlink()
         eventually(lambda: not node_row(node)["disk_free_alarm"], lambda: node_row(node))
         eat(volume, 0)

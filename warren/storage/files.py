@@ -223,6 +223,7 @@ class Shelf:
             file.written_before
             and file.size == self._file_bytes
             and not file.corrupt
+            and file.path != ""  # removed by the first call, which failed after that
             and self.spare_count < self._spares_max
         )
         if reusable:
@@ -239,7 +240,8 @@ class Shelf:
                 file.path = ""
             self._disk.fsync_directory(self._directory)
             handle, file.handle = file.handle, -1
-            self._disk.close(handle)
+            if handle >= 0:  # Else this is the second call, and closing it has failed.
+                self._disk.close(handle)
 
     def begin_spare(self, file_id: int) -> bool:
         """Allocate a new spare, to be written over; False if there are enough."""
