@@ -233,7 +233,12 @@ class Node:
         broker.make_group = self._make_group
         broker.load_definitions()
         recovered = Recovered(
-            group, broker.hosts, broker.quorum_hosts, broker.recovering, broker.damages
+            group,
+            metadata.queue,
+            broker.hosts,
+            broker.quorum_hosts,
+            broker.recovering,
+            broker.damages,
         )
         gc.disable()  # Recovery makes what will stay; looking through it again costs half the time.
         report = self.wal.open(recovered)
@@ -245,7 +250,7 @@ class Node:
         gc.enable()
         log.info(
             "recovered %d queues, %d messages, %d log records in %d files; the last stop was %s",
-            len(broker.hosts),
+            metadata.queue_count,
             recovered.message_count,
             report.records,
             report.files,
@@ -256,7 +261,7 @@ class Node:
         self.turn.begin()  # What the queues have to do first.
         self.wal.on_durable.append(self._durable)
         broker.group = group
-        self.wal.attach(QueueOwners(broker.hosts))
+        self.wal.attach(QueueOwners(broker.hosts.awake, broker.hosts.mark))
         return broker
 
     def _check_definitions(self, lost: str) -> None:
@@ -382,7 +387,7 @@ class Node:
         paging = BodyPaging(
             self._budget,
             self.pager,
-            lambda: [host.store for host in hosts.values() if not host.store.is_empty()],
+            lambda: [host.store for host in hosts.awake.values() if not host.store.is_empty()],
         )
         loop = asyncio.get_running_loop()
         while True:
@@ -409,7 +414,7 @@ class Node:
         await self._bury(2.0)
         await front.stop()
         broker.logins.close()
-        for uid, host in broker.hosts.items():
+        for uid, host in broker.hosts.awake.items():
             if uid not in broker.damages.hosts:
                 host.end_cleanly()
         self.journal.end_turn(self.clock.now_ms())
@@ -423,7 +428,9 @@ class Node:
         quorum queue (D-07)."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
-        while loop.time() < deadline and any(h.is_burying for h in self.broker.hosts.values()):
+        while loop.time() < deadline and any(
+            h.is_burying for h in self.broker.hosts.awake.values()
+        ):
             await asyncio.sleep(0.01)
 
     async def _drain(self, seconds: float) -> None:

@@ -19,6 +19,7 @@ from node.auth.desk import LoginDesk, is_loopback
 from node.auth.permissions import PermissionCache
 from node.clock import NodeClock, monotonic_ms
 from node.damage import Damages, Owners
+from node.hosts import QueueHosts
 from node.plans import RouteCache
 from node.reply_to import AnswerDesk
 from node.timers import Timers
@@ -46,7 +47,7 @@ from queues.metadata_commands import (
 )
 from queues.metadata_outcomes import Added, Change, Outcome, Removed
 from queues.queue_arguments import QUORUM, queue_type
-from queues.queue_options import QueueDefaults, dead_letter_rule, is_lazy, options_of
+from queues.queue_options import EXPIRES, QueueDefaults, dead_letter_rule, is_lazy, options_of
 from queues.routing.router import Router
 from queues.store import BodyBudget
 from raft.one_member import OneMemberGroup
@@ -125,7 +126,7 @@ class Broker:
         self.logins: LoginDesk
         self.alarms = Alarms(1 << 62, 0, self._alarms_changed)
         self.unreadable = Unreadable()
-        self.hosts: dict[int, ClassicHost] = {}  # of every queue
+        self.hosts = QueueHosts(metadata.queue, self._make_host)
         self.damages = Damages(log_owners, self)
         self.quorum_hosts: dict[int, QuorumHost] = {}  # around those of quorum queues
         self.quorum_snapshot_entries = SNAPSHOT_ENTRIES
@@ -200,9 +201,9 @@ class Broker:
                 self._router(name).apply((change,))
             if isinstance(subject, Queue):
                 if isinstance(change, Added):
-                    self._add_host(subject)
+                    self._add_queue(subject)
                 elif isinstance(change, Removed):
-                    self._remove_host(subject)
+                    self._remove_queue(subject)
 
     def _router(self, vhost: str) -> Router:
         router = self.routers.get(vhost)
@@ -211,12 +212,22 @@ class Broker:
             self.routers[vhost] = router
         return router
 
-    def _add_host(self, queue: Queue) -> None:
+    def _add_queue(self, queue: Queue) -> None:
+        """Give it a host now if it has something to do unasked: its log, or the time."""
+        self.queues_created += 1
+        if queue.arguments:
+            arguments = decode_arguments(queue.arguments)
+            if queue_type(arguments) == QUORUM:
+                self._add_quorum_host(self.hosts.add(queue))
+            elif EXPIRES in arguments:
+                self.hosts.add(queue)
+
+    def _make_host(self, queue: Queue) -> ClassicHost:
         place = f"queue '{queue.name}' in vhost '{queue.vhost}'"
         arguments = decode_arguments(queue.arguments)
         quorum = queue_type(arguments) == QUORUM
         mode = LOGGED if quorum else LAZY if is_lazy(arguments) else DEFAULT
-        host = ClassicHost(
+        return ClassicHost(
             queue.uid,
             queue.vhost,
             queue.name,
@@ -230,12 +241,6 @@ class Broker:
             mode,
             self._undertaker(queue, arguments),
         )
-        self.hosts[queue.uid] = host
-        self.queues_created += 1
-        if quorum:
-            self._add_quorum_host(host)
-        elif self.in_service:
-            host.begin()
 
     def _add_quorum_host(self, inner: ClassicHost) -> None:
         host = QuorumHost(inner, self.journal, self, self.quorum_snapshot_entries)
@@ -263,21 +268,23 @@ class Broker:
             queue_type(arguments),
         )
 
-    def _remove_host(self, queue: Queue) -> None:
-        host = self.hosts.pop(queue.uid)
+    def _remove_queue(self, queue: Queue) -> None:
         quorum = self.quorum_hosts.pop(queue.uid, None)
         if quorum is not None:
             quorum.delete()
             self.recovering.pop(queue.uid, None)
         self.damages.remove(queue.uid)
-        self._removed_ready[queue.uid] = host.delete()
+        self._removed_ready[queue.uid] = self.hosts.remove(queue)
         self.queues_deleted += 1
-        self.unreadable.forget(queue.uid)
 
     def load_definitions(self) -> None:
-        """Make routers and hosts for what the machine holds (after a restart)."""
+        """Make routers, and hosts where they are needed, for what the machine holds."""
         for vhost in self.metadata.vhosts.values():
-            self._carry(tuple(Added(subject) for subject in vhost.definitions()))
+            router = self._router(vhost.name)
+            for subject in vhost.definitions():
+                router.add(subject)
+            for queue in vhost.queues.values():
+                self._add_queue(queue)
 
     def queue(self, vhost: str, name: str) -> Queue | None:
         found = self.metadata.vhosts.get(vhost)
@@ -314,6 +321,10 @@ class Broker:
 
         self.damages.accept(self.hosts[queue.uid], self.quorum_hosts.get(queue.uid), told)
         await done
+
+    def is_at_rest(self, uid: int) -> bool:
+        """Whether nobody uses the queue and it has no message."""
+        return uid not in self.hosts.awake
 
     def ready_of_removed(self, uid: int) -> int:
         """How many messages were ready in a queue that this commit removed."""

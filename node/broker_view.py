@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from node.damage import Damages
@@ -27,6 +28,7 @@ from node.turn import TURN_BUCKETS_MS
 from queues.arguments import decode_arguments
 from queues.counts import CONFIRM_BOUNDS_S
 from queues.definitions import Destination
+from queues.hosts.classic import ClassicHost
 from queues.queue_arguments import queue_type
 from warren.storage.record import KIND_NAMES
 from warren.storage.wal import SYNC_BOUNDS_S
@@ -94,13 +96,13 @@ class LiveView:
 
     def totals(self) -> TotalsView:
         broker = self._broker
-        hosts = broker.hosts.values()
+        hosts = broker.hosts.awake.values()
         vhosts = broker.metadata.vhosts.values()
         return TotalsView(
             messages_ready=sum(host.ready_count for host in hosts),
             messages_unacknowledged=sum(host.checked_out_count for host in hosts),
             message_bytes=sum(host.store.live_bytes for host in hosts),
-            queues=len(broker.hosts),
+            queues=broker.metadata.queue_count,
             exchanges=sum(len(vhost.exchanges) for vhost in vhosts),
             bindings=sum(len(vhost.bindings()) for vhost in vhosts),
             consumers=sum(host.consumer_count for host in hosts),
@@ -111,7 +113,7 @@ class LiveView:
     def counters(self) -> CountersView:
         broker = self._broker
         counts = broker.counts
-        consumers = sum(host.consumer_count for host in broker.hosts.values())
+        consumers = sum(host.consumer_count for host in broker.hosts.awake.values())
         publishers = sum(1 for each in broker.endpoints.values() if each.has_published)
         return CountersView(
             protocols=(
@@ -151,7 +153,7 @@ class LiveView:
         ready: dict[str, int] = {}
         held: dict[str, int] = {}
         crashed = {host.vhost for host in self._broker.damages.hosts.values()}
-        for host in self._broker.hosts.values():
+        for host in self._broker.hosts.awake.values():
             ready[host.vhost] = ready.get(host.vhost, 0) + host.ready_count
             held[host.vhost] = held.get(host.vhost, 0) + host.checked_out_count
         return [
@@ -184,19 +186,9 @@ class LiveView:
         queue = broker.queue(vhost, name)
         if queue is None:
             return None
-        host = broker.hosts[queue.uid]
         arguments = decode_arguments(queue.arguments)
         owner = broker.arrivals.get(queue.exclusive_owner)
-        flow = host.credit.is_blocked()
-        if not host.ready_count + host.checked_out_count:
-            broker.unreadable.forget(queue.uid)
-        reason = broker.unreadable.reason(queue.uid)
-        crashed = broker.damages.hosts.get(queue.uid)
-        held = host.ready_count + host.checked_out_count
-        held_bytes = int(host.store.live_bytes)
-        share, bytes_share = host.store.in_memory()
-        held_ram, bytes_ram = round(held * share), round(held_bytes * bytes_share)
-        return QueueView(
+        at_rest = QueueView(
             vhost=vhost,
             name=name,
             type=queue_type(arguments),
@@ -205,9 +197,26 @@ class LiveView:
             exclusive=queue.exclusive,
             arguments=arguments,
             node=queue.node,
+            owner="" if owner is None else owner.name,
+        )
+        host = broker.hosts.awake.get(queue.uid)
+        return at_rest if host is None else self._in_use(at_rest, host)
+
+    def _in_use(self, queue: QueueView, host: ClassicHost) -> QueueView:
+        broker = self._broker
+        flow = host.credit.is_blocked()
+        if not host.ready_count + host.checked_out_count:
+            broker.unreadable.forget(host.uid)
+        reason = broker.unreadable.reason(host.uid)
+        crashed = broker.damages.hosts.get(host.uid)
+        held = host.ready_count + host.checked_out_count
+        held_bytes = int(host.store.live_bytes)
+        share, bytes_share = host.store.in_memory()
+        held_ram, bytes_ram = round(held * share), round(held_bytes * bytes_share)
+        return replace(
+            queue,
             state=state_of(crashed is not None, host.damaged or bool(reason), flow),
             reason=reason if crashed is None else crashed.reason,
-            owner="" if owner is None else owner.name,
             messages_ready=host.ready_count,
             messages_unacknowledged=host.checked_out_count,
             message_bytes_ready=host.store.live_bytes,

@@ -116,6 +116,9 @@ def _answer_declare(
     def inspected(ready: int, consumers: int) -> None:
         channel.send(methods.QueueDeclareOk(queue.name, ready, consumers))
 
+    if endpoint.broker.is_at_rest(queue.uid):
+        _reply(channel, False, methods.QueueDeclareOk(queue.name, 0, 0))
+        return
     channel.inspect(endpoint.broker.host(queue.uid), inspected)
 
 

@@ -5,8 +5,10 @@ node runs (`warren.storage`).
 """
 
 import logging
+from collections.abc import Callable
 
 from node.damage import Damage, Damages, shown
+from node.hosts import FindQueue, QueueHosts
 from queues import commands, metadata_commands
 from queues.extents import Columns
 from queues.hosts.classic import UNSEEN_SLACK, ClassicHost
@@ -28,12 +30,14 @@ class Recovered:
     def __init__(
         self,
         group: OneMemberGroup,
-        hosts: dict[int, ClassicHost],
+        find: FindQueue,
+        hosts: QueueHosts,
         quorum_hosts: dict[int, QuorumHost],
         groups: dict[int, OneMemberGroup],
         damages: Damages,
     ) -> None:
         self._group = group
+        self._find = find
         self._hosts = hosts
         self._quorum_hosts = quorum_hosts
         self._groups = groups  # of quorum queues
@@ -57,8 +61,8 @@ class Recovered:
 
     def knows(self, owner: int) -> bool:
         self.owner_high = max(self.owner_high, owner)
-        host = self._hosts.get(owner)
-        return host is not None and host.durable
+        queue = self._find(owner)
+        return queue is not None and queue.outlives_restart
 
     def owner(self, owner: int, last_seq: int, mark: int) -> None:
         self._last[owner] = (last_seq, mark)
@@ -89,7 +93,9 @@ class Recovered:
         hits: dict[int, list[Hit]] = {}
         for hit in report.hits:
             hits.setdefault(hit.owner, []).append(hit)
-        for owner, host in self._hosts.items():
+            if hit.owner in self._hosts and hit.owner not in self._hosts.awake:
+                self._hosts.wake(hit.owner)
+        for owner, host in self._hosts.awake.items():
             quorum_host = self._quorum_hosts.get(owner)
             if quorum_host is not None:
                 self._finish_quorum(quorum_host, hits.get(owner, []), report)
@@ -99,6 +105,7 @@ class Recovered:
                 self._add(host, places, "")
             else:
                 self._finish_classic(host, report)
+        self._hosts.rest(self._last)
         self._groups.clear()
         for owner, index in self._strays.items():
             self._group.clear_away(owner, index)
@@ -152,8 +159,9 @@ class Recovered:
 class QueueOwners:
     """Answers the log about the queues that there are (`warren.storage.compaction.Owners`)."""
 
-    def __init__(self, hosts: dict[int, ClassicHost]) -> None:
-        self._hosts = hosts
+    def __init__(self, hosts: dict[int, ClassicHost], mark: Callable[[int], int]) -> None:
+        self._hosts = hosts  # queues at rest have none, and nothing alive
+        self._mark = mark  # of all
 
     def live_ranges(self, owner: int, first: int, count: int) -> list[tuple[int, int]]:
         host = self._hosts.get(owner)
@@ -171,5 +179,4 @@ class QueueOwners:
         return [] if host is None else host.journaled_ranges()
 
     def mark(self, owner: int) -> int:
-        host = self._hosts.get(owner)
-        return 0 if host is None else host.machine.delivered_high
+        return self._mark(owner)

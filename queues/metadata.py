@@ -84,6 +84,10 @@ class Metadata:
     def queue(self, uid: int) -> Queue | None:
         return self._queues.get(uid)
 
+    @property
+    def queue_count(self) -> int:
+        return len(self._queues)
+
     def snapshot(self) -> bytes:
         """The whole state in one piece; equal states give equal bytes."""
         return metadata_snapshot.encode(

@@ -11,6 +11,7 @@ from queues.dead_letters import DeadLetterRule
 from queues.options import DROP_HEAD, REJECT_PUBLISH, REJECT_PUBLISH_DLX, Options
 from queues.queue_arguments import QUORUM, queue_type
 
+EXPIRES: Final = "x-expires"
 QUORUM_LEVELS: Final = 32
 QUORUM_DEFAULT_LEVEL: Final = 4
 QUORUM_DELIVERY_LIMIT: Final = 20
@@ -47,7 +48,7 @@ def options_of(arguments: dict[str, object], defaults: QueueDefaults) -> Options
         counts_deliveries=quorum,
         delivery_limit=limit if limit >= 0 else -1,
         consumer_timeout_ms=_number(arguments, "x-consumer-timeout", defaults.consumer_timeout_ms),
-        expires_ms=_number(arguments, "x-expires", -1),
+        expires_ms=_number(arguments, EXPIRES, -1),
         dead_letters=dead_letter_exchange(arguments) is not None,
     )
 

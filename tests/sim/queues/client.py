@@ -128,7 +128,7 @@ class Client:
     def end(self) -> None:
         self._ended = True
         self.gone(self._ledger)
-        for uid in list(self._node.broker.hosts):
+        for uid in list(self._node.broker.hosts.awake):
             self._node.broker.host(uid).command(self, EndSession(self._session))
         self._credit.peer_down_everywhere()
         self.consumers.clear()

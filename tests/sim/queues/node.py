@@ -125,7 +125,12 @@ class SimNode:
         self.broker.load_definitions()
         broker = self.broker
         recovered = Recovered(
-            self.group, broker.hosts, broker.quorum_hosts, broker.recovering, broker.damages
+            self.group,
+            metadata.queue,
+            broker.hosts,
+            broker.quorum_hosts,
+            broker.recovering,
+            broker.damages,
         )
         self.report = self.wal.open(recovered)
         recovered.finish(self.report)
@@ -133,7 +138,7 @@ class SimNode:
         self.group.start()
         self._snapshots.sweep({METADATA_OWNER, *broker.quorum_hosts})
         self.broker.group = self.group
-        self.wal.attach(QueueOwners(self.broker.hosts))
+        self.wal.attach(QueueOwners(broker.hosts.awake, broker.hosts.mark))
 
     def begin(self) -> None:
         """What a node defines before clients may come."""
@@ -199,7 +204,7 @@ class SimNode:
         """The end of `node.boot.Node`, when its clients are gone."""
         self.broker.in_service = False
         self.run_loop()
-        for host in self.broker.hosts.values():
+        for host in self.broker.hosts.awake.values():
             host.end_cleanly()
         self._end_turn()
         self.wal.close(clean=True)

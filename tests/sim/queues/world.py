@@ -35,6 +35,7 @@ class World:
         self.truth = Truth(self._draw_names()) if truth is None else truth
         self.clients: list[Client] = []
         self.booted = False
+        self.resting: set[int] = set()  # queues that nobody uses in this life of the node
         self.ready_max = 1 << 30  # above that nothing is published
 
     def _draw_names(self) -> tuple[str, ...]:
@@ -52,8 +53,13 @@ class World:
         self.node = node
         self.booted = True
         self.truth.check(node, clean)
+        awake = node.broker.hosts.awake
+        self.resting = set()
         for name, uid in self.truth.found(node).items():
-            if uid in self.ledger.books:
+            may_rest = name not in TARGETS and not KINDS[name].target and uid not in awake
+            if may_rest and self.random.random() < 0.5:
+                self.resting.add(uid)
+            elif uid in self.ledger.books:
                 self.dig(uid, KINDS[name])
         node.begin()
         self.truth.check_definitions(node)
@@ -84,7 +90,10 @@ class World:
         """Queues that a client may use: those that were answered and not asked to go."""
         truth = self.truth
         known = [uid for name, uid in truth.queues.items() if name not in truth.unanswered]
-        return [self.node.broker.host(uid) for uid in known if uid in self.node.broker.hosts]
+        broker = self.node.broker
+        return [
+            broker.host(uid) for uid in known if uid in broker.hosts and uid not in self.resting
+        ]
 
     def kind(self, host: QueueHost) -> Kind:
         return self.ledger.books[host.uid].kind
@@ -339,7 +348,7 @@ class World:
             slot.chunk.bytes_between(
                 slot.index + seq - slot.first, slot.index + seq - slot.first + 1
             )
-            for host in self.node.broker.hosts.values()
+            for host in self.node.broker.hosts.awake.values()
             for slot in host.store.slots()
             if slot.journaled
             for first, count in host.live_ranges(slot.first, slot.count)

@@ -4,7 +4,6 @@ memory, recovery, deletion.
 
 import pytest
 
-from node.owners import QueueOwners
 from queues.commands import (
     ACCEPT,
     REJECT,
@@ -499,17 +498,6 @@ def test_after_a_recovery_marks_go_on_from_the_one_that_is_in_the_log() -> None:
     desk.attach(1, 1)
     desk.turn()
     assert desk.node.log.take() == [("mark", 5, 4_096)]
-
-
-def test_the_log_is_told_how_far_a_queue_has_delivered_before_and_since() -> None:
-    """It writes the mark anew when the file with the newest one goes."""
-    desk = recovered(3, 7)
-    owners = QueueOwners({5: desk.host})
-    assert owners.mark(5) == 7
-    desk.attach(1, 10)
-    desk.turn()
-    assert owners.mark(5) == 9
-    assert owners.mark(6) == 0
 
 
 # Deletion

@@ -142,7 +142,7 @@ class Desk:
         log.active += 1
         chunk = chunk_of(bodies)
         place = log.put(b"".join(bodies), 0)
-        owners = QueueOwners({UID: self.inner})
+        owners = QueueOwners({UID: self.inner}, lambda uid: 0)
         owners.relocated(UID, first, len(bodies), place.file_id, place.offset, chunk.offsets)
         for at, count in owners.live_ranges(UID, first, len(bodies)):
             log.live[place.file_id] += sum(map(len, bodies[at - first : at - first + count]))
@@ -289,7 +289,7 @@ def test_what_is_promised_is_alive_for_the_log_and_in_its_checkpoints() -> None:
     desk.commit()
     desk.publish([b"b", b"c"])
     desk.turn()
-    owners = QueueOwners({UID: desk.inner})
+    owners = QueueOwners({UID: desk.inner}, lambda uid: 0)
     assert owners.live_ranges(UID, 1, 10) == [(1, 1), (2, 2)]
     assert owners.checkpoint(UID) == [(1, 1), (2, 2)]
     desk.commit()
@@ -516,7 +516,7 @@ def test_a_body_whose_entry_was_lost_goes_and_its_number_is_not_used_again() -> 
     desk.publish([b"new"])
     desk.turn()
     assert ("publish", [(UID, 4)], [b"new"]) in desk.written()
-    owners = QueueOwners({UID: desk.inner})
+    owners = QueueOwners({UID: desk.inner}, lambda uid: 0)
     assert owners.live_ranges(UID, 1, 9) == [(1, 1), (4, 1)]
     assert desk.live() == len(b"anew")
     desk.commit()
