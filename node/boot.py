@@ -212,6 +212,7 @@ class Node:
 
     def _recover(self) -> Broker:
         """Read the log; make the definitions, the queues and their messages of it."""
+        gc.disable()  # Recovery makes what will stay; looking through it again costs half the time.
         group = self._make_group(METADATA_OWNER, self._committed)
         self.group = group
         directory = os.path.join(self._config.node.data_dir, LOG_DIRECTORY)
@@ -240,7 +241,6 @@ class Node:
             broker.recovering,
             broker.damages,
         )
-        gc.disable()  # Recovery makes what will stay; looking through it again costs half the time.
         report = self.wal.open(recovered)
         for corrupt in report.corrupt:
             log.error("%s", corrupt)

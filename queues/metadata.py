@@ -167,7 +167,11 @@ class Metadata:
 
     def _take_in(self, subjects: Iterable[Exchange | Queue | Binding]) -> None:
         for subject in subjects:
-            self.vhosts[subject.vhost].add(subject)
+            vhost = self.vhosts[subject.vhost]
+            if isinstance(subject, Binding):
+                vhost.add(vhost.shared(subject))
+            else:
+                vhost.add(subject)
             if isinstance(subject, Queue):
                 self._note_queue(subject)
 
@@ -447,7 +451,8 @@ class Metadata:
         if refusal is not None:
             return refusal
         binding = Binding(self._take_uid(), vhost.name, *_binding_key(command), target)
-        return Created(binding, (vhost.add(binding),))
+        shared = vhost.shared(binding)
+        return Created(shared, (vhost.add(shared),))
 
     def _restart_node(self, command: commands.NodeRestarted) -> Outcome:
         queues = [

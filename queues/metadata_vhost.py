@@ -10,7 +10,6 @@ from queues.definitions import Binding, Destination, Exchange, Queue, VhostEntry
 from queues.metadata_outcomes import Added, Change, Removed
 
 BindingKey = tuple[str, Destination, str, bytes, bytes]
-Place = tuple[Destination, str]
 
 
 def binding_key_of(binding: Binding) -> BindingKey:
@@ -39,7 +38,7 @@ class VHost:
         self.queues: dict[str, Queue] = {}
         self._bindings: dict[BindingKey, Binding] = {}
         self._from: dict[str, dict[int, Binding]] = {}  # by source; no inner dict is empty
-        self._to: dict[Place, dict[int, Binding]] = {}  # by destination; no inner dict is empty
+        self._to: dict[int, dict[int, Binding]] = {}  # by target; no inner dict is empty
 
     @property
     def name(self) -> str:
@@ -55,7 +54,35 @@ class VHost:
         return list(self._from.get(exchange, {}).values())
 
     def bindings_to(self, kind: Destination, name: str) -> list[Binding]:
-        return list(self._to.get((kind, name), {}).values())
+        target = self._target(kind, name)
+        return list(self._to.get(target, {}).values())
+
+    def _target(self, kind: Destination, name: str) -> int:
+        """As in a binding that leads there; 0: there is no such queue or exchange."""
+        if kind is Destination.QUEUE:
+            queue = self.queues.get(name)
+            return 0 if queue is None else queue.uid
+        exchange = self.exchanges.get(name)
+        return 0 if exchange is None else -exchange.uid
+
+    def shared(self, binding: Binding) -> Binding:
+        """The same with the strings and the uid of what it binds: there are many bindings."""
+        source = self.exchanges[binding.source]
+        if binding.destination_kind is Destination.QUEUE:
+            queue = self.queues[binding.destination]
+            name, target = queue.name, int(queue.uid)
+        else:
+            name, target = self.exchanges[binding.destination].name, binding.target
+        return Binding(
+            binding.uid,
+            self.entry.name,
+            source.name,
+            binding.destination_kind,
+            name,
+            binding.binding_key,
+            binding.arguments,
+            target,
+        )
 
     def has_bindings_from(self, exchange: str) -> bool:
         return exchange in self._from
@@ -74,8 +101,7 @@ class VHost:
         else:
             self._bindings[binding_key_of(subject)] = subject
             self._from.setdefault(subject.source, {})[subject.uid] = subject
-            place = (subject.destination_kind, subject.destination)
-            self._to.setdefault(place, {})[subject.uid] = subject
+            self._to.setdefault(subject.target, {})[subject.uid] = subject
         return Added(subject)
 
     def remove(self, subject: Exchange | Queue | Binding) -> list[Change]:
@@ -114,11 +140,11 @@ class VHost:
         self, binding: Binding, to_go: list[Exchange | Queue], changes: list[Change]
     ) -> None:
         del self._bindings[binding_key_of(binding)]
-        source, place = binding.source, (binding.destination_kind, binding.destination)
+        source, target = binding.source, binding.target
         del self._from[source][binding.uid]
-        del self._to[place][binding.uid]
-        if not self._to[place]:
-            del self._to[place]
+        del self._to[target][binding.uid]
+        if not self._to[target]:
+            del self._to[target]
         changes.append(Removed(binding))
         if not self._from[source]:
             del self._from[source]

@@ -5,10 +5,12 @@ from typing import Final, final
 from queues.definitions import Binding
 from queues.routing.content import Content
 
+Targets = int | dict[int, int]
+
 
 @final
 class Direct:
-    """Targets by binding key; the number says how many bindings lead there.
+    """Targets by binding key: one that is bound once, as most are, or else how often each is.
 
     Invariant: no inner dict is empty, no number is 0.
     """
@@ -17,7 +19,7 @@ class Direct:
     by_key: Final = True
 
     def __init__(self) -> None:
-        self._targets: dict[bytes, dict[int, int]] = {}
+        self._targets: dict[bytes, Targets] = {}
 
     def add(self, binding: Binding) -> str:
         self.add_target(binding.binding_key, binding.target)
@@ -27,11 +29,19 @@ class Direct:
         self.remove_target(binding.binding_key, binding.target)
 
     def add_target(self, key: bytes, target: int) -> None:
-        targets = self._targets.setdefault(key, {})
+        targets = self._targets.get(key)
+        if targets is None:
+            self._targets[key] = target
+            return
+        if not isinstance(targets, dict):
+            targets = self._targets[key] = {targets: 1}
         targets[target] = targets.get(target, 0) + 1
 
     def remove_target(self, key: bytes, target: int) -> None:
         targets = self._targets[key]
+        if not isinstance(targets, dict):
+            del self._targets[key]
+            return
         targets[target] -= 1
         if targets[target] == 0:
             del targets[target]
@@ -40,8 +50,12 @@ class Direct:
 
     def match(self, key: bytes, content: Content, found: set[int]) -> None:
         targets = self._targets.get(key)
-        if targets is not None:
+        if targets is None:
+            return
+        if isinstance(targets, dict):
             found.update(targets)
+        else:
+            found.add(targets)
 
     def is_empty(self) -> bool:
         return not self._targets
