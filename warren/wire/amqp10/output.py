@@ -1,0 +1,55 @@
+"""Frames on their way out: the writer of one connection, and what the peer can take. Compiled.
+
+A frame is size (u32, all of it), doff (1 octet, 2: no extended header), type (0 AMQP, 1 SASL),
+channel (u16), then the performative and what it carries. The connection owns the one `Output`;
+its sessions write through it, in the order in which their frames are to leave.
+"""
+
+from typing import Final, final
+
+from mypy_extensions import i32, i64
+
+from warren.wire.amqp10.errors import ProtocolError
+from warren.wire.amqp10.frames import FRAME_HEAD
+from warren.wire.amqp10.performatives import Composite, Error
+from warren.wire.buffer import BytesWriter, write_i32_be
+
+AMQP_FRAME: Final = 0x02000000
+SASL_FRAME: Final = 0x02010000
+DESCRIPTION_MAX: Final = 200  # characters; with its condition an error fits into any frame
+
+
+@final
+class Output:
+    def __init__(self) -> None:
+        self.writer = BytesWriter()
+        self.max_frame_size: i64 = 512  # of the peer; until its open has come, what all must take
+
+    def frame(self, channel: i64, performative: Composite) -> None:
+        write_frame(self.writer, AMQP_FRAME | channel, performative.encoded())
+
+    def frame_if_fits(self, channel: i64, performative: Composite) -> bool:
+        """Write the frame, unless the peer could not take it."""
+        encoded = performative.encoded()
+        if len(encoded) + FRAME_HEAD > self.max_frame_size:
+            return False
+        write_frame(self.writer, AMQP_FRAME | channel, encoded)
+        return True
+
+    def sasl(self, frame: Composite) -> None:
+        write_frame(self.writer, SASL_FRAME, frame.encoded())
+
+
+def write_frame(writer: BytesWriter, kind_and_channel: i64, payload: bytes) -> None:
+    write_i32_be(writer, i32(FRAME_HEAD + len(payload)))
+    write_i32_be(writer, i32(kind_and_channel))
+    writer.write(payload)
+
+
+def error_of(error: ProtocolError) -> Error:
+    """How the peer is told of an error."""
+    return Error(
+        condition=error.condition.value,
+        description=error.text[:DESCRIPTION_MAX],
+        info=error.info,
+    )
