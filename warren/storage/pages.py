@@ -25,7 +25,6 @@ from typing import Final, Protocol, final
 
 from mypy_extensions import i64
 
-from warren.storage.disk import Disk
 from warren.storage.reads import Read, Reads, ShortRead, carry_out
 from warren.storage.record import Buffer
 from warren.storage.runner import Runner
@@ -35,6 +34,24 @@ PREFIX: Final = "page-"
 ENDING: Final = ".tmp"
 PLACE: Final = "page files"  # in alarms
 PROBE: Final = bytes(65536)
+
+
+class PageDisk(Protocol):
+    """What is needed of a disk (`warren.storage.disk.Disk`)."""
+
+    def create(self, path: str, size: int) -> int: ...
+
+    def open(self, path: str) -> int: ...
+
+    def close(self, handle: int) -> None: ...
+
+    def pwritev(self, handle: int, parts: Sequence[Buffer], offset: int, dsync: bool) -> None: ...
+
+    def pread(self, handle: int, length: int, offset: int) -> bytes: ...
+
+    def unlink(self, path: str) -> None: ...
+
+    def list(self, directory: str) -> list[str]: ...
 
 
 class PageBatch(Protocol):
@@ -66,7 +83,7 @@ class Pages:
 
     def __init__(
         self,
-        disk: Disk,
+        disk: PageDisk,
         directory: str,
         *,
         runner: Runner,

@@ -20,6 +20,7 @@ from queues.paging import Pager
 from queues.store import BodyBudget
 from raft.log_group import METADATA_OWNER
 from raft.one_member import Commits, OneMemberGroup
+from tests.sim.queues.flaky_disk import FlakyDisk
 from tests.sim.storage.sim_disk import SimDisk
 from tests.sim.storage.sim_keyed import SimKeyed
 from tests.sim.storage.steps import StepRunner
@@ -79,7 +80,7 @@ class SimNode:
         self.journal = Journal(self.wal, self.budget, credit)
         if random.random() < 0.5:
             self.journal.settle_later = self.runner.post
-        self._page(disk, random)
+        self._page(random)
         self.wal.before_upkeep = self._end_turn
         self.turn.journal = self.journal
         self.turn.now_ms = self.now_ms
@@ -90,19 +91,20 @@ class SimNode:
         )
         self._recover()
 
-    def _page(self, disk: SimDisk, random: Random) -> None:
-        """Page files, some of them so small that a batch is longer."""
+    def _page(self, random: Random) -> None:
+        """Page files, some of them so small that a batch is longer; some writes fail."""
         pages = Pages(
-            disk,
+            FlakyDisk(SimDisk(), random, random.choice((0.0, 0.0, 0.3))),
             PAGES_DIRECTORY,
             runner=self.runner,
             post=self.runner.post,
-            on_alarm=lambda place, error: self.failed.append(error),
-            on_healed=lambda place: None,
+            on_alarm=lambda place, error: self.runner.background(pages.retry),
+            on_healed=lambda place: pager.try_again(),
             file_bytes=random.choice((100, 2_000, 10_000)),
         )
         pages.open()
-        self.turn.pager = Pager(pages, self.budget, random.choice((0, 300, 3_000)))
+        pager = Pager(pages, self.budget, random.choice((0, 300, 3_000)))
+        self.turn.pager = pager
 
     def _recover(self) -> None:
         self.commits = Commits()
