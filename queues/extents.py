@@ -8,8 +8,9 @@ one message each took 512 * 300 bytes and take about 100, or 2 bytes for each me
 random.
 
 A table is deflated u32, little-endian: the number of chunks; then for each chunk its count, its
-info bits, and how far its data lies behind that of the one before; then the size of each message.
-It lives in memory alone; no file has it.
+info bits, how far its data lies behind that of the one before, and the size of its messages if all
+have the same, else 0; then the size of each message of the others. It lives in memory alone; no
+file has it.
 """
 
 import zlib
@@ -51,6 +52,7 @@ def encode_table(chunks: list[Chunk], indexes: list[int], counts: list[int], pag
     gaps = BytesWriter()
     infos = BytesWriter()
     lengths = BytesWriter()
+    alike = BytesWriter()
     sizes = BytesWriter()
     end = data_begin(chunks[0], indexes[0], paged)
     for place in range(len(chunks)):
@@ -63,16 +65,16 @@ def encode_table(chunks: list[Chunk], indexes: list[int], counts: list[int], pag
         write_i32_le(lengths, i32(last - index))
         write_i32_le(infos, i32(chunk.info))
         write_i32_le(gaps, i32(gap))
-        at = i64(read_i32_le(chunk.offsets, 4 * index))
-        end = begin - at
-        while index < last:
-            index += 1
-            following = i64(read_i32_le(chunk.offsets, 4 * index))
-            write_i32_le(sizes, i32(following - at))
-            at = following
-        end += at
+        end = begin + chunk.bytes_between(index, last)
+        size = size_of_each(chunk, index, last)
+        write_i32_le(alike, i32(size))
+        if size == 0:
+            while index < last:
+                write_i32_le(sizes, i32(chunk.bytes_between(index, index + 1)))
+                index += 1
     number = len(chunks).to_bytes(4, "little")
-    columns = (number, lengths.getvalue(), infos.getvalue(), gaps.getvalue(), sizes.getvalue())
+    columns = [number]
+    columns.extend(column.getvalue() for column in (lengths, infos, gaps, alike, sizes))
     return zlib.compress(b"".join(columns), LEVEL)
 
 
@@ -105,8 +107,21 @@ def encode_columns(
     number = int(end - begin).to_bytes(4, "little")
     counts = columns.counts[4 * begin : 4 * end]
     sizes = columns.sizes[4 * first : 4 * message]
-    parts = (number, counts, infos.getvalue(), gaps.getvalue(), sizes)
+    alike = bytes(4 * (end - begin))
+    parts = (number, counts, infos.getvalue(), gaps.getvalue(), alike, sizes)
     return zlib.compress(b"".join(parts), LEVEL), int(message - first), int(byte_count)
+
+
+def size_of_each(chunk: Chunk, index: i64, last: i64) -> i64:
+    """The size of messages index..last-1 if all have the same, else 0."""
+    at = i64(read_i32_le(chunk.offsets, 4 * index))
+    size = i64(read_i32_le(chunk.offsets, 4 * index + 4)) - at
+    while index < last:
+        index += 1
+        at += size
+        if i64(read_i32_le(chunk.offsets, 4 * index)) != at:
+            return 0
+    return size
 
 
 def decode_table(table: bytes, whole: Chunk) -> list[Chunk]:
@@ -118,7 +133,8 @@ def decode_table(table: bytes, whole: Chunk) -> list[Chunk]:
     number: i64 = i64(read_i32_le(raw, 0))
     infos: i64 = 4 + 4 * number
     gaps: i64 = infos + 4 * number
-    sizes: i64 = gaps + 4 * number
+    alike: i64 = gaps + 4 * number
+    sizes: i64 = alike + 4 * number
     found: list[Chunk] = []
     paged = whole.page_id > 0
     offset = whole.page_offset if paged else whole.file_offset
@@ -127,8 +143,12 @@ def decode_table(table: bytes, whole: Chunk) -> list[Chunk]:
         count = i64(read_i32_le(raw, 4 + 4 * place))
         offset += i64(read_i32_le(raw, gaps + 4 * place))
         info = i64(read_i32_le(raw, infos + 4 * place))
-        offsets = offsets_of(raw, sizes, count)
-        sizes += 4 * count
+        size = i64(read_i32_le(raw, alike + 4 * place))
+        if size > 0:
+            offsets = even_offsets(count, size)
+        else:
+            offsets = offsets_of(raw, sizes, count)
+            sizes += 4 * count
         chunk = Chunk(whole.format_tag, None, 0, offsets, info)
         if paged:
             chunk.page_id = whole.page_id
@@ -143,6 +163,16 @@ def decode_table(table: bytes, whole: Chunk) -> list[Chunk]:
         found.append(chunk)
         place += 1
     return found
+
+
+def even_offsets(count: i64, size: i64) -> bytes:
+    """A table of offsets, from 0 on, of messages that all have this size."""
+    writer = BytesWriter()
+    place: i64 = 0
+    while place <= count:
+        write_i32_le(writer, i32(place * size))
+        place += 1
+    return writer.getvalue()
 
 
 def offsets_of(raw: bytes, at: i64, count: i64) -> bytes:
