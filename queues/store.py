@@ -148,7 +148,7 @@ class Store:
         self._loose_first: i64 = FAR  # all of them between these message_seqs
         self._loose_end: i64 = 0
         self._passed: i64 = FAR  # of the first slot that the last `_join` could not fold yet
-        self._cut = False  # it stopped because it had looked at enough
+        self._cut = False  # it had looked at enough, or met what is being written
         self._left: i64 = FAR  # the least `_passed` of a walk of `tidy` that takes several calls
 
     def add(self, first: i64, chunk: Chunk, index: i64, count: i64, journaled: bool) -> None:
@@ -452,22 +452,27 @@ class Store:
         Looks at so many slots at most, and at fewer if much leaves. Returns the `end` to go on
         with; 0 at the head.
         """
-        place: i64 = bisect_left(self._firsts, end, self._head) - 1
-        budget = self._budget
-        while place >= self._head and slots_max > 0:
-            slots_max -= 1
-            slot = self._slots[place]
-            chunk = slot.chunk
+        stop: i64 = bisect_left(self._firsts, end, self._head)
+        place = stop
+        while place > self._head and slots_max > 0:
             place -= 1
+            data = self._slots[place].chunk.data
+            slots_max -= 1 if data is None else 1 + len(data) // SHED_BYTES
+        at = self._slots[place].first if place > self._head else 0
+        budget = self._budget
+        while place < stop:  # In this order, or what is paged could not be folded.
+            slot = self._slots[place]
+            place += 1
+            chunk = slot.chunk
             if slot.live == 0 or chunk.data is None:
                 continue
-            slots_max -= len(chunk.data) // SHED_BYTES
             if is_safe(chunk):
                 budget.evict(chunk)
-                self._note_loose(slot, 1)
             elif chunk.pinned:
                 budget.offer(chunk)
-        return self._slots[place + 1].first if place >= self._head else 0
+            self._note_loose(slot, 1)
+        self.tidy()
+        return at
 
     # Extents
 
@@ -504,6 +509,7 @@ class Store:
         begin = place  # of the stretch: slots begin..place-1 are to be folded together
         messages: i64 = 0
         self._passed = FAR
+        self._cut = False
         while steps > 0 and place < len(slots) and slots[place].first < end:
             steps -= 1
             slot = slots[place]
@@ -522,12 +528,13 @@ class Store:
             begin = place
             if not folds:
                 if slot.live > 0 and is_on_its_way(slot):
+                    self._cut = True
                     break
                 if slot.live == slot.count and slot.table is None and self._passed == FAR:
                     self._passed = slot.first
                 place += 1
                 begin = place
-        self._cut = steps == 0
+        self._cut = self._cut or steps == 0
         return slots[begin].first if begin < len(slots) else self._end_seq()
 
     def _end_seq(self) -> i64:

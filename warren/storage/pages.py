@@ -11,7 +11,7 @@ in one file, as one piece; a file takes FILE_BYTES, or one batch that is longer.
 the loop thread; a thread of its own writes, in order, and the log's reader threads read, reads that
 lie close together with one call. Files are open only while somebody writes or reads. A file of
 which nothing is alive is removed or, if it is the active one, written anew from its beginning: so
-page files take what is alive, and what is dead in the same 16 MiB.
+page files take what is alive, and what is dead in the same 4 MiB.
 
 A failed write (no space, bad disk) loses nothing: whoever gave the batch still has the bytes. Its
 file takes no more. `on_alarm` hears of it; `retry` tries with a file that holds nothing, and tells
@@ -29,7 +29,7 @@ from warren.storage.reads import Read, Reads, ShortRead, carry_out
 from warren.storage.record import Buffer
 from warren.storage.runner import Runner
 
-FILE_BYTES: Final = 16 << 20
+FILE_BYTES: Final = 4 << 20
 PREFIX: Final = "page-"
 ENDING: Final = ".tmp"
 PLACE: Final = "page files"  # in alarms

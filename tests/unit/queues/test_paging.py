@@ -162,6 +162,21 @@ def test_a_store_tells_how_much_of_it_is_in_memory() -> None:
     assert bytes_share == held_bytes / int(store.live_bytes)
 
 
+def test_what_is_paged_for_want_of_memory_is_folded_afterwards() -> None:
+    queues = Queues()
+    store = queues.stores[0]
+    for _ in range(100):
+        queues.apply(("add", 10, 1))  # Not offered yet.
+    assert store.entry_count() == 100
+    for _ in range(3):
+        queues.shed(0, 20)
+        queues.pager.end_turn()
+        queues.pages.complete()
+    assert store.entry_count() < 60
+    queues.check_all()
+    queues.end()
+
+
 # The pager
 
 
