@@ -1,4 +1,4 @@
-"""The `warren` command. `warren server` runs one node in the foreground.
+"""The `warren` command. `warren server` runs one node, `warren check-data` verifies its files.
 
 Only the arguments are read here. The broker is imported after they and the configuration have been
 found good, so that a mistake is answered at once.
@@ -43,6 +43,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if options.command == "server":
         return serve(options)
+    if options.command == "check-data":
+        from node.check_data import run
+
+        return run(options.directory, options.formatter, sys.stdout, sys.stderr)
     make_parser().print_help(sys.stderr)
     return EXIT_USAGE
 
@@ -79,6 +83,13 @@ def make_parser() -> argparse.ArgumentParser:
         default=[],
         help="one setting, named as in the file; may be given again",
     )
+    check = commands.add_parser(
+        "check-data",
+        help="verify the files of a stopped node, changing nothing",
+        allow_abbrev=False,
+    )
+    check.add_argument("directory", metavar="DIR", help="the node's data directory")
+    check.add_argument("--formatter", choices=("table", "json"), default="table")
     return parser
 
 

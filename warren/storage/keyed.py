@@ -219,6 +219,32 @@ class RocksKeyed:
             database.close()
 
 
+class KeyedReader:
+    """`Keyed` of which rows are read, and nothing else (`warren check-data`)."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        try:
+            self._database = Database(path, read_only=True)
+        except Exception as error:  # The binding knows no finer kind.
+            raise KeyedDamaged(path, error) from error
+
+    def rows(self, family: str, first: bytes, end: bytes) -> Iterator[Row]:
+        try:
+            yield from self._database.rows(family, first, end)
+        except Exception as error:
+            raise KeyedDamaged(self._path, error) from error
+
+    def save(self, batches: Iterable[Batch], done: Callable[[], None]) -> None:
+        raise AssertionError("nothing is changed")
+
+    def save_now(self, batches: Iterable[Batch]) -> None:
+        raise AssertionError("nothing is changed")
+
+    def close(self) -> None:
+        self._database.close()
+
+
 def groups_of(batches: Iterable[Batch]) -> Iterator[list[Batch]]:
     """What is synced together."""
     group: list[Batch] = []
@@ -237,13 +263,12 @@ def groups_of(batches: Iterable[Batch]) -> Iterator[list[Batch]]:
 class Database:
     """The calls to RocksDB. Holds no handle for longer than a call: they keep it from closing."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, read_only: bool = False) -> None:
         from rocksdict import AccessType, Rdict
 
         options = database_options()
-        self._rocks = Rdict(
-            path, options, dict.fromkeys(FAMILIES, options), AccessType.read_write()
-        )
+        access = AccessType.read_only() if read_only else AccessType.read_write()
+        self._rocks = Rdict(path, options, dict.fromkeys(FAMILIES, options), access)
 
     def write(self, batch: Batch) -> None:
         """All of the batch, or nothing; not durable before `sync`."""

@@ -7,6 +7,7 @@ in memory. Compaction leaves copies for a moment; the owner gets each message on
 """
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Protocol, final
@@ -113,6 +114,18 @@ class RecoverySink(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class FileReport:
+    """What was found in one file."""
+
+    path: str
+    used_bytes: int
+    file_bytes: int
+    live_bytes: int  # of messages and entries, once for each target
+    sealed: bool
+    record_counts: dict[int, int]  # by kind
+
+
+@dataclass(frozen=True, slots=True)
 class RecoveryReport:
     """What recovery met. `corrupt` is bad news, `torn` is not: it was never confirmed."""
 
@@ -123,6 +136,7 @@ class RecoveryReport:
     live_bytes: int
     torn: tuple[str, int] | None  # path and offset of the cut
     corrupt: tuple[CorruptRecord, ...]
+    file_reports: tuple[FileReport, ...] = ()
     hits: tuple[Hit, ...] = ()  # who is, or may be, hit by a corrupt place
     unmarked: frozenset[int] = frozenset()  # of these a mark may be lost
 
@@ -174,7 +188,14 @@ def row_of(file: LogFile, record: Record) -> Row:
 class Recovery:
     """One run of recovery over a directory."""
 
-    def __init__(self, disk: Disk, directory: str, shelf: Shelf) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        shelf: Shelf,
+        on_read: Callable[[LogFile], None] | None = None,
+    ) -> None:
+        self._on_read = on_read  # after each file
         self._disk = disk
         self._directory = directory
         self._shelf = shelf
@@ -185,6 +206,8 @@ class Recovery:
         self.last_index = 0  # of a PUBLISH
         self._rows: list[Row] = []
         self._runs: list[Run] = []
+        self._counts: dict[int, list[int]] = {}  # of records by kind, by file
+        self._sealed: set[int] = set()  # files that had a SEAL
         self._corrupt: list[CorruptRecord] = []
         self._unread: list[CorruptRecord] = []  # files of which nothing could be read
         self._records = 0
@@ -212,8 +235,22 @@ class Recovery:
             live_bytes=self._live_bytes,
             torn=self._torn,
             corrupt=tuple(self._corrupt),
+            file_reports=self._file_reports(),
             hits=() if evidence is None else tuple(evidence.hits(known)),
             unmarked=frozenset() if evidence is None else frozenset(evidence.unmarked(known)),
+        )
+
+    def _file_reports(self) -> tuple[FileReport, ...]:
+        return tuple(
+            FileReport(
+                file.path,
+                file.used,
+                file.size,
+                file.live,
+                file_id in self._sealed,
+                {kind: count for kind, count in enumerate(self._counts[file_id]) if count},
+            )
+            for file_id, file in sorted(self._ledger.files.items())
         )
 
     def _evidence(self, tail: LogFile | None) -> Evidence:
@@ -337,9 +374,11 @@ class Recovery:
         rows: list[Row] = []
         runs = Runs(file)
         last_kind = 0
+        counts = self._counts[file.id] = [0] * 256
         for record in scan.records(whole=file is not tail):
             self._records += 1
             last_kind = record.kind
+            counts[last_kind] += 1
             if record.kind == PUBLISH:
                 if not runs.add(record):
                     rows.append(row_of(file, record))
@@ -353,6 +392,10 @@ class Recovery:
         file.corrupt = bool(scan.corrupt)
         self._corrupt.extend(scan.corrupt)
         self._bytes_read += scan.end
+        if scan.sealed:
+            self._sealed.add(file.id)
+        if self._on_read is not None:
+            self._on_read(file)
         if file is tail:
             self._last_kind = last_kind
             self._disk.fsync(file.handle)  # What was read may be in the cache alone.

@@ -1,0 +1,369 @@
+"""`warren check-data DIR`: whether the files of a stopped node are sound, without changing them.
+
+Reads with the code of a start (`warren.storage.recovery`) on a disk that takes no writes, and tells
+what each file holds, every bad place and whom it hits, and what is alive of each queue. Nothing is
+sealed, cut, recycled or removed; only the lock of the directory is held meanwhile, so that a
+running node is refused. Memory as for a start without the bodies' index.
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TextIO
+
+from node.boot import KEYED_DIRECTORY, LOG_DIRECTORY
+from node.cli.tables import write_json, write_table
+from queues.arguments import decode_arguments
+from queues.definitions import Queue
+from queues.metadata import Metadata
+from queues.metadata_commands import BadCommand, decode
+from queues.metadata_snapshot import BadSnapshot
+from queues.queue_arguments import QUORUM, queue_type
+from raft.log_group import METADATA_OWNER
+from raft.one_member import Commits, OneMemberGroup
+from warren.storage.disk import DirectoryInUse, DirectoryLock, OsDisk
+from warren.storage.files import LogFile, Shelf
+from warren.storage.keyed import METADATA, KeyedDamaged, KeyedReader
+from warren.storage.record import KIND_NAMES, Buffer, CorruptRecord
+from warren.storage.recovery import RecoveredPublish, Recovery, RecoveryReport
+from warren.storage.snapshot import SnapshotStore
+from warren.storage.stretches import Stretch
+
+EXIT_DAMAGED: Final = 1
+EXIT_NO_INPUT: Final = 66  # sysexits
+EXIT_IN_USE: Final = 75
+
+
+class ReadOnlyDisk(OsDisk):
+    """Files are read; what a recovery would write is left out."""
+
+    def open(self, path: str) -> int:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def create(self, path: str, size: int) -> int:
+        raise AssertionError("nothing is changed")
+
+    def pwritev(self, handle: int, parts: Sequence[Buffer], offset: int, dsync: bool) -> None:
+        return
+
+    def fsync(self, handle: int) -> None:
+        return
+
+    def fsync_directory(self, path: str) -> None:
+        return
+
+    def rename(self, old: str, new: str) -> None:
+        return
+
+    def unlink(self, path: str) -> None:
+        return
+
+    def truncate(self, handle: int, size: int) -> None:
+        return
+
+
+class NoLog:
+    """The log of groups that are read and never started."""
+
+    appended_lsn = 0
+
+    def append_entry(self, owner: int, index: int, parts: Sequence[bytes]) -> object:
+        raise AssertionError("nothing is changed")
+
+    def release_log(self, owner: int, index: int) -> None:
+        raise AssertionError("nothing is changed")
+
+
+@dataclass(slots=True)
+class OwnerTotals:
+    """What is alive of one queue."""
+
+    messages: int = 0
+    byte_count: int = 0
+    last_seq: int = 0
+    mark: int = -1
+
+
+@dataclass(slots=True)
+class Findings:
+    """Takes what recovery finds (`RecoverySink`); counts, and keeps the definitions."""
+
+    metadata: Metadata
+    snapshots: SnapshotStore | None
+    totals: dict[int, OwnerTotals] = field(default_factory=dict)
+    groups: dict[int, OneMemberGroup] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+    def group(self, owner: int) -> OneMemberGroup:
+        group = self.groups.get(owner)
+        if group is None:
+            group = self._new_group(owner)
+            self.groups[owner] = group
+        return group
+
+    def _new_group(self, owner: int) -> OneMemberGroup:
+        def committed(index: int, entry: bytes) -> None:
+            if owner == METADATA_OWNER:
+                self.metadata.apply(index, decode(entry))
+
+        assert self.snapshots is not None
+        group = OneMemberGroup(owner, NoLog(), self.snapshots, committed, Commits())
+        if owner == METADATA_OWNER:
+            group.resume(self.metadata.applied_index)
+        else:
+            group.load()
+        return group
+
+    def entry(self, owner: int, index: int, payload: bytes) -> None:
+        if self.snapshots is None:
+            return
+        try:
+            self.group(owner).replay(index, payload)
+        except BadCommand as error:
+            self.problems.append(f"entry {index} of the definitions cannot be read: {error}")
+            self.group(owner).broken_at(index)
+        except KeyedDamaged as error:
+            self.problems.append(str(error))
+            self.snapshots = None
+
+    def knows(self, owner: int) -> bool:
+        return True
+
+    def owner(self, owner: int, last_seq: int, mark: int) -> None:
+        total = self._total(owner)
+        total.last_seq, total.mark = last_seq, mark
+
+    def publish(self, found: RecoveredPublish) -> None:
+        table = memoryview(found.offsets).cast("I")
+        for owner, first, live in found.targets:
+            total = self._total(owner)
+            for start, count in live:
+                total.messages += count
+                total.byte_count += table[start - first + count] - table[start - first]
+
+    def stretch(self, found: Stretch) -> None:
+        total = self._total(found.owner)
+        total.messages += found.count
+        total.byte_count += sum(memoryview(found.sizes).cast("I"))
+
+    def _total(self, owner: int) -> OwnerTotals:
+        return self.totals.setdefault(owner, OwnerTotals())
+
+
+Row = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The answer."""
+
+    report: RecoveryReport
+    problems: list[str]
+    corrupt: list[Row]
+    queues: list[Row]
+
+    @property
+    def is_sound(self) -> bool:
+        return not (self.report.corrupt or self.problems)
+
+    def as_json(self) -> Row:
+        torn = self.report.torn
+        return {
+            "verdict": "sound" if self.is_sound else "damaged",
+            "clean": self.report.clean,
+            "torn": None if torn is None else {"file": torn[0], "offset": torn[1]},
+            "problems": self.problems,
+            "corrupt": self.corrupt,
+            "files": file_rows(self.report),
+            "queues": self.queues,
+        }
+
+
+def run(directory: str, formatter: str, out: TextIO, errors: TextIO) -> int:
+    """Check the data directory and print what was found; the exit code is returned."""
+    if not os.path.isdir(os.path.join(directory, LOG_DIRECTORY)):
+        print(f"warren: {directory} is not the data directory of a node", file=errors)
+        return EXIT_NO_INPUT
+    try:
+        lock = DirectoryLock(directory)
+    except DirectoryInUse as error:
+        print(f"warren: {error}", file=errors)
+        return EXIT_IN_USE
+    try:
+        found = check(directory, progress_on(errors, directory))
+    finally:
+        lock.release()
+    if formatter == "json":
+        write_json(found.as_json(), out)
+    else:
+        write_report(found, out)
+    return 0 if found.is_sound else EXIT_DAMAGED
+
+
+def check(directory: str, on_read: Callable[[LogFile], None]) -> Check:
+    """Read everything."""
+    disk = ReadOnlyDisk()
+    place = os.path.join(directory, LOG_DIRECTORY)
+    findings, keyed = open_keyed(os.path.join(directory, KEYED_DIRECTORY))
+    recovery = Recovery(disk, place, Shelf(disk, place, 0, 0), on_read)
+    ledger, report = recovery.run(findings)
+    for file in ledger.files.values():
+        disk.close(file.handle)
+    rows = queue_rows(findings, report)
+    if keyed is not None:
+        keyed.close()
+    for owner, group in sorted(findings.groups.items()):
+        if group.missing_index > 0:
+            who = "the definitions" if owner == METADATA_OWNER else f"log group {owner}"
+            findings.problems.append(f"entry {group.missing_index} of {who} is missing")
+    return Check(report, findings.problems, corrupt_rows(findings, report), rows)
+
+
+def open_keyed(path: str) -> tuple[Findings, KeyedReader | None]:
+    """The definitions as they were saved last, and the snapshots."""
+    if not os.path.isdir(path):
+        return Findings(Metadata(), None), None
+    keyed: KeyedReader | None = None
+    try:
+        keyed = KeyedReader(path)
+        metadata = Metadata.load(lambda first, end: keyed.rows(METADATA, first, end))
+        return Findings(metadata or Metadata(), SnapshotStore(keyed)), keyed
+    except (KeyedDamaged, BadSnapshot) as error:
+        findings = Findings(Metadata(), None)
+        findings.problems.append(str(error))
+        return findings, keyed
+
+
+def progress_on(errors: TextIO, directory: str) -> Callable[[LogFile], None]:
+    """A bar on a terminal: many GB take minutes."""
+    if not errors.isatty():
+        return lambda file: None
+    from rich.console import Console
+    from rich.progress import Progress
+
+    place = os.path.join(directory, LOG_DIRECTORY)
+    sizes = [each.stat().st_size for each in os.scandir(place) if each.name[:4] in ("wal-", "seg-")]
+    progress = Progress(console=Console(file=errors), transient=True)
+    task = progress.add_task("reading", total=sum(sizes))
+    progress.start()
+
+    def on_read(file: LogFile) -> None:
+        progress.advance(task, file.size)
+        if progress.finished:
+            progress.stop()
+
+    return on_read
+
+
+def queues_of(metadata: Metadata) -> dict[int, Queue]:
+    return {
+        int(queue.uid): queue
+        for vhost in metadata.vhosts.values()
+        for queue in vhost.queues.values()
+    }
+
+
+def hit_queues(findings: Findings, report: RecoveryReport, bad: CorruptRecord) -> list[Row]:
+    """The queues that a bad place hits, as a start would find."""
+    queues = queues_of(findings.metadata)
+    found: list[Row] = []
+    for hit in report.hits:
+        queue = queues.get(hit.owner)
+        if queue is None or (hit.place.path, hit.place.offset) != (bad.path, bad.offset):
+            continue
+        if hit.entry_after >= 0:
+            is_quorum = queue_type(decode_arguments(queue.arguments)) == QUORUM
+            if not is_quorum or findings.snapshots is None:
+                continue
+            group = findings.group(hit.owner)
+            if not (group.missing_index > 0 or group.lacks(hit.entry_after)):
+                continue
+        row: Row = {"vhost": queue.vhost, "name": queue.name}
+        if row not in found:
+            found.append(row)
+    return found
+
+
+def corrupt_rows(findings: Findings, report: RecoveryReport) -> list[Row]:
+    return [
+        {
+            "file": bad.path,
+            "offset": bad.offset,
+            "record": KIND_NAMES.get(bad.kind, "unknown"),
+            "owners": list(bad.owners),
+            "queues": hit_queues(findings, report, bad),
+        }
+        for bad in report.corrupt
+    ]
+
+
+def file_rows(report: RecoveryReport) -> list[Row]:
+    return [
+        {
+            "file": each.path,
+            "bytes": each.file_bytes,
+            "used_bytes": each.used_bytes,
+            "live_bytes": each.live_bytes,
+            "sealed": each.sealed,
+            "records": {KIND_NAMES.get(k, str(k)): n for k, n in each.record_counts.items()},
+        }
+        for each in report.file_reports
+    ]
+
+
+def queue_rows(findings: Findings, report: RecoveryReport) -> list[Row]:
+    """What is alive, by queue; then what belongs to no queue that is defined."""
+    queues = queues_of(findings.metadata)
+    rows: list[Row] = []
+    for owner in sorted({*queues, *findings.totals} - {METADATA_OWNER}):
+        queue = queues.get(owner)
+        total = findings.totals.get(owner, OwnerTotals())
+        rows.append(
+            {
+                "uid": owner,
+                "vhost": None if queue is None else queue.vhost,
+                "name": None if queue is None else queue.name,
+                "messages": total.messages,
+                "live_bytes": total.byte_count,
+                "last_seq": total.last_seq,
+                "mark": total.mark,
+            }
+        )
+    return rows
+
+
+def write_report(found: Check, out: TextIO) -> None:
+    """Tables, and the verdict in the last line."""
+    files = file_rows(found.report)
+    columns = ("file", "bytes", "used_bytes", "live_bytes", "sealed", "records")
+    table = [[shown(row, column) for column in columns] for row in files]
+    write_table(columns, table, out)
+    print(file=out)
+    shown_of_queues = ("uid", "vhost", "name", "messages", "live_bytes", "last_seq", "mark")
+    table = [[row[column] for column in shown_of_queues] for row in found.queues]
+    write_table(shown_of_queues, table, out)
+    print(file=out)
+    if found.report.torn is not None:
+        path, offset = found.report.torn
+        print(f"torn end, which a start cuts: {path} at offset {offset}", file=out)
+    for row in found.corrupt:
+        print(f"corrupt: {row['file']} at offset {row['offset']}, {whom(row)}", file=out)
+    for problem in found.problems:
+        print(f"problem: {problem}", file=out)
+    print("verdict: sound" if found.is_sound else "verdict: damaged", file=out)
+
+
+def shown(row: Mapping[str, object], column: str) -> object:
+    value = row[column]
+    if column == "file":
+        return os.path.basename(str(value))
+    if isinstance(value, dict):
+        return " ".join(f"{name}={count}" for name, count in value.items())
+    return value
+
+
+def whom(row: Mapping[str, object]) -> str:
+    queues = row["queues"]
+    assert isinstance(queues, list)
+    names = ", ".join(f"queue '{each['name']}' in vhost '{each['vhost']}'" for each in queues)
+    return f"record {row['record']}, hits {names or 'no queue'}"
