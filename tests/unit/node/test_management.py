@@ -5,6 +5,7 @@ import base64
 import json
 import socket
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
@@ -332,7 +333,7 @@ def test_overview_nodes_vhosts_and_whoami_have_the_shapes_of_rabbitmq() -> None:
 def test_health_checks_of_a_healthy_node_are_200() -> None:
     async def test(get: Get) -> None:
         for check in ("alarms", "local-alarms", "is-in-service", "ready-to-serve-clients",
-                      "virtual-hosts"):  # fmt: skip
+                      "virtual-hosts", "local-crashed-queues"):  # fmt: skip
             assert await get(f"{CHECKS}/{check}", user="shop") == (200, OK)
         assert await get(f"{CHECKS}/port-listener/5672") == (200, {**OK, "port": 5672})
         for name in ("amqp", "amqp091", "http", "management"):
@@ -340,6 +341,27 @@ def test_health_checks_of_a_healthy_node_are_200() -> None:
                 200,
                 {**OK, "protocol": name},
             )
+
+    with_api(test)
+
+
+def test_crashed_queues_fail_their_check_by_name() -> None:
+    fake = broker()
+    fake.the_node = replace(fake.the_node, crashed_queues=(("/", "hit"),))
+
+    async def test(get: Get) -> None:
+        status, body = await get(f"{CHECKS}/local-crashed-queues")
+        assert (status, body["queues"]) == (503, [{"vhost": "/", "name": "hit"}])
+
+    with_api(test, fake)
+
+
+def test_only_administrators_act_on_queues_and_only_as_they_can() -> None:
+    async def test(get: Get) -> None:
+        path = "/api/queues/%2F/q1/actions"
+        assert (await get(path, user="shop", method="POST"))[0] == 401
+        assert (await get(path, method="POST"))[0] == 400  # No JSON.
+        assert (await get("/api/queues/%2F/none/actions", method="POST"))[0] == 404
 
     with_api(test)
 

@@ -16,6 +16,7 @@ from node.cli.tables import cell, write_table
 from node.cli.warrenctl import main
 from node.management.access import Context
 from node.management.server import ManagementServer
+from node.management.view import CorruptView, RecoveryView
 from tests.unit.node.fake_access import FakeAccess, FakeUser
 from tests.unit.node.fake_broker import FakeBroker, connection_view, node_view, queue_view
 
@@ -164,6 +165,39 @@ def test_json_is_the_answer_of_the_api(capsys: pytest.CaptureFixture[str]) -> No
         assert json.loads(capsys.readouterr().out) == {"result": "ok"}
 
     with_node(test)
+
+
+def test_accepting_damage_asks_the_node_for_it(capsys: pytest.CaptureFixture[str]) -> None:
+    broker = filled()
+
+    def test(call: Call) -> None:
+        assert call("accept_damage", "orders") == 0
+        assert capsys.readouterr().out == "Queue orders in vhost / is served again\n"
+        assert broker.accepted == [("/", "orders")]
+        assert call("accept_damage", "nowhere") == 65
+        broker.accept_refusal = "the queue is not damaged"
+        assert call("accept_damage", "orders") == 70
+        assert "the queue is not damaged" in capsys.readouterr().err
+
+    with_node(test, broker)
+
+
+def test_status_says_what_the_start_has_met(capsys: pytest.CaptureFixture[str]) -> None:
+    broker = filled()
+    corrupt = CorruptView(file="/d/wal-1", offset=7, record="PUBLISH", queues=(("/", "orders"),))
+    lost = CorruptView(file="/d/wal-1", offset=9, record="SETTLE", queues=())
+    recovery = RecoveryView(clean=False, torn=("/d/wal-2", 5), corrupt=(corrupt, lost))
+    broker.the_node = replace(broker.the_node, recovery=recovery)
+
+    def test(call: Call) -> None:
+        assert call("status") == 0
+        printed = capsys.readouterr().out
+        assert "Last stop\tnot clean\n" in printed
+        assert "Torn end cut\t/d/wal-2 at offset 5\n" in printed
+        assert "Corrupt\t/d/wal-1 at offset 7, hits queue 'orders' in vhost '/'\n" in printed
+        assert "Corrupt\t/d/wal-1 at offset 9\n" in printed
+
+    with_node(test, broker)
 
 
 def test_status_names_alarms_and_listeners(capsys: pytest.CaptureFixture[str]) -> None:
