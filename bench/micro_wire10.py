@@ -20,7 +20,7 @@ from warren.wire.amqp10.values import Described, ULong
 from warren.wire.amqp10.writer import encode_value
 from warren.wire.buffer import BytesWriter
 
-MESSAGES = 60_000
+MESSAGES = 20_000
 FRAME_MAX = 131_072
 
 

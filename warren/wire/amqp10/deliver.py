@@ -36,7 +36,8 @@ from warren.wire.inplace import begins_with, copy_words
 HANDLE_MAX: Final = 255  # so that a handle always takes two octets
 TAG_MAX: Final = (1 << 55) - 1  # so that the first octet of a tag is 0
 TRANSFER_BYTES: Final = 33  # frame head and transfer before the payload, message format 0
-PIECE_BYTES: Final = 21  # the same in a later frame that is not the last
+PIECE_BYTES: Final = 16  # the same in a later frame that is the last
+MORE_BYTES: Final = 5  # and what it takes to say that it is not
 SMALL_BYTES: Final = 128  # so much is copied by words: no slice is made
 
 
@@ -219,10 +220,10 @@ def write_piece(
     assert 0 <= delivery_id <= 0xFFFFFFFF
     whole: i64 = len(head) + end - at
     is_first = sent == 0
-    overhead: i64 = TRANSFER_BYTES + 1 if is_first else PIECE_BYTES
+    overhead: i64 = TRANSFER_BYTES if is_first else PIECE_BYTES
     more = overhead + whole - sent > frame_bytes_max
-    if not more:
-        overhead = TRANSFER_BYTES if is_first else PIECE_BYTES - 5
+    if more:
+        overhead += 1 if is_first else MORE_BYTES
     stop = sent + frame_bytes_max - overhead if more else whole
     write_i64_be(writer, (overhead + stop - sent) << 32 | 0x02000000 | channel)
     if is_first:

@@ -81,7 +81,7 @@ class DispositionScanner:
         if there < DISPOSITION_BYTES_MIN:
             return -1
         size = i64(read_i32_be(data, pos))
-        if not DISPOSITION_BYTES_MIN <= size <= min(there, self.frame_bytes_max):
+        if not DISPOSITION_BYTES_MIN <= size <= self.frame_bytes_max or size > there:
             return -1
         word = read_i64_be(data, pos + 4)
         if word >> 8 != lead:
@@ -100,7 +100,9 @@ class DispositionScanner:
             return -1
         if inside_end != end or not 2 <= count <= 6:
             return -1
-        return end if self._fields(data, end, count) and self._at == end else -1
+        if not self._fields(data, end, count) or self._at != end:
+            return -1
+        return end
 
     def _fields(self, data: bytes, end: i64, count: i64) -> bool:
         """Take the fields at `_at`; False: one is odd."""
@@ -157,7 +159,9 @@ class DispositionScanner:
         code: i64 = data[at]
         if code == codes.TRUE:
             return 1
-        return 0 if code == codes.FALSE else -1
+        if code == codes.FALSE:
+            return 0
+        return -1
 
     def _flag_or_null(self, data: bytes, end: i64) -> i64:
         if self._at < end and data[self._at] == codes.NULL:

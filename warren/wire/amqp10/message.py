@@ -231,7 +231,9 @@ class Sections:
             fits = kind == codes.BINARY_8 or kind == codes.BINARY
         else:
             fits = kind == codes.LIST_8 or kind == codes.LIST or kind == codes.LIST_0
-        return value_end(data, at, end) if fits else -1
+        if not fits:
+            return -1
+        return value_end(data, at, end)
 
     def _map_end(self, data: bytes, end: i64) -> i64:
         at, inside_end, count = list_span(data, self._value_at, end, codes.MAP)
@@ -296,7 +298,9 @@ class Sections:
                 elif place == REPLY_TO:
                     self.info |= INFO_REPLY_TO
             place += 1
-        return inside_end if at == inside_end else -1
+        if at != inside_end:
+            return -1
+        return inside_end
 
     # Decoding of single sections, once the message was walked through.
 

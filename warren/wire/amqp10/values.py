@@ -16,6 +16,8 @@ A decoded value encodes to the same types again. Numbers compare as numbers and 
 `int`, `float`, `str`, `bytes` and `tuple`.
 """
 
+from collections.abc import Iterable
+
 
 class UByte(int):
     """Unsigned, 8 bits."""
@@ -142,10 +144,10 @@ class Array:
     __slots__ = ("descriptors", "items", "kind")
 
     def __init__(
-        self, kind: str, items: list[object], descriptors: tuple[object, ...] = ()
+        self, kind: str, items: Iterable[object], descriptors: tuple[object, ...] = ()
     ) -> None:
         self.kind = kind
-        self.items = items
+        self.items = list(items)
         self.descriptors = descriptors
 
     def __eq__(self, other: object) -> bool:

@@ -181,7 +181,7 @@ def write_symbols(writer: BytesWriter, values: list[str]) -> None:
     if len(values) == 1:
         write_symbol(writer, values[0])
     else:
-        _write_array(writer, Array("symbol", list(values)))
+        _write_array(writer, Array("symbol", values))
 
 
 def write_map(writer: BytesWriter, value: dict[object, object]) -> None:

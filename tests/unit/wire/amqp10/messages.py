@@ -14,7 +14,7 @@ from warren.wire.amqp10.reader import Reader
 from warren.wire.amqp10.values import Described, Symbol, UInt, ULong
 from warren.wire.amqp10.writer import encode_value
 
-BOUNDED = settings(max_examples=40, deadline=None, database=None)
+BOUNDED = settings(max_examples=30, deadline=None, database=None)
 
 HEADER, DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS = 0x70, 0x71, 0x72
 PROPERTIES, APPLICATION_PROPERTIES = 0x73, 0x74

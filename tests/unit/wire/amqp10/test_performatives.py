@@ -38,7 +38,7 @@ from warren.wire.amqp10.reader import Reader
 from warren.wire.amqp10.values import Array, Described, Symbol, UInt, ULong
 from warren.wire.amqp10.writer import encode_value
 
-BOUNDED = settings(max_examples=40, deadline=None, database=None)
+BOUNDED = settings(max_examples=30, deadline=None, database=None)
 ROOT = Path(__file__).resolve().parents[4]
 XML = ROOT / "tools" / "specs" / "amqp-1-0"
 CLASSES: list[type[Composite]] = [
