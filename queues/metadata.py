@@ -8,6 +8,7 @@ Refusals carry the code and the sentence that a client gets to see (A-03, A-04).
 """
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import Final, assert_never
 
 from queues import metadata_commands as commands
@@ -222,8 +223,9 @@ class Metadata:
                 return self._set_permissions(command)
             case commands.ClearPermissions():
                 return self._clear_permissions(command)
-            case commands.DeleteByOwner(connection):
-                return self._delete_queues(list(self._owned.get(connection, {}).values()))
+            case commands.DeleteByOwner(connection, queue_max):
+                owned = self._owned.get(connection, {}).values()
+                return self._delete_queues(list(islice(owned, queue_max or None)))
             case commands.NodeRestarted():
                 return self._restart_node(command)
             case commands.Batch():

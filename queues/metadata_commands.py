@@ -113,9 +113,10 @@ class Unbind(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag
 
 
 class DeleteByOwner(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=13):
-    """The connection is gone: so are its exclusive queues."""
+    """The connection is gone: so are its exclusive queues, or the first `queue_max` of them."""
 
     connection: str
+    queue_max: int = 0  # 0: all
 
 
 class NodeRestarted(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=14):

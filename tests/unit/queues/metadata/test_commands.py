@@ -38,7 +38,7 @@ GOLDEN: list[tuple[Command, str]] = [
         commands.Unbind("v", "x", Destination.EXCHANGE, "y", KEY, b"", "c"),
         "01980ca176a17801a179c402ff6bc400a163",
     ),
-    (commands.DeleteByOwner("c"), "01920da163"),
+    (commands.DeleteByOwner("c", 9), "01930da16309"),
     (commands.NodeRestarted("n", False), "01930ea16ec2"),
     (Batch((commands.DeleteVhost("v"), commands.DeleteUser("u"))), "01920f929202a1769204a175"),
 ]
@@ -105,3 +105,7 @@ SNAPSHOT = [
     "2e6576656e74a5746f706963c3c2c3c40091981ba12fa171c3a0c2c4130000000f09782d65787069",
     "7265734900000005a16e91981ca12fa9616d712e746f70696300a171c402ff6bc4001b",
 ]
+
+
+def test_an_earlier_form_of_a_command_is_read() -> None:
+    assert decode(bytes.fromhex("01920da163")) == commands.DeleteByOwner("c", 0)
