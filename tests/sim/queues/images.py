@@ -15,8 +15,8 @@ GO_ON: Final = 0.03
 def examine(world: World, steps: int) -> int:
     """Run so many steps, crash the node at all moments of them, and recover each image.
 
-    Some recoveries are crashed at their own moments, and some images go on for a while and are
-    emptied, so that the books of what is alive are seen to be right. The number of images.
+    Some recoveries are crashed at their own moments, and some images go on for a while, crash and
+    are emptied, so that the books of what is alive are seen to be right. The number of images.
     """
     random = world.random
     recording = Recording(world.disk, random, world.known, 0.1)
@@ -35,6 +35,8 @@ def examine(world: World, steps: int) -> int:
         if choice > 1 - GO_ON:
             for _ in range(random.randint(0, 60)):
                 after.act()
+            after.crash()
+            after.boot(clean=False)
             after.drain()
     return count
 

@@ -71,6 +71,7 @@ class SimNode:
             on_failure=self.failed.append,
             file_bytes=file_bytes,
             group_bytes=random.choice((512, 4096, 1 << 20)),
+            reserve_files=random.choice((2, 6)),  # 6: dead files are used again
             slack_bytes=random.choice((0, 0, file_bytes)),
             runner=self.runner,
             draw_epoch=lambda: random.getrandbits(32),

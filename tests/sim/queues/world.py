@@ -49,7 +49,7 @@ class World:
         self.clients = []
         self.booted = False
         node = SimNode(self.disk, self.random, self.truth.now_ms)
-        assert not node.report.corrupt
+        assert not node.report.corrupt, f"corrupt: {node.report.corrupt}"
         self.node = node
         self.booted = True
         self.truth.check(node, clean)

@@ -28,6 +28,7 @@ def examine(world: World, steps: int) -> int:
         after = recover(random, moment.truth, image)
         if choice > 1 - GO_ON:
             after.load(random.randint(0, 60))
+            after.crash()
             after.rest()
     return count
 
@@ -41,8 +42,8 @@ def recover(random: Random, truth: World, image: SimDisk) -> World:
 
 def crash_again(random: Random, moment: Moment[World], image: SimDisk) -> int:
     """Crash at moments of the recovery, too, and recover from those; how many there were."""
-    truth = moment.truth.twin()
-    recording = Recording(image, random, truth.twin, 1.0)
+    truth = moment.truth.copy()
+    recording = Recording(image, random, truth.copy, 1.0)
     recover(random, moment.truth, image)
     recording.stop()
     count = 0

@@ -62,7 +62,7 @@ class Queues:
             for start, count in live:
                 for seq in range(start, start + count):
                     assert not held or seq > next(reversed(held)), "doubled or out of order"
-                    assert seq <= self.last_seqs[owner]
+                    assert seq <= self.last_seqs[owner], f"{owner}/{seq} may be used twice"
                     held[seq] = self._held(found, seq - first, owner)
 
     def _held(self, found: RecoveredPublish, place: int, owner: int) -> Held:

@@ -2,17 +2,23 @@
 
 While a `Recording` is on, the disk logs every change, and at every sync (right before it, and right
 after it) and at random steps between what must be true is kept: a `Moment`. Afterwards the log is
-played once more, and at each moment an image is drawn: what was synced, with any part of the rest.
+played once more, and at each moment images are drawn: what was synced, with any part of the rest.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from random import Random
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from tests.sim.storage.sim_disk import SYNCED, Change, SimDisk
 
-Truth = TypeVar("Truth")
+
+class Copied(Protocol):
+    def copy(self: "Truth") -> "Truth": ...
+
+
+Truth = TypeVar("Truth", bound=Copied)
+NAMES_AT_ONCE: Final = 4  # images where names are in doubt: some changes of them, without others
 SYNCS: Final = ("dsync", "fsync", "fsync_directory", SYNCED)
 
 
@@ -52,10 +58,15 @@ class Recording(Generic[Truth]):
         self._moments.append(Moment(len(self._log), "the end", self._known()))
 
     def images(self, random: Random) -> Iterator[tuple[Moment[Truth], SimDisk]]:
-        """One image for each moment, in order; to be called once."""
+        """One image for each moment, in order, and some where names wait for a sync; to be called
+        once. Each has a truth of its own."""
         done = 0
         for moment in self._moments:
             for change in self._log[done : moment.position]:
                 self._base.apply(change)
             done = moment.position
+            if moment.step == "fsync_directory" and len(self._base.changes) > 1:
+                for _ in range(NAMES_AT_ONCE - 1):
+                    twin = Moment(moment.position, moment.step, moment.truth.copy())
+                    yield twin, self._base.crash(random)
             yield moment, self._base.crash(random)

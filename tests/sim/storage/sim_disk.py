@@ -3,7 +3,7 @@
 Model: a write goes to the cache, sector by sector (512 bytes); `fsync` and a dsync write make the
 file's bytes durable (a dsync write only its own). A directory sync makes all changes of names so
 far durable; a crash keeps some first ones of the rest, or any of them. It keeps any subset of the
-cached sectors.
+cached sectors. If only the process was killed, everything is there, and still not durable.
 
 It records, too: with `log` set, every change is put there in order, and `apply` on a `copy` of the
 disk as it was then makes the disk of any moment since, to be crashed there (`recording`).
@@ -20,6 +20,7 @@ from tests.sim.storage.keyed_image import KeyedImage
 from warren.storage.keyed import Batch
 
 SECTOR: Final = 512
+KILLED: Final = 0.15  # so many crashes are those of the process alone
 SYNCED: Final = "synced"  # what `watch` is told when a file, or the directory, has been synced
 Buffer = bytes | memoryview
 
@@ -196,6 +197,10 @@ class SimDisk:
 
     def crash(self, random: Random) -> "SimDisk":
         """The disk as the next boot finds it. This one stays as it is."""
+        if random.random() < KILLED:
+            killed = self.copy()
+            killed.handles.clear()
+            return killed
         keep = random.choice((0.0, 0.5, 1.0, random.random()))
         changes = self.changes[: random.randint(0, len(self.changes))]
         if random.random() < 0.5:

@@ -19,6 +19,7 @@ from warren.storage.wal import Wal
 
 DIRECTORY = "/data"
 GROUP = 1
+LIVE_MAX = 120  # above that nothing is published, so that files die
 
 
 class World:
@@ -43,6 +44,7 @@ class World:
         self.queues = Queues({10, 11, 12})
         self.next_owner = 13
         self.file_bytes = self.random.choice((16_384, 32_768, 65_536))
+        self.orderly = self.random.choice((0.1, 0.7))  # how often the oldest are settled first
         self.boot()
 
     def boot(self) -> None:
@@ -54,12 +56,13 @@ class World:
             on_failure=self.failed.append,
             file_bytes=self.file_bytes,
             group_bytes=self.random.choice((512, 4096, 1 << 20)),
+            reserve_files=self.random.choice((2, 6)),  # 6: dead files are used again
             slack_bytes=self.random.choice((0, 0, self.file_bytes)),
             runner=self.runner,
             draw_epoch=lambda: self.random.getrandbits(32),
         )
         report = self.wal.open(self.queues)
-        assert not report.corrupt
+        assert not report.corrupt, f"corrupt: {report.corrupt}"
         self.queues.wal = self.wal
         self.wal.on_durable.append(self.on_durable)
         self.wal.attach(self.queues)
@@ -74,7 +77,7 @@ class World:
 
     def act(self) -> None:
         choice = self.random.random()
-        if choice < 0.30:
+        if choice < 0.30 and self.live_count() < LIVE_MAX:
             self.publish()
         elif choice < 0.55:
             self.settle()
@@ -91,7 +94,11 @@ class World:
         elif choice < 0.70:
             self.read()
         else:
-            self.runner.step(self.random)
+            for _ in range(self.random.choice((1, 1, 6))):
+                self.runner.step(self.random)
+
+    def live_count(self) -> int:
+        return sum(len(held) for held in self.queues.live.values())
 
     def publish(self) -> None:
         known = sorted(self.queues.known)
@@ -114,10 +121,13 @@ class World:
         live = list(self.queues.live[owner])
         if not live:
             return
-        if self.random.random() < 0.7:
+        choice = self.random.random()
+        if choice < 0.05:
+            seqs = live
+        elif choice < self.orderly:
             seqs = live[: self.random.randint(1, 20)]
         else:
-            seqs = self.random.sample(live, min(len(live), self.random.randint(1, 5)))
+            seqs = self.random.sample(live, min(len(live), self.random.randint(1, 12)))
         self.queues.settle(owner, seqs)
         for seq in seqs:
             self.settled[owner, seq] = self.wal.appended_lsn
@@ -205,19 +215,19 @@ class World:
             for index, body in self.queues.entries.items()
             if index > self.released
         )
-        assert self.wal.live_bytes() == live
+        assert self.wal.live_bytes() == live, "the books are wrong"
         assert self.wal.pending_bytes == 0
 
     def crash(self) -> None:
         self.durable_lsn = self.wal.durable_lsn
         image = self.disk.crash(self.random)
         image.crash_in = self.random.randint(0, 60) if self.random.random() < 0.3 else -1
-        before = self.twin()
+        before = self.copy()
         try:
             self.recover(image)
         except Crashed:
             image = image.crash(self.random)
-            vars(self).update(vars(before.twin()))
+            vars(self).update(vars(before.copy()))
             self.recover(image)
         self.disk.crash_in = -1
 
@@ -234,9 +244,9 @@ class World:
     def known(self) -> "World":
         """A world that can `recover` from a crash that happens now."""
         self.durable_lsn = self.wal.durable_lsn
-        return self.twin()
+        return self.copy()
 
-    def twin(self) -> "World":
+    def copy(self) -> "World":
         """This one once more, but for its disk and its log."""
         twin = copy(self)
         twin.bodies = dict(self.bodies)
@@ -261,7 +271,8 @@ class World:
                 assert self.content(held.file_id, held.offset, held.length) == body
                 assert held.body in (body[:4].ljust(4, b"-"), b"")
                 self.recovered += 1
-            assert self.queues.marks[owner] >= self.durable_marks.get(owner, -1)
+            mark = self.durable_marks.get(owner, -1)
+            assert self.queues.marks[owner] >= mark, f"the mark of {owner} is lost"
         self.check_entries(before, durable_lsn)
         self.take_as_truth()
 
