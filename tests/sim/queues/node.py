@@ -60,6 +60,7 @@ class SimNode:
         self._timers: list[Timer] = []
         self._disk = disk
         self.runner = StepRunner()
+        self.runner.saves_late = random.random() < 0.5
         self.failed: list[BaseException] = []
         self.turn = Turn(self.runner.post, self.failed.append)
         self.clock = NodeClock()

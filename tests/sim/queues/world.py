@@ -50,6 +50,7 @@ class World:
         self.booted = False
         node = SimNode(self.disk, self.random, self.truth.now_ms)
         assert not node.report.corrupt, f"corrupt: {node.report.corrupt}"
+        assert not node.broker.damages.hosts, "a queue is not served"
         self.node = node
         self.booted = True
         self.truth.check(node, clean)

@@ -19,7 +19,7 @@ class Copied(Protocol):
 
 Truth = TypeVar("Truth", bound=Copied)
 NAMES_AT_ONCE: Final = 4  # images where names are in doubt: some changes of them, without others
-SYNCS: Final = ("dsync", "fsync", "fsync_directory", SYNCED)
+SYNCS: Final = ("dsync", "fsync", "fsync_directory", "keyed_sync", SYNCED)
 
 
 @dataclass(frozen=True, slots=True)

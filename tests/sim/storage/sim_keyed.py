@@ -10,7 +10,7 @@ from warren.storage.keyed import BATCH_BYTES, Batch, Row
 class Steps(Protocol):
     """Where work runs (`tests.sim.storage.steps.StepRunner`)."""
 
-    def background(self, work: Callable[[], None]) -> None: ...
+    def keep(self, work: Callable[[], None]) -> None: ...
 
     def post(self, work: Callable[[], None]) -> None: ...
 
@@ -29,7 +29,7 @@ class SimKeyed:
             self.save_now(drawn)
             self._runner.post(done)
 
-        self._runner.background(work)
+        self._runner.keep(work)
 
     def save_now(self, batches: Iterable[Batch]) -> None:
         for batch in batches:

@@ -3,8 +3,10 @@
 from collections import deque
 from collections.abc import Callable
 from random import Random
+from typing import Final
 
 Work = Callable[[], None]
+LATE: Final = 0.97
 
 
 class StepRunner:
@@ -15,6 +17,8 @@ class StepRunner:
         self.slow: deque[Work] = deque()
         self.reads: deque[Work] = deque()
         self.pages: deque[Work] = deque()
+        self.saves: deque[Work] = deque()  # of the keyed state, which has a thread of its own
+        self.saves_late = False  # saves run seldom while there is other work
         self.kicked = False
         self._write: Callable[[], bool] = bool
 
@@ -36,12 +40,16 @@ class StepRunner:
     def page(self, work: Work) -> None:
         self.pages.append(work)
 
+    def keep(self, work: Work) -> None:
+        self.saves.append(work)
+
     def stop(self) -> None:
         while self._write():
             pass
         self.slow.clear()
         self.reads.clear()
         self.pages.clear()
+        self.saves.clear()
 
     def write_once(self) -> None:
         self.kicked = self._write()
@@ -54,10 +62,13 @@ class StepRunner:
         for queue in (self.posted, self.slow, self.reads, self.pages):
             if queue:
                 ready.append(queue[0])
+        late = self.saves_late and ready and random.random() < LATE
+        if self.saves and not late:
+            ready.append(self.saves[0])
         if not ready:
             return False
         work = random.choice(ready)
-        for queue in (self.posted, self.slow, self.reads, self.pages):
+        for queue in (self.posted, self.slow, self.reads, self.pages, self.saves):
             if queue and queue[0] is work:
                 queue.popleft()
         work()
