@@ -21,6 +21,7 @@ from node.transaction import Transaction
 from queues.arguments import is_integer, type_name
 from queues.commands import (
     ACCEPT,
+    RETURN_UNSEEN,
     EndSession,
     Get,
     Inspect,
@@ -645,6 +646,7 @@ class Channel091:
         if self._transaction is not None:
             self._transaction.let_go()
         self.publisher.let_go()
+        self._return_got()
         self.deliveries.end()
         hosts: dict[int, QueueHost] = dict(self.deliveries.hosts)
         for uid, outbox in self.publisher.outboxes.items():
@@ -652,6 +654,15 @@ class Channel091:
         for host in hosts.values():
             host.command(self, EndSession(self._session))
         self._credit.peer_down_everywhere()
+
+    def _return_got(self) -> None:
+        """What basic.get was to answer with and has not: the client never saw it."""
+        got = self._got
+        self._got = None
+        host = None if got is None else self.deliveries.hosts.get(got[0])
+        if got is not None and host is not None:
+            key = consumer_key(self._session, 0)
+            host.command(self, Settle(key, RETURN_UNSEEN, [(got[1], 1)]))
 
 
 def held_bytes(event: Publishes | Settles | Called) -> i64:

@@ -48,8 +48,8 @@ class FaultyNode:
             settings={"storage.wal_file_bytes": str(WAL_FILE_BYTES)},
             environment={
                 "LD_PRELOAD": str(library),
-                "WARREN_FAULTS": str(self._control),
-                "WARREN_FAULTS_UNDER": str(data_dir.resolve()),
+                "DISK_FAULTS": str(self._control),
+                "DISK_FAULTS_UNDER": str(data_dir.resolve()),
             },
         )
 

@@ -184,12 +184,15 @@ def test_without_space_for_the_reserve_publishers_wait_and_consumers_go_on(
     assert len(lines) == 2, lines  # The fault and its end.
 
 
-def closed_with(node: Node, queue: str) -> tuple[int, str]:
-    """How a channel ends that consumes from the queue."""
+def closed_with(node: Node, queue: str, by_get: bool) -> tuple[int, str]:
+    """How a channel ends that consumes from the queue, or gets one message."""
     connection = connect(node)
     channel = connection.channel()
     with pytest.raises(pika.exceptions.ChannelClosedByBroker) as caught:
-        next(channel.consume(queue, inactivity_timeout=PATIENCE_SECONDS))
+        if by_get:
+            channel.basic_get(queue)
+        else:
+            next(channel.consume(queue, inactivity_timeout=PATIENCE_SECONDS))
     assert connection.is_open
     connection.close()
     return caught.value.reply_code, caught.value.reply_text
@@ -207,8 +210,8 @@ def test_bodies_that_cannot_be_read_close_the_channel_that_waits_and_nothing_els
         assert publisher.confirmed == 5
     enduring.order("read wal- 5 0 no")
     text = "INTERNAL_ERROR - messages of queue 'lazy' in vhost '/' cannot be read"
-    for _ in range(3):
-        assert closed_with(node, "lazy") == (541, text)
+    for attempt in range(6):
+        assert closed_with(node, "lazy", by_get=attempt % 2 == 1) == (541, text)
     shown = get(node, "/api/queues/%2F/lazy")
     assert (shown["state"], shown["messages_ready"]) == ("down", 5)
     assert "[Errno 5] Input/output error" in shown["reason"]
@@ -218,6 +221,10 @@ def test_bodies_that_cannot_be_read_close_the_channel_that_waits_and_nothing_els
     assert 1 <= len(lines) == len(set(lines)) <= 5, lines
     assert not get(node, "/api/nodes/faults")["disk_free_alarm"]
     enduring.order()
+    connection = connect(node)
+    method, _, _ = connection.channel().basic_get("lazy")
+    assert not method.redelivered, "nobody has ever seen it"
+    connection.close()
     assert consume(node, "lazy", 5) == [1, 2, 3, 4, 5]
     assert get(node, "/api/queues/%2F/lazy")["state"] == "running"
 
@@ -259,4 +266,22 @@ def test_a_keyed_store_that_cannot_be_synced_is_made_up_for_and_nothing_is_lost(
     node.kill9()
     node.start()
     assert get(node, "/api/overview")["object_totals"]["queues"] == 10_001
+    node.stop()
+
+
+@long
+def test_a_body_that_cannot_be_read_uses_up_no_deliveries_of_a_quorum_queue(
+    faulty: FaultyNode,
+) -> None:
+    node = faulty.node
+    declare(node, "quorum", **{"x-queue-type": "quorum", "x-delivery-limit": 1})
+    publisher = Publisher(node, "quorum", 1000, count=3)
+    publisher.join(PATIENCE_SECONDS)
+    assert publisher.confirmed == 3
+    node.restart()  # Its bodies are on disk alone now.
+    faulty.order("read wal- 5 0 no")
+    for attempt in range(6):
+        assert closed_with(node, "quorum", by_get=attempt % 2 == 1)[0] == 541
+    faulty.order()
+    assert consume(node, "quorum", 3) == [1, 2, 3]
     node.stop()
