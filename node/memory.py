@@ -58,6 +58,8 @@ class BodyPaging:
         self._round: deque[tuple[Shedding, int]] = deque()
         self._least_bytes = 0  # of bodies in memory: with so few the round ends
         self._begun_bytes = 0
+        self._used_bytes = 0  # at the last look
+        self._body_bytes_max = 0  # since memory was given back
         self._rest = 0
         self._near = False
         self.round_count = 0
@@ -70,11 +72,12 @@ class BodyPaging:
     def observe(self, used_bytes: int, watermark_bytes: int) -> None:
         """Judge a fresh reading."""
         budget = self._budget
+        bodies = budget.used_bytes
+        used_bytes -= self._free_bytes(used_bytes, bodies - self._pager.leaving_bytes)
         mark = int(watermark_bytes * PAGING_SHARE)
         self._near = used_bytes > mark * NEAR_SHARE
         budget.is_pressed = used_bytes > (mark * CALM_SHARE if budget.is_pressed else mark)
         self._rest -= 1
-        bodies = budget.used_bytes
         enough = budget.limit_bytes + SLACK_BYTES + self._pager.leaving_bytes
         needless = bodies <= enough and not (budget.is_pressed and bodies > 0)
         if self._round or self._rest > 0 or needless or self._pager.is_failing:
@@ -88,6 +91,14 @@ class BodyPaging:
         self.round_count += 1
         if not self._round:
             self._rest = REST_LOOKS
+
+    def _free_bytes(self, used_bytes: int, body_bytes: int) -> int:
+        """What bodies have left and the C library keeps: the next bodies will be there."""
+        if used_bytes < self._used_bytes * CALM_SHARE:
+            self._body_bytes_max = 0  # It was given back to the system.
+        self._used_bytes = used_bytes
+        self._body_bytes_max = max(self._body_bytes_max, body_bytes)
+        return self._body_bytes_max - body_bytes
 
     def has_work(self) -> bool:
         """Whether a round is under way."""
