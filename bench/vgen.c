@@ -40,6 +40,7 @@ struct connection {
   uint64_t next_tag, lowest_open;            /* Publisher: tags not yet confirmed lie between. */
   uint64_t *sent_at;                         /* Ring by tag; 0 when confirmed. */
   uint64_t last_delivery, asked_at;          /* --get: when the basic.get was sent. */
+  uint64_t settled_to;                       /* --leave: deliveries looked at. */
   uint32_t unacked;
 };
 
@@ -50,6 +51,7 @@ static uint32_t window = 1000, ring, prefetch = 1000, ack_every = 100, size_min 
 static enum exchange kind = DEFAULT;
 static int priorities = 0, subscriptions = 0, get_mode = 0, mandatory = 0, dead_letters = 0;
 static uint32_t expiration_min, expiration_max, expiration_every = 1, prefill;
+static uint64_t leave, count_max;            /* --leave, --count */
 static char *arguments[ARGUMENTS_MAX], *fixed_key;
 static int argument_count;
 static double duration = 10, warmup = 1, rate = 0;
@@ -412,6 +414,16 @@ static void acknowledge(struct connection *c) {
   c->unacked = 0;
 }
 
+/* --leave: each delivery alone, all but the first of each `leave`. */
+static void settle_singly(struct connection *c) {
+  while (c->settled_to < c->last_delivery && c->out_to + 64 <= OUT_BYTES) {
+    uint64_t tag = ++c->settled_to;
+    if (tag % leave == (leave > 1)) continue;
+    uint8_t *start = c->out + c->out_to;
+    c->out_to = end(put8(put64(begin_method(start, 1, 60, 80), tag), 0), start) - c->out;
+  }
+}
+
 static void ask_for_one(struct connection *c, uint64_t now) {
   uint8_t *start = c->out + c->out_to;
   char name[64];
@@ -442,7 +454,7 @@ static void on_method(struct connection *c, const uint8_t *p, uint64_t now) {
   } else if (class_id == 60 && method_id == 60) {
     received++;
     c->last_delivery = get64(p + 5 + p[4]);
-    if (ack_every && ++c->unacked >= ack_every) acknowledge(c);
+    if (!leave && ack_every && ++c->unacked >= ack_every) acknowledge(c);
   } else if ((class_id == 20 && method_id == 40) || (class_id == 10 && method_id == 50)) {
     fprintf(stderr, "vgen: closed by broker: %d %.*s\n", get16(p + 4), p[6], p + 7);
     c->lost = 1;
@@ -539,6 +551,7 @@ static int push(int poll, int total, uint64_t allowed) { /* Whether somebody cou
   for (int i = 0; i < total; i++) {
     struct connection *c = &all[i];
     if (c->lost) continue;
+    if (leave) settle_singly(c);
     fill(c, allowed);
     flush(c);
     int waits = c->out_from < c->out_to;
@@ -591,6 +604,8 @@ static void run(int poll, int total) {
     if (drained && !warm) die("the queue is empty before the measurement: a larger --prefill");
     if (now >= stop || drained) break;
     if (rate > 0) allowed = rate * (now - begun) / 1e9;
+    if (count_max && allowed > count_max) allowed = count_max;
+    if (count_max && (window ? confirmed : sent) >= count_max && (!consumers || received >= count_max)) break;
     serve(poll, push(poll, total, allowed));
   }
   report((now_ns() - at) / 1e9, cpu_seconds() - broker, own_cpu_seconds() - own, rss_mb());
@@ -612,7 +627,8 @@ static void read_options(int count, char **words) {
       {"warmup", 1, 0, 20}, {"rate", 1, 0, 21}, {"pids", 1, 0, 22}, {"keep", 0, 0, 23},
       {"qarg", 1, 0, 24}, {"priorities", 1, 0, 25}, {"expiration", 1, 0, 26},
       {"subscriptions", 1, 0, 27}, {"get", 0, 0, 28}, {"prefill", 1, 0, 29}, {"mandatory", 0, 0, 30},
-      {"key", 1, 0, 31}, {"dead-letters", 0, 0, 32}, {"expiration-every", 1, 0, 33}, {0}};
+      {"key", 1, 0, 31}, {"dead-letters", 0, 0, 32}, {"expiration-every", 1, 0, 33},
+      {"leave", 1, 0, 34}, {"count", 1, 0, 35}, {0}};
   for (int k; (k = getopt_long(count, words, "", known, 0)) != -1;) switch (k) {
     case 1: host = optarg; break;
     case 2: port = atoi(optarg); break;
@@ -656,6 +672,8 @@ static void read_options(int count, char **words) {
     case 31: fixed_key = optarg; break;
     case 32: dead_letters = 1; break;
     case 33: expiration_every = atoi(optarg); break;
+    case 34: leave = strtoull(optarg, 0, 10); break;
+    case 35: count_max = strtoull(optarg, 0, 10); break;
     default: die("unknown option; see README.md");
   }
   if (size_max > BODY_MAX || size_min > size_max) die("--size MIN[:MAX], at most %d", BODY_MAX);
