@@ -127,6 +127,7 @@ class Node:
             on_failure=self._log_failed,
             file_bytes=config.storage.wal_file_bytes,
             group_bytes=config.storage.wal_group_bytes,
+            rewrite_bytes_per_s=config.storage.rewrite_bytes_per_s,
         )
         budget = BodyBudget(config.memory.body_budget_bytes)
         credit = CreditActor("log", CreditSpec(*config.msg_store_credit_disc_bound))
@@ -261,6 +262,7 @@ class Node:
         self.turn.begin()  # What the queues have to do first.
         self.wal.on_durable.append(self._durable)
         broker.group = group
+        self.wal.on_behind = self._log_behind
         self.wal.attach(QueueOwners(broker.hosts.awake, broker.hosts.mark))
         return broker
 
@@ -347,6 +349,11 @@ class Node:
     def _pages_healed(self, place: str) -> None:
         self.pager.try_again()
         self.broker.alarms.disk_healed(place)
+
+    def _log_behind(self, is_behind: bool) -> None:
+        """Dead messages take too much disk: who publishes waits until they are cleared away."""
+        log.info("rewriting of the log %s", "is behind" if is_behind else "has caught up")
+        self.broker.hold.turn(is_behind, list(self.broker.endpoints.values()))
 
     def _log_failed(self, error: BaseException) -> None:
         """Nobody knows what was written: stop, so that nothing wrong is ever confirmed."""

@@ -19,6 +19,7 @@ from node.auth.desk import LoginDesk, is_loopback
 from node.auth.permissions import PermissionCache
 from node.clock import NodeClock, monotonic_ms
 from node.damage import Damages, Owners
+from node.hold import Hold
 from node.hosts import QueueHosts
 from node.plans import RouteCache
 from node.reply_to import AnswerDesk
@@ -51,6 +52,7 @@ from queues.queue_options import EXPIRES, QueueDefaults, dead_letter_rule, is_la
 from queues.routing.router import Router
 from queues.store import BodyBudget
 from raft.one_member import OneMemberGroup
+from warren.storage.tally import DiskUse, Tally
 from warren.wire.amqp091.connection import Limits
 from warren.wire.errors import ProtocolError, ReplyCode
 
@@ -86,6 +88,11 @@ class BodyLog(Protocol):
     sync_total_s: float
 
     @property
+    def tally(self) -> Tally: ...
+
+    def disk_use(self) -> DiskUse: ...
+
+    @property
     def pending_bytes(self) -> int: ...
 
 
@@ -117,6 +124,7 @@ class Broker:
         self.group: LogGroup | None = None
         self.node_name = config.node.name
         self.incarnation = int.from_bytes(os.urandom(8), "big")
+        self.hold = Hold()
         self.channel_credit = CreditSpec(*config.credit_flow_default_credit)
         self.in_flight_bytes_max = config.limits.connection_inflight_bytes
         self.wire_limits = wire_limits(config)
@@ -147,8 +155,7 @@ class Broker:
         self.counts = Counts()
         self.connections_opened = 0
         self.connections_closed = 0
-        self.channels_opened = 0
-        self.channels_closed = 0
+        self.channels_opened = self.channels_closed = 0
         self.queues_created = 0
         self.queues_deleted = 0
         self.queues_declared = 0

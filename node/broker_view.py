@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from node.broker import BodyLog
 from node.damage import Damages
 from node.management.view import (
     BindingView,
@@ -15,6 +16,7 @@ from node.management.view import (
     ExchangeView,
     HistogramView,
     ListenerView,
+    LogView,
     NodeView,
     PagingView,
     ProtocolCounters,
@@ -79,6 +81,7 @@ class LiveView:
             crashed_queues=tuple((host.vhost, host.name) for host in broker.damages.hosts.values()),
             wal_pending_bytes=broker.bodies.pending_bytes,
             paging=paging_view(broker),
+            log=log_view(broker.bodies),
             loop_turn_ms=HistogramView(
                 bounds=TURN_BUCKETS_MS, counts=tuple(turn.buckets), total=turn.sum_ms
             ),
@@ -361,4 +364,30 @@ def paging_view(broker: "Broker") -> PagingView:
         writes_failed=pages.failure_count,
         reads=pages.read_count,
         read_bytes=pages.read_bytes,
+    )
+
+
+def log_view(wal: BodyLog) -> LogView:
+    """How the disk stands, and what upkeep has done."""
+    use = wal.disk_use()
+    tally = wal.tally
+    return LogView(
+        files={"log": use.log_files, "segment": use.segment_files, "reserve": use.reserve_files},
+        bytes={"log": use.log_bytes, "segment": use.segment_bytes, "reserve": use.reserve_bytes},
+        live_bytes=use.live_bytes,
+        live_record_bytes=use.live_record_bytes,
+        is_behind=use.is_behind,
+        behind_s=use.behind_s,
+        counters={
+            "rewrite_read_bytes": tally.read_bytes,
+            "rewritten_bytes": tally.rewritten_bytes,
+            "compactions_begun": tally.begun,
+            "compactions_finished": tally.finished,
+            "compactions_failed": tally.failed,
+            "files_dropped": tally.dropped_files,
+            "files_recycled": tally.recycled_files,
+            "debts_paid": tally.debts_paid,
+            "debt_bytes": tally.debt_bytes,
+            "behind_times": tally.behind_count,
+        },
     )

@@ -164,7 +164,7 @@ class Damages:
         uid = int(inner.uid)
         damage = self._damages[uid]
         inner.recovered(damage.last_seq, max(damage.mark, 0), damage.last_seq)
-        self._owners.append_checkpoint(uid, inner.journaled_ranges())
+        self._owners.append_checkpoint(uid, journaled(inner))
         if quorum is None:
             self._serve(inner)
             done()
@@ -185,6 +185,15 @@ class Damages:
         log.warning(
             "queue '%s' in vhost '%s' is served with what could be read", host.name, host.vhost
         )
+
+
+def journaled(host: ClassicHost) -> list[tuple[int, int]]:
+    """All messages of the queue that the log must keep, as ascending (first, count)."""
+    found, following = host.journaled_from(1)
+    while following > 0:
+        more, following = host.journaled_from(following)
+        found.extend(more)
+    return found
 
 
 def shown(place: CorruptRecord) -> str:

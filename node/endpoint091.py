@@ -438,6 +438,7 @@ class Endpoint091:
         channel.credit.ack(self.reader, count)
         if not self.has_published:
             self.has_published = True
+            self.broker.hold.begins_to_publish(self.reader)
 
     def channel_closed(self, channel: Channel091) -> None:
         self.channels.pop(int(channel.number), None)

@@ -174,9 +174,13 @@ class QueueOwners:
         if host is not None:
             host.relocated(first, count, file_id, data_offset, offsets)
 
-    def checkpoint(self, owner: int) -> list[tuple[int, int]]:
+    def places(self, owner: int, file_id: int, after: int) -> tuple[list[int], int]:
         host = self._hosts.get(owner)
-        return [] if host is None else host.journaled_ranges()
+        return ([], 0) if host is None else host.store.places(file_id, after)
+
+    def alive_from(self, owner: int, first: int) -> tuple[list[tuple[int, int]], int]:
+        host = self._hosts.get(owner)
+        return ([], 0) if host is None else host.journaled_from(first)
 
     def mark(self, owner: int) -> int:
         return self._mark(owner)

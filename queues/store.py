@@ -42,6 +42,10 @@ WALK_EXTENTS: Final = 8  # a walk looks at so many times EXTENT_SLOTS slots
 LOOSE_EXTENTS: Final = 4  # so many times EXTENT_SLOTS slots are worth a walk of `tidy`
 LOOKED_AT: Final = 1024  # slots, to tell how much of a queue is in memory
 SHED_BYTES: Final = 1 << 14  # so many count as one more slot when bodies are to leave memory
+SPAN_SLOTS: Final = 2048  # looked at for one answer of `journaled_spans`
+SPAN_MESSAGES: Final = 8192  # in one, but for the last slot
+PLACE_SLOTS: Final = 8192  # looked at for one answer of `places`
+EXTENT_ROOM: Final = 1024  # an extent counts as so many more
 FAR: Final = 1 << 62
 
 
@@ -403,13 +407,48 @@ class Store:
                 found.extend(unfolded(slot, slot.table))
         return found
 
-    def journaled_spans(self) -> list[tuple[int, int]]:
-        """(first, count) of slots and extents with live messages that are in the log, ascending."""
-        return [
-            (slot.first, slot.count)
-            for slot in self._slots[self._head :]
-            if slot.live > 0 and slot.journaled
-        ]
+    def journaled_spans(self, first: i64 = 1) -> tuple[list[tuple[int, int]], int]:
+        """(first, count) of slots and extents that have live messages in the log, ascending, from
+        message_seq `first` on; and the message_seq to go on at, or 0 if these were all.
+        """
+        found: list[tuple[int, int]] = []
+        slots = self._slots
+        place: i64 = max(bisect_right(self._firsts, first) - 1, self._head)
+        stop = min(place + SPAN_SLOTS, len(slots))
+        messages: i64 = 0
+        while place < stop and messages < SPAN_MESSAGES:
+            slot = slots[place]
+            place += 1
+            end = slot.first + slot.count
+            if slot.live > 0 and slot.journaled and end > first:
+                at = max(slot.first, first)
+                found.append((at, end - at))
+                messages += end - at
+        return found, int(slots[place].first) if place < len(slots) else 0
+
+    def places(self, file_id: i64, after: i64) -> tuple[list[int], int]:
+        """Where records of live messages behind message_seq `after` have data in this file; and the
+        message_seq to go on behind, or 0 if these were all. Extents stay folded.
+        """
+        found: list[int] = []
+        slots = self._slots
+        place: i64 = max(bisect_right(self._firsts, after) - 1, self._head)
+        room: i64 = PLACE_SLOTS
+        last: i64 = after
+        while place < len(slots) and room > 0:
+            slot = slots[place]
+            place += 1
+            room -= 1
+            last = slot.first + slot.count - 1
+            if slot.live == 0 or not slot.journaled or slot.chunk.file_id != file_id:
+                continue
+            if slot.table is None:
+                found.append(data_begin(slot.chunk, slot.index, False))
+                continue
+            room -= EXTENT_ROOM
+            for chunk in decode_table(slot.table, slot.chunk):
+                found.append(chunk.file_offset)
+        return found, int(last) if place < len(slots) else 0
 
     def in_memory(self) -> tuple[float, float]:
         """Shares of the messages, and of their bytes, whose bodies are in memory.

@@ -17,7 +17,14 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from node.auth.desk import is_loopback
 from node.management.access import Context, identify
-from node.management.view import CountersView, HistogramView, NodeView, PagingView, TotalsView
+from node.management.view import (
+    CountersView,
+    HistogramView,
+    LogView,
+    NodeView,
+    PagingView,
+    TotalsView,
+)
 from queues.dead_letters import REASONS
 from queues.queue_arguments import CLASSIC, QUORUM
 
@@ -78,6 +85,7 @@ class Snapshot:
         node = self._view.node()
         yield from _node_families(node)
         yield from _paging_families(node.paging)
+        yield from _log_families(node.log)
         yield from _total_families(self._view.totals())
         counters = self._view.counters()
         yield from _counter_families(counters)
@@ -148,6 +156,34 @@ def _paging_families(paging: PagingView) -> Iterator[Metric]:
         yield _counter(name, words, value)
 
 
+def _log_families(log: LogView) -> Iterator[Metric]:
+    """The log's files: what is there, and what upkeep did with them."""
+    for name, words, values in (
+        ("warren_wal_files", "Files of the log", log.files),
+        ("warren_wal_bytes", "Bytes of files of the log", log.bytes),
+    ):
+        gauge = GaugeMetricFamily(name, words, labels=["kind"])
+        for kind, number in values.items():
+            gauge.add_metric([kind], number)
+        yield gauge
+    gauges: Sequence[tuple[str, str, float]] = (
+        ("warren_wal_live_bytes", "Message data that queues need", log.live_bytes),
+        (
+            "warren_wal_live_record_bytes",
+            "What records of nothing else would take",
+            log.live_record_bytes,
+        ),
+        ("warren_wal_behind", "1 while publishers wait for rewriting", log.is_behind),
+    )
+    for name, words, value in gauges:
+        yield GaugeMetricFamily(name, words, value=value)
+    for name, count in log.counters.items():
+        yield _counter(f"warren_wal_{name}", f"Upkeep of the log: {_words(name)}", count)
+    yield _counter(
+        "warren_wal_behind_seconds", "Time that publishers waited for rewriting", log.behind_s
+    )
+
+
 def _total_families(totals: TotalsView) -> Iterator[Metric]:
     messages = totals.messages_ready + totals.messages_unacknowledged
     gauges = (
@@ -211,7 +247,7 @@ def _dead_letter_families(counters: CountersView) -> Iterator[Metric]:
         yield family
 
 
-def _counter(name: str, words: str, value: int) -> Metric:
+def _counter(name: str, words: str, value: float) -> Metric:
     return CounterMetricFamily(name, words, value=value)
 
 

@@ -67,6 +67,19 @@ class PagingView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LogView:
+    """The write-ahead log on disk, and what its upkeep has done since the start."""
+
+    files: Mapping[str, int] = field(default_factory=dict)  # by kind: log, segment, reserve
+    bytes: Mapping[str, int] = field(default_factory=dict)
+    live_bytes: int = 0  # message data, once for each queue that needs it
+    live_record_bytes: int = 0  # what records of these alone would take, about
+    is_behind: bool = False
+    behind_s: float = 0.0
+    counters: Mapping[str, int] = field(default_factory=dict)  # warren_wal_NAME
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeView:
     """This node."""
 
@@ -94,6 +107,7 @@ class NodeView:
     crashed_queues: tuple[tuple[str, str], ...] = ()  # (vhost, name), now
     wal_pending_bytes: int = 0  # handed to the log and not yet synced
     paging: PagingView = PagingView()
+    log: LogView = LogView()
     loop_turn_ms: HistogramView = HistogramView()
     wal_sync_seconds: HistogramView = HistogramView()
     confirm_seconds: HistogramView = HistogramView()

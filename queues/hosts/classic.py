@@ -560,13 +560,25 @@ class ClassicHost:
         runs.sort()
         return runs
 
-    def journaled_ranges(self) -> list[tuple[int, int]]:
-        """All messages of the queue that the log must keep, as ascending (first, count)."""
+    def journaled_from(self, first: i64) -> tuple[list[tuple[int, int]], int]:
+        """Messages from `first` on that the log must keep, as ascending (first, count), a bounded
+        part; and the number to go on at, or 0 if these were all.
+        """
         found: list[tuple[int, int]] = []
-        for first, count in self.store.journaled_spans():
-            found.extend(self.live_ranges(first, count))
-        found.extend(self._promised(1, self.promised_end))
-        return found
+        spans, following = self.store.journaled_spans(first)
+        begin = first  # of spans that follow each other
+        end = first
+        for start, count in spans:
+            if start != end:
+                if end > begin:
+                    found.extend(self.live_ranges(begin, end - begin))
+                begin = start
+            end = start + count
+        if end > begin:
+            found.extend(self.live_ranges(begin, end - begin))
+        if following == 0:
+            found.extend(self._promised(first, self.promised_end - first))
+        return found, following
 
     def relocated(
         self, first: i64, count: i64, file_id: i64, data_offset: i64, offsets: bytes

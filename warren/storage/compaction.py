@@ -1,8 +1,14 @@
 """Copying what is alive in some files into one segment. Slices of I/O and slices of asking.
 
-`read_slice`, `write_slice` and `finish` do I/O and run on the background thread; `choose` and
-`relocate_slice` ask and tell the owners and run on the loop thread; never two at once. What dies
-after it was chosen is copied too, and dies by its SETTLE in the log like everything else.
+The owners say first where their messages are (`ask_slice`), so that only what lies there is read;
+a file that is full of them, or whose landmarks nobody knows, is read whole. Then in turn, until
+`read_slice` finds nothing: `choose` asks what of the records read is alive, `write_slice` copies
+it. At last `finish`, and `relocate_slice` tells the owners.
+
+`read_slice`, `write_slice` and `finish` do I/O and run on a thread of their own; the others ask and
+tell the owners and run on the loop thread; never two at once. What dies after it was chosen is
+copied too, and dies by its SETTLE in the log like everything else. Whoever begins has seen to it
+that the owners have applied all that is in the sources. Compiled.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,6 +17,7 @@ from typing import Final, Protocol, final
 from warren.storage.disk import Disk
 from warren.storage.files import BLOCK_BYTES, SLICE_BYTES, LogFile, Shelf, encode_header
 from warren.storage.ledger import Ledger
+from warren.storage.places import WALK_BYTES, records_at
 from warren.storage.ranges import runs_by_owners
 from warren.storage.record import (
     ENTRY,
@@ -28,9 +35,13 @@ from warren.storage.record import (
     padded,
 )
 from warren.storage.record import encode_header as encode_record_header
-from warren.storage.scan import Scan
+from warren.storage.scan import WINDOW_BYTES, Scan
 
 RECORDS_MAX: Final = 256  # in a slice: each is a question to an owner, on the loop
+MESSAGES_MAX: Final = 4096  # in a slice, but for one record that has more
+OWNERS_MAX: Final = 128  # asked for their places in one turn
+PLACES_MAX: Final = 1 << 16  # of one file; with more it is read whole
+WORK_MAX: Final = 4096  # of telling owners in one turn; see `Run.work`
 
 
 class Owners(Protocol):
@@ -38,6 +49,13 @@ class Owners(Protocol):
 
     def live_ranges(self, owner: int, first: int, count: int) -> Ranges:
         """Which of these message_seqs are alive, as (first, count); [] for an unknown owner."""
+
+    def places(self, owner: int, file_id: int, after: int) -> tuple[list[int], int]:
+        """Where in this file messages of the owner behind number `after` are, in any order.
+
+        One place somewhere inside the data of each record is enough, and dead ones do no harm.
+        Answers a bounded part, and the number to go on behind, or 0 at the end.
+        """
 
     def relocated(
         self, owner: int, first: int, count: int, file_id: int, data_offset: int, offsets: bytes
@@ -48,8 +66,11 @@ class Owners(Protocol):
         is called with the new `file_id` for them. Some may be dead.
         """
 
-    def checkpoint(self, owner: int) -> Ranges:
-        """All message_seqs of the owner that are alive, as (first, count), ascending."""
+    def alive_from(self, owner: int, first: int) -> tuple[Ranges, int]:
+        """The message_seqs of the owner from `first` on that the log must keep, ascending.
+
+        Answers a bounded part, and the number to go on at, or 0 if these were all.
+        """
 
     def mark(self, owner: int) -> int:
         """The highest message_seq ever delivered."""
@@ -66,7 +87,7 @@ class Copy:
     __slots__ = ("index", "kind", "owner", "part", "payload", "prefix", "run")
 
     def __init__(
-        self, kind: int, owner: int, index: int, part: int, prefix: bytes, payload: memoryview
+        self, kind: int, owner: int, index: int, part: int, prefix: bytes, payload: bytes
     ) -> None:
         self.kind = kind
         self.owner = owner
@@ -81,13 +102,28 @@ class Copy:
 class Run:
     """Messages that moved."""
 
-    __slots__ = ("count", "data_offset", "offsets", "targets")
+    __slots__ = ("count", "data_offset", "offsets", "targets", "work")
 
     def __init__(self, targets: list[tuple[int, int]], count: int, offsets: bytes) -> None:
         self.targets = targets
         self.count = count
         self.offsets = offsets
         self.data_offset = 0
+        self.work = 16  # of telling an owner: it grows with the runs that a record was cut into
+
+
+@final
+class Alive:
+    """What of a record is to be copied; for a PUBLISH, who needs which places in it."""
+
+    __slots__ = ("live", "payload", "record")
+
+    def __init__(
+        self, record: Record, payload: PublishPayload | None, live: list[tuple[int, Ranges]]
+    ) -> None:
+        self.record = record
+        self.payload = payload
+        self.live = live
 
 
 class Compaction:
@@ -99,59 +135,154 @@ class Compaction:
         self._disk = disk
         self._tmp_path = tmp_path
         self._offset = BLOCK_BYTES
+        self._questions = self._all_questions()
+        self._after = 0  # where the current question goes on
+        self._places: dict[int, list[int]] = {
+            file.id: [] for file in sources if len(file.landmarks) > 0
+        }
         self._records = self._read_all()
+        self._unwritten: list[Copy] = []
+        self._unwritten_bytes = 0
         self._runs: list[Run] = []
-        self._moved_entries: list[tuple[int, int, int]] = []  # owner, index, bytes
+        self._moved_entries: list[tuple[int, int, int, int]] = []  # owner, index, offset, bytes
         self._relocated = 0
+        self._scan: Scan | None = None
+        self._scanned_bytes = 0  # of files that are through
+        self.written_bytes = 0
         self.named = False
 
     @property
     def empty(self) -> bool:
         return self.segment.handle < 0
 
+    @property
+    def read_bytes(self) -> int:
+        """From the sources so far."""
+        return self._scanned_bytes + (0 if self._scan is None else self._scan.read_bytes)
+
+    # Asking where to read.
+
+    def _all_questions(self) -> Iterator[tuple[LogFile, int]]:
+        for file in self.sources:
+            for owner in list(file.publishers):
+                yield file, owner
+
+    def ask_slice(self, owners: Owners, ledger: Ledger) -> bool:
+        """Ask some owners where their messages are; True when all have answered."""
+        room = OWNERS_MAX
+        for file, owner in self._questions:
+            room -= 1
+            self._after = 0
+            while file.id in self._places:
+                found, self._after = owners.places(owner, file.id, self._after)
+                self._add_places(file, found)
+                room -= 16
+                if self._after == 0:
+                    break
+            if room <= 0:
+                return False
+        self._find_entries(ledger)
+        return True
+
+    def _find_entries(self, ledger: Ledger) -> None:
+        for file in self.sources:
+            for owner in file.groups:
+                self._add_places(file, ledger.entry_places(file, owner))
+
+    def _add_places(self, file: LogFile, found: list[int]) -> None:
+        places = self._places.get(file.id)
+        if places is None:
+            return
+        places.extend(found)
+        if len(places) > PLACES_MAX:
+            del self._places[file.id]
+
+    # Reading.
+
     def _read_all(self) -> Iterator[tuple[LogFile, Record]]:
         for file in self.sources:
-            scan = Scan(self._disk, file.handle, file.path, file.used, file.epoch)
-            try:
-                for record in scan.records(whole=True):
-                    if record.kind in (PUBLISH, ENTRY):
-                        yield file, record
-            except OSError as error:
-                file.corrupt = True
-                raise UnreadableFile(f"{file.path} is set aside: {error}") from error
-            if scan.corrupt:
-                file.corrupt = True
-                raise scan.corrupt[0]
+            for record in self._records_of(file):
+                if record.kind in (PUBLISH, ENTRY):
+                    yield file, record
 
-    def read_slice(self) -> list[tuple[LogFile, Record]]:
+    def _records_of(self, file: LogFile) -> Iterator[Record]:
+        places = self._places.pop(file.id, None)
+        window_bytes = WINDOW_BYTES if places is None else WALK_BYTES
+        scan = Scan(self._disk, file.handle, file.path, file.used, file.epoch, window_bytes)
+        self._scan = scan
+        try:
+            if places is not None:
+                places.sort()
+                yield from records_at(scan, file, places)
+            else:
+                yield from scan.records(whole=True)
+        except OSError as error:
+            file.corrupt = True
+            raise UnreadableFile(f"{file.path} is set aside: {error}") from error
+        if scan.corrupt:
+            file.corrupt = True
+            raise scan.corrupt[0]
+        self._scan = None
+        self._scanned_bytes += scan.read_bytes
+
+    def read_slice(self) -> list[tuple[LogFile, Record, PublishPayload | None]]:
         """The next records; none at the end. Raises CorruptRecord and UnreadableFile."""
-        found: list[tuple[LogFile, Record]] = []
+        found: list[tuple[LogFile, Record, PublishPayload | None]] = []
         byte_count = 0
+        message_count = 0
         for file, record in self._records:
-            found.append((file, record))
-            byte_count += len(record.payload)
-            if byte_count >= SLICE_BYTES or len(found) >= RECORDS_MAX:
+            payload = decode_publish(record.payload) if record.kind == PUBLISH else None
+            found.append((file, record, payload))
+            byte_count += padded(len(record.payload))
+            message_count += 1 if payload is None else payload.count * len(payload.targets)
+            if (
+                byte_count >= SLICE_BYTES
+                or len(found) >= RECORDS_MAX
+                or message_count >= MESSAGES_MAX
+            ):
                 break
         return found
 
     def choose(
-        self, records: Sequence[tuple[LogFile, Record]], owners: Owners, ledger: Ledger
-    ) -> list[Copy]:
+        self,
+        records: Sequence[tuple[LogFile, Record, PublishPayload | None]],
+        owners: Owners,
+        ledger: Ledger,
+    ) -> list[Alive]:
         """What of these records is alive."""
-        copies: list[Copy] = []
-        for file, record in records:
-            if record.kind == PUBLISH:
-                copies.extend(choose_messages(file, record, owners))
+        found: list[Alive] = []
+        for file, record, payload in records:
+            if payload is not None:
+                live = alive_places(file, payload, owners)
+                if live:
+                    found.append(Alive(record, payload, live))
                 continue
             stored = ledger.entries.get(record.owner, {}).get(record.index)
             if stored is not None and stored.file is file:
-                copies.append(Copy(ENTRY, record.owner, record.index, 0, b"", record.payload))
-        return copies
+                found.append(Alive(record, None, []))
+        return found
 
-    def write_slice(self, copies: Sequence[Copy]) -> None:
-        """Put the copies behind what is in the segment; not yet durable."""
+    # Writing.
+
+    def take(self, chosen: Sequence[Alive]) -> None:
+        """Copy what was chosen; it is written when it is worth a write, and by `finish`."""
+        for alive in chosen:
+            for copy in copies_of(alive):
+                self._unwritten.append(copy)
+                self._unwritten_bytes += len(copy.prefix) + len(copy.payload)
+        if self._unwritten_bytes >= SLICE_BYTES:
+            self.write_slice()
+
+    def write_slice(self) -> None:
+        """Put the copies behind what is in the segment.
+
+        Each slice is synced alone: one sync of the whole segment would hold up those of the log.
+        """
+        copies = self._unwritten
         if not copies:
             return
+        self._unwritten = []
+        self._unwritten_bytes = 0
         if self.empty:
             self._begin()
         parts: list[Buffer] = []
@@ -165,7 +296,8 @@ class Compaction:
             parts.append(PADDING[: size - HEADER_BYTES - length])
             self._note(copy, offset, size)
             offset += size
-        self._disk.pwritev(self.segment.handle, parts, self._offset, False)
+        self._disk.pwritev(self.segment.handle, parts, self._offset, True)
+        self.written_bytes += offset - self._offset
         self._offset = offset
 
     def _begin(self) -> None:
@@ -186,10 +318,11 @@ class Compaction:
         )
 
     def _note(self, copy: Copy, offset: int, size: int) -> None:
+        self.segment.note_landmark(offset)
         self.segment.stored += size
         run = copy.run
         if run is None:
-            self._moved_entries.append((copy.owner, copy.index, size))
+            self._moved_entries.append((copy.owner, copy.index, offset, size))
             return
         run.data_offset = offset + HEADER_BYTES + len(copy.prefix)
         self._runs.append(run)
@@ -222,18 +355,20 @@ class Compaction:
 
     def relocate_slice(self, owners: Owners, ledger: Ledger) -> bool:
         """Tell the owners of the next runs; True when all know."""
-        end = min(self._relocated + RECORDS_MAX, len(self._runs))
-        for run in self._runs[self._relocated : end]:
+        work = 0
+        while self._relocated < len(self._runs) and work < WORK_MAX:
+            run = self._runs[self._relocated]
+            self._relocated += 1
+            work += run.work * len(run.targets)
             for owner, first in run.targets:
                 self._relocate(owners, run, owner, first)
-        self._relocated = end
-        if end < len(self._runs):
+        if self._relocated < len(self._runs):
             return False
-        for owner, index, size in self._moved_entries:
+        for owner, index, offset, size in self._moved_entries:
             self.segment.claimed += size
             if index in ledger.entries.get(owner, {}):
                 self.segment.live += size
-                ledger.place_entry(owner, index, self.segment, size)
+                ledger.place_entry(owner, index, self.segment, offset, size)
         return True
 
     def _relocate(self, owners: Owners, run: Run, owner: int, first: int) -> None:
@@ -253,9 +388,10 @@ def live_here(file: LogFile, owners: Owners, owner: int, first: int, count: int)
     return [piece for start, length in live for piece in others.missing(start, length)]
 
 
-def choose_messages(file: LogFile, record: Record, owners: Owners) -> list[Copy]:
-    """Copies of the live runs of a PUBLISH, one for each set of owners that need it."""
-    payload = decode_publish(record.payload)
+def alive_places(
+    file: LogFile, payload: PublishPayload, owners: Owners
+) -> list[tuple[int, Ranges]]:
+    """Which places of a PUBLISH are alive, for each target, by its number, that needs any."""
     live: list[tuple[int, Ranges]] = []
     for number, (owner, first) in enumerate(payload.targets):
         places = [
@@ -264,12 +400,23 @@ def choose_messages(file: LogFile, record: Record, owners: Owners) -> list[Copy]
         ]
         if places:
             live.append((number, places))
-    if not live:
-        return []
-    return [
-        copy_run(record, payload, place, count, holders)
-        for place, count, holders in runs_by_owners(payload.count, live)
-    ]
+    return live
+
+
+def copies_of(alive: Alive) -> list[Copy]:
+    """An entry, or the live runs of a PUBLISH, one for each set of owners that need it."""
+    record = alive.record
+    payload = alive.payload
+    if payload is None:
+        return [Copy(ENTRY, record.owner, record.index, 0, b"", bytes(record.payload))]
+    runs = runs_by_owners(payload.count, alive.live)
+    copies: list[Copy] = []
+    for place, count, holders in runs:
+        copy = copy_run(record, payload, place, count, holders)
+        if copy.run is not None:
+            copy.run.work += len(runs)
+        copies.append(copy)
+    return copies
 
 
 def copy_run(
@@ -293,7 +440,7 @@ def copy_run(
         record.index,
         record.part + place,
         prefix,
-        record.payload[begin : begin + byte_count],
+        bytes(record.payload[begin : begin + byte_count]),
     )
     copy.run = Run(targets, count, offsets)
     return copy

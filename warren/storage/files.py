@@ -13,6 +13,8 @@ name, and the directory is synced, before anything in it is reported durable.
 
 import os
 import threading
+from array import array
+from bisect import bisect_right
 from collections import deque
 from struct import Struct
 from typing import Final, final
@@ -33,6 +35,7 @@ SEGMENT_PREFIX: Final = "seg-"
 SPARE_PREFIX: Final = "spare-"
 TMP_PREFIX: Final = "tmp-"
 SLICE_BYTES: Final = 1 << 20
+LANDMARK_BYTES: Final = 1 << 16  # about so far apart are the records that a file remembers
 ZEROS: Final = bytes(SLICE_BYTES)
 
 
@@ -51,11 +54,14 @@ class LogFile:
         "durable_offset",
         "elsewhere",
         "epoch",
+        "groups",
         "handle",
         "id",
+        "landmarks",
         "live",
         "lock",
         "markers",
+        "next_landmark",
         "path",
         "pins",
         "publishers",
@@ -88,12 +94,27 @@ class LogFile:
         self.markers: set[int] = set()  # owners whose newest MARK is in it
         # Messages, by owner, of which a crash left a copy here; the one that counts is elsewhere.
         self.elsewhere: dict[int, RangeSet] = {}
+        self.groups: set[int] = set()  # log groups with an ENTRY in it, dead ones too
+        # Where some of the records begin, ascending, the first one included: so that a record can
+        # be found by a place inside of it. Empty: nobody knows.
+        self.landmarks: array[int] = array("I")
+        self.next_landmark = 0
 
     def claim(self, data_bytes: int, stored_bytes: int) -> None:
         """A record was put in: `data_bytes`, summed over its targets, are alive."""
         self.live += data_bytes
         self.claimed += data_bytes
         self.stored += stored_bytes
+
+    def note_landmark(self, offset: int) -> None:
+        """A record begins there. Call for all records in order, or for none."""
+        if offset >= self.next_landmark:
+            self.landmarks.append(offset)
+            self.next_landmark = offset + LANDMARK_BYTES
+
+    def landmark_before(self, offset: int) -> int:
+        """Where a record begins that is at or before `offset`, and not far from it."""
+        return self.landmarks[bisect_right(self.landmarks, offset) - 1]
 
     def alive_bytes(self) -> int:
         """About how many bytes a copy without the dead messages would take."""
@@ -214,8 +235,8 @@ class Shelf:
         path = self.path(TMP_PREFIX, file.id)
         return Blank(path, self._disk.create(path, file.size))
 
-    def take_back(self, file: LogFile) -> None:
-        """The file is not needed: make a spare of it, or remove it. Durable on return.
+    def take_back(self, file: LogFile) -> bool:
+        """The file is not needed: make a spare of it (True), or remove it. Durable on return.
 
         Its handle is not its own any more then. After an error it can be called again.
         """
@@ -224,7 +245,7 @@ class Shelf:
             and file.size == self._file_bytes
             and not file.corrupt
             and file.path != ""  # removed by the first call, which failed after that
-            and self.spare_count < self._spares_max
+            and self.spare_count + (self._making is not None) < self._spares_max
         )
         if reusable:
             path = self.path(SPARE_PREFIX, file.id)
@@ -242,6 +263,7 @@ class Shelf:
             handle, file.handle = file.handle, -1
             if handle >= 0:  # Else this is the second call, and closing it has failed.
                 self._disk.close(handle)
+        return reusable
 
     def begin_spare(self, file_id: int) -> bool:
         """Allocate a new spare, to be written over; False if there are enough."""

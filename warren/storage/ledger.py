@@ -15,12 +15,13 @@ THIN: Final = 3  # a file is thin when less than one part in so many is alive
 
 @final
 class StoredEntry:
-    """A live entry of a log group: where it is and what it claims there."""
+    """A live entry of a log group: where its record begins and what it claims there."""
 
-    __slots__ = ("byte_count", "file")
+    __slots__ = ("byte_count", "file", "offset")
 
-    def __init__(self, file: LogFile, byte_count: int) -> None:
+    def __init__(self, file: LogFile, offset: int, byte_count: int) -> None:
         self.file = file
+        self.offset = offset
         self.byte_count = byte_count
 
 
@@ -28,27 +29,44 @@ class StoredEntry:
 class Ledger:
     """Files by id, owners by uid.
 
-    Invariant: `last_seqs[owner]` is at least every message_seq of the owner in any file.
+    Invariants: `last_seqs[owner]` is at least every message_seq of the owner in any file;
+    `publish_files[owner]` is the number of files that have the owner among their `publishers`.
     """
 
     def __init__(self) -> None:
         self.files: dict[int, LogFile] = {}
         self.last_seqs: dict[int, int] = {}
+        self.publish_files: dict[int, int] = {}
         self.mark_files: dict[int, LogFile] = {}  # where the newest MARK is
-        self.checkpoints: dict[int, int] = {}  # id of the file with the newest one
+        # Id of the file with the newest one, or with the beginning of what stands for one.
+        self.checkpoints: dict[int, int] = {}
         self.deleted: set[int] = set()  # owners that are gone while messages of theirs are in files
         self.entries: dict[int, dict[int, StoredEntry]] = {}  # ascending indexes
         self.frozen: set[int] = set()  # owners that are damaged: what is in files stays there
 
-    def note(self, file: LogFile, kind: int, owner: int, index: int, size: int) -> None:
-        """A record other than PUBLISH was appended; `size` bytes in all."""
+    def adopt(self, file: LogFile) -> None:
+        """A file with records in it is part of the log now."""
+        self.files[file.id] = file
+        for owner in file.publishers:
+            self.publish_files[owner] = self.publish_files.get(owner, 0) + 1
+
+    def note_publisher(self, file: LogFile, owner: int) -> None:
+        """A PUBLISH of the owner was appended to the file."""
+        if owner not in file.publishers:
+            file.publishers.add(owner)
+            self.publish_files[owner] = self.publish_files.get(owner, 0) + 1
+
+    def note(
+        self, file: LogFile, kind: int, owner: int, index: int, offset: int, size: int
+    ) -> None:
+        """A record other than PUBLISH was appended at `offset`; `size` bytes in all."""
         if kind == SETTLE:
             file.settlers.add(owner)
         elif kind == MARK:
             self._note_mark(file, owner)
         elif kind == ENTRY:
             file.claim(size, size)
-            self.place_entry(owner, index, file, size)
+            self.place_entry(owner, index, file, offset, size)
         elif kind in (CHECKPOINT, DELETED):
             file.settlers.add(owner)
             self.checkpoints[owner] = file.id
@@ -73,13 +91,14 @@ class Ledger:
         for entry in self.entries.pop(owner, {}).values():
             entry.file.live -= entry.byte_count
 
-    def place_entry(self, owner: int, index: int, file: LogFile, size: int) -> None:
+    def place_entry(self, owner: int, index: int, file: LogFile, offset: int, size: int) -> None:
         """An entry is now in `file`; an older one at that index is dead."""
+        file.groups.add(owner)
         entries = self.entries.setdefault(owner, {})
         old = entries.get(index)
         if old is not None:
             old.file.live -= old.byte_count
-        entries[index] = StoredEntry(file, size)
+        entries[index] = StoredEntry(file, offset, size)
 
     def sort_entries(self, owner: int) -> None:
         self.entries[owner] = dict(sorted(self.entries[owner].items()))
@@ -110,14 +129,21 @@ class Ledger:
         return file.sealed_lsn >= 0 and (file.live <= 0 or (not was_thin and is_thin(file)))
 
     def sealed(self, durable_lsn: int) -> list[LogFile]:
-        """Sound files that get no more records and have them all on disk; oldest first."""
-        found: list[LogFile] = []
-        for file_id in sorted(self.files):
-            file = self.files[file_id]
-            is_sealed = 0 <= file.sealed_lsn <= durable_lsn and not file.corrupt
-            if is_sealed and not (self.frozen and self._speaks_of_frozen(file)):
-                found.append(file)
-        return found
+        """Sound files that get no more records and have them all on disk."""
+        return [
+            file
+            for file in self.files.values()
+            if 0 <= file.sealed_lsn <= durable_lsn
+            and not file.corrupt
+            and not (self.frozen and self._speaks_of_frozen(file))
+        ]
+
+    def entry_places(self, file: LogFile, owner: int) -> list[int]:
+        """Where the live entries of the group in this file begin."""
+        entries = self.entries.get(owner)
+        if entries is None:
+            return []
+        return [entry.offset for entry in entries.values() if entry.file is file]
 
     def _speaks_of_frozen(self, file: LogFile) -> bool:
         frozen = self.frozen
@@ -129,8 +155,8 @@ class Ledger:
 
     def debts(self, file: LogFile) -> list[tuple[int, int]]:
         """(kind, owner) of what may have to be said again before the file goes; see `owed`."""
-        found = [(CHECKPOINT, owner) for owner in sorted(file.settlers)]
-        found.extend((MARK, owner) for owner in sorted(file.markers))
+        found = [(CHECKPOINT, owner) for owner in file.settlers]
+        found.extend([(MARK, owner) for owner in file.markers])
         return found
 
     def owed(self, file: LogFile, kind: int, owner: int) -> int:
@@ -142,13 +168,22 @@ class Ledger:
         return DELETED if owner in self.deleted else CHECKPOINT
 
     def _elsewhere(self, file: LogFile, owner: int) -> bool:
-        return any(owner in other.publishers for other in self.files.values() if other is not file)
+        return self.publish_files.get(owner, 0) > (owner in file.publishers)
+
+    def restated(self, owner: int, file_id: int) -> None:
+        """What settled the owner's messages has been said anew, beginning in that file."""
+        self.checkpoints[owner] = max(self.checkpoints.get(owner, 0), file_id)
 
     def drop(self, file: LogFile) -> None:
         """The file is gone for good."""
         del self.files[file.id]
-        for owner in file.publishers & self.deleted:
-            if not self._elsewhere(file, owner):
+        for owner in file.publishers:
+            left = self.publish_files[owner] - 1
+            if left:
+                self.publish_files[owner] = left
+                continue
+            del self.publish_files[owner]
+            if owner in self.deleted:
                 self.deleted.discard(owner)
                 self.checkpoints.pop(owner, None)
 

@@ -104,6 +104,8 @@ class Log:
                 batch.parts.append(padding)
         batch.byte_count += size
         at = self.offset
+        if at >= file.next_landmark:
+            file.note_landmark(at)
         self.offset = at + size
         self.appended_lsn += size
         return at

@@ -68,6 +68,21 @@ class RangeSet:
         self._ends = ends
 
 
+def gaps_between(ranges: list[tuple[int, int]], first: int, end: int) -> list[tuple[int, int]]:
+    """What of first..end-1 is in none of the ascending ranges (first, count)."""
+    gaps: list[tuple[int, int]] = []
+    at = first
+    for start, count in ranges:
+        if start > at:
+            gaps.append((at, min(start, end) - at))
+        at = max(at, start + count)
+        if at >= end:
+            return gaps
+    if at < end:
+        gaps.append((at, end - at))
+    return gaps
+
+
 def runs_by_owners(
     count: int, live: list[tuple[int, list[tuple[int, int]]]]
 ) -> list[tuple[int, int, list[int]]]:

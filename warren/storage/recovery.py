@@ -377,6 +377,7 @@ class Recovery:
         counts = self._counts[file.id] = [0] * 256
         for record in scan.records(whole=file is not tail):
             self._records += 1
+            file.note_landmark(record.offset)
             last_kind = record.kind
             counts[last_kind] += 1
             if record.kind == PUBLISH:
@@ -461,7 +462,7 @@ class Recovery:
             file.live -= size  # The copy that compaction made, in a newer file, was seen before.
             return
         payloads[record.index] = bytes(record.payload)
-        self._ledger.place_entry(record.owner, record.index, file, size)
+        self._ledger.place_entry(record.owner, record.index, file, record.offset, size)
 
     def _note_row(self, row: Row) -> None:
         self.last_index = max(self.last_index, row.index)

@@ -8,6 +8,7 @@ from typing import Final, Protocol
 
 READERS: Final = 2
 REST_MS_MAX: Final = 50
+REWRITE_BYTES_PER_S: Final = 64 << 20
 Work = Callable[[], None]
 
 
@@ -23,6 +24,15 @@ class Runner(Protocol):
     def background(self, work: Work) -> None:
         """Run a slice of slow work that must not delay the writer."""
 
+    def rewrite(self, work: Callable[[], int]) -> None:
+        """Run a slice of rewriting, which answers how many bytes it has moved.
+
+        The next one begins when so many may be moved again, or at once after `hurry(True)`.
+        """
+
+    def hurry(self, on: bool) -> None:
+        """Whether rewriting has to go as fast as it can."""
+
     def read(self, work: Work) -> None:
         """Run one read."""
 
@@ -34,14 +44,23 @@ class Runner(Protocol):
 
 
 class ThreadRunner:
-    """A writer thread, a background thread that rests as long as it works, two readers, and one
-    for page files.
+    """One writer thread, two readers, one for page files, one in the background, one that rewrites.
+
+    The last two rest as long as they work. Rewriting rests longer if it would move more than
+    `rewrite_bytes_per_s` otherwise; it has its own thread so that nobody waits for that.
     """
 
-    def __init__(self, on_failure: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self,
+        on_failure: Callable[[BaseException], None],
+        rewrite_bytes_per_s: int = REWRITE_BYTES_PER_S,
+    ) -> None:
         self._on_failure = on_failure  # for an error that no work has settled itself
+        self._rewrite_bytes_per_s = rewrite_bytes_per_s
+        self._hurried = threading.Event()
         self._kicks: SimpleQueue[bool] = SimpleQueue()  # False: stop
         self._background: SimpleQueue[Work | None] = SimpleQueue()
+        self._rewrites: SimpleQueue[Callable[[], int] | None] = SimpleQueue()
         self._reads: SimpleQueue[Work | None] = SimpleQueue()
         self._pages: SimpleQueue[Work | None] = SimpleQueue()
         self._stopping = threading.Event()
@@ -52,6 +71,7 @@ class ThreadRunner:
         self._write = write
         self._spawn("wal-writer", self._run_writer)
         self._spawn("wal-background", self._run_background)
+        self._spawn("wal-rewriter", self._run_rewriter)
         for number in range(READERS):
             self._spawn(f"wal-reader-{number}", self._run_reader)
         self._spawn("page-writer", self._run_pages)
@@ -62,6 +82,15 @@ class ThreadRunner:
     def background(self, work: Work) -> None:
         self._background.put(work)
 
+    def rewrite(self, work: Callable[[], int]) -> None:
+        self._rewrites.put(work)
+
+    def hurry(self, on: bool) -> None:
+        if on:
+            self._hurried.set()
+        else:
+            self._hurried.clear()
+
     def read(self, work: Work) -> None:
         self._reads.put(work)
 
@@ -70,8 +99,10 @@ class ThreadRunner:
 
     def stop(self) -> None:
         self._stopping.set()
+        self._hurried.set()
         self._kicks.put(False)
         self._background.put(None)
+        self._rewrites.put(None)
         for _ in range(READERS):
             self._reads.put(None)
         self._pages.put(None)
@@ -107,6 +138,17 @@ class ThreadRunner:
             work()
             worked = time.monotonic() - began
             self._stopping.wait(min(worked, REST_MS_MAX / 1000))
+
+    def _run_rewriter(self) -> None:
+        while True:
+            work = self._rewrites.get()
+            if work is None or self._stopping.is_set():
+                return
+            began = time.monotonic()
+            moved = work()
+            worked = time.monotonic() - began
+            self._stopping.wait(min(worked, REST_MS_MAX / 1000))
+            self._hurried.wait(moved / self._rewrite_bytes_per_s - 2 * worked)
 
     def _run_reader(self) -> None:
         while True:

@@ -30,8 +30,12 @@ HEAD_BYTES_MAX: Final = 64 << 10  # of a bad record, to find out whose it was
 class Window:
     """A part of a file in memory that moves on as it is asked for later offsets."""
 
-    def __init__(self, disk: Disk, handle: int, size: int) -> None:
+    def __init__(
+        self, disk: Disk, handle: int, size: int, window_bytes: int = WINDOW_BYTES
+    ) -> None:
         self._disk = disk
+        self._window_bytes = window_bytes
+        self.read_bytes = 0  # from the disk so far
         self._handle = handle
         self.size = size
         self._offset = 0
@@ -42,9 +46,10 @@ class Window:
         """Memory that holds `length` bytes from `offset` on (fewer at the end), and where."""
         length = min(length, self.size - offset)
         if offset < self._offset or offset + length > self._offset + len(self._bytes):
-            wanted = min(max(length, WINDOW_BYTES), self.size - offset)
+            wanted = min(max(length, self._window_bytes), self.size - offset)
             self._bytes = self._disk.pread(self._handle, wanted, offset)
             self._view = memoryview(self._bytes)
+            self.read_bytes += len(self._bytes)
             self._offset = offset
         return self._view, offset - self._offset
 
@@ -64,8 +69,16 @@ class Window:
 class Scan:
     """One pass over one file. `end`, `sealed` and `corrupt` are final once `records` is through."""
 
-    def __init__(self, disk: Disk, handle: int, path: str, size: int, epoch: int) -> None:
-        self._window = Window(disk, handle, size)
+    def __init__(
+        self,
+        disk: Disk,
+        handle: int,
+        path: str,
+        size: int,
+        epoch: int,
+        window_bytes: int = WINDOW_BYTES,
+    ) -> None:
+        self._window = Window(disk, handle, size, window_bytes)
         self._path = path
         self._epoch = epoch
         self._epoch_bytes = epoch.to_bytes(4, "little")
@@ -73,6 +86,11 @@ class Scan:
         self.sealed = False
         self.torn = False  # something was written behind the end
         self.corrupt: list[CorruptRecord] = []
+
+    @property
+    def read_bytes(self) -> int:
+        """From the disk so far."""
+        return self._window.read_bytes
 
     def read(self, offset: int) -> Record | None:
         """The record at `offset`, or None if there is no sound one. Its payload is a view."""

@@ -1,33 +1,39 @@
-"""Keeping the disk small: dead files go, thin ones are compacted. Decides; does little at a time.
+"""Keeping the disk small: dead files go, thin ones are rewritten. Decides; does little at a time.
 
-One thing at a time, each in slices, from `turn`, on the loop thread. A file goes in this order:
+One file is dropped at a time and some are rewritten at a time, both in slices, from `turn`, on the
+loop thread. A file goes in this order:
 nothing in it is alive; what it says and is still needed was written anew and is durable; nobody
 reads it; its name is gone and the directory synced. Only then is the next one considered, because
-until then a crash may bring it back with all it says.
+until then a crash may bring it back with all it says. Dead files go in rounds: the next one waits
+until it frees several times what the last one had to say anew, or saying would never end.
+
+Files with little alive are rewritten, together, when the files that are full take more than three
+times what is alive and `slack_bytes / 2`. If they come to take more than `slack_bytes` over that
+while there is something to be done about it, upkeep is *behind*: publishers wait and rewriting
+hurries (`Host.behind`). Compiled.
 """
 
 from collections import deque
-from collections.abc import Callable
-from typing import Final, Protocol
+from collections.abc import Callable, Sequence
+from time import monotonic
+from typing import Final, Protocol, final
 
-from warren.storage.compaction import Compaction, Copy, Owners, UnreadableFile
+from warren.storage.compaction import Alive, Compaction, Owners, UnreadableFile
+from warren.storage.debts import Debts
 from warren.storage.disk import Disk
 from warren.storage.files import SEGMENT_PREFIX, TMP_PREFIX, LogFile, Shelf
 from warren.storage.ledger import THIN, Ledger, is_thin
-from warren.storage.record import (
-    CHECKPOINT,
-    DELETED,
-    MARK,
-    CorruptRecord,
-    Record,
-    encode_checkpoint,
-)
+from warren.storage.log import Location
+from warren.storage.record import CorruptRecord, PublishPayload, Record
 from warren.storage.runner import Runner
+from warren.storage.tally import Tally
 
-DEBTS_MAX: Final = 128  # paid in one turn
 MERGE_COUNT: Final = 8  # so many small files are worth one segment
 SMALL_PART: Final = 8  # a file is small below this part of file_bytes
 PLACE: Final = "upkeep of the log"  # where an alarm of ours is
+FREED_TIMES: Final = 4  # a round frees so many times what the last one said anew
+
+Records = Sequence[tuple[LogFile, Record, PublishPayload | None]]
 
 
 class Host(Protocol):
@@ -39,11 +45,14 @@ class Host(Protocol):
     @property
     def durable_lsn(self) -> int: ...
 
-    def append(self, kind: int, owner: int, index: int, parts: list[bytes]) -> object: ...
+    @property
+    def active_file_id(self) -> int: ...
+
+    def append(self, kind: int, owner: int, index: int, parts: Sequence[bytes]) -> Location: ...
 
     def flush(self) -> None: ...
 
-    def post(self, callback: Callable[[], None]) -> None: ...
+    def post(self, callback: Callable[[], None]) -> object: ...
 
     def new_segment(self) -> LogFile: ...
 
@@ -56,9 +65,17 @@ class Host(Protocol):
     def heal(self, place: str) -> None:
         """There is nothing wrong there, or not any more."""
 
+    def behind(self, is_behind: bool) -> None:
+        """The files take more than they may, or no longer do: publishers have to wait."""
 
+
+@final
 class Upkeep:
-    """See the module. `_busy` while the background thread works for it."""
+    """See the module.
+
+    `_busy` while another thread drops a file, `_copying` while one is at work on `_compaction`.
+    What is dead goes while something is being rewritten, but not what is read for that.
+    """
 
     def __init__(
         self,
@@ -83,18 +100,33 @@ class Upkeep:
         self._slack_bytes = slack_bytes
         self._woken = False
         self._busy = False
+        self._copying = False
         self._closed = False
         self._resting = False  # something failed: no compaction for a while,
-        self._drop_failed = False  # or not even `_dropping` goes on
+        self._drop_stuck = False  # or not even `_dropping` goes on
         self._drops: deque[LogFile] = deque()
         self._dropping: LogFile | None = None
-        self._debts: list[tuple[int, int]] = []
-        self._wait_lsn = 0
+        self._debts: Debts | None = None  # of what is being dropped
+        self._wait_lsn = 0  # durable so far, and the file may go
+        self._round_bytes = 0  # said anew in this round of drops
+        self._said_bytes = 0  # and in the last one
         self._compaction: Compaction | None = None
+        self._begin_lsn = 0  # durable so far, and everything in the sources was applied
+        self._behind_since_s = 0.0
+        self.is_behind = False
+        self.tally = Tally()
 
     @property
     def idle(self) -> bool:
-        return not (self._busy or self._woken or self._drops or self._dropping)
+        return not (self._woken or self._works())
+
+    def _works(self) -> bool:
+        return bool(self._drops) or self._dropping is not None or self._compaction is not None
+
+    @property
+    def behind_s(self) -> float:
+        """Seconds that publishers have had to wait, all together."""
+        return self.tally.behind_s + (monotonic() - self._behind_since_s if self.is_behind else 0)
 
     def wake(self) -> None:
         """Something changed: look again, in a turn of its own."""
@@ -104,7 +136,10 @@ class Upkeep:
 
     def durable(self, lsn: int) -> None:
         """The log is durable up to `lsn`."""
-        if self._dropping is not None and not self._busy and lsn >= self._wait_lsn:
+        may_drop = self._dropping is not None and not self._busy and not self._drop_stuck
+        drops = may_drop and lsn >= self._wait_lsn
+        copies = self._compaction is not None and not self._copying and lsn >= self._begin_lsn
+        if drops or copies:
             self.wake()
 
     def unpinned(self, file: LogFile) -> None:
@@ -114,12 +149,13 @@ class Upkeep:
 
     def sealed(self) -> None:
         """A full file has become durable."""
+        self._see_behind()
         self.retry()
 
     def retry(self) -> None:
         """Try again what has failed, if anything has."""
         self._resting = False
-        self._drop_failed = False
+        self._drop_stuck = False
         self.wake()
 
     def close(self) -> None:
@@ -132,40 +168,52 @@ class Upkeep:
 
     def turn(self) -> None:
         self._woken = False
-        if self._busy or self._closed or self._drop_failed:
+        if self._closed or (self._busy and self._copying):
             return
         self._host.begin_upkeep()
+        if self._compaction is not None and not self._copying:
+            self._begin_reading(self._compaction)
+        if self._busy or self._drop_stuck:
+            return
         if self._dropping is None and not self._drops:
             self._choose()
         if self._dropping is None and self._drops:
             self._begin_drop(self._drops.popleft())
-        if self._dropping is not None and not self._busy:
+        if self._dropping is not None:
             self._go_on_dropping(self._dropping)
-        if self._dropping is None and not self._busy and not self._resting:
+        elif not self._resting and self._compaction is None:
             self._host.heal(PLACE)
 
     def _choose(self) -> None:
-        sealed = self._ledger.sealed(self._host.durable_lsn)
-        for file in sealed:
-            if file.live <= 0:
+        """What to begin next: drops first."""
+        busy_with = self._compaction.sources if self._compaction is not None else []
+        sealed = [f for f in self._ledger.sealed(self._host.durable_lsn) if f not in busy_with]
+        dead = [file for file in sealed if file.live <= 0]
+        if dead and sum([file.size for file in dead]) >= FREED_TIMES * self._said_bytes:
+            for file in dead:
                 assert file.live == 0
-                self._drops.append(file)
-                return
-        if not self._resting:
-            sources = self._sources(sealed)
+            dead.sort(key=lambda file: file.id)
+            self._drops.extend(dead)
+        elif self._compaction is None and not self._resting:
+            sources = self._sources([file for file in sealed if file.live > 0])
             if sources:
                 self._begin_compaction(sources)
+        self._see_behind()
 
     def _sources(self, sealed: list[LogFile]) -> list[LogFile]:
         """Files that are worth one segment together."""
-        size = sum(file.size for file in sealed)
-        alive = sum(file.alive_bytes() for file in sealed)
         thin = [file for file in sealed if is_thin(file)]
-        if thin and size > THIN * alive + self._slack_bytes:
+        if thin and excess(sealed) > self._slack_bytes // 2:
             thin.sort(key=lambda file: file.alive_bytes() / file.size)
             return self._first_fitting(thin)
-        small = [file for file in sealed if file.size * SMALL_PART < self._file_bytes]
-        return self._first_fitting(small) if len(small) >= MERGE_COUNT else []
+        tiers: dict[int, list[LogFile]] = {}
+        for file in sealed:
+            if file.size * SMALL_PART < self._file_bytes:
+                tier = tiers.setdefault(file.size.bit_length() // 3, [])
+                tier.append(file)
+                if len(tier) >= MERGE_COUNT:
+                    return self._first_fitting(tier)
+        return []
 
     def _first_fitting(self, files: list[LogFile]) -> list[LogFile]:
         found: list[LogFile] = []
@@ -177,122 +225,168 @@ class Upkeep:
             found.append(file)
         return sorted(found, key=lambda file: file.id)
 
+    def _see_behind(self) -> None:
+        """Have publishers wait while there is too much on disk and it is being worked on."""
+        works = self._works() and not self._drop_stuck
+        if not works and not self.is_behind:
+            return
+        over = excess(self._ledger.sealed(self._host.durable_lsn))
+        behind = works and over > self._slack_bytes
+        if behind == self.is_behind:
+            return
+        self.is_behind = behind
+        if behind:
+            self.tally.behind_count += 1
+            self._behind_since_s = monotonic()
+        else:
+            self.tally.behind_s += monotonic() - self._behind_since_s
+        self._runner.hurry(behind)
+        self._host.behind(behind)
+
     # Dropping.
 
     def _begin_drop(self, file: LogFile) -> None:
         self._dropping = file
-        self._debts = self._ledger.debts(file)
+        self._debts = Debts(file, self._host, self._ledger, self._owners, self.tally)
         self._wait_lsn = 0
 
     def _go_on_dropping(self, file: LogFile) -> None:
-        if self._debts or not self._wait_lsn:
-            self._pay(file)
+        debts = self._debts
+        if debts is not None:
+            debts.pay_slice()
             self._host.flush()
+            if not debts.is_paid:
+                self.wake()
+                return
+            self._round_bytes += debts.byte_count
+            self._debts = None
             self._wait_lsn = self._host.appended_lsn
-        if self._debts:
-            self.wake()
-        elif self._wait_lsn <= self._host.durable_lsn and not file.pins:
+        if self._wait_lsn <= self._host.durable_lsn and not file.pins:
             self._background(lambda: self._take_back(file))
 
-    def _pay(self, file: LogFile) -> None:
-        """Write anew what the file says and is still needed.
-
-        A newer record of the same kind may have made that unnecessary; then that one must be
-        durable first, and so the wait is for all that was appended until now.
-        """
-        due, self._debts = self._debts[:DEBTS_MAX], self._debts[DEBTS_MAX:]
-        for kind, owner in due:
-            owed = self._ledger.owed(file, kind, owner)
-            if owed == CHECKPOINT:
-                last_seq = self._ledger.last_seqs.get(owner, 0)
-                payload = encode_checkpoint(last_seq, self._owners.checkpoint(owner))
-                self._host.append(CHECKPOINT, owner, 0, [payload])
-            elif owed == DELETED:
-                self._host.append(DELETED, owner, 0, [])
-            elif owed == MARK:
-                self._host.append(MARK, owner, self._owners.mark(owner), [])
-
     def _take_back(self, file: LogFile) -> None:
-        self._shelf.take_back(file)
-        self._host.post(lambda: self._dropped(file))
+        recycled = self._shelf.take_back(file)
+        self._host.post(lambda: self._dropped(file, recycled))
 
-    def _dropped(self, file: LogFile) -> None:
+    def _dropped(self, file: LogFile, recycled: bool) -> None:
         self._busy = False
         self._dropping = None
         self._ledger.drop(file)
+        self.tally.dropped_files += 1
+        self.tally.recycled_files += recycled
+        if not self._drops:
+            self._said_bytes = self._round_bytes
+            self._round_bytes = 0
+        self._see_behind()
         self.wake()
 
-    # Compacting.
+    # Rewriting.
 
     def _begin_compaction(self, sources: list[LogFile]) -> None:
+        """All that is in the sources must have been applied before the owners are asked."""
         segment = self._host.new_segment()
         tmp_path = self._shelf.path(TMP_PREFIX, segment.id)
         segment.path = self._shelf.path(SEGMENT_PREFIX, segment.id)
         self._compaction = Compaction(self._disk, sources, segment, tmp_path)
-        compaction = self._compaction
-        self._background(lambda: self._copy(compaction, []))
+        self.tally.begun += 1
+        self._host.flush()
+        self._begin_lsn = self._host.appended_lsn
+        if self._begin_lsn <= self._host.durable_lsn:
+            self.wake()
 
-    def _copy(self, compaction: Compaction, copies: list[Copy]) -> None:
-        compaction.write_slice(copies)
+    def _begin_reading(self, compaction: Compaction) -> None:
+        if self._begin_lsn > self._host.durable_lsn:
+            return
+        if not compaction.ask_slice(self._owners, self._ledger):
+            self.wake()
+            return
+        self._rewrite(compaction, lambda: self._copy(compaction, []))
+
+    def _copy(self, compaction: Compaction, chosen: list[Alive]) -> None:
+        compaction.take(chosen)
         records = compaction.read_slice()
         if records:
             self._host.post(lambda: self._ask(compaction, records))
             return
+        compaction.write_slice()
         if not compaction.empty:
             compaction.finish(self._directory)
         self._host.post(lambda: self._copied(compaction))
 
-    def _ask(self, compaction: Compaction, records: list[tuple[LogFile, Record]]) -> None:
+    def _ask(self, compaction: Compaction, records: Records) -> None:
         if self._closed:
             return
         self._host.begin_upkeep()
-        copies = compaction.choose(records, self._owners, self._ledger)
-        self._background(lambda: self._copy(compaction, copies))
+        chosen = compaction.choose(records, self._owners, self._ledger)
+        self._rewrite(compaction, lambda: self._copy(compaction, chosen))
 
     def _copied(self, compaction: Compaction) -> None:
         if self._closed:
             return
         if not compaction.empty:
-            self._ledger.files[compaction.segment.id] = compaction.segment
+            if compaction.segment.id not in self._ledger.files:
+                self._ledger.adopt(compaction.segment)
             if not compaction.relocate_slice(self._owners, self._ledger):
                 self._host.post(lambda: self._copied(compaction))
                 return
-        self._busy = False
+        self._copying = False
         self._compaction = None
+        self.tally.finished += 1
         self._drops.extend(compaction.sources)
         self._host.heal(PLACE)
         self.wake()
+
+    # The other threads.
 
     def _background(self, work: Callable[[], None]) -> None:
         """Run `work` on the background thread; it must post what clears `_busy`."""
         self._busy = True
         if not self._closed:
-            self._runner.background(lambda: self._guarded(work))
+            self._runner.background(lambda: self._guarded(work, self._drop_failed))
 
-    def _guarded(self, work: Callable[[], None]) -> None:
+    def _rewrite(self, compaction: Compaction, work: Callable[[], None]) -> None:
+        """Run a slice of it on the thread that rewrites; what it posts clears `_copying`."""
+        self._copying = True
+        if not self._closed:
+            self._runner.rewrite(lambda: self._metered(compaction, work))
+
+    def _metered(self, compaction: Compaction, work: Callable[[], None]) -> int:
+        """How many bytes the slice has moved."""
+        read, written = compaction.read_bytes, compaction.written_bytes
+        self._guarded(work, self._rewrite_failed)
+        read = compaction.read_bytes - read
+        written = compaction.written_bytes - written
+        self.tally.read_bytes += read
+        self.tally.rewritten_bytes += written
+        return read + written
+
+    def _guarded(self, work: Callable[[], None], failed: Callable[[Exception], None]) -> None:
         try:
             work()
         except (OSError, CorruptRecord, UnreadableFile) as error:
             caught: Exception = error
-            self._host.post(lambda: self._failed(caught))
+            self._host.post(lambda: failed(caught))
 
-    def _failed(self, error: Exception) -> None:
-        """Nothing is lost: the sources are as they were. Try again at the next roll or `retry`.
-
-        A file that could not be dropped stays in the ledger and no other goes before it, for
-        nobody knows whether its name is gone for good.
+    def _drop_failed(self, error: Exception) -> None:
+        """It stays in the ledger and no other goes before it, for nobody knows whether its name is
+        gone for good.
         """
         self._busy = False
-        self._resting = True
-        self._drop_failed = self._dropping is not None
-        if self._compaction is not None:
-            compaction, self._compaction = self._compaction, None
-            if compaction.named:
-                self._bury(compaction.segment)
-            else:
-                self._runner.background(lambda: compaction.abandon(self._shelf))
-        self._host.raise_alarm(PLACE, error)
-        self.wake()
+        self._drop_stuck = True
+        self._rest(error)
+
+    def _rewrite_failed(self, error: Exception) -> None:
+        """Nothing is lost: the sources are as they were."""
+        compaction = self._compaction
+        assert compaction is not None
+        self._copying = False
+        self._compaction = None
+        self.tally.failed += 1
+        if compaction.named:
+            self._bury(compaction.segment)
+        else:
+            self._runner.background(lambda: compaction.abandon(self._shelf))
+        self._rest(error)
 
     def _bury(self, segment: LogFile) -> None:
         """A segment that has its name, perhaps not for good: nobody uses it, and it is dropped.
@@ -301,4 +395,16 @@ class Upkeep:
         """
         segment.live = segment.claimed = 0
         segment.sealed_lsn = 0
-        self._ledger.files[segment.id] = segment
+        self._ledger.adopt(segment)
+
+    def _rest(self, error: Exception) -> None:
+        """Try again at the next roll or `retry`."""
+        self._resting = True
+        self._see_behind()
+        self._host.raise_alarm(PLACE, error)
+        self.wake()
+
+
+def excess(sealed: list[LogFile]) -> int:
+    """How many bytes the files take beyond three times what is alive in them."""
+    return sum([file.size - THIN * file.alive_bytes() for file in sealed])

@@ -13,6 +13,7 @@ durable first. After a failed write or sync nobody knows what is on disk: `on_fa
 and nothing is reported durable any more.
 """
 
+import os
 import secrets
 from bisect import bisect_left
 from collections import deque
@@ -50,7 +51,8 @@ from warren.storage.record import (
     padded,
 )
 from warren.storage.recovery import Recovery, RecoveryReport, RecoverySink
-from warren.storage.runner import Runner, ThreadRunner
+from warren.storage.runner import REWRITE_BYTES_PER_S, Runner, ThreadRunner
+from warren.storage.tally import DiskUse, Tally
 from warren.storage.upkeep import PLACE as UPKEEP
 from warren.storage.upkeep import Upkeep
 
@@ -90,6 +92,7 @@ class Wal:
         group_bytes: int = GROUP_BYTES,
         reserve_files: int = RESERVE_FILES,
         slack_bytes: int | None = None,
+        rewrite_bytes_per_s: int = REWRITE_BYTES_PER_S,
         runner: Runner | None = None,
         draw_epoch: Callable[[], int] | None = None,
     ) -> None:
@@ -101,7 +104,7 @@ class Wal:
         self._slack_bytes = 2 * file_bytes if slack_bytes is None else slack_bytes
         self._post = post
         self._on_failure = on_failure
-        self._runner: Runner = ThreadRunner(self._fail) if runner is None else runner
+        self._runner: Runner = runner or ThreadRunner(self._fail, rewrite_bytes_per_s)
         self._draw_epoch = draw_epoch or (lambda: secrets.randbits(32))
         self._shelf = Shelf(disk, directory, file_bytes, max(1, reserve_files - 1))
         self._ledger = Ledger()
@@ -129,6 +132,7 @@ class Wal:
         self.on_alarm: Callable[[str, Exception], None] | None = None
         self.on_healed: Callable[[str], None] | None = None
         self.faults: dict[str, OSError] = {}  # by place: what `on_healed` was not called for yet
+        self.on_behind: Callable[[bool], None] | None = None  # publishers have to wait, or no more
         # Called before the owners are asked anything: to append what was applied and is not yet
         # appended, or a message could be dropped before what became of it is in the log.
         self.before_upkeep: Callable[[], None] | None = None
@@ -139,6 +143,8 @@ class Wal:
         """Recover, begin a new file, durably, and start the threads."""
         recovery = Recovery(self._disk, self._directory, self._shelf)
         self._ledger, report = recovery.run(sink)
+        for file in list(self._ledger.files.values()):
+            self._ledger.adopt(file)
         self._last_file_id = recovery.last_file_id
         self._last_index = recovery.last_index
         self._trim()
@@ -209,6 +215,12 @@ class Wal:
         return 0 if self._log is None else self._log.appended_lsn
 
     @property
+    def active_file_id(self) -> int:
+        """The file that the next record goes into, unless it is full."""
+        assert self._log is not None
+        return self._log.active.id
+
+    @property
     def pending_bytes(self) -> int:
         """Appended and not yet known to be durable: for back-pressure."""
         return self.appended_lsn - self.durable_lsn
@@ -246,7 +258,8 @@ class Wal:
         file.claim(byte_count * len(targets), stored)
         last_seqs = self._ledger.last_seqs
         for owner, seq in targets:
-            file.publishers.add(owner)
+            if owner not in file.publishers:
+                self._ledger.note_publisher(file, owner)
             last_seqs[owner] = max(last_seqs.get(owner, 0), seq + count - 1)
         return Location(file.id, at + HEADER_BYTES + len(prefix), stored)
 
@@ -259,7 +272,7 @@ class Wal:
         at = log.append(kind, owner, index, 0, payload, length)
         file = log.active
         stored = padded(length)
-        self._ledger.note(file, kind, owner, index, stored)
+        self._ledger.note(file, kind, owner, index, at, stored)
         return Location(file.id, at + HEADER_BYTES, stored)
 
     def append_settle(self, owner: int, ranges: Sequence[tuple[int, int]]) -> Location:
@@ -335,6 +348,30 @@ class Wal:
     def disk_bytes(self) -> int:
         """Bytes of all files of the log, the reserve not counted."""
         return sum(file.size for file in self._ledger.files.values())
+
+    def disk_use(self) -> DiskUse:
+        """How the disk stands now."""
+        use = DiskUse()
+        for file in self._ledger.files.values():
+            if os.path.basename(file.path).startswith(SEGMENT_PREFIX):
+                use.segment_files += 1
+                use.segment_bytes += file.size
+            else:
+                use.log_files += 1
+                use.log_bytes += file.size
+            use.live_bytes += file.live
+            use.live_record_bytes += file.alive_bytes()
+        use.reserve_files = self.reserve_count
+        use.reserve_bytes = use.reserve_files * self._file_bytes
+        if self._upkeep is not None:
+            use.is_behind = self._upkeep.is_behind
+            use.behind_s = self._upkeep.behind_s
+        return use
+
+    @property
+    def tally(self) -> Tally:
+        """What upkeep has done since the start."""
+        return Tally() if self._upkeep is None else self._upkeep.tally
 
     @property
     def reserve_count(self) -> int:
@@ -569,6 +606,10 @@ class Wal:
     def begin_upkeep(self) -> None:
         if self.before_upkeep is not None:
             self.before_upkeep()
+
+    def behind(self, is_behind: bool) -> None:
+        if self.on_behind is not None:
+            self.on_behind(is_behind)
 
     def post(self, callback: Callable[[], None]) -> None:
         self._post(callback)

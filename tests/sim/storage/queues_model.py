@@ -106,8 +106,21 @@ class Queues:
                 message.file_id = file_id
                 message.offset = data_offset + table[place] - table[0]
 
-    def checkpoint(self, owner: int) -> list[tuple[int, int]]:
+    def places(self, owner: int, file_id: int, after: int) -> tuple[list[int], int]:
+        """Two in one answer, so that every answer has to be gone on with."""
+        held = self.live.get(owner, {})
+        seqs = [seq for seq in held if seq > after and held[seq].file_id == file_id][:2]
+        return [held[seq].offset for seq in seqs], seqs[-1] if seqs else 0
+
+    def alive(self, owner: int) -> list[tuple[int, int]]:
         return ranges_of(list(self.live.get(owner, {})))
+
+    def alive_from(self, owner: int, first: int) -> tuple[list[tuple[int, int]], int]:
+        """At most three runs in an answer."""
+        runs = ranges_of([seq for seq in self.live.get(owner, {}) if seq >= first])
+        if len(runs) <= 3:
+            return runs, 0
+        return runs[:3], runs[3][0]
 
     def mark(self, owner: int) -> int:
         return self.marks[owner]

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 Work = Callable[[], None]
 LATE: Final = 0.97
@@ -15,11 +15,13 @@ class StepRunner:
     def __init__(self) -> None:
         self.posted: deque[Work] = deque()
         self.slow: deque[Work] = deque()
+        self.rewrites: deque[Callable[[], int]] = deque()
         self.reads: deque[Work] = deque()
         self.pages: deque[Work] = deque()
         self.saves: deque[Work] = deque()  # of the keyed state, which has a thread of its own
         self.saves_late = False  # saves run seldom while there is other work
         self.kicked = False
+        self.hurried = False
         self._write: Callable[[], bool] = bool
 
     def post(self, work: Work) -> None:
@@ -34,6 +36,12 @@ class StepRunner:
     def background(self, work: Work) -> None:
         self.slow.append(work)
 
+    def rewrite(self, work: Callable[[], int]) -> None:
+        self.rewrites.append(work)
+
+    def hurry(self, on: bool) -> None:
+        self.hurried = on
+
     def read(self, work: Work) -> None:
         self.reads.append(work)
 
@@ -47,6 +55,7 @@ class StepRunner:
         while self._write():
             pass
         self.slow.clear()
+        self.rewrites.clear()
         self.reads.clear()
         self.pages.clear()
         self.saves.clear()
@@ -56,22 +65,22 @@ class StepRunner:
 
     def step(self, random: Random) -> bool:
         """Run one piece of the work of a random thread; False if there was none."""
-        ready: list[Work] = []
-        if self.kicked:
-            ready.append(self.write_once)
-        for queue in (self.posted, self.slow, self.reads, self.pages):
-            if queue:
-                ready.append(queue[0])
-        late = self.saves_late and ready and random.random() < LATE
+        queues: list[deque[Any]] = [
+            queue
+            for queue in (self.posted, self.slow, self.rewrites, self.reads, self.pages)
+            if queue
+        ]
+        late = self.saves_late and (queues or self.kicked) and random.random() < LATE
         if self.saves and not late:
-            ready.append(self.saves[0])
-        if not ready:
+            queues.append(self.saves)
+        choices = len(queues) + self.kicked
+        if not choices:
             return False
-        work = random.choice(ready)
-        for queue in (self.posted, self.slow, self.reads, self.pages, self.saves):
-            if queue and queue[0] is work:
-                queue.popleft()
-        work()
+        choice = random.randrange(choices)
+        if choice == len(queues):
+            self.write_once()
+        else:
+            queues[choice].popleft()()
         return True
 
     def settle(self, steps_max: int = 100_000) -> None:

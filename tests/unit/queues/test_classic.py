@@ -107,11 +107,11 @@ def test_transient_messages_among_persistent_ones_are_not_settled_in_the_log() -
     desk.attach(1, 4)
     desk.turn()
     desk.node.log.take()
-    assert desk.host.journaled_ranges() == [(2, 1)]
+    assert desk.host.journaled_from(1)[0] == [(2, 1)]
     desk.settle(1, ACCEPT, [(1, 3)])
     desk.turn()
     assert desk.node.log.take() == [("settle", 5, [(2, 1)])]
-    assert desk.host.journaled_ranges() == []
+    assert desk.host.journaled_from(1)[0] == []
 
 
 def test_get_purge_inspect_and_consumer_answers_reach_the_session() -> None:
@@ -353,7 +353,7 @@ def test_messages_that_were_copied_are_found_and_released_where_they_are(budget_
     desk.turn()
     assert desk.node.log.live == {1: len(expected[8]), 2: 0, 3: 0}
     assert desk.bodies() == {8: expected[8]}
-    assert desk.host.journaled_ranges() == [(8, 1)]
+    assert desk.host.journaled_from(1)[0] == [(8, 1)]
     desk.settle(1, ACCEPT, [(8, 1)])
     desk.turn()
     assert desk.node.log.live == {1: 0, 2: 0, 3: 0}
@@ -467,7 +467,7 @@ def recovered(mark: int, redelivered_upto: int) -> Desk:
 def test_recovered_messages_are_ready_in_order_with_their_bytes() -> None:
     desk = recovered(0, 4)
     assert desk.host.ready_count == 4
-    assert desk.host.journaled_ranges() == [(3, 2), (6, 1), (9, 1)]
+    assert desk.host.journaled_from(1)[0] == [(3, 2), (6, 1), (9, 1)]
     desk.attach(1, 10)
     desk.publish([b"new"])
     assert desk.turn() == [

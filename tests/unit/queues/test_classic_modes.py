@@ -153,7 +153,7 @@ def dying_desk(budget_bytes: int = 0) -> tuple[Desk, SlowGrave]:
 def test_a_dying_message_that_must_be_read_is_alive_until_it_is_buried() -> None:
     desk, grave = dying_desk()
     assert (grave.dead, desk.host.live_ranges(1, 9)) == ([], [(1, 3)])
-    assert desk.host.journaled_ranges() == [(1, 1), (2, 1), (3, 1)]
+    assert desk.host.journaled_from(1) == ([(1, 3)], 0)
     desk.node.answer_loads()
     desk.turn()
     assert grave.dead == [(b"a", "rejected"), (b"b", "rejected"), (b"c", "rejected")]

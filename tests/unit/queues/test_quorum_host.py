@@ -291,9 +291,9 @@ def test_what_is_promised_is_alive_for_the_log_and_in_its_checkpoints() -> None:
     desk.turn()
     owners = QueueOwners({UID: desk.inner}, lambda uid: 0)
     assert owners.live_ranges(UID, 1, 10) == [(1, 1), (2, 2)]
-    assert owners.checkpoint(UID) == [(1, 1), (2, 2)]
+    assert owners.alive_from(UID, 1) == ([(1, 1), (2, 2)], 0)
     desk.commit()
-    assert owners.checkpoint(UID) == [(1, 1), (2, 2)]
+    assert owners.alive_from(UID, 1) == ([(1, 3)], 0)
 
 
 @pytest.mark.parametrize("budget_bytes", [0, 1 << 30])

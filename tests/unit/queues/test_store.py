@@ -167,7 +167,7 @@ class Both:
         assert sum(slot.live for slot in slots) == len(self.bodies)
         assert [slot.first for slot in slots] == sorted(slot.first for slot in slots)
         assert self.budget.used_bytes == in_memory(slots)
-        spans = self.store.journaled_spans()
+        spans = self.store.journaled_spans()[0]
         assert {seq for first, count in spans for seq in range(first, first + count)} == set(by_seq)
         assert [first for first, _ in spans] == sorted(first for first, _ in spans)
 
@@ -188,7 +188,7 @@ class Both:
 
     def first_of_spans(self) -> list[int]:
         alive = set(self.bodies)
-        return [first for first, count in self.store.journaled_spans() if first in alive]
+        return [first for first, count in self.store.journaled_spans()[0] if first in alive]
 
 
 def in_memory(slots: list[Slot]) -> int:

@@ -178,7 +178,7 @@ def test_a_checkpoint_behind_the_place_ends_the_suspicion(node: Node) -> None:
     path, offset, _ = node.records(PUBLISH)[4]
     after = node.damaged(path, offset + 70)
     assert after.hit() == {11}
-    after.wal.append_checkpoint(11, after.queues.checkpoint(11))
+    after.wal.append_checkpoint(11, after.queues.alive(11))
     after.rest()
     again = Node(after.disk)
     assert again.hit() == set()
@@ -245,7 +245,7 @@ def busy_log(seed: int) -> Node:
         elif deed == 7:
             node.wal.append_mark(owner, node.queues.last_seqs[owner])
         elif deed == 8:
-            node.wal.append_checkpoint(owner, node.queues.checkpoint(owner))
+            node.wal.append_checkpoint(owner, node.queues.alive(owner))
         else:
             index += 1
             node.queues.entries[index] = b"entry %d" % index
