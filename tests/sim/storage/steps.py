@@ -22,6 +22,7 @@ class StepRunner:
         self.saves_late = False  # saves run seldom while there is other work
         self.kicked = False
         self.hurried = False
+        self.stalled = False  # the thread that rewrites gets no time
         self._write: Callable[[], bool] = bool
 
     def post(self, work: Work) -> None:
@@ -68,7 +69,7 @@ class StepRunner:
         queues: list[deque[Any]] = [
             queue
             for queue in (self.posted, self.slow, self.rewrites, self.reads, self.pages)
-            if queue
+            if queue and not (self.stalled and queue is self.rewrites)
         ]
         late = self.saves_late and (queues or self.kicked) and random.random() < LATE
         if self.saves and not late:

@@ -1,0 +1,253 @@
+"""What stays alive for ever keeps little else on disk, and clearing away never runs off."""
+
+import errno
+from random import Random
+
+import pytest
+
+from tests.sim.storage.sim_disk import SimDisk
+from tests.unit.storage.test_wal import FILE_BYTES, Node, body
+from warren.storage.files import BLOCK_BYTES
+from warren.storage.record import CHECKPOINT, SETTLE
+from warren.storage.wal import Wal
+
+SLACK_FILES = 2
+node_random = Random(7)
+
+
+class Small(Node):
+    """As in a node: two files of slack, and the holding back of publishers is heard."""
+
+    def __init__(self, disk: SimDisk | None = None, known: set[int] | None = None) -> None:
+        super().__init__(disk, known)
+        self.held: list[bool] = []
+        self.wal = Wal(
+            self.disk,
+            "/data",
+            post=self.runner.post,
+            on_failure=self.failures.append,
+            file_bytes=FILE_BYTES,
+            slack_bytes=SLACK_FILES * FILE_BYTES,
+            runner=self.runner,
+            draw_epoch=self.draw_epoch,
+        )
+        self.wal.on_behind = self.held.append
+        self.queues.wal = self.wal
+
+    def excess_files(self) -> float:
+        """Files on disk, the active one and the reserve not counted, beyond three times the live
+        records."""
+        use = self.wal.disk_use()
+        full = use.log_bytes + use.segment_bytes - FILE_BYTES
+        return (full - 3 * use.live_record_bytes) / FILE_BYTES
+
+
+@pytest.fixture
+def node() -> Small:
+    made = Small()
+    made.open()
+    return made
+
+
+def stream(node: Small, owners: list[int], count: int, keep_every: int) -> float:
+    """Publish and settle one by one, but for some; the greatest excess on the way."""
+    worst = 0.0
+    for number in range(count):
+        firsts = node.queues.publish_bodies(owners, [body(number)], 0)
+        if number % keep_every:
+            for owner, first in zip(owners, firsts, strict=True):
+                node.queues.settle(owner, [first])
+        if number % 8 == 7:
+            node.rest()
+            worst = max(worst, node.excess_files())
+    return worst
+
+
+@pytest.mark.parametrize("keep_every", [1 << 30, 50, 7], ids=["the first", "one in 50", "one in 7"])
+def test_what_is_never_settled_keeps_no_more_than_three_times_its_bytes(
+    node: Small, keep_every: int
+) -> None:
+    assert stream(node, [10], 1500, keep_every) <= SLACK_FILES
+    kept = list(range(1, 1501, keep_every))
+    assert node.live() == {10: kept}
+    assert node.bodies(10) == [body(seq - 1) for seq in kept]
+    assert node.restarted().live() == {10: kept}
+
+
+def test_a_slow_queue_of_a_fanout_keeps_what_it_has_and_no_more(node: Small) -> None:
+    worst = 0.0
+    for number in range(900):
+        firsts = node.queues.publish_bodies([10, 11, 12], [body(number)], 0)
+        node.queues.settle(10, [firsts[0]])
+        node.queues.settle(11, [firsts[1]])
+        if number % 40:
+            node.queues.settle(12, [firsts[2]])
+        if number % 8 == 7:
+            node.rest()
+            worst = max(worst, node.excess_files())
+    assert worst <= SLACK_FILES
+    assert node.bodies(12) == [body(number) for number in range(0, 900, 40)]
+
+
+def test_many_queues_with_little_alive_each_do_not_keep_the_files_of_a_busy_one() -> None:
+    many = set(range(100, 400))
+    node = Small(known=many | {10})
+    node.open()
+    for owner in sorted(many):
+        first = node.queues.publish_bodies([owner], [b"kept", b"gone"], 0)[0]
+        node.queues.settle(owner, [first + 1])
+    assert stream(node, [10], 1500, 1 << 30) <= SLACK_FILES + 2
+    assert node.wal.tally.debts_paid < 300 * 60
+    assert {owner: [1] for owner in many} | {10: [1]} == node.restarted().live()
+
+
+def test_saying_anew_comes_to_an_end_where_it_fills_files_by_itself() -> None:
+    many = set(range(100, 1000))
+    node = Small(known=many)
+    node.open()
+    for owner in sorted(many):
+        first = node.queues.publish_bodies([owner], [b"kept", b"gone"], 0)[0]
+        node.queues.settle(owner, [first + 1])
+        node.queues.marks[owner] = 1
+        node.wal.append_mark(owner, 1)
+    for _ in range(6):
+        node.wal.roll()
+        node.rest()  # Fails if it does not come to rest.
+    assert node.restarted().live() == {owner: [1] for owner in many}
+
+
+def test_what_settles_a_queue_with_many_survivors_is_said_anew_in_pieces(node: Small) -> None:
+    node.queues.publish_bodies([10], [b"%05d" % number for number in range(400)], 0)
+    node.queues.settle(10, [seq for seq in range(1, 401) if seq % 2])
+    node.wal.roll()
+    node.rest()
+    node.queues.settle(10, [2])  # The second SETTLE is in a file that dies.
+    node.wal.roll()
+    node.rest()
+    assert [owner for _, owner in node.kinds(CHECKPOINT)] == []
+    assert len(node.kinds(SETTLE)) > 20
+    assert node.restarted().live() == {10: list(range(4, 401, 2))}
+
+
+def test_a_message_settled_between_two_pieces_stays_settled(node: Small) -> None:
+    node.queues.publish_bodies([10], [b"%05d" % number for number in range(60)], 0)
+    node.wal.roll()
+    node.queues.settle(10, list(range(1, 61, 2)))
+    node.wal.roll()
+    node.wal.flush()
+    pieces = 0
+    while node.runner.posted or node.runner.kicked or node.runner.slow or node.runner.rewrites:
+        before = node.wal.tally.debts_paid
+        node.runner.step(node_random)
+        if node.wal.tally.debts_paid > before and pieces < 3:
+            pieces += 1
+            node.queues.settle(10, [2 * pieces])  # Said to be alive a moment ago.
+            node.wal.roll()
+    assert pieces
+    left = {10: [seq for seq in range(2, 61, 2) if seq > 2 * pieces]}
+    assert node.live() == left
+    for _ in range(3):
+        node.wal.roll()
+        node.rest()
+    assert node.restarted().live() == left
+
+
+def test_publishers_wait_while_rewriting_is_behind_and_not_longer(node: Small) -> None:
+    node.runner.stalled = True
+    count = 0
+    while not node.held and count < 400:
+        seq = node.queues.publish_bodies([10], [body(count)], 0)[0]
+        if count % 50:
+            node.queues.settle(10, [seq])
+        count += 1
+        node.rest()
+    assert node.held == [True]
+    assert node.runner.hurried
+    assert node.wal.disk_use().is_behind
+    node.runner.stalled = False
+    node.rest()
+    assert node.held == [True, False]
+    assert not node.runner.hurried
+    assert node.wal.tally.behind_count == 1
+    assert node.excess_files() <= SLACK_FILES
+    assert node.live() == {10: list(range(1, count + 1, 50))}
+
+
+class NoSegments(SimDisk):
+    """There is room for the log's own files alone."""
+
+    full = True
+
+    def create(self, path: str, size: int) -> int:
+        if self.full and size == 0:
+            raise OSError(errno.ENOSPC, "full", path)
+        return super().create(path, size)
+
+
+def test_nobody_waits_for_a_rewriting_that_cannot_be_done() -> None:
+    disk = NoSegments()
+    node = Small(disk)
+    node.open()
+    for number in range(300):
+        seq = node.queues.publish_bodies([10], [body(number)], 0)[0]
+        if number % 20:
+            node.queues.settle(10, [seq])
+        node.rest()
+        assert not node.wal.disk_use().is_behind
+    assert node.wal.tally.failed > 0
+    disk.full = False
+    node.wal.retry()
+    node.rest()
+    assert node.excess_files() <= SLACK_FILES
+    assert len(node.live()[10]) == 15
+
+
+def test_a_thin_file_that_is_damaged_is_kept_and_the_others_are_rewritten(node: Small) -> None:
+    for number in range(100):
+        node.queues.publish_bodies([10], [body(number)], 0)
+    node.rest()
+    held = node.queues.live[10][1]
+    path = node.wal._ledger.files[held.file_id].path
+    node.disk.names[path].cached[held.offset + 5] ^= 1
+    node.queues.settle(10, [seq for seq in range(1, 101) if seq % 20 != 1])
+    for _ in range(4):
+        node.wal.roll()
+        node.rest()
+    assert node.wal.tally.failed == 1
+    assert node.wal.tally.finished >= 1
+    assert path in node.disk.names
+    assert node.excess_files() <= SLACK_FILES + 1
+
+
+def test_only_what_lies_around_survivors_is_read() -> None:
+    node = Small()
+    node.wal._file_bytes = node.wal._shelf._file_bytes = 64 * FILE_BYTES
+    node.open()
+    for number in range(6000):
+        seq = node.queues.publish_bodies([10], [body(number)], 0)[0]
+        if number % 1500:
+            node.queues.settle(10, [seq])
+        if number % 50 == 0:
+            node.rest()
+    node.wal.roll()
+    node.rest()
+    tally = node.wal.tally
+    assert tally.finished > 0
+    assert tally.read_bytes < 4 * (3 * 65_536 + BLOCK_BYTES)
+    assert node.live() == {10: [1, 1501, 3001, 4501]}
+    assert node.bodies(10) == [body(number) for number in (0, 1500, 3000, 4500)]
+
+
+def test_after_a_restart_survivors_are_found_by_place_too() -> None:
+    before = Small()
+    before.open()
+    for number in range(120):
+        before.queues.publish_bodies([10], [body(number)], 0)
+    before.rest()
+    node = Small(before.disk, before.queues.known)
+    node.open()
+    assert all(len(file.landmarks) for file in node.wal._ledger.files.values() if file.live)
+    node.queues.settle(10, [seq for seq in range(1, 121) if seq % 40 != 1])
+    stream(node, [11], 200, 1 << 30)
+    assert node.wal.tally.finished > 0
+    assert node.bodies(10) == [body(number) for number in (0, 40, 80)]
