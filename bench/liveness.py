@@ -1,0 +1,202 @@
+"""What stays unacknowledged among millions keeps little on disk: `python -m bench.liveness --help`.
+
+Each case runs a load of `vgen` on a fresh node and looks, all the time, at what is on disk beside
+what is alive. The bound: full files of the log, segments in the making included, take no more than
+three times the live records and two files; the active file and the reserve come on top of that.
+`many` and `turn` have 10,000 queues with a little alive in each; they are to be held against `one`.
+Prints a JSON object for each case; the exit code is 1 if the bound did not hold in one.
+"""
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from base64 import b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from bench.growth import longest_turn_ms, turns
+from bench.run import HERE, ROOT, Warren, machine
+
+LOOK_SECONDS: Final = 0.25
+PATIENCE_SECONDS: Final = 3600.0
+SLACK_FILES: Final = 2
+STREAM: Final = "--consumers 1 --window 1000 --prefetch 2000"
+FILL: Final = "--connections 0 --duration 0 --warmup 0 --keep"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A load, and what is there before it."""
+
+    name: str
+    count: int  # messages
+    load: str  # options of vgen
+    before: str = ""
+
+
+CASES: Final = (
+    Case("one", 2_000_000, f"{STREAM} --size 1024"),
+    Case("head", 5_000_000, f"{STREAM} --size 1024 --leave 1000000000000"),
+    Case("scattered", 20_000_000, f"{STREAM} --size 1024 --leave 50000"),
+    Case("scattered-12", 20_000_000, f"{STREAM} --size 12 --leave 50000"),
+    Case("dense", 2_000_000, f"{STREAM} --size 1024 --leave 10 --prefetch 0"),
+    Case("lazy", 5_000_000, f"{STREAM} --size 1024 --leave 50000 --qarg x-queue-mode=lazy"),
+    Case("quorum", 5_000_000, f"{STREAM} --size 1024 --leave 50000 --qarg x-queue-type=quorum"),
+    Case("fanout", 3_000_000, "--exchange fanout --queues 3 --consumers 3 --leave 50000"
+         " --window 1000 --prefetch 2000 --size 1024"),
+    Case("many", 2_000_000, f"{STREAM} --size 1024",
+         f"{FILL} --queues 10000 --prefill 30000 --size 1024"),
+    Case("turn", 2_000_000, f"{STREAM} --size 1024 --queues 10000 --leave 100 --prefetch 0"),
+)  # fmt: skip
+
+
+@dataclass
+class Watch:
+    """Looks at a node until told to stop: the worst that it has seen."""
+
+    url: str
+    folder: Path  # of the log
+    file_bytes: int
+    looks: int = 0
+    excess_bytes: int = -(1 << 62)  # of full files, over three times the live records
+    disk_bytes_max: int = 0  # of everything in the folder
+    live_bytes: int = 0  # at the end
+    stopping: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> None:
+        while not self.stopping.wait(LOOK_SECONDS):
+            self.look()
+
+    def look(self) -> None:
+        values = scrape(self.url)
+        sizes = on_disk(self.folder)
+        full = values['warren_wal_bytes{kind="log"}'] + values['warren_wal_bytes{kind="segment"}']
+        self.live_bytes = int(values["warren_wal_live_record_bytes"])
+        excess = int(full) - self.file_bytes - 3 * self.live_bytes
+        making = sum(size for name, size in sizes.items() if name.startswith("tmp-"))
+        if making < self.file_bytes:  # A reserve in the making has its full size at once.
+            excess += making
+        self.excess_bytes = max(self.excess_bytes, excess)
+        self.disk_bytes_max = max(self.disk_bytes_max, sum(sizes.values()))
+        self.looks += 1
+
+
+def scrape(url: str) -> dict[str, float]:
+    """All plain values of /metrics."""
+    login = b64encode(b"guest:guest").decode()
+    request = urllib.request.Request(url, headers={"Authorization": f"Basic {login}"})
+    text = urllib.request.urlopen(request, timeout=60).read().decode()
+    lines = [line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, value in lines}
+
+
+def on_disk(folder: Path) -> dict[str, int]:
+    """Bytes of the files of the log, by name; those that go meanwhile are left out."""
+    found: dict[str, int] = {}
+    for path in folder.iterdir():
+        try:
+            found[path.name] = path.stat().st_blocks * 512
+        except FileNotFoundError:
+            continue
+    return found
+
+
+def generate(broker: Warren, words: str) -> dict[str, Any]:
+    """Run vgen; its answer."""
+    command = [str(HERE / "vgen"), "--port", str(broker.port), "--pids", str(broker.pid())]
+    done = subprocess.run(
+        [*command, *words.split()],
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=True,
+    )
+    answer: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return answer
+
+
+def run_case(case: Case, broker: Warren, data: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """Run the load and look."""
+    url = f"http://127.0.0.1:{broker.management_port}/metrics"
+    watch = Watch(url, data / "log", options.file_bytes)
+    if case.before:
+        generate(broker, case.before)
+    thread = threading.Thread(target=watch.run)
+    before = turns(broker)
+    thread.start()
+    count = max(1000, int(case.count * options.scale))
+    try:
+        answer = generate(broker, f"{case.load} --count {count} --duration 3000 --warmup 0 --keep")
+    finally:
+        watch.stopping.set()
+        thread.join()
+    longest = longest_turn_ms(before, turns(broker))
+    values = scrape(url)
+    return {
+        "case": case.name,
+        "messages": count,
+        "published_per_s": answer["pub_per_s"],
+        "confirm_p50_p99_max_ms": answer["conf_ms"],
+        "broker_cpu_us": round(answer["broker_cpu_pct"] * 1e4 / max(answer["pub_per_s"], 1), 2),
+        "broker_rss_mb": answer["broker_rss_end_mb"],
+        "longest_turn_ms": longest,
+        "live_mb": round(watch.live_bytes / 1e6, 2),
+        "disk_mb_max": round(watch.disk_bytes_max / 1e6),
+        "excess_files_max": round(watch.excess_bytes / options.file_bytes, 2),
+        "holds": watch.excess_bytes <= SLACK_FILES * options.file_bytes,
+        "looks": watch.looks,
+        "rewritten_mb": round(values["warren_wal_rewritten_bytes_total"] / 1e6, 2),
+        "compactions": values["warren_wal_compactions_finished_total"],
+        "behind_seconds": round(values["warren_wal_behind_seconds_total"], 2),
+    }
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--python", type=Path, default=ROOT / ".venv-compiled/bin/python")
+    parser.add_argument("--cases", default="", help="comma-separated names; default all")
+    parser.add_argument("--scale", type=float, default=1.0, help="share of the messages")
+    parser.add_argument("--file-bytes", type=int, default=128 << 20, help="of a file of the log")
+    parser.add_argument("--port", type=int, default=0, help="of the node; default as in run.py")
+    parser.add_argument("--data", type=Path, help="folder on the disk to measure")
+    parser.add_argument("--set", action="append", default=[], help="KEY=VALUE for Warren")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the cases, each on a node of its own."""
+    options = parse(arguments)
+    names = set(filter(None, options.cases.split(","))) or {case.name for case in CASES}
+    subprocess.run(["make", "-s", "-C", str(HERE)], check=True)
+    folder = Path(tempfile.mkdtemp(prefix="warren-liveness-", dir=options.data))
+    settings = [*options.set, f"storage.wal_file_bytes={options.file_bytes}"]
+    broker = Warren(options.python.absolute(), folder, settings)
+    if options.port:
+        broker.port, broker.management_port = options.port, options.port + 1
+    print(machine(), time.strftime("%Y-%m-%d"))
+    held = True
+    try:
+        for case in CASES:
+            if case.name in names:
+                broker.start()
+                result = run_case(case, broker, folder / "warren", options)
+                print(json.dumps(result), flush=True)
+                held = held and result["holds"]
+                broker.stop()
+    finally:
+        broker.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+    return 0 if held else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
