@@ -1,9 +1,10 @@
 """Bodies leave memory that are in no log: transient ones, and those of transient queues. Compiled.
 
 Takes chunks that hosts offer when the node is over its `BodyBudget` (or at once, of lazy queues).
-They rest until REST_BYTES more have come, so that what is delivered and settled at once is never
-written; then they go to page files (`warren.storage.pages`) in batches, the oldest first. A chunk
-stays in memory until its batch is written, and its `page_id` says how far it has come.
+They rest until REST_BYTES more have come (or REST_CHUNKS chunks), so that what is delivered and
+settled at once is never written; then they go to page files (`warren.storage.pages`) in batches,
+the oldest first. A chunk stays in memory until its batch is written, and its `page_id` says how far
+it has come.
 
 If the files cannot take what comes, publishers lose credit from BEHIND_BYTES on. If a write fails,
 its bodies stay in memory and nothing is written until `try_again`; whoever looks after the budget
@@ -21,6 +22,7 @@ from queues.message import BEING_PAGED, Chunk
 from queues.store import BodyBudget
 
 REST_BYTES: Final = 4 << 20
+REST_CHUNKS: Final = 16_384  # no more than so many rest, for each takes memory besides its bytes
 BATCH_BYTES: Final = 1 << 20
 BATCH_CHUNKS: Final = 1024  # parts of one call to the disk
 BEHIND_BYTES: Final = 32 << 20
@@ -88,7 +90,7 @@ class Pager:
 
     def end_turn(self) -> None:
         """Hand to the disk what has rested long enough."""
-        while self._resting_bytes > self._rest_bytes and not self.is_failing:
+        while self._resting_bytes > self._rest_bytes or len(self._resting) > REST_CHUNKS:
             self._write_some()
 
     def _write_some(self) -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from queues.commands import ACCEPT, Attach, Purge, consumer_key
 from queues.credit import CreditActor, CreditSpec
 from queues.message import BEING_PAGED, Chunk
-from queues.paging import BATCH_BYTES, BEHIND_BYTES, Pager
+from queues.paging import BATCH_BYTES, BEHIND_BYTES, REST_CHUNKS, Pager
 from queues.store import BodyBudget, Store
 from tests.unit.queues.classic_desk import Desk
 from tests.unit.queues.fake_pages import FakePages
@@ -197,6 +197,19 @@ def test_what_is_settled_while_it_rests_is_never_written() -> None:
         pager.end_turn()
     pages.complete()
     assert bytes(pages.files[1][3:]) == b"12345678" * 2
+
+
+def test_what_is_settled_does_not_pile_up_while_little_is_paged() -> None:
+    pager, pages, store = pager_of(rest_bytes=1 << 30)
+    chunks = [chunk_of([b"x"], persistent=False) for _ in range(REST_CHUNKS + 1)]
+    for seq, chunk in enumerate(chunks, 1):
+        store.add(seq, chunk, 0, 1, False)
+        pager.offer(chunk)
+        store.release(seq, 1)
+    assert pager.leaving_bytes == len(chunks)
+    pager.end_turn()
+    assert pager.leaving_bytes == 0
+    assert pages.write_count == 0
 
 
 def test_a_queue_deleted_while_its_page_is_written_leaves_nothing() -> None:
