@@ -15,13 +15,14 @@ SETUP := $(PYTHON) tools/environment.py
 SPREAD := -n $(WORKERS) --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help python install run lint check format test test-pure test-compiled wheel bench clean
+.PHONY: help python install run lint check format test test-pure test-compiled faults wheel bench clean
 
 help:
 	@echo "make run            one durable node: AMQP $(LISTEN), management $(MANAGEMENT), data $(DATA)"
 	@echo "make test           the whole test suite, on the compiled build and on the pure one"
 	@echo "make install        the development environment alone (.venv)"
 	@echo "make lint           format, lint, types and import floors alone"
+	@echo "make faults         disks that fail and fill up, the long tests of it too (root: it mounts)"
 	@echo "make check          format, lint, types, import floors, unit and golden tests"
 	@echo "make format         let ruff put the sources in order"
 	@echo "make wheel          build the compiled wheel in a copy of the sources; prints its path"
@@ -58,6 +59,9 @@ test: test-compiled test-pure
 
 test-pure: install
 	$(DEV)/python -m pytest $(SPREAD)
+
+faults: install
+	WARREN_LONG=1 WARREN_FAULT_SEEDS=0:200 $(DEV)/python -m pytest tests/faults
 
 test-compiled: python
 	@$(SETUP) compiled

@@ -1,5 +1,6 @@
 """A real node on a small file system of its own that becomes full. Mounting one needs root."""
 
+import errno
 import os
 import re
 import subprocess
@@ -29,6 +30,8 @@ CONFIRM_SELECT_OK: Final = (85, 11)
 BASIC_ACK: Final = (60, 80)
 PERSISTENT: Final = b"\x10\x00\x02"
 VOLUME_BYTES: Final = 20 * WAL_FILE_BYTES
+EXT4_BYTES: Final = 12 * WAL_FILE_BYTES  # about so much it keeps for itself
+STEP_BYTES: Final = 65_536
 EFFECTIVE_LIMIT_BYTES: Final = 2 * WAL_FILE_BYTES
 SETTINGS: Final = {
     "storage.wal_file_bytes": str(WAL_FILE_BYTES),
@@ -38,22 +41,33 @@ SETTINGS: Final = {
 pytestmark = [pytest.mark.timeout(120)]
 
 
-@pytest.fixture
-def volume(tmp_path: Path) -> Iterator[Path]:
-    """A file system of VOLUME_BYTES."""
+@pytest.fixture(params=["tmpfs", pytest.param("ext4", marks=long)])
+def volume(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A file system of VOLUME_BYTES: in memory, or ext4 in a file."""
     path = tmp_path / "volume"
     path.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={VOLUME_BYTES}", "warren-test", str(path)]
-    try:
-        done = subprocess.run(mount, capture_output=True, text=True, timeout=20)
-    except FileNotFoundError:
-        pytest.skip("there is no mount command to make a small file system with")
-    if done.returncode:
-        pytest.skip(f"a small file system cannot be mounted here: {done.stderr.strip()}")
+    if request.param == "ext4":
+        image = tmp_path / "image"
+        with image.open("wb") as file:
+            file.truncate(VOLUME_BYTES + EXT4_BYTES)
+        run_or_skip("mkfs.ext4", "-q", "-m", "0", str(image))
+        run_or_skip("mount", "-o", "loop", str(image), str(path))
+    else:
+        run_or_skip("mount", "-t", "tmpfs", "-o", f"size={VOLUME_BYTES}", "warren-test", str(path))
     try:
         yield path
     finally:
         subprocess.run(["umount", str(path)], check=True, timeout=20)
+
+
+def run_or_skip(*command: str) -> None:
+    """Only root may mount, and not everywhere."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    except FileNotFoundError:
+        pytest.skip(f"there is no {command[0]} to make a small file system with")
+    if done.returncode:
+        pytest.skip(f"a small file system cannot be made here: {done.stderr.strip()}")
 
 
 def free_bytes(volume: Path) -> int:
@@ -62,10 +76,18 @@ def free_bytes(volume: Path) -> int:
 
 
 def eat(volume: Path, leave_bytes: int) -> Path:
-    """Somebody else's file, which leaves no more than this."""
+    """Somebody else's file, which leaves about as much as this."""
     path = volume / "filler"
+    size = free_bytes(volume) - leave_bytes
     with path.open("ab") as filler:
-        os.posix_fallocate(filler.fileno(), 0, free_bytes(volume) - leave_bytes)
+        while size > 0:
+            try:
+                os.posix_fallocate(filler.fileno(), 0, size)
+            except OSError as error:
+                assert error.errno == errno.ENOSPC
+                size -= STEP_BYTES  # The file system needs some of it for itself.
+            else:
+                break
     return path
 
 
