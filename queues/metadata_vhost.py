@@ -9,14 +9,17 @@ from collections.abc import Iterator
 from queues.definitions import Binding, Destination, Exchange, Queue, VhostEntry
 from queues.metadata_outcomes import Added, Change, Removed
 
-BindingKey = tuple[str, Destination, str, bytes, bytes]
+BindingKey = tuple[str, int, str, bytes, bytes]
 
 
 def binding_key_of(binding: Binding) -> BindingKey:
-    """What makes a binding the one it is (E-05)."""
+    """What makes a binding the one it is (E-05).
+
+    Of plain values alone, so that the garbage collector need not look at those of all bindings.
+    """
     return (
         binding.source,
-        binding.destination_kind,
+        int(binding.destination_kind),
         binding.destination,
         binding.binding_key,
         binding.arguments,
