@@ -169,17 +169,28 @@ class Evidence:
             found.extend(self._entry_hits(place))
             if place.bad.kind not in MESSAGE_KINDS or self._holds_no_publish(place):
                 continue
-            targets = place.bad.targets
-            if targets and all(self._credible(place, *target, known) for target in targets):
-                for owner, first, count in targets:
-                    if owner in known and self._lost(place, owner, known[owner], first, count):
-                        found.append(Hit(owner, place.bad))
-            else:
-                for owner in sorted(known):
-                    if owner in self._trails and self._may_miss(place, owner, known[owner]):
-                        found.append(Hit(owner, place.bad))
+            found.extend(self._message_hits(place, known))
         found.extend(self._missed_by_checkpoints(known))
         return found
+
+    def _message_hits(self, place: Place, known: dict[int, Known]) -> list[Hit]:
+        """Whose messages were in the place: its targets, as far as they can be believed, and else
+        whoever misses some there."""
+        targets = place.bad.targets
+        believed = [each for each in targets if self._credible(place, *each, known)]
+        hit = {
+            owner
+            for owner, first, count in believed
+            if owner in known and self._lost(place, owner, known[owner], first, count)
+        }
+        if not targets or len(believed) < len(targets):
+            named = {target[0] for target in believed}
+            hit.update(
+                owner
+                for owner in known
+                if owner not in named and self._may_miss(place, owner, known[owner])
+            )
+        return [Hit(owner, place.bad) for owner in sorted(hit)]
 
     def unmarked(self, known: dict[int, Known]) -> set[int]:
         """Owners whose newest MARK may be lost: nobody knows what they have delivered."""
@@ -211,8 +222,9 @@ class Evidence:
         if trail is None:
             return first == 1
         before, after = self._around(place, trail)
-        here = trail.found.missing(first, count) == [(first, count)]
-        return here and first >= before and first + count <= after
+        least = max(count, 1)
+        here = trail.found.missing(first, least) == [(first, least)]
+        return here and first >= before and first + least <= after
 
     def _around(self, place: Place, trail: Trail) -> tuple[int, int]:
         """End of what was published before the place (0: nothing), begin of what came after."""
@@ -240,10 +252,12 @@ class Evidence:
                 return True
             before = first
             after = first + count
-        end = state.last_seq + 1 if after == FAR else after
-        if before >= end:
-            return True  # The last ones, and nothing says how many.
-        return bool(self._gaps(trail, state, before, end))
+        end = after
+        if after == FAR:
+            if count == 0 or first != before:
+                return True  # The last ones, and nothing says how many.
+            end = max(state.last_seq + 1, first + count)
+        return before >= end or bool(self._gaps(trail, state, before, end))
 
     def _may_miss(self, place: Place, owner: int, state: Known) -> bool:
         """Whether messages of this owner may have been in a record of which nothing is known."""
@@ -279,9 +293,9 @@ class Evidence:
                 for gap in self._gaps(trail, state, first, first + count)
             ]
             if gaps:
-                suspects = [place.bad for place in self.places if owner in place.bad.owners]
-                suspects.extend(place.bad for place in self.places if not place.bad.owners)
-                found.extend(Hit(owner, bad) for bad in suspects[:1])
+                bads = [place.bad for place in self.places if place.bad.kind in MESSAGE_KINDS]
+                bads.sort(key=lambda bad: (owner not in bad.owners, len(bad.owners) > 0))
+                found.extend(Hit(owner, bad) for bad in bads[:1])
         return found
 
     def _entry_hits(self, place: Place) -> list[Hit]:

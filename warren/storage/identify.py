@@ -24,12 +24,13 @@ from warren.storage.record import (
     SETTLE,
     SETTLE_HEAD,
     TARGET,
+    TARGETS_MAX,
     owner_check,
     padded,
 )
 
 UNKNOWN: Final = 0
-Targets = tuple[tuple[int, int, int], ...]  # (owner, first message_seq, count)
+Targets = tuple[tuple[int, int, int], ...]  # (owner, first message_seq, count); 0: not known
 NOBODY: Final[tuple[int, Targets, int]] = (UNKNOWN, (), 0)
 
 
@@ -55,8 +56,14 @@ def identify(head: bytes, span: int) -> tuple[int, Targets, int]:
         return NOBODY
     if not fits or not named:
         return NOBODY
-    if kind == PUBLISH:  # Its payload does not say for whom it was.
-        return PUBLISH, ((owner, 0, 0),) if target_count(head, length) == 1 else (), index
+    if kind == PUBLISH:  # Its payload does not say how many messages it has.
+        number = target_count(head, length)
+        targets = targets_at(head, number, 0) if 1 < number < TARGETS_MAX else ()
+        if number == 1:
+            targets = ((owner, 0, 0),)
+        elif targets and targets[0][0] != owner:
+            targets = ()
+        return PUBLISH, targets, index
     return believed_kind(head, kind, length), ((owner, 0, 0),), index
 
 
@@ -106,6 +113,11 @@ def publish_targets(head: bytes, span: int, length: int) -> Targets:
     if size < 0 or padded(size) != span or (length >= 0 and size != length):
         return ()
     _, _, _, number, _, count, _, _ = PUBLISH_HEAD.unpack_from(head, HEADER_BYTES)
+    return targets_at(head, number, count)
+
+
+def targets_at(head: bytes, number: int, count: int) -> Targets:
+    """The targets of a PUBLISH, as they stand there."""
     at = HEADER_BYTES + PUBLISH_BYTES
     if at + 16 * number > len(head):
         return ()

@@ -226,7 +226,7 @@ class Recovery:
         self._hand_over_entries(sink)
         self._hand_over_messages(sink)
         self._fill_ledger()
-        known = self._known(evidence)
+        known = self._known(evidence, sink)
         return self._ledger, RecoveryReport(
             clean=self._last_kind == CLEAN and not self._corrupt,
             files=len(self._ledger.files),
@@ -293,12 +293,13 @@ class Recovery:
             for bad in scan.corrupt[told:]:
                 evidence.bad(bad)
 
-    def _known(self, evidence: Evidence | None) -> dict[int, Known]:
+    def _known(self, evidence: Evidence | None, sink: RecoverySink) -> dict[int, Known]:
         """Owners whose messages count; also those of which nothing is left but a bad place."""
         known: dict[int, Known] = {}
         for place in [] if evidence is None else evidence.places:
             for owner in place.bad.owners:
-                known[owner] = Known(RangeSet(), 0, 0)
+                if sink.knows(owner):  # Else the name is part of the damage.
+                    known[owner] = Known(RangeSet(), 0, 0)
         for owner, state in self._owners.items():
             if not state.deleted:
                 mark_file_id = 0 if state.mark_file is None else state.mark_file.id
@@ -360,8 +361,11 @@ class Recovery:
         """The newest log with a record; newer ones were taken into use for nothing yet."""
         while logs:
             newest = logs[-1]
-            if self._scan(newest).has_records():
+            scan = self._scan(newest)
+            if scan.has_records():
                 return newest
+            if scan.was_begun():
+                self._torn = (newest.path, BLOCK_BYTES)
             self._shelf.take_back(newest)
             logs.pop()
         return None

@@ -129,6 +129,10 @@ class Scan:
                 return False
         return True
 
+    def was_begun(self) -> bool:
+        """Whether something was written where the first record is."""
+        return self._written_at(BLOCK_BYTES)
+
     def _resume(self, bad: int, whole: bool) -> int:
         """Where to go on behind a bad place; -1 if it is the end."""
         first = self._next_sound(bad + 8)

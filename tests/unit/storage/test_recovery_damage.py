@@ -113,6 +113,16 @@ def test_a_message_that_was_settled_before_is_no_loss(node: Node) -> None:
     assert after.lived() == node.lived()
 
 
+def test_a_damaged_target_does_not_acquit_the_one_that_it_was(node: Node) -> None:
+    for owner in (10, 11, 12):
+        node.publish(owner)
+    node.publish(10, 11)
+    node.publish(11)
+    path, offset, _ = node.records(PUBLISH)[3]
+    second_target = offset + 40 + 24 + 16
+    assert node.damaged(path, second_target + 6).hit() >= {10, 11}
+
+
 def test_all_targets_of_a_lost_publish_are_hit(node: Node) -> None:
     node.publish(10, 11, 12)
     node.publish(10, 12)
