@@ -6,7 +6,8 @@ the body (data sections, or sequences, or one value), and the footer at the end.
 
 `Sections.walk` finds where each begins and what routing and queues must know of it (`info`), and
 makes nothing. It looks into the header, at the kinds of the properties, and at the keys and values
-of the maps, one level deep; not into the body. A message without a body is let through.
+of the maps, one level deep; not into the body. A message without a body is let through. A map of
+more than MAP_BYTES_MAX is not: whoever decodes one must know what it may cost.
 """
 
 from typing import Final, NoReturn, final
@@ -44,6 +45,7 @@ INFO_ANNOTATIONS: Final = 64  # there are message annotations
 INFO_TO: Final = 128
 INFO_PRIORITY_SHIFT: Final = 8
 
+MAP_BYTES_MAX: Final = 1 << 20
 PRIORITY_DEFAULT: Final = 4  # where the header has none
 
 # Fields of the properties section.
@@ -237,7 +239,9 @@ class Sections:
 
     def _map_end(self, data: bytes, end: i64) -> i64:
         at, inside_end, count = list_span(data, self._value_at, end, codes.MAP)
-        if at < 0 or count & 1 != 0 or not items_fit(data, at, inside_end, count):
+        if at < 0 or inside_end - at > MAP_BYTES_MAX or count & 1 != 0:
+            return -1
+        if not items_fit(data, at, inside_end, count):
             return -1
         return inside_end
 

@@ -210,7 +210,9 @@ class Reader:
         signed = int(octet - 256 if octet > 127 else octet)
         if code == codes.BYTE:
             return Byte(signed)
-        return Int(signed) if code == codes.INT_8 else signed
+        if code == codes.INT_8:
+            return Int(signed)  # In one expression with the other it would lose its class.
+        return signed
 
     def _truth(self, octet: i64) -> bool:
         if octet > 1:

@@ -31,6 +31,7 @@ from warren.wire.amqp10.message import (
     INFO_TO,
     INFO_TTL,
     INFO_USER_ID,
+    MAP_BYTES_MAX,
     MESSAGE_ID,
     SUBJECT,
     TO,
@@ -169,6 +170,14 @@ def test_descriptors_may_be_symbols_or_wide() -> None:
         assert sections.info == INFO_DURABLE
         assert sections.header(head + wide).durable is True
         assert sections.body_data(head + wide) == b"x"
+
+
+def test_a_map_may_be_large_but_not_without_end() -> None:
+    entry = 2 + len(b"k" * 2) + 5
+    largest = {"kk": bytes(MAP_BYTES_MAX - entry)}
+    assert is_message(section(APPLICATION_PROPERTIES, largest))
+    larger = {"kk": bytes(MAP_BYTES_MAX - entry + 1)}
+    assert not is_message(section(APPLICATION_PROPERTIES, larger))
 
 
 def test_an_empty_message_is_let_through() -> None:

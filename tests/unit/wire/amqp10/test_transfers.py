@@ -297,12 +297,22 @@ def test_any_bytes_behind_a_transfer_head_are_taken_or_left(rest: bytes) -> None
     assert run is None or told(run) == told(slow(data, 0) or run)
 
 
-def test_a_frame_as_proton_sends_it_is_ordinary() -> None:
-    sent = bytes.fromhex(
+CAPTURED = {
+    "proton": (
         "00000032 02000000 005314 c00b04 43 5201 a00474616731 43"
         "005370 c0020141 005373 c00401a10131 005377 a10568656c6c6f"
-    )
+    ),
+    "rhea": (
+        "00000042 02000000 005314 d00000000d00000006 43 5201 a00131 43 42 42"
+        "005370 d00000000500000001 41 005373 d00000000600000001 5301 005375 a00568656c6c6f"
+    ),
+}
+
+
+@pytest.mark.parametrize("client", CAPTURED)
+def test_frames_as_real_clients_send_them_are_ordinary(client: str) -> None:
+    sent = bytes.fromhex(CAPTURED[client])
     performative, payload = performative_of(sent)
     assert isinstance(performative, Transfer)
     run = found(sent)
-    assert (run.delivery_id, payloads(run)) == (1, [payload])
+    assert (run.delivery_id, payloads(run), run.infos) == (1, [payload], [INFO_DURABLE])
