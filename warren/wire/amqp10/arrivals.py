@@ -65,7 +65,7 @@ class Arrivals:
         if receiver is None or not link.is_up():
             return
         _check_settled(link, run.settled)
-        granted = receiver.credit
+        granted = receiver.allowed()
         if count > granted:
             if granted > 0:
                 self._give(link, receiver, run.head(granted), events)
@@ -128,7 +128,7 @@ class Arrivals:
             raise ProtocolError(Condition.INVALID_FIELD, text, Scope.SESSION)
         self._follow(delivery_id)
         self.next_id = plus(delivery_id, 1)
-        if receiver.credit == 0:
+        if receiver.allowed() == 0:
             _fail_credit(link)
         _check_first(link, transfer)
         receiver.take(1)

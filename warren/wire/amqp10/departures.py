@@ -68,6 +68,13 @@ class Departures:
             sender.in_line = True
             self._line.append(link)
 
+    def leave(self, link: Link) -> None:
+        """The link has nothing to send any more, or is over."""
+        sender = link.sender
+        if sender is not None and sender.in_line:
+            sender.in_line = False
+            self._line.remove(link)
+
     def write(self, bodies: Bodies, budget: i64) -> list[Link]:
         """Write transfers of about `budget` payload bytes; return the links that had a turn."""
         served: list[Link] = []
@@ -76,10 +83,9 @@ class Departures:
             link = self._line[0]
             sender = link.sender
             assert sender is not None
-            if link.status == ATTACHED and len(sender.runs) > 0:
-                left = self._serve(link, sender, bodies, left)
-                served.append(link)
-            if link.status != ATTACHED or len(sender.runs) == 0 or sender.loading:
+            left = self._serve(link, sender, bodies, left)
+            served.append(link)
+            if len(sender.runs) == 0 or sender.loading:
                 self._line.popleft()
                 sender.in_line = False
             elif left > 0 and self.window.left > 0:

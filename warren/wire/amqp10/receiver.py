@@ -21,13 +21,18 @@ PART_BYTES: Final = 64  # what a part takes beside its bytes
 
 @final
 class Receiver:
-    """Invariant: `credit` is what the sender may still send, as far as this side knows."""
+    """Invariant: the sender may still send `credit` messages, as far as this side knows.
+
+    Where the host took credit back, `overrun` more may be under way: they were sent before the
+    sender read of it.
+    """
 
     def __init__(self, credit_max: i64, message_bytes_max: i64) -> None:
         self.credit_max: i64 = credit_max  # 0: the host grants by itself
         self.message_bytes_max: i64 = message_bytes_max  # 0: any size
         self.delivery_count: i64 = 0
         self.credit: i64 = 0
+        self.overrun: i64 = 0
         self.unconfirmed: i64 = 0  # messages that the host still has to answer for
         self.drain = False
         self.echo = False  # ask for an answer with the next flow
@@ -47,11 +52,20 @@ class Receiver:
         """The link is up: the sender begins to count here."""
         self.delivery_count = initial_delivery_count
 
+    def allowed(self) -> i64:
+        """How many more deliveries may come."""
+        return self.credit + self.overrun
+
     def take(self, count: i64) -> None:
         """So many deliveries came, or began to come; there was credit for them."""
-        assert 0 <= count <= self.credit
-        self.credit -= count
+        assert 0 <= count <= self.allowed()
         self.delivery_count = plus(self.delivery_count, count)
+        self._use(count)
+
+    def _use(self, count: i64) -> None:
+        used = min(count, self.credit)
+        self.credit -= used
+        self.overrun -= min(count - used, self.overrun)
 
     def confirm(self, count: i64) -> None:
         """The host has answered for so many messages."""
@@ -72,6 +86,8 @@ class Receiver:
 
     def grant(self, credit: i64, drain: bool, echo: bool) -> None:
         """The host's own grant: absolute, not added to what is left."""
+        before = self.allowed()
+        self.overrun = before - credit if before > credit else 0
         self.credit = credit
         self.drain = drain
         self.echo = self.echo or echo
@@ -82,7 +98,7 @@ class Receiver:
         skipped = ahead(delivery_count, self.delivery_count)
         if skipped > 0:
             self.delivery_count = delivery_count
-            self.credit = self.credit - skipped if self.credit > skipped else 0
+            self._use(skipped)
 
     # A delivery in parts
 

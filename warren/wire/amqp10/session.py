@@ -414,6 +414,7 @@ class Session:
     def _detach(self, link: Link, closed: bool, error: Error | None) -> None:
         if link.receiver is not None:
             self.arrivals.forget(link.receiver)
+        self.departures.leave(link)
         self.links.detach(link, closed, error)
 
     # Links
@@ -510,6 +511,8 @@ class Session:
             given_up = sender.withdraw()
             if len(given_up) > 0:
                 events.append(Withdrawn(link, given_up))
+                if len(sender.runs) == 0:
+                    self.departures.leave(link)
         if link.full_due and link.properties is not None:
             self._flows.want(link)  # In answer to the first credit (FEATURES B-72).
         self._touch(link)

@@ -101,6 +101,7 @@ class Raw:
 
     def __init__(self, limits: Limits | None = None, mechanisms: list[str] | None = None) -> None:
         self.now_ms = 0
+        self.window = 1000  # told in flows
         self.core = Connection(limits or Limits(), 0, mechanisms or ["PLAIN", "ANONYMOUS"])
         self.output = b""
         self.read = 0  # of the output
@@ -138,6 +139,7 @@ class Raw:
         return [each for _, each, _ in parse(output[8:])]
 
     def begin(self, channel: int = 0, window: int = 1000, **fields: object) -> Session:
+        self.window = window
         values: dict[str, object] = {
             "next_outgoing_id": 0,
             "incoming_window": window,
@@ -165,7 +167,7 @@ class Raw:
         return self.send(transfer_frame(handle, delivery_id, **fields), payload)
 
     def flow(self, **fields: object) -> list[Event]:
-        return self.send(flow_frame(**fields))
+        return self.send(flow_frame(**{"incoming_window": self.window, **fields}))
 
 
 def attach_frame(handle: int, role: bool, name: str = "", initial_count: int = 0) -> Attach:
@@ -237,13 +239,13 @@ class Pair:
         self.client = Connection(limits, 0, None, Open(container_id="client", hostname="vhost:/"))
         self.to_server = b""
         self.to_client = b""
-        self._cut = cut or (lambda size: size)
+        self.cut = cut or (lambda size: size)
         self.on_server: Callable[[Event], None] = lambda event: None
         self.on_client: Callable[[Event], None] = lambda event: None
 
     def move_to_server(self) -> bool:
         self.to_server += self.client.data_to_send()
-        count = self._cut(len(self.to_server))
+        count = self.cut(len(self.to_server))
         piece, self.to_server = self.to_server[:count], self.to_server[count:]
         for event in self.server.receive(piece, 0):
             self._server_event(event)
@@ -251,7 +253,7 @@ class Pair:
 
     def move_to_client(self) -> bool:
         self.to_client += self.server.data_to_send()
-        count = self._cut(len(self.to_client))
+        count = self.cut(len(self.to_client))
         piece, self.to_client = self.to_client[:count], self.to_client[count:]
         for event in self.client.receive(piece, 0):
             self._client_event(event)
