@@ -1,0 +1,118 @@
+"""How long a restart with a backlog of single messages takes, and what memory.
+
+    python bench/restart.py DIRECTORY [--messages 1000000] [--bytes 1024] [--mode default|lazy]
+
+A real node declares a durable queue and is stopped; the messages are written into its log, each a
+record of its own; the node is started again. By hand, on a quiet machine, with a compiled node:
+run it with the Python of an environment in which the wheel is installed. Files are read from the
+page cache, if they fit.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pika
+
+from warren.storage.disk import OsDisk
+from warren.storage.recovery import RecoveredPublish
+from warren.storage.stretches import Stretch
+from warren.storage.wal import Wal
+from warren.testing import Node
+
+FLUSH_EVERY = 500
+
+
+class Nobody:
+    """Takes nothing of what is in the log."""
+
+    def entry(self, owner: int, index: int, payload: bytes) -> None:
+        return
+
+    def knows(self, owner: int) -> bool:
+        return True
+
+    def owner(self, owner: int, last_seq: int, mark: int) -> None:
+        return
+
+    def publish(self, found: RecoveredPublish) -> None:
+        return
+
+    def stretch(self, found: Stretch) -> None:
+        return
+
+
+def stop(error: BaseException) -> None:
+    print("log failed:", error, file=sys.stderr)
+    os._exit(1)
+
+
+def declare(directory: Path, mode: str) -> None:
+    arguments = {"x-queue-mode": "lazy"} if mode == "lazy" else {}
+    with Node(name="restart", data_dir=directory) as node:
+        connection = pika.BlockingConnection(pika.URLParameters(node.url))
+        connection.channel().queue_declare("q", durable=True, arguments=arguments)
+        connection.close()
+        node.stop()
+
+
+def queue_of(directory: Path) -> dict[str, Any]:
+    """What `warren check-data` says of the queue."""
+    words = [sys.executable, "-m", "node", "check-data", str(directory), "--formatter", "json"]
+    answer = json.loads(subprocess.run(words, capture_output=True, check=True).stdout)
+    row: dict[str, Any] = next(row for row in answer["queues"] if row["name"] == "q")
+    return row
+
+
+def fill(directory: Path, owner: int, count: int, size: int) -> None:
+    wal = Wal(OsDisk(), str(directory / "log"), post=lambda work: None, on_failure=stop)
+    wal.open(Nobody())
+    body = os.urandom(size)
+    offsets = bytes(4) + size.to_bytes(4, "little")
+    for seq in range(1, count + 1):
+        wal.append_publish(1, 1, 1_000 + seq, [(owner, seq)], b"", offsets, body, 0)
+        if seq % FLUSH_EVERY == 0:
+            wal.flush()
+    wal.close(clean=False)
+
+
+def status_of(node: Node, key: str) -> int:
+    """A line of /proc/PID/status, in KB."""
+    assert node.process is not None
+    text = Path(f"/proc/{node.process.pid}/status").read_text()
+    return int(text.split(f"{key}:")[1].split()[0])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--messages", type=int, default=1_000_000)
+    parser.add_argument("--bytes", type=int, default=1024)
+    parser.add_argument("--mode", choices=("default", "lazy"), default="default")
+    options = parser.parse_args()
+    declare(options.directory, options.mode)
+    with Node(name="restart", data_dir=options.directory) as node:
+        empty_kb = status_of(node, "VmHWM")
+        node.stop()
+    fill(options.directory, queue_of(options.directory)["uid"], options.messages, options.bytes)
+    began = time.perf_counter()
+    with Node(name="restart", data_dir=options.directory, ready_seconds=300) as node:
+        took = time.perf_counter() - began
+        print(node.ready_line)
+        print(
+            f"{options.messages} messages of {options.bytes} B: ready after {took:.2f} s, "
+            f"peak {status_of(node, 'VmHWM') // 1024} MB, then {status_of(node, 'VmRSS') // 1024}"
+            f" MB; empty {empty_kb // 1024} MB"
+        )
+        node.kill9()
+    found = queue_of(options.directory)
+    assert (found["messages"], found["last_seq"]) == (options.messages, options.messages), found
+
+
+if __name__ == "__main__":
+    main()
