@@ -116,3 +116,29 @@ def test_a_restart_keeps_what_is_persistent_and_empties_the_page_files(node: Nod
         kept = drain(channel, "kept")
         assert kept == [message(number) for number in range(0, COUNT, 4)]
         channel.queue_delete("kept")
+
+
+def test_at_half_of_the_memory_watermark_bodies_leave_memory_whatever_the_budget() -> None:
+    settings = {
+        "memory.body_budget_bytes": str(1 << 32),
+        "vm_memory_high_watermark.absolute": str(300_000_000),
+    }
+    body = bytes(100_000)
+    with Node(name="pressed", settings=settings) as node:
+        with pika.BlockingConnection(pika.URLParameters(node.url)) as connection:
+            channel = connection.channel()
+            channel.queue_declare("pressed", exclusive=True)
+            for number in range(1000):
+                channel.basic_publish("", "pressed", b"%d:" % number + body)
+            settle_down(channel, lambda: ready_count(channel, "pressed") == 1000)
+            settle_down(channel, lambda: paged_out(node, "pressed") > 0)
+            assert node.rss_bytes() < 300_000_000
+            inbox = Inbox(channel, "pressed", auto_ack=True)
+            inbox.wait(1000)
+        assert inbox.bodies == [b"%d:" % number + body for number in range(1000)]
+
+
+def paged_out(node: Node, queue: str) -> int:
+    found = asked(node, f"/api/queues/%2F/{queue}")["messages_paged_out"]
+    assert isinstance(found, int)
+    return found
