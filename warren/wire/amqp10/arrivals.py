@@ -19,7 +19,7 @@ from warren.wire.amqp10.link import (
     SENDER_UNSETTLED,
     Link,
 )
-from warren.wire.amqp10.performatives import Transfer
+from warren.wire.amqp10.performatives import TransactionalState, Transfer
 from warren.wire.amqp10.receiver import Receiver
 from warren.wire.amqp10.serial import plus
 from warren.wire.amqp10.transfers import Transfers, single
@@ -210,6 +210,8 @@ def _check_first(link: Link, transfer: Transfer) -> None:
     if transfer.resume:
         text = "deliveries are not resumed: the unsettled map was empty"
         raise ProtocolError(Condition.NOT_IMPLEMENTED, text, Scope.LINK)
+    if isinstance(transfer.state, TransactionalState):
+        raise ProtocolError(Condition.NOT_IMPLEMENTED, "transactions", Scope.LINK)
     if transfer.rcv_settle_mode == RECEIVER_SECOND and link.rcv_settle_mode != RECEIVER_SECOND:
         text = "receiver settle mode 'second' on a link that was attached with 'first'"
         raise ProtocolError(Condition.INVALID_FIELD, text, Scope.LINK)

@@ -43,6 +43,7 @@ from warren.wire.amqp10.performatives import (
     SaslInit,
     SaslOutcome,
     SaslResponse,
+    TransactionalState,
 )
 
 SMALL = Limits(max_incoming_window=10, max_link_credit=8, message_bytes_max=100, held_bytes_max=250)
@@ -410,6 +411,24 @@ def settle_mode_second(raw: Raw) -> list[Event]:
     return raw.transfer(0, 0, rcv_settle_mode=1)
 
 
+def within_a_transaction(raw: Raw) -> list[Event]:
+    return raw.transfer(0, 0, state=TransactionalState(txn_id=b"1"))
+
+
+def no_message(raw: Raw) -> list[Event]:
+    return raw.transfer(0, 0, payload=b"\x00")
+
+
+def settled_by_halves(raw: Raw) -> list[Event]:
+    raw.send(Detach(handle=0))
+    asked = attach_frame(0, SENDER)
+    asked.snd_settle_mode = 1
+    link = only(raw.send(asked), AttachRequested)[0].link
+    raw.core.sessions[0].accept(link, None, None)
+    raw.bytes_out()
+    return raw.transfer(0, 0, settled=False)
+
+
 LINK_ERRORS: list[tuple[Callable[[Raw], list[Event]], Condition]] = [
     (ninth_message_of_eight, Condition.TRANSFER_LIMIT_EXCEEDED),
     (ninth_message_slowly, Condition.TRANSFER_LIMIT_EXCEEDED),
@@ -421,6 +440,9 @@ LINK_ERRORS: list[tuple[Callable[[Raw], list[Event]], Condition]] = [
     (format_changed, Condition.INVALID_FIELD),
     (resumed, Condition.NOT_IMPLEMENTED),
     (settle_mode_second, Condition.INVALID_FIELD),
+    (within_a_transaction, Condition.NOT_IMPLEMENTED),
+    (no_message, Condition.DECODE_ERROR),
+    (settled_by_halves, Condition.INVALID_FIELD),
 ]
 
 
