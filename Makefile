@@ -15,7 +15,7 @@ SETUP := $(PYTHON) tools/environment.py
 SPREAD := -n $(WORKERS) --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help python install run lint check format test test-pure test-compiled faults wheel bench clean
+.PHONY: help python install run lint check format test test-pure test-compiled faults mutants wheel bench clean
 
 help:
 	@echo "make run            one durable node: AMQP $(LISTEN), management $(MANAGEMENT), data $(DATA)"
@@ -25,6 +25,7 @@ help:
 	@echo "make faults         disks that fail and fill up, the long tests of it too (root: it mounts)"
 	@echo "make check          format, lint, types, import floors, unit and golden tests"
 	@echo "make format         let ruff put the sources in order"
+	@echo "make mutants        every planted fault must be found by the simulations"
 	@echo "make wheel          build the compiled wheel in a copy of the sources; prints its path"
 	@echo "make bench          build the load generators; then see bench/README.md"
 	@echo "make clean          remove what was built; environments and data stay"
@@ -66,6 +67,9 @@ faults: install
 test-compiled: python
 	@$(SETUP) compiled
 	tools/test-installed .venv-compiled/bin/python $(SPREAD)
+
+mutants: install
+	$(DEV)/python tools/mutants.py
 
 wheel: python
 	@$(SETUP) wheel
