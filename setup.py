@@ -98,6 +98,7 @@ COMPILED = [
     "warren/wire/amqp10/events.py",
     "warren/wire/amqp10/flows.py",
     "warren/wire/amqp10/frames.py",
+    "warren/wire/amqp10/gather.py",
     "warren/wire/amqp10/handshake.py",
     "warren/wire/amqp10/limits.py",
     "warren/wire/amqp10/link.py",

@@ -12,6 +12,7 @@ from warren.wire.amqp10 import transfers
 from warren.wire.amqp10.deliver import Heads, write_transfers
 from warren.wire.amqp10.descriptors import ACCEPTED, DATA
 from warren.wire.amqp10.dispositions import DispositionScanner, write_disposition, write_flow
+from warren.wire.amqp10.gather import TransferGatherer
 from warren.wire.amqp10.message import Sections
 from warren.wire.amqp10.performatives import Header, Properties, Transfer, read_performative
 from warren.wire.amqp10.reader import Reader
@@ -41,10 +42,11 @@ def transfer(delivery_id: int, payload: bytes) -> bytes:
     return frame(performative.encoded() + payload)
 
 
-def bgen_transfer(delivery_id: int, payload: bytes) -> bytes:
+def bgen_transfer(delivery_id: int, payload: bytes, handle: int = 0) -> bytes:
     """As bgen writes it: fixed widths."""
     id_and_tag = b"\x70" + delivery_id.to_bytes(4, "big") + b"\xa0\x04" + bytes(4)
-    return frame(b"\x00\x53\x14\xc0\x10\x05\x52\x00" + id_and_tag + b"\x43\x42" + payload)
+    head = b"\x00\x53\x14\xc0\x10\x05\x52" + bytes([handle])
+    return frame(head + id_and_tag + b"\x43\x42" + payload)
 
 
 def measure_scan(name: str, frames: list[bytes]) -> None:
@@ -62,6 +64,25 @@ def measure_scan(name: str, frames: list[bytes]) -> None:
     def run() -> None:
         for read in reads:
             assert scanner.scan(read, 0, 0) is not None
+
+    measure(name, len(frames), run)
+
+
+def measure_gather(name: str, frames: list[bytes]) -> None:
+    """Frames of two links in turn."""
+    stream = b"".join(frames)
+    gatherer = TransferGatherer(FRAME_MAX)
+    reads = []
+    rest = b""
+    for read in reads_of(stream):
+        whole = rest + read
+        gatherer.scan(whole, 0)
+        rest = whole[gatherer.end :]
+        reads.append(whole)
+
+    def run() -> None:
+        for read in reads:
+            assert len(gatherer.scan(read, 0)[0].runs) == 2
 
     measure(name, len(frames), run)
 
@@ -163,6 +184,9 @@ def main() -> None:
     }
     for name, frames in shapes.items():
         measure_scan(f"scan, {name}", frames)
+    for size, payloads in (("12 B", small), ("1 KB", large)):
+        turns = [bgen_transfer(at, one, at % 2) for at, one in enumerate(payloads)]
+        measure_gather(f"gather, {size}, two links in turn", turns)
     for name, frames in shapes.items():
         measure_deliveries(f"deliver, {name}, as it came", frames, None)
         measure_deliveries(f"deliver, {name}, other head", frames, heads)

@@ -42,6 +42,9 @@ BARE_HEAD: Final = 0x0200000000531445  # doff 2, type 0, channel 0, transfer, no
 BARE_BYTES: Final = 12
 UINT_MASK: Final = 0xFFFFFFFF
 
+ANY_CHANNEL: Final = 0x0000FFFF000000FF  # the octets that differ: channel, kind of list
+MIXED_COUNT: Final = 16  # a run of fewer messages is short
+
 STOP_ODD: Final = 0  # something else, or something wrong: to be looked at by itself
 STOP_SHORT: Final = 1  # the read ends within a frame
 
@@ -50,6 +53,8 @@ STOP_SHORT: Final = 1  # the read ends within a frame
 @mypyc_attr(acyclic=True)
 class Transfers:
     """Whole messages of one link, in order; delivery-ids count up from `delivery_id` and wrap.
+
+    Where messages of other links came between them the ids are in `ids` (`id_at`).
 
     `infos[k]` holds for the messages from `firsts[k]` up to `firsts[k + 1]` (or the end).
     Invariant: firsts[0] == 0, both lists are equally long, count >= 1.
@@ -76,7 +81,14 @@ class Transfers:
         self.offsets = offsets  # count + 1 times u32 little-endian, positions in `data`
         self.firsts = firsts
         self.infos = infos
+        self.ids = b""  # u32 little-endian, one each, where they do not count up (`gather`)
         self.count: i64 = len(offsets) // 4 - 1
+
+    def id_at(self, place: i64) -> i64:
+        """The delivery-id of a message."""
+        if len(self.ids) > 0:
+            return i64(read_i32_le(self.ids, 4 * place)) & UINT_MASK
+        return (self.delivery_id + place) & UINT_MASK
 
     def head(self, count: i64) -> "Transfers":
         """The first `count` messages."""
@@ -84,7 +96,7 @@ class Transfers:
         kept = 1
         while kept < len(self.firsts) and self.firsts[kept] < count:
             kept += 1
-        return Transfers(
+        head = Transfers(
             self.channel,
             self.handle,
             self.delivery_id,
@@ -95,6 +107,8 @@ class Transfers:
             self.firsts[:kept],
             self.infos[:kept],
         )
+        head.ids = self.ids[: 4 * count]
+        return head
 
     def payload_max(self) -> i64:
         """Bytes of the largest message."""
@@ -167,12 +181,25 @@ def single(
     )
 
 
+def lead_of(channel: i64) -> i64:
+    """How an ordinary transfer frame of the channel goes on behind its size, for 7 octets."""
+    return (0x02000000 | channel) << 24 | 0x005314
+
+
+def is_transfer(data: bytes, pos: i64) -> bool:
+    """Whether the frame at `pos` is a transfer of any channel, as far as it has come."""
+    if i64(len(data)) - pos < TRANSFER_BYTES_MIN:
+        return False
+    return read_i64_be(data, pos + 4) & ~ANY_CHANNEL == 0x0200000000531400
+
+
 @final
 class TransferScanner:
     """Scans one read after the other.
 
     After `scan`: `end` is behind the last message of the run, `stop` says why there; at STOP_SHORT
-    the frame begun at `end` needs the bytes up to `need` at least.
+    the frame begun at `end` needs the bytes up to `need` at least. `mixed` says that the run was
+    short and that a transfer of another link follows: `gather` makes longer runs of such a read.
     """
 
     def __init__(self, frame_bytes_max: i64) -> None:
@@ -180,14 +207,15 @@ class TransferScanner:
         self.end: i64 = 0
         self.stop: i64 = STOP_ODD
         self.need: i64 = 0
+        self.mixed = False
         # Of the transfer that was looked at last.
-        self._at: i64 = 0
-        self._handle: i64 = 0
-        self._delivery_id: i64 = 0
-        self._message_format: i64 = 0
-        self._settled: i64 = 0
+        self.at: i64 = 0
+        self.handle: i64 = 0
+        self.delivery_id: i64 = 0
+        self.message_format: i64 = 0
+        self.settled: i64 = 0
         # Of the message that was walked through last.
-        self._sections = Sections()
+        self.sections = Sections()
         self._known_at: i64 = 0  # its sections before the body
         self._known_bytes: i64 = -1
         self._head_bytes: i64 = 0  # and those of them that are before the bare message
@@ -198,7 +226,7 @@ class TransferScanner:
         offsets = BytesWriter()
         firsts: list[int] = []
         infos: list[int] = []
-        lead: i64 = (0x02000000 | channel) << 24 | 0x005314  # frame head behind the size; transfer
+        lead = lead_of(channel)
         count: i64 = 0
         info: i64 = -1
         handle: i64 = 0
@@ -206,26 +234,25 @@ class TransferScanner:
         message_format: i64 = 0
         settled: i64 = 0
         pos = start
-        self.stop = STOP_ODD
-        self._known_bytes = -1
+        self.begin()
         while True:
-            end = self._transfer(data, pos, lead)
+            end = self.look(data, pos, lead)
             if end < 0:
                 break
             if count == 0:
-                handle, first_id = self._handle, self._delivery_id
-                message_format, settled = self._message_format, self._settled
+                handle, first_id = self.handle, self.delivery_id
+                message_format, settled = self.message_format, self.settled
             elif (
-                self._handle != handle
-                or self._delivery_id != (first_id + count) & UINT_MASK
-                or self._settled != settled
-                or self._message_format != message_format
+                self.handle != handle
+                or self.delivery_id != (first_id + count) & UINT_MASK
+                or self.settled != settled
+                or self.message_format != message_format
             ):
                 break
-            if not self._message(data, self._at, end):
+            if not self.walk(data, self.at, end):
                 break
-            if self._sections.info != info:
-                info = self._sections.info
+            if self.sections.info != info:
+                info = self.sections.info
                 firsts.append(count)
                 infos.append(info)
             write_i32_le(offsets, i32(pos))
@@ -234,6 +261,7 @@ class TransferScanner:
         self.end = pos
         if count == 0:
             return None
+        self.mixed = count < MIXED_COUNT and is_transfer(data, pos)
         write_i32_le(offsets, i32(pos))
         table = offsets.getvalue()
         if (pos - start) * 4 < i64(len(data)) * 3:  # Keep the read only if the run is most of it.
@@ -244,7 +272,13 @@ class TransferScanner:
             channel, handle, first_id, is_settled, message_format, data, table, firsts, infos
         )
 
-    def _message(self, data: bytes, at: i64, end: i64) -> bool:
+    def begin(self) -> None:
+        """Another read comes: nothing is known."""
+        self.stop = STOP_ODD
+        self.mixed = False
+        self._known_bytes = -1
+
+    def walk(self, data: bytes, at: i64, end: i64) -> bool:
         """Whether data[at:end] is a message; its info is in the sections then.
 
         What comes before the body is mostly the same bytes as in the message before.
@@ -255,7 +289,7 @@ class TransferScanner:
             code: i64 = data[body_at + 2]
             if read_i16_be(data, body_at) == 0x0053 and DATA <= code <= AMQP_VALUE:
                 return self._body(data, body_at, end, code)
-        sections = self._sections
+        sections = self.sections
         if size >= 0 and self._same_head(data, at, end):
             sections.info = self._head_info
             bare_at = at + self._head_bytes
@@ -288,9 +322,9 @@ class TransferScanner:
             length = i64(read_i32_be(data, body_at + 4))
             if body_at + 8 + length == end:
                 return True
-        return self._sections.walk_body(data, body_at, end)
+        return self.sections.walk_body(data, body_at, end)
 
-    def _transfer(self, data: bytes, pos: i64, lead: i64) -> i64:
+    def look(self, data: bytes, pos: i64, lead: i64) -> i64:
         """Where the ordinary transfer frame ends; -1: it is not whole, or not that."""
         there = i64(len(data)) - pos
         if there < FRAME_HEAD:
@@ -321,35 +355,35 @@ class TransferScanner:
             return -1
         if inside_end > end or inside_end < at or not 3 <= count <= FIELD_COUNT:
             return -1
-        self._at = at
+        self.at = at
         if not self._fields(data, inside_end, count):
             return -1
-        self._at = inside_end
+        self.at = inside_end
         return end
 
     def _fields(self, data: bytes, end: i64, count: i64) -> bool:
         """Take the fields at `_at`; False: one is odd, or they do not end at `end`."""
-        self._handle = self._uint(data, end)
-        self._delivery_id = self._uint(data, end)
-        if self._handle < 0 or self._delivery_id < 0:
+        self.handle = self._uint(data, end)
+        self.delivery_id = self._uint(data, end)
+        if self.handle < 0 or self.delivery_id < 0:
             return False
-        at = self._at
+        at = self.at
         if end - at < 2 or data[at] != codes.BINARY_8 or data[at + 1] > TAG_BYTES_MAX:
             return False
         at += 2 + data[at + 1]
-        self._message_format = 0
-        self._settled = 0
+        self.message_format = 0
+        self.settled = 0
         if count > 3:
             if at >= end:
                 return False
             if data[at] == codes.NULL or data[at] == codes.UINT_0:
                 at += 1
             else:
-                self._at = at
-                self._message_format = self._uint(data, end)
-                if self._message_format < 0:
+                self.at = at
+                self.message_format = self._uint(data, end)
+                if self.message_format < 0:
                     return False
-                at = self._at
+                at = self.at
         place: i64 = 4
         while place < count:
             if at >= end:
@@ -357,7 +391,7 @@ class TransferScanner:
             code: i64 = data[at]
             if code == codes.TRUE and (place == 4 or place == BATCHABLE):
                 if place == 4:
-                    self._settled = 1
+                    self.settled = 1
             elif code != codes.NULL and (code != codes.FALSE or 6 <= place <= STATE):
                 return False
             at += 1
@@ -366,18 +400,18 @@ class TransferScanner:
 
     def _uint(self, data: bytes, end: i64) -> i64:
         """The uint at `_at`, which moves behind it; -1: it is something else."""
-        at = self._at
+        at = self.at
         left = end - at
         if left < 1:
             return -1
         code: i64 = data[at]
         if code == codes.UINT_8 and left >= 2:
-            self._at = at + 2
+            self.at = at + 2
             return i64(data[at + 1])
         if code == codes.UINT and left >= 5:
-            self._at = at + 5
+            self.at = at + 5
             return i64(read_i32_be(data, at + 1)) & UINT_MASK
         if code == codes.UINT_0:
-            self._at = at + 1
+            self.at = at + 1
             return 0
         return -1
