@@ -25,7 +25,7 @@ REST_BYTES: Final = 4 << 20
 REST_CHUNKS: Final = 16_384  # no more than so many rest, for each takes memory besides its bytes
 BATCH_BYTES: Final = 1 << 20
 BATCH_CHUNKS: Final = 1024  # parts of one call to the disk
-BEHIND_BYTES: Final = 32 << 20
+BEHIND_BYTES: Final = 16 << 20
 
 
 class Batch(Protocol):
