@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import psutil
+
 from bench.growth import longest_turn_ms, turns
 from bench.run import Warren, machine
 from warren.testing.node import Node
@@ -170,6 +172,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         wire.close()
         result["stop_seconds"] = timed(lambda: node.stop(120))
         result["start_seconds"] = timed(node.start)
+        result["start_cpu_seconds"] = round(sum(psutil.Process(node.pid).cpu_times()[:2]), 2)
         result["started_bytes_per_queue"] = (node.rss_bytes() - empty) // options.queues
         result["stop_2_seconds"] = timed(lambda: node.stop(120))
         result["start_2_seconds"] = timed(node.start)

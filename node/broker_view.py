@@ -107,7 +107,7 @@ class LiveView:
             message_bytes=sum(host.store.live_bytes for host in hosts),
             queues=broker.metadata.queue_count,
             exchanges=sum(len(vhost.exchanges) for vhost in vhosts),
-            bindings=sum(len(vhost.bindings()) for vhost in vhosts),
+            bindings=sum(vhost.binding_count for vhost in vhosts),
             consumers=sum(host.consumer_count for host in hosts),
             connections=len(broker.endpoints),
             channels=sum(len(endpoint.channels) for endpoint in broker.endpoints.values()),

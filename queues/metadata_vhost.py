@@ -50,6 +50,10 @@ class VHost:
     def binding(self, key: BindingKey) -> Binding | None:
         return self._bindings.get(key)
 
+    @property
+    def binding_count(self) -> int:
+        return len(self._bindings)
+
     def bindings(self) -> list[Binding]:
         return list(self._bindings.values())
 
