@@ -112,6 +112,7 @@ COMPILED = [
     "warren/wire/amqp10/sender.py",
     "warren/wire/amqp10/serial.py",
     "warren/wire/amqp10/session.py",
+    "warren/wire/amqp10/settling.py",
     "warren/wire/amqp10/transfers.py",
     "warren/wire/amqp10/windows.py",
     "warren/wire/amqp10/writer.py",

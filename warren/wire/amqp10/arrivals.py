@@ -21,7 +21,7 @@ from warren.wire.amqp10.link import (
 )
 from warren.wire.amqp10.performatives import TransactionalState, Transfer
 from warren.wire.amqp10.receiver import Receiver
-from warren.wire.amqp10.serial import plus
+from warren.wire.amqp10.serial import ahead, plus
 from warren.wire.amqp10.transfers import Transfers, single
 from warren.wire.amqp10.windows import IncomingWindow
 
@@ -59,11 +59,12 @@ class Arrivals:
             self.window.take(count)
             _fail_window()
         self.window.take(count)
-        self._follow(run.delivery_id)
-        self.next_id = plus(run.delivery_id, count)
         receiver = link.receiver
         if receiver is None or not link.is_up():
+            self._pass_over(run.delivery_id, count)
             return
+        self._follow(run.delivery_id)
+        self.next_id = plus(run.delivery_id, count)
         _check_settled(link, run.settled)
         granted = receiver.allowed()
         if count > granted:
@@ -96,18 +97,21 @@ class Arrivals:
             _fail_window()
         receiver = link.receiver
         if receiver is None or not link.is_up():
-            self._pass_over(transfer)
+            if transfer.delivery_id is not None:
+                self._pass_over(transfer.delivery_id, 1)
         elif receiver.partial:
             self._continue(link, receiver, transfer, data[start:end], events)
         else:
             self._begin(link, receiver, transfer, data[start:end], events)
 
-    def _pass_over(self, transfer: Transfer) -> None:
-        """The link is being detached: nothing counts but the numbers of its deliveries."""
-        if transfer.delivery_id is not None and (
-            self.next_id < 0 or transfer.delivery_id == self.next_id
-        ):
-            self.next_id = plus(transfer.delivery_id, 1)
+    def _pass_over(self, delivery_id: i64, count: i64) -> None:
+        """The link is being detached: nothing counts but the ids, unless they are known ones.
+
+        For these frames may be the rest of a message that had begun before.
+        """
+        after = plus(delivery_id, count)
+        if self.next_id < 0 or ahead(after, self.next_id) > 0:
+            self.next_id = after
 
     def _follow(self, delivery_id: i64) -> None:
         if self.next_id >= 0 and delivery_id != self.next_id:

@@ -273,7 +273,7 @@ class Connection:
 
     def _forget_sessions(self) -> None:
         for session in self.sessions.values():
-            session.forget()
+            session.lost()
         self.sessions = {}
         self._by_channel = {}
 

@@ -18,17 +18,11 @@ from mypy_extensions import i64
 
 from warren.wire.amqp10.arrivals import Arrivals, Held
 from warren.wire.amqp10.departures import Bodies, Departures
-from warren.wire.amqp10.descriptors import ACCEPTED as FIRST_STATE
 from warren.wire.amqp10.dispositions import Dispositions
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
 from warren.wire.amqp10.events import (
     ACCEPTED,
     MODIFIED,
-    OTHER,
-    RECEIVED,
-    REJECTED,
-    RELEASED,
-    UNDECIDED,
     AttachRequested,
     Event,
     Flowed,
@@ -52,7 +46,6 @@ from warren.wire.amqp10.links import Links
 from warren.wire.amqp10.outcomes import Outcomes
 from warren.wire.amqp10.output import Output, error_of
 from warren.wire.amqp10.performatives import (
-    Accepted,
     AnyTarget,
     Attach,
     Begin,
@@ -62,17 +55,14 @@ from warren.wire.amqp10.performatives import (
     End,
     Error,
     Flow,
-    Modified,
     Performative,
-    Rejected,
-    Released,
     Source,
     Transfer,
 )
-from warren.wire.amqp10.performatives import Received as ReceivedState
 from warren.wire.amqp10.receiver import Receiver
 from warren.wire.amqp10.sender import QueueCredit, Run, Sender
 from warren.wire.amqp10.serial import UINT_MAX, ahead, plus
+from warren.wire.amqp10.settling import outcome_of, outcome_of_descriptor, report, says_more
 from warren.wire.amqp10.transfers import Transfers
 from warren.wire.amqp10.windows import IncomingWindow, OutgoingWindow
 
@@ -142,6 +132,11 @@ class Session:
         if self.status < ENDING:
             self.flush()
             self._output.frame(self.channel, End())
+        self.status = ENDED
+        self.forget()
+
+    def lost(self) -> None:
+        """The connection is over, and nothing is written any more."""
         self.status = ENDED
         self.forget()
 
@@ -535,7 +530,7 @@ class Session:
 
     def take_dispositions(self, run: Dispositions, events: list[Event]) -> None:
         """Dispositions that say the same, found in place."""
-        outcome = OUTCOMES[run.state - FIRST_STATE] if run.state > 0 else UNDECIDED
+        outcome = outcome_of_descriptor(run.state)
         self._settled(run.as_receiver, run.first, run.last, run.settled, outcome, None, events)
 
     def _take_disposition(self, disposition: Disposition, events: list[Event]) -> None:
@@ -567,52 +562,4 @@ class Session:
             return  # None of them has been sent yet.
         if ahead(last, next_id) >= 0:
             last = plus(next_id, -1)
-        self._report(Settled(self, sent, first, last, settled, outcome, state), events)
-
-    def _report(self, told: Settled, events: list[Event]) -> None:
-        """Add the event, or make the one before it longer."""
-        size = len(events)
-        if size > 0 and told.state is None:
-            before = events[size - 1]
-            if (
-                isinstance(before, Settled)
-                and before.session is self
-                and before.state is None
-                and before.outcome == told.outcome
-                and before.settled == told.settled
-                and before.sent == told.sent
-                and plus(before.last, 1) == told.first
-            ):
-                before.last = told.last
-                return
-        events.append(told)
-
-
-OUTCOMES: Final[list[int]] = [ACCEPTED, REJECTED, RELEASED, MODIFIED]  # by descriptor
-
-
-def outcome_of(state: DeliveryState | None) -> i64:
-    """What a delivery state means, as the events name it."""
-    if state is None:
-        return UNDECIDED
-    if isinstance(state, Accepted):
-        return ACCEPTED
-    if isinstance(state, Rejected):
-        return REJECTED
-    if isinstance(state, Released):
-        return RELEASED
-    if isinstance(state, Modified):
-        return MODIFIED
-    if isinstance(state, ReceivedState):
-        return RECEIVED
-    return OTHER
-
-
-def says_more(state: DeliveryState | None) -> bool:
-    """Whether an outcome has fields that matter."""
-    if isinstance(state, Rejected):
-        return state.error is not None
-    if isinstance(state, Modified):
-        failed, elsewhere = state.delivery_failed, state.undeliverable_here
-        return failed is not None or elsewhere is not None or state.message_annotations is not None
-    return False
+        report(Settled(self, sent, first, last, settled, outcome, state), events)

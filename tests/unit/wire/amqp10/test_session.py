@@ -651,3 +651,39 @@ def test_a_client_may_change_its_mind_before_the_answer() -> None:
     pair.client.close()
     pair.settle()
     assert (pair.client.state_name, pair.server.state_name) == ("closed", "closed")
+
+
+def test_the_rest_of_a_message_to_a_link_that_is_over_is_no_new_delivery() -> None:
+    raw = running()
+    link = raw.attach(0, SENDER)
+    raw.attach(1, SENDER)
+    raw.transfer(0, 0, more=True)
+    raw.transfer(1, 1)
+    session_of(raw).detach(link)
+    last = frame(0, 0, transfer_frame(0, 0), MESSAGE)
+    dropped = frame(0, 0, transfer_frame(0, 2), MESSAGE)
+    events = raw.feed(last + dropped + frame(0, 0, transfer_frame(1, 3), MESSAGE))
+    assert [type(event) for event in events] == [Received]
+
+
+def test_nothing_is_written_behind_a_close_whatever_the_host_still_asks_for() -> None:
+    raw = running()
+    link, session = raw.attach(0, SENDER), session_of(raw)
+    raw.core.close()
+    raw.bytes_out()
+    session.settle(0, 1)
+    session.grant(link, 5)
+    session.detach(link)
+    session.end()
+    assert not session.has_work()
+    assert raw.bytes_out() == b""
+
+
+def test_a_flood_of_frames_is_taken_in_slices() -> None:
+    raw = running()
+    raw.attach(0, SENDER)
+    flood = frame(0, 0, flow_frame(handle=0)) * 1_200
+    taken = [len(raw.core.receive(flood, 0))]
+    while raw.core.has_more:
+        taken.append(len(raw.core.receive(b"", 0)))
+    assert taken == [512, 512, 176]
