@@ -419,6 +419,7 @@ class Node:
             endpoint.abort()
         await self._drain(1.0)
         await self._bury(2.0)
+        await self._save_definitions(1.0)
         await front.stop()
         broker.logins.close()
         for uid, host in broker.hosts.awake.items():
@@ -433,19 +434,26 @@ class Node:
     async def _bury(self, seconds: float) -> None:
         """Wait until what is dying is dead-lettered; the rest stays where it is, or is lost to a
         quorum queue (D-07)."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + seconds
-        while loop.time() < deadline and any(
-            h.is_burying for h in self.broker.hosts.awake.values()
-        ):
-            await asyncio.sleep(0.01)
+        hosts = self.broker.hosts.awake
+        await wait_until(lambda: not any(h.is_burying for h in hosts.values()), seconds)
 
     async def _drain(self, seconds: float) -> None:
         """Wait until the connections are gone, but no longer than this."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + seconds
-        while self.broker.arrivals and loop.time() < deadline:
-            await asyncio.sleep(0.01)
+        await wait_until(lambda: not self.broker.arrivals, seconds)
+
+    async def _save_definitions(self, seconds: float) -> None:
+        """So that the next start finds rows and no entries; without room on disk it does not."""
+        await wait_until(lambda: not self._definitions.is_saving, seconds)
+        self._definitions.save(self.broker.metadata, self.group)
+        await wait_until(lambda: not self._definitions.is_saving, seconds)
+
+
+async def wait_until(reached: Callable[[], bool], seconds: float) -> None:
+    """Wait until something is so, but no longer than this."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + seconds
+    while not reached() and loop.time() < deadline:
+        await asyncio.sleep(0.01)
 
 
 def user_commands(user: "UserConfig") -> list[Command]:

@@ -47,6 +47,10 @@ class DefinitionRows:
         self._batch_bytes = batch_bytes
         self._saving = False
 
+    @property
+    def is_saving(self) -> bool:
+        return self._saving
+
     def load(self, group: Group) -> Metadata:
         """The machine as it was saved last; `group` goes on behind that.
 

@@ -1,4 +1,4 @@
-"""A node on a data directory of an earlier version."""
+"""What a node makes of a data directory: of an earlier version, damaged, or left in good order."""
 
 import os
 from pathlib import Path
@@ -46,3 +46,17 @@ def test_a_damaged_keyed_state_stops_the_start_and_is_named(tmp_path: Path) -> N
         lines = [line for line in node.log().splitlines() if "cannot be read" in line]
         assert len(lines) == 1 and str(tmp_path / "keyed") in lines[0]
         assert "Traceback" not in node.log()
+
+
+def test_a_clean_stop_leaves_no_definitions_to_be_replayed(tmp_path: Path) -> None:
+    with Node(data_dir=tmp_path) as node:
+        connection = pika.BlockingConnection(pika.URLParameters(node.url))
+        for number in range(30):
+            connection.channel().queue_declare(f"q{number}", durable=True)
+        connection.close()
+        node.restart()  # The file with the entries is read for the last time.
+        node.restart()
+        found = [line for line in node.log().splitlines() if "recovered 30 queues" in line]
+        assert len(found) == 2
+        records = int(found[-1].split(" log records")[0].rsplit(" ", 1)[1])
+        assert records < 30
