@@ -72,6 +72,14 @@ def connect(node: Node, **options: Any) -> Any:
     return pika.BlockingConnection(parameters)
 
 
+def metrics(node: Node) -> dict[str, float]:
+    """All samples of /metrics, by name and labels as they are written there."""
+    with urllib.request.urlopen(f"{node.management_url}/metrics", timeout=PATIENCE_SECONDS) as text:
+        lines = text.read().decode().splitlines()
+    samples = (line.rpartition(" ") for line in lines if not line.startswith("#"))
+    return {name: float(value) for name, _, value in samples}
+
+
 def get(node: Node, path: str, seconds: float = PATIENCE_SECONDS) -> Any:
     """The answer of the HTTP API."""
     request = urllib.request.Request(node.management_url + path)

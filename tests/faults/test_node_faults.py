@@ -23,6 +23,7 @@ from tests.faults.nodes import (
     eventually,
     get,
     long,
+    metrics,
 )
 from warren.testing import Node
 
@@ -152,6 +153,12 @@ def test_while_a_sync_takes_two_seconds_only_confirms_wait(enduring: FaultyNode)
     assert send_until_stuck(node, "slow", 100 * MIB) < 40 * MIB
     assert longest_wait(node, 0.5) < PROMPT_SECONDS
     assert node.rss_bytes() - before_bytes < 64 * MIB
+    shown = metrics(node)
+    within_a_second = shown['warren_loop_turn_ms_bucket{le="1000.0"}']
+    assert within_a_second == shown["warren_loop_turn_ms_count"], "a turn waited for the sync"
+    assert (
+        shown['warren_wal_sync_seconds_bucket{le="0.5"}'] < shown["warren_wal_sync_seconds_count"]
+    )
     enduring.order()
 
 
