@@ -226,15 +226,12 @@ class Upkeep:
         return sorted(found, key=lambda file: file.id)
 
     def _see_behind(self) -> None:
-        """Have publishers wait while there is too much on disk and it is being worked on.
-
-        Files that are dead do not count: they are on their way, quicker than new ones are filled.
-        """
+        """Have publishers wait while there is too much on disk and it is being worked on."""
         works = self._works() and not self._drop_stuck
         if not works and not self.is_behind:
             return
-        sealed = self._ledger.sealed(self._host.durable_lsn)
-        behind = works and excess([f for f in sealed if f.live > 0]) > self._slack_bytes
+        over = excess(self._ledger.sealed(self._host.durable_lsn))
+        behind = works and over > self._slack_bytes
         if behind == self.is_behind:
             return
         self.is_behind = behind
