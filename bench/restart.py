@@ -88,6 +88,12 @@ def status_of(node: Node, key: str) -> int:
     return int(text.split(f"{key}:")[1].split()[0])
 
 
+def cpu_seconds(node: Node) -> float:
+    assert node.process is not None
+    text = Path(f"/proc/{node.process.pid}/stat").read_text().rsplit(")", 1)[1]
+    return sum(map(int, text.split()[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("directory", type=Path)
@@ -106,6 +112,7 @@ def main() -> None:
         print(node.ready_line)
         print(
             f"{options.messages} messages of {options.bytes} B: ready after {took:.2f} s, "
+            f"{cpu_seconds(node):.2f} s of CPU, "
             f"peak {status_of(node, 'VmHWM') // 1024} MB, then {status_of(node, 'VmRSS') // 1024}"
             f" MB; empty {empty_kb // 1024} MB"
         )

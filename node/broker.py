@@ -52,6 +52,7 @@ from queues.queue_options import EXPIRES, QueueDefaults, dead_letter_rule, is_la
 from queues.routing.router import Router
 from queues.store import BodyBudget
 from raft.one_member import OneMemberGroup
+from warren.storage.keyed import KeyedDamaged
 from warren.storage.tally import DiskUse, Tally
 from warren.wire.amqp091.connection import Limits
 from warren.wire.errors import ProtocolError, ReplyCode
@@ -257,7 +258,11 @@ class Broker:
         if self.in_service:
             host.begin(group)
         else:
-            host.begin_recovery(group)
+            try:
+                host.begin_recovery(group)
+            except KeyedDamaged as error:  # Without its beginning, what follows means nothing.
+                log.error("queue '%s' in vhost '%s': %s", inner.name, inner.vhost, error)
+                group.broken_at(1)
             self.recovering[inner.uid] = group
 
     def _undertaker(self, queue: Queue, arguments: dict[str, object]) -> QueueUndertaker | None:

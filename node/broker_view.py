@@ -78,7 +78,9 @@ class LiveView:
             alarm_details=alarms.details(),
             sockets_used=len(broker.arrivals),
             recovery=recovery_view(broker.damages),
-            crashed_queues=tuple((host.vhost, host.name) for host in broker.damages.hosts.values()),
+            crashed_queues=tuple(
+                sorted((host.vhost, host.name) for host in broker.damages.hosts.values())
+            ),
             wal_pending_bytes=broker.bodies.pending_bytes,
             paging=paging_view(broker),
             log=log_view(broker.bodies),
