@@ -65,6 +65,17 @@ class Truth:
         assert node.budget.used_bytes == 0
         assert host.quorum == KINDS[name].quorum
 
+    def check_flags(self, node: SimNode) -> None:
+        """What a client has had before will come with the flag."""
+        for name, uid in self.found(node).items():
+            host = node.broker.hosts[uid]
+            book = self.ledger.books[uid]
+            for first, count in host.machine.ready.within(1, host.machine.next_seq - 1):
+                for seq in range(first, first + count):
+                    seen = seq in book.by_seq and book.by_seq[seq].seen
+                    flagged = host.machine.redelivered.contains(seq)
+                    assert flagged or not seen, f"{name}/{seq} has lost its redelivered flag"
+
     def check_definitions(self, node: SimNode) -> None:
         """What was answered is so; what was not is one way or the other."""
         found = self.found(node)

@@ -64,6 +64,7 @@ class World:
                 self.dig(uid, KINDS[name])
         node.begin()
         self.truth.check_definitions(node)
+        self.truth.check_flags(node)
         self.clients = [Client(node, self.ledger) for _ in range(CLIENTS)]
 
     @property

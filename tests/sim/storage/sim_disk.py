@@ -336,6 +336,11 @@ class SimDisk:
         self._step("truncate")
         self._do(Truncate(handle, size))
 
+    def keyed_open(self) -> None:
+        """A database makes durable what it finds when it is opened."""
+        if not self.syncs_ignored:
+            self._do(KeyedSync())
+
     def keyed_write(self, batch: Batch) -> None:
         self._step("keyed_write")
         self._do(KeyedWrite(batch))

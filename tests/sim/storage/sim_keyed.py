@@ -20,6 +20,7 @@ class SimKeyed:
 
     def __init__(self, disk: SimDisk, runner: Steps) -> None:
         self._disk = disk
+        disk.keyed_open()
         self._runner = runner
 
     def save(self, batches: Iterable[Batch], done: Callable[[], None]) -> None:

@@ -186,7 +186,7 @@ def test_saves_come_by_themselves_one_at_a_time() -> None:
     life = Life(disk, log, save_entries=30)
     for number in range(60):
         life.do(declare_queue(f"q{number}"))
-    assert len(life.runner.slow) == 1
+    assert len(life.runner.saves) == 1
     life.runner.settle()
     assert life.group.snapshot_index == 21  # with the nine objects of a new machine
     life.do(declare_queue("another"))
