@@ -20,7 +20,7 @@ GROUP = 1
 class Node:
     """A log with three queues and a log group on it."""
 
-    def __init__(self, disk: SimDisk) -> None:
+    def __init__(self, disk: SimDisk, slack_bytes: int = 1 << 20) -> None:
         self.disk = disk
         self.runner = StepRunner()
         self.queues = Queues(set(OWNERS))
@@ -31,7 +31,7 @@ class Node:
             post=self.runner.post,
             on_failure=self._failed,
             file_bytes=16_384,
-            slack_bytes=1 << 20,
+            slack_bytes=slack_bytes,
             runner=self.runner,
             draw_epoch=self._draw_epoch,
         )
@@ -233,6 +233,33 @@ def test_the_files_of_a_frozen_owner_stay(node: Node) -> None:
     node.wal.thaw(11)
     node.rest()
     assert other.file_id not in node.wal._ledger.files
+
+
+def test_a_lost_message_in_a_segment_hits_its_queue() -> None:
+    node = Node(SimDisk(), slack_bytes=0)
+    node.wal.attach(node.queues)
+    for number in range(120):
+        bodies = [bytes([number]) * 900]
+        node.queues.publish_bodies([OWNERS[number % 3]], bodies, 0)
+        node.rest()
+    for owner in OWNERS:
+        held = list(node.queues.live[owner])
+        node.queues.settle(owner, [seq for seq in held if seq % 10])
+    node.rest()
+    places = [each for each in node.records(PUBLISH) if "seg-" in each[0]]
+    assert places
+    for path, offset, _ in places:
+        disk = node.disk.copy()
+        (owner,) = {
+            owner
+            for owner in OWNERS
+            for held in node.queues.live[owner].values()
+            if held.offset - 200 < offset < held.offset and str(held.file_id) in path
+        }
+        disk.names[path].cached[offset + 300] ^= 1
+        after = Node(disk)
+        assert after.hit() == {owner}
+        assert [(bad.path, bad.offset) for bad in after.report.corrupt] == [(path, offset)]
 
 
 def busy_log(seed: int) -> Node:
