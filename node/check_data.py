@@ -7,7 +7,8 @@ running node is refused. Memory as for a start without the bodies' index.
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, TextIO
 
@@ -190,7 +191,8 @@ def run(directory: str, formatter: str, out: TextIO, errors: TextIO) -> int:
         print(f"warren: {error}", file=errors)
         return EXIT_IN_USE
     try:
-        found = check(directory, progress_on(errors, directory))
+        with progress(errors, directory) as on_read:
+            found = check(directory, on_read)
     finally:
         lock.release()
     if formatter == "json":
@@ -234,25 +236,20 @@ def open_keyed(path: str) -> tuple[Findings, KeyedReader | None]:
         return findings, keyed
 
 
-def progress_on(errors: TextIO, directory: str) -> Callable[[LogFile], None]:
+@contextmanager
+def progress(errors: TextIO, directory: str) -> Iterator[Callable[[LogFile], None]]:
     """A bar on a terminal: many GB take minutes."""
     if not errors.isatty():
-        return lambda file: None
+        yield lambda file: None
+        return
     from rich.console import Console
     from rich.progress import Progress
 
     place = os.path.join(directory, LOG_DIRECTORY)
     sizes = [each.stat().st_size for each in os.scandir(place) if each.name[:4] in ("wal-", "seg-")]
-    progress = Progress(console=Console(file=errors), transient=True)
-    task = progress.add_task("reading", total=sum(sizes))
-    progress.start()
-
-    def on_read(file: LogFile) -> None:
-        progress.advance(task, file.size)
-        if progress.finished:
-            progress.stop()
-
-    return on_read
+    with Progress(console=Console(file=errors), transient=True) as bar:
+        task = bar.add_task("reading", total=sum(sizes))
+        yield lambda file: bar.advance(task, file.size)
 
 
 def queues_of(metadata: Metadata) -> dict[int, Queue]:
