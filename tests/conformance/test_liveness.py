@@ -1,0 +1,72 @@
+"""A few messages that stay unacknowledged do not keep the log of what came and went beside them.
+
+In the small (`bench/liveness.py` does it with millions): files of 1 MiB, 1 KB messages, every
+500th stays with its consumer; looked at after each batch, and once more after a `kill -9`.
+"""
+
+import urllib.request
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pika
+import pytest
+
+from warren.testing import Node
+
+FILE_BYTES: Final = 1024 * 1024
+BATCH: Final = 500
+BATCHES: Final = 14
+SLACK_FILES: Final = 3  # two of the bound, and what is in flight
+
+
+@pytest.fixture
+def node() -> Iterator[Node]:
+    with Node(name="liveness", settings={"storage.wal_file_bytes": str(FILE_BYTES)}) as started:
+        yield started
+
+
+def connect(node: Node) -> Any:
+    return pika.BlockingConnection(pika.URLParameters(node.url))
+
+
+def excess_files(node: Node) -> float:
+    """Full files on disk beyond three times the live records."""
+    text = urllib.request.urlopen(f"{node.management_url}/metrics", timeout=30).read().decode()
+    lines = [line.rsplit(" ", 1) for line in text.splitlines() if line.startswith("warren_wal_")]
+    values = {name: float(value) for name, value in lines}
+    on_disk = values['warren_wal_bytes{kind="log"}'] + values['warren_wal_bytes{kind="segment"}']
+    live = values["warren_wal_live_record_bytes"]
+    return (on_disk - FILE_BYTES - 3 * live) / FILE_BYTES
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{}, {"x-queue-mode": "lazy"}, {"x-queue-type": "quorum"}],
+    ids=["classic", "lazy", "quorum"],
+)
+def test_what_stays_unacknowledged_keeps_little_else_on_disk(
+    node: Node, arguments: dict[str, Any]
+) -> None:
+    connection = connect(node)
+    channel = connection.channel()
+    channel.queue_declare("q", durable=True, arguments=arguments)
+    persistent = pika.BasicProperties(delivery_mode=2)
+    publisher = connection.channel()
+    worst = 0.0
+    for batch in range(BATCHES):
+        for number in range(BATCH):
+            body = b"%08d" % (batch * BATCH + number)
+            publisher.basic_publish("", "q", body.ljust(1024, b"."), persistent)
+        deliveries = channel.consume("q", inactivity_timeout=30)
+        for taken in range(BATCH):
+            method, _, _ = next(deliveries)
+            assert method is not None, "nothing came for 30 s"
+            if taken:
+                channel.basic_ack(method.delivery_tag)
+        worst = max(worst, excess_files(node))
+    assert worst <= SLACK_FILES
+    node.kill9()
+    node.start()
+    channel = connect(node).channel()
+    bodies = [body[:8] for _, _, body in (channel.basic_get("q") for _ in range(BATCHES))]
+    assert bodies == [b"%08d" % (batch * BATCH) for batch in range(BATCHES)]
