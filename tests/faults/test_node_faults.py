@@ -238,7 +238,7 @@ def test_bodies_that_cannot_be_read_close_the_channel_that_waits_and_nothing_els
 
 def declare_many(node: Node, count: int) -> None:
     """Durable queues, without waiting for each; all are there on return."""
-    client = RawClient(node.host, node.port).begin_channel()
+    client = RawClient(node.host, node.port, 60.0).begin_channel()
     for number in range(count):
         name = b"many-%d" % number
         arguments = bytes([0, 0, len(name)]) + name + bytes([DURABLE_NO_WAIT, 0, 0, 0, 0])
@@ -255,7 +255,7 @@ def test_a_keyed_store_that_cannot_be_synced_is_made_up_for_and_nothing_is_lost(
 ) -> None:
     node = faulty.node
     faulty.order("sync /keyed/ 5 0 no")
-    declare_many(node, 5_000)  # More than the entries after which the definitions are saved.
+    declare_many(node, 4_500)  # More than the entries after which the definitions are saved.
     eventually(lambda: bool(get(node, "/api/nodes/faults")["alarm_details"]), faulty.hits)
     (detail,) = get(node, "/api/nodes/faults")["alarm_details"]
     assert detail.startswith("keyed state: ")
@@ -264,15 +264,15 @@ def test_a_keyed_store_that_cannot_be_synced_is_made_up_for_and_nothing_is_lost(
     node.kill9()
     faulty.order()
     node.start()
-    assert get(node, "/api/overview")["object_totals"]["queues"] == 5_001
+    assert get(node, "/api/overview")["object_totals"]["queues"] == 4_501
     faulty.order("sync /keyed/ 28 0 no")
-    declare_many(node, 10_000)
+    declare_many(node, 9_000)
     eventually(lambda: bool(get(node, "/api/nodes/faults")["alarm_details"]), faulty.hits)
     faulty.order()
     eventually(lambda: not get(node, "/api/nodes/faults")["alarm_details"], faulty.hits)
     node.kill9()
     node.start()
-    assert get(node, "/api/overview")["object_totals"]["queues"] == 10_001
+    assert get(node, "/api/overview")["object_totals"]["queues"] == 9_001
     node.stop()
 
 
