@@ -13,6 +13,7 @@ from mypy_extensions import i64
 
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
 from warren.wire.amqp10.events import Event, Received
+from warren.wire.amqp10.gather import Gathered
 from warren.wire.amqp10.link import (
     RECEIVER_SECOND,
     SENDER_SETTLED,
@@ -65,6 +66,13 @@ class Arrivals:
             return
         self._follow(run.delivery_id)
         self.next_id = plus(run.delivery_id, count)
+        self.take_counted(link, receiver, run, events)
+
+    def take_counted(
+        self, link: Link, receiver: Receiver, run: Transfers, events: list[Event]
+    ) -> None:
+        """A run whose window and delivery-ids are accounted for."""
+        count: i64 = run.count
         _check_settled(link, run.settled)
         granted = receiver.allowed()
         if count > granted:
@@ -72,6 +80,19 @@ class Arrivals:
                 self._give(link, receiver, run.head(granted), events)
             _fail_credit(link)
         self._give(link, receiver, run, events)
+
+    # Runs of several links that took turns
+
+    def fits(self, part: Gathered) -> bool:
+        """Whether its numbers are right; else its frames are to be taken as they came."""
+        if self.partial_count > 0 or part.count > self.window.left + self.window.window_max:
+            return False
+        return self.next_id < 0 or part.delivery_id == self.next_id
+
+    def count(self, part: Gathered) -> None:
+        """Account for all of its deliveries; `take_counted` follows for each of its runs."""
+        self.window.take(part.count)
+        self.next_id = plus(part.delivery_id, part.count)
 
     def _give(self, link: Link, receiver: Receiver, run: Transfers, events: list[Event]) -> None:
         """Messages for which there is credit; those before one that is too large count."""

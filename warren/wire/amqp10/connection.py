@@ -35,6 +35,7 @@ from warren.wire.amqp10.events import (
     SessionFailed,
 )
 from warren.wire.amqp10.frames import AMQP, FRAME_HEAD, SASL, FrameScanner
+from warren.wire.amqp10.gather import TransferGatherer
 from warren.wire.amqp10.handshake import (
     DECIDING,
     DONE,
@@ -107,6 +108,7 @@ class Connection:
         self._handshake = Handshake(client_open is None, offered, self.output)
         self._frames = FrameScanner(limits.initial_frame_size)
         self._runs = TransferScanner(limits.max_frame_size)
+        self._turns = TransferGatherer(limits.max_frame_size)
         self._settles = DispositionScanner(limits.max_frame_size)
         self._now_ms: i64 = now_ms
         self._deadline_ms: i64 = now_ms + limits.handshake_ms  # of the handshake, or of closing
@@ -120,6 +122,7 @@ class Connection:
         self._tail_bytes: i64 = 0
         self._need: i64 = 0  # bytes of tail and read together before it is worth looking
         self._next: i64 = 0  # behind the frame that is being taken
+        self._alone_to: i64 = 0  # transfers of this read up to there do not go together
         self._events: list[Event] = []
         self._handshake.start()
 
@@ -317,6 +320,7 @@ class Connection:
         return True
 
     def _scan(self, data: bytes) -> None:
+        self._alone_to = 0
         size: i64 = len(data)
         pos: i64 = 0
         while pos < size and self.state != CLOSED and not self._deaf:
@@ -401,6 +405,10 @@ class Connection:
         run = scanner.scan(data, pos, channel)
         if run is None:
             return pos
+        if scanner.mixed and pos >= self._alone_to:
+            after = self._gather_transfers(data, pos)
+            if after > pos:
+                return after
         end = scanner.end
         self._next = end
         try:
@@ -412,6 +420,19 @@ class Connection:
                 self._keep_tail(data, end, scanner.need - end)
             return -1
         return end
+
+    def _gather_transfers(self, data: bytes, pos: i64) -> i64:
+        """Take transfers of links that take turns; return where they end. `pos`: they go alone."""
+        parts = self._turns.scan(data, pos)
+        for part in parts:
+            session = self._by_channel.get(part.channel)
+            if session is None or not session.fits(part):
+                self._alone_to = self._turns.end
+                return pos
+        self._next = self._turns.end
+        for part in parts:
+            self._by_channel[part.channel].take_gathered(part, self._events)
+        return self._turns.end
 
     def _keep_tail(self, data: bytes, pos: i64, need: i64) -> None:
         """Look at data[pos:] again when there are `need` bytes of it."""

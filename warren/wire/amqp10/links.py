@@ -87,6 +87,11 @@ class Links:
             raise ProtocolError(Condition.UNATTACHED_HANDLE, text, Scope.SESSION)
         return link
 
+    def is_receiving(self, handle: int) -> bool:
+        """Whether the peer may send on the link that it names so."""
+        link = self._by_handle.get(handle)
+        return link is not None and link.receiver is not None and link.is_up()
+
     def is_taken(self, handle: int) -> bool:
         """Whether a link has that handle on our side."""
         return handle in self._handles

@@ -34,6 +34,7 @@ from warren.wire.amqp10.events import (
     Writable,
 )
 from warren.wire.amqp10.flows import Flows
+from warren.wire.amqp10.gather import Gathered
 from warren.wire.amqp10.limits import Limits
 from warren.wire.amqp10.link import (
     ATTACHED,
@@ -376,6 +377,26 @@ class Session:
         receiver = link.receiver
         if receiver is not None and receiver.is_due():
             self._flows.watch(link)
+
+    def fits(self, part: Gathered) -> bool:
+        """Whether `take_gathered` may take these runs of several links."""
+        if self.status != MAPPED or not self.arrivals.fits(part):
+            return False
+        return all(self.links.is_receiving(run.handle) for run in part.runs)
+
+    def take_gathered(self, part: Gathered, events: list[Event]) -> None:
+        """Transfers of several links that took turns; they fit."""
+        self.arrivals.count(part)
+        for run in part.runs:
+            link = self._receiving(run.handle)
+            receiver = link.receiver
+            assert receiver is not None
+            try:
+                self.arrivals.take_counted(link, receiver, run, events)
+            except ProtocolError as error:
+                self._settle_error(link, error, events)
+            if receiver.is_due():
+                self._flows.watch(link)
 
     def _take_transfer(
         self, transfer: Transfer, data: bytes, start: i64, end: i64, events: list[Event]

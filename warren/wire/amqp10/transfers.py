@@ -54,7 +54,7 @@ STOP_SHORT: Final = 1  # the read ends within a frame
 class Transfers:
     """Whole messages of one link, in order; delivery-ids count up from `delivery_id` and wrap.
 
-    Where messages of other links came between them the ids are in `ids` (`id_at`).
+    Where messages of other links came between them the ids are in `ids` (`id_at`, `id_runs`).
 
     `infos[k]` holds for the messages from `firsts[k]` up to `firsts[k + 1]` (or the end).
     Invariant: firsts[0] == 0, both lists are equally long, count >= 1.
@@ -89,6 +89,20 @@ class Transfers:
         if len(self.ids) > 0:
             return i64(read_i32_le(self.ids, 4 * place)) & UINT_MASK
         return (self.delivery_id + place) & UINT_MASK
+
+    def id_runs(self, first: i64, last: i64) -> list[tuple[int, int]]:
+        """The ids of messages first..last-1 as (first id, count) of those that count up."""
+        if len(self.ids) == 0:
+            return [(int(self.id_at(first)), int(last - first))]
+        runs: list[tuple[int, int]] = []
+        while first < last:
+            begin = self.id_at(first)
+            count: i64 = 1
+            while first + count < last and self.id_at(first + count) == (begin + count) & UINT_MASK:
+                count += 1
+            runs.append((int(begin), int(count)))
+            first += count
+        return runs
 
     def head(self, count: i64) -> "Transfers":
         """The first `count` messages."""

@@ -149,7 +149,8 @@ class Host:
         elif isinstance(event, Received):
             session = self.raw.core.sessions.get(event.link.channel)
             if session is not None and event.link.is_up() and random.random() < 0.5:
-                session.settle(event.transfers.delivery_id, event.transfers.count)
+                for first, count in event.transfers.id_runs(0, event.transfers.count):
+                    session.settle(first, count)
                 session.confirm(event.link, event.transfers.count)
         elif isinstance(event, Failed | Closed | Ended):
             self.ended = isinstance(event, Ended)
@@ -242,7 +243,7 @@ def seen_of(reads: list[bytes]) -> tuple[list[str], bytes]:
         for event in raw.feed(read):
             if isinstance(event, Received):
                 run = event.transfers
-                seen += [f"message {(run.delivery_id + n) & MASK}" for n in range(int(run.count))]
+                seen += [f"message {run.id_at(n)}" for n in range(int(run.count))]
             else:
                 seen.append(type(event).__name__)
     return seen, raw.bytes_out()

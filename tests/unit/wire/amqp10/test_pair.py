@@ -32,7 +32,7 @@ from warren.wire.amqp10.limits import Limits
 from warren.wire.amqp10.link import Link
 from warren.wire.amqp10.performatives import Source, Target
 from warren.wire.amqp10.sender import Run
-from warren.wire.amqp10.serial import MASK, ahead, plus
+from warren.wire.amqp10.serial import MASK, ahead
 from warren.wire.amqp10.session import Session
 from warren.wire.amqp10.transfers import store
 
@@ -105,7 +105,7 @@ class Broker:
             run = event.transfers
             self.published[event.link.name] += payloads(run.data, run.offsets)
             for place in range(int(run.count)):
-                self.to_confirm.append((event.link, plus(run.delivery_id, place)))
+                self.to_confirm.append((event.link, run.id_at(place)))
         elif isinstance(event, Withdrawn):
             for _, first, count in event.runs:
                 self.queues[event.link].take_back(first, count)
@@ -168,7 +168,8 @@ class Client:
         if isinstance(event, Received):
             run = event.transfers
             self.received[event.link] += payloads(run.data, run.offsets)
-            self.session(event.link).settle(run.delivery_id, run.count)
+            for first, count in run.id_runs(0, run.count):
+                self.session(event.link).settle(first, count)
         elif isinstance(event, Settled):
             assert event.outcome == ACCEPTED
             self.settled += ahead(event.last, event.first) + 1
