@@ -68,7 +68,7 @@ class Recovered:
         self._last[owner] = (last_seq, mark)
 
     def publish(self, found: RecoveredPublish) -> None:
-        chunk = Chunk(found.format_tag, None, 0, found.offsets, found.info)
+        chunk = Chunk(found.format_tag, None, 0, found.offsets, found.info, found.label)
         chunk.file_id = found.file_id
         chunk.file_offset = found.data_offset
         chunk.durable = True
@@ -77,12 +77,13 @@ class Recovered:
             self.message_count += sum(count for _, count in live)
 
     def stretch(self, found: Stretch) -> None:
+        whole = Chunk(found.format_tag, None, 0, b"", found.info, found.label)
+        whole.file_id = found.file_id
+        whole.durable = True
         self._hosts[found.owner].recover_stretch(
             found.first,
             found.count,
-            found.format_tag,
-            found.info,
-            found.file_id,
+            whole,
             Columns(found.places, found.counts, found.sizes, found.arrivals),
         )
         self.message_count += found.count

@@ -149,7 +149,7 @@ def decode_table(table: bytes, whole: Chunk) -> list[Chunk]:
         else:
             offsets = offsets_of(raw, sizes, count)
             sizes += 4 * count
-        chunk = Chunk(whole.format_tag, None, 0, offsets, info)
+        chunk = Chunk(whole.format_tag, None, 0, offsets, info, whole.names)
         if paged:
             chunk.page_id = whole.page_id
             chunk.page_offset = offset

@@ -30,7 +30,13 @@ class Chunk:
     """
 
     def __init__(
-        self, format_tag: i64, data: bytes | None, base: i64, offsets: bytes, info: i64
+        self,
+        format_tag: i64,
+        data: bytes | None,
+        base: i64,
+        offsets: bytes,
+        info: i64,
+        names: bytes = b"",
     ) -> None:
         self.format_tag: i64 = format_tag
         self.data = data
@@ -39,6 +45,8 @@ class Chunk:
         # Bits of wire.amqp091.events: INFO_PERSISTENT holds for every message; INFO_PRIORITY and
         # INFO_EXPIRATION say that some message has one.
         self.info: i64 = info
+        # Exchange and routing key, short strings, where the messages do not say them (FORMAT_10).
+        self.names = names
         self.traits: Traits | None = None  # what the machine was told, if it was told anything
         self.file_id: i64 = 0  # 0: in memory alone
         self.file_offset: i64 = 0  # where `data` begins in that file

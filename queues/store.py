@@ -368,6 +368,7 @@ class Store:
         The copy is this queue's own: others that hold the old chunk move one by one.
         """
         moved.format_tag = old.chunk.format_tag
+        moved.names = old.chunk.names
         moved.info = old.chunk.info
         moved.lazy = old.chunk.lazy
         data = old.chunk.data
@@ -615,7 +616,7 @@ class Store:
             not first.journaled,
         )
         offsets = bytes(4) + int(byte_count).to_bytes(4, "little")
-        whole = Chunk(first.chunk.format_tag, None, 0, offsets, 0)
+        whole = Chunk(first.chunk.format_tag, None, 0, offsets, 0, first.chunk.names)
         if first.journaled:
             whole.file_id = first.chunk.file_id
             whole.file_offset = data_begin(first.chunk, first.index, False)
@@ -673,7 +674,7 @@ def is_on_its_way(slot: Slot) -> bool:
 
 def chunk_like(whole: Chunk, offsets: bytes) -> Chunk:
     """A chunk on disk alone, in the same file and of the same kind."""
-    chunk = Chunk(whole.format_tag, None, 0, offsets, whole.info)
+    chunk = Chunk(whole.format_tag, None, 0, offsets, whole.info, whole.names)
     chunk.file_id = whole.file_id
     chunk.lazy = whole.lazy
     chunk.durable = True
@@ -689,6 +690,7 @@ def follows(before: Slot, slot: Slot) -> bool:
         or slot.journaled != before.journaled
         or (new.file_id != old.file_id if slot.journaled else new.page_id != old.page_id)
         or new.format_tag != old.format_tag
+        or new.names != old.names
         or new.lazy != old.lazy
     ):
         return False

@@ -649,14 +649,12 @@ class ClassicHost:
             found = Found(run_first, run_count, run_first - first, traits, arrived_ms, kept)
             note_found(self._found, found, self.machine.options.ttl_ms >= 0)
 
-    def recover_stretch(
-        self, first: i64, count: i64, format_tag: i64, info: i64, file_id: i64, columns: Columns
-    ) -> None:
-        """The log holds records one behind the other whose messages are all alive, as first.."""
-        kept = self.mode != LAZY or (info & INFO_PERSISTENT) != 0
-        whole = Chunk(format_tag, None, 0, b"", info)
-        whole.file_id = file_id
-        whole.durable = True
+    def recover_stretch(self, first: i64, count: i64, whole: Chunk, columns: Columns) -> None:
+        """The log holds records one behind the other whose messages are all alive, as first..
+
+        `whole` says what is the same for all of them.
+        """
+        kept = self.mode != LAZY or (whole.info & INFO_PERSISTENT) != 0
         whole.lazy = self.mode == LAZY
         self.store.add_stretch(first, whole, columns)
         note_stretch(self._found, columns, first, kept, self.machine.options.ttl_ms >= 0)

@@ -50,6 +50,7 @@ class Log(Protocol):
         offsets: bytes,
         data: bytes,
         base: int,
+        label: bytes,
     ) -> Place: ...
 
     def append_settle(self, owner: int, ranges: list[tuple[int, int]]) -> object: ...
@@ -253,7 +254,15 @@ class Journal:
             traits = chunk.traits
             meta = b"" if traits is None else encode_meta(traits, chunk.count())
             place = log.append_publish(
-                chunk.format_tag, chunk.info, now_ms, targets, meta, chunk.offsets, data, chunk.base
+                chunk.format_tag,
+                chunk.info,
+                now_ms,
+                targets,
+                meta,
+                chunk.offsets,
+                data,
+                chunk.base,
+                chunk.names,
             )
             chunk.file_id = place.file_id
             chunk.file_offset = place.offset

@@ -108,7 +108,9 @@ class QueueUndertaker:
                 continue
             seq: i64 = self._next_seqs.get(uid, 1)
             self._next_seqs[uid] = seq + count
-            one = Chunk(chunk.format_tag, chunk.data, chunk.base, chunk.offsets, chunk.info)
+            one = Chunk(
+                chunk.format_tag, chunk.data, chunk.base, chunk.offsets, chunk.info, chunk.names
+            )
             host.publish(self, one, seq)
 
     def _warn(self, text: str) -> None:

@@ -432,7 +432,14 @@ def copy_run(
     begin = payload.data_at + data_bytes_of(payload.offsets, 0, place)
     byte_count = data_bytes_of(offsets, 0, count)
     prefix = encode_publish_prefix(
-        payload.format_tag, payload.info, payload.now_ms, targets, meta, offsets, byte_count
+        payload.format_tag,
+        payload.info,
+        payload.now_ms,
+        targets,
+        meta,
+        offsets,
+        byte_count,
+        payload.label,
     )
     copy = Copy(
         PUBLISH,

@@ -16,6 +16,8 @@ from warren.storage.record import (
     HARD_STATE,
     HEADER,
     HEADER_BYTES,
+    LABEL_LENGTH,
+    LABELLED_VERSION,
     MARK,
     PAYLOAD_VERSION,
     PUBLISH,
@@ -88,10 +90,19 @@ def publish_bytes(head: bytes) -> int:
     version, _, _, targets, stride, count, byte_count, _ = PUBLISH_HEAD.unpack_from(
         head, HEADER_BYTES
     )
-    if version != PAYLOAD_VERSION or targets == 0 or count == 0:
+    if version not in (PAYLOAD_VERSION, LABELLED_VERSION) or targets == 0 or count == 0:
         return -1
     size: int = PUBLISH_BYTES + 16 * targets + stride * count + 4 * (count + 1) + byte_count
-    return size
+    return size + labelled_bytes(head, version, targets)
+
+
+def labelled_bytes(head: bytes, version: int, targets: int) -> int:
+    """Bytes that a label takes behind so many targets; what is not there counts as none."""
+    at = HEADER_BYTES + PUBLISH_BYTES + 16 * targets
+    if version != LABELLED_VERSION or at + LABEL_LENGTH.size > len(head):
+        return 0
+    length: int = LABEL_LENGTH.unpack_from(head, at)[0]
+    return LABEL_LENGTH.size + length
 
 
 def target_count(head: bytes, length: int) -> int:
@@ -104,6 +115,7 @@ def target_count(head: bytes, length: int) -> int:
     count: int = fields[5]
     byte_count: int = fields[6]
     rest = length - PUBLISH_BYTES - stride * count - 4 * (count + 1) - byte_count
+    rest -= labelled_bytes(head, fields[0], targets)
     return rest // 16 if rest > 0 and rest % 16 == 0 else targets
 
 

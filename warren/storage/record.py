@@ -54,6 +54,8 @@ KIND_NAMES: Final = {
 
 HEADER_BYTES: Final = 40
 PAYLOAD_VERSION: Final = 1
+LABELLED_VERSION: Final = 2  # of a PUBLISH with a label
+LABEL_BYTES_MAX: Final = 65_535
 PUBLISH_BYTES: Final = 24  # fixed part of the payload of PUBLISH
 TARGETS_MAX: Final = 65_535
 
@@ -65,6 +67,7 @@ TARGET: Final = Struct("<QQ")
 SETTLE_HEAD: Final = Struct("<B3xI")
 CHECKPOINT_HEAD: Final = Struct("<B3xIQ")
 OFFSET: Final = Struct("<I")
+LABEL_LENGTH: Final = Struct("<H")
 PADDING: Final = bytes(8)
 
 
@@ -135,6 +138,7 @@ class PublishPayload:
         "data_bytes",
         "format_tag",
         "info",
+        "label",
         "meta",
         "meta_stride",
         "now_ms",
@@ -154,6 +158,7 @@ class PublishPayload:
         offsets: bytes,
         data_at: int,
         data_bytes: int,
+        label: bytes,
     ) -> None:
         self.format_tag = format_tag
         self.info = info
@@ -165,6 +170,7 @@ class PublishPayload:
         self.offsets = offsets  # count + 1 times u32; the first one need not be 0
         self.data_at = data_at  # where the data begins in the payload
         self.data_bytes = data_bytes
+        self.label = label  # what holds for all of its messages; opaque
 
 
 def padded(length: int) -> int:
@@ -228,6 +234,7 @@ def encode_publish_prefix(
     meta: bytes,
     offsets: bytes,
     data_bytes: int,
+    label: bytes = b"",
 ) -> bytes:
     """The payload of a PUBLISH up to its data."""
     count = len(offsets) // 4 - 1
@@ -235,13 +242,30 @@ def encode_publish_prefix(
     assert 1 <= len(targets) <= TARGETS_MAX
     stride = len(meta) // count
     assert stride * count == len(meta)
+    version = LABELLED_VERSION if label else PAYLOAD_VERSION
     head = PUBLISH_HEAD.pack(
-        PAYLOAD_VERSION, format_tag, info, len(targets), stride, count, data_bytes, now_ms
+        version, format_tag, info, len(targets), stride, count, data_bytes, now_ms
     )
+    labelled = LABEL_LENGTH.pack(len(label)) + label if label else b""
     if len(targets) == 1:
         owner, first = targets[0]
-        return b"".join((head, TARGET.pack(owner, first), meta, offsets))
-    return b"".join((head, encode_ranges(targets), meta, offsets))
+        return b"".join((head, TARGET.pack(owner, first), labelled, meta, offsets))
+    return b"".join((head, encode_ranges(targets), labelled, meta, offsets))
+
+
+def label_end(payload: memoryview, version: int, targets_end: int) -> int:
+    """Where what follows the label begins; the label is behind the targets."""
+    if version == PAYLOAD_VERSION:
+        return targets_end
+    assert version == LABELLED_VERSION
+    (length,) = LABEL_LENGTH.unpack_from(payload, targets_end)
+    end: int = targets_end + LABEL_LENGTH.size + length
+    return end
+
+
+def label_of(payload: memoryview, targets_end: int, end: int) -> bytes:
+    """The label in a payload; empty if there is none."""
+    return bytes(payload[targets_end + LABEL_LENGTH.size : end])
 
 
 def decode_publish(payload: memoryview) -> PublishPayload:
@@ -249,13 +273,13 @@ def decode_publish(payload: memoryview) -> PublishPayload:
     version, format_tag, info, target_count, stride, count, data_bytes, now_ms = (
         PUBLISH_HEAD.unpack_from(payload, 0)
     )
-    assert version == PAYLOAD_VERSION
     targets_end = PUBLISH_BYTES + 16 * target_count
     targets = decode_ranges(payload[PUBLISH_BYTES:targets_end])
-    meta_end = targets_end + stride * count
+    meta_at = label_end(payload, version, targets_end)
+    meta_end = meta_at + stride * count
     offsets_end = meta_end + 4 * (count + 1)
     assert offsets_end + data_bytes == len(payload)
-    meta = bytes(payload[targets_end:meta_end])
+    meta = bytes(payload[meta_at:meta_end])
     offsets = bytes(payload[meta_end:offsets_end])
     return PublishPayload(
         format_tag,
@@ -268,6 +292,7 @@ def decode_publish(payload: memoryview) -> PublishPayload:
         offsets,
         offsets_end,
         data_bytes,
+        label_of(payload, targets_end, meta_at),
     )
 
 

@@ -68,6 +68,7 @@ class RecoveredPublish:
         "file_id",
         "format_tag",
         "info",
+        "label",
         "meta",
         "meta_stride",
         "now_ms",
@@ -86,6 +87,7 @@ class RecoveredPublish:
         self.data_offset = data_offset
         self.format_tag = payload.format_tag
         self.info = payload.info
+        self.label = payload.label
         self.now_ms = payload.now_ms
         self.count = payload.count
         self.meta_stride = payload.meta_stride

@@ -14,17 +14,18 @@ from typing import Final, final
 from warren.storage.files import LogFile
 from warren.storage.record import (
     HEADER_BYTES,
-    PAYLOAD_VERSION,
     PUBLISH_BYTES,
     PUBLISH_HEAD,
     TARGET,
     PublishPayload,
     Ranges,
     Record,
+    label_end,
+    label_of,
     padded,
 )
 
-OFFSETS_AT: Final = PUBLISH_BYTES + 16  # in the payload, with one target and no meta
+TARGETS_END: Final = PUBLISH_BYTES + 16  # in the payload, with one target
 PAIR: Final = Struct("<II")
 RUN_RECORDS_MAX: Final = 1 << 16
 
@@ -45,6 +46,7 @@ class Stretch:
         "first",
         "format_tag",
         "info",
+        "label",
         "owner",
         "places",
         "records",
@@ -64,6 +66,7 @@ class Stretch:
         self.file_id = run.file.id
         self.format_tag = run.format_tag
         self.info = run.info
+        self.label = run.label
         self.first = first
         self.count = count
         self.records = end - begin
@@ -93,6 +96,7 @@ class Run:
         "format_tag",
         "indexes",
         "info",
+        "label",
         "last_index",
         "live",
         "owner",
@@ -101,13 +105,16 @@ class Run:
         "stored",
     )
 
-    def __init__(self, file: LogFile, owner: int, first: int, format_tag: int, info: int) -> None:
+    def __init__(
+        self, file: LogFile, owner: int, first: int, format_tag: int, info: int, label: bytes
+    ) -> None:
         self.file = file
         self.owner = owner
         self.first = first
         self.end = first
         self.format_tag = format_tag
         self.info = info
+        self.label = label
         self.last_index = -1
         self.data_bytes = 0
         self.stored = 0
@@ -144,6 +151,7 @@ class Run:
             little(offsets),
             0,
             at,
+            self.label,
         )
 
 
@@ -164,21 +172,23 @@ class Runs:
         )
         if targets != 1 or stride != 0 or record.part != 0:
             return False
-        assert version == PAYLOAD_VERSION
         owner, first = TARGET.unpack_from(payload, PUBLISH_BYTES)
+        offsets_at = label_end(payload, version, TARGETS_END)
+        label = label_of(payload, TARGETS_END, offsets_at)
         run = self._open.get(owner)
         if (
             run is None
             or run.end != first
             or run.info != info
             or run.format_tag != format_tag
+            or run.label != label
             or run.last_index >= record.index
             or len(run.places) >= RUN_RECORDS_MAX
         ):
-            run = Run(self._file, owner, first, format_tag, info)
+            run = Run(self._file, owner, first, format_tag, info, label)
             self._open[owner] = run
             self.found.append(run)
-        data_at = OFFSETS_AT + 4 * (count + 1)
+        data_at = offsets_at + 4 * (count + 1)
         assert data_at + data_bytes == len(payload)
         run.end = first + count
         run.last_index = record.index
@@ -191,7 +201,7 @@ class Runs:
         if count == 1:
             run.sizes.append(data_bytes)
         else:
-            offsets = memoryview(payload[OFFSETS_AT:data_at]).cast("I")
+            offsets = memoryview(payload[offsets_at:data_at]).cast("I")
             before = offsets[0]
             for offset in offsets[1:]:
                 run.sizes.append(offset - before)

@@ -235,18 +235,22 @@ class Wal:
         offsets: bytes,
         data: bytes,
         base: int,
+        label: bytes = b"",
     ) -> Location:
         """Append messages, once for all targets (owner, message_seq of the first message).
 
         Message `i` is `data[offsets[i] - base : offsets[i + 1] - base]` and is at least one byte.
         `data` is not copied and must not change. Its bytes are claimed once for each target.
+        `label` comes back with them, whatever it means.
         """
         log = self._log
         assert log is not None
         count = len(offsets) // 4 - 1
         first = offset_at(offsets, 0)
         byte_count = offset_at(offsets, count) - first
-        prefix = encode_publish_prefix(format_tag, info, now_ms, targets, meta, offsets, byte_count)
+        prefix = encode_publish_prefix(
+            format_tag, info, now_ms, targets, meta, offsets, byte_count, label
+        )
         region: Buffer = data
         if byte_count != len(data):
             region = memoryview(data)[first - base : first - base + byte_count]

@@ -4,6 +4,8 @@ from warren.storage.recovery import RecoveredPublish
 from warren.storage.stretches import Stretch
 from warren.storage.wal import Wal
 
+LABELS = {7: b"", 8: b"label"}  # by the info of a record
+
 
 class Held:
     """A live message: where its bytes are."""
@@ -57,6 +59,7 @@ class Queues:
 
     def publish(self, found: RecoveredPublish) -> None:
         assert found.targets
+        assert found.label == LABELS.get(found.info, b"")
         for owner, first, live in found.targets:
             held = self.live[owner]
             for start, count in live:
@@ -74,6 +77,7 @@ class Queues:
 
     def stretch(self, found: Stretch) -> None:
         """As `publish` for each of its records."""
+        assert found.label == LABELS.get(found.info, b"")
         first = found.first
         sizes = list(memoryview(found.sizes).cast("I"))
         places = memoryview(found.places).cast("I")
@@ -138,15 +142,17 @@ class Queues:
         meta = b"".join(body[:4].ljust(4, b"-") for body in bodies)
         if len(owners) == 1 and len(bodies[0]) % 2:  # Comes back as a stretch.
             meta = b""
+        info = 7 + len(bodies[-1]) % 3 // 2
         location = self.wal.append_publish(
             1,
-            7,
+            info,
             1000,
             list(zip(owners, firsts, strict=True)),
             meta,
             offsets,
             b"".join(bodies),
             base,
+            LABELS[info],
         )
         lsn = self.wal.appended_lsn
         for owner, first in zip(owners, firsts, strict=True):

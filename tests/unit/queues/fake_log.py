@@ -49,8 +49,9 @@ class FakeLog:
         offsets: bytes,
         data: bytes,
         base: int,
+        label: bytes,
     ) -> FakePlace:
-        bodies = bodies_of(Chunk(format_tag, data, base, offsets, info))
+        bodies = bodies_of(Chunk(format_tag, data, base, offsets, info, label))
         self.records.append(("publish", list(targets), bodies))
         size = sum(map(len, bodies))
         return self.put(b"".join(bodies), size * len(targets))

@@ -163,7 +163,7 @@ def test_what_is_not_written_yet_waits_and_all_behind_it() -> None:
     assert (3, 4) in backlog.spans()
 
 
-@pytest.mark.parametrize("why", ["memory", "loading", "file", "gap", "dead", "format", "lazy"])
+@pytest.mark.parametrize("why", ["memory", "loading", "file", "gap", "dead", "format", "names", "lazy"])
 def test_what_is_not_like_the_rest_ends_an_extent(why: str) -> None:
     backlog = Backlog()
     backlog.add(3)
@@ -179,6 +179,8 @@ def test_what_is_not_like_the_rest_ends_an_extent(why: str) -> None:
             odd.file_offset = 4000
         case "format":
             odd.format_tag = FORMAT_10
+        case "names":
+            odd.names = b"\x00\x03key"
         case _:
             odd.lazy = why == "lazy"
     backlog.store.add(4, odd, 0, 2, True)
@@ -314,6 +316,17 @@ def test_two_queues_fold_the_same_chunks_each_for_itself() -> None:
     slot = backlog.store.find(2)
     assert slot.chunk is not other.find(2).chunk
     assert row(slot.chunk) == row(other.find(2).chunk)
+
+
+def test_names_stay_with_messages_that_are_folded_unfolded_and_moved() -> None:
+    backlog = Backlog()
+    for seq in range(1, 40):
+        chunk = stored([b"0123456789"], 200 * seq)
+        chunk.names = b"\x00\x03key"
+        backlog.store.add(seq, chunk, 0, 1, True)
+    assert backlog.spans()[0] == (1, SMALL)
+    backlog.store.relocate(stored([b"0123456789"], 5), [(9, 1, 1)], 9)
+    assert {backlog.store.find(seq).chunk.names for seq in range(1, 40)} == {b"\x00\x03key"}
 
 
 def test_a_place_in_an_extent_can_move_to_another_file() -> None:

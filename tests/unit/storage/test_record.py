@@ -68,6 +68,22 @@ def test_a_publish_has_these_bytes() -> None:
     )
 
 
+def test_a_publish_with_a_label_has_these_bytes() -> None:
+    prefix = encode_publish_prefix(2, 0, 5, [(9, 100)], b"", bytes(8), 0, b"name")
+    assert prefix.hex() == (
+        "02"  # version
+        "02"  # format_tag
+        "0000"  # info
+        "0100"  # target_count
+        "0000"  # meta_stride
+        "01000000"  # message_count
+        "00000000"  # data_bytes
+        "0500000000000000"  # now_ms
+        "09000000000000006400000000000000"  # target
+        "0400" + b"name".hex() + "0000000000000000"  # offsets
+    )
+
+
 def test_the_first_block_of_a_file_has_these_bytes() -> None:
     block = encode_header(3, 0x01020304, True)
     assert block[:32].hex() == "57415252454e574c01000000010000000300000000000000040302016cdec5c2"
@@ -99,9 +115,10 @@ def test_settle_and_checkpoint_come_back_as_they_went(
     st.lists(st.binary(min_size=1, max_size=30), min_size=1, max_size=8),
     st.integers(0, 3),
     st.integers(0, 1000),
+    st.binary(max_size=600),
 )
 def test_a_publish_comes_back_as_it_went(
-    targets: list[tuple[int, int]], bodies: list[bytes], stride: int, base: int
+    targets: list[tuple[int, int]], bodies: list[bytes], stride: int, base: int, label: bytes
 ) -> None:
     table = [base]
     for body in bodies:
@@ -109,13 +126,13 @@ def test_a_publish_comes_back_as_it_went(
     offsets = b"".join(value.to_bytes(4, "little") for value in table)
     data = b"".join(bodies)
     meta = bytes(range(stride * len(bodies)))
-    prefix = encode_publish_prefix(2, 65_535, 2**40, targets, meta, offsets, len(data))
+    prefix = encode_publish_prefix(2, 65_535, 2**40, targets, meta, offsets, len(data), label)
     record = decoded(whole(PUBLISH, targets[0][0], 1, [prefix, data]))
     assert record is not None
     found = decode_publish(record.payload)
     assert (found.format_tag, found.info, found.now_ms) == (2, 65_535, 2**40)
     assert (found.targets, found.meta, found.offsets) == (targets, meta, offsets)
-    assert (found.count, found.meta_stride) == (len(bodies), stride)
+    assert (found.count, found.meta_stride, found.label) == (len(bodies), stride, label)
     assert record.payload[found.data_at :] == data
 
 
