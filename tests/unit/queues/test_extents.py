@@ -325,6 +325,7 @@ def test_names_stay_with_messages_that_are_folded_unfolded_and_moved() -> None:
         chunk.names = b"\x00\x03key"
         backlog.store.add(seq, chunk, 0, 1, True)
     assert backlog.spans()[0] == (1, SMALL)
+    assert backlog.store.find_live(9) is not None
     backlog.store.relocate(stored([b"0123456789"], 5), [(9, 1, 1)], 9)
     assert {backlog.store.find(seq).chunk.names for seq in range(1, 40)} == {b"\x00\x03key"}
 
