@@ -11,6 +11,7 @@ copied too, and dies by its SETTLE in the log like everything else. Whoever begi
 that the owners have applied all that is in the sources. Compiled.
 """
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Final, Protocol, final
 
@@ -40,6 +41,7 @@ from warren.storage.scan import WINDOW_BYTES, Scan
 RECORDS_MAX: Final = 256  # in a slice: each is a question to an owner, on the loop
 MESSAGES_MAX: Final = 4096  # in a slice, but for one record that has more
 OWNERS_MAX: Final = 128  # asked for their places in one turn
+LONG_ANSWER: Final = 64  # an answer that is not the last one counts as so many owners more
 PLACES_MAX: Final = 1 << 16  # of one file; with more it is read whole
 WORK_MAX: Final = 4096  # of telling owners in one turn; see `Run.work`
 
@@ -136,7 +138,10 @@ class Compaction:
         self._tmp_path = tmp_path
         self._offset = BLOCK_BYTES
         self._questions = self._all_questions()
-        self._after = 0  # where the current question goes on
+        self._question: tuple[LogFile, int] | None = (
+            None  # the current one, not answered to the end
+        )
+        self._after = 0  # where it goes on
         self._places: dict[int, list[int]] = {
             file.id: [] for file in sources if len(file.landmarks) > 0
         }
@@ -144,7 +149,8 @@ class Compaction:
         self._unwritten: list[Copy] = []
         self._unwritten_bytes = 0
         self._runs: list[Run] = []
-        self._moved_entries: list[tuple[int, int, int, int]] = []  # owner, index, offset, bytes
+        # Owner, index, offset, bytes.
+        self._moved_entries: deque[tuple[int, int, int, int]] = deque()
         self._relocated = 0
         self._scan: Scan | None = None
         self._scanned_bytes = 0  # of files that are through
@@ -170,19 +176,21 @@ class Compaction:
     def ask_slice(self, owners: Owners, ledger: Ledger) -> bool:
         """Ask some owners where their messages are; True when all have answered."""
         room = OWNERS_MAX
-        for file, owner in self._questions:
+        while room > 0:
+            question = self._question or next(self._questions, None)
+            if question is None:
+                self._find_entries(ledger)
+                return True
+            file, owner = question
+            after = 0
             room -= 1
-            self._after = 0
-            while file.id in self._places:
-                found, self._after = owners.places(owner, file.id, self._after)
+            if file.id in self._places:
+                found, after = owners.places(owner, file.id, self._after)
                 self._add_places(file, found)
-                room -= 16
-                if self._after == 0:
-                    break
-            if room <= 0:
-                return False
-        self._find_entries(ledger)
-        return True
+                room -= LONG_ANSWER if after > 0 else 0
+            self._after = after
+            self._question = question if after > 0 else None
+        return False
 
     def _find_entries(self, ledger: Ledger) -> None:
         for file in self.sources:
@@ -340,7 +348,6 @@ class Compaction:
         self._disk.rename(self._tmp_path, segment.path)
         self.named = True
         self._disk.fsync_directory(directory)
-        segment.sealed_lsn = 0
 
     def abandon(self, shelf: Shelf) -> None:
         """Remove what was written; it has not its name yet."""
@@ -362,14 +369,14 @@ class Compaction:
             work += run.work * len(run.targets)
             for owner, first in run.targets:
                 self._relocate(owners, run, owner, first)
-        if self._relocated < len(self._runs):
-            return False
-        for owner, index, offset, size in self._moved_entries:
+        while self._moved_entries and work < WORK_MAX:
+            owner, index, offset, size = self._moved_entries.popleft()
+            work += 1
             self.segment.claimed += size
             if index in ledger.entries.get(owner, {}):
                 self.segment.live += size
                 ledger.place_entry(owner, index, self.segment, offset, size)
-        return True
+        return self._relocated == len(self._runs) and not self._moved_entries
 
     def _relocate(self, owners: Owners, run: Run, owner: int, first: int) -> None:
         """Tell one owner, and claim what it still needs: it may be less than was chosen."""

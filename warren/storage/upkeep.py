@@ -329,11 +329,12 @@ class Upkeep:
             if not compaction.relocate_slice(self._owners, self._ledger):
                 self._host.post(lambda: self._copied(compaction))
                 return
+            compaction.segment.sealed_lsn = 0  # Not before, or it could be taken for dead.
         self._copying = False
         self._compaction = None
         self.tally.finished += 1
-        self._drops.extend(compaction.sources)
         self._host.heal(PLACE)
+        self._drops.extend(compaction.sources)
         self.wake()
 
     # The other threads.

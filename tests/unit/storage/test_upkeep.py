@@ -249,3 +249,31 @@ def test_after_a_restart_survivors_are_found_by_place_too() -> None:
     stream(node, [11], 200, 1 << 30)
     assert node.wal.tally.finished > 0
     assert node.bodies(10) == [body(number) for number in (0, 40, 80)]
+
+
+def test_a_segment_is_not_taken_for_dead_while_its_owners_are_being_told() -> None:
+    node = Small()
+    node.wal._file_bytes = node.wal._shelf._file_bytes = 8 * FILE_BYTES
+    node.open()
+    for number in range(5000):
+        seq = node.queues.publish_bodies([10], [b"%06d" % number], 0)[0]
+        if number % 4:
+            node.queues.settle(10, [seq])
+    node.wal.roll()
+    node.wal.flush()
+    upkeep = node.wal._upkeep
+    assert upkeep is not None
+    told: list[int] = []
+    while node.runner.step(node_random):
+        making = upkeep._compaction
+        if making is None or making.segment.id not in node.wal._ledger.files or told:
+            continue
+        told = [seq for seq, at in node.queues.live[10].items() if at.file_id == making.segment.id]
+        node.queues.settle(10, told)  # All that have been told until now.
+        upkeep.turn()
+        node.wal.flush()
+    assert told
+    left = [seq for seq in range(1, 5001, 4) if seq not in set(told)]
+    assert left
+    assert node.live() == {10: left}
+    assert node.bodies(10) == [b"%06d" % (seq - 1) for seq in left]
