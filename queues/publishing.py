@@ -1,8 +1,8 @@
-"""The publishing side of one channel: runs of messages to queues, and confirms back. Pure.
+"""The publishing side of one channel or link: runs of messages to queues, and confirms back. Pure.
 
-Takes `Publishes` events of the codec and the plan (target queues) of each of their runs; groups
-messages that go to the same queues into chunks without parting them, and hands each chunk to its
-queue hosts. A message order per queue is never changed: messages are only gathered past others
+Takes `Publishes` or `Transfers` events of the codecs and the plan (target queues) of each of their
+runs; groups messages that go to the same queues into chunks without parting them, and hands each to
+its queue hosts. A message order per queue is never changed: messages are only gathered past others
 that go to one other queue each. Gives, when asked, the acks and nacks that are due. Compiled.
 
 Every publish is confirmed internally, whether the client asked for confirms or not: that is what
@@ -17,13 +17,14 @@ from mypy_extensions import i32, i64, mypyc_attr
 
 from queues.counts import Counts
 from queues.host import QueueHost, SessionSink
-from queues.message import FORMAT_091, Chunk
+from queues.message import FORMAT_091, FORMAT_10, Chunk
 from warren.wire.amqp091.events import (
     INFO_EXPIRATION,
     INFO_PERSISTENT,
     INFO_PRIORITY,
     Publishes,
 )
+from warren.wire.amqp10.transfers import Transfers
 from warren.wire.buffer import BytesWriter, read_i32_le, write_i32_le
 
 HEAD_SLACK: Final = 256
@@ -60,6 +61,17 @@ class Receipt:
         self.begun_s = 0.0  # when it was published, by the channel's clock
         self.sent = False  # the client was told already, or is never to be told
         self.refused: list[tuple[int, int]] | None = None  # (first tag, last tag), as they came
+        self.refused_by: i64 = 0  # the queue that refused some of it last
+
+
+@final
+class Decided:
+    """Publishes `first`..`last` of a link are decided: safe, or refused by a queue."""
+
+    def __init__(self, first: i64, last: i64, refused_by: i64) -> None:
+        self.first: i64 = first
+        self.last: i64 = last
+        self.refused_by: i64 = refused_by  # uid of the queue; 0: accepted
 
 
 @final
@@ -134,6 +146,39 @@ class Publisher:
             return True
         return False
 
+    def publish_transfers(self, event: Transfers, targets: Targets, names: bytes) -> bool:
+        """The same for a run of transfers that all go to `targets`, which are some.
+
+        `names`: exchange and routing key, as a chunk has them. Messages are confirmed by
+        `take_outcomes`, under the tags that count up from `next_tag`.
+        """
+        count = event.count
+        receipt = Receipt(self.next_tag, self.next_tag + count - 1)
+        receipt.begun_s = self.now_s
+        self.next_tag += count
+        self._receipts.append(receipt)
+        firsts = event.firsts
+        length: i64 = len(firsts)
+        k: i64 = 0
+        while k < length:
+            first: i64 = firsts[k]
+            info = i64(event.infos[k]) & CHUNK_INFO
+            k += 1
+            while k < length:
+                other = i64(event.infos[k]) & CHUNK_INFO
+                if (other ^ info) & INFO_PERSISTENT != 0:
+                    break
+                info |= other
+                k += 1
+            last: i64 = firsts[k] if k < length else count
+            runs = [(int(first), int(last))]
+            chunk = chunk_of(FORMAT_10, event.data, event.offsets, runs, info, names)
+            self._hand_down(chunk, targets, runs, receipt)
+        if receipt.remaining == 0:
+            self._done.append(receipt)
+            return True
+        return False
+
     def _publish_mixed(self, event: Publishes, plans: list[Targets], receipt: Receipt) -> None:
         """Runs with several plans: gather per queue, flush before what goes to several queues."""
         groups: dict[int, Group] = {}
@@ -198,7 +243,13 @@ class Publisher:
         runs: list[tuple[int, int]],
         receipt: Receipt,
     ) -> None:
-        chunk = make_chunk(event, runs, info)
+        chunk = chunk_of(FORMAT_091, event.data, event.offsets, runs, info, b"")
+        self._hand_down(chunk, targets, runs, receipt)
+
+    def _hand_down(
+        self, chunk: Chunk, targets: Targets, runs: list[tuple[int, int]], receipt: Receipt
+    ) -> None:
+        """The chunk has the messages `runs` of the event that `receipt` is for."""
         count = chunk.count()
         size = chunk.size()
         for host in targets.hosts:
@@ -265,6 +316,7 @@ class Publisher:
             upto: i64 = outbox.uptos[place]
             begin = upto + 1 - messages_of(runs)
             stop = min(end, upto + 1)
+            outbox.receipts[place].refused_by = uid
             refuse(outbox.receipts[place], runs, seq - begin, stop - begin)
             seq = stop
             place += 1
@@ -324,6 +376,30 @@ class Publisher:
                 receipt.sent = True
                 tell_each(receipt, confirms)
         return confirms
+
+    def take_outcomes(self) -> list[Decided]:
+        """What was decided since the last call, whatever is not decided before it; in order."""
+        done = self._done
+        if len(done) == 0:
+            return []
+        self._done = []
+        decided: list[Decided] = []
+        for receipt in sorted(done, key=tag_first_of):
+            count = int(receipt.tag_last - receipt.tag_first + 1)
+            self._counts.confirm_seconds.observe(self.now_s - receipt.begun_s, count)
+            receipt.sent = True
+            decide(receipt, decided)
+        head = self._head
+        receipts = self._receipts
+        refused_count: i64 = 0
+        while head < len(receipts) and receipts[head].sent:
+            refused = receipts[head].refused
+            if refused is not None:
+                refused_count += tags_of(merge(refused))
+            head += 1
+        if head > self._head:
+            self._pass(head, refused_count)
+        return decided
 
     def _pass(self, head: i64, refused_count: i64) -> None:
         """All receipts before `head` are decided: count and forget them."""
@@ -410,13 +486,44 @@ def tell_each(receipt: Receipt, into: list[tuple[int, bool, bool]]) -> None:
         tag += 1
 
 
-def make_chunk(event: Publishes, runs: list[tuple[int, int]], info: i64) -> Chunk:
+def tag_first_of(receipt: Receipt) -> int:
+    return receipt.tag_first
+
+
+def decide(receipt: Receipt, into: list[Decided]) -> None:
+    """Add the outcomes of a receipt; what goes on from the last one is joined to it."""
+    refused = [] if receipt.refused is None else merge(receipt.refused)
+    tag = receipt.tag_first
+    for first, last in refused:
+        if tag < first:
+            join_decided(into, tag, first - 1, 0)
+        join_decided(into, first, last, receipt.refused_by)
+        tag = last + 1
+    if tag <= receipt.tag_last:
+        join_decided(into, tag, receipt.tag_last, 0)
+
+
+def join_decided(into: list[Decided], first: i64, last: i64, refused_by: i64) -> None:
+    if len(into) > 0:
+        before = into[len(into) - 1]
+        if before.last + 1 == first and before.refused_by == refused_by:
+            before.last = last
+            return
+    into.append(Decided(first, last, refused_by))
+
+
+def chunk_of(
+    format_tag: i64,
+    data: bytes,
+    offsets: bytes,
+    runs: list[tuple[int, int]],
+    info: i64,
+    names: bytes,
+) -> Chunk:
     """The messages of `runs` as one chunk, sharing the event's bytes where most are wanted.
 
     `info` is the chunk's: INFO_PERSISTENT of all messages, the rest of any.
     """
-    data = event.data
-    offsets = event.offsets
     if len(runs) == 1:
         first: i64 = runs[0][0]
         last: i64 = runs[0][1]
@@ -424,8 +531,8 @@ def make_chunk(event: Publishes, runs: list[tuple[int, int]], info: i64) -> Chun
         end: i64 = i64(read_i32_le(offsets, 4 * last))
         kept = offsets[4 * first : 4 * last + 4]
         if (end - begin) * 4 >= len(data) * 3:
-            return Chunk(FORMAT_091, data, 0, kept, info)
-        return Chunk(FORMAT_091, data[begin:end], begin, kept, info)
+            return Chunk(format_tag, data, 0, kept, info, names)
+        return Chunk(format_tag, data[begin:end], begin, kept, info, names)
     parts: list[bytes] = []
     writer = BytesWriter()
     size: i64 = 0
@@ -439,4 +546,4 @@ def make_chunk(event: Publishes, runs: list[tuple[int, int]], info: i64) -> Chun
         parts.append(data[begin:end])
         size += end - begin
     write_i32_le(writer, i32(size))
-    return Chunk(FORMAT_091, b"".join(parts), 0, writer.getvalue(), info)
+    return Chunk(format_tag, b"".join(parts), 0, writer.getvalue(), info, names)

@@ -13,6 +13,8 @@ from mypy_extensions import i32, i64, mypyc_attr
 from queues.message import FORMAT_091, Chunk
 from warren.wire.amqp091.deliver import content_size
 from warren.wire.amqp091.properties import expiration_of, priority_of
+from warren.wire.amqp10.message import Sections, fail_sections
+from warren.wire.amqp10.transfers import payload_at
 from warren.wire.buffer import (
     BytesWriter,
     read_i32_le,
@@ -68,15 +70,50 @@ class Traits:
         )
 
 
+@final
+class Reading:
+    """What is read of one message after the other."""
+
+    def __init__(self, format_tag: i64) -> None:
+        self._is_091 = format_tag == FORMAT_091
+        self._sections = Sections()
+        self.priority: i64 = ABSENT
+        self.ttl_ms: i64 = ABSENT
+        self.size: i64 = 0  # of the body
+
+    def read(self, data: bytes, start: i64, end: i64) -> None:
+        if self._is_091:
+            self._read_091(data, start)
+        else:
+            self._read_10(data, payload_at(data, start), end)
+
+    def _read_091(self, data: bytes, start: i64) -> None:
+        found = priority_of(data, start)
+        self.priority = ABSENT if found is None else i64(found)
+        text = expiration_of(data, start)
+        self.ttl_ms = ABSENT if text is None else i64(int(text))
+        self.size = content_size(data, start)
+
+    def _read_10(self, data: bytes, at: i64, end: i64) -> None:
+        """The sections were checked when the message came in."""
+        sections = self._sections
+        if not sections.walk(data, at, end):
+            fail_sections()
+        header = sections.header(data)
+        self.priority = ABSENT if header.priority is None else i64(header.priority)
+        self.ttl_ms = ABSENT if header.ttl is None else i64(header.ttl)
+        self.size = sections.footer_at - sections.body_at
+
+
 def traits_of(chunk: Chunk, sized: bool) -> Traits:
-    """Read the messages of a chunk in stored form 1; `sized`: with the size of their bodies.
+    """Read the messages of a chunk; `sized`: with the size of their bodies.
 
     Its bytes must be in memory. Expirations were checked when the messages came in.
     """
-    assert chunk.format_tag == FORMAT_091
     data = chunk.data
     assert data is not None
     count = chunk.count()
+    reading = Reading(chunk.format_tag)
     priorities = BytesWriter()
     ttls = BytesWriter()
     sizes = BytesWriter()
@@ -87,10 +124,10 @@ def traits_of(chunk: Chunk, sized: bool) -> Traits:
     i: i64 = 0
     while i < count:
         start = i64(read_i32_le(chunk.offsets, 4 * i)) - chunk.base
-        found = priority_of(data, start)
-        own_priority: i64 = ABSENT if found is None else i64(found)
-        text = expiration_of(data, start)
-        own_ttl: i64 = ABSENT if text is None else i64(int(text))
+        end = i64(read_i32_le(chunk.offsets, 4 * i + 4)) - chunk.base
+        reading.read(data, start, end)
+        own_priority = reading.priority
+        own_ttl = reading.ttl_ms
         if i == 0:
             priority = own_priority
             ttl = own_ttl
@@ -99,7 +136,7 @@ def traits_of(chunk: Chunk, sized: bool) -> Traits:
         write_i32_le(priorities, i32(own_priority))
         write_i64_le(ttls, own_ttl)
         if sized:
-            write_i32_le(sizes, i32(content_size(data, start)))
+            write_i32_le(sizes, i32(reading.size))
         i += 1
     return Traits(
         priority,

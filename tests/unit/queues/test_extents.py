@@ -163,7 +163,9 @@ def test_what_is_not_written_yet_waits_and_all_behind_it() -> None:
     assert (3, 4) in backlog.spans()
 
 
-@pytest.mark.parametrize("why", ["memory", "loading", "file", "gap", "dead", "format", "names", "lazy"])
+@pytest.mark.parametrize(
+    "why", ["memory", "loading", "file", "gap", "dead", "format", "names", "lazy"]
+)
 def test_what_is_not_like_the_rest_ends_an_extent(why: str) -> None:
     backlog = Backlog()
     backlog.add(3)

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from queues.counts import Counts
-from queues.publishing import Held, Publisher, Targets, make_chunk
+from queues.message import FORMAT_091
+from queues.publishing import Held, Publisher, Targets, chunk_of
 from tests.unit.queues.fake_queue import FakeQueue
 from tests.unit.queues.fake_sink import FakeSink
 from tests.unit.queues.messages import bodies_of, event_of
@@ -271,13 +272,13 @@ def test_a_long_time_of_confirms_one_by_one_keeps_the_books() -> None:
 
 def test_a_chunk_shares_the_bytes_of_the_event_where_most_are_wanted() -> None:
     event = event_of([(b"key", True, [b"aaaa", b"bbbb", b"cccc", b"d"])])
-    shared = make_chunk(event, [(0, 3)], INFO_PERSISTENT)
+    shared = chunk_of(FORMAT_091, event.data, event.offsets, [(0, 3)], INFO_PERSISTENT, b"")
     assert shared.data is event.data
     assert bodies_of(shared) == [b"aaaa", b"bbbb", b"cccc"]
-    cut = make_chunk(event, [(1, 2)], INFO_PERSISTENT)
+    cut = chunk_of(FORMAT_091, event.data, event.offsets, [(1, 2)], INFO_PERSISTENT, b"")
     assert cut.data == b"bbbb"
     assert bodies_of(cut) == [b"bbbb"]
-    gathered = make_chunk(event, [(0, 1), (2, 4)], 0)
+    gathered = chunk_of(FORMAT_091, event.data, event.offsets, [(0, 1), (2, 4)], 0, b"")
     assert bodies_of(gathered) == [b"aaaa", b"cccc", b"d"]
     assert gathered.info == 0
 
