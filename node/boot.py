@@ -48,7 +48,7 @@ from queues.paging import Pager
 from queues.store import BodyBudget
 from raft.log_group import METADATA_OWNER
 from raft.one_member import Commits, OneMemberGroup
-from warren.storage.disk import DirectoryInUse, DirectoryLock, OsDisk
+from warren.storage.disk import DIRECT_BYTES, DirectDisk, DirectoryInUse, DirectoryLock, OsDisk
 from warren.storage.keyed import KeyedDamaged, RocksKeyed
 from warren.storage.pages import Pages
 from warren.storage.snapshot import SnapshotStore
@@ -156,12 +156,13 @@ class Node:
         directory = os.path.join(self._config.node.data_dir, "pages")
         os.makedirs(directory, mode=0o700, exist_ok=True)
         pages = Pages(
-            disk,
+            DirectDisk(disk),
             directory,
             runner=self.wal.runner,
             post=loop.call_soon_threadsafe,
             on_alarm=self._pages_alarmed,
             on_healed=self._pages_healed,
+            align_bytes=DIRECT_BYTES,
         )
         self.pager = Pager(pages, budget)
         self.turn.pager = self.pager

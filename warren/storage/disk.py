@@ -6,6 +6,7 @@ it that tears, forgets, fills up and fails.
 
 import errno
 import fcntl
+import mmap
 import os
 from collections.abc import Sequence
 from typing import Final, Protocol
@@ -13,6 +14,8 @@ from typing import Final, Protocol
 from warren.storage.record import Buffer
 
 PARTS_MAX: Final = 1024  # IOV_MAX of Linux
+DIRECT_BYTES: Final = 4096  # what a block of any disk is a part of
+DIRECT_BUFFER_BYTES: Final = 2 << 20
 LOCK_NAME: Final = "lock"
 
 
@@ -150,6 +153,78 @@ def with_path(error: OSError, handle: int) -> OSError:
     except OSError:  # No such file system here: the number is all there is to say.
         path = f"file descriptor {handle}"
     return OSError(error.errno, error.strerror, path)
+
+
+class DirectDisk:
+    """Writes past the page cache, for what is written once and is not needed soon.
+
+    On a machine whose memory is filling up, a fresh page of the cache costs ten times the write.
+    Keeps `warren.storage.pages.PageDisk`, and wants writes at multiples of DIRECT_BYTES; what lies
+    behind a write up to the next multiple is overwritten. Where the file system cannot do it, the
+    writes are ordinary ones. One thread writes.
+    """
+
+    def __init__(self, disk: OsDisk) -> None:
+        self._disk = disk
+        self._buffer = mmap.mmap(-1, DIRECT_BUFFER_BYTES)  # page-aligned, as it must be
+
+    def create(self, path: str, size: int) -> int:
+        handle = self._disk.create(path, size)
+        try:
+            set_direct(handle, True)
+        except OSError:
+            return handle  # This file system has no such thing.
+        return handle
+
+    def open(self, path: str) -> int:
+        return self._disk.open(path)
+
+    def close(self, handle: int) -> None:
+        self._disk.close(handle)
+
+    def pwritev(self, handle: int, parts: Sequence[Buffer], offset: int, dsync: bool) -> None:
+        assert offset % DIRECT_BYTES == 0 and not dsync
+        filled = 0
+        for part in parts:
+            rest = memoryview(part)
+            while len(rest):
+                taken = min(len(rest), DIRECT_BUFFER_BYTES - filled)
+                self._buffer[filled : filled + taken] = rest[:taken]
+                rest = rest[taken:]
+                filled += taken
+                if filled == DIRECT_BUFFER_BYTES:
+                    self._write(handle, filled, offset)
+                    offset += filled
+                    filled = 0
+        if filled:
+            self._write(handle, -(-filled // DIRECT_BYTES) * DIRECT_BYTES, offset)
+
+    def _write(self, handle: int, length: int, offset: int) -> None:
+        view = memoryview(self._buffer)
+        try:
+            written = os.pwrite(handle, view[:length], offset)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            written = 0
+        if written < length:  # It is full, or wants other multiples: an ordinary write tells.
+            set_direct(handle, False)
+            self._disk.pwritev(handle, [view[written:length]], offset + written, False)
+
+    def pread(self, handle: int, length: int, offset: int) -> bytes:
+        return self._disk.pread(handle, length, offset)
+
+    def unlink(self, path: str) -> None:
+        self._disk.unlink(path)
+
+    def list(self, directory: str) -> list[str]:
+        return self._disk.list(directory)
+
+
+def set_direct(handle: int, direct: bool) -> None:
+    """Whether writes to the open file go past the page cache."""
+    flags = fcntl.fcntl(handle, fcntl.F_GETFL) & ~os.O_DIRECT
+    fcntl.fcntl(handle, fcntl.F_SETFL, flags | (os.O_DIRECT if direct else 0))
 
 
 class DirectoryLock:

@@ -91,6 +91,7 @@ class Pages:
         on_alarm: Callable[[str, OSError], None],
         on_healed: Callable[[str], None],
         file_bytes: i64 = FILE_BYTES,
+        align_bytes: i64 = 1,
     ) -> None:
         self._disk = disk
         self._directory = directory
@@ -99,6 +100,7 @@ class Pages:
         self._on_alarm = on_alarm
         self._on_healed = on_healed
         self._file_bytes: i64 = file_bytes
+        self._align_bytes: i64 = align_bytes  # batches begin at multiples of it
         self._files: dict[int, PageFile] = {}
         self._active: PageFile | None = None
         self._last_id: i64 = 0
@@ -156,7 +158,7 @@ class Pages:
             self._files[file.id] = file
             self._active = file
         offset = file.used
-        file.used += size
+        file.used += (size + self._align_bytes - 1) // self._align_bytes * self._align_bytes
         file.live += size
         self.live_bytes += size
         self.pending_bytes += size
