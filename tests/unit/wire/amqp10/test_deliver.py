@@ -192,6 +192,9 @@ def test_a_head_is_made_anew_when_what_came_or_what_is_told_differs() -> None:
     _, stream = written(payloads, heads)
     found = [sections_of(payload).header(payload).durable for _, payload in deliveries(stream)]
     assert found == [True, None, True, None, True]
+    _, acquired = written(payloads[:1], heads, acquired=True)
+    payload = deliveries(acquired)[0][1]
+    assert sections_of(payload).header(payload) == Header(durable=True)
     _, again = written(payloads[:1], heads, delivery_count=2, acquired=True)
     payload = deliveries(again)[0][1]
     assert sections_of(payload).header(payload) == Header(durable=True, delivery_count=2)

@@ -150,6 +150,39 @@ def test_what_does_not_fit_ends_the_run(name: str) -> None:
     assert (run.count, scanner.end, scanner.stop) == (1, len(ordinary), STOP_ODD)
 
 
+def raw_transfer(fields: str) -> bytes:
+    """A transfer of handle 0 and id 1 whose list has these bytes, whatever they are."""
+    inside = bytes.fromhex(fields)
+    head = b"\x00\x53\x14\xc0" + bytes([len(inside)])
+    return frame(head + inside + message())
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        "04 43 5201 a000 43 42",  # more bytes than fields
+        "06 43 5201 a000 43 42",  # fewer
+        "07 43 5201 a000 43 42 42 42",  # a boolean where the receiver's settle mode stands
+        "08 43 5201 a000 43 42 42 40 42",  # and where the state stands
+        "05 43 5201 a000 41 42",  # and where the format stands
+        "05 43 5201 a100 43 42",  # a string for a tag
+        "0c 43 5201 a000 43 42 42 40 40 42 42 42 40",  # a field that nobody knows
+        "02 43 5201",
+    ],
+)
+def test_lists_that_are_not_as_they_should_be_end_the_run(fields: str) -> None:
+    assert found(raw_transfer("05 43 5201 a000 43 42")).count == 1
+    assert scan(raw_transfer(fields))[0] is None
+
+
+def test_a_head_that_comes_and_goes_does_not_end_a_run() -> None:
+    annotated = Header(durable=True).encoded() + section(0x72, {}) + section(DATA, b"x")
+    bodies = [message(), annotated, message(), section(DATA, b"y"), annotated]
+    run = found(b"".join(transfer(body, number) for number, body in enumerate(bodies)))
+    assert payloads(run) == bodies
+    assert infos(run) == [INFO_DURABLE, 65, INFO_DURABLE, 0, 65]
+
+
 @pytest.mark.parametrize(
     "odd",
     [

@@ -107,6 +107,28 @@ def test_a_message_under_way_keeps_turns_apart() -> None:
     assert [each.link.peer_handle for each in found] == [1, 0]
 
 
+def test_a_message_under_way_in_another_session_is_not_forgotten() -> None:
+    raw = running(1)
+    raw.begin(1)
+    raw.attach(0, SENDER, "other", channel=1)
+    begun = transfer_frame(0, 0, more=True)
+    raw.send(begun, MESSAGE[:4], 1)
+    own = frame(0, 0, transfer_frame(0, 0), MESSAGE)
+    events = raw.feed(own + frame(0, 1, transfer_frame(0, 1), MESSAGE))
+    (failed,) = only(events, SessionFailed)
+    assert (failed.session.peer_channel, failed.error.condition) == (1, "amqp:invalid-field")
+
+
+def test_a_gap_before_the_first_of_them_is_an_error_of_the_session() -> None:
+    raw = running(2)
+    raw.feed(in_turn(10, 2))
+    late = b"".join(
+        frame(0, 0, transfer_frame(place % 2, place), MESSAGE) for place in range(11, 20)
+    )
+    (failed,) = only(raw.feed(late), SessionFailed)
+    assert failed.error.condition == "amqp:invalid-field"
+
+
 def test_more_than_the_window_ends_the_session_after_what_fits() -> None:
     raw = running(2, Limits(max_incoming_window=10, max_link_credit=100))
     events = raw.feed(in_turn(30, 2))
