@@ -38,7 +38,11 @@ OTHER: Final = 6  # a state of transactions
 
 @final
 class Received:
-    """Whole messages of one link: within its credit, its size and the session's window."""
+    """Whole messages of one link: within its credit, its size and the session's window.
+
+    Their delivery-ids are `transfers.id_at`: messages of other links may have come between them.
+    The order of messages is that of their link; between links it is that of their first ones.
+    """
 
     def __init__(self, link: "Link", transfers: "Transfers") -> None:
         self.link = link

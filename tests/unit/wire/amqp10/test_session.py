@@ -687,3 +687,69 @@ def test_a_flood_of_frames_is_taken_in_slices() -> None:
     while raw.core.has_more:
         taken.append(len(raw.core.receive(b"", 0)))
     assert taken == [512, 512, 176]
+
+
+# Links that take turns
+
+
+def in_turns(count: int, odd: bytes = b"", at: int = -1) -> list[bytes]:
+    """Frames of links 0 to 2 of sessions 0 and 1, with an odd one put in between."""
+    frames = []
+    for place in range(count):
+        channel, handle = place % 2, place // 2 % 3
+        frames.append(frame(0, channel, transfer_frame(handle, place // 2), MESSAGE))
+    if at >= 0:
+        frames.insert(at, odd)
+    return frames
+
+
+def two_sessions() -> Raw:
+    raw = running(Limits(max_link_credit=30, max_incoming_window=60))
+    raw.begin(1)
+    for channel in (0, 1):
+        for handle in range(3):
+            raw.attach(handle, SENDER, channel=channel)
+    return raw
+
+
+def heard(raw: Raw, reads: list[bytes]) -> tuple[object, bytes]:
+    """Ids by link, the rest of the events in order, and what is answered."""
+    ids: dict[tuple[int, int], list[int]] = {}
+    rest = []
+    for read in reads:
+        for event in raw.feed(read):
+            if isinstance(event, Received):
+                run, link = event.transfers, event.link
+                assert payloads(run.data, run.offsets) == [MESSAGE] * int(run.count)
+                known = ids.setdefault((int(link.channel), int(link.peer_handle)), [])
+                known += [int(run.id_at(place)) for place in range(int(run.count))]
+            else:
+                rest.append(type(event).__name__)
+    return (ids, rest), raw.bytes_out()
+
+
+def test_links_that_take_turns_get_an_event_each() -> None:
+    raw = two_sessions()
+    events = raw.feed(b"".join(in_turns(60)))
+    received = only(events, Received)
+    assert [int(each.transfers.count) for each in received] == [10] * 6
+    assert [int(received[1].transfers.id_at(place)) for place in range(3)] == [1, 4, 7]
+
+
+ODD = {
+    "none": b"",
+    "unknown handle": frame(0, 0, transfer_frame(9, 20), MESSAGE),
+    "gap": frame(0, 1, transfer_frame(0, 900), MESSAGE),
+    "more": frame(0, 0, transfer_frame(0, 20, more=True), MESSAGE),
+    "detach": frame(0, 1, Detach(handle=1)),
+    "end": frame(0, 1, End()),
+    "close": frame(0, 0, Close()),
+}
+
+
+@pytest.mark.parametrize("what", ODD)
+@pytest.mark.parametrize("count", [60, 200, 300])
+def test_turns_in_one_read_mean_the_same_as_frame_by_frame(what: str, count: int) -> None:
+    """With 200 the credit of 90 in a session is overrun, with 300 the window, too."""
+    frames = in_turns(count, ODD[what], 40 if ODD[what] else -1)
+    assert heard(two_sessions(), [b"".join(frames)]) == heard(two_sessions(), frames)
