@@ -378,6 +378,7 @@ def test_every_call_of_the_log_that_changes_the_disk_is_in_the_table() -> None:
     assert set(sites()) == named | OTHER_SITES | page_faults.SITES
 
 
+DISKS: Final = ("OsDisk", "DirectDisk")  # they are what is called
 TABLES: Final = (RESERVE_ROWS, DROP_ROWS, COPY_ROWS, FATAL_ROWS, START_ROWS)
 OTHER_SITES: Final = {
     # `test_what_cannot_be_removed_now_is_removed_later`
@@ -394,7 +395,7 @@ def sites() -> Iterator[str]:
     """Class, function and operation of each call to a disk that changes it."""
     for path in sorted((Path(warren.__file__ or "").parent / "storage").glob("*.py")):
         for owner in ast.walk(ast.parse(path.read_text())):
-            if not isinstance(owner, ast.ClassDef) or owner.name == "OsDisk":
+            if not isinstance(owner, ast.ClassDef) or owner.name in DISKS:
                 continue
             for function in (each for each in owner.body if isinstance(each, ast.FunctionDef)):
                 for call in (each for each in ast.walk(function) if isinstance(each, ast.Call)):
