@@ -29,9 +29,11 @@ from queues.commands import (
     Settle,
     consumer_key,
 )
+from queues.conversion.chunks import in_form_1
 from queues.counts import Counts
 from queues.credit import CreditActor
 from queues.host import QueueHost
+from queues.message import FORMAT_091
 from queues.publishing import Held, Publisher, Targets
 from queues.queue_arguments import DURATION_MS_MAX
 from queues.unacked import TagRun
@@ -493,8 +495,11 @@ class Channel091:
         self._got = None
         tag = self.deliveries.next_tag
         self.deliveries.next_tag = tag + 1
-        start, end = view.chunk.span(view.index)
-        data = view.chunk.data
+        chunk, index = view.chunk, view.index
+        if chunk.format_tag != FORMAT_091:
+            chunk, index = in_form_1(chunk, index, 1), 0
+        start, end = chunk.span(index)
+        data = chunk.data
         assert data is not None
         if attempts != 0:
             data = with_counts(data, start, end, attempts)

@@ -28,6 +28,7 @@ from queues.commands import (
     Settle,
     consumer_key,
 )
+from queues.conversion.chunks import in_form_1
 from queues.counts import Counts
 from queues.effects import ACQUIRED_SHIFT
 from queues.host import QueueHost, SessionSink
@@ -279,8 +280,11 @@ class Deliveries:
         consumer = pending.consumer
         shown = chunk
         first = index
+        if chunk.format_tag != FORMAT_091:
+            shown = in_form_1(chunk, index, count)
+            first = 0
         if pending.attempts != 0:
-            shown = counted(chunk, index, count, pending.attempts)
+            shown = counted(shown, first, count, pending.attempts)
             first = 0
         data = shown.data
         assert data is not None
