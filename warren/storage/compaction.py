@@ -104,9 +104,12 @@ class Copy:
 class Run:
     """Messages that moved."""
 
-    __slots__ = ("count", "data_offset", "offsets", "targets", "work")
+    __slots__ = ("count", "data_offset", "offsets", "source", "targets", "work")
 
-    def __init__(self, targets: list[tuple[int, int]], count: int, offsets: bytes) -> None:
+    def __init__(
+        self, source: LogFile, targets: list[tuple[int, int]], count: int, offsets: bytes
+    ) -> None:
+        self.source = source  # where they were
         self.targets = targets
         self.count = count
         self.offsets = offsets
@@ -118,11 +121,16 @@ class Run:
 class Alive:
     """What of a record is to be copied; for a PUBLISH, who needs which places in it."""
 
-    __slots__ = ("live", "payload", "record")
+    __slots__ = ("file", "live", "payload", "record")
 
     def __init__(
-        self, record: Record, payload: PublishPayload | None, live: list[tuple[int, Ranges]]
+        self,
+        file: LogFile,
+        record: Record,
+        payload: PublishPayload | None,
+        live: list[tuple[int, Ranges]],
     ) -> None:
+        self.file = file
         self.record = record
         self.payload = payload
         self.live = live
@@ -263,11 +271,11 @@ class Compaction:
             if payload is not None:
                 live = alive_places(file, payload, owners)
                 if live:
-                    found.append(Alive(record, payload, live))
+                    found.append(Alive(file, record, payload, live))
                 continue
             stored = ledger.entries.get(record.owner, {}).get(record.index)
             if stored is not None and stored.file is file:
-                found.append(Alive(record, None, []))
+                found.append(Alive(file, record, None, []))
         return found
 
     # Writing.
@@ -383,7 +391,9 @@ class Compaction:
         owners.relocated(owner, first, run.count, self.segment.id, run.data_offset, run.offsets)
         for start, count in owners.live_ranges(owner, first, run.count):
             place = start - first
-            self.segment.live += data_bytes_of(run.offsets, place, place + count)
+            moved = data_bytes_of(run.offsets, place, place + count)
+            self.segment.live += moved
+            run.source.live -= moved
 
 
 def live_here(file: LogFile, owners: Owners, owner: int, first: int, count: int) -> Ranges:
@@ -419,7 +429,7 @@ def copies_of(alive: Alive) -> list[Copy]:
     runs = runs_by_owners(payload.count, alive.live)
     copies: list[Copy] = []
     for place, count, holders in runs:
-        copy = copy_run(record, payload, place, count, holders)
+        copy = copy_run(alive.file, record, payload, place, count, holders)
         if copy.run is not None:
             copy.run.work += len(runs)
         copies.append(copy)
@@ -427,7 +437,12 @@ def copies_of(alive: Alive) -> list[Copy]:
 
 
 def copy_run(
-    record: Record, payload: PublishPayload, place: int, count: int, holders: list[int]
+    source: LogFile,
+    record: Record,
+    payload: PublishPayload,
+    place: int,
+    count: int,
+    holders: list[int],
 ) -> Copy:
     """The messages place..place+count-1 for the targets with the numbers `holders`."""
     targets = [
@@ -456,5 +471,5 @@ def copy_run(
         prefix,
         bytes(record.payload[begin : begin + byte_count]),
     )
-    copy.run = Run(targets, count, offsets)
+    copy.run = Run(source, targets, count, offsets)
     return copy

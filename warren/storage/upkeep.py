@@ -334,7 +334,13 @@ class Upkeep:
         self._compaction = None
         self.tally.finished += 1
         self._host.heal(PLACE)
-        self._drops.extend(compaction.sources)
+        for file in compaction.sources:
+            if file.live <= 0:
+                self._drops.append(file)
+            else:  # Somebody needs what nobody has found: it stays where it is.
+                file.corrupt = True
+                error = UnreadableFile(f"{file.path} is set aside: not all in it was found")
+                self._host.raise_alarm(PLACE, error)
         self.wake()
 
     # The other threads.

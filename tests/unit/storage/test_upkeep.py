@@ -277,3 +277,26 @@ def test_a_segment_is_not_taken_for_dead_while_its_owners_are_being_told() -> No
     assert left
     assert node.live() == {10: left}
     assert node.bodies(10) == [b"%06d" % (seq - 1) for seq in left]
+
+
+def test_a_file_stays_where_an_owner_has_not_told_all_its_places(
+    node: Small, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(90):
+        node.queues.publish_bodies([10], [body(number)], 0)
+    node.rest()
+    forgotten = node.queues.live[10][1].offset
+    known = node.queues.places
+
+    def places(owner: int, file_id: int, after: int) -> tuple[list[int], int]:
+        found, following = known(owner, file_id, after)
+        return [place for place in found if place != forgotten], following
+
+    monkeypatch.setattr(node.queues, "places", places)
+    node.queues.settle(10, [seq for seq in range(1, 91) if seq not in (1, 40, 70)])
+    for _ in range(3):
+        node.wal.roll()
+        node.rest()
+    assert node.wal.tally.finished > 0
+    assert node.bodies(10) == [body(0), body(39), body(69)]
+    assert node.restarted().live() == {10: [1, 40, 70]}
