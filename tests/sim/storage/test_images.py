@@ -10,7 +10,7 @@ import pytest
 from tests.sim.storage.images import examine
 from tests.sim.storage.world import World
 
-FIRST, _, LAST = os.environ.get("WARREN_SIM_SEEDS", "0:8").partition(":")
+FIRST, _, LAST = os.environ.get("WARREN_SIM_SEEDS", "3:10").partition(":")
 LOAD_STEPS = 500  # before the first image, so that files have been recycled and compacted
 STEPS = 60
 WINDOWS = 2
