@@ -9,13 +9,13 @@ from typing import Final
 from urllib.parse import unquote
 from uuid import UUID
 
-from queues.conversion.sections import Sections
 from queues.conversion.values import DROPPED, MS, NAME_BYTES_MAX, pairs_of, to_091
 from warren.wire.amqp091 import values as v091
 from warren.wire.amqp091.deliver import build
 from warren.wire.amqp091.properties import BasicProperties
-from warren.wire.amqp10.descriptors import APPLICATION_PROPERTIES, DATA, MESSAGE_ANNOTATIONS
+from warren.wire.amqp10.message import Sections, fail_sections
 from warren.wire.amqp10.performatives import Properties
+from warren.wire.amqp10.reader import value_end
 
 AMQP10_TYPE: Final = "amqp-1.0"
 BASIC_TYPE: Final = "x-basic-type"  # annotation that holds the property `type`
@@ -26,20 +26,22 @@ TRANSIENT: Final = 1
 
 
 def to_amqp091(data: bytes, start: int, end: int, exchange: str, routing_key: bytes) -> bytes:
-    """The 1.0 message at `data[start:end]` in stored form 1."""
-    sections = Sections(data, start, end)
+    """The 1.0 message `data[start:end]` in stored form 1. ProtocolError of 1.0: it is none."""
+    sections = Sections()
+    if not sections.walk(data, start, end):
+        fail_sections()
     body, encoded = _body(data, sections)
-    properties = basic_properties(sections)
+    properties = basic_properties(data, sections)
     if encoded:
         properties.type = AMQP10_TYPE
     return build(exchange, routing_key, properties.encode(), body)
 
 
-def basic_properties(sections: Sections) -> BasicProperties:
+def basic_properties(data: bytes, sections: Sections) -> BasicProperties:
     """Properties and headers of the message; of the body nothing is looked at."""
-    header = sections.header()
-    properties = sections.properties()
-    headers = headers_of(sections)
+    header = sections.header(data)
+    properties = sections.properties(data)
+    headers = headers_of(data, sections)
     basic = BasicProperties(
         content_type=_fitting(properties.content_type),
         content_encoding=_fitting(properties.content_encoding),
@@ -57,12 +59,12 @@ def basic_properties(sections: Sections) -> BasicProperties:
     return basic
 
 
-def headers_of(sections: Sections) -> dict[str, object]:
+def headers_of(data: bytes, sections: Sections) -> dict[str, object]:
     """What a headers exchange sees: application properties, and annotations named `x-...`."""
     headers: dict[str, object] = {}
-    for name, value in pairs_of(sections.map(APPLICATION_PROPERTIES)):
+    for name, value in pairs_of(sections.application_properties(data)):
         _put(headers, name, value)
-    for name, value in pairs_of(sections.map(MESSAGE_ANNOTATIONS)):
+    for name, value in pairs_of(sections.annotations(data)):
         if name == X_CC:
             _put(headers, "CC", value)
         elif isinstance(name, str) and name.startswith("x-"):
@@ -129,9 +131,8 @@ def _seconds(creation_time: int | None) -> int | None:
 
 def _body(data: bytes, sections: Sections) -> tuple[bytes, bool]:
     """(payload, whether it is encoded as 1.0)."""
-    body = sections.body
-    if not body:
+    at, end = sections.body_at, sections.footer_at
+    if at == end:
         return b"", False
-    if len(body) == 1 and body[0][0] == DATA:
-        return sections.data_of(body[0][1], body[0][2]), False
-    return data[sections.body_at : sections.body_end], True
+    plain = sections.body_data(data) if value_end(data, at, end) == end else None
+    return (data[at:end], True) if plain is None else (plain, False)

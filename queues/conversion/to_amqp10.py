@@ -10,13 +10,12 @@ from typing import Final
 from urllib.parse import quote
 from uuid import UUID
 
-from queues.conversion.sections import Sections
 from queues.conversion.to_amqp091 import AMQP10_TYPE, BASIC_TYPE, PERSISTENT, QUEUES, X_CC
 from queues.conversion.values import DROPPED, MS, to_10
 from warren.wire.amqp091.deliver import extract
 from warren.wire.amqp091.properties import BasicProperties, decode_properties
 from warren.wire.amqp10.descriptors import APPLICATION_PROPERTIES, DATA
-from warren.wire.amqp10.errors import ProtocolError
+from warren.wire.amqp10.message import Sections
 from warren.wire.amqp10.performatives import Header, Properties
 from warren.wire.amqp10.values import Symbol
 from warren.wire.amqp10.writer import write_binary, write_ulong, write_value
@@ -100,11 +99,11 @@ def _headers(basic: BasicProperties) -> tuple[dict[object, object], dict[object,
 
 def _holds_sections(body: bytes) -> bool:
     """Whether the body is a row of body sections of AMQP 1.0."""
-    try:
-        sections = Sections(body, 0, len(body))
-    except ProtocolError:
+    sections = Sections()
+    end = len(body)
+    if not (end > 0 and sections.walk(body, 0, end)):
         return False
-    return bool(sections.body) and sections.body_at == 0 and sections.body_end == len(body)
+    return sections.body_at == 0 and sections.footer_at == end
 
 
 def _descriptor(writer: BytesWriter, code: int) -> None:

@@ -91,9 +91,12 @@ def _compound_to_091(value: object) -> object:
     return DROPPED
 
 
-def pairs_of(section: Map) -> Iterable[tuple[object, object]]:
+def pairs_of(section: object) -> Iterable[tuple[object, object]]:
     """Keys and values of a map."""
-    return section.items() if isinstance(section, dict) else section
+    if isinstance(section, dict):
+        return section.items()
+    assert isinstance(section, v10.Pairs), type(section)
+    return section
 
 
 def table_of(value: Map) -> dict[str, object]:
