@@ -9,6 +9,7 @@ from typing import Final
 from urllib.parse import unquote
 from uuid import UUID
 
+from queues.conversion.deaths import X_DEATH, X_OPT_DEATHS, deaths_10, header_of
 from queues.conversion.values import DROPPED, MS, NAME_BYTES_MAX, pairs_of, to_091
 from warren.wire.amqp091 import values as v091
 from warren.wire.amqp091.deliver import build
@@ -67,6 +68,10 @@ def headers_of(data: bytes, sections: Sections) -> dict[str, object]:
     for name, value in pairs_of(sections.annotations(data)):
         if name == X_CC:
             _put(headers, "CC", value)
+        elif name == X_OPT_DEATHS:
+            deaths = deaths_10(value)
+            if deaths:
+                headers[X_DEATH] = header_of(deaths)
         elif isinstance(name, str) and name.startswith("x-"):
             _put(headers, name, value)
     return headers

@@ -10,6 +10,7 @@ from typing import Final
 from urllib.parse import quote
 from uuid import UUID
 
+from queues.conversion.deaths import X_DEATH, X_OPT_DEATHS, annotation_of, deaths_091
 from queues.conversion.to_amqp091 import AMQP10_TYPE, BASIC_TYPE, PERSISTENT, QUEUES, X_CC
 from queues.conversion.values import DROPPED, MS, to_10
 from warren.wire.amqp091.deliver import extract
@@ -83,6 +84,10 @@ def _headers(basic: BasicProperties) -> tuple[dict[object, object], dict[object,
     application: dict[object, object] = {}
     for name, value in (basic.headers or {}).items():
         if name == "BCC" or _utf8(name) is None:
+            continue
+        deaths = deaths_091(value) if name == X_DEATH else []
+        if deaths:
+            annotations[Symbol(X_OPT_DEATHS)] = annotation_of(deaths)
             continue
         converted = to_10(value)
         if converted is DROPPED:

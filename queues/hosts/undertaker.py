@@ -17,9 +17,11 @@ from queues.commands import EndSession, SessionId
 from queues.counts import Counts
 from queues.credit import CreditActor
 from queues.dead_letters import DeadLetterRule, DeadRun, dead_letters, info_of_dead, is_cycle
+from queues.dead_letters10 import dead_letter_10
 from queues.host import QueueHost
-from queues.message import FORMAT_091, Chunk
+from queues.message import FORMAT_091, FORMAT_10, Chunk
 from queues.routing.content import Content091
+from queues.routing.content10 import Content10
 from queues.routing.router import Router
 from warren.wire.buffer import read_i32_le
 
@@ -71,6 +73,10 @@ class QueueUndertaker:
         now_s = self._now_ms() // 1000
         last = index + count
         info = info_of_dead(chunk.info)
+        if chunk.format_tag == FORMAT_10:
+            for place in range(index, last):
+                self._publish_10(chunk, place, info, reason)
+            return
         for run in dead_letters(
             self.rule, data, chunk.base, chunk.offsets, index, last, reason, now_s
         ):
@@ -85,7 +91,8 @@ class QueueUndertaker:
             self._warn(f"dead-letter exchange '{self._exchange}' does not exist")
             return
         if not route.per_message or run.count() == 1:
-            self._send(Chunk(FORMAT_091, run.data, 0, run.offsets, info), route.queues, run, reason)
+            whole = Chunk(FORMAT_091, run.data, 0, run.offsets, info)
+            self._send(whole, route.queues, run.deaths, reason)
             return
         for i in range(run.count()):
             start = read_i32_le(run.offsets, 4 * i)
@@ -93,17 +100,32 @@ class QueueUndertaker:
             data = run.data[start : read_i32_le(run.offsets, 4 * i + 4)]
             found = self._router.route(self._exchange, keys[0], Content091(data, 0), more)
             one = Chunk(FORMAT_091, data, int(start), offsets, info)
-            self._send(one, found.queues, run, reason)
+            self._send(one, found.queues, run.deaths, reason)
 
-    def _send(self, chunk: Chunk, uids: tuple[int, ...], run: DeadRun, reason: str) -> None:
+    def _publish_10(self, chunk: Chunk, index: int, info: i64, reason: str) -> None:
+        letter = dead_letter_10(self.rule, chunk, index, reason, self._now_ms(), int(info))
+        made = letter.chunk
+        data = made.data
+        assert data is not None
+        keys = letter.routing_keys
+        content = Content10(data, 0, len(data))
+        route = self._router.route(self._exchange, keys[0], content, tuple(keys[1:]))
+        if not route.exchange_found:
+            self._warn(f"dead-letter exchange '{self._exchange}' does not exist")
+            return
+        self._send(made, route.queues, letter.deaths, reason)
+
+    def _send(
+        self, chunk: Chunk, uids: tuple[int, ...], deaths: list[tuple[str, str]], reason: str
+    ) -> None:
         """Each queue gets a chunk of its own, with the same bytes: from within a step of the turn,
         nobody knows whether all will journal it in this turn, or some in the next.
         """
         count = chunk.count()
         for uid in uids:
             host = self._host_of(uid)
-            if is_cycle(host.name, run.deaths, reason):
-                way = " <- ".join(queue for queue, _ in run.deaths)
+            if is_cycle(host.name, deaths, reason):
+                way = " <- ".join(queue for queue, _ in deaths)
                 self._warn(f"dead letters to queue '{host.name}' go in a circle: {way}")
                 continue
             seq: i64 = self._next_seqs.get(uid, 1)
