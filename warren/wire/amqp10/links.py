@@ -1,8 +1,8 @@
 """The links of one session: the handles of both sides, and the detaches that are due. Compiled.
 
-A link of the peer's gets the peer's handle on our side, too, where that is free. Names need not be
-unique: clients attach two links to one address under one name (decision 0023). A name matters only
-in the answer to an attach of ours, which is told by name and direction.
+A link of the peer's gets the peer's handle on our side, too, where that is free. Within a session a
+name belongs to one link in each direction: a later one takes it from the one before (part 2.6.1).
+The answer to an attach of ours is told by name and direction.
 """
 
 from typing import final
@@ -116,6 +116,13 @@ class Links:
         for link in self.all:
             is_answer = link.name == attach.name and link.is_receiver != attach.role
             if is_answer and link.peer_handle == NO_HANDLE:
+                return link
+        return None
+
+    def namesake(self, name: str, as_receiver: bool) -> Link | None:
+        """The link of the peer's that has that name in that direction, if it is up."""
+        for link in self.all:
+            if link.name == name and link.is_receiver == as_receiver and link.is_up():
                 return link
         return None
 

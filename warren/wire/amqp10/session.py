@@ -460,6 +460,11 @@ class Session:
             events.append(LinkAttached(link, attach))
 
     def _requested(self, attach: Attach, events: list[Event]) -> None:
+        older = self.links.namesake(attach.name, not attach.role)
+        if older is not None:
+            text = f"another link of this session was attached as '{attach.name}'"
+            self._settle_error(older, ProtocolError(Condition.STOLEN, text, Scope.LINK), events)
+            self._flush_first()
         if self.links.is_taken(attach.handle):
             self._flush_first()  # The peer has done with the link that had this number, too.
         link = self.links.new(attach.name, not attach.role)

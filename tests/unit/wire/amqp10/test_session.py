@@ -34,6 +34,7 @@ from warren.wire.amqp10.events import (
     Event,
     LinkAttached,
     LinkDetached,
+    LinkFailed,
     LoginRefused,
     LoginRequested,
     MechanismsOffered,
@@ -219,11 +220,21 @@ def test_a_refused_link_is_attached_without_terminus_and_detached(role: bool) ->
     assert raw.bytes_out() == b""
 
 
-def test_two_links_may_bear_one_name() -> None:
+def test_a_second_link_of_one_name_takes_it_from_the_first() -> None:
     raw = running()
-    one, two = raw.attach(0, SENDER, "same"), raw.attach(1, SENDER, "same")
-    three = raw.attach(2, RECEIVER, "same")
-    assert one.is_up() and two.is_up() and three.is_up()
+    raw.begin(1)
+    first, other_way = raw.attach(0, SENDER, "same"), raw.attach(1, RECEIVER, "same")
+    elsewhere = raw.attach(0, SENDER, "same", channel=1)
+    stolen, asked = raw.send(attach_frame(2, SENDER, "same"))
+    assert isinstance(stolen, LinkFailed)
+    assert (stolen.link, stolen.error.condition) == (first, Condition.STOLEN)
+    assert isinstance(asked, AttachRequested)
+    session_of(raw).accept(asked.link, Source(), Target())
+    answers = raw.answers()
+    assert [type(each) for each in answers] == [Detach, Attach, Flow]
+    assert isinstance(answers[0], Detach)
+    assert answers[0].handle == 0
+    assert other_way.is_up() and elsewhere.is_up() and asked.link.is_up()
 
 
 def test_a_handle_is_free_again_after_detach_even_within_one_read() -> None:
