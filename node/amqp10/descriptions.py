@@ -1,0 +1,100 @@
+"""What `/management` answers of queues, bindings and nodes, as AMQP 1.0 maps. Pure."""
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from typing import Final
+from urllib.parse import quote
+
+from queues.arguments import decode_arguments
+from queues.conversion.values import map_of
+from queues.definitions import Binding, Destination, Queue
+from queues.host import Counts
+from queues.queue_arguments import queue_type
+from warren.wire.amqp10.values import Array, UInt, ULong
+
+LEADER_EPOCH: Final = 1  # one node: a queue never has another leader
+HASH_BYTES: Final = 9  # 12 characters
+
+Description = dict[object, object]
+
+
+def queue_description(queue: Queue, counts: Counts | None) -> Description:
+    """As RabbitMQ 4 describes a queue; `counts` None: at rest."""
+    arguments = decode_arguments(queue.arguments)
+    return {
+        "leader": queue.node,
+        "replicas": Array("string", [queue.node]),
+        "message_count": ULong(0 if counts is None else counts.ready_count),
+        "consumer_count": UInt(0 if counts is None else counts.consumer_count),
+        "name": queue.name,
+        "vhost": queue.vhost,
+        "durable": queue.durable,
+        "auto_delete": queue.auto_delete,
+        "exclusive": queue.exclusive,
+        "type": queue_type(arguments),
+        "arguments": map_of(arguments),
+    }
+
+
+def removed_description(message_count: int) -> Description:
+    """Of a queue that was deleted or purged: how many messages went."""
+    return {"message_count": ULong(message_count)}
+
+
+def topology_description(queue: Queue, here: str, endpoints: Sequence[str]) -> Description:
+    """Who serves the queue, and where (B-75)."""
+    leader: Description = {
+        "node": queue.node,
+        "role": "leader",
+        "state": "running",
+        "match_lag": ULong(0),
+        "endpoints": list(endpoints),
+        "zone": None,
+    }
+    return {
+        "leader": queue.node,
+        "leader_epoch": ULong(LEADER_EPOCH),
+        "members": [leader],
+        "local": queue.node == here,
+        "suggestions": [],
+    }
+
+
+def node_description(
+    name: str, endpoints: Sequence[str], connections: int, queues: int
+) -> Description:
+    return {
+        "name": name,
+        "listeners": list(endpoints),
+        "state": "running",
+        "availability-zone": None,
+        "load": {"connections": ULong(connections), "queues": ULong(queues)},
+    }
+
+
+def binding_description(binding: Binding) -> Description:
+    to_queue = binding.destination_kind is Destination.QUEUE
+    return {
+        "source": binding.source,
+        "destination_queue" if to_queue else "destination_exchange": binding.destination,
+        "binding_key": binding.binding_key.decode("utf-8", "replace"),
+        "arguments": map_of(decode_arguments(binding.arguments)),
+        "location": binding_location(binding),
+    }
+
+
+def binding_location(binding: Binding) -> str:
+    """The path that deletes it."""
+    kind = "q" if binding.destination_kind is Destination.QUEUE else "e"
+    source, destination = quote(binding.source, safe=""), quote(binding.destination, safe="")
+    key = quote(binding.binding_key, safe="")
+    hashed = arguments_hash(binding.arguments)
+    return f"/bindings/src={source};dst{kind}={destination};key={key};args={hashed}"
+
+
+def arguments_hash(arguments: bytes) -> str:
+    """A name for the arguments (their canonical form) that stands in a path; "" for none."""
+    if not arguments:
+        return ""
+    return base64.urlsafe_b64encode(hashlib.sha256(arguments).digest()[:HASH_BYTES]).decode()

@@ -1,0 +1,371 @@
+"""Management over AMQP 1.0 (FEATURES B-60): carries out requests, whatever link they came on.
+
+`Management.handle` takes a request of one connection and answers by callback: at once where it only
+reads, else when the command is committed and applied here, or the queue has purged. It checks
+rights and locks as AMQP 0-9-1 does (`definitions`); nothing is raised, every failure is a status
+and a text. Owns one session towards queues, for purges; `close` ends it.
+
+| Status | |
+|---|---|
+| 200 201 204 | done; created; done and nothing to say |
+| 400 | what the request says is wrong, or the broker cannot do it as things stand |
+| 403 | no permission, a reserved name, the default exchange |
+| 404 405 | GET of a queue that is not there, or no such path; no such method there |
+| 409 | there is one of that name with other properties |
+"""
+
+from collections.abc import Callable, Sized
+from typing import Final, Protocol
+
+from node.amqp10 import descriptions
+from node.amqp10.purges import Purges
+from node.amqp10.requests import (
+    BindingFields,
+    Reply,
+    Request,
+    RequestError,
+    decode_binding,
+    decode_binding_query,
+    decode_binding_segment,
+    decode_exchange,
+    decode_name,
+    decode_queue,
+    split_target,
+)
+from node.auth.permissions import CONFIGURE
+from node.definitions import (
+    Actor,
+    Definitions,
+    binding,
+    exchange_declaration,
+    queue_declaration,
+    queue_deletion,
+    readable_queue,
+)
+from queues.arguments import decode_arguments
+from queues.commands import SessionId
+from queues.definitions import DEFAULT_EXCHANGE, RESERVED_PREFIX, Binding, Destination, Queue
+from queues.host import QueueHost
+from queues.metadata import Metadata
+from queues.metadata_commands import Bind, Command, DeleteExchange, Unbind
+from queues.metadata_outcomes import Created, Outcome, Refused
+from queues.routing.kinds import KINDS
+from warren.wire.errors import ProtocolError, ReplyCode
+
+Done = Callable[[Reply], None]
+
+KNOWN: Final = frozenset({"queues", "exchanges", "bindings", "auth", "nodes"})
+
+
+class ManagedBroker(Definitions, Protocol):
+    """The broker, as this module asks it."""
+
+    metadata: Metadata
+    queues_declared: int
+
+    @property
+    def endpoints(self) -> Sized:
+        """The open connections."""
+
+    def has_exchange(self, vhost: str, name: str) -> bool: ...
+
+    def is_at_rest(self, uid: int) -> bool: ...
+
+    def host(self, uid: int) -> QueueHost: ...
+
+    def ready_of_removed(self, uid: int) -> int: ...
+
+    def new_session(self) -> SessionId: ...
+
+    def propose(self, command: Command, done: Callable[[Outcome], None]) -> None: ...
+
+
+class Requester(Actor, Protocol):
+    """The connection that asks."""
+
+    owns_queues: bool  # set before an exclusive queue is declared
+
+    @property
+    def broker(self) -> ManagedBroker: ...
+
+    @property
+    def listener_urls(self) -> list[str]:
+        """Where others reach this node as this connection did: `amqp://host:port`."""
+
+
+class Management:
+    """The requests of one connection. Those under way when it closes are not answered."""
+
+    def __init__(self, requester: Requester) -> None:
+        self._requester = requester
+        self._broker = requester.broker
+        self._purges = Purges(requester.broker.new_session())
+        self._closed = False
+
+    def close(self) -> None:
+        self._closed = True
+        self._purges.close()
+
+    def handle(self, request: Request, done: Done) -> None:
+        """Carry out the request; `done` hears the reply, now or later."""
+
+        def answer(reply: Reply) -> None:
+            if not self._closed:
+                done(reply)
+
+        def route() -> None:
+            segments, query = split_target(request.target)
+            self._route(request.method, segments, query, request.body, answer)
+
+        _guard(answer, route)
+
+    def _route(
+        self, method: str, segments: list[str], query: dict[str, str], body: object, done: Done
+    ) -> None:
+        match method, segments:
+            case "GET", ["queues", name]:
+                done(Reply(200, self._describe(self._queue_to_see(name))))
+            case "PUT", ["queues", name]:
+                self._put_queue(decode_name(name), body, done)
+            case "DELETE", ["queues", name]:
+                self._delete_queue(decode_name(name), done)
+            case "DELETE", ["queues", name, "messages"]:
+                self._purge_queue(decode_name(name), done)
+            case "GET", ["queues", name, "topology"]:
+                done(Reply(200, self._topology(self._queue_to_see(name))))
+            case "PUT", ["exchanges", name]:
+                self._put_exchange(decode_name(name), body, done)
+            case "DELETE", ["exchanges", name]:
+                self._delete_exchange(decode_name(name), done)
+            case "POST", ["bindings"]:
+                self._bind(decode_binding(body), done)
+            case "GET", ["bindings"]:
+                found = self._bindings_between(decode_binding_query(query))
+                done(Reply(200, [descriptions.binding_description(each) for each in found]))
+            case "DELETE", ["bindings", segment]:
+                self._unbind(decode_binding_segment(segment), done)
+            case "GET", ["nodes"]:
+                done(Reply(200, [self._node()]))
+            case "PUT", ["auth", "tokens"]:
+                raise RequestError(400, "the connection was not authenticated by a token")
+            case _:
+                path = "/" + "/".join(segments)
+                if segments[0] in KNOWN:
+                    raise RequestError(405, f"no method {method} for '{path}'"[:500])
+                raise RequestError(404, f"no such path: '{path}'"[:500])
+
+    # Queues
+
+    def _queue_to_see(self, segment: str) -> Queue:
+        """The queue, for whoever has any permission for it."""
+        requester = self._requester
+        name = decode_name(segment)
+        requester.permissions.require_any("queue", name)
+        queue = self._broker.queue(requester.vhost, name)
+        if queue is None:
+            raise RequestError(404, f"{self._text('queue', name)} not found")
+        return queue
+
+    def _describe(self, queue: Queue) -> descriptions.Description:
+        self._broker.check_served(queue)
+        at_rest = self._broker.is_at_rest(queue.uid)
+        counts = None if at_rest else self._broker.host(queue.uid)
+        return descriptions.queue_description(queue, counts)
+
+    def _topology(self, queue: Queue) -> descriptions.Description:
+        urls = self._requester.listener_urls
+        return descriptions.topology_description(queue, self._broker.node_name, urls)
+
+    def _put_queue(self, name: str, body: object, done: Done) -> None:
+        fields = decode_queue(body)
+        if name == "":
+            raise RequestError(400, "declare queue with empty name not allowed")
+        self._refuse_reserved("queue", name)
+        command = queue_declaration(
+            self._requester,
+            name,
+            durable=fields.durable,
+            exclusive=fields.exclusive,
+            auto_delete=fields.auto_delete,
+            arguments=fields.arguments,
+        )
+        if fields.exclusive:
+            self._requester.owns_queues = True  # Also if it is gone when this is committed.
+
+        def declared(outcome: Outcome) -> None:
+            queue = self._broker.queue(command.vhost, name)
+            if isinstance(outcome, Refused):
+                raise RequestError(_status(outcome, queue is not None), outcome.text)
+            assert queue is not None
+            self._broker.queues_declared += 1
+            status = 201 if isinstance(outcome, Created) else 200
+            done(Reply(status, self._describe(queue)))
+
+        self._propose(command, declared, done)
+
+    def _delete_queue(self, name: str, done: Done) -> None:
+        command = queue_deletion(self._requester, name)
+        if command is None:
+            done(Reply(200, descriptions.removed_description(0)))
+            return
+        uid = command.uid
+
+        def deleted(outcome: Outcome) -> None:
+            _refuse(outcome)
+            count = self._broker.ready_of_removed(uid)
+            done(Reply(200, descriptions.removed_description(count)))
+
+        self._propose(command, deleted, done)
+
+    def _purge_queue(self, name: str, done: Done) -> None:
+        queue = readable_queue(self._requester, name)
+
+        def purged(count: int | None) -> None:
+            if count is None:
+                done(Reply(400, f"no {self._text('queue', name)}"))
+            else:
+                done(Reply(200, descriptions.removed_description(count)))
+
+        self._purges.purge(self._broker.host(queue.uid), purged)
+
+    # Exchanges
+
+    def _put_exchange(self, name: str, body: object, done: Done) -> None:
+        fields = decode_exchange(body)
+        if fields.type not in KINDS:
+            raise RequestError(400, f"unknown exchange type '{fields.type}'")
+        _refuse_default(name)
+        vhost = self._requester.vhost
+        if not self._broker.has_exchange(vhost, name):
+            self._refuse_reserved("exchange", name)
+        command = exchange_declaration(
+            self._requester,
+            name,
+            fields.type,
+            durable=fields.durable,
+            auto_delete=fields.auto_delete,
+            internal=fields.internal,
+            arguments=fields.arguments,
+        )
+
+        def declared(outcome: Outcome) -> None:
+            if isinstance(outcome, Refused):
+                exists = self._broker.has_exchange(vhost, name)
+                raise RequestError(_status(outcome, exists), outcome.text)
+            done(Reply(204))
+
+        self._propose(command, declared, done)
+
+    def _delete_exchange(self, name: str, done: Done) -> None:
+        _refuse_default(name)
+        self._refuse_reserved("exchange", name)
+        self._requester.permissions.require(CONFIGURE, "exchange", name)
+        self._change(DeleteExchange(self._requester.vhost, name), done)
+
+    # Bindings
+
+    def _bind(self, fields: BindingFields, done: Done) -> None:
+        self._change(self._binding(Bind, fields, fields.arguments), done)
+
+    def _unbind(self, fields: BindingFields, done: Done) -> None:
+        self._binding(Unbind, fields, {})  # May the requester do this at all?
+        for each in self._bindings(fields):
+            if descriptions.arguments_hash(each.arguments) == fields.arguments_hash:
+                arguments = decode_arguments(each.arguments)
+                self._change(self._binding(Unbind, fields, arguments), done)
+                return
+        done(Reply(204))
+
+    def _binding(
+        self, what: type[Bind] | type[Unbind], fields: BindingFields, arguments: dict[str, object]
+    ) -> Bind | Unbind:
+        _refuse_default(fields.source)
+        if fields.kind is Destination.EXCHANGE:
+            _refuse_default(fields.destination)
+        return binding(
+            self._requester,
+            what,
+            fields.source,
+            fields.kind,
+            fields.destination,
+            fields.key,
+            arguments,
+        )
+
+    def _bindings_between(self, fields: BindingFields) -> list[Binding]:
+        """Those with that key, for whoever has any permission for both ends."""
+        permissions = self._requester.permissions
+        kind = "queue" if fields.kind is Destination.QUEUE else "exchange"
+        permissions.require_any("exchange", fields.source)
+        permissions.require_any(kind, fields.destination)
+        return self._bindings(fields)
+
+    def _bindings(self, fields: BindingFields) -> list[Binding]:
+        vhost = self._broker.metadata.vhosts.get(self._requester.vhost)
+        if vhost is None:
+            return []
+        return [
+            each
+            for each in vhost.bindings_to(fields.kind, fields.destination)
+            if each.source == fields.source and each.binding_key == fields.key
+        ]
+
+    # Nodes
+
+    def _node(self) -> descriptions.Description:
+        broker = self._broker
+        return descriptions.node_description(
+            broker.node_name,
+            self._requester.listener_urls,
+            len(broker.endpoints),
+            broker.metadata.queue_count,
+        )
+
+    # What they share
+
+    def _change(self, command: Command, done: Done) -> None:
+        """Have the command committed; 204."""
+
+        def changed(outcome: Outcome) -> None:
+            _refuse(outcome)
+            done(Reply(204))
+
+        self._propose(command, changed, done)
+
+    def _propose(self, command: Command, then: Callable[[Outcome], None], done: Done) -> None:
+        self._broker.propose(command, lambda outcome: _guard(done, lambda: then(outcome)))
+
+    def _refuse_reserved(self, kind: str, name: str) -> None:
+        if name.startswith(RESERVED_PREFIX):
+            text = f"{self._text(kind, name)} starts with reserved prefix '{RESERVED_PREFIX}'"
+            raise RequestError(403, text)
+
+    def _text(self, kind: str, name: str) -> str:
+        return f"{kind} '{name}' in vhost '{self._requester.vhost}'"
+
+
+def _guard(done: Done, step: Callable[[], None]) -> None:
+    """Take the step, and answer what it raises."""
+    try:
+        step()
+    except RequestError as error:
+        done(Reply(error.status, error.text))
+    except ProtocolError as error:
+        done(Reply(403 if error.code is ReplyCode.ACCESS_REFUSED else 400, error.text))
+
+
+def _refuse(outcome: Outcome) -> None:
+    if isinstance(outcome, Refused):
+        raise RequestError(_status(outcome, False), outcome.text)
+
+
+def _status(refused: Refused, exists: bool) -> int:
+    """`exists`: there is one, so a failed precondition is that it is not the same."""
+    if refused.code is ReplyCode.ACCESS_REFUSED:
+        return 403
+    return 409 if exists and refused.code is ReplyCode.PRECONDITION_FAILED else 400
+
+
+def _refuse_default(name: str) -> None:
+    if name == DEFAULT_EXCHANGE:
+        raise RequestError(403, "operation not permitted on the default exchange")

@@ -1,0 +1,125 @@
+"""Purges of one connection: the session that asks queues to purge, and who waits for which answer.
+
+A queue answers purges in order; when it goes first, `on_gone` is the answer. What else queues tell
+sessions is about publishes and consumers, of which this session has none.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NoReturn
+
+from queues.commands import EndSession, Purge, SessionId
+from queues.credit import CreditActor, CreditSpec
+from queues.host import QueueHost
+
+CREDIT: Final = CreditSpec(1, 1)  # it sends no messages
+
+Purged = Callable[[int | None], None]
+
+
+class _Waiting:
+    """The purges that one queue has to answer, the oldest first."""
+
+    __slots__ = ("asked", "host")
+
+    def __init__(self, host: QueueHost) -> None:
+        self.host = host
+        self.asked: deque[Purged] = deque()
+
+
+class Purges:
+    """Keeps `queues.host.SessionSink`. Invariant: a queue knows the session while it has asked."""
+
+    def __init__(self, session: SessionId) -> None:
+        self._session = session
+        self._credit = CreditActor("management", CREDIT)
+        self._waiting: dict[int, _Waiting] = {}  # by uid of the queue
+
+    @property
+    def session(self) -> SessionId:
+        return self._session
+
+    @property
+    def credit(self) -> CreditActor:
+        return self._credit
+
+    def purge(self, host: QueueHost, done: Purged) -> None:
+        """Purge the queue; `done` hears how many messages went, or None: the queue did."""
+        waiting = self._waiting.setdefault(host.uid, _Waiting(host))
+        waiting.asked.append(done)
+        host.command(self, Purge(self._session))
+
+    def close(self) -> None:
+        """Nobody waits any more."""
+        for waiting in self._waiting.values():
+            waiting.host.command(self, EndSession(self._session))
+        self._waiting = {}
+
+    def on_purged(self, uid: int, count: int) -> None:
+        waiting = self._waiting.get(uid)
+        if waiting is None:
+            return  # Closed meanwhile.
+        done = waiting.asked.popleft()
+        if not waiting.asked:
+            del self._waiting[uid]
+            waiting.host.command(self, EndSession(self._session))
+        done(count)
+
+    def on_gone(self, uid: int) -> None:
+        waiting = self._waiting.pop(uid, None)
+        for done in () if waiting is None else waiting.asked:
+            done(None)
+
+    # What concerns publishes and consumers.
+
+    def on_confirms(self, uid: int, upto_seq: int) -> None:
+        _unexpected()
+
+    def on_refused(self, uid: int, first_seq: int, count: int) -> None:
+        _unexpected()
+
+    def on_delivers(
+        self,
+        uid: int,
+        number: int,
+        delivery_seq: int,
+        first: int,
+        count: int,
+        redelivered: bool,
+        attempts: int,
+    ) -> None:
+        _unexpected()
+
+    def on_got(self, uid: int, message: int, redelivered: bool, ready: int, attempts: int) -> None:
+        _unexpected()
+
+    def on_attached(self, uid: int, number: int) -> None:
+        _unexpected()
+
+    def on_attach_refused(self, uid: int, number: int) -> None:
+        _unexpected()
+
+    def on_detached(self, uid: int, number: int, goes: bool) -> None:
+        _unexpected()
+
+    def on_activated(self, uid: int, number: int, active: bool) -> None:
+        _unexpected()
+
+    def on_timed_out(self, uid: int, number: int, timeout_ms: int) -> None:
+        _unexpected()
+
+    def on_drained(self, uid: int, number: int, delivery_count: int) -> None:
+        _unexpected()
+
+    def on_inspected(self, uid: int, ready: int, consumer_count: int) -> None:
+        _unexpected()
+
+    def on_loaded(self, uid: int) -> None:
+        _unexpected()
+
+    def on_unreadable(self, uid: int) -> None:
+        _unexpected()
+
+
+def _unexpected() -> NoReturn:
+    raise AssertionError("a queue told the session of purges of something that it never asked for")

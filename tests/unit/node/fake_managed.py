@@ -1,0 +1,98 @@
+"""A broker and a connection for management over AMQP 1.0: a real metadata machine, fake queues."""
+
+from collections.abc import Callable
+
+from node.auth.permissions import PermissionCache
+from queues.commands import SessionId
+from queues.definitions import Queue
+from queues.metadata import Metadata
+from queues.metadata_commands import Command
+from queues.metadata_outcomes import Deleted, Outcome
+from tests.unit.node.fake_access import FakeAccess
+from tests.unit.queues.fake_queue import FakeQueue
+from tests.unit.queues.metadata.steps import Steps
+from warren.wire.errors import ProtocolError, ReplyCode
+
+ALL = (".*", ".*", ".*")
+HERE = "warren@here"
+
+
+class FakeManaged:
+    """Commands wait in `proposed` until `commit`; `damaged` queues are not served."""
+
+    def __init__(self) -> None:
+        self.steps = Steps()
+        self.proposed: list[tuple[Command, Callable[[Outcome], None]]] = []
+        self.queues: dict[int, FakeQueue] = {}
+        self.damaged: set[str] = set()
+        self.queues_declared = 0
+        self.endpoints = {"one": 1}
+        self._removed: dict[int, int] = {}
+
+    @property
+    def metadata(self) -> Metadata:
+        return self.steps.machine
+
+    @metadata.setter
+    def metadata(self, machine: Metadata) -> None:
+        self.steps.machine = machine
+
+    @property
+    def node_name(self) -> str:
+        return HERE
+
+    def queue(self, vhost: str, name: str) -> Queue | None:
+        return self.steps.vhost.queues.get(name) if vhost == "/" else None
+
+    def check_served(self, queue: Queue) -> None:
+        if queue.name in self.damaged:
+            raise ProtocolError(ReplyCode.NOT_FOUND, f"queue '{queue.name}' is damaged")
+
+    def has_exchange(self, vhost: str, name: str) -> bool:
+        return vhost == "/" and name in self.steps.vhost.exchanges
+
+    def is_at_rest(self, uid: int) -> bool:
+        return uid not in self.queues
+
+    def host(self, uid: int) -> FakeQueue:
+        return self.queues.setdefault(uid, FakeQueue(uid))
+
+    def ready_of_removed(self, uid: int) -> int:
+        return self._removed.get(uid, 0)
+
+    def new_session(self) -> SessionId:
+        return SessionId(7 << 64 | 1)
+
+    def propose(self, command: Command, done: Callable[[Outcome], None]) -> None:
+        self.proposed.append((command, done))
+
+    def commit(self) -> None:
+        """Apply what was proposed, and answer."""
+        proposed, self.proposed = self.proposed, []
+        for command, done in proposed:
+            outcome = self.steps.do(command)
+            if isinstance(outcome, Deleted):
+                gone = [each for each in outcome.subjects if isinstance(each, Queue)]
+                self._removed = {
+                    each.uid: len(self.queues[each.uid].bodies)
+                    for each in gone
+                    if each.uid in self.queues
+                }
+            done(outcome)
+
+
+class FakeRequester:
+    """A connection of guest to vhost `/`."""
+
+    def __init__(self, broker: FakeManaged, id_: str = "c1") -> None:
+        self.broker = broker
+        self.id = id_
+        self.vhost = "/"
+        self.owns_queues = False
+        self.listener_urls = ["amqp://127.0.0.1:5672"]
+        self.access = FakeAccess(permitted={("guest", "/"): ALL})
+        self.permissions = PermissionCache(self.access, "guest", "/")
+
+    def permit(self, configure: str, write: str, read: str) -> None:
+        self.access.permitted["guest", "/"] = (configure, write, read)
+        self.access.version += 1
