@@ -13,11 +13,17 @@ from setuptools import setup
 from setuptools.command.build_ext import build_ext
 
 COMPILED = [
+    "node/amqp10/consuming.py",
+    "node/amqp10/endpoint.py",
+    "node/amqp10/forms.py",
+    "node/amqp10/publishing.py",
+    "node/amqp10/sessions.py",
     "node/channel091.py",
     "node/deliveries.py",
     "node/endpoint091.py",
     "node/hold.py",
     "node/plans.py",
+    "node/reading.py",
     "node/transaction.py",
     "node/turn.py",
     "queues/columns.py",

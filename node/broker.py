@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from node.alarms import Alarms
 from node.auth.access import AccessView
@@ -55,14 +55,18 @@ from raft.one_member import OneMemberGroup
 from warren.storage.keyed import KeyedDamaged
 from warren.storage.tally import DiskUse, Tally
 from warren.wire.amqp091.connection import Limits
+from warren.wire.amqp10.limits import Limits as Limits10
 from warren.wire.errors import ProtocolError, ReplyCode
 
 if TYPE_CHECKING:
+    from node.amqp10.endpoint import Endpoint10
     from node.config import Config
     from node.endpoint091 import Endpoint091
     from warren.storage.pages import Pages
 
 log = logging.getLogger("warren.broker")
+
+Endpoint: TypeAlias = "Endpoint091 | Endpoint10"
 
 VERSION: Final = "4.2.0"  # of RabbitMQ, whose behaviour clients may expect
 DELETED_QUEUES_MAX: Final = 512  # of a connection that is gone, in one entry: 2 to 3 ms
@@ -129,6 +133,7 @@ class Broker:
         self.channel_credit = CreditSpec(*config.credit_flow_default_credit)
         self.in_flight_bytes_max = config.limits.connection_inflight_bytes
         self.wire_limits = wire_limits(config)
+        self.wire_limits10 = wire_limits10(config)
         self.mechanisms = MECHANISMS
         self.server_properties = server_properties(config.node.name)
         self.access: AccessView = metadata.access
@@ -143,9 +148,9 @@ class Broker:
         self.recovering: dict[int, OneMemberGroup] = {}  # groups of quorum queues, until in service
         self.make_group: MakeGroup
         self.routers: dict[str, Router] = {}
-        self.arrivals: dict[str, Endpoint091] = {}  # all connections, by id
-        self.endpoints: dict[str, Endpoint091] = {}  # those that have opened a vhost
-        self.endpoints_by_name: dict[str, Endpoint091] = {}
+        self.arrivals: dict[str, Endpoint] = {}  # all connections, by id
+        self.endpoints: dict[str, Endpoint] = {}  # those that have opened a vhost
+        self.endpoints_by_name: dict[str, Endpoint] = {}
         self.answers = AnswerDesk(turn.mark_endpoint)
         self._caches: dict[tuple[str, str, bool], RouteCache] = {}
         self._proposed: dict[int, Callable[[Outcome], None]] = {}
@@ -153,9 +158,9 @@ class Broker:
         self._session_count = 0
         self._connection_count = 0
         self.in_service = False
-        self.counts = Counts()
-        self.connections_opened = 0
-        self.connections_closed = 0
+        self.counts = Counts()  # of AMQP 0-9-1, and of dead letters
+        self.counts10 = Counts()  # of AMQP 1.0
+        self.connections_opened = self.connections_closed = 0
         self.channels_opened = self.channels_closed = 0
         self.queues_created = 0
         self.queues_deleted = 0
@@ -375,16 +380,16 @@ class Broker:
         text = f"Connection refused for user '{user}': node connection limit ({limit}) is reached"
         return ProtocolError(ReplyCode.NOT_ALLOWED, text)
 
-    def arrived(self, endpoint: "Endpoint091") -> None:
+    def arrived(self, endpoint: "Endpoint") -> None:
         """A client has begun to speak."""
         self.arrivals[endpoint.id] = endpoint
 
-    def endpoint_open(self, endpoint: "Endpoint091") -> None:
+    def endpoint_open(self, endpoint: "Endpoint") -> None:
         self.endpoints[endpoint.id] = endpoint
         self.endpoints_by_name[endpoint.name] = endpoint
         self.connections_opened += 1
 
-    def endpoint_gone(self, endpoint: "Endpoint091") -> None:
+    def endpoint_gone(self, endpoint: "Endpoint") -> None:
         self.arrivals.pop(endpoint.id, None)
         if self.endpoints.pop(endpoint.id, None) is not None:
             self.connections_closed += 1
@@ -451,6 +456,22 @@ def wire_limits(config: "Config") -> Limits:
         config.limits.frame_max,
         config.limits.channel_max,
         config.limits.heartbeat_s,
+        message_bytes_max=config.limits.max_message_size,
+        handshake_ms=config.limits.handshake_timeout_ms,
+    )
+
+
+def wire_limits10(config: "Config") -> Limits10:
+    """The same for AMQP 1.0: silence is borne for as long as there (B-05)."""
+    section = config.amqp10
+    return Limits10(
+        max_frame_size=config.limits.frame_max,
+        channel_max=section.session_max - 1,
+        handle_max=section.link_max - 1,
+        idle_time_out_ms=config.limits.heartbeat_s * 500,
+        max_incoming_window=section.max_incoming_window,
+        max_link_credit=section.max_link_credit,
+        max_queue_credit=section.max_queue_credit,
         message_bytes_max=config.limits.max_message_size,
         handshake_ms=config.limits.handshake_timeout_ms,
     )

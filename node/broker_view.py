@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from node.broker import BodyLog
 from node.damage import Damages
@@ -28,7 +28,7 @@ from node.management.view import (
 )
 from node.turn import TURN_BUCKETS_MS
 from queues.arguments import decode_arguments
-from queues.counts import CONFIRM_BOUNDS_S
+from queues.counts import CONFIRM_BOUNDS_S, Counts
 from queues.definitions import Destination
 from queues.hosts.classic import ClassicHost
 from queues.queue_arguments import queue_type
@@ -36,10 +36,7 @@ from warren.storage.record import KIND_NAMES
 from warren.storage.wal import SYNC_BOUNDS_S
 
 if TYPE_CHECKING:
-    from node.broker import Broker
-    from node.endpoint091 import Endpoint091
-
-PROTOCOL: Final = "AMQP 0-9-1"
+    from node.broker import Broker, Endpoint
 
 
 class LiveView:
@@ -92,11 +89,7 @@ class LiveView:
                 counts=tuple(broker.bodies.sync_counts),
                 total=broker.bodies.sync_total_s,
             ),
-            confirm_seconds=HistogramView(
-                bounds=CONFIRM_BOUNDS_S,
-                counts=tuple(broker.counts.confirm_seconds.counts),
-                total=broker.counts.confirm_seconds.total,
-            ),
+            confirm_seconds=confirm_histogram(broker.counts, broker.counts10),
         )
 
     def totals(self) -> TotalsView:
@@ -112,37 +105,27 @@ class LiveView:
             bindings=sum(vhost.binding_count for vhost in vhosts),
             consumers=sum(host.consumer_count for host in hosts),
             connections=len(broker.endpoints),
-            channels=sum(len(endpoint.channels) for endpoint in broker.endpoints.values()),
+            channels=sum(each.channel_count() for each in broker.endpoints.values()),
         )
 
     def counters(self) -> CountersView:
         broker = self._broker
-        counts = broker.counts
+        counts, counts10 = broker.counts, broker.counts10
+        endpoints = list(broker.endpoints.values())
         consumers = sum(host.consumer_count for host in broker.hosts.awake.values())
-        publishers = sum(1 for each in broker.endpoints.values() if each.has_published)
+        publishers = sum(1 for each in endpoints if each.has_published)
+        consumers10 = sum(each.consumer_count() for each in endpoints)
+        publishers10 = sum(1 for each in endpoints if each.has_published and each.is_amqp10)
         return CountersView(
             protocols=(
-                ProtocolCounters(
-                    received=counts.received,
-                    received_confirm=counts.received_confirm,
-                    routed=counts.received - counts.unroutable,
-                    unroutable_dropped=counts.unroutable - counts.unroutable_returned,
-                    unroutable_returned=counts.unroutable_returned,
-                    confirmed=counts.confirmed,
-                    publishers=publishers,
-                    consumers=consumers,
+                protocol_counters(
+                    "amqp091", counts, publishers - publishers10, consumers - consumers10
                 ),
+                protocol_counters("amqp10", counts10, publishers10, consumers10),
             ),
             deliveries=(
-                DeliveryCounters(
-                    delivered_consume_manual_ack=counts.delivered,
-                    delivered_consume_auto_ack=counts.delivered_no_ack,
-                    delivered_get_manual_ack=counts.got,
-                    delivered_get_auto_ack=counts.got_no_ack,
-                    get_empty=counts.get_empty,
-                    redelivered=counts.redelivered,
-                    acknowledged=counts.acknowledged,
-                ),
+                delivery_counters("amqp091", counts),
+                delivery_counters("amqp10", counts10),
             ),
             connections_opened=broker.connections_opened,
             connections_closed=broker.connections_closed,
@@ -273,34 +256,34 @@ class LiveView:
     def connection_names(self) -> Sequence[str]:
         return [endpoint.name for endpoint in self._broker.endpoints.values()]
 
-    def _endpoint(self, name: str) -> "Endpoint091 | None":
+    def _endpoint(self, name: str) -> "Endpoint | None":
         return self._broker.endpoints_by_name.get(name)
 
     def connection(self, name: str) -> ConnectionView | None:
         endpoint = self._endpoint(name)
         if endpoint is None:
             return None
-        core = endpoint.connection
+        facts = endpoint.facts()
         return ConnectionView(
             name=name,
             node=self._broker.node_name,
             user=endpoint.user,
             vhost=endpoint.vhost,
-            protocol=PROTOCOL,
+            protocol=facts.protocol,
             state=endpoint.state(),
             host=endpoint.here[0],
             port=endpoint.here[1],
             peer_host=endpoint.peer[0],
             peer_port=endpoint.peer[1],
-            channels=len(endpoint.channels),
-            channel_max=core.channel_max,
-            frame_max=core.frame_max,
-            heartbeat_s=core.heartbeat_s,
+            channels=facts.channels,
+            channel_max=facts.channel_max,
+            frame_max=facts.frame_max,
+            heartbeat_s=facts.heartbeat_s,
             mechanism=endpoint.mechanism,
             connected_at_ms=endpoint.connected_at_ms,
-            client_properties=core.client_properties,
-            received_bytes=core.bytes_received,
-            sent_bytes=core.bytes_sent,
+            client_properties=facts.client_properties,
+            received_bytes=facts.received_bytes,
+            sent_bytes=facts.sent_bytes,
             pending_bytes=endpoint.transport.get_write_buffer_size(),
         )
 
@@ -320,6 +303,46 @@ class LiveView:
             return "the queue is not damaged"
         await broker.accept_damage(queue)
         return ""
+
+
+def protocol_counters(
+    protocol: str, counts: Counts, publishers: int, consumers: int
+) -> ProtocolCounters:
+    return ProtocolCounters(
+        protocol=protocol,
+        received=counts.received,
+        received_confirm=counts.received_confirm,
+        routed=counts.received - counts.unroutable,
+        unroutable_dropped=counts.unroutable - counts.unroutable_returned,
+        unroutable_returned=counts.unroutable_returned,
+        confirmed=counts.confirmed,
+        publishers=publishers,
+        consumers=consumers,
+    )
+
+
+def delivery_counters(protocol: str, counts: Counts) -> DeliveryCounters:
+    return DeliveryCounters(
+        protocol=protocol,
+        delivered_consume_manual_ack=counts.delivered,
+        delivered_consume_auto_ack=counts.delivered_no_ack,
+        delivered_get_manual_ack=counts.got,
+        delivered_get_auto_ack=counts.got_no_ack,
+        get_empty=counts.get_empty,
+        redelivered=counts.redelivered,
+        acknowledged=counts.acknowledged,
+    )
+
+
+def confirm_histogram(one: Counts, other: Counts) -> HistogramView:
+    """From publish to confirm, both protocols together."""
+    mine, theirs = one.confirm_seconds, other.confirm_seconds
+    both = zip(mine.counts, theirs.counts, strict=True)
+    return HistogramView(
+        bounds=CONFIRM_BOUNDS_S,
+        counts=tuple(left + right for left, right in both),
+        total=mine.total + theirs.total,
+    )
 
 
 def state_of(crashed: bool, damaged: bool, flow: bool) -> str:

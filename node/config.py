@@ -96,6 +96,17 @@ class LimitsSection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Amqp10Section:
+    """Flow control of AMQP 1.0, and how much of it one client may have."""
+
+    session_max: Annotated[int, Meta(ge=1, le=65536)] = 64  # per connection
+    link_max: Annotated[int, Meta(ge=1, le=256)] = 256  # per session
+    max_incoming_window: Annotated[int, Meta(ge=1, le=65536)] = 400  # transfer frames, per session
+    max_link_credit: Annotated[int, Meta(ge=1, le=65536)] = 170  # messages, per publishing link
+    max_queue_credit: Annotated[int, Meta(ge=1, le=65536)] = 256  # asked of a queue at once
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumQueueSection:
     """What holds for all quorum queues."""
 
@@ -184,6 +195,7 @@ class Config:
     management: ManagementSection = ManagementSection()
     cluster: ClusterSection = ClusterSection()
     limits: LimitsSection = LimitsSection()
+    amqp10: Amqp10Section = Amqp10Section()
     quorum_queue: QuorumQueueSection = QuorumQueueSection()
     credit_flow_default_credit: tuple[int, int] = (400, 200)  # initial, granted again after
     msg_store_credit_disc_bound: tuple[int, int] = (4000, 800)
@@ -198,6 +210,7 @@ class Config:
     anonymous_login_pass: str = field(default="guest", repr=False)
     users: tuple[UserConfig, ...] = ()
     vhosts: tuple[str, ...] = ("/",)
+    default_vhost: str = "/"  # of AMQP 1.0 clients that name none
     log: LogSection = LogSection()
     warnings: tuple[str, ...] = ()  # for the log; not a setting
 

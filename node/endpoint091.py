@@ -17,6 +17,7 @@ from node.auth.login import Refused as LoginRefused
 from node.auth.permissions import PermissionCache, vhost_refusal
 from node.channel091 import Channel091
 from node.definitions091 import call_definition, queue_for_read
+from node.facts import ConnectionFacts
 from node.owner import Parted, PlanCache
 from node.plans import RouteCache
 from node.turn import READ_BYTES_MAX as TURN_BYTES_MAX
@@ -83,6 +84,7 @@ class Endpoint091:
         self.channels: dict[int, Channel091] = {}
         self.owns_queues = False
         self.has_published = False
+        self.is_amqp10 = False
         self.connection = Connection(
             broker.wire_limits, broker.server_properties, broker.mechanisms, broker.monotonic_ms()
         )
@@ -546,6 +548,27 @@ class Endpoint091:
 
     def _on_unblocked(self) -> None:
         self.mark()
+
+    def channel_count(self) -> int:
+        return len(self.channels)
+
+    def consumer_count(self) -> int:
+        """Of AMQP 1.0 alone: for the metrics."""
+        return 0
+
+    def facts(self) -> ConnectionFacts:
+        """For the management API, as `state`."""
+        core = self.connection
+        return ConnectionFacts(
+            "AMQP 0-9-1",
+            len(self.channels),
+            core.channel_max,
+            core.frame_max,
+            core.heartbeat_s,
+            core.client_properties,
+            core.bytes_received,
+            core.bytes_sent,
+        )
 
     def state(self) -> str:
         """As the management API shows it."""

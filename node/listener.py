@@ -4,8 +4,15 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final, cast
 
+from node.amqp10.endpoint import Endpoint10
 from node.endpoint091 import WRITE_HIGH_BYTES, Endpoint091
-from warren.wire.amqp091.header import HEADER_091, HEADER_BYTES, Protocol, negotiate
+from warren.wire.amqp091.header import (
+    HEADER_091,
+    HEADER_10_SASL,
+    HEADER_BYTES,
+    Protocol,
+    negotiate,
+)
 
 if TYPE_CHECKING:
     from node.broker import Broker
@@ -39,17 +46,26 @@ class Greeting(asyncio.Protocol):
             return
         if self._deadline is not None:
             self._deadline.cancel()
-        if protocol is not Protocol.AMQP_091:
-            transport.write(HEADER_091)
+        if protocol is Protocol.AMQP_091:
+            self._hand_over(transport, Endpoint091, self._begun[HEADER_BYTES:])
+        elif protocol is Protocol.AMQP_10_SASL:
+            self._hand_over(transport, Endpoint10, self._begun)
+        else:
+            # Whoever speaks 1.0 must begin with SASL, and TLS has a port of its own (B-03).
+            is_10 = protocol is Protocol.AMQP_10
+            transport.write(HEADER_10_SASL if is_10 else HEADER_091)
             transport.close()
-            return
-        self._hand_over(transport, self._begun[HEADER_BYTES:])
 
-    def _hand_over(self, transport: asyncio.Transport, rest: bytes) -> None:
+    def _hand_over(
+        self,
+        transport: asyncio.Transport,
+        kind: type[Endpoint091] | type[Endpoint10],
+        rest: bytes,
+    ) -> None:
         peer = _address(transport, "peername")
         here = _address(transport, "sockname")
         transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
-        endpoint = Endpoint091(self._broker, transport, peer, here)
+        endpoint = kind(self._broker, transport, peer, here)
         self._broker.arrived(endpoint)
         transport.set_protocol(cast(asyncio.Protocol, endpoint))
         endpoint.start()

@@ -86,6 +86,27 @@ class Unacked:
             into.append(self._cut(self._head, run.tag, min(run.count, tag - run.tag + 1)))
         return True
 
+    def take_within(self, first: i64, last: i64, into: list[TagRun]) -> None:
+        """Take of the tags first..last those that are outstanding."""
+        tag = first
+        while tag <= last:
+            place = self._place_from(tag)
+            if place == len(self._runs) or self._runs[place].tag > last:
+                return
+            run = self._runs[place]
+            begin = max(tag, run.tag)
+            taken = self._cut(place, begin, min(last + 1, run.tag + run.count) - begin)
+            tag = taken.tag + taken.count
+            into.append(taken)
+
+    def forget(self, uid: i64) -> None:
+        """Nothing of this queue, or link, is outstanding any more."""
+        runs = self._runs[self._head :]
+        self._clear()
+        for run in runs:
+            if run.uid != uid:
+                self._append(run)
+
     def void(self, uid: i64, number: i64) -> None:
         """The queue has taken back what this consumer held."""
         runs = self._runs[self._head :]
@@ -139,6 +160,14 @@ class Unacked:
             return -1
         run = self._runs[place]
         return place if tag < run.tag + run.count else -1
+
+    def _place_from(self, tag: i64) -> i64:
+        """Place of the run that holds `tag`, else of the first behind it."""
+        place: i64 = bisect_right(self._tags, tag, self._head) - 1
+        if place < self._head:
+            return self._head
+        run = self._runs[place]
+        return place if tag < run.tag + run.count else place + 1
 
     def _cut(self, place: i64, tag: i64, count: i64) -> TagRun:
         """Take tags tag..tag+count-1 out of the run at `place`."""

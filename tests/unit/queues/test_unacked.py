@@ -11,7 +11,9 @@ Message = tuple[int, int, int]  # uid, number, message_seq
 Action = tuple[str, int, int]
 ACTIONS = st.lists(
     st.tuples(
-        st.sampled_from(["add", "add", "add", "one", "each", "upto", "all", "void", "back"]),
+        st.sampled_from(
+            ["add", "add", "add", "one", "each", "upto", "all", "void", "back", "in", "off"]
+        ),
         st.integers(0, 30),
         st.integers(1, 6),
     ),
@@ -84,6 +86,17 @@ class Both:
             if message[:2] == (uid, number):
                 self.expected[tag] = (VOID, 0, 0)
 
+    def within(self, first: int, count: int) -> None:
+        taken: list[TagRun] = []
+        self.unacked.take_within(first, first + count - 1, taken)
+        known = [tag for tag in range(first, first + count) if tag in self.expected]
+        assert [run.tag for run in taken] == sorted(run.tag for run in taken)
+        assert spread(taken) == self.take(known)
+
+    def forget(self, uid: int) -> None:
+        self.unacked.forget(uid)
+        self.take([tag for tag, message in self.expected.items() if message[0] == uid])
+
     def back(self, first: int, count: int) -> None:
         """Take some, and put them back."""
         taken: list[TagRun] = []
@@ -102,6 +115,10 @@ class Both:
             self.upto(choice)
         elif kind == "void":
             self.void(choice % 2 + 1, choice % 3)
+        elif kind == "in":
+            self.within(choice, 3 * count)
+        elif kind == "off":
+            self.forget(choice % 2 + 1)
         elif kind == "back":
             self.back(max(choice, 1), count)
         elif choice == 0:

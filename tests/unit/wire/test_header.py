@@ -12,7 +12,7 @@ from warren.wire.amqp091.header import HEADER_091, Protocol, negotiate
         (b"AMQP\x01\x01\x00\x09", Protocol.AMQP_091),
         (b"AMQP\x00\x01\x00\x00", Protocol.AMQP_10),
         (b"AMQP\x03\x01\x00\x00", Protocol.AMQP_10_SASL),
-        (b"AMQP\x02\x01\x00\x00", Protocol.UNKNOWN),
+        (b"AMQP\x02\x01\x00\x00", Protocol.AMQP_10),
         (b"AMQP\x00\x00\x08\x00", Protocol.UNKNOWN),
         (b"GET / HT", Protocol.UNKNOWN),
         (b"\x16\x03\x01\x00\xff\x01\x00\x00", Protocol.UNKNOWN),

@@ -12,6 +12,7 @@ HEADER_091: Final = b"AMQP\x00\x00\x09\x01"
 HEADER_09: Final = b"AMQP\x01\x01\x00\x09"  # 0-9, which may be served as 0-9-1, as RabbitMQ does
 HEADER_10: Final = b"AMQP\x00\x01\x00\x00"
 HEADER_10_SASL: Final = b"AMQP\x03\x01\x00\x00"
+HEADER_10_TLS: Final = b"AMQP\x02\x01\x00\x00"
 
 
 class Protocol(Enum):
@@ -19,7 +20,7 @@ class Protocol(Enum):
 
     UNDECIDED = "undecided"  # fewer than eight bytes, so far a header
     AMQP_091 = "amqp 0-9-1"
-    AMQP_10 = "amqp 1.0"
+    AMQP_10 = "amqp 1.0"  # without SASL, or with TLS: answer with HEADER_10_SASL and close
     AMQP_10_SASL = "amqp 1.0 sasl"
     UNKNOWN = "unknown"  # answer with HEADER_091 and close
 
@@ -28,6 +29,7 @@ KNOWN: Final = {
     HEADER_091: Protocol.AMQP_091,
     HEADER_09: Protocol.AMQP_091,
     HEADER_10: Protocol.AMQP_10,
+    HEADER_10_TLS: Protocol.AMQP_10,
     HEADER_10_SASL: Protocol.AMQP_10_SASL,
 }
 

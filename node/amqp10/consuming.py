@@ -1,0 +1,219 @@
+"""One consumer's link: messages of a queue out, as far as the client's credit goes. Compiled.
+
+The session that the queue knows (its `SessionSink`), with one consumer. What the queue hands over
+is offered to the codec's link by name (`Run`); the bytes are fetched when the socket and the
+session's window have room. Messages that were never sent go back unseen; what the client holds when
+the link ends goes back by EndSession. Outcomes come from `node.amqp10.sessions`.
+"""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from node.amqp10.forms import Forms
+from node.amqp10.owner import Owner10
+from node.amqp10.termini import Consumption
+from queues.commands import (
+    ACCEPT,
+    RETURN_UNSEEN,
+    Attach,
+    Credit,
+    EndSession,
+    SessionId,
+    Settle,
+    consumer_key,
+)
+from queues.credit import CreditActor
+from queues.effects import ACQUIRED_SHIFT
+from queues.host import QueueHost
+from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
+from warren.wire.amqp10.link import SENDER_SETTLED, Link
+from warren.wire.amqp10.sender import QueueCredit, Run
+from warren.wire.amqp10.session import Session
+
+NUMBER: Final = 1  # of the one consumer of this session
+FAILED_MASK: Final = 0xFFFFFFFF
+
+
+@final
+class ConsumingLink:
+    """Invariant: the queue has a consumer of this session from `start` until `end` or `on_gone`."""
+
+    def __init__(
+        self, owner: Owner10, core: Session, link: Link, uid: i64, asked: Consumption
+    ) -> None:
+        self.owner = owner
+        self.core = core
+        self.link = link
+        self.uid: i64 = uid  # of the link, in its session
+        self.asked = asked
+        self.host: QueueHost = asked.host
+        self.ended = False
+        self.settled = link.snd_settle_mode == SENDER_SETTLED
+        self.forms = Forms()
+        self._session = owner.broker.new_session()
+        self._credit = CreditActor(f"link {link.name}", owner.credit_spec())
+        self._key = consumer_key(self._session, NUMBER)
+
+    @property
+    def session(self) -> SessionId:
+        return self._session
+
+    @property
+    def credit(self) -> CreditActor:
+        return self._credit
+
+    def start(self) -> None:
+        """Ask the queue; it answers in this turn."""
+        asked = self.asked
+        attach = Attach(self._key, 0, False, False, asked.priority, asked.timeout_ms)
+        self.host.command(self, attach)
+
+    def end(self) -> None:
+        """The link is over: what was not sent goes back unseen, and the rest is released."""
+        if self.ended:
+            return
+        self.ended = True
+        sender = self.link.sender
+        assert sender is not None
+        self.give_back([(first, count) for _, first, count in sender.take_waiting()])
+        self.host.command(self, EndSession(self._session))
+        self._credit.peer_down_everywhere()
+
+    def give_back(self, runs: list[tuple[int, int]]) -> None:
+        """Messages that the client never saw."""
+        self.settle(RETURN_UNSEEN, runs)
+
+    def settle(self, outcome: i64, runs: list[tuple[int, int]]) -> None:
+        if len(runs) > 0:
+            self.host.command(self, Settle(self._key, outcome, runs))
+
+    def grant(self, credit: QueueCredit) -> None:
+        """The codec asks the queue for messages."""
+        if not self.ended:
+            command = Credit(self._key, credit.arrived, credit.credit, credit.drain, False)
+            self.host.command(self, command)
+
+    def see_available(self) -> None:
+        """A flow may go out: say what the queue has."""
+        sender = self.link.sender
+        if sender is not None:
+            sender.available = self.host.ready_count
+
+    # Sending (`warren.wire.amqp10.departures.Bodies`)
+
+    def fetch(self, run: Run) -> bool:
+        """Put the bytes of the run's first messages into it; False: they are being loaded."""
+        view = self.host.view(self, run.first, run.count)
+        if view is None:
+            return False
+        self.forms.put(run, view)
+        return True
+
+    def sent(self, run: Run, count: i64) -> None:
+        """The run's first messages leave."""
+        counts = self.owner.counts
+        if run.acquired:
+            counts.redelivered += count
+        if run.settled:
+            counts.delivered_no_ack += count
+            self.settle(ACCEPT, [(int(run.first), int(count))])
+        else:
+            counts.delivered += count
+
+    # Effects of the queue
+
+    def on_delivers(
+        self,
+        uid: int,
+        number: int,
+        delivery_seq: i64,
+        first: i64,
+        count: i64,
+        redelivered: bool,
+        attempts: i64,
+    ) -> None:
+        if self.ended:
+            return
+        run = Run(number, first, count, self.settled, attempts)
+        run.delivery_count = attempts & FAILED_MASK
+        run.acquired = redelivered or attempts >> ACQUIRED_SHIFT > 0
+        taken = self.core.offer(self.link, run)
+        if taken < count:
+            self.give_back([(int(first + taken), int(count - taken))])
+        self.owner.mark()
+
+    def on_drained(self, uid: int, number: int, delivery_count: int) -> None:
+        if not self.ended:
+            self.see_available()
+            self.core.drained(self.link, delivery_count)
+            self.owner.mark()
+
+    def on_loaded(self, uid: int) -> None:
+        if not self.ended:
+            self.core.loaded(self.link)
+            self.owner.mark()
+
+    def on_attached(self, uid: int, number: int) -> None:
+        if self.ended:
+            return
+        self.core.accept(self.link, self.asked.source, self.asked.target)
+        self.owner.mark()
+
+    def on_attach_refused(self, uid: int, number: int) -> None:
+        if self.ended:
+            return
+        host = self.host
+        text = f"queue '{host.name}' in vhost '{host.vhost}' in exclusive use"
+        self.core.refuse(self.link, ProtocolError(Condition.RESOURCE_LOCKED, text, Scope.LINK))
+        self._over()
+
+    def on_gone(self, uid: int) -> None:
+        host = self.host
+        text = f"queue '{host.name}' in vhost '{host.vhost}' was deleted"
+        self._fail(Condition.RESOURCE_DELETED, text)
+
+    def on_unreadable(self, uid: int) -> None:
+        host = self.host
+        text = f"messages of queue '{host.name}' in vhost '{host.vhost}' cannot be read"
+        self._fail(Condition.INTERNAL_ERROR, text)
+
+    def on_timed_out(self, uid: int, number: int, timeout_ms: int) -> None:
+        """The queue took back what was not settled in time, and the consumer is out (C-15)."""
+        text = f"delivery acknowledgement timed out. Timeout value used: {timeout_ms} ms"
+        self._fail(Condition.RESOURCE_LIMIT_EXCEEDED, text)
+
+    def _fail(self, condition: Condition, text: str) -> None:
+        if self.ended:
+            return
+        error = ProtocolError(condition, text, Scope.LINK)
+        self.core.refuse(self.link, error)
+        self.core.detach(self.link, error)
+        self._over()
+
+    def _over(self) -> None:
+        self.end()
+        self.owner.mark()
+
+    # What a consumer is not told of
+
+    def on_confirms(self, uid: int, upto_seq: int) -> None:
+        return
+
+    def on_refused(self, uid: int, first_seq: int, count: int) -> None:
+        return
+
+    def on_got(self, uid: int, message: int, redelivered: bool, ready: int, attempts: int) -> None:
+        return
+
+    def on_detached(self, uid: int, number: int, goes: bool) -> None:
+        return
+
+    def on_activated(self, uid: int, number: int, active: bool) -> None:
+        return  # Told when state of the link is (FEATURES B-72).
+
+    def on_purged(self, uid: int, count: int) -> None:
+        return
+
+    def on_inspected(self, uid: int, ready: int, consumer_count: int) -> None:
+        return

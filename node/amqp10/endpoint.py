@@ -1,0 +1,505 @@
+"""The node's end of one AMQP 1.0 connection: socket, codec core, login, sessions. Compiled.
+
+Owns its `Connection` core, its sessions and the task of its login. What the codec or a session
+finds wrong is told by them; here that is logged, and what belongs to it is ended. While an alarm is
+set, upkeep is behind or too much is in flight, the windows of all sessions are closed: the client
+may not publish, and all else goes on (G-05). The socket is read no more only while a login is being
+checked, the client does not take its answers, or twice as much is in flight.
+"""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final, Protocol
+
+from node.amqp10.publishing import PublishingLink
+from node.amqp10.sessions import Session10
+from node.auth.login import Accepted, Check, LoginOutcome
+from node.auth.login import Refused as LoginRefused
+from node.auth.permissions import PermissionCache, vhost_refusal
+from node.facts import ConnectionFacts
+from node.plans import RouteCache
+from node.reading import Reading
+from queues.counts import Counts
+from queues.credit import CreditActor, CreditSpec
+from queues.publishing import Held
+from queues.routing.content10 import Content10
+from queues.routing.router import Route
+from warren.wire.amqp10.connection import Connection
+from warren.wire.amqp10.errors import Condition, ProtocolError
+from warren.wire.amqp10.events import (
+    AttachRequested,
+    Closed,
+    Ended,
+    Event,
+    Failed,
+    Flowed,
+    LinkDetached,
+    LinkFailed,
+    LoginRequested,
+    OpenRequested,
+    Received,
+    Responded,
+    SessionBegun,
+    SessionEnded,
+    SessionFailed,
+    Settled,
+    Withdrawn,
+)
+from warren.wire.amqp10.link import Link
+from warren.wire.amqp10.performatives import Open
+from warren.wire.amqp10.session import Session
+
+if TYPE_CHECKING:
+    from node.broker import Broker
+
+log = logging.getLogger("warren.connection")
+
+ANSWER_BYTES_MAX: Final = 4 * 1024 * 1024  # waiting for a peer that does not read
+WRITE_BYTES: Final = 256 * 1024  # of deliveries, per session and turn
+VHOST_PREFIX: Final = "vhost:"
+CAPABILITIES: Final = ["ANONYMOUS-RELAY"]  # only what there is (decision 0007)
+QUICK_MS: Final = 4_000  # an idle-time-out below needs more ticks than the node gives
+
+
+class Transport(Protocol):
+    """What is used of the event loop's transport."""
+
+    def write(self, data: bytes) -> None: ...
+    def close(self) -> None: ...
+    def abort(self) -> None: ...
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+    def get_write_buffer_size(self) -> int: ...
+
+
+class Endpoint10:
+    """One connection. `closing` once a close is under way."""
+
+    def __init__(
+        self, broker: "Broker", transport: Transport, peer: tuple[str, int], here: tuple[str, int]
+    ) -> None:
+        self.broker = broker
+        self.transport = transport
+        self.peer = peer
+        self.here = here
+        self.name = f"{peer[0]}:{peer[1]} -> {here[0]}:{here[1]}"
+        self.id = broker.new_connection_id()
+        self.connected_at_ms = broker.now_ms()
+        self.vhost = ""
+        self.user = ""
+        self.tags: tuple[str, ...] = ()
+        self.mechanism = ""
+        self.permissions: PermissionCache = broker.no_permissions
+        self.sessions: dict[int, Session10] = {}  # by our channel
+        self.has_published = False
+        self.is_amqp10 = True
+        self.connection = Connection(
+            broker.wire_limits10, broker.monotonic_ms(), broker.mechanisms.split()
+        )
+        self.held = Held()
+        self.reader = CreditActor(self.name, broker.channel_credit, self.mark)
+        self.reading = Reading(broker.turn, transport, self.connection, broker.monotonic_ms)
+        self._plans: RouteCache | None = None
+        self._marked = False
+        self._work: list[PublishingLink] = []  # links with outcomes to tell
+        self._writing_paused = False
+        self._closing = False
+        self._lost = False
+        self._login: asyncio.Task[None] | None = None
+        self._ticker: asyncio.TimerHandle | None = None
+
+    # The socket
+
+    def start(self) -> None:
+        """The codec reads the protocol header itself."""
+        self.mark()
+
+    def data_received(self, data: bytes) -> None:
+        if self._closing and self._lost:
+            return
+        turn = self.broker.turn
+        turn.begin()
+        now = self.reading.receive(data)
+        if len(now) > 0:
+            self._take(now)
+        self.mark()
+        turn.end_if_long()
+
+    def _take(self, data: bytes) -> None:
+        """Let the core have the bytes, and handle what they mean."""
+        try:
+            for event in self.connection.receive(data, self.broker.monotonic_ms()):
+                self._handle(event)
+            self._grant()
+        except Exception:  # A fault of ours: this connection ends, the others go on.
+            log.exception("%s: internal error", self.name)
+            self._fail(ProtocolError(Condition.INTERNAL_ERROR, "internal error"))
+
+    def eof_received(self) -> bool:
+        """The client closed its side; so do we: what it has not read it will never read."""
+        if not self._closing:
+            self._end_sessions()
+            self.transport.abort()
+        return False
+
+    def connection_lost(self, error: Exception | None = None) -> None:
+        """The socket is gone: everything that the client held goes back to its queues."""
+        if self._lost:
+            return
+        self._lost = True
+        self._closing = True
+        if self._login is not None:
+            self._login.cancel()
+        if self._ticker is not None:
+            self._ticker.cancel()
+        self._end_sessions()
+        self.reader.peer_down_everywhere()
+        self.broker.endpoint_gone(self)
+
+    def pause_writing(self) -> None:
+        self._writing_paused = True
+
+    def resume_writing(self) -> None:
+        self._writing_paused = False
+        self.mark()
+
+    def tick(self, now_ms: int) -> None:
+        """Heartbeats and deadlines; called about once a second."""
+        for event in self.connection.tick(now_ms):
+            self._handle(event)
+        self.mark()
+
+    def _tick_quickly(self, seconds: float) -> None:
+        """For a client that wants to hear from us more often than that."""
+        self.tick(self.broker.monotonic_ms())
+        loop = asyncio.get_running_loop()
+        self._ticker = loop.call_later(seconds, self._tick_quickly, seconds)
+
+    # Events of the core
+
+    def _handle(self, event: Event) -> None:
+        if isinstance(event, Received):
+            session = self.sessions.get(int(event.link.channel))
+            if session is not None:
+                session.take(event)
+        elif isinstance(event, Settled):
+            mine = event.session.owner
+            if isinstance(mine, Session10):
+                mine.settled(event)
+        elif isinstance(event, Flowed):
+            session = self._session_of(event.link)
+            if session is not None:
+                session.flowed(event.link)
+        elif isinstance(event, Withdrawn):
+            session = self._session_of(event.link)
+            if session is not None:
+                session.withdrawn(event)
+        else:
+            self._handle_seldom(event)
+
+    def _handle_seldom(self, event: Event) -> None:
+        if isinstance(event, LoginRequested):
+            self.mechanism = event.mechanism
+            if event.response is None and event.mechanism != "ANONYMOUS":
+                self.connection.challenge(b"")
+            else:
+                self._begin_login(event.response or b"")
+        elif isinstance(event, Responded):
+            self._begin_login(event.response)
+        elif isinstance(event, OpenRequested):
+            self._open(event.open)
+        elif isinstance(event, SessionBegun):
+            mine = Session10(self, event.session)
+            event.session.owner = mine
+            self.sessions[int(event.session.channel)] = mine
+            self.broker.channels_opened += 1
+        elif isinstance(event, SessionEnded):
+            self._session_over(event.session)
+        elif isinstance(event, SessionFailed):
+            log.info("%s session %d: %s", self.name, event.session.channel, event.error)
+            self._session_over(event.session)
+        elif isinstance(event, AttachRequested):
+            session = self._session_of(event.link)
+            if session is not None:
+                session.attach(event)
+        elif isinstance(event, LinkDetached):
+            self._link_over(event.link)
+        elif isinstance(event, LinkFailed):
+            log.info("%s link %s: %s", self.name, event.link.name, event.error)
+            self._link_over(event.link)
+        elif isinstance(event, Failed):
+            log.warning("%s: %s", self.name, event.error)
+            self._end_sessions()
+            self._closing = True
+        elif isinstance(event, Closed):
+            self._end_sessions()
+            self._closing = True
+        elif isinstance(event, Ended):
+            self._end_sessions()
+            self._closing = True
+            self._close_when_sent()
+
+    def _session_of(self, link: Link) -> Session10 | None:
+        session = self.sessions.get(int(link.channel))
+        return session if session is not None and link in session.core.links.all else None
+
+    def _link_over(self, link: Link) -> None:
+        session = self.sessions.get(int(link.channel))
+        if session is not None:
+            session.detached(link)
+
+    def _session_over(self, core: Session) -> None:
+        mine = core.owner
+        if isinstance(mine, Session10):
+            mine.end()
+            core.owner = None
+            if self.sessions.get(int(core.channel)) is mine:
+                del self.sessions[int(core.channel)]
+            self.broker.channels_closed += 1
+
+    def _end_sessions(self) -> None:
+        for session in list(self.sessions.values()):
+            self._session_over(session.core)
+        self._work = []
+
+    # Login and vhost
+
+    def _begin_login(self, response: bytes) -> None:
+        outcome = self.broker.logins.begin(
+            self.mechanism, response, self.broker.is_loopback(self.peer[0])
+        )
+        if isinstance(outcome, Check):
+            task = asyncio.get_running_loop().create_task(self._finish_login(outcome))
+            self._login = task  # Reading stops until it is done.
+        else:
+            self._logged_in(outcome)
+
+    async def _finish_login(self, check: Check) -> None:
+        outcome = await self.broker.logins.complete(check)
+        self._login = None
+        if not self._closing:
+            self._logged_in(outcome)
+            self.mark()
+
+    def _logged_in(self, outcome: LoginOutcome) -> None:
+        if isinstance(outcome, Accepted):
+            self.user = outcome.user
+            self.tags = outcome.tags
+            self.connection.accept_login()
+            self._go_on()
+            return
+        if isinstance(outcome, LoginRefused):
+            log.warning("%s: %s", self.name, outcome.text)
+        else:
+            log.warning("%s: malformed SASL response", self.name)
+        self.connection.refuse_login()
+        self._closing = True
+        self._close_when_sent()
+
+    def _open(self, asked: Open) -> None:
+        broker = self.broker
+        vhost = vhost_of(asked.hostname, broker.config.default_vhost)
+        refusal = vhost_refusal(broker.access, self.user, vhost, broker.has_vhost(vhost))
+        condition = Condition.NOT_ALLOWED
+        if refusal is not None and broker.has_vhost(vhost):
+            condition = Condition.UNAUTHORIZED_ACCESS
+        if refusal is None:
+            refusal = broker.connection_refusal(self.user)
+            condition = Condition.RESOURCE_LIMIT_EXCEEDED
+        if refusal is not None:
+            self._fail(ProtocolError(condition, refusal.text))
+            return
+        self.vhost = vhost
+        self.permissions = PermissionCache(broker.access, self.user, vhost)
+        self._plans = broker.route_cache(vhost, self.user, "impersonator" in self.tags)
+        self.connection.accept_open(self._open_answer())
+        broker.endpoint_open(self)
+        idle_ms = asked.idle_time_out or 0
+        if 0 < idle_ms < QUICK_MS:
+            self._tick_quickly(idle_ms / 4000)
+        self._go_on()
+
+    def _open_answer(self) -> Open:
+        """Capabilities: only for what there is (B-05, decision 0007)."""
+        properties = dict(self.broker.server_properties)
+        del properties["capabilities"]
+        return Open(
+            container_id=self.broker.node_name,
+            offered_capabilities=CAPABILITIES,
+            properties=properties,
+        )
+
+    def _go_on(self) -> None:
+        """Take in what came behind a login or an open that is decided now."""
+        for event in self.connection.receive(b"", self.broker.monotonic_ms()):
+            self._handle(event)
+
+    # The end
+
+    def _fail(self, error: ProtocolError) -> None:
+        if self._closing:
+            return
+        log.warning("%s: %s", self.name, error)
+        self._end_sessions()
+        self.connection.close(error)
+        self._closing = True
+        self.mark()
+
+    def close(self, reason: str) -> None:
+        """An operator or the end of the node closes the connection."""
+        self._fail(ProtocolError(Condition.CONNECTION_FORCED, reason))
+
+    def abort(self) -> None:
+        """Cut the connection."""
+        self.transport.abort()
+
+    def _close_when_sent(self) -> None:
+        if self._lost:
+            return
+        data = self.connection.data_to_send()
+        if data:
+            self.transport.write(data)
+        self.transport.close()
+
+    # What sessions and links ask (node.amqp10.owner.Owner10)
+
+    @property
+    def counts(self) -> Counts:
+        return self.broker.counts10
+
+    def is_impersonator(self) -> bool:
+        return "impersonator" in self.tags
+
+    def credit_spec(self) -> CreditSpec:
+        return self.broker.channel_credit
+
+    def plans(self) -> RouteCache:
+        assert self._plans is not None
+        return self._plans
+
+    def route(
+        self,
+        exchange: str,
+        key: bytes,
+        data: bytes,
+        start: int,
+        end: int,
+        more_keys: tuple[bytes, ...],
+    ) -> Route:
+        content = Content10(data, start, end)
+        return self.plans().router.route(exchange, key, content, more_keys)
+
+    def mark(self) -> None:
+        if not self._marked:
+            self._marked = True
+            self.broker.turn.mark_endpoint(self)
+
+    def mark_link(self, link: PublishingLink) -> None:
+        if not link.in_work:
+            link.in_work = True
+            self._work.append(link)
+        self.mark()
+
+    def count_published(self, count: int) -> None:
+        if not self.has_published:
+            self.has_published = True
+            self.broker.hold.begins_to_publish(self.reader)
+
+    # Output and back-pressure
+
+    def flush(self) -> None:
+        """Send what the turn produced; judge whether to go on reading."""
+        self._marked = False
+        if self._lost:
+            return
+        more = self.reading.begin_turn()
+        if len(more) > 0 and not self._closing:
+            self._take(more)
+        if self.connection.has_more and not self._closing:
+            self._take(b"")
+            self.mark()
+        work = self._work
+        self._work = []
+        for link in work:
+            link.in_work = False
+            link.flush()
+        self._judge_windows()
+        if not self._writing_paused:
+            self._write()
+        self._grant()
+        if self.reading.has_backlog() and not self._closing:
+            self.mark()
+        self.reading.judge(self._should_stop())
+
+    def _write(self) -> None:
+        for session in self.sessions.values():
+            if session.write(WRITE_BYTES):
+                self.mark()
+        data = self.connection.data_to_send()
+        if data:
+            self.transport.write(data)
+
+    def _grant(self) -> None:
+        """Tell the queues what the clients allow."""
+        for session in self.sessions.values():
+            session.grant()
+
+    def _judge_windows(self) -> None:
+        """While nothing is to be published the windows are closed (B-10)."""
+        shut = self._is_held_up()
+        if shut != self.connection.in_alarm:
+            self.connection.set_alarm(shut)
+
+    def _is_held_up(self) -> bool:
+        if self.broker.alarms.is_set() or self.reader.is_blocked():
+            return True
+        return self.held.in_flight_bytes >= self.broker.in_flight_bytes_max
+
+    def _should_stop(self) -> bool:
+        if self._closing:
+            return False
+        if self._login is not None:
+            return True
+        if self._writing_paused and len(self.connection.output.writer) >= ANSWER_BYTES_MAX:
+            return True  # A client that asks and never reads.
+        if self.reading.has_backlog() or self.connection.has_more:
+            return True
+        return self.held.in_flight_bytes >= 2 * self.broker.in_flight_bytes_max
+
+    def channel_count(self) -> int:
+        return len(self.sessions)
+
+    def consumer_count(self) -> int:
+        return sum(len(session.consuming) for session in self.sessions.values())
+
+    def facts(self) -> ConnectionFacts:
+        """For the management API, as `state`."""
+        core = self.connection
+        opened = core.peer_open
+        properties: dict[str, object] = {}
+        if opened is not None:
+            properties = dict(opened.properties or {})
+            properties.setdefault("connection_name", opened.container_id)
+        return ConnectionFacts(
+            "AMQP 1-0",
+            len(self.sessions),
+            int(core.channel_max),
+            int(core.output.max_frame_size),
+            core.limits.idle_time_out_ms // 500,
+            properties,
+            int(core.bytes_received),
+            int(core.bytes_sent),
+        )
+
+    def state(self) -> str:
+        """As the management API shows it."""
+        if self.has_published and self.broker.alarms.is_set():
+            return "blocked"
+        return "flow" if self._is_held_up() else "running"
+
+
+def vhost_of(hostname: str | None, default: str) -> str:
+    """What `hostname` of an open chooses (B-06)."""
+    if hostname is not None and hostname.startswith(VHOST_PREFIX):
+        return hostname[len(VHOST_PREFIX) :]
+    return default

@@ -1,0 +1,147 @@
+"""Messages of a queue in the form in which AMQP 1.0 delivers them. Compiled.
+
+Takes a `View` of messages in either stored form and puts their bytes, in stored form 2, into a
+`Run`. Form 2 goes as it is: only what stands before the bare message is made anew (`Heads`), with
+the annotations `x-exchange` and `x-routing-key` (FEATURES B-38). Form 1 is converted; what comes of
+the properties is remembered, for they mostly are the same from message to message. Both memories
+are bounded, and begin anew when full.
+"""
+
+from typing import Final, final
+
+from mypy_extensions import i32, i64
+
+from queues.conversion.to_amqp10 import to_amqp10
+from queues.host import View
+from queues.message import FORMAT_10, Chunk
+from warren.wire.amqp091.deliver import build, extract
+from warren.wire.amqp10.deliver import Heads
+from warren.wire.amqp10.descriptors import MESSAGE_ANNOTATIONS
+from warren.wire.amqp10.sender import Run
+from warren.wire.amqp10.transfers import BARE_BYTES, BARE_HEAD, store
+from warren.wire.amqp10.values import Symbol
+from warren.wire.amqp10.writer import write_ulong, write_value
+from warren.wire.buffer import BytesWriter, write_i32_be, write_i32_le, write_i64_be
+from warren.wire.errors import ProtocolError
+
+KNOWN_MAX: Final = 64
+CONVERTED_BYTES: Final = 256 * 1024  # at once: about what a link may write in a turn
+SMALL_BODY_MAX: Final = 255
+AMQP10_TYPE: Final = b"amqp-1.0"
+MARK: Final = b"\x00warren\x00"  # a body whose place in the conversion is looked for
+
+
+@final
+class Forms:
+    """What one consumer's link remembers of conversions."""
+
+    def __init__(self) -> None:
+        self._heads: dict[bytes, Heads] = {}  # by exchange and routing key
+        self._plain = Heads({})
+        self._before: dict[tuple[str, bytes, bytes], bytes | None] = {}
+
+    def put(self, run: Run, view: View) -> None:
+        """The bytes of the view's messages, which are the run's first."""
+        chunk: Chunk = view.chunk
+        data = chunk.data
+        assert data is not None
+        if chunk.format_tag == FORMAT_10:
+            run.heads = self._heads_of(chunk.names)
+            run.put(data, chunk.base, chunk.offsets, view.index, view.count)
+            return
+        run.heads = self._plain
+        parts: list[bytes] = []
+        offsets = BytesWriter()
+        size: i64 = 0
+        index: i64 = view.index
+        last = index + i64(view.count)
+        while index < last and size < CONVERTED_BYTES:
+            start, end = chunk.span(index)
+            part = self._converted(data, start, end)
+            write_i32_le(offsets, i32(size))
+            parts.append(part)
+            size += len(part)
+            index += 1
+        write_i32_le(offsets, i32(size))
+        run.put(b"".join(parts), 0, offsets.getvalue(), 0, index - i64(view.index))
+
+    def _heads_of(self, names: bytes) -> Heads:
+        heads = self._heads.get(names)
+        if heads is None:
+            if len(self._heads) >= KNOWN_MAX:
+                self._heads = {}
+            heads = Heads(route_annotations(names))
+            self._heads[names] = heads
+        return heads
+
+    def _converted(self, data: bytes, start: int, end: int) -> bytes:
+        """The message in stored form 2."""
+        exchange, routing_key, properties, body = extract(data, start, end)
+        key = (exchange, routing_key, properties)
+        if key not in self._before:
+            if len(self._before) >= KNOWN_MAX:
+                self._before = {}
+            self._before[key] = sections_before(exchange, routing_key, properties)
+        before = self._before[key]
+        if before is None:
+            return store(converted(data, start, end, exchange, routing_key))
+        return store_with(before, body)
+
+
+def sections_before(exchange: str, routing_key: bytes, properties: bytes) -> bytes | None:
+    """All sections before the body, where the body is one data section; None: it is not."""
+    if AMQP10_TYPE in properties:
+        return None  # The body may hold sections itself.
+    message = build(exchange, routing_key, properties, MARK)
+    sections = converted(message, 0, len(message), exchange, routing_key)
+    tail = data_section_head(len(MARK)) + MARK
+    return sections[: -len(tail)] if sections.endswith(tail) else None
+
+
+def converted(data: bytes, start: int, end: int, exchange: str, routing_key: bytes) -> bytes:
+    """The sections of a message in stored form 1. Headers that nobody can read are left out."""
+    try:
+        message = to_amqp10(data, start, end)
+    except ProtocolError:
+        _, _, _, body = extract(data, start, end)
+        bare = build(exchange, routing_key, b"\x00\x00", body)
+        message = to_amqp10(bare, 0, len(bare))
+    annotations = dict(message.annotations)
+    annotations[Symbol("x-exchange")] = exchange
+    annotations[Symbol("x-routing-key")] = routing_key.decode("utf-8", "replace")
+    writer = BytesWriter()
+    message.header.encode(writer)
+    writer.append(0)
+    write_ulong(writer, MESSAGE_ANNOTATIONS)
+    write_value(writer, annotations)
+    writer.write(message.bare)
+    return writer.getvalue()
+
+
+def store_with(before: bytes, body: bytes) -> bytes:
+    """A message in stored form 2: the sections before, and the body as a data section."""
+    writer = BytesWriter()
+    head = data_section_head(len(body))
+    write_i32_be(writer, i32(BARE_BYTES + len(before) + len(head) + len(body)))
+    write_i64_be(writer, BARE_HEAD)
+    writer.write(before)
+    writer.write(head)
+    writer.write(body)
+    return writer.getvalue()
+
+
+def data_section_head(size: int) -> bytes:
+    """Descriptor of a data section, and the head of its binary."""
+    if size <= SMALL_BODY_MAX:
+        return b"\x00\x53\x75\xa0" + bytes((size,))
+    return b"\x00\x53\x75\xb0" + size.to_bytes(4)
+
+
+def route_annotations(names: bytes) -> dict[str, object]:
+    """What a delivery tells of its way: exchange and routing key, as a chunk has them."""
+    if len(names) == 0:
+        return {}
+    length = names[0]
+    exchange = names[1 : 1 + length].decode("utf-8", "replace")
+    routing_key = names[2 + length :].decode("utf-8", "replace")
+    return {"x-exchange": exchange, "x-routing-key": routing_key}

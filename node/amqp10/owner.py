@@ -1,0 +1,84 @@
+"""What sessions and links of AMQP 1.0 need of the endpoint that owns them."""
+
+from typing import TYPE_CHECKING, Protocol
+
+from node.auth.permissions import PermissionCache
+from node.definitions import Definitions
+from node.owner import PlanCache
+from queues.commands import SessionId
+from queues.counts import Counts
+from queues.credit import CreditSpec
+from queues.host import QueueHost
+from queues.publishing import Held, Targets
+
+if TYPE_CHECKING:
+    from node.amqp10.publishing import PublishingLink
+    from queues.routing.router import Route
+
+
+class Plans(PlanCache, Protocol):
+    """Plans, and routes that differ by message."""
+
+    def targets(self, uids: tuple[int, ...]) -> Targets: ...
+
+
+class Node(Definitions, Protocol):
+    """The broker, as links ask it."""
+
+    def host(self, uid: int) -> QueueHost: ...
+
+    def new_session(self) -> SessionId: ...
+
+
+class Owner10(Protocol):
+    """The endpoint."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def vhost(self) -> str: ...
+
+    @property
+    def user(self) -> str: ...
+
+    @property
+    def permissions(self) -> PermissionCache: ...
+
+    @property
+    def broker(self) -> Node: ...
+
+    @property
+    def counts(self) -> Counts:
+        """The node's counters of this protocol."""
+
+    @property
+    def held(self) -> Held:
+        """Bytes that all links of the connection have in flight."""
+
+    def is_impersonator(self) -> bool:
+        """Whether the user may publish under another user's name."""
+
+    def credit_spec(self) -> CreditSpec: ...
+
+    def plans(self) -> Plans: ...
+
+    def route(
+        self,
+        exchange: str,
+        key: bytes,
+        data: bytes,
+        start: int,
+        end: int,
+        more_keys: tuple[bytes, ...],
+    ) -> "Route":
+        """The way of one message in stored form 2."""
+
+    def mark(self) -> None:
+        """There is something to send at the end of this turn."""
+
+    def mark_link(self, link: "PublishingLink") -> None:
+        """The same, and the link has outcomes to tell."""
+
+    def count_published(self, count: int) -> None:
+        """For flow control."""

@@ -1,0 +1,250 @@
+"""One publisher's link: runs of messages to queues, and outcomes back (B-33). Compiled.
+
+The session that its queues know (their `SessionSink`). A link with an address has one plan of where
+its messages go, so a run goes down whole; messages that need a look of their own (the anonymous
+terminus, an exchange that routes by content, user-id, x-cc) are looked at one by one and go down in
+runs with the same targets.
+
+Credit: the codec grants anew while fewer than 170 messages are unanswered. A message counts as
+answered when every queue has taken it: a classic queue as soon as its flow control has room, a
+quorum queue when it is committed. The outcome always waits for that which makes the message safe.
+"""
+
+from time import perf_counter
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from node.amqp10.owner import Owner10
+from node.amqp10.special import Special, is_special, look
+from node.owner import Plan
+from queues.commands import EndSession, SessionId
+from queues.credit import CreditActor
+from queues.publishing import Decided, Publisher, Targets
+from queues.unacked import TagRun, Unacked
+from warren.wire.amqp10.errors import ProtocolError
+from warren.wire.amqp10.events import ACCEPTED, REJECTED, RELEASED
+from warren.wire.amqp10.link import Link
+from warren.wire.amqp10.performatives import Error, Rejected
+from warren.wire.amqp10.serial import MASK
+from warren.wire.amqp10.session import Session
+from warren.wire.amqp10.transfers import Transfers
+
+OUT: Final = 1  # what stands for the link in the list of messages that are not decided
+SETTLED: Final = 1  # bits of each: the client wants no outcome
+TAKEN: Final = 2  # and new credit was granted for it
+
+
+@final
+class PublishingLink:
+    """Messages that are on their way have tags in `publisher`; `_sent` has their delivery-ids."""
+
+    def __init__(
+        self, owner: Owner10, core: Session, link: Link, uid: i64, names: bytes | None
+    ) -> None:
+        self.owner = owner
+        self.core = core
+        self.link = link
+        self.uid: i64 = uid  # of the link, in its session
+        self.names = names  # None: the anonymous terminus
+        self.ended = False
+        self.in_work = False  # stands in the endpoint's list of links to flush
+        self.published_count: i64 = 0
+        self._session = owner.broker.new_session()
+        self._credit = CreditActor(f"link {link.name}", owner.credit_spec())
+        self.publisher = Publisher(self, owner.counts, owner.held)
+        self.publisher.confirming = True
+        self.plans = owner.plans()
+        self._key = b"" if names is None else names + b"\x00"
+        self._sent = Unacked()
+        self._full: dict[int, Rejected] = {}  # by queue that refused
+
+    @property
+    def session(self) -> SessionId:
+        return self._session
+
+    @property
+    def credit(self) -> CreditActor:
+        return self._credit
+
+    def end(self) -> None:
+        """The link is over; what is on its way goes on, and nobody is told."""
+        if self.ended:
+            return
+        self.ended = True
+        self.publisher.let_go()
+        for outbox in self.publisher.outboxes.values():
+            outbox.host.command(self, EndSession(self._session))
+        self._credit.peer_down_everywhere()
+
+    # Down
+
+    def take(self, run: Transfers) -> None:
+        """Messages came. ProtocolError: the link, or more, ends."""
+        plans = self.plans
+        plans.refresh()
+        names = self.names
+        if names is None:
+            self._take_special(run, None)
+            return
+        plan = plans.get(self._key)
+        if plan is None:
+            plan = plans.make(self._key)
+        if plan.plain and not is_special(run):
+            self._publish(run, plan.targets, names)
+        else:
+            self._take_special(run, plan)
+
+    def _take_special(self, run: Transfers, plan: Plan | None) -> None:
+        for special in look(self.owner, run, self.names, plan):
+            if special.error is None:
+                self._publish(special.run, special.targets, special.names)
+            else:
+                self._reject(special, special.error)
+
+    def _reject(self, special: Special, error: ProtocolError) -> None:
+        """A message that nobody takes; without an outcome to say so, the link ends (B-33)."""
+        if self.names is not None or special.run.settled:
+            raise error
+        reason = Error(condition=error.condition.value, description=error.text)
+        self._answer(special.run, REJECTED, Rejected(error=reason))
+
+    def _publish(self, run: Transfers, targets: Targets, names: bytes) -> None:
+        count = run.count
+        counts = self.owner.counts
+        self.published_count += count
+        counts.received += count
+        if not run.settled:
+            counts.received_confirm += count
+        if len(targets.hosts) == 0:
+            counts.unroutable += count
+            if not run.settled:
+                counts.unroutable_returned += count
+            self._answer(run, RELEASED, None)
+            return
+        self.owner.count_published(count)
+        publisher = self.publisher
+        publisher.now_s = perf_counter()
+        tag = publisher.next_tag
+        if publisher.publish_transfers(run, targets, names):
+            self.owner.mark_link(self)
+        kind: i64 = SETTLED if run.settled else 0
+        if not self._credit.is_blocked() and is_classic(targets):
+            kind |= TAKEN
+            self.core.confirm(self.link, count)
+        for first, length in run.id_runs(0, count):
+            self._sent.add(tag, length, OUT, kind, first)
+            tag += length
+
+    def _answer(self, run: Transfers, outcome: i64, state: Rejected | None) -> None:
+        """The outcome is known at once."""
+        if not run.settled:
+            for first, length in run.id_runs(0, run.count):
+                self.core.settle(first, length, outcome, state)
+        self.core.confirm(self.link, run.count)
+        self.owner.mark()
+
+    # Up
+
+    def flush(self) -> None:
+        """Tell what is decided."""
+        if self.ended:
+            return
+        publisher = self.publisher
+        publisher.now_s = perf_counter()
+        for decided in publisher.take_outcomes():
+            self._decide(decided)
+
+    def _decide(self, decided: Decided) -> None:
+        runs: list[TagRun] = []
+        self._sent.take_within(decided.first, decided.last, runs)
+        for run in runs:
+            if run.number & SETTLED == 0:
+                if decided.refused_by == 0:
+                    self.core.settle(run.first & MASK, run.count, ACCEPTED)
+                else:
+                    state = self._full_of(decided.refused_by)
+                    self.core.settle(run.first & MASK, run.count, REJECTED, state)
+            if run.number & TAKEN == 0:
+                self.core.confirm(self.link, run.count)
+
+    def _full_of(self, uid: int) -> Rejected:
+        """Why a queue took no more; the same object each time, so that outcomes are joined."""
+        state = self._full.get(uid)
+        if state is None:
+            outbox = self.publisher.outboxes.get(uid)
+            name = "" if outbox is None else outbox.host.name
+            error = Error(
+                condition="amqp:resource-limit-exceeded",
+                description=f"queue '{name}' exceeded maximum length",
+                info={"queue": name, "reason": "maxlen"},
+            )
+            state = Rejected(error=error)
+            if outbox is not None:
+                self._full[uid] = state
+        return state
+
+    def on_confirms(self, uid: int, upto_seq: int) -> None:
+        if self.publisher.on_confirms(uid, upto_seq):
+            self.owner.mark_link(self)
+        else:
+            self.owner.mark()
+
+    def on_refused(self, uid: int, first_seq: int, count: int) -> None:
+        self.publisher.on_refused(uid, first_seq, count)
+
+    def on_gone(self, uid: int) -> None:
+        if self.publisher.on_gone(uid):
+            self.owner.mark_link(self)
+
+    # What a publisher is not told of
+
+    def on_delivers(
+        self,
+        uid: int,
+        number: int,
+        delivery_seq: int,
+        first: int,
+        count: int,
+        redelivered: bool,
+        attempts: int,
+    ) -> None:
+        return
+
+    def on_got(self, uid: int, message: int, redelivered: bool, ready: int, attempts: int) -> None:
+        return
+
+    def on_attached(self, uid: int, number: int) -> None:
+        return
+
+    def on_attach_refused(self, uid: int, number: int) -> None:
+        return
+
+    def on_detached(self, uid: int, number: int, goes: bool) -> None:
+        return
+
+    def on_activated(self, uid: int, number: int, active: bool) -> None:
+        return
+
+    def on_timed_out(self, uid: int, number: int, timeout_ms: int) -> None:
+        return
+
+    def on_drained(self, uid: int, number: int, delivery_count: int) -> None:
+        return
+
+    def on_purged(self, uid: int, count: int) -> None:
+        return
+
+    def on_inspected(self, uid: int, ready: int, consumer_count: int) -> None:
+        return
+
+    def on_loaded(self, uid: int) -> None:
+        return
+
+    def on_unreadable(self, uid: int) -> None:
+        return
+
+
+def is_classic(targets: Targets) -> bool:
+    """Whether none of them waits for other nodes to take a message."""
+    return not any(host.quorum for host in targets.hosts)

@@ -1,0 +1,233 @@
+"""The node's side of one AMQP 1.0 session: its links, and the deliveries that they sent. Compiled.
+
+Takes the codec's events for its links and outcomes; a wrong peer is settled in `take`, `attach` and
+`settled`, which end the link or the session. Deliveries of all its consumers stand in one list by
+delivery-id, extended to 64 bits (the tag): a disposition of a thousand costs as much as one.
+"""
+
+import logging
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from node.amqp10.consuming import ConsumingLink
+from node.amqp10.owner import Owner10
+from node.amqp10.publishing import PublishingLink
+from node.amqp10.termini import consumption, publication
+from queues.commands import ACCEPT, FAIL, REJECT, RELEASE
+from queues.unacked import TagRun, Unacked
+from warren.wire.amqp10 import events
+from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
+from warren.wire.amqp10.events import (
+    AttachRequested,
+    Received,
+    Settled,
+    Withdrawn,
+)
+from warren.wire.amqp10.link import Link
+from warren.wire.amqp10.performatives import Modified
+from warren.wire.amqp10.sender import Run
+from warren.wire.amqp10.serial import MASK, ahead
+from warren.wire.amqp10.session import Session
+
+log = logging.getLogger("warren.connection")
+
+FIRST_TAG: Final = 1 << 32  # so that tags are positive, and their low half the delivery-id
+
+
+@final
+class Session10:
+    """Invariant: `core.owner` and the `owner` of each of its links point here while they live."""
+
+    def __init__(self, owner: Owner10, core: Session) -> None:
+        self.owner = owner
+        self.core = core
+        self.consuming: dict[int, ConsumingLink] = {}  # by uid
+        self.publishing: dict[int, PublishingLink] = {}
+        self.unacked = Unacked()  # `uid` of a run is that of the link
+        self._next_uid: i64 = 1  # of links; never used twice in a session
+        self._next_tag: i64 = FIRST_TAG | core.departures.next_id
+
+    def end(self) -> None:
+        """The session is over, and so are its links."""
+        for consuming in list(self.consuming.values()):
+            consuming.end()
+        for publishing in list(self.publishing.values()):
+            publishing.end()
+        self.consuming = {}
+        self.publishing = {}
+
+    def fail(self, error: ProtocolError) -> None:
+        """End the session for this error."""
+        log.info("session %d: %s", self.core.channel, error)
+        # The links first: what waits to be sent is theirs.
+        self.end()
+        self.core.end(error)
+        self.owner.mark()
+
+    # Links
+
+    def attach(self, event: AttachRequested) -> None:
+        """The client wants a link."""
+        link = event.link
+        try:
+            if link.receiver is not None:
+                self._attach_publisher(event)
+            else:
+                self._attach_consumer(event)
+        except ProtocolError as error:
+            self._refuse(link, error)
+        self.owner.mark()
+
+    def _attach_publisher(self, event: AttachRequested) -> None:
+        link = event.link
+        names, target = publication(self.owner, event.attach)
+        mine = PublishingLink(self.owner, self.core, link, self._next_uid, names)
+        self._next_uid += 1
+        if self.core.accept(link, event.attach.source, target):
+            link.owner = mine
+            self.publishing[int(mine.uid)] = mine
+
+    def _attach_consumer(self, event: AttachRequested) -> None:
+        link = event.link
+        asked = consumption(self.owner, event.attach)
+        mine = ConsumingLink(self.owner, self.core, link, self._next_uid, asked)
+        self._next_uid += 1
+        link.owner = mine
+        self.consuming[int(mine.uid)] = mine
+        mine.start()
+
+    def _refuse(self, link: Link, error: ProtocolError) -> None:
+        if error.scope is Scope.LINK:
+            log.info("link %s: %s", link.name, error)
+            self.core.refuse(link, error)
+        else:
+            self.fail(error)
+
+    def detached(self, link: Link) -> None:
+        """The link is over: the client detached it, or was wrong."""
+        mine = link.owner
+        if isinstance(mine, ConsumingLink):
+            mine.end()
+            self.consuming.pop(int(mine.uid), None)
+            self.unacked.forget(mine.uid)
+        elif isinstance(mine, PublishingLink):
+            mine.end()
+            self.publishing.pop(int(mine.uid), None)
+        link.owner = None
+        self.owner.mark()
+
+    # What the client sends
+
+    def take(self, event: Received) -> None:
+        """Messages of a publisher."""
+        mine = event.link.owner
+        if not isinstance(mine, PublishingLink) or mine.ended:
+            return
+        try:
+            mine.take(event.transfers)
+        except ProtocolError as error:
+            if error.scope is Scope.LINK:
+                log.info("link %s: %s", mine.link.name, error)
+                mine.end()
+                self.core.detach(mine.link, error)
+            else:
+                self.fail(error)
+        self.owner.mark()
+
+    def withdrawn(self, event: Withdrawn) -> None:
+        mine = event.link.owner
+        if isinstance(mine, ConsumingLink) and not mine.ended:
+            mine.give_back([(first, count) for _, first, count in event.runs])
+
+    def flowed(self, link: Link) -> None:
+        mine = link.owner
+        if isinstance(mine, ConsumingLink) and not mine.ended:
+            mine.see_available()
+
+    def settled(self, event: Settled) -> None:
+        """The client's word on deliveries first..last."""
+        outcome = event.outcome
+        if not event.sent or outcome == events.RECEIVED:
+            return
+        if outcome == events.UNDECIDED and not event.settled:
+            return
+        if outcome == events.OTHER:
+            text = "transactions are not supported"
+            self.fail(ProtocolError(Condition.NOT_IMPLEMENTED, text, Scope.SESSION))
+            return
+        first = self._next_tag + ahead(event.first, self._next_tag & MASK)
+        last = first + ahead(event.last, event.first)
+        taken: list[TagRun] = []
+        self.unacked.take_within(first, last, taken)
+        self._settle(taken, queue_outcome(event))
+        if not event.settled:
+            for run in taken:
+                self._tell_settled(run, event)
+
+    def _tell_settled(self, run: TagRun, event: Settled) -> None:
+        """The client waits for us to settle, too."""
+        outcome: i64 = events.RELEASED if event.outcome == events.UNDECIDED else event.outcome
+        self.core.settle_sent(run.tag & MASK, run.count, outcome, event.state)
+        self.owner.mark()
+
+    def _settle(self, runs: list[TagRun], outcome: i64) -> None:
+        """Tell the queues, once for what is of one link."""
+        length = len(runs)
+        i = 0
+        while i < length:
+            uid = runs[i].uid
+            settled: list[tuple[int, int]] = []
+            while i < length and runs[i].uid == uid:
+                settled.append((int(runs[i].first), int(runs[i].count)))
+                if outcome == ACCEPT:
+                    self.owner.counts.acknowledged += runs[i].count
+                i += 1
+            mine = self.consuming.get(int(uid))
+            if mine is not None and not mine.ended:
+                mine.settle(outcome, settled)
+
+    # Sending
+
+    def write(self, budget: i64) -> bool:
+        """Write deliveries of about `budget` bytes; return whether more could be written."""
+        if self.core.has_work():
+            self.core.write(self, budget)
+        return self.core.has_work()
+
+    def grant(self) -> None:
+        """Tell the queues what the clients allow."""
+        for link, credit in self.core.take_queue_credits():
+            mine = link.owner
+            if isinstance(mine, ConsumingLink):
+                mine.grant(credit)
+
+    def fetch(self, link: Link, run: Run) -> bool:
+        mine = link.owner
+        assert isinstance(mine, ConsumingLink)
+        return mine.fetch(run)
+
+    def sent(self, link: Link, run: Run, delivery_id: int, count: int) -> None:
+        mine = link.owner
+        assert isinstance(mine, ConsumingLink)
+        tag = self._next_tag
+        assert tag & MASK == delivery_id
+        self._next_tag = tag + count
+        if not run.settled:
+            self.unacked.add(tag, count, mine.uid, 1, run.first)
+        mine.sent(run, count)
+
+
+def queue_outcome(event: Settled) -> i64:
+    """What an outcome means to the queue (B-34)."""
+    if event.outcome == events.ACCEPTED:
+        return ACCEPT
+    if event.outcome == events.REJECTED:
+        return REJECT
+    state = event.state
+    if event.outcome == events.MODIFIED and isinstance(state, Modified):
+        if state.undeliverable_here:
+            return REJECT
+        if state.delivery_failed:
+            return FAIL
+    return RELEASE

@@ -1,0 +1,178 @@
+"""Publishes of AMQP 1.0 that need a look at each message.
+
+Takes a run and gives runs of the same order that have one way each, or a refusal of theirs. Looked
+at are: the address in `to` (the anonymous terminus), the user-id, further routing keys in the
+annotation x-cc, and all that an exchange which routes by content asks for.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from node.amqp10.owner import Owner10
+from node.amqp10.termini import error_of, names_of
+from node.owner import Plan
+from queues.publishing import Targets
+from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
+from warren.wire.amqp10.message import (
+    INFO_ANNOTATIONS,
+    INFO_USER_ID,
+    TO,
+    USER_ID,
+    Sections,
+    fail_sections,
+)
+from warren.wire.amqp10.transfers import Transfers, payload_at
+from warren.wire.buffer import read_i32_le
+
+X_CC: Final = "x-cc"
+X_CC_BYTES: Final = b"x-cc"
+NOWHERE: Final = Targets([])
+
+
+@dataclass(slots=True)
+class Special:
+    """Messages that go the same way; `error`: they do not go at all."""
+
+    run: Transfers
+    targets: Targets
+    names: bytes
+    error: ProtocolError | None
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Where one message goes."""
+
+    targets: Targets
+    names: bytes
+    error: ProtocolError | None
+
+
+def is_special(run: Transfers) -> bool:
+    """Whether messages of the run may need a look, whatever the plan says."""
+    seen = 0
+    for info in run.infos:
+        seen |= info
+    if seen & INFO_USER_ID:
+        return True
+    return seen & INFO_ANNOTATIONS != 0 and X_CC_BYTES in run.data
+
+
+def look(owner: Owner10, run: Transfers, names: bytes | None, plan: Plan | None) -> list[Special]:
+    """Part the run by where its messages go."""
+    found: list[Special] = []
+    ways: list[Way] = []
+    sections = Sections()
+    known: dict[bytes, Way] = {}
+    for place in range(run.count):
+        ways.append(_way(owner, run, place, names, plan, sections, known))
+    first = 0
+    for place in range(1, run.count + 1):
+        if place < run.count and _alike(ways[place], ways[first]):
+            continue
+        way = ways[first]
+        found.append(Special(part(run, first, place), way.targets, way.names, way.error))
+        first = place
+    return found
+
+
+def _alike(one: Way, other: Way) -> bool:
+    return one.targets is other.targets and one.names == other.names and one.error is other.error
+
+
+def part(run: Transfers, first: int, last: int) -> Transfers:
+    """Messages first..last-1 of the run."""
+    if first == 0 and last == run.count:
+        return run
+    firsts: list[int] = []
+    infos: list[int] = []
+    for k, begin in enumerate(run.firsts):
+        end = run.firsts[k + 1] if k + 1 < len(run.firsts) else run.count
+        if begin < last and end > first:
+            firsts.append(max(begin - first, 0))
+            infos.append(run.infos[k])
+    cut = Transfers(
+        run.channel,
+        run.handle,
+        run.id_at(first),
+        run.settled,
+        run.message_format,
+        run.data,
+        run.offsets[4 * first : 4 * last + 4],
+        firsts,
+        infos,
+    )
+    cut.ids = run.ids[4 * first : 4 * last]
+    return cut
+
+
+def _way(
+    owner: Owner10,
+    run: Transfers,
+    place: int,
+    names: bytes | None,
+    plan: Plan | None,
+    sections: Sections,
+    known: dict[bytes, Way],
+) -> Way:
+    """`known` holds the ways of plain addresses, so that messages of one way go together."""
+    data = run.data
+    start = int(read_i32_le(run.offsets, 4 * place))
+    end = int(read_i32_le(run.offsets, 4 * place + 4))
+    if not sections.walk(data, payload_at(data, start), end):
+        fail_sections()
+    try:
+        if sections.info & INFO_USER_ID:
+            _check_user(owner, sections.property(data, USER_ID))
+        if names is None:
+            names = _names_in(sections, data)
+    except ProtocolError as error:
+        return Way(NOWHERE, b"", error)
+    if plan is None:
+        plans = owner.plans()
+        plan = plans.get(names + b"\x00") or plans.make(names + b"\x00")
+    if plan.error is not None:
+        return _refused(plan, names, known)
+    keys = _more_keys(sections, data)
+    if keys or plan.per_message:
+        route = owner.route(plan.exchange, plan.routing_key, data, start, end, keys)
+        return Way(owner.plans().targets(route.queues), names, None)
+    return Way(plan.targets, names, None)
+
+
+def _names_in(sections: Sections, data: bytes) -> bytes:
+    """Of the address in `to`."""
+    try:
+        return names_of(sections.property(data, TO))
+    except ProtocolError as error:
+        raise ProtocolError(Condition.PRECONDITION_FAILED, error.text, Scope.LINK) from error
+
+
+def _refused(plan: Plan, names: bytes, known: dict[bytes, Way]) -> Way:
+    assert plan.error is not None
+    way = known.get(names)
+    if way is None:
+        way = Way(NOWHERE, names, error_of(plan.error))
+        known[names] = way
+    return way
+
+
+def _check_user(owner: Owner10, user_id: object) -> None:
+    if not isinstance(user_id, bytes) or user_id == owner.user.encode():
+        return
+    if owner.is_impersonator():
+        return
+    shown = user_id.decode("utf-8", "replace")
+    text = f"user_id property set to '{shown}' but authenticated user was '{owner.user}'"
+    raise ProtocolError(Condition.UNAUTHORIZED_ACCESS, text, Scope.LINK)
+
+
+def _more_keys(sections: Sections, data: bytes) -> tuple[bytes, ...]:
+    """Of the annotation x-cc: a list of texts (A-15)."""
+    if not sections.info & INFO_ANNOTATIONS:
+        return ()
+    annotations = sections.annotations(data)
+    value = annotations.get(X_CC) if isinstance(annotations, dict) else None
+    if not isinstance(value, list):
+        return ()
+    return tuple(each.encode() for each in value if isinstance(each, str))

@@ -1,0 +1,160 @@
+"""What an attach asks for, checked: address, rights, queue or exchange (FEATURES 4.6).
+
+Gives what a link needs to begin, and what our attach answers. Raises ProtocolError: of scope link,
+for which the link is refused, or of scope session where the user has no right (B-20).
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from node.amqp10.owner import Owner10
+from node.definitions import readable_queue
+from queues.addresses import malformed, parse_source, parse_target
+from queues.host import QueueHost
+from queues.queue_arguments import DURATION_MS_MAX
+from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
+from warren.wire.amqp10.performatives import AnyTarget, Attach, Released, Source, Target
+from warren.wire.errors import ProtocolError as Refusal
+from warren.wire.errors import ReplyCode
+
+NAME_BYTES_MAX: Final = 255
+PRIORITY_MAX: Final = (1 << 31) - 1
+PRIORITY: Final = "rabbitmq:priority"
+CONSUMER_TIMEOUT: Final = "rabbitmq:consumer-timeout"
+OUTCOMES: Final = [
+    "amqp:accepted:list",
+    "amqp:rejected:list",
+    "amqp:released:list",
+    "amqp:modified:list",
+]
+CONDITIONS: Final = {
+    ReplyCode.NOT_FOUND: Condition.NOT_FOUND,
+    ReplyCode.ACCESS_REFUSED: Condition.UNAUTHORIZED_ACCESS,
+    ReplyCode.RESOURCE_LOCKED: Condition.RESOURCE_LOCKED,
+    ReplyCode.PRECONDITION_FAILED: Condition.PRECONDITION_FAILED,
+    ReplyCode.NOT_ALLOWED: Condition.NOT_ALLOWED,
+    ReplyCode.RESOURCE_ERROR: Condition.RESOURCE_LIMIT_EXCEEDED,
+    ReplyCode.NOT_IMPLEMENTED: Condition.NOT_IMPLEMENTED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Consumption:
+    """A consumer's link as it was asked for, and how we answer."""
+
+    host: QueueHost
+    priority: int
+    timeout_ms: int  # -1: the queue's own
+    source: Source
+    target: AnyTarget | None
+
+
+def error_of(refusal: Refusal) -> ProtocolError:
+    """The same refusal in the words of AMQP 1.0."""
+    condition = CONDITIONS.get(refusal.code, Condition.INTERNAL_ERROR)
+    scope = Scope.SESSION if condition is Condition.UNAUTHORIZED_ACCESS else Scope.LINK
+    return ProtocolError(condition, refusal.text, scope)
+
+
+def consumption(owner: Owner10, attach: Attach) -> Consumption:
+    """Check the source of a consumer's link."""
+    source = attach.source
+    if source is None:
+        raise malformed(None)
+    if source.dynamic:
+        raise unsupported("dynamic sources")
+    _check_expiry(source.expiry_policy)
+    name = parse_source(source.address)
+    try:
+        host = owner.broker.host(readable_queue(owner, name).uid)
+    except Refusal as refusal:
+        raise error_of(refusal) from refusal
+    properties = attach.properties or {}
+    priority = _integer(properties, PRIORITY, 0)
+    timeout_ms = _integer(properties, CONSUMER_TIMEOUT, -1)
+    if CONSUMER_TIMEOUT in properties and not 0 <= timeout_ms <= DURATION_MS_MAX:
+        raise invalid(f"{CONSUMER_TIMEOUT} of {timeout_ms} ms")
+    priority = max(-PRIORITY_MAX, min(priority, PRIORITY_MAX))
+    answer = Source(
+        address=source.address,
+        durable=source.durable,
+        expiry_policy=source.expiry_policy,
+        timeout=source.timeout,
+        distribution_mode=source.distribution_mode,
+        default_outcome=Released(),
+        outcomes=OUTCOMES,
+        capabilities=None,
+    )
+    return Consumption(host, priority, timeout_ms, answer, attach.target)
+
+
+def publication(owner: Owner10, attach: Attach) -> tuple[bytes | None, Target]:
+    """Check the target of a publisher's link: (names of exchange and key, our answer).
+
+    The names are short strings, as a chunk has them; None: the anonymous terminus, to which each
+    message brings its own.
+    """
+    target = attach.target
+    if target is not None and not isinstance(target, Target):
+        raise unsupported("transactions")
+    if target is None:
+        raise malformed(None)
+    if target.dynamic:
+        raise unsupported("dynamic targets")
+    _check_expiry(target.expiry_policy)
+    answer = Target(
+        address=target.address,
+        durable=target.durable,
+        expiry_policy=target.expiry_policy,
+        timeout=target.timeout,
+    )
+    if target.address is None:
+        return None, answer
+    return checked_names(owner, target.address), answer
+
+
+def checked_names(owner: Owner10, address: object) -> bytes:
+    """Exchange and routing key of a target's address, to which the user may publish."""
+    names = names_of(address)
+    plans = owner.plans()
+    plans.refresh()
+    key = names + b"\x00"
+    plan = plans.get(key) or plans.make(key)
+    if plan.error is not None:
+        raise error_of(plan.error)
+    asked = parse_target(address)
+    if asked.queue is not None and owner.broker.queue(owner.vhost, asked.queue) is None:
+        text = f"no queue '{asked.queue}' in vhost '{owner.vhost}'"
+        raise ProtocolError(Condition.NOT_FOUND, text, Scope.LINK)
+    return names
+
+
+def names_of(address: object) -> bytes:
+    """Exchange and routing key, as short strings."""
+    target = parse_target(address)
+    exchange = target.exchange.encode()
+    if max(len(exchange), len(target.routing_key)) > NAME_BYTES_MAX:
+        raise malformed(address)
+    head = bytes((len(exchange),)) + exchange
+    return head + bytes((len(target.routing_key),)) + target.routing_key
+
+
+def unsupported(what: str) -> ProtocolError:
+    return ProtocolError(Condition.NOT_IMPLEMENTED, f"{what} are not supported", Scope.LINK)
+
+
+def invalid(text: str) -> ProtocolError:
+    return ProtocolError(Condition.INVALID_FIELD, text, Scope.LINK)
+
+
+def _check_expiry(policy: str) -> None:
+    """Nothing of a link outlives it (B-25)."""
+    if policy == "never":
+        raise unsupported("termini that never expire")
+
+
+def _integer(properties: dict[str, object], name: str, absent: int) -> int:
+    value = properties.get(name, absent)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise invalid(f"{name} is no integer")
+    return int(value)

@@ -1,0 +1,18 @@
+"""What listings tell of a connection, whatever protocol it speaks."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionFacts:
+    """As it is now."""
+
+    protocol: str  # in RabbitMQ's words
+    channels: int  # or sessions
+    channel_max: int
+    frame_max: int
+    heartbeat_s: int
+    client_properties: Mapping[str, object]
+    received_bytes: int
+    sent_bytes: int
