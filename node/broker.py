@@ -162,8 +162,7 @@ class Broker:
         self.counts10 = Counts()  # of AMQP 1.0
         self.connections_opened = self.connections_closed = 0
         self.channels_opened = self.channels_closed = 0
-        self.queues_created = 0
-        self.queues_deleted = 0
+        self.queues_created = self.queues_deleted = 0
         self.queues_declared = 0
 
     # Time and names
