@@ -11,6 +11,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final, Protocol
 
+from node.amqp10.management import Management
 from node.amqp10.publishing import PublishingLink
 from node.amqp10.sessions import Session10
 from node.auth.login import Accepted, Check, LoginOutcome
@@ -57,7 +58,7 @@ log = logging.getLogger("warren.connection")
 ANSWER_BYTES_MAX: Final = 4 * 1024 * 1024  # waiting for a peer that does not read
 WRITE_BYTES: Final = 256 * 1024  # of deliveries, per session and turn
 VHOST_PREFIX: Final = "vhost:"
-CAPABILITIES: Final = ["ANONYMOUS-RELAY"]  # only what there is (decision 0007)
+CAPABILITIES: Final = ["LINK_PAIR_V1_0", "ANONYMOUS-RELAY"]  # only what there is (decision 0007)
 QUICK_MS: Final = 4_000  # an idle-time-out below needs more ticks than the node gives
 
 
@@ -93,6 +94,7 @@ class Endpoint10:
         self.sessions: dict[int, Session10] = {}  # by our channel
         self.has_published = False
         self.is_amqp10 = True
+        self.owns_queues = False
         self.connection = Connection(
             broker.wire_limits10, broker.monotonic_ms(), broker.mechanisms.split()
         )
@@ -105,6 +107,8 @@ class Endpoint10:
         self._writing_paused = False
         self._closing = False
         self._lost = False
+        self._output_held = False  # our close waits for the end of the exclusive queues
+        self._management: Management | None = None
         self._login: asyncio.Task[None] | None = None
         self._ticker: asyncio.TimerHandle | None = None
 
@@ -154,6 +158,8 @@ class Endpoint10:
             self._ticker.cancel()
         self._end_sessions()
         self.reader.peer_down_everywhere()
+        if self.owns_queues:
+            self.broker.delete_queues_of(self.id)
         self.broker.endpoint_gone(self)
 
     def pause_writing(self) -> None:
@@ -237,7 +243,16 @@ class Endpoint10:
         elif isinstance(event, Ended):
             self._end_sessions()
             self._closing = True
+            self._end_in_order()
+
+    def _end_in_order(self) -> None:
+        """The client's exclusive queues are gone before it hears the answer to its close."""
+        if not self.owns_queues:
             self._close_when_sent()
+            return
+        self.owns_queues = False
+        self._output_held = True
+        self.broker.delete_queues_of(self.id, self._close_when_sent)
 
     def _session_of(self, link: Link) -> Session10 | None:
         session = self.sessions.get(int(link.channel))
@@ -261,6 +276,9 @@ class Endpoint10:
         for session in list(self.sessions.values()):
             self._session_over(session.core)
         self._work = []
+        if self._management is not None:
+            self._management.close()
+            self._management = None
 
     # Login and vhost
 
@@ -320,9 +338,14 @@ class Endpoint10:
         self._go_on()
 
     def _open_answer(self) -> Open:
-        """Capabilities: only for what there is (B-05, decision 0007)."""
+        """Capabilities: only for what there is (B-05, decision 0007).
+
+        RabbitMQ's own clients go on only if this `product` is theirs; who we are is in another.
+        """
         properties = dict(self.broker.server_properties)
         del properties["capabilities"]
+        properties["implementation"] = properties["product"]
+        properties["product"] = "RabbitMQ"
         return Open(
             container_id=self.broker.node_name,
             offered_capabilities=CAPABILITIES,
@@ -367,6 +390,16 @@ class Endpoint10:
     def counts(self) -> Counts:
         return self.broker.counts10
 
+    def management(self) -> Management:
+        """Carries out requests to `/management`."""
+        if self._management is None:
+            self._management = Management(self)
+        return self._management
+
+    @property
+    def listener_urls(self) -> list[str]:
+        return [f"amqp://{self.here[0]}:{self.here[1]}"]
+
     def is_impersonator(self) -> bool:
         return "impersonator" in self.tags
 
@@ -410,7 +443,7 @@ class Endpoint10:
     def flush(self) -> None:
         """Send what the turn produced; judge whether to go on reading."""
         self._marked = False
-        if self._lost:
+        if self._lost or self._output_held:
             return
         more = self.reading.begin_turn()
         if len(more) > 0 and not self._closing:

@@ -12,6 +12,7 @@ from queues.host import QueueHost
 from queues.publishing import Held, Targets
 
 if TYPE_CHECKING:
+    from node.amqp10.management import Management
     from node.amqp10.publishing import PublishingLink
     from queues.routing.router import Route
 
@@ -55,6 +56,9 @@ class Owner10(Protocol):
     @property
     def held(self) -> Held:
         """Bytes that all links of the connection have in flight."""
+
+    def management(self) -> "Management":
+        """Carries out requests to `/management`."""
 
     def is_impersonator(self) -> bool:
         """Whether the user may publish under another user's name."""

@@ -11,6 +11,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from node.amqp10.consuming import ConsumingLink
+from node.amqp10.link_pair import LinkPair, ManagementLinks, is_management
 from node.amqp10.owner import Owner10
 from node.amqp10.publishing import PublishingLink
 from node.amqp10.termini import consumption, publication
@@ -44,6 +45,7 @@ class Session10:
         self.core = core
         self.consuming: dict[int, ConsumingLink] = {}  # by uid
         self.publishing: dict[int, PublishingLink] = {}
+        self._management: ManagementLinks | None = None
         self.unacked = Unacked()  # `uid` of a run is that of the link
         self._next_uid: i64 = 1  # of links; never used twice in a session
         self._next_tag: i64 = FIRST_TAG | core.departures.next_id
@@ -56,6 +58,8 @@ class Session10:
             publishing.end()
         self.consuming = {}
         self.publishing = {}
+        if self._management is not None:
+            self._management.end()
 
     def fail(self, error: ProtocolError) -> None:
         """End the session for this error."""
@@ -71,13 +75,22 @@ class Session10:
         """The client wants a link."""
         link = event.link
         try:
-            if link.receiver is not None:
+            if is_management(event.attach):
+                self._pairs().attach(link, event.attach)
+            elif link.receiver is not None:
                 self._attach_publisher(event)
             else:
                 self._attach_consumer(event)
         except ProtocolError as error:
             self._refuse(link, error)
         self.owner.mark()
+
+    def _pairs(self) -> ManagementLinks:
+        if self._management is None:
+            limit = self.core.limits.max_frame_size
+            management = self.owner.management()
+            self._management = ManagementLinks(self.core, management, self.owner.mark, limit)
+        return self._management
 
     def _attach_publisher(self, event: AttachRequested) -> None:
         link = event.link
@@ -114,14 +127,19 @@ class Session10:
         elif isinstance(mine, PublishingLink):
             mine.end()
             self.publishing.pop(int(mine.uid), None)
+        elif isinstance(mine, LinkPair):
+            mine.leave(link)
         link.owner = None
         self.owner.mark()
 
     # What the client sends
 
     def take(self, event: Received) -> None:
-        """Messages of a publisher."""
+        """Messages of a publisher, or requests."""
         mine = event.link.owner
+        if isinstance(mine, LinkPair):
+            mine.received(event.transfers)
+            return
         if not isinstance(mine, PublishingLink) or mine.ended:
             return
         try:
@@ -139,11 +157,15 @@ class Session10:
         mine = event.link.owner
         if isinstance(mine, ConsumingLink) and not mine.ended:
             mine.give_back([(first, count) for _, first, count in event.runs])
+        elif isinstance(mine, LinkPair):
+            mine.withdrawn(event.runs)
 
     def flowed(self, link: Link) -> None:
         mine = link.owner
         if isinstance(mine, ConsumingLink) and not mine.ended:
             mine.see_available()
+        elif isinstance(mine, LinkPair):
+            mine.flowed()
 
     def settled(self, event: Settled) -> None:
         """The client's word on deliveries first..last."""
@@ -209,10 +231,13 @@ class Session10:
 
     def sent(self, link: Link, run: Run, delivery_id: int, count: int) -> None:
         mine = link.owner
-        assert isinstance(mine, ConsumingLink)
         tag = self._next_tag
         assert tag & MASK == delivery_id
         self._next_tag = tag + count
+        if isinstance(mine, LinkPair):
+            mine.sent(run)
+            return
+        assert isinstance(mine, ConsumingLink)
         if not run.settled:
             self.unacked.add(tag, count, mine.uid, 1, run.first)
         mine.sent(run, count)

@@ -233,6 +233,12 @@ def test_a_single_payload_that_is_no_message_is_a_decode_error_of_the_link() -> 
     assert (caught.value.condition, caught.value.scope) == ("amqp:decode-error", Scope.LINK)
 
 
+def test_a_null_value_before_the_rest_of_a_message_is_put_behind_it() -> None:
+    properties = b"\x00\x53\x73\xc0\x04\x01\xa1\x01m"
+    run = single(0, 0, 0, 0, True, b"\x00\x53\x77\x40" + properties)
+    assert payloads(run) == [properties + b"\x00\x53\x77\x40"]
+
+
 def slow(data: bytes, channel: int) -> Transfers | None:
     """The first message of the data, by way of decoding; None: it is not an ordinary one."""
     frames = FrameScanner(FRAME_MAX)
