@@ -123,7 +123,7 @@ def test_consumers_of_0_9_1_see_the_history_as_x_death_and_back() -> None:
     [table] = deaths_091(headers["x-death"])
     assert table == Death(
         "work", "expired", 1, NOW_MS // 1000 * 1000, NOW_MS // 1000 * 1000, "ex", ("key",), 250
-    )  # noqa: E501
+    )
     assert header_of([table]) == headers["x-death"]
     back = to_amqp10(stored, 0, len(stored)).annotations
     assert deaths_10(back["x-opt-deaths"]) == [table]
