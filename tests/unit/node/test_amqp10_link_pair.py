@@ -17,6 +17,7 @@ from warren.wire.amqp10.events import (
     Received,
     Withdrawn,
 )
+from warren.wire.amqp10.limits import Limits
 from warren.wire.amqp10.link import Link
 from warren.wire.amqp10.message import Sections
 from warren.wire.amqp10.performatives import (
@@ -61,7 +62,7 @@ class Room:
     """A raw client of a session that knows management links alone."""
 
     def __init__(self) -> None:
-        self.raw = Raw()
+        self.raw = Raw(Limits(max_frame_size=1000))
         self.raw.open()
         self.core = self.raw.begin()
         self.broker = FakeManaged()
@@ -196,7 +197,6 @@ def test_two_halves_of_different_names_are_two_half_pairs(room: Room) -> None:
         (b"\x00\x53\x75\xa0\x01a", True, "amqp:invalid-field"),
         (request("GET", "/nodes"), False, "amqp:invalid-field"),
         (b"\x00\x53\x77", True, "amqp:decode-error"),
-        (request("GET", "/" + "a" * 1000), True, "amqp:link:message-size-exceeded"),
         (
             b"\x00\x53\x73\xc0\x08\x02\xa1\x01a\x40\xa1\x01\xff\x00\x53\x77\x40",
             True,
@@ -210,6 +210,15 @@ def test_a_request_that_cannot_be_answered_costs_the_link(
     room.pair_up()
     room.ask(payload, settled)
     assert room.error()[:2] == (0, condition)
+
+
+def test_a_request_larger_than_a_frame_costs_the_link(room: Room) -> None:
+    room.pair_up()
+    whole = request("GET", "/" + "a" * 1500)
+    for first, more in ((0, True), (800, False)):
+        fields = {"settled": True, "more": more, "payload": whole[first : first + 800]}
+        room.take(room.raw.transfer(0, 0, **fields))
+    assert room.error()[:2] == (0, "amqp:link:message-size-exceeded")
 
 
 @pytest.mark.parametrize(
