@@ -47,7 +47,7 @@ def encode(value: object) -> bytes:
     return bytes(data.encode())
 
 
-def described(code: int, *fields: object) -> Any:
+def described(code: int, *fields: Any) -> Any:
     return Described(ulong(code), list(fields))
 
 
@@ -126,7 +126,7 @@ class Raw10:
         size = data.decode(body)
         data.rewind()
         data.next()
-        found = data.get_object()
+        found: Any = data.get_object()
         value = list(found.value)
         return Frame(int.from_bytes(head[6:]), int(found.descriptor), value, body[size:])
 
