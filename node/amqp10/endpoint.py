@@ -57,6 +57,7 @@ log = logging.getLogger("warren.connection")
 
 ANSWER_BYTES_MAX: Final = 4 * 1024 * 1024  # waiting for a peer that does not read
 WRITE_BYTES: Final = 256 * 1024  # of deliveries, per session and turn
+OUTPUT_BYTES_MAX: Final = 1024 * 1024  # of one turn, above which sessions wait for the next
 VHOST_PREFIX: Final = "vhost:"
 CAPABILITIES: Final = ["LINK_PAIR_V1_0", "ANONYMOUS-RELAY"]  # only what there is (decision 0007)
 QUICK_MS: Final = 4_000  # an idle-time-out below needs more ticks than the node gives
@@ -104,6 +105,7 @@ class Endpoint10:
         self._plans: RouteCache | None = None
         self._marked = False
         self._work: list[PublishingLink] = []  # links with outcomes to tell
+        self._first_to_write = 0  # the session that is served first
         self._writing_paused = False
         self._closing = False
         self._lost = False
@@ -465,8 +467,14 @@ class Endpoint10:
         self.reading.judge(self._should_stop())
 
     def _write(self) -> None:
-        for session in self.sessions.values():
-            if session.write(WRITE_BYTES):
+        sessions = list(self.sessions.values())
+        first = self._first_to_write
+        for place in range(len(sessions)):
+            if len(self.connection.output.writer) >= OUTPUT_BYTES_MAX:
+                self._first_to_write = (first + place) % len(sessions)
+                self.mark()
+                break
+            if sessions[(first + place) % len(sessions)].write(WRITE_BYTES):
                 self.mark()
         data = self.connection.data_to_send()
         if data:
