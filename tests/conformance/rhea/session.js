@@ -1,0 +1,83 @@
+// One session of the npm package rhea: node session.js HOST PORT QUEUE COUNT. Prints a JSON report.
+// Run from the folder whose node_modules holds rhea. The queue holds one message of another client.
+'use strict';
+const { createRequire } = require('node:module');
+const path = require('node:path');
+const rhea = createRequire(path.join(process.cwd(), 'index.js'))('rhea');
+
+const [host, port, queue, wanted] = process.argv.slice(2);
+const count = Number(wanted);
+const address = `/queues/${queue}`;
+const report = { accepted: 0, released: 0, received: [], missing: null, drained: null };
+const connection = rhea.create_container().connect({
+  host, port: Number(port), username: 'guest', password: 'guest', reconnect: false,
+});
+
+function publish() {
+  return new Promise((resolve) => {
+    const sender = connection.open_sender(address);
+    let sent = 0;
+    sender.on('sendable', () => {
+      while (sent < count && sender.sendable()) {
+        sent += 1;
+        sender.send({
+          message_id: sent, durable: true, subject: 's', application_properties: { n: sent },
+          body: { list: [sent, 'two', true] },
+        });
+      }
+    });
+    sender.on('accepted', () => {
+      report.accepted += 1;
+      if (report.accepted === count) resolve(sender.close());
+    });
+  });
+}
+
+function publishNowhere() {
+  return new Promise((resolve) => {
+    const sender = connection.open_sender({ target: {} });
+    sender.once('sendable', () => sender.send({ to: '/queues/rhea-nobody', body: 'x' }));
+    sender.on('released', () => {
+      report.released += 1;
+      resolve(sender.close());
+    });
+  });
+}
+
+function consume(first) {
+  return new Promise((resolve) => {
+    const receiver = connection.open_receiver({ source: address, credit_window: 0, autoaccept: false });
+    receiver.add_credit(count + first + 10);
+    receiver.on('message', (context) => {
+      report.received.push([context.message.message_id, context.message.body]);
+      context.delivery.accept();
+      if (report.received.length === count + first) receiver.drain_credit();
+    });
+    receiver.on('receiver_drained', () => {
+      report.drained = receiver.credit;
+      resolve(receiver.close());
+    });
+  });
+}
+
+function attachToNothing() {
+  return new Promise((resolve) => {
+    const receiver = connection.open_receiver('/queues/rhea-nobody');
+    receiver.on('receiver_error', () => {
+      report.missing = receiver.error.condition;
+      resolve();
+    });
+  });
+}
+
+connection.once('connection_open', async () => {
+  await publish();
+  await publishNowhere();
+  await consume(1);
+  await attachToNothing();
+  connection.close();
+});
+connection.on('connection_close', () => console.log(JSON.stringify(report)));
+connection.on('disconnected', (context) => {
+  if (context.error) process.exitCode = 1;
+});

@@ -1,0 +1,66 @@
+"""rhea, the AMQP 1.0 client of Node.js: one session does the usual things and reports them."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any, Final
+
+import pika
+import pytest
+
+from tests.conformance.broker import Broker
+from tests.conformance.programs import missing, program, tools_folder
+
+SCRIPT: Final = Path(__file__).resolve().parent / "rhea" / "session.js"
+QUEUE: Final = "rhea-session"
+COUNT: Final = 500
+
+
+@pytest.fixture(scope="module")
+def report(broker: Broker) -> dict[str, Any]:
+    node = program("node", "nodejs")
+    if not (tools_folder() / "node_modules" / "rhea").is_dir():
+        missing(f"rhea is not there: npm install --prefix {tools_folder().name} rhea")
+    if broker.node is None:
+        pytest.skip("WARREN_TEST_URL: this broker is not ours")
+    connection = broker.connect()
+    channel = connection.channel()
+    channel.queue_delete(QUEUE)
+    channel.queue_declare(QUEUE, durable=True)
+    channel.basic_publish("", QUEUE, b"first", pika.BasicProperties(message_id="pika"))
+    done = subprocess.run(
+        [node, str(SCRIPT), broker.host, str(broker.port), QUEUE, str(COUNT)],
+        cwd=tools_folder(),
+        capture_output=True,
+        text=True,
+        timeout=25,
+        check=False,
+    )
+    channel.queue_delete(QUEUE)
+    connection.close()
+    assert done.returncode == 0, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def test_every_message_is_accepted(report: dict[str, Any]) -> None:
+    assert report["accepted"] == COUNT
+
+
+def test_a_message_that_has_no_way_is_released(report: dict[str, Any]) -> None:
+    assert report["released"] == 1
+
+
+def test_messages_arrive_in_order_as_they_were(report: dict[str, Any]) -> None:
+    received = report["received"]
+    assert received[0][0] == "pika"
+    sent = [[number, {"list": [number, "two", True]}] for number in range(1, COUNT + 1)]
+    assert received[1:] == sent
+
+
+def test_a_drain_leaves_no_credit(report: dict[str, Any]) -> None:
+    assert report["drained"] == 0
+
+
+def test_a_queue_that_is_not_there_is_not_found(report: dict[str, Any]) -> None:
+    assert report["missing"] == "amqp:not-found"
