@@ -1,0 +1,410 @@
+"""The connection: dials, logs in, carries links, and dials again when it is lost.
+
+Everything runs on one event loop. Waits have deadlines (`timeout_s`, 10 s unless told).
+"""
+
+import asyncio
+import random
+import ssl
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Self, cast
+
+from warren.client.consumer import Consumer
+from warren.client.errors import ClientError, ConnectionLost, LoginFailed, PeerError, peer_error
+from warren.client.line import Line, now_ms
+from warren.client.links import LinkHandle, OnLinkState, SessionHome, attach_together
+from warren.client.management import Management
+from warren.client.publisher import Publisher
+from warren.client.url import BrokerUrl, parse_url
+from warren.wire.amqp10.connection import Connection as Core
+from warren.wire.amqp10.events import (
+    Closed,
+    Ended,
+    Event,
+    Failed,
+    Flowed,
+    LinkAttached,
+    LinkDetached,
+    LinkFailed,
+    LoginRefused,
+    MechanismsOffered,
+    Opened,
+    Received,
+    SessionEnded,
+    SessionFailed,
+    Settled,
+    Withdrawn,
+)
+from warren.wire.amqp10.limits import Limits
+from warren.wire.amqp10.performatives import Open
+from warren.wire.amqp10.session import Session
+
+TIMEOUT_S: Final = 10.0
+CAPABILITIES: Final = ("LINK_PAIR_V1_0", "queue-locality:v1", "leader-hints")
+
+
+Dial = Callable[[Line], Awaitable[None]]  # makes the line's socket; OSError if it cannot
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Before dialling again: `first_s`, then twice as long each time, up to `max_s`; a random
+    part of it between a half and all.
+    """
+
+    first_s: float = 0.1
+    max_s: float = 10.0
+
+    def wait_s(self, attempt: int) -> float:
+        return min(self.max_s, self.first_s * 2.0 ** min(attempt, 30)) * random.uniform(0.5, 1.0)
+
+
+def socket_dial(url: BrokerUrl, tls: ssl.SSLContext | None) -> Dial:
+    """The way to the broker at that address."""
+
+    async def dial(line: Line) -> None:
+        context = (tls or ssl.create_default_context()) if url.tls else None
+        loop = asyncio.get_running_loop()
+        await loop.create_connection(lambda: line, url.host, url.port, ssl=context)
+
+    return dial
+
+
+async def connect(
+    url: str,
+    *,
+    container_id: str = "",
+    reconnect: bool = False,
+    backoff: Backoff | None = None,
+    timeout_s: float = TIMEOUT_S,
+    limits: Limits | None = None,
+    tls: ssl.SSLContext | None = None,
+    dial: Dial | None = None,
+) -> "Connection":
+    """Connect and log in. OSError, TimeoutError, LoginFailed or PeerError if that fails.
+
+    connection = await connect("amqp://guest:guest@localhost/%2F", reconnect=True)
+
+    `reconnect`: a connection that is lost later is made anew, for as long as it takes. `dial`:
+    another way to the broker than a socket.
+    """
+    where = parse_url(url)
+    connection = Connection(
+        where,
+        container_id or f"warren-{uuid.uuid4()}",
+        backoff or Backoff() if reconnect else None,
+        timeout_s,
+        limits or Limits(max_link_credit=0, max_queue_credit=0),
+        dial or socket_dial(where, tls),
+    )
+    await connection._dial()
+    return connection
+
+
+class Connection:
+    """Made by `connect`. Use it as a context manager, or `close` it.
+
+    Invariant: `_line` is there from dialling until it is lost; `is_open` while it carries links.
+    """
+
+    def __init__(
+        self,
+        url: BrokerUrl,
+        container_id: str,
+        backoff: Backoff | None,
+        timeout_s: float,
+        limits: Limits,
+        dial: Dial,
+    ) -> None:
+        self.url = url
+        self.timeout_s = timeout_s
+        self.server_properties: dict[str, object] = {}
+        self.error: ClientError | None = None  # why it is over for good
+        self._container_id = container_id
+        self._backoff = backoff
+        self._limits = limits
+        self._dial_out = dial
+        self._line: Line | None = None
+        self._opening: asyncio.Future[None] | None = None
+        self._reason: ClientError | None = None  # why the line will be lost
+        self.detaching: set[LinkHandle] = set()  # closed here, and the broker has not answered
+        self._groups: list[list[LinkHandle]] = []  # links that share a session
+        self._redialling: asyncio.Task[None] | None = None
+        self._closed = asyncio.Event()  # no line
+        self._is_closing = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    @property
+    def is_open(self) -> bool:
+        return self._line is not None and self._opening is None
+
+    # Links
+
+    async def publisher(
+        self,
+        address: str | None,
+        *,
+        name: str = "",
+        settled: bool = False,
+        on_link_state: OnLinkState | None = None,
+    ) -> Publisher:
+        """A publisher to `/queues/:queue` or `/exchanges/:exchange/:routing-key` (each part
+        percent-encoded), or to None: then every message says in `to` where it goes.
+
+        `settled`: outcomes are not asked for.
+        """
+        publisher = Publisher(self, address, name or str(uuid.uuid4()), settled, on_link_state)
+        await self._add([publisher.handle])
+        return publisher
+
+    async def consumer(
+        self,
+        address: str,
+        *,
+        credit: int = 100,
+        name: str = "",
+        settled: bool = False,
+        priority: int | None = None,
+        filters: dict[object, object] | None = None,
+        on_link_state: OnLinkState | None = None,
+    ) -> Consumer:
+        """A consumer of `/queues/:queue`. No more than `credit` messages wait here for the program;
+        with 0 nothing comes but for `receive`. `settled`: they need no outcome, and may be lost.
+        """
+        consumer = Consumer(
+            self,
+            address,
+            name or str(uuid.uuid4()),
+            credit,
+            settled,
+            priority,
+            filters,
+            on_link_state,
+        )
+        await self._add([consumer.handle])
+        return consumer
+
+    async def management(self) -> Management:
+        """Declares, binds, deletes and looks at queues and exchanges."""
+        management = Management(self)
+        await self._add(management.handles)
+        return management
+
+    async def _add(self, group: list[LinkHandle]) -> None:
+        self._check()
+        self._groups.append(group)
+        line = self._line
+        if line is not None and self.is_open:
+            attach_together(line.core, group)
+            line.mark()
+        try:
+            for handle in group:
+                await handle.wait_up(self.timeout_s)
+        except BaseException:
+            if group in self._groups:
+                self._groups.remove(group)
+            raise
+
+    def forget(self, handle: LinkHandle) -> None:
+        """The link does not come back with the next connection."""
+        self._groups = [group for group in self._groups if handle not in group]
+
+    def mark(self) -> None:
+        """A link has something to send."""
+        if self._line is not None:
+            self._line.mark()
+
+    def _check(self) -> None:
+        if self.error is not None:
+            raise self.error
+
+    # Dialling and closing
+
+    async def close(self) -> None:
+        """Close all links and the connection; returns when the broker has answered, or in time."""
+        self._is_closing = True
+        if self._redialling is not None:
+            self._redialling.cancel()
+        line = self._line
+        if line is not None:
+            line.core.close()
+            line.mark()
+            try:
+                async with asyncio.timeout(self.timeout_s):
+                    await self._closed.wait()
+            except TimeoutError:
+                line.abort()
+            self._line = None
+        self._end(ConnectionLost("the connection was closed"))
+
+    async def _dial(self) -> None:
+        """One attempt. The line is gone if it fails."""
+        loop = asyncio.get_running_loop()
+        core = Core(self._limits, now_ms(), None, self._open_frame())
+        self._reason = None
+        self._opening = loop.create_future()
+        line = Line(core, self)
+        try:
+            async with asyncio.timeout(self.timeout_s):
+                self._line = line
+                self._closed.clear()
+                await self._dial_out(line)
+                await self._opening
+        except BaseException:
+            line.abort()
+            self._line = None
+            raise
+        finally:
+            self._opening = None
+        for group in list(self._groups):
+            attach_together(core, group)
+        line.mark()
+
+    def _open_frame(self) -> Open:
+        return Open(
+            container_id=self._container_id,
+            hostname=self.url.hostname,
+            desired_capabilities=list(CAPABILITIES),
+            properties={"product": "warren.client"},
+        )
+
+    async def _redial(self, backoff: Backoff) -> None:
+        attempt = 0
+        while self._line is None:
+            await asyncio.sleep(backoff.wait_s(attempt))
+            attempt += 1
+            try:
+                await self._dial()
+            except LoginFailed as error:
+                self._end(error)
+                return
+            except (OSError, ClientError):
+                continue  # TimeoutError is an OSError. The broker may come back yet.
+
+    def _end(self, error: ClientError) -> None:
+        """Nothing comes back any more."""
+        if self.error is None:
+            self.error = error
+        groups, self._groups = self._groups, []
+        for group in groups:
+            for handle in group:
+                handle.over(error)
+
+    # What the line tells
+
+    def on_lost(self, error: Exception | None) -> None:
+        self._closed.set()
+        reason = self._reason or ConnectionLost(str(error or "the broker closed the socket"))
+        self._line = None
+        for handle in list(self.detaching):
+            handle.gone()
+        if self._opening is not None:
+            self._fail_opening(reason)
+            return
+        if self._is_closing or self._backoff is None:
+            self._end(reason)
+            return
+        for group in self._groups:
+            for handle in group:
+                handle.lost(ConnectionLost(str(reason)))
+        self._redialling = asyncio.create_task(self._redial(self._backoff))
+
+    def _fail_opening(self, error: ClientError) -> None:
+        if self._opening is not None and not self._opening.done():
+            self._opening.set_exception(error)
+
+    def on_event(self, event: Event) -> None:
+        match event:
+            case Received():
+                _handle_of(event.link.owner).user.on_received(event.transfers)
+            case Settled():
+                for handle in _home_of(event.session).handles:
+                    handle.user.on_settled(event)
+            case Flowed():
+                _handle_of(event.link.owner).on_flow(event.flow)
+            case Withdrawn():
+                count = sum(count for _, _, count in event.runs)
+                _handle_of(event.link.owner).user.on_withdrawn(count)
+            case LinkAttached():
+                _handle_of(event.link.owner).on_attached(event.attach)
+            case LinkDetached():
+                error = peer_error(event.error, "amqp:link:detach-forced")
+                self._link_over(_handle_of(event.link.owner), error)
+            case LinkFailed():
+                failed = PeerError(event.error.condition.value, event.error.text)
+                self._link_over(_handle_of(event.link.owner), failed)
+            case SessionEnded():
+                ended = peer_error(event.error, "amqp:session:ended")
+                self._session_over(event.session, ended)
+            case SessionFailed():
+                broken = PeerError(event.error.condition.value, event.error.text)
+                self._session_over(event.session, broken)
+            case _:
+                self._on_own_event(event)
+
+    def _on_own_event(self, event: Event) -> None:
+        """Of the connection itself."""
+        match event:
+            case MechanismsOffered():
+                self._login(event.mechanisms)
+            case LoginRefused():
+                text = f"the broker refused the login (code {event.code})"
+                self._fail_opening(LoginFailed(text))
+            case Opened():
+                self.server_properties = event.open.properties or {}
+                if self._opening is not None and not self._opening.done():
+                    self._opening.set_result(None)
+            case Closed():
+                self._reason = peer_error(event.error, "amqp:connection:closed")
+            case Failed():
+                self._reason = PeerError(event.error.condition.value, event.error.text)
+            case Ended():
+                self._reason = self._reason or ConnectionLost("the connection was closed")
+
+    def _login(self, mechanisms: list[str]) -> None:
+        line, url = self._line, self.url
+        assert line is not None
+        if url.user and "PLAIN" in mechanisms:
+            response = f"\0{url.user}\0{url.password}".encode()
+            line.core.login("PLAIN", response, url.hostname)
+        elif not url.user and "ANONYMOUS" in mechanisms:
+            line.core.login("ANONYMOUS", b"anonymous", url.hostname)
+        else:
+            text = f"no mechanism fits: the broker offers {mechanisms}"
+            self._fail_opening(LoginFailed(text))
+
+    def _link_over(self, handle: LinkHandle, error: ClientError) -> None:
+        """A link ends; its session goes with the last of them."""
+        session = handle.session
+        handle.on_detached(error)
+        if session is not None:
+            home = _home_of(session)
+            home.handles = [each for each in home.handles if each is not handle]
+            if not home.handles:
+                session.end()
+
+    def _session_over(self, session: Session, error: ClientError) -> None:
+        for handle in _home_of(session).handles:
+            handle.on_detached(error)
+
+
+def _handle_of(owner: object) -> LinkHandle:
+    assert isinstance(owner, LinkHandle)
+    return owner
+
+
+def _home_of(session: Session) -> SessionHome:
+    return cast(SessionHome, session.owner)

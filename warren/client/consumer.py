@@ -1,0 +1,312 @@
+"""A consumer: deliveries as far as it grants credit, and their outcomes.
+
+    async for delivery in consumer:          # ends when the link does
+        handle(delivery.message)
+        delivery.accept()
+
+    await consumer.pause()                   # from here on nothing new comes
+    consumer.resume()
+
+    consumer = await connection.consumer("/queues/q", credit=0)
+    deliveries = await consumer.receive(10, timeout_s=1.0)     # what is there within a second
+
+When the connection is lost, deliveries without an outcome go back to their queue and come again;
+those that wait here are forgotten, and settling an old one does nothing.
+"""
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Final, Self
+
+from warren.client.errors import ClientError
+from warren.client.links import LinkHandle, OnLinkState, Terms
+from warren.client.message import Message, try_decode
+from warren.client.state import LinkState
+from warren.wire.amqp10.events import ACCEPTED, MODIFIED, REJECTED, RELEASED, Settled
+from warren.wire.amqp10.link import SENDER_SETTLED, SENDER_UNSETTLED
+from warren.wire.amqp10.performatives import (
+    Attach,
+    DeliveryState,
+    Error,
+    Flow,
+    Modified,
+    Rejected,
+    Source,
+    Target,
+)
+from warren.wire.amqp10.session import Session
+from warren.wire.amqp10.transfers import Transfers, payload_at
+from warren.wire.amqp10.values import Int
+from warren.wire.buffer import read_i32_le
+
+if TYPE_CHECKING:
+    from warren.client.connection import Connection
+
+PRIORITY: Final = "rabbitmq:priority"
+
+
+class Delivery:
+    """One message, and the way to say what became of it. Only the first word counts."""
+
+    __slots__ = ("_consumer", "_open", "_session", "delivery_id", "message")
+
+    def __init__(
+        self,
+        consumer: "Consumer",
+        session: Session,
+        delivery_id: int,
+        message: Message,
+        open_: bool,
+    ) -> None:
+        self.delivery_id = delivery_id
+        self.message = message
+        self._consumer = consumer
+        self._session = session
+        self._open = open_
+
+    def accept(self) -> None:
+        """It is done with, and leaves the queue."""
+        self._settle(ACCEPTED)
+
+    def release(self) -> None:
+        """Back to the queue, as if it had not been delivered."""
+        self._settle(RELEASED)
+
+    def reject(self, condition: str = "", description: str = "") -> None:
+        """It cannot be processed: it is dead-lettered, or dropped."""
+        error = Error(condition=condition, description=description) if condition else None
+        self._settle(REJECTED, Rejected(error=error))
+
+    def modify(
+        self,
+        *,
+        failed: bool = True,
+        undeliverable_here: bool = False,
+        annotations: dict[str, object] | None = None,
+    ) -> None:
+        """Back to the queue as a failed attempt; or not to come here again: dead-lettered."""
+        state = Modified(
+            delivery_failed=failed,
+            undeliverable_here=undeliverable_here,
+            message_annotations=annotations,
+        )
+        self._settle(MODIFIED, state)
+
+    def _settle(self, outcome: int, state: DeliveryState | None = None) -> None:
+        if self._open:
+            self._open = False
+            self._consumer._settle(self._session, self.delivery_id, outcome, state)
+
+
+class Consumer:
+    """Made by `Connection.consumer`.
+
+    Invariant: granted credit and what waits here are together at most `_credit`, while it is not
+    paused and nothing is asked for by `receive`.
+    """
+
+    def __init__(
+        self,
+        connection: "Connection",
+        address: str,
+        name: str,
+        credit: int,
+        settled: bool,
+        priority: int | None,
+        filters: dict[object, object] | None,
+        on_link_state: OnLinkState | None,
+    ) -> None:
+        terms = Terms(
+            name=name,
+            as_receiver=True,
+            source=Source(address=address, filter=filters),
+            target=Target(),
+            snd_settle_mode=SENDER_SETTLED if settled else SENDER_UNSETTLED,
+            properties=None if priority is None else {PRIORITY: Int(priority)},
+        )
+        self.handle = LinkHandle(connection, terms, self, on_link_state)
+        self.address = address
+        self._connection = connection
+        self._credit = credit
+        self._paused = False
+        self._arrived: deque[Delivery] = deque()
+        self._news = asyncio.Event()  # something arrived, or a flow, or the end
+        self._unsettled = 0
+
+    @property
+    def state(self) -> LinkState:
+        """What the broker told last of this link."""
+        return self.handle.state
+
+    @property
+    def available(self) -> int:
+        """Messages that the queue had ready when the broker told last."""
+        link = self.handle.link
+        return 0 if link is None or link.receiver is None else int(link.receiver.available)
+
+    @property
+    def waiting(self) -> int:
+        """Deliveries that have come and were not taken yet."""
+        return len(self._arrived)
+
+    @property
+    def unsettled(self) -> int:
+        """Deliveries that came on this connection and have no outcome."""
+        return self._unsettled
+
+    # Taking deliveries
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Delivery:
+        while not self._arrived:
+            if self.handle.error is not None:
+                raise StopAsyncIteration
+            await self._wait()
+        return self._take()
+
+    async def get(self, *, timeout_s: float | None = None) -> Delivery:
+        """The next delivery. TimeoutError; ClientError: the link is over."""
+        async with asyncio.timeout(timeout_s):
+            while not self._arrived:
+                self.handle.check()
+                await self._wait()
+        return self._take()
+
+    async def receive(self, count: int = 1, *, timeout_s: float = 1.0) -> list[Delivery]:
+        """Up to `count` deliveries: at once if they are there, else what comes within the time.
+
+        For a consumer with credit 0. What the broker may not have sent by then is called off by a
+        drain, so that nothing comes when nobody waits for it.
+        """
+        if self._credit:
+            raise ClientError("receive is for consumers with credit 0; use get")
+        self._grant(count - len(self._arrived))
+        try:
+            async with asyncio.timeout(timeout_s):
+                while len(self._arrived) < count:
+                    self.handle.check()
+                    await self._wait()
+        except TimeoutError:
+            await self._drain()
+        return [self._take() for _ in range(min(count, len(self._arrived)))]
+
+    async def _drain(self) -> None:
+        """Use up the credit: what is on its way comes, then nothing more."""
+        link, session = self.handle.link, self.handle.session
+        if link is None or link.receiver is None or session is None:
+            return
+        session.grant(link, link.receiver.credit, True)
+        self._connection.mark()
+        async with asyncio.timeout(self._connection.timeout_s):
+            while self.handle.link is link and link.receiver.credit > 0:
+                await self._wait()
+        if self.handle.link is link:
+            session.grant(link, 0)
+
+    async def _wait(self) -> None:
+        self._news.clear()
+        await self._news.wait()
+
+    def _take(self) -> Delivery:
+        delivery = self._arrived.popleft()
+        self._regrant()
+        return delivery
+
+    # Credit
+
+    async def pause(self) -> None:
+        """Stop: after this returns nothing comes any more but what is here already."""
+        self._paused = True
+        link, session = self.handle.link, self.handle.session
+        if link is None or link.receiver is None or session is None:
+            return
+        session.grant(link, 0, False, True)
+        self._connection.mark()
+        async with asyncio.timeout(self._connection.timeout_s):
+            while self.handle.link is link and link.receiver.overrun > 0:
+                await self._wait()
+
+    def resume(self) -> None:
+        """Go on, after `pause`."""
+        self._paused = False
+        self._regrant()
+
+    def set_credit(self, credit: int) -> None:
+        """How many deliveries may wait here from now on."""
+        self._credit = credit
+        if not self._paused:
+            self._grant(max(0, credit - len(self._arrived)))
+
+    def _regrant(self) -> None:
+        """Fill the credit up again when half of it is used."""
+        link = self.handle.link
+        if self._paused or not self._credit or link is None or link.receiver is None:
+            return
+        wanted = self._credit - len(self._arrived)
+        if 2 * (wanted - link.receiver.credit) >= self._credit:
+            self._grant(wanted)
+
+    def _grant(self, credit: int) -> None:
+        link, session = self.handle.link, self.handle.session
+        if credit >= 0 and link is not None and session is not None and self.handle.is_up:
+            session.grant(link, credit)
+            self._connection.mark()
+
+    # Outcomes
+
+    def _settle(
+        self, session: Session, delivery_id: int, outcome: int, state: DeliveryState | None
+    ) -> None:
+        if session is self.handle.session:
+            self._unsettled -= 1
+            session.settle(delivery_id, 1, outcome, state)
+            self._connection.mark()
+
+    async def close(self) -> None:
+        """Detach the link: deliveries without an outcome go back to the queue."""
+        await self.handle.close(self._connection.timeout_s)
+
+    # What the link tells
+
+    def on_up(self, attach: Attach) -> None:
+        self._grant(0 if self._paused else self._credit)
+
+    def on_received(self, run: Transfers) -> None:
+        session = self.handle.session
+        if session is None:
+            return
+        for place in range(int(run.count)):
+            start = int(read_i32_le(run.offsets, 4 * place))
+            end = int(read_i32_le(run.offsets, 4 * place + 4))
+            message = try_decode(run.data, int(payload_at(run.data, start)), end)
+            delivery_id = int(run.id_at(place))
+            self._arrived.append(Delivery(self, session, delivery_id, message, not run.settled))
+        if not run.settled:
+            self._unsettled += int(run.count)
+        link = self.handle.link
+        if link is not None and link.receiver is not None:
+            link.receiver.unconfirmed = 0  # Grants are our own, and do not wait for outcomes.
+        self._regrant()
+        self._news.set()
+
+    def on_flow(self, flow: Flow) -> None:
+        link = self.handle.link
+        if link is not None and link.receiver is not None and flow.link_credit == 0:
+            link.receiver.overrun = 0  # The broker has seen that we took credit back.
+        self._news.set()
+
+    def on_settled(self, event: Settled) -> None:
+        """The broker settled deliveries by itself; ours say what they say."""
+
+    def on_sent(self, delivery_id: int, count: int) -> None:
+        raise AssertionError("a receiver sent")
+
+    def on_withdrawn(self, count: int) -> None:
+        raise AssertionError("a receiver sent")
+
+    def on_down(self, error: ClientError, for_good: bool) -> None:
+        self._arrived = deque(each for each in self._arrived if not each._open)
+        self._unsettled = 0
+        self._news.set()
