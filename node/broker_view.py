@@ -5,6 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from node.amqp10.endpoint import Endpoint10
+from node.amqp10.listing import session_views
 from node.broker import BodyLog
 from node.damage import Damages
 from node.management.view import (
@@ -22,6 +24,7 @@ from node.management.view import (
     ProtocolCounters,
     QueueView,
     RecoveryView,
+    SessionView,
     TotalsView,
     UserView,
     VhostView,
@@ -286,6 +289,10 @@ class LiveView:
             sent_bytes=facts.sent_bytes,
             pending_bytes=endpoint.transport.get_write_buffer_size(),
         )
+
+    def sessions(self, name: str) -> Sequence[SessionView]:
+        endpoint = self._endpoint(name)
+        return session_views(endpoint) if isinstance(endpoint, Endpoint10) else ()
 
     def close_connection(self, name: str, reason: str) -> bool:
         """Begin to close with 320 CONNECTION_FORCED; False if there is no such connection."""

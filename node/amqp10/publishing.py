@@ -40,12 +40,19 @@ class PublishingLink:
     """Messages that are on their way have tags in `publisher`; `_sent` has their delivery-ids."""
 
     def __init__(
-        self, owner: Owner10, core: Session, link: Link, uid: i64, names: bytes | None
+        self,
+        owner: Owner10,
+        core: Session,
+        link: Link,
+        uid: i64,
+        names: bytes | None,
+        address: str | None,
     ) -> None:
         self.owner = owner
         self.core = core
         self.link = link
         self.uid: i64 = uid  # of the link, in its session
+        self.address = address
         self.names = names  # None: the anonymous terminus
         self.ended = False
         self.in_work = False  # stands in the endpoint's list of links to flush

@@ -95,7 +95,7 @@ class Session10:
     def _attach_publisher(self, event: AttachRequested) -> None:
         link = event.link
         names, target = publication(self.owner, event.attach)
-        mine = PublishingLink(self.owner, self.core, link, self._next_uid, names)
+        mine = PublishingLink(self.owner, self.core, link, self._next_uid, names, target.address)
         self._next_uid += 1
         if self.core.accept(link, event.attach.source, target):
             link.owner = mine

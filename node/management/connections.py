@@ -1,4 +1,4 @@
-"""GET /api/connections and /api/connections/{name}; DELETE closes one."""
+"""GET /api/connections, /api/connections/{name} and its /sessions; DELETE closes one."""
 
 from typing import Final
 
@@ -7,7 +7,7 @@ from aiohttp import web
 from node.management.access import Context, caller_of, not_authorized
 from node.management.listing import list_reply, sorted_in_slices
 from node.management.replies import ApiError, json_reply
-from node.management.view import ConnectionView
+from node.management.view import ConnectionView, LinkView, SessionView
 
 REASON_DEFAULT: Final = "Closed via management plugin"  # RabbitMQ's words; clients show them
 REASON_LENGTH_MAX: Final = 200  # it travels in a short string, behind the name of the code
@@ -23,6 +23,7 @@ class Connections:
         return [
             web.get("/api/connections", self.every),
             web.get("/api/connections/{name}", self.one),
+            web.get("/api/connections/{name}/sessions", self.sessions),
             web.delete("/api/connections/{name}", self.close),
         ]
 
@@ -43,6 +44,12 @@ class Connections:
 
     async def one(self, request: web.Request) -> web.Response:
         return json_reply(connection_row(self._asked(request)))
+
+    async def sessions(self, request: web.Request) -> web.Response:
+        connection = self._asked(request)
+        return json_reply(
+            [session_row(each) for each in self._context.view.sessions(connection.name)]
+        )
 
     async def close(self, request: web.Request) -> web.Response:
         connection = self._asked(request)
@@ -91,4 +98,45 @@ def connection_row(connection: ConnectionView) -> dict[str, object]:
         "send_oct": connection.sent_bytes,
         "send_cnt": connection.sent_frames,
         "send_pend": connection.pending_bytes,
+    }
+
+
+def session_row(session: SessionView) -> dict[str, object]:
+    return {
+        "channel_number": session.channel,
+        "handle_max": session.handle_max,
+        "next_incoming_id": session.next_incoming_id,
+        "incoming_window": session.incoming_window,
+        "next_outgoing_id": session.next_outgoing_id,
+        "remote_incoming_window": session.remote_incoming_window,
+        "remote_outgoing_window": session.remote_outgoing_window,
+        "outgoing_unsettled_deliveries": session.unsettled,
+        "incoming_links": [incoming_row(each) for each in session.links if each.incoming],
+        "outgoing_links": [outgoing_row(each) for each in session.links if not each.incoming],
+    }
+
+
+def incoming_row(link: LinkView) -> dict[str, object]:
+    return {
+        "handle": link.handle,
+        "link_name": link.name,
+        "target_address": link.address,
+        "snd_settle_mode": link.settled,
+        "max_message_size": link.message_bytes_max,
+        "delivery_count": link.delivery_count,
+        "credit": link.credit,
+        "unconfirmed_messages": link.unconfirmed,
+    }
+
+
+def outgoing_row(link: LinkView) -> dict[str, object]:
+    return {
+        "handle": link.handle,
+        "link_name": link.name,
+        "source_address": link.address,
+        "queue_name": link.queue,
+        "send_settled": link.settled == "settled",
+        "max_message_size": link.message_bytes_max,
+        "delivery_count": link.delivery_count,
+        "credit": link.credit,
     }

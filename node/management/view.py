@@ -248,6 +248,37 @@ class ConnectionView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LinkView:
+    """One link of an AMQP 1.0 session; `incoming`: the client publishes."""
+
+    incoming: bool
+    handle: int
+    name: str
+    address: str | None  # None: the anonymous terminus
+    queue: str = ""  # that a consumer's link takes from
+    settled: str  # unsettled, settled, mixed: by its sender
+    message_bytes_max: int  # 0: any
+    delivery_count: int
+    credit: int
+    unconfirmed: int = 0  # messages of a publisher for which no new credit was granted yet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionView:
+    """One AMQP 1.0 session."""
+
+    channel: int
+    handle_max: int
+    next_incoming_id: int
+    incoming_window: int
+    next_outgoing_id: int
+    remote_incoming_window: int
+    remote_outgoing_window: int
+    unsettled: int  # deliveries that the client has not settled
+    links: tuple[LinkView, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VhostView:
     """One vhost. `running` is False when some of its queues could not be recovered."""
 
@@ -325,6 +356,9 @@ class BrokerView(Protocol):
     def connection_names(self) -> Sequence[str]: ...
 
     def connection(self, name: str) -> ConnectionView | None: ...
+
+    def sessions(self, name: str) -> Sequence[SessionView]:
+        """Of a connection; none if it speaks AMQP 0-9-1."""
 
     def close_connection(self, name: str, reason: str) -> bool:
         """Begin to close with 320 CONNECTION_FORCED; False if there is no such connection."""

@@ -79,6 +79,10 @@ def test_a_connection_is_listed_and_counted_by_its_protocol() -> None:
         mine = next(each for each in rows if each["protocol"] == "AMQP 1-0")
         assert (mine["user"], mine["vhost"], mine["auth_mechanism"]) == ("guest", "/", "PLAIN")
         assert (mine["channels"], mine["state"]) == (1, "running")
+        (session,) = asked(node, f"/api/connections/{quote(mine['name'], safe='')}/sessions")
+        (incoming,), (outgoing,) = session["incoming_links"], session["outgoing_links"]
+        assert (incoming["target_address"], incoming["credit"]) == ("/queues/q", 169)
+        assert (outgoing["queue_name"], outgoing["delivery_count"]) == ("q", 1)
         metrics = text(node, "/metrics")
         assert 'rabbitmq_global_messages_received_total{protocol="amqp10"} 1' in metrics
         assert 'rabbitmq_global_consumers{protocol="amqp10"} 1' in metrics

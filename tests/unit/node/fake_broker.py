@@ -15,6 +15,7 @@ from node.management.view import (
     PagingView,
     ProtocolCounters,
     QueueView,
+    SessionView,
     TotalsView,
     UserView,
     VhostView,
@@ -157,6 +158,9 @@ class FakeBroker:
 
     def connection(self, name: str) -> ConnectionView | None:
         return self.connections.get(name)
+
+    def sessions(self, name: str) -> Sequence[SessionView]:
+        return ()
 
     def close_connection(self, name: str, reason: str) -> bool:
         if self.connections.pop(name, None) is None:
