@@ -20,7 +20,7 @@ from node.definitions091 import call_definition, queue_for_read
 from node.facts import ConnectionFacts
 from node.owner import Parted, PlanCache
 from node.plans import RouteCache
-from node.turn import READ_BYTES_MAX as TURN_BYTES_MAX
+from node.reading import Reading
 from queues.counts import Counts
 from queues.credit import CreditActor, CreditSpec
 from queues.host import QueueHost
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("warren.connection")
 
 STASH_BYTES_MAX: Final = 1024 * 1024  # of events that wait behind an answer, per connection
-READ_BYTES_MAX: Final = 512 * 1024  # taken from one socket in one turn
 ANSWER_BYTES_MAX: Final = 4 * 1024 * 1024  # waiting for a peer that does not read
 READABLE_MAX: Final = 1024  # names of queues in a connection's cache
 WRITE_HIGH_BYTES: Final = 1024 * 1024  # in the socket's buffer, above which nothing is added
@@ -88,6 +87,7 @@ class Endpoint091:
         self.connection = Connection(
             broker.wire_limits, broker.server_properties, broker.mechanisms, broker.monotonic_ms()
         )
+        self.reading = Reading(broker.turn, transport, self.connection, broker.monotonic_ms)
         self.held = Held()
         self.reader = CreditActor(self.name, broker.channel_credit, self._on_unblocked)
         self._plans: RouteCache | None = None
@@ -95,10 +95,7 @@ class Endpoint091:
         self._readable_version = -1
         self._marked = False
         self._work: list[Channel091] = []  # channels with confirms or deliveries
-        self._backlog: list[bytes] = []  # input that waits for the next turn
-        self._read_bytes = 0  # in this turn
         self._writing_paused = False
-        self._reading_paused = False
         self._closing = False
         self._lost = False
         self._blocked_told = False
@@ -117,27 +114,11 @@ class Endpoint091:
             return
         turn = self.broker.turn
         turn.begin()
-        self._read_bytes += len(data)
-        if self._read_bytes >= READ_BYTES_MAX and not self._reading_paused:
-            self._reading_paused = True  # Until the end of this turn at least.
-            self.transport.pause_reading()
-        if self._backlog or turn.read_bytes >= TURN_BYTES_MAX:
-            self._backlog.append(data)
-        else:
-            turn.read_bytes += len(data)
-            self._take(data)
+        now = self.reading.receive(data)
+        if len(now) > 0:
+            self._take(now)
         self.mark()
         turn.end_if_long()
-
-    def _take_backlog(self) -> None:
-        """Input that was too much for the turn in which it came."""
-        turn = self.broker.turn
-        if turn.read_bytes < TURN_BYTES_MAX:
-            data = b"".join(self._backlog)
-            self._backlog = []
-            turn.read_bytes += len(data)
-            self._take(data)
-        self.mark()
 
     def _take(self, data: bytes) -> None:
         """Let the core have the bytes, and handle what they mean."""
@@ -477,9 +458,11 @@ class Endpoint091:
         self._marked = False
         if self._lost or self._output_held:
             return
-        self._read_bytes = 0
-        if self._backlog and not self._closing:
-            self._take_backlog()
+        more = self.reading.begin_turn()
+        if len(more) > 0 and not self._closing:
+            self._take(more)
+        if self.reading.has_backlog() and not self._closing:
+            self.mark()
         if self.connection.has_more and not self._closing and self.held.waiting_bytes == 0:
             self._take(b"")
             self.mark()
@@ -497,18 +480,7 @@ class Endpoint091:
             data = self.connection.data_to_send()
             if data:
                 self.transport.write(data)
-        self._judge_reading()
-
-    def _judge_reading(self) -> None:
-        stop = self._should_stop()
-        if stop and not self._reading_paused:
-            self._reading_paused = True
-            self.connection.pause_reading()
-            self.transport.pause_reading()
-        elif not stop and self._reading_paused:
-            self._reading_paused = False
-            self.connection.resume_reading(self.broker.monotonic_ms())
-            self.transport.resume_reading()
+        self.reading.judge(self._should_stop())
 
     def _should_stop(self) -> bool:
         if self._closing:
@@ -524,7 +496,7 @@ class Endpoint091:
             self._tell_blocked(alarmed)
         if alarmed:
             return True
-        if self._backlog or self.connection.has_more:
+        if self.reading.has_backlog() or self.connection.has_more:
             return True
         if self.held.waiting_bytes >= STASH_BYTES_MAX:
             return True
