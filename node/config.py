@@ -104,6 +104,7 @@ class Amqp10Section:
     max_incoming_window: Annotated[int, Meta(ge=1, le=65536)] = 400  # transfer frames, per session
     max_link_credit: Annotated[int, Meta(ge=1, le=65536)] = 170  # messages, per publishing link
     max_queue_credit: Annotated[int, Meta(ge=1, le=65536)] = 256  # asked of a queue at once
+    locality_hints: Literal["always", "negotiated", "off"] = "always"  # in the flows of links
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

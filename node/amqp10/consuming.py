@@ -11,6 +11,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from node.amqp10.forms import Forms
+from node.amqp10.locality import ACTIVE
 from node.amqp10.owner import Owner10
 from node.amqp10.termini import Consumption
 from queues.commands import (
@@ -66,6 +67,8 @@ class ConsumingLink:
     def start(self) -> None:
         """Ask the queue; it answers in this turn."""
         asked = self.asked
+        if self.host.single_active:
+            self._tell_active(False)
         attach = Attach(self._key, 0, False, False, asked.priority, asked.timeout_ms)
         self.host.command(self, attach)
 
@@ -168,6 +171,21 @@ class ConsumingLink:
         self.core.refuse(self.link, ProtocolError(Condition.RESOURCE_LOCKED, text, Scope.LINK))
         self._over()
 
+    def on_activated(self, uid: int, number: int, active: bool) -> None:
+        """Of a queue with a single active consumer: this link is it now, or is no longer."""
+        if not self.ended:
+            self._tell_active(active)
+            self.owner.mark()
+
+    def _tell_active(self, active: bool) -> None:
+        """With the first flow, or at once if that has gone (FEATURES B-71, B-72)."""
+        link = self.link
+        properties = dict(link.properties or {})
+        properties[ACTIVE] = active
+        link.properties = properties
+        if not link.full_due:
+            self.core.push_flow(link)
+
     def on_gone(self, uid: int) -> None:
         host = self.host
         text = f"queue '{host.name}' in vhost '{host.vhost}' was deleted"
@@ -208,9 +226,6 @@ class ConsumingLink:
 
     def on_detached(self, uid: int, number: int, goes: bool) -> None:
         return
-
-    def on_activated(self, uid: int, number: int, active: bool) -> None:
-        return  # Told when state of the link is (FEATURES B-72).
 
     def on_purged(self, uid: int, count: int) -> None:
         return

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final, Protocol
 
+from node.amqp10.locality import OFF, OFFERED, Hints, are_wanted, hints_of
 from node.amqp10.management import Management
 from node.amqp10.publishing import PublishingLink
 from node.amqp10.sessions import Session10
@@ -344,13 +345,14 @@ class Endpoint10:
 
         RabbitMQ's own clients go on only if this `product` is theirs; who we are is in another.
         """
+        hints = self.broker.config.amqp10.locality_hints
         properties = dict(self.broker.server_properties)
         del properties["capabilities"]
         properties["implementation"] = properties["product"]
         properties["product"] = "RabbitMQ"
         return Open(
             container_id=self.broker.node_name,
-            offered_capabilities=CAPABILITIES,
+            offered_capabilities=CAPABILITIES + ([] if hints == OFF else OFFERED),
             properties=properties,
         )
 
@@ -401,6 +403,16 @@ class Endpoint10:
     @property
     def listener_urls(self) -> list[str]:
         return [f"amqp://{self.here[0]}:{self.here[1]}"]
+
+    def locality(self, queue: str) -> Hints | None:
+        """What the flows of a link with this queue tell."""
+        broker = self.broker
+        opened = self.connection.peer_open
+        desired = None if opened is None else opened.desired_capabilities
+        found = broker.queue(self.vhost, queue)
+        if found is None or not are_wanted(broker.config.amqp10.locality_hints, desired):
+            return None
+        return hints_of(found, broker.node_name, self.listener_urls)
 
     def is_impersonator(self) -> bool:
         return "impersonator" in self.tags

@@ -12,6 +12,7 @@ from queues.host import QueueHost
 from queues.publishing import Held, Targets
 
 if TYPE_CHECKING:
+    from node.amqp10.locality import Hints
     from node.amqp10.management import Management
     from node.amqp10.publishing import PublishingLink
     from queues.routing.router import Route
@@ -56,6 +57,9 @@ class Owner10(Protocol):
     @property
     def held(self) -> Held:
         """Bytes that all links of the connection have in flight."""
+
+    def locality(self, queue: str) -> "Hints | None":
+        """What flows of links with this queue are to tell; None: nothing."""
 
     def management(self) -> "Management":
         """Carries out requests to `/management`."""

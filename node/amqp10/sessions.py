@@ -12,6 +12,7 @@ from mypy_extensions import i64
 
 from node.amqp10.consuming import ConsumingLink
 from node.amqp10.link_pair import LinkPair, ManagementLinks, is_management
+from node.amqp10.locality import queue_of_target
 from node.amqp10.owner import Owner10
 from node.amqp10.publishing import PublishingLink
 from node.amqp10.termini import consumption, publication
@@ -97,6 +98,7 @@ class Session10:
         names, target = publication(self.owner, event.attach)
         mine = PublishingLink(self.owner, self.core, link, self._next_uid, names, target.address)
         self._next_uid += 1
+        self._locate(link, queue_of_target(target.address))
         if self.core.accept(link, event.attach.source, target):
             link.owner = mine
             self.publishing[int(mine.uid)] = mine
@@ -107,8 +109,15 @@ class Session10:
         mine = ConsumingLink(self.owner, self.core, link, self._next_uid, asked)
         self._next_uid += 1
         link.owner = mine
+        self._locate(link, asked.host.name)
         self.consuming[int(mine.uid)] = mine
         mine.start()
+
+    def _locate(self, link: Link, queue: str | None) -> None:
+        """Have the link's flows tell where its queue is (B-71)."""
+        hints = None if queue is None else self.owner.locality(queue)
+        if hints is not None:
+            link.properties, link.properties_short = hints
 
     def _refuse(self, link: Link, error: ProtocolError) -> None:
         if error.scope is Scope.LINK:

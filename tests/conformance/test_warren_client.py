@@ -133,6 +133,65 @@ def test_a_full_queue_rejects_with_its_name(node: Node) -> None:
     play(test)
 
 
+async def eventually(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not holds():
+            await asyncio.sleep(0.01)
+
+
+def test_links_with_a_queue_are_told_where_it_is(node: Node) -> None:
+    async def test() -> None:
+        async with opened(node) as connection:
+            management = await connection.management()
+            await management.declare_queue(Q, arguments=QUORUM)
+            publisher = await connection.publisher(ADDRESS)
+            consumer = await connection.consumer(ADDRESS)
+            exchange = await connection.publisher("/exchanges/amq.topic/k")
+            await eventually(lambda: publisher.state.leader is not None)
+            await eventually(lambda: consumer.state.leader is not None)
+            for state in (publisher.state, consumer.state):
+                assert state.local is True and state.state == "running"
+                assert state.leader == connection.server_properties["node"]
+                assert state.replicas == (state.leader,)
+                assert state.leader_endpoints == (f"amqp://{node.host}:{node.port}",)
+                assert state.leader_epoch > 0 and state.active is None
+            await publisher.publish_many([Message(b"") for _ in range(200)])
+            assert publisher.state.properties is not None
+            assert sorted(publisher.state.properties) == ["leader-epoch", "local"]
+            assert exchange.credit > 0 and exchange.state.properties is None
+
+    play(test)
+
+
+def test_the_single_active_consumer_is_told_when_it_is(node: Node) -> None:
+    async def test() -> None:
+        async with opened(node) as connection:
+            management = await connection.management()
+            await management.declare_queue(Q, arguments={"x-single-active-consumer": True})
+            first = await connection.consumer(ADDRESS)
+            await eventually(lambda: first.state.active is True)
+            second = await connection.consumer(ADDRESS)
+            await eventually(lambda: second.state.active is False)
+            await first.close()
+            await eventually(lambda: second.state.active is True)
+            assert second.state.local is True
+
+    play(test)
+
+
+def test_hints_can_be_switched_off() -> None:
+    async def test() -> None:
+        with Node(settings={"amqp10.locality_hints": "off"}) as other:
+            async with opened(other) as connection:
+                management = await connection.management()
+                await management.declare_queue(Q)
+                publisher = await connection.publisher(ADDRESS)
+                assert (await publisher.publish(Message(b"a"))).is_accepted
+                assert publisher.state.properties is None
+
+    play(test)
+
+
 def test_publishing_and_consuming_go_on_after_a_restart(node: Node) -> None:
     async def test() -> None:
         async with opened(node, reconnect=True) as connection:
