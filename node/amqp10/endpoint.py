@@ -402,7 +402,8 @@ class Endpoint10:
 
     @property
     def listener_urls(self) -> list[str]:
-        return [f"amqp://{self.here[0]}:{self.here[1]}"]
+        """Of this node, as this client reached it."""
+        return [url_of(*self.here)]
 
     def locality(self, queue: str) -> Hints | None:
         """What the flows of a link with this queue tell."""
@@ -549,6 +550,11 @@ class Endpoint10:
         if self.has_published and self.broker.alarms.is_set():
             return "blocked"
         return "flow" if self._is_held_up() else "running"
+
+
+def url_of(host: str, port: int) -> str:
+    """Of a listener; IPv6 addresses stand in brackets."""
+    return f"amqp://[{host}]:{port}" if ":" in host else f"amqp://{host}:{port}"
 
 
 def vhost_of(hostname: str | None, default: str) -> str:

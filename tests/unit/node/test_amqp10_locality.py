@@ -2,6 +2,7 @@
 
 import pytest
 
+from node.amqp10.endpoint import url_of
 from node.amqp10.locality import CAPABILITY, are_wanted, hints_of, queue_of_target
 from queues.definitions import Queue, Uid
 from warren.wire.amqp10.values import Symbol, ULong
@@ -35,3 +36,8 @@ def test_the_short_form_is_part_of_the_full_one_and_types_are_those_of_the_table
 def test_only_a_target_that_names_a_queue_has_one() -> None:
     assert queue_of_target("/queues/a%2Fb") == "a/b"
     assert queue_of_target("/exchanges/x/a") is None and queue_of_target(None) is None
+
+
+def test_addresses_of_ipv6_stand_in_brackets() -> None:
+    assert url_of("::1", 5672) == "amqp://[::1]:5672"
+    assert url_of("127.0.0.1", 5672) == "amqp://127.0.0.1:5672"
