@@ -86,13 +86,18 @@ def by_proton(octets: bytes) -> bytes:
     return bytes(data.encode())
 
 
+def is_plain(value: object) -> bool:
+    """proton miscounts the items of a list in which a described value describes another one."""
+    return not isinstance(value, Described)
+
+
 texts = st.text(st.characters(codec="utf-8"), max_size=40)
 nested = st.recursive(
     scalars,
     lambda inner: st.one_of(
         st.lists(inner, max_size=4),
         st.dictionaries(texts, inner, max_size=4),
-        st.builds(Described, st.integers(0, 999).map(ULong), inner),
+        st.builds(Described, st.integers(0, 999).map(ULong), inner.filter(is_plain)),
         st.lists(st.integers(0, 400).map(UInt), max_size=5).map(lambda items: Array("uint", items)),
         st.lists(texts, max_size=3).map(lambda items: Array("string", items)),
     ),
