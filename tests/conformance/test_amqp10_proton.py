@@ -231,7 +231,8 @@ def test_outcomes_say_what_becomes_of_a_message(
         seen.append((body_of(message), message.first_acquirer))
         getattr(receiver, settle)()
         receiver.close()  # What proton sends first of an outcome and new credit is not said.
-    assert seen == [(b"1", True), (b"1", False), (b"2", True)]
+    assert seen[:2] == [(b"1", True), (b"1", False)]
+    assert seen[2][0] == b"2"  # It may have been here before: proton grants credit by itself.
     assert drain(channel, queue) == [b"3", b"4"]
 
 

@@ -125,6 +125,23 @@ def test_a_publisher_is_granted_credit_again_from_half_on(session: Raw10, queue:
             settled += int(frame.field(2) or frame.field(1)) - int(frame.field(1)) + 1
 
 
+def test_a_quorum_queue_has_its_publisher_granted_credit_as_it_commits(
+    session: Raw10, channel: Any, name: str
+) -> None:
+    channel.queue_declare(name, durable=True, arguments={"x-queue-type": "quorum"})
+    session.attach_sender(f"/queues/{name}")
+    wanted, confirmed = 4 * CREDIT, 0
+    while confirmed < wanted:
+        frame = session.read()
+        if frame.code == DISPOSITION:
+            confirmed = int(frame.field(2) or frame.field(1)) + 1
+        elif frame.field(4) is not None:
+            count, credit, _ = link_flow(frame)
+            room = min(count + credit, wanted) - session.next_id
+            session.send(b"".join(session.transfer() for _ in range(room)))
+    assert ready_count(channel, name) == wanted
+
+
 def test_outcomes_of_a_run_are_one_disposition(session: Raw10, queue: str) -> None:
     session.attach_sender(f"/queues/{queue}")
     session.expect(FLOW)
@@ -245,6 +262,21 @@ def test_a_small_window_holds_up_transfers_and_nothing_else(
     assert raw.expect(DISPOSITION).field(1) == 0
     raw.call(FLOW, *map(uint, (2, 3, 0, 100)))
     assert [each.payload[-1:] for each in first + deliveries(raw, 3)] == numbered(5)
+
+
+def test_what_was_never_sent_goes_back_as_if_untouched(
+    raw: Raw10, channel: Any, queue: str
+) -> None:
+    publish_all(channel, queue, numbered(3))
+    raw.open()
+    raw.begin(window=1)
+    raw.attach_receiver(f"/queues/{queue}")
+    raw.call(FLOW, *map(uint, (0, 1, 0, 100, 0, 0, 3)))
+    deliveries(raw, 1)
+    raw.call(CLOSE)
+    raw.until(CLOSE)
+    got = [channel.basic_get(queue, auto_ack=True)[0].redelivered for _ in range(3)]
+    assert got == [True, False, False]
 
 
 def test_two_links_of_a_single_active_consumer_queue_take_over_in_order(
