@@ -117,6 +117,11 @@ def test_we_read_what_proton_writes(value: object) -> None:
     assert typed(decode_value(by_proton(encode_value(value)))) == typed(value)
 
 
+def as_c(text: str | None) -> str | None:
+    """As proton gives it: it keeps addresses as strings of C."""
+    return None if text is None else text.partition("\0")[0]
+
+
 @settings(BOUNDED)
 @given(messages())
 def test_proton_reads_the_sections_that_we_find(data: bytes) -> None:
@@ -127,6 +132,6 @@ def test_proton_reads_the_sections_that_we_find(data: bytes) -> None:
     header, properties = sections.header(data), sections.properties(data)
     assert message.durable == (header.durable is True)
     assert message.priority == (4 if header.priority is None else header.priority)
-    assert message.address == properties.to
-    assert message.reply_to == properties.reply_to
+    assert message.address == as_c(properties.to)
+    assert message.reply_to == as_c(properties.reply_to)
     assert bytes(message.user_id) == (properties.user_id or b"")
