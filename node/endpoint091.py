@@ -10,7 +10,7 @@ import base64
 import logging
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from node.auth.login import Accepted, Check, LoginOutcome, login_refused_text
 from node.auth.login import Refused as LoginRefused
@@ -20,7 +20,7 @@ from node.definitions091 import call_definition, queue_for_read
 from node.facts import ConnectionFacts
 from node.owner import Parted, PlanCache
 from node.plans import RouteCache
-from node.reading import Reading
+from node.reading import ANSWER_BYTES_MAX, Reading, Transport
 from queues.counts import Counts
 from queues.credit import CreditActor, CreditSpec
 from queues.host import QueueHost
@@ -46,20 +46,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("warren.connection")
 
 STASH_BYTES_MAX: Final = 1024 * 1024  # of events that wait behind an answer, per connection
-ANSWER_BYTES_MAX: Final = 4 * 1024 * 1024  # waiting for a peer that does not read
 READABLE_MAX: Final = 1024  # names of queues in a connection's cache
 WRITE_HIGH_BYTES: Final = 1024 * 1024  # in the socket's buffer, above which nothing is added
-
-
-class Transport(Protocol):
-    """What is used of the event loop's transport."""
-
-    def write(self, data: bytes) -> None: ...
-    def close(self) -> None: ...
-    def abort(self) -> None: ...
-    def pause_reading(self) -> None: ...
-    def resume_reading(self) -> None: ...
-    def get_write_buffer_size(self) -> int: ...
 
 
 class Endpoint091:

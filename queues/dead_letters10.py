@@ -15,6 +15,7 @@ from typing import Final
 
 from queues.conversion.chunks import names_for, names_of
 from queues.conversion.deaths import X_OPT_DEATHS, Death, annotation_of, deaths_10, with_death
+from queues.conversion.to_amqp091 import X_CC
 from queues.conversion.values import pairs_of
 from queues.dead_letters import DeadLetterRule
 from queues.message import FORMAT_10, Chunk
@@ -27,7 +28,6 @@ from warren.wire.buffer import BytesWriter, read_i16_be
 
 DEATH_CHANNEL: Final = 0x7EAD  # a client has 64 sessions at most
 CHANNEL_AT: Final = 6  # in a frame
-X_CC: Final = "x-cc"
 FIRST: Final = "x-first-death-"
 LAST: Final = "x-last-death-"
 PLACES: Final = ("exchange", "queue", "reason")

@@ -76,6 +76,55 @@ class SessionSink(Protocol):
         """The queue is deleted; its consumers are cancelled."""
 
 
+class PublishingOnly:
+    """The part of a `SessionSink` that a session which consumes nothing is never told."""
+
+    def on_delivers(
+        self,
+        uid: int,
+        number: int,
+        delivery_seq: int,
+        first: int,
+        count: int,
+        redelivered: bool,
+        attempts: int,
+    ) -> None:
+        return
+
+    def on_got(self, uid: int, message: int, redelivered: bool, ready: int, attempts: int) -> None:
+        return
+
+    def on_attached(self, uid: int, number: int) -> None:
+        return
+
+    def on_attach_refused(self, uid: int, number: int) -> None:
+        return
+
+    def on_detached(self, uid: int, number: int, goes: bool) -> None:
+        return
+
+    def on_activated(self, uid: int, number: int, active: bool) -> None:
+        return
+
+    def on_timed_out(self, uid: int, number: int, timeout_ms: int) -> None:
+        return
+
+    def on_drained(self, uid: int, number: int, delivery_count: int) -> None:
+        return
+
+    def on_purged(self, uid: int, count: int) -> None:
+        return
+
+    def on_inspected(self, uid: int, ready: int, consumer_count: int) -> None:
+        return
+
+    def on_loaded(self, uid: int) -> None:
+        return
+
+    def on_unreadable(self, uid: int) -> None:
+        return
+
+
 class View:
     """Messages of one chunk: message_seqs first..first+count-1 are chunk messages index.."""
 

@@ -9,7 +9,7 @@ checked, the client does not take its answers, or twice as much is in flight.
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from node.amqp10.locality import OFF, OFFERED, Hints, are_wanted, hints_of
 from node.amqp10.management import Management
@@ -20,7 +20,7 @@ from node.auth.login import Refused as LoginRefused
 from node.auth.permissions import PermissionCache, vhost_refusal
 from node.facts import ConnectionFacts
 from node.plans import RouteCache
-from node.reading import Reading
+from node.reading import ANSWER_BYTES_MAX, Reading, Transport
 from queues.counts import Counts
 from queues.credit import CreditActor, CreditSpec
 from queues.publishing import Held
@@ -56,23 +56,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("warren.connection")
 
-ANSWER_BYTES_MAX: Final = 4 * 1024 * 1024  # waiting for a peer that does not read
 WRITE_BYTES: Final = 256 * 1024  # of deliveries, per session and turn
 OUTPUT_BYTES_MAX: Final = 1024 * 1024  # of one turn, above which sessions wait for the next
 VHOST_PREFIX: Final = "vhost:"
 CAPABILITIES: Final = ["LINK_PAIR_V1_0", "ANONYMOUS-RELAY"]  # only what there is (decision 0007)
 QUICK_MS: Final = 4_000  # an idle-time-out below needs more ticks than the node gives
-
-
-class Transport(Protocol):
-    """What is used of the event loop's transport."""
-
-    def write(self, data: bytes) -> None: ...
-    def close(self) -> None: ...
-    def abort(self) -> None: ...
-    def pause_reading(self) -> None: ...
-    def resume_reading(self) -> None: ...
-    def get_write_buffer_size(self) -> int: ...
 
 
 class Endpoint10:

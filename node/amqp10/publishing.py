@@ -20,6 +20,7 @@ from node.amqp10.special import Special, is_special, look
 from node.owner import Plan
 from queues.commands import EndSession, SessionId
 from queues.credit import CreditActor
+from queues.host import PublishingOnly
 from queues.publishing import Decided, Publisher, Targets
 from queues.unacked import TagRun, Unacked
 from warren.wire.amqp10.errors import ProtocolError
@@ -36,7 +37,7 @@ TAKEN: Final = 2  # and new credit was granted for it
 
 
 @final
-class PublishingLink:
+class PublishingLink(PublishingOnly):
     """Messages that are on their way have tags in `publisher`; `_sent` has their delivery-ids."""
 
     def __init__(
@@ -203,53 +204,6 @@ class PublishingLink:
     def on_gone(self, uid: int) -> None:
         if self.publisher.on_gone(uid):
             self.owner.mark_link(self)
-
-    # What a publisher is not told of
-
-    def on_delivers(
-        self,
-        uid: int,
-        number: int,
-        delivery_seq: int,
-        first: int,
-        count: int,
-        redelivered: bool,
-        attempts: int,
-    ) -> None:
-        return
-
-    def on_got(self, uid: int, message: int, redelivered: bool, ready: int, attempts: int) -> None:
-        return
-
-    def on_attached(self, uid: int, number: int) -> None:
-        return
-
-    def on_attach_refused(self, uid: int, number: int) -> None:
-        return
-
-    def on_detached(self, uid: int, number: int, goes: bool) -> None:
-        return
-
-    def on_activated(self, uid: int, number: int, active: bool) -> None:
-        return
-
-    def on_timed_out(self, uid: int, number: int, timeout_ms: int) -> None:
-        return
-
-    def on_drained(self, uid: int, number: int, delivery_count: int) -> None:
-        return
-
-    def on_purged(self, uid: int, count: int) -> None:
-        return
-
-    def on_inspected(self, uid: int, ready: int, consumer_count: int) -> None:
-        return
-
-    def on_loaded(self, uid: int) -> None:
-        return
-
-    def on_unreadable(self, uid: int) -> None:
-        return
 
 
 def is_classic(targets: Targets) -> bool:

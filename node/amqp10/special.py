@@ -11,6 +11,7 @@ from typing import Final
 from node.amqp10.owner import Owner10
 from node.amqp10.termini import error_of, names_of
 from node.owner import Plan
+from queues.conversion.to_amqp091 import X_CC
 from queues.publishing import Targets
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
 from warren.wire.amqp10.message import (
@@ -24,8 +25,7 @@ from warren.wire.amqp10.message import (
 from warren.wire.amqp10.transfers import Transfers, payload_at
 from warren.wire.buffer import read_i32_le
 
-X_CC: Final = "x-cc"
-X_CC_BYTES: Final = b"x-cc"
+X_CC_BYTES: Final = X_CC.encode()
 NOWHERE: Final = Targets([])
 
 

@@ -9,6 +9,7 @@ from typing import Final
 from urllib.parse import unquote
 from uuid import UUID
 
+from queues.addresses import QUEUES
 from queues.conversion.deaths import X_DEATH, X_OPT_DEATHS, deaths_10, header_of
 from queues.conversion.values import DROPPED, MS, NAME_BYTES_MAX, pairs_of, to_091
 from warren.wire.amqp091 import values as v091
@@ -21,7 +22,6 @@ from warren.wire.amqp10.reader import value_end
 AMQP10_TYPE: Final = "amqp-1.0"
 BASIC_TYPE: Final = "x-basic-type"  # annotation that holds the property `type`
 X_CC: Final = "x-cc"  # annotation that holds the header CC
-QUEUES: Final = "/queues/"
 PERSISTENT: Final = 2
 TRANSIENT: Final = 1
 

@@ -10,8 +10,9 @@ from typing import Final
 from urllib.parse import quote
 from uuid import UUID
 
+from queues.addresses import QUEUES
 from queues.conversion.deaths import X_DEATH, X_OPT_DEATHS, annotation_of, deaths_091
-from queues.conversion.to_amqp091 import AMQP10_TYPE, BASIC_TYPE, PERSISTENT, QUEUES, X_CC
+from queues.conversion.to_amqp091 import AMQP10_TYPE, BASIC_TYPE, PERSISTENT, X_CC
 from queues.conversion.values import DROPPED, MS, to_10
 from warren.wire.amqp091.deliver import extract
 from warren.wire.amqp091.properties import BasicProperties, decode_properties

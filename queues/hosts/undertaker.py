@@ -18,7 +18,7 @@ from queues.counts import Counts
 from queues.credit import CreditActor
 from queues.dead_letters import DeadLetterRule, DeadRun, dead_letters, info_of_dead, is_cycle
 from queues.dead_letters10 import dead_letter_10
-from queues.host import QueueHost
+from queues.host import PublishingOnly, QueueHost
 from queues.message import FORMAT_091, FORMAT_10, Chunk
 from queues.routing.content import Content091
 from queues.routing.content10 import Content10
@@ -31,7 +31,7 @@ SILENCE_MS: Final = 60_000  # between two lines about one queue
 
 
 @final
-class QueueUndertaker:
+class QueueUndertaker(PublishingOnly):
     """The dead letters of one queue."""
 
     def __init__(
@@ -153,7 +153,7 @@ class QueueUndertaker:
         self._next_seqs = {}
         self._credit.peer_down_everywhere()
 
-    # Effects: nothing is asked, so nothing is awaited
+    # Effects: no confirm is awaited
 
     def on_gone(self, uid: int) -> None:
         self._next_seqs.pop(uid, None)
@@ -162,49 +162,4 @@ class QueueUndertaker:
         return
 
     def on_refused(self, uid: int, first_seq: int, count: int) -> None:
-        return
-
-    def on_delivers(
-        self,
-        uid: int,
-        number: int,
-        delivery_seq: int,
-        first: int,
-        count: int,
-        redelivered: bool,
-        attempts: int,
-    ) -> None:
-        return
-
-    def on_got(self, uid: int, message: int, redelivered: bool, ready: int, attempts: int) -> None:
-        return
-
-    def on_attached(self, uid: int, number: int) -> None:
-        return
-
-    def on_attach_refused(self, uid: int, number: int) -> None:
-        return
-
-    def on_detached(self, uid: int, number: int, goes: bool) -> None:
-        return
-
-    def on_activated(self, uid: int, number: int, active: bool) -> None:
-        return
-
-    def on_timed_out(self, uid: int, number: int, timeout_ms: int) -> None:
-        return
-
-    def on_drained(self, uid: int, number: int, delivery_count: int) -> None:
-        return
-
-    def on_purged(self, uid: int, count: int) -> None:
-        return
-
-    def on_inspected(self, uid: int, ready: int, consumer_count: int) -> None:
-        return
-
-    def on_loaded(self, uid: int) -> None:
-        return
-
-    def on_unreadable(self, uid: int) -> None:
         return
