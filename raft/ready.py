@@ -1,0 +1,118 @@
+"""What a group's core wants of its host, once a turn. Compiled.
+
+The host does it in this order (`Ready`), for all groups of the turn together:
+
+1. Send `messages`.
+2. Hand `hard_state`, then `entries`, to the log. `entries` follow each other; if the first one is
+   not the next index, what this member had from there on is gone (`truncated_from` says so, too).
+   Hand `slices` to the owner of the group.
+3. When all that the group has ever handed to the log is durable: send `messages_after_sync`, which
+   promise it, and tell the core `durable(index, term)` of the last entry.
+4. Hand `committed` to the owner of the group, in order; then what is in `reads`.
+5. Read what is in `loads`, and answer each with `loaded` or `slice_loaded`.
+"""
+
+from collections.abc import Sequence
+from typing import final
+
+from mypy_extensions import i64
+
+from raft.entries import Config, Entry, HardState
+from raft.messages import Message, SnapshotSlice
+
+
+@final
+class Load:
+    """Entries `first`..`last` of the log below what is in memory, `bytes_max` in all, at least one.
+
+    `member`: for this one, that is behind; 0: to be applied here. The answer is
+    `Raft.loaded(load, entries)`, in order from `first` on and perhaps not up to `last`; or none at
+    all, if the log does not go so far down any more.
+    """
+
+    __slots__ = ("bytes_max", "first", "last", "member")
+
+    def __init__(self, member: i64, first: i64, last: i64, bytes_max: i64) -> None:
+        self.member: i64 = member
+        self.first: i64 = first
+        self.last: i64 = last
+        self.bytes_max: i64 = bytes_max
+
+
+@final
+class LoadSlice:
+    """One slice of this member's newest snapshot, for a member that is far behind.
+
+    The answer is `Raft.slice_loaded(load, parts, is_last)`, or `slice_lost(load)` if the snapshot
+    at `index` is not there any more: then it begins again with a newer one.
+    """
+
+    __slots__ = ("index", "member", "slice_number")
+
+    def __init__(self, member: i64, index: i64, slice_number: i64) -> None:
+        self.member: i64 = member
+        self.index: i64 = index
+        self.slice_number: i64 = slice_number
+
+
+@final
+class Lead:
+    """Who leads: told when the leader or the term changes. `leader` 0: nobody is known."""
+
+    __slots__ = ("is_ready", "leader", "term")
+
+    def __init__(self, term: i64, leader: i64, is_ready: bool) -> None:
+        self.term: i64 = term
+        self.leader: i64 = leader
+        # This member leads, and all before its term is committed and handed over.
+        self.is_ready = is_ready
+
+
+@final
+class Read:
+    """A read barrier: whoever has applied up to `index` sees all that was committed when it was
+    asked for. `index` -1: the leadership was lost, ask again elsewhere."""
+
+    __slots__ = ("context", "index")
+
+    def __init__(self, context: i64, index: i64) -> None:
+        self.context: i64 = context
+        self.index: i64 = index
+
+
+@final
+class Ready:
+    """See the module. Empty but for what there is to do."""
+
+    __slots__ = (
+        "committed",
+        "config",
+        "entries",
+        "hard_state",
+        "lead",
+        "loads",
+        "messages",
+        "messages_after_sync",
+        "reads",
+        "slice_loads",
+        "slices",
+        "slices_dropped",
+        "truncated_from",
+    )
+
+    def __init__(self) -> None:
+        self.hard_state: HardState | None = None
+        self.entries: Sequence[Entry] = ()
+        self.truncated_from: i64 = 0
+        self.messages: list[tuple[int, Message]] = []  # (member, message)
+        self.messages_after_sync: list[tuple[int, Message]] = []
+        self.committed: Sequence[Entry] = ()
+        self.reads: list[Read] = []
+        self.loads: list[Load] = []
+        self.slice_loads: list[LoadSlice] = []
+        # Slices of a snapshot that is coming in, in order. They are staged: nothing of them counts
+        # until the last one. Each is answered by `Raft.slice_stored(slice)` when it is durable.
+        self.slices: list[SnapshotSlice] = []
+        self.slices_dropped = False  # what was staged before `slices` is of no use any more
+        self.lead: Lead | None = None  # has changed
+        self.config: Config | None = None  # has changed, perhaps back
