@@ -66,15 +66,23 @@ class HardState:
 class Config:
     """Who the members are. Member ids are positive, of 64 bits, and are never used for another.
 
-    Ascending, disjoint. Voters decide; learners get the log and become voters once `promoted`.
+    Ascending; voters decide, learners get the log, and those of them that are `joining` become
+    voters as soon as they have caught up. An empty one: a member that has been told nothing yet.
     """
 
-    __slots__ = ("learners", "voters")
+    __slots__ = ("joining", "learners", "voters")
 
-    def __init__(self, voters: Sequence[int], learners: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        voters: Sequence[int],
+        learners: Sequence[int] = (),
+        joining: Sequence[int] = (),
+    ) -> None:
         self.voters: tuple[int, ...] = tuple(sorted(voters))
         self.learners: tuple[int, ...] = tuple(sorted(learners))
+        self.joining: tuple[int, ...] = tuple(sorted(joining))
         assert not set(self.voters) & set(self.learners)
+        assert set(self.joining) <= set(self.learners)
 
     def members(self) -> tuple[int, ...]:
         """Voters and learners."""
@@ -85,13 +93,14 @@ class Config:
             isinstance(other, Config)
             and self.voters == other.voters
             and self.learners == other.learners
+            and self.joining == other.joining
         )
 
     def __hash__(self) -> int:
-        return hash((self.voters, self.learners))
+        return hash((self.voters, self.learners, self.joining))
 
     def __repr__(self) -> str:
-        return f"Config(voters={self.voters}, learners={self.learners})"
+        return f"Config({self.voters}, {self.learners}, {self.joining})"
 
 
 @final

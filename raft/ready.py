@@ -3,12 +3,12 @@
 The host does it in this order (`Ready`), for all groups of the turn together:
 
 1. Send `messages`.
-2. Hand `hard_state`, then `entries`, to the log. `entries` follow each other; if the first one is
-   not the next index, what this member had from there on is gone (`truncated_from` says so, too).
-   Hand `slices` to the owner of the group.
+2. Hand `hard_state`, then `entries`, to the log. `entries` follow each other; if `truncated_from`
+   is set, what this member had from there on is gone: the entry there, if there is one in
+   `entries`, takes its place, and all behind it are dead. Hand `slices` to the owner of the group.
 3. When all that the group has ever handed to the log is durable: send `messages_after_sync`, which
-   promise it, and tell the core `durable(index, term)` of the last entry.
-4. Hand `committed` to the owner of the group, in order; then what is in `reads`.
+   promise it, and tell the core `durable(index, term)` of the last entry. In the order of the log.
+4. Hand `committed` to the owner of the group, in order; then `reads`, `lead` and `config`.
 5. Read what is in `loads`, and answer each with `loaded` or `slice_loaded`.
 """
 
@@ -17,7 +17,7 @@ from typing import final
 
 from mypy_extensions import i64
 
-from raft.entries import Config, Entry, HardState
+from raft.entries import Config, Entry, HardState, SnapshotPoint
 from raft.messages import Message, SnapshotSlice
 
 
@@ -89,6 +89,7 @@ class Ready:
         "config",
         "entries",
         "hard_state",
+        "install",
         "lead",
         "loads",
         "messages",
@@ -104,15 +105,19 @@ class Ready:
         self.hard_state: HardState | None = None
         self.entries: Sequence[Entry] = ()
         self.truncated_from: i64 = 0
-        self.messages: list[tuple[int, Message]] = []  # (member, message)
-        self.messages_after_sync: list[tuple[int, Message]] = []
+        self.messages: Sequence[tuple[int, Message]] = ()  # (member, message)
+        self.messages_after_sync: Sequence[tuple[int, Message]] = ()
         self.committed: Sequence[Entry] = ()
-        self.reads: list[Read] = []
-        self.loads: list[Load] = []
-        self.slice_loads: list[LoadSlice] = []
+        self.reads: Sequence[Read] = ()
+        self.loads: Sequence[Load] = ()
+        self.slice_loads: Sequence[LoadSlice] = ()
         # Slices of a snapshot that is coming in, in order. They are staged: nothing of them counts
         # until the last one. Each is answered by `Raft.slice_stored(slice)` when it is durable.
-        self.slices: list[SnapshotSlice] = []
+        self.slices: Sequence[SnapshotSlice] = ()
+        # With the last slice: all that was staged becomes this member's snapshot and state, under
+        # this point, in one step; only then is the last slice answered. Nothing is handed out in
+        # `committed` before that, and after it all entries up to the point are of no use.
+        self.install: SnapshotPoint | None = None
         self.slices_dropped = False  # what was staged before `slices` is of no use any more
         self.lead: Lead | None = None  # has changed
         self.config: Config | None = None  # has changed, perhaps back

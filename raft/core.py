@@ -1,0 +1,793 @@
+"""One member of one Raft group. No I/O, no clock: told by its host, answers with a `Ready`.
+
+The host says what happened: `tick`, `step` (a message), `propose`, `durable`, `loaded`, ... and
+takes all that is to be done, once a turn, by `ready` (raft/ready.py has the order). All that a
+message promises waits for the disk; entries go to the others at the same time as to the own disk,
+and the own copy counts only when it is durable (dissertation, 10.2.1).
+
+Beyond the dissertation's sections 3 and 4: pre-vote and a vote that is kept while the leader lives
+(9.6), reads by a round of messages (6.4), no heartbeat of a group in which nothing happens: the
+host leaves it without ticks (`is_idle`) and its detector of nodes says when a leader is suspected
+(`leader_lost`).
+
+The log, terms and votes are kept by the host; after a start (`Restored`) contents are asked for
+when they are needed. A wrong message of a peer that has authenticated itself is a fault of ours: an
+assert stops the node before anything is said that is not so. Compiled.
+"""
+
+from collections.abc import Sequence
+from typing import assert_never, final
+
+from mypy_extensions import i64
+
+from raft.election import Election
+from raft.entries import COMMAND, CONFIG, NOOP, Config, Entry, HardState, SnapshotPoint
+from raft.incoming import Incoming
+from raft.leading import Leadership
+from raft.log import Log
+from raft.membership import (
+    Change,
+    Configs,
+    Refused,
+    changed,
+    decode_config,
+    encode_config,
+    promoted,
+)
+from raft.messages import (
+    AppendRequest,
+    AppendResponse,
+    Message,
+    SliceResponse,
+    SnapshotSlice,
+    TimeoutNow,
+    VoteRequest,
+    VoteResponse,
+)
+from raft.outbox import Outbox
+from raft.ready import Lead, Load, LoadSlice, Ready
+from raft.recovery import Restored
+from raft.settings import Lots, Settings
+from raft.status import (
+    CANDIDATE,
+    FOLLOWER,
+    LEADER,
+    PRE_CANDIDATE,
+    ROLE_NAMES,
+    MemberStatus,
+    Status,
+)
+
+
+@final
+class Raft:
+    """Invariant: applied_index <= commit_index <= last_index; `_leading` is there iff LEADER.
+
+    `applied_index` is what was handed out to be applied; `durable_index` what is on the own disk.
+    """
+
+    __slots__ = (
+        "_apply_load",
+        "_config_has_moved",
+        "_configs",
+        "_election",
+        "_handed_index",
+        "_hard_state_has_moved",
+        "_incoming",
+        "_is_dirty",
+        "_leading",
+        "_loaded",
+        "_log",
+        "_outbox",
+        "_settings",
+        "_told_is_ready",
+        "_told_leader",
+        "_told_term",
+        "_truncated_from",
+        "_unreachable",
+        "applied_index",
+        "commit_index",
+        "durable_index",
+        "leader",
+        "member",
+        "role",
+        "term",
+        "vote",
+    )
+
+    def __init__(self, member: i64, restored: Restored, settings: Settings, lots: Lots) -> None:
+        assert member > 0
+        snapshot = restored.snapshot
+        self.member: i64 = member
+        self._settings = settings
+        self._log = Log(snapshot, restored.runs, restored.last_index)
+        self._configs = Configs(snapshot.index, snapshot.config)
+        for index, config in restored.configs:
+            self._configs.add(index, config)
+        self.term: i64 = restored.hard_state.term
+        self.vote: i64 = restored.hard_state.vote
+        assert self.term >= self._log.appended_term(restored.last_index)
+        self.role: i64 = FOLLOWER
+        self.leader: i64 = 0  # 0: nobody is known
+        self.commit_index: i64 = snapshot.index
+        self.applied_index: i64 = snapshot.index
+        self.durable_index: i64 = restored.last_index
+        self._handed_index: i64 = restored.last_index  # the host's log has entries up to here
+        self._outbox = Outbox()
+        self._leading: Leadership | None = None
+        self._unreachable: set[int] = set()
+        self._election = Election(settings, lots)
+        self._truncated_from: i64 = 0
+        self._apply_load: Load | None = None
+        self._loaded: Sequence[Entry] = ()  # committed entries from below memory
+        self._incoming = Incoming(self._outbox)
+        self._hard_state_has_moved = False
+        self._config_has_moved = False
+        self._told_term: i64 = self.term
+        self._told_leader: i64 = 0
+        self._told_is_ready = False
+        self._is_dirty = False
+
+    # What there is to know
+
+    @property
+    def config(self) -> Config:
+        return self._configs.current
+
+    @property
+    def last_index(self) -> int:
+        return self._log.last_index
+
+    @property
+    def first_index(self) -> int:
+        """Entries before this one are of no use: the host's log may release them."""
+        return self._log.base_index + 1
+
+    @property
+    def snapshot_index(self) -> int:
+        return self._log.snapshot.index
+
+    @property
+    def has_ready(self) -> bool:
+        return self._is_dirty
+
+    @property
+    def is_full(self) -> bool:
+        """Too much is proposed and not committed."""
+        behind = self._log.bytes_behind(self.commit_index)
+        return behind >= self._settings.uncommitted_bytes_max
+
+    @property
+    def is_sending_snapshot(self) -> bool:
+        """Somebody is getting this member's snapshot: a new one would make it begin again."""
+        return self._leading is not None and self._leading.is_sending_snapshot()
+
+    @property
+    def is_idle(self) -> bool:
+        """May be left without ticks: nothing will happen by itself, and everybody knows it."""
+        last_index = self._log.last_index
+        if self._is_dirty or self.commit_index != last_index or self.durable_index != last_index:
+            return False
+        if self.applied_index != last_index or not self._incoming.is_empty:
+            return False
+        leading = self._leading
+        if leading is not None:
+            voters = self._configs.current.voters
+            return leading.is_idle(self.commit_index) and leading.quorum_is_reachable(voters)
+        if self.role != FOLLOWER or self.leader == 0 or self.leader in self._unreachable:
+            return False
+        return self.leader in self._configs.current.voters
+
+    def status(self) -> Status:
+        leading = self._leading
+        return Status(
+            self.member,
+            ROLE_NAMES[self.role],
+            self.term,
+            self.vote,
+            self.leader,
+            self.commit_index,
+            self.applied_index,
+            self.durable_index,
+            self._log.last_index,
+            self._log.snapshot.index,
+            self._configs.current,
+            0 if leading is None else leading.transferee,
+            [] if leading is None else [MemberStatus(peer) for peer in leading.peers.values()],
+        )
+
+    # What the host asks for
+
+    def propose(
+        self, parts: Sequence[bytes], attached: Sequence[bytes] = ()
+    ) -> tuple[int, int] | None:
+        """(index, term): committed if the entry at that index turns out to be of that term.
+
+        None: not the leader, or about to hand over, or `is_full`.
+        """
+        leading = self._leading
+        if leading is None or leading.transferee or self.is_full:
+            return None
+        return self._append_own(COMMAND, parts, attached), self.term
+
+    def propose_change(self, change: Change) -> tuple[int, int] | Refused:
+        """Begin to change who the members are; it counts at once, and is settled by its commit."""
+        leading = self._leading
+        if leading is None:
+            return Refused("is not the leader")
+        if leading.transferee:
+            return Refused("the leadership is being handed over")
+        if self.commit_index < leading.first_index:
+            return Refused("nothing is committed in this term so far")
+        if self._configs.index > self.commit_index:
+            return Refused("another change is under way")
+        config = changed(self._configs.current, change)
+        if isinstance(config, Refused):
+            return config
+        return self._change(config), self.term
+
+    def transfer(self, member: i64) -> bool:
+        """Let another voter lead. No proposals until that has happened, or has not in time."""
+        leading = self._leading
+        if leading is None or member not in self._configs.current.voters:
+            return False
+        self._wake(leading)
+        return leading.transfer(member)
+
+    def read(self, context: i64) -> bool:
+        """Answered by a `ready.Read`, once a majority has said that this is the leader still.
+
+        False: it is not, or does not know yet what is committed.
+        """
+        leading = self._leading
+        if leading is None or self.commit_index < leading.first_index:
+            return False
+        self._wake(leading)
+        leading.read(context, self.commit_index)
+        return True
+
+    def campaign(self) -> None:
+        """Try to become the leader: ask first whether that would succeed."""
+        if self._leading is None and self.member in self._configs.current.voters:
+            self._pre_campaign()
+
+    def leader_lost(self) -> None:
+        """The leader's node is suspected: look for another leader, soon."""
+        if self.role != FOLLOWER or self.leader == 0:
+            return
+        self.leader = 0
+        self._election.hurry()
+        self._is_dirty = True
+
+    def reachable(self, member: i64, is_reachable: bool) -> None:
+        """What the host's failure detector thinks of a member's node."""
+        if is_reachable:
+            self._unreachable.discard(member)
+        else:
+            self._unreachable.add(member)
+        if self._leading is not None:
+            self._is_dirty = True
+            self._leading.reachable(member, is_reachable, self.commit_index)
+
+    def hold(self, member: i64, is_held: bool) -> None:
+        """The way to this member is full: no entries and no slices for it until it is not."""
+        if self._leading is not None and member in self._leading.peers:
+            self._leading.peers[member].is_held = is_held
+            self._is_dirty = True
+
+    def tick(self) -> None:
+        """One tick has passed. Of times without ticks the core does not know."""
+        leading = self._leading
+        if leading is not None:
+            self._tick_leader(leading)
+            return
+        if self._election.tick() and self.member in self._configs.current.voters:
+            self._pre_campaign()
+
+    def _tick_leader(self, leading: Leadership) -> None:
+        config = self._configs.current
+        self._is_dirty = True
+        if not leading.tick(config.voters, self.commit_index):
+            self._follow(self.term, 0)
+            return
+        if config.joining and self._configs.index <= self.commit_index:
+            learner = leading.caught_up(config)
+            is_free = self.commit_index >= leading.first_index and not leading.transferee
+            if learner and is_free:
+                self._change(promoted(config, learner))
+
+    # The disk
+
+    def durable(self, index: i64, term: i64) -> None:
+        """The host's log is synced up to the entry at `index` of `term`. In the order of the log.
+
+        What was there may have been replaced meanwhile: then this says nothing.
+        """
+        if index <= self.durable_index or self._log.term(index) != term:
+            return
+        assert index <= self._handed_index
+        self.durable_index = index
+        self._is_dirty = True
+        if self._leading is not None:
+            self._maybe_commit(self._leading)
+
+    def loaded(self, load: Load, entries: Sequence[Entry]) -> None:
+        """The answer to a `Load`."""
+        self._is_dirty = True
+        if load.member:
+            if self._leading is not None:
+                self._leading.loaded(load, entries, self.commit_index)
+            return
+        if self._apply_load is not load:
+            return
+        self._apply_load = None
+        assert entries  # what is not applied is not released
+        assert entries[0].index == self.applied_index + 1
+        assert entries[-1].index == self.applied_index + len(entries)
+        assert entries[-1].index <= self.commit_index
+        self._loaded = entries
+
+    def slice_loaded(self, load: LoadSlice, parts: Sequence[bytes], is_last: bool) -> None:
+        """The answer to a `LoadSlice`."""
+        if self._leading is not None:
+            self._is_dirty = True
+            self._leading.slice_loaded(load, parts, is_last)
+
+    def slice_lost(self, load: LoadSlice) -> None:
+        """The other answer: that snapshot is not there any more."""
+        if self._leading is not None:
+            self._is_dirty = True
+            self._leading.slice_lost(load)
+
+    def slice_stored(self, part: SnapshotSlice) -> None:
+        """A slice of an incoming snapshot is durable; the last one: the snapshot is installed."""
+        point = self._incoming.store(part, self.term)
+        self._is_dirty = True
+        if point is not None:
+            self._installed(point)
+
+    def snapshot_point(self, index: i64) -> SnapshotPoint:
+        """What a snapshot of the machine after `index` is called."""
+        assert self._log.snapshot.index <= index <= self.applied_index
+        log = self._log
+        return SnapshotPoint(
+            index, log.term(index), log.appended_term(index), self._configs.at(index)
+        )
+
+    def snapshot_taken(self, point: SnapshotPoint) -> None:
+        """This member's snapshot is durable: the log below `first_index` may go."""
+        if point.index <= self._log.snapshot.index:
+            return
+        assert point.index <= self.applied_index
+        assert self._log.term(point.index) == point.term
+        leading = self._leading
+        release_index = point.index if leading is None else leading.needed_index(point.index)
+        self._log.take_snapshot(point, release_index)
+        self._configs.release(point.index)
+        self.durable_index = max(self.durable_index, point.index)
+        self._is_dirty = True
+
+    def forget(self, index: i64) -> None:
+        """Contents of entries up to here leave memory, if they are applied and durable."""
+        self._log.forget(min(index, self.applied_index, self.durable_index))
+
+    # Messages
+
+    def step(self, sender: i64, message: Message) -> None:
+        """A message of another member, perhaps late, doubled, or of one that is no member."""
+        self._is_dirty = True
+        if isinstance(message, AppendResponse):
+            self._on_append_response(sender, message)
+        elif isinstance(message, AppendRequest):
+            self._on_append(sender, message)
+        elif isinstance(message, VoteRequest):
+            self._on_vote_request(sender, message)
+        elif isinstance(message, VoteResponse):
+            self._on_vote_response(sender, message)
+        elif isinstance(message, TimeoutNow):
+            self._on_timeout_now(sender, message)
+        elif isinstance(message, SnapshotSlice):
+            self._on_slice(sender, message)
+        elif isinstance(message, SliceResponse):
+            self._on_slice_response(sender, message)
+        else:
+            assert_never(message)
+
+    def _on_append(self, sender: i64, message: AppendRequest) -> None:
+        if not self._hear_leader(sender, message.term):
+            return
+        entries = message.entries
+        previous_index = message.previous_index
+        assert not entries or entries[0].index == previous_index + 1
+        previous_term = message.previous_term
+        if previous_index < self.commit_index:
+            # What is committed is the same everywhere: only what comes behind it is of interest.
+            known = self.commit_index - previous_index
+            previous_index = self.commit_index
+            previous_term = self._log.term(previous_index)
+            if known > len(entries):
+                entries = ()
+            else:
+                assert entries[known - 1].term == previous_term
+                entries = entries[known:]
+        if self._log.term(previous_index) != previous_term:
+            self._reject(sender, previous_index, previous_term, message.read_seq)
+            return
+        if entries:
+            self._take(entries)
+        match_index = previous_index + len(entries)
+        self._outbox.acknowledge(sender, match_index, message.read_seq)
+        self._commit_to(min(message.commit_index, match_index))
+
+    def _reject(self, sender: i64, index: i64, term: i64, read_seq: i64) -> None:
+        """With the last place that may be alike: its term is not higher than what the leader has
+        behind it."""
+        hint_index = self._log.last_at_most(min(index, self._log.last_index), term)
+        hint_index = max(hint_index, self.commit_index)
+        response = AppendResponse(
+            self.term,
+            False,
+            index,
+            self.commit_index,
+            hint_index,
+            self._log.term(hint_index),
+            read_seq,
+        )
+        self._outbox.messages_after_sync.append((sender, response))
+
+    def _take(self, entries: Sequence[Entry]) -> None:
+        """Entries that follow something that is in the log; some or all may be there already."""
+        log = self._log
+        first = entries[0].index
+        if first <= log.last_index:
+            overlap = min(log.last_index - first + 1, len(entries))
+            # An entry that is there with the same term is the same, and so is all before it.
+            if log.term(first + overlap - 1) == entries[overlap - 1].term:
+                entries = entries[overlap:]
+            else:
+                known = 0
+                while log.term(first + known) == entries[known].term:
+                    known += 1
+                self._truncate(first + known)
+                entries = entries[known:]
+        if not entries:
+            return
+        term = self.term
+        if entries[0].appended_term != term or entries[-1].appended_term != term:
+            entries = [
+                Entry(entry.index, entry.term, entry.kind, entry.parts, entry.attached, term)
+                for entry in entries
+            ]
+        assert entries[-1].term <= term
+        log.extend(entries)
+        for entry in entries:
+            if entry.kind == CONFIG:
+                self._configs.add(entry.index, decode_config(b"".join(entry.parts)))
+                self._config_has_moved = True
+
+    def _truncate(self, index: i64) -> None:
+        assert index > self.commit_index
+        if index <= self._handed_index and (
+            self._truncated_from == 0 or index < self._truncated_from
+        ):
+            self._truncated_from = index
+        self._log.truncate(index)
+        self._handed_index = min(self._handed_index, index - 1)
+        self.durable_index = min(self.durable_index, index - 1)
+        if self._configs.truncate(index):
+            self._config_has_moved = True
+
+    def _on_append_response(self, sender: i64, message: AppendResponse) -> None:
+        leading = self._leading
+        peer = None if leading is None else leading.peers.get(sender)
+        if leading is None or peer is None:
+            return
+        if message.term != self.term:
+            if message.term > self.term:
+                self._follow(message.term, 0)
+            return
+        if leading.appended(peer, message):
+            self._maybe_commit(leading)
+        leading.finish_reads(self._configs.current.voters)
+
+    def _on_vote_request(self, sender: i64, message: VoteRequest) -> None:
+        if sender == self.leader and message.term > self.term:
+            self.leader = 0  # it leads no more
+        if not message.is_transfer and self._has_live_leader():
+            if self._leading is not None:
+                self._leading.greet(sender, self.commit_index)
+            return
+        log = self._log
+        is_up_to_date = message.last_term > log.last_term or (
+            message.last_term == log.last_term and message.last_index >= log.last_index
+        )
+        if message.is_pre_vote:
+            is_granted = is_up_to_date and message.term > self.term
+            term = message.term if is_granted else self.term
+            self._outbox.messages.append((sender, VoteResponse(term, True, is_granted)))
+            return
+        if message.term > self.term:
+            self._follow(message.term, 0)
+        is_granted = (
+            is_up_to_date
+            and message.term == self.term
+            and (self.vote == sender or (self.vote == 0 and self.leader == 0))
+        )
+        if is_granted:
+            self._set_hard_state(self.term, sender)
+            self.role = FOLLOWER
+            self._election.wait()
+        response = VoteResponse(self.term, False, is_granted)
+        self._outbox.messages_after_sync.append((sender, response))
+
+    def _has_live_leader(self) -> bool:
+        """Then nobody gets a vote, nor a higher term from here (9.6): who was cut off for a while
+        is no reason for an election. Without ticks the leader lives as long as its node does."""
+        if self._leading is not None:
+            return True
+        return self.leader != 0 and self._election.is_recent()
+
+    def _on_vote_response(self, sender: i64, message: VoteResponse) -> None:
+        asked_term = self.term + 1 if message.is_pre_vote else self.term
+        wanted = PRE_CANDIDATE if message.is_pre_vote else CANDIDATE
+        if message.is_granted:
+            if self.role != wanted or message.term != asked_term:
+                return
+            self._election.vote(sender)
+            if self._election.is_won(self._configs.current.voters):
+                self._win()
+        elif message.term > self.term:
+            self._follow(message.term, 0)
+
+    def _on_timeout_now(self, sender: i64, message: TimeoutNow) -> None:
+        if message.term != self.term or sender != self.leader or self.role != FOLLOWER:
+            return
+        if self.member in self._configs.current.voters:
+            self._campaign(True)
+
+    def _on_slice(self, sender: i64, message: SnapshotSlice) -> None:
+        if not self._hear_leader(sender, message.term):
+            return
+        if message.index <= self.commit_index:
+            self._outbox.acknowledge(sender, self.commit_index, 0)
+            return
+        if self._incoming.receive(sender, message, self.term):
+            self._incoming.install(self._incoming_point(message))
+
+    def _incoming_point(self, last: SnapshotSlice) -> SnapshotPoint:
+        """If the log has the snapshot's last entry, what is behind it stays; else nothing does,
+        and all of it was appended before this term: in this term it was the leader's log."""
+        log = self._log
+        is_known = log.term(last.index) == last.snapshot_term
+        appended_term = log.appended_term(last.index) if is_known else self.term
+        return SnapshotPoint(last.index, last.snapshot_term, appended_term, last.config)
+
+    def _installed(self, point: SnapshotPoint) -> None:
+        index = point.index
+        assert index > self.applied_index
+        log = self._log
+        if log.term(index) == point.term:
+            log.take_snapshot(point, index)
+            self._configs.release(index)
+            self.durable_index = max(self.durable_index, index)
+            self._handed_index = max(self._handed_index, index)
+        else:
+            assert index > self.commit_index
+            if log.last_index > index:
+                self._truncated_from = index + 1
+            log.reset(point)
+            self._configs = Configs(index, point.config)
+            self._config_has_moved = True
+            self.durable_index = index
+            self._handed_index = index
+        self._apply_load = None
+        self._loaded = ()
+        self.applied_index = index
+        self.commit_index = max(self.commit_index, index)
+        self._is_dirty = True
+        if self.leader != 0 and self._leading is None:
+            self._outbox.acknowledge(self.leader, self.commit_index, 0)
+
+    def _on_slice_response(self, sender: i64, message: SliceResponse) -> None:
+        leading = self._leading
+        peer = None if leading is None else leading.peers.get(sender)
+        if leading is None or peer is None:
+            return
+        if message.term > self.term:
+            self._follow(message.term, 0)
+        elif message.term == self.term:
+            leading.slice_stored(peer, message)
+
+    # Terms and roles
+
+    def _hear_leader(self, sender: i64, term: i64) -> bool:
+        """Word of the leader of `term`; False: of one that was leader once, who is told."""
+        if term < self.term:
+            response = AppendResponse(self.term, False, 0, self.commit_index)
+            self._outbox.messages_after_sync.append((sender, response))
+            return False
+        assert self._leading is None or term > self.term  # one leader in a term
+        if term > self.term or self.role != FOLLOWER or self.leader != sender:
+            assert term > self.term or self.leader in (0, sender)
+            self._follow(term, sender)
+        self._election.heard()
+        return True
+
+    def _follow(self, term: i64, leader: i64) -> None:
+        if term > self.term:
+            self._set_hard_state(term, 0)
+        if self._leading is not None:
+            self._leading.end()
+            self._leading = None
+        self.role = FOLLOWER
+        self.leader = leader
+        self._outbox.withdraw()
+        self._election.wait()
+
+    def _pre_campaign(self) -> None:
+        self.role = PRE_CANDIDATE
+        self.leader = 0
+        self._ask_votes(self.term + 1, True, False)
+
+    def _campaign(self, is_transfer: bool) -> None:
+        self.role = CANDIDATE
+        self.leader = 0
+        self._set_hard_state(self.term + 1, self.member)
+        self._ask_votes(self.term, False, is_transfer)
+
+    def _ask_votes(self, term: i64, is_pre_vote: bool, is_transfer: bool) -> None:
+        """A pre-vote binds nobody; a vote is asked for when the own one is durable."""
+        self._is_dirty = True
+        self._outbox.withdraw()
+        self._election.attempt(self.member)
+        voters = self._configs.current.voters
+        if self._election.is_won(voters):
+            self._win()
+            return
+        request = VoteRequest(
+            term, self._log.last_index, self._log.last_term, is_pre_vote, is_transfer
+        )
+        outbox = self._outbox
+        messages = outbox.messages if is_pre_vote else outbox.messages_after_sync
+        for voter in voters:
+            if voter != self.member:
+                messages.append((voter, request))
+
+    def _win(self) -> None:
+        """A majority is for it."""
+        if self.role == PRE_CANDIDATE:
+            self._campaign(False)
+            return
+        assert self.role == CANDIDATE
+        self.role = LEADER
+        self.leader = self.member
+        self._election.heard()
+        config = self._configs.current
+        self._leading = Leadership(
+            self.member,
+            self.term,
+            self._log,
+            self._outbox,
+            self._settings,
+            config,
+            self._unreachable,
+        )
+        self._append_own(NOOP, (), ())
+
+    def _set_hard_state(self, term: i64, vote: i64) -> None:
+        assert term > self.term or (term == self.term and self.vote in (0, vote))
+        if term != self.term or vote != self.vote:
+            self.term = term
+            self.vote = vote
+            self._hard_state_has_moved = True
+
+    # Entries and commits
+
+    def _append_own(self, kind: i64, parts: Sequence[bytes], attached: Sequence[bytes]) -> int:
+        leading = self._leading
+        assert leading is not None
+        self._wake(leading)
+        index = self._log.last_index + 1
+        self._log.append(Entry(index, self.term, kind, parts, attached, self.term))
+        return index
+
+    def _change(self, config: Config) -> int:
+        index = self._append_own(CONFIG, (encode_config(config),), ())
+        self._configs.add(index, config)
+        self._config_has_moved = True
+        leading = self._leading
+        assert leading is not None
+        leading.configure(config, self._unreachable)
+        return index
+
+    def _wake(self, leading: Leadership) -> None:
+        """After a time without ticks nobody was heard of: the look for a majority begins anew."""
+        self._is_dirty = True
+        if self.commit_index == self._log.last_index and leading.is_idle(self.commit_index):
+            leading.elapsed = 0
+
+    def _maybe_commit(self, leading: Leadership) -> None:
+        """Entries of older terms are committed by one of this term behind them (3.6.2)."""
+        config = self._configs.current
+        index = leading.agreed_index(config.voters, self.durable_index)
+        if index <= self.commit_index or index < leading.first_index:
+            return
+        self._commit_to(index)
+        if self.member not in config.voters and self._configs.index <= index:
+            leading.farewell(config.voters, self.commit_index)
+            self._follow(self.term, 0)
+
+    def _commit_to(self, index: i64) -> None:
+        if index <= self.commit_index:
+            return
+        assert index <= self._log.last_index
+        self.commit_index = index
+        self._incoming.passed(index)
+
+    # What is to be done
+
+    def ready(self) -> Ready:
+        """Take all that is to be done; the order is in raft/ready.py."""
+        self._is_dirty = False
+        leading = self._leading
+        if leading is not None:
+            leading.send(self.commit_index)
+            leading.finish_reads(self._configs.current.voters)
+        result = Ready()
+        self._take_log(result)
+        if not self._incoming.is_empty:
+            self._incoming.take(result)
+        if self.applied_index < self.commit_index:
+            self._take_committed(result)
+        self._outbox.take(result, self.term, self.commit_index)
+        self._take_news(result)
+        return result
+
+    def _take_log(self, result: Ready) -> None:
+        log = self._log
+        if self._hard_state_has_moved:
+            self._hard_state_has_moved = False
+            result.hard_state = HardState(self.term, self.vote)
+        if self._truncated_from:
+            result.truncated_from = self._truncated_from
+            self._truncated_from = 0
+        if self._handed_index < log.last_index:
+            result.entries = log.slice(self._handed_index + 1, log.last_index)
+            self._handed_index = log.last_index
+
+    def _take_committed(self, result: Ready) -> None:
+        """As much as may be applied at once; what is not in memory is asked for."""
+        if self._apply_load is not None or self._incoming.is_installing:
+            return
+        log = self._log
+        first = self.applied_index + 1
+        if self._loaded:
+            result.committed = self._loaded
+            self._loaded = ()
+        elif first < log.memory_first:
+            last = min(self.commit_index, log.memory_first - 1)
+            self._apply_load = Load(0, first, last, self._settings.apply_bytes_max)
+            self._outbox.loads.append(self._apply_load)
+            return
+        else:
+            last = log.last_within(first, self.commit_index, self._settings.apply_bytes_max)
+            result.committed = log.slice(first, last)
+        self.applied_index += len(result.committed)
+        if self.applied_index < self.commit_index:
+            self._is_dirty = True
+
+    def _take_news(self, result: Ready) -> None:
+        leading = self._leading
+        is_ready = leading is not None and self.applied_index >= leading.first_index
+        if (
+            self.term != self._told_term
+            or self.leader != self._told_leader
+            or is_ready != self._told_is_ready
+        ):
+            self._told_term = self.term
+            self._told_leader = self.leader
+            self._told_is_ready = is_ready
+            result.lead = Lead(self.term, self.leader, is_ready)
+        if self._config_has_moved:
+            self._config_has_moved = False
+            result.config = self._configs.current

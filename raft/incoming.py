@@ -1,0 +1,131 @@
+"""A snapshot that is coming in, slice by slice. Nothing of it counts before all of it. Compiled.
+
+One stream at a time, known by (source, index, snapshot_term). Slices are taken in order and given
+to the host to be staged; what does not fit is answered with how far things are. Another stream, or
+a log that got so far by itself, drops what was staged; not any more once the last slice is out,
+for then the host is installing it.
+"""
+
+from typing import final
+
+from mypy_extensions import i64
+
+from raft.entries import SnapshotPoint
+from raft.messages import SliceResponse, SnapshotSlice
+from raft.outbox import Outbox
+from raft.ready import Ready
+
+
+@final
+class Incoming:
+    """Invariant: stored <= received. `is_installing`: the last slice was given to the host."""
+
+    __slots__ = (
+        "_install",
+        "_outbox",
+        "_received",
+        "_sender",
+        "_slices",
+        "_stored",
+        "_stream",
+        "_was_dropped",
+        "is_installing",
+        "point",
+    )
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+        self._stream: SnapshotSlice | None = None  # the first slice, or any, of the stream
+        self._sender: i64 = 0
+        self._received: i64 = 0  # slices before this one were taken
+        self._stored: i64 = 0  # slices before this one are durable
+        self._slices: list[SnapshotSlice] = []  # for the host
+        self._was_dropped = False
+        self._install: SnapshotPoint | None = None
+        self.is_installing = False
+        self.point: SnapshotPoint | None = None  # what it is called, while it is being installed
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing is coming in, and nothing is to be told."""
+        return self._stream is None and not self._was_dropped
+
+    def fits(self, part: SnapshotSlice) -> bool:
+        """Whether it is of the stream that is coming in."""
+        stream = self._stream
+        return (
+            stream is not None
+            and part.source == stream.source
+            and part.index == stream.index
+            and part.snapshot_term == stream.snapshot_term
+        )
+
+    def receive(self, sender: i64, part: SnapshotSlice, term: i64) -> bool:
+        """Whether it is the last one, and all before it were taken: then say what the snapshot is
+        called (`install`)."""
+        if not self.fits(part):
+            if self.is_installing:
+                return False  # it will be sent again
+            self.drop()
+            if part.slice_number != 0:
+                self._answer(sender, part, term)
+                return False
+            self._stream = part
+        self._sender = sender
+        if self.is_installing or part.slice_number != self._received:
+            self._answer(sender, part, term)
+            return False
+        self._received += 1
+        self._slices.append(part)
+        return part.is_last
+
+    def install(self, point: SnapshotPoint) -> None:
+        self.is_installing = True
+        self.point = point
+        self._install = point
+
+    def store(self, part: SnapshotSlice, term: i64) -> SnapshotPoint | None:
+        """The slice is durable; with the last one: the point of the snapshot that is installed."""
+        if not self.fits(part):
+            return None
+        self._stored = max(self._stored, part.slice_number + 1)
+        self._answer(self._sender, part, term)
+        if not part.is_last:
+            return None
+        assert self._stored == self._received
+        point = self.point
+        self._forget()
+        return point
+
+    def passed(self, commit_index: i64) -> None:
+        """The log got so far: what is not beyond it is of no use."""
+        stream = self._stream
+        if stream is not None and stream.index <= commit_index and not self.is_installing:
+            self.drop()
+
+    def drop(self) -> None:
+        if self._stream is not None:
+            self._was_dropped = True
+            self._forget()
+
+    def take(self, result: Ready) -> None:
+        """What the host is to do."""
+        result.slices_dropped = self._was_dropped
+        self._was_dropped = False
+        if self._slices:
+            result.slices = self._slices
+            self._slices = []
+        result.install = self._install
+        self._install = None
+
+    def _forget(self) -> None:
+        self._stream = None
+        self._received = 0
+        self._stored = 0
+        self._slices = []
+        self.is_installing = False
+        self.point = None
+
+    def _answer(self, member: i64, part: SnapshotSlice, term: i64) -> None:
+        response = SliceResponse(term, part.source, part.index, part.snapshot_term, self._stored)
+        self._outbox.messages.append((member, response))
