@@ -17,6 +17,11 @@ CONFIG: Final = 2  # a `Config`, encoded; counts as soon as it is in the log
 
 ENTRY_OVERHEAD_BYTES: Final = 64  # what an entry counts beside its bytes, for limits
 
+# A term fits above the 40 bits of a counter in a number of 63: numbers that a leader gives are its
+# own (decision 0027).
+TERM_MAX: Final = (1 << 23) - 1
+INDEX_MAX: Final = (1 << 62) - 1
+
 
 @final
 class Entry:
