@@ -21,7 +21,16 @@ from typing import assert_never, final
 from mypy_extensions import i64
 
 from raft.election import Election
-from raft.entries import COMMAND, CONFIG, NOOP, Config, Entry, HardState, SnapshotPoint
+from raft.entries import (
+    COMMAND,
+    CONFIG,
+    NOOP,
+    TERM_MAX,
+    Config,
+    Entry,
+    HardState,
+    SnapshotPoint,
+)
 from raft.incoming import Incoming
 from raft.leading import Leadership
 from raft.log import Log
@@ -73,6 +82,7 @@ class Raft:
         "_election",
         "_handed_index",
         "_hard_state_has_moved",
+        "_held",
         "_incoming",
         "_is_dirty",
         "_leading",
@@ -116,6 +126,7 @@ class Raft:
         self._outbox = Outbox()
         self._leading: Leadership | None = None
         self._unreachable: set[int] = set()
+        self._held: set[int] = set()
         self._election = Election(settings, lots)
         self._truncated_from: i64 = 0
         self._apply_load: Load | None = None
@@ -271,6 +282,10 @@ class Raft:
 
     def hold(self, member: i64, is_held: bool) -> None:
         """The way to this member is full: no entries and no slices for it until it is not."""
+        if is_held:
+            self._held.add(member)
+        else:
+            self._held.discard(member)
         if self._leading is not None and member in self._leading.peers:
             self._leading.peers[member].is_held = is_held
             self._is_dirty = True
@@ -303,9 +318,10 @@ class Raft:
 
         What was there may have been replaced meanwhile: then this says nothing.
         """
-        if index <= self.durable_index or self._log.term(index) != term:
+        if index <= self.durable_index or index > self._handed_index:
             return
-        assert index <= self._handed_index
+        if self._log.term(index) != term:
+            return
         self.durable_index = index
         self._is_dirty = True
         if self._leading is not None:
@@ -632,6 +648,7 @@ class Raft:
     def _campaign(self, is_transfer: bool) -> None:
         self.role = CANDIDATE
         self.leader = 0
+        assert self.term < TERM_MAX
         self._set_hard_state(self.term + 1, self.member)
         self._ask_votes(self.term, False, is_transfer)
 
@@ -671,6 +688,7 @@ class Raft:
             self._settings,
             config,
             self._unreachable,
+            self._held,
         )
         self._append_own(NOOP, (), ())
 
@@ -692,12 +710,13 @@ class Raft:
         return index
 
     def _change(self, config: Config) -> int:
+        leading = self._leading
+        assert leading is not None
+        self._wake(leading)
+        leading.configure(config, self._unreachable, self._held)
         index = self._append_own(CONFIG, (encode_config(config),), ())
         self._configs.add(index, config)
         self._config_has_moved = True
-        leading = self._leading
-        assert leading is not None
-        leading.configure(config, self._unreachable)
         return index
 
     def _wake(self, leading: Leadership) -> None:

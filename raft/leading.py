@@ -57,6 +57,7 @@ class Leadership:
         settings: Settings,
         config: Config,
         unreachable: set[int],
+        held: set[int],
     ) -> None:
         self._member: i64 = member
         self._term: i64 = term
@@ -73,15 +74,17 @@ class Leadership:
         self._read_is_open = False  # nothing was sent with `_read_seq` so far
         self._reads: list[tuple[int, int, int]] = []  # read_seq, context, index
         self._shared: AppendRequest | None = None  # the newest message with entries
-        self.configure(config, unreachable)
+        self.configure(config, unreachable, held)
 
-    def configure(self, config: Config, unreachable: set[int]) -> None:
-        """Other members count from now on."""
+    def configure(self, config: Config, unreachable: set[int], held: set[int]) -> None:
+        """Other members count from the next entry on."""
         members = config.members()
         for member in members:
             if member != self._member and member not in self.peers:
-                next_index = self._log.last_index + 1
-                self.peers[member] = Progress(member, next_index, member not in unreachable)
+                peer = Progress(member, self._log.last_index + 1)
+                peer.is_reachable = member not in unreachable
+                peer.is_held = member in held
+                self.peers[member] = peer
         for member in list(self.peers):
             if member not in members:
                 del self.peers[member]
@@ -202,13 +205,13 @@ class Leadership:
 
     def _beat(self, peer: Progress, commit_index: i64) -> None:
         if peer.state == SNAPSHOT:
-            if peer.is_stalled:
+            peer.stalled_ticks += self._settings.heartbeat_ticks
+            if peer.stalled_ticks > self._settings.election_ticks:
                 # The last one once more if it has them all: what it said of that was lost.
                 again = peer.acked_slice
                 if again == peer.slice_count:
                     again -= 1
                 peer.resume_slices(again)
-            peer.is_stalled = True
         elif peer.state == STREAM and not peer.is_quiet:
             peer.is_quiet = True
             return
@@ -487,7 +490,7 @@ class Leadership:
         stored = response.next_slice
         if peer.acked_slice <= stored <= peer.next_slice:
             if stored > peer.acked_slice:
-                peer.is_stalled = False
+                peer.stalled_ticks = 0
             peer.acked_slice = stored
         elif peer.slice_count == UNKNOWN or stored <= peer.slice_count:
             peer.resume_slices(stored)

@@ -33,7 +33,6 @@ class Progress:
         "is_paused",
         "is_quiet",
         "is_reachable",
-        "is_stalled",
         "known_commit",
         "load",
         "match_index",
@@ -46,18 +45,19 @@ class Progress:
         "slice_count",
         "slice_load",
         "snapshot",
+        "stalled_ticks",
         "state",
         "unacked",
         "unacked_bytes",
     )
 
-    def __init__(self, member: i64, next_index: i64, is_reachable: bool) -> None:
+    def __init__(self, member: i64, next_index: i64) -> None:
         self.member: i64 = member
         self.match_index: i64 = 0
         self.next_index: i64 = next_index
         self.state: i64 = PROBE
         self.is_paused = False  # PROBE: the message is out
-        self.is_reachable = is_reachable  # the word of the host's failure detector
+        self.is_reachable = True  # the word of the host's failure detector
         self.is_held = False  # the way there is full: entries and slices wait
         self.is_active = True  # was heard of since the last look (check-quorum)
         self.is_quiet = False  # nothing was sent since the last heartbeat
@@ -75,7 +75,7 @@ class Progress:
         self.acked_slice: i64 = 0  # it has those before
         self.slice_count: i64 = UNKNOWN  # until the last one was read
         self.slice_load: LoadSlice | None = None
-        self.is_stalled = False  # no slice was acknowledged since the last heartbeat
+        self.stalled_ticks: i64 = 0  # since a slice was acknowledged, or sent again
 
     def probe(self, next_index: i64) -> None:
         """What is under way does not count: find out where it is, from `next_index` downwards."""
@@ -98,7 +98,7 @@ class Progress:
         self.next_slice = next_slice
         self.acked_slice = next_slice
         self.slice_load = None
-        self.is_stalled = False
+        self.stalled_ticks = 0
 
     def sent(self, last_index: i64, byte_count: i64) -> None:
         """A message with entries up to `last_index` has left, in STREAM."""
