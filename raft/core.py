@@ -33,13 +33,10 @@ from raft.entries import (
 )
 from raft.incoming import Incoming
 from raft.leading import Leadership
-from raft.log import Log
 from raft.membership import (
     Change,
-    Configs,
     Refused,
     changed,
-    decode_config,
     encode_config,
     promoted,
 )
@@ -56,6 +53,7 @@ from raft.messages import (
 from raft.outbox import Outbox
 from raft.ready import Lead, Load, LoadSlice, Ready
 from raft.recovery import Restored
+from raft.replica import Replica
 from raft.settings import Lots, Settings
 from raft.status import (
     CANDIDATE,
@@ -72,15 +70,12 @@ from raft.status import (
 class Raft:
     """Invariant: applied_index <= commit_index <= last_index; `_leading` is there iff LEADER.
 
-    `applied_index` is what was handed out to be applied; `durable_index` what is on the own disk.
+    `applied_index` is what was handed out to be applied.
     """
 
     __slots__ = (
         "_apply_load",
-        "_config_has_moved",
-        "_configs",
         "_election",
-        "_handed_index",
         "_hard_state_has_moved",
         "_held",
         "_incoming",
@@ -89,15 +84,14 @@ class Raft:
         "_loaded",
         "_log",
         "_outbox",
+        "_replica",
         "_settings",
         "_told_is_ready",
         "_told_leader",
         "_told_term",
-        "_truncated_from",
         "_unreachable",
         "applied_index",
         "commit_index",
-        "durable_index",
         "leader",
         "member",
         "role",
@@ -107,33 +101,26 @@ class Raft:
 
     def __init__(self, member: i64, restored: Restored, settings: Settings, lots: Lots) -> None:
         assert member > 0
-        snapshot = restored.snapshot
         self.member: i64 = member
         self._settings = settings
-        self._log = Log(snapshot, restored.runs, restored.last_index)
-        self._configs = Configs(snapshot.index, snapshot.config)
-        for index, config in restored.configs:
-            self._configs.add(index, config)
+        self._replica = Replica(restored)
+        self._log = self._replica.log
         self.term: i64 = restored.hard_state.term
         self.vote: i64 = restored.hard_state.vote
         assert self.term >= self._log.appended_term(restored.last_index)
         self.role: i64 = FOLLOWER
         self.leader: i64 = 0  # 0: nobody is known
-        self.commit_index: i64 = snapshot.index
-        self.applied_index: i64 = snapshot.index
-        self.durable_index: i64 = restored.last_index
-        self._handed_index: i64 = restored.last_index  # the host's log has entries up to here
+        self.commit_index: i64 = restored.snapshot.index
+        self.applied_index: i64 = restored.snapshot.index
         self._outbox = Outbox()
         self._leading: Leadership | None = None
         self._unreachable: set[int] = set()
         self._held: set[int] = set()
         self._election = Election(settings, lots)
-        self._truncated_from: i64 = 0
         self._apply_load: Load | None = None
         self._loaded: Sequence[Entry] = ()  # committed entries from below memory
         self._incoming = Incoming(self._outbox)
         self._hard_state_has_moved = False
-        self._config_has_moved = False
         self._told_term: i64 = self.term
         self._told_leader: i64 = 0
         self._told_is_ready = False
@@ -143,7 +130,7 @@ class Raft:
 
     @property
     def config(self) -> Config:
-        return self._configs.current
+        return self._replica.configs.current
 
     @property
     def last_index(self) -> int:
@@ -153,6 +140,11 @@ class Raft:
     def first_index(self) -> int:
         """Entries before this one are of no use: the host's log may release them."""
         return self._log.base_index + 1
+
+    @property
+    def durable_index(self) -> int:
+        """What is on the own disk."""
+        return self._replica.durable_index
 
     @property
     def snapshot_index(self) -> int:
@@ -177,17 +169,21 @@ class Raft:
     def is_idle(self) -> bool:
         """May be left without ticks: nothing will happen by itself, and everybody knows it."""
         last_index = self._log.last_index
-        if self._is_dirty or self.commit_index != last_index or self.durable_index != last_index:
+        if (
+            self._is_dirty
+            or self.commit_index != last_index
+            or self._replica.durable_index != last_index
+        ):
             return False
         if self.applied_index != last_index or not self._incoming.is_empty:
             return False
         leading = self._leading
         if leading is not None:
-            voters = self._configs.current.voters
+            voters = self._replica.configs.current.voters
             return leading.is_idle(self.commit_index) and leading.quorum_is_reachable(voters)
         if self.role != FOLLOWER or self.leader == 0 or self.leader in self._unreachable:
             return False
-        return self.leader in self._configs.current.voters
+        return self.leader in self._replica.configs.current.voters
 
     def status(self) -> Status:
         leading = self._leading
@@ -199,10 +195,10 @@ class Raft:
             self.leader,
             self.commit_index,
             self.applied_index,
-            self.durable_index,
+            self._replica.durable_index,
             self._log.last_index,
             self._log.snapshot.index,
-            self._configs.current,
+            self._replica.configs.current,
             0 if leading is None else leading.transferee,
             [] if leading is None else [MemberStatus(peer) for peer in leading.peers.values()],
         )
@@ -230,9 +226,9 @@ class Raft:
             return Refused("the leadership is being handed over")
         if self.commit_index < leading.first_index:
             return Refused("nothing is committed in this term so far")
-        if self._configs.index > self.commit_index:
+        if self._replica.configs.index > self.commit_index:
             return Refused("another change is under way")
-        config = changed(self._configs.current, change)
+        config = changed(self._replica.configs.current, change)
         if isinstance(config, Refused):
             return config
         return self._change(config), self.term
@@ -240,7 +236,7 @@ class Raft:
     def transfer(self, member: i64) -> bool:
         """Let another voter lead. No proposals until that has happened, or has not in time."""
         leading = self._leading
-        if leading is None or member not in self._configs.current.voters:
+        if leading is None or member not in self._replica.configs.current.voters:
             return False
         self._wake(leading)
         return leading.transfer(member)
@@ -259,7 +255,7 @@ class Raft:
 
     def campaign(self) -> None:
         """Try to become the leader: ask first whether that would succeed."""
-        if self._leading is None and self.member in self._configs.current.voters:
+        if self._leading is None and self.member in self._replica.configs.current.voters:
             self._pre_campaign()
 
     def leader_lost(self) -> None:
@@ -296,16 +292,16 @@ class Raft:
         if leading is not None:
             self._tick_leader(leading)
             return
-        if self._election.tick() and self.member in self._configs.current.voters:
+        if self._election.tick() and self.member in self._replica.configs.current.voters:
             self._pre_campaign()
 
     def _tick_leader(self, leading: Leadership) -> None:
-        config = self._configs.current
+        config = self._replica.configs.current
         self._is_dirty = True
         if not leading.tick(config.voters, self.commit_index):
             self._follow(self.term, 0)
             return
-        if config.joining and self._configs.index <= self.commit_index:
+        if config.joining and self._replica.configs.index <= self.commit_index:
             learner = leading.caught_up(config)
             is_free = self.commit_index >= leading.first_index and not leading.transferee
             if learner and is_free:
@@ -318,11 +314,8 @@ class Raft:
 
         What was there may have been replaced meanwhile: then this says nothing.
         """
-        if index <= self.durable_index or index > self._handed_index:
+        if not self._replica.synced(index, term):
             return
-        if self._log.term(index) != term:
-            return
-        self.durable_index = index
         self._is_dirty = True
         if self._leading is not None:
             self._maybe_commit(self._leading)
@@ -365,27 +358,21 @@ class Raft:
     def snapshot_point(self, index: i64) -> SnapshotPoint:
         """What a snapshot of the machine after `index` is called."""
         assert self._log.snapshot.index <= index <= self.applied_index
-        log = self._log
-        return SnapshotPoint(
-            index, log.term(index), log.appended_term(index), self._configs.at(index)
-        )
+        return self._replica.point_at(index)
 
     def snapshot_taken(self, point: SnapshotPoint) -> None:
         """This member's snapshot is durable: the log below `first_index` may go."""
         if point.index <= self._log.snapshot.index:
             return
         assert point.index <= self.applied_index
-        assert self._log.term(point.index) == point.term
         leading = self._leading
         release_index = point.index if leading is None else leading.needed_index(point.index)
-        self._log.take_snapshot(point, release_index)
-        self._configs.release(point.index)
-        self.durable_index = max(self.durable_index, point.index)
+        self._replica.take_snapshot(point, release_index)
         self._is_dirty = True
 
     def forget(self, index: i64) -> None:
         """Contents of entries up to here leave memory, if they are applied and durable."""
-        self._log.forget(min(index, self.applied_index, self.durable_index))
+        self._log.forget(min(index, self.applied_index, self._replica.durable_index))
 
     # Messages
 
@@ -430,7 +417,7 @@ class Raft:
             self._reject(sender, previous_index, previous_term, message.read_seq)
             return
         if entries:
-            self._take(entries)
+            self._replica.take(entries, self.term, self.commit_index)
         match_index = previous_index + len(entries)
         self._outbox.acknowledge(sender, match_index, message.read_seq)
         self._commit_to(min(message.commit_index, match_index))
@@ -451,48 +438,6 @@ class Raft:
         )
         self._outbox.messages_after_sync.append((sender, response))
 
-    def _take(self, entries: Sequence[Entry]) -> None:
-        """Entries that follow something that is in the log; some or all may be there already."""
-        log = self._log
-        first = entries[0].index
-        if first <= log.last_index:
-            overlap = min(log.last_index - first + 1, len(entries))
-            # An entry that is there with the same term is the same, and so is all before it.
-            if log.term(first + overlap - 1) == entries[overlap - 1].term:
-                entries = entries[overlap:]
-            else:
-                known = 0
-                while log.term(first + known) == entries[known].term:
-                    known += 1
-                self._truncate(first + known)
-                entries = entries[known:]
-        if not entries:
-            return
-        term = self.term
-        if entries[0].appended_term != term or entries[-1].appended_term != term:
-            entries = [
-                Entry(entry.index, entry.term, entry.kind, entry.parts, entry.attached, term)
-                for entry in entries
-            ]
-        assert entries[-1].term <= term
-        log.extend(entries)
-        for entry in entries:
-            if entry.kind == CONFIG:
-                self._configs.add(entry.index, decode_config(b"".join(entry.parts)))
-                self._config_has_moved = True
-
-    def _truncate(self, index: i64) -> None:
-        assert index > self.commit_index
-        if index <= self._handed_index and (
-            self._truncated_from == 0 or index < self._truncated_from
-        ):
-            self._truncated_from = index
-        self._log.truncate(index)
-        self._handed_index = min(self._handed_index, index - 1)
-        self.durable_index = min(self.durable_index, index - 1)
-        if self._configs.truncate(index):
-            self._config_has_moved = True
-
     def _on_append_response(self, sender: i64, message: AppendResponse) -> None:
         leading = self._leading
         peer = None if leading is None else leading.peers.get(sender)
@@ -504,7 +449,7 @@ class Raft:
             return
         if leading.appended(peer, message):
             self._maybe_commit(leading)
-        leading.finish_reads(self._configs.current.voters)
+        leading.finish_reads(self._replica.configs.current.voters)
 
     def _on_vote_request(self, sender: i64, message: VoteRequest) -> None:
         if sender == self.leader and message.term > self.term:
@@ -550,7 +495,7 @@ class Raft:
             if self.role != wanted or message.term != asked_term:
                 return
             self._election.vote(sender)
-            if self._election.is_won(self._configs.current.voters):
+            if self._election.is_won(self._replica.configs.current.voters):
                 self._win()
         elif message.term > self.term:
             self._follow(message.term, 0)
@@ -558,7 +503,7 @@ class Raft:
     def _on_timeout_now(self, sender: i64, message: TimeoutNow) -> None:
         if message.term != self.term or sender != self.leader or self.role != FOLLOWER:
             return
-        if self.member in self._configs.current.voters:
+        if self.member in self._replica.configs.current.voters:
             self._campaign(True)
 
     def _on_slice(self, sender: i64, message: SnapshotSlice) -> None:
@@ -568,34 +513,12 @@ class Raft:
             self._outbox.acknowledge(sender, self.commit_index, 0)
             return
         if self._incoming.receive(sender, message, self.term):
-            self._incoming.install(self._incoming_point(message))
-
-    def _incoming_point(self, last: SnapshotSlice) -> SnapshotPoint:
-        """If the log has the snapshot's last entry, what is behind it stays; else nothing does,
-        and all of it was appended before this term: in this term it was the leader's log."""
-        log = self._log
-        is_known = log.term(last.index) == last.snapshot_term
-        appended_term = log.appended_term(last.index) if is_known else self.term
-        return SnapshotPoint(last.index, last.snapshot_term, appended_term, last.config)
+            self._incoming.install(self._replica.incoming_point(message, self.term))
 
     def _installed(self, point: SnapshotPoint) -> None:
         index = point.index
         assert index > self.applied_index
-        log = self._log
-        if log.term(index) == point.term:
-            log.take_snapshot(point, index)
-            self._configs.release(index)
-            self.durable_index = max(self.durable_index, index)
-            self._handed_index = max(self._handed_index, index)
-        else:
-            assert index > self.commit_index
-            if log.last_index > index:
-                self._truncated_from = index + 1
-            log.reset(point)
-            self._configs = Configs(index, point.config)
-            self._config_has_moved = True
-            self.durable_index = index
-            self._handed_index = index
+        self._replica.install(point, self.commit_index)
         self._apply_load = None
         self._loaded = ()
         self.applied_index = index
@@ -657,7 +580,7 @@ class Raft:
         self._is_dirty = True
         self._outbox.withdraw()
         self._election.attempt(self.member)
-        voters = self._configs.current.voters
+        voters = self._replica.configs.current.voters
         if self._election.is_won(voters):
             self._win()
             return
@@ -679,7 +602,7 @@ class Raft:
         self.role = LEADER
         self.leader = self.member
         self._election.heard()
-        config = self._configs.current
+        config = self._replica.configs.current
         self._leading = Leadership(
             self.member,
             self.term,
@@ -715,8 +638,7 @@ class Raft:
         self._wake(leading)
         leading.configure(config, self._unreachable, self._held)
         index = self._append_own(CONFIG, (encode_config(config),), ())
-        self._configs.add(index, config)
-        self._config_has_moved = True
+        self._replica.configure(index, config)
         return index
 
     def _wake(self, leading: Leadership) -> None:
@@ -727,12 +649,12 @@ class Raft:
 
     def _maybe_commit(self, leading: Leadership) -> None:
         """Entries of older terms are committed by one of this term behind them (3.6.2)."""
-        config = self._configs.current
-        index = leading.agreed_index(config.voters, self.durable_index)
+        config = self._replica.configs.current
+        index = leading.agreed_index(config.voters, self._replica.durable_index)
         if index <= self.commit_index or index < leading.first_index:
             return
         self._commit_to(index)
-        if self.member not in config.voters and self._configs.index <= index:
+        if self.member not in config.voters and self._replica.configs.index <= index:
             leading.farewell(config.voters, self.commit_index)
             self._follow(self.term, 0)
 
@@ -751,9 +673,12 @@ class Raft:
         leading = self._leading
         if leading is not None:
             leading.send(self.commit_index)
-            leading.finish_reads(self._configs.current.voters)
+            leading.finish_reads(self._replica.configs.current.voters)
         result = Ready()
-        self._take_log(result)
+        if self._hard_state_has_moved:
+            self._hard_state_has_moved = False
+            result.hard_state = HardState(self.term, self.vote)
+        self._replica.hand_over(result)
         if not self._incoming.is_empty:
             self._incoming.take(result)
         if self.applied_index < self.commit_index:
@@ -761,18 +686,6 @@ class Raft:
         self._outbox.take(result, self.term, self.commit_index)
         self._take_news(result)
         return result
-
-    def _take_log(self, result: Ready) -> None:
-        log = self._log
-        if self._hard_state_has_moved:
-            self._hard_state_has_moved = False
-            result.hard_state = HardState(self.term, self.vote)
-        if self._truncated_from:
-            result.truncated_from = self._truncated_from
-            self._truncated_from = 0
-        if self._handed_index < log.last_index:
-            result.entries = log.slice(self._handed_index + 1, log.last_index)
-            self._handed_index = log.last_index
 
     def _take_committed(self, result: Ready) -> None:
         """As much as may be applied at once; what is not in memory is asked for."""
@@ -807,6 +720,3 @@ class Raft:
             self._told_leader = self.leader
             self._told_is_ready = is_ready
             result.lead = Lead(self.term, self.leader, is_ready)
-        if self._config_has_moved:
-            self._config_has_moved = False
-            result.config = self._configs.current
