@@ -6,6 +6,7 @@ a log that got so far by itself, drops what was staged; not any more once the la
 for then the host is installing it.
 """
 
+from collections import deque
 from typing import final
 
 from mypy_extensions import i64
@@ -28,6 +29,7 @@ class Incoming:
         "_slices",
         "_stored",
         "_stream",
+        "_unstored",
         "_was_dropped",
         "is_installing",
         "point",
@@ -40,6 +42,7 @@ class Incoming:
         self._received: i64 = 0  # slices before this one were taken
         self._stored: i64 = 0  # slices before this one are durable
         self._slices: list[SnapshotSlice] = []  # for the host
+        self._unstored: deque[SnapshotSlice] = deque()  # taken, and not durable
         self._was_dropped = False
         self._install: SnapshotPoint | None = None
         self.is_installing = False
@@ -77,6 +80,7 @@ class Incoming:
             return False
         self._received += 1
         self._slices.append(part)
+        self._unstored.append(part)
         return part.is_last
 
     def install(self, point: SnapshotPoint) -> None:
@@ -85,14 +89,15 @@ class Incoming:
         self._install = point
 
     def store(self, part: SnapshotSlice, term: i64) -> SnapshotPoint | None:
-        """The slice is durable; with the last one: the point of the snapshot that is installed."""
-        if not self.fits(part):
-            return None
-        self._stored = max(self._stored, part.slice_number + 1)
+        """The slice is durable, in the order in which they were taken; with the last one: the point
+        of the snapshot that is installed."""
+        if not self._unstored or self._unstored[0] is not part:
+            return None  # of a stream that was dropped, perhaps to begin again
+        self._unstored.popleft()
+        self._stored += 1
         self._answer(self._sender, part, term)
         if not part.is_last:
             return None
-        assert self._stored == self._received
         point = self.point
         self._forget()
         return point
@@ -123,6 +128,7 @@ class Incoming:
         self._received = 0
         self._stored = 0
         self._slices = []
+        self._unstored.clear()
         self.is_installing = False
         self.point = None
 
