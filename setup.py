@@ -126,6 +126,11 @@ COMPILED = [
     "warren/wire/amqp10/writer.py",
     "warren/wire/errors.py",
     "warren/wire/inplace.py",
+    "warren/wire/peer/codes.py",
+    "warren/wire/peer/connection.py",
+    "warren/wire/peer/frames.py",
+    "warren/wire/peer/handshake.py",
+    "warren/wire/peer/lanes.py",
 ]
 
 
