@@ -76,10 +76,14 @@ class ManagementSection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSection:
-    """The founding list and the secret that peers prove to each other."""
+    """The founding list, the secret that peers prove to each other, and the links between them."""
 
     secret_file: Path | None = None
     seeds: tuple[Address, ...] = ()
+    beat_interval_ms: Annotated[int, Meta(ge=10, le=10_000)] = 100
+    silence_ms: Annotated[int, Meta(ge=100, le=600_000)] = 5000  # a connection is given up after
+    handshake_timeout_ms: Annotated[int, Meta(ge=100, le=600_000)] = 5000
+    peer_bytes_max: Annotated[ByteCount, Meta(ge=1024 * 1024)] = 64 * 1024 * 1024  # unsent, each
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,11 +261,7 @@ def load(
 
 def _check(config: Config) -> None:
     """The rules between settings, and those that a type cannot tell."""
-    if config.cluster.seeds and config.cluster.secret_file is None:
-        raise ConfigError(
-            "cluster.seeds is set and cluster.secret_file is not: peers must prove that they know "
-            "a common secret; allowed: the path of a file that holds it"
-        )
+    _check_cluster(config)
     if config.limits.connection_inflight_bytes < config.limits.frame_max:
         raise ConfigError(
             f"limits.connection_inflight_bytes = {config.limits.connection_inflight_bytes}: "
@@ -275,6 +275,22 @@ def _check(config: Config) -> None:
         if names.count(user.name) > 1:
             raise ConfigError(f"users: '{user.name}' is there twice; allowed: once")
         _check_user(user, config.vhosts)
+
+
+def _check_cluster(config: Config) -> None:
+    cluster = config.cluster
+    needing = {"cluster.seeds": cluster.seeds, "listeners.cluster": config.listeners.cluster}
+    for key, is_set in needing.items():
+        if is_set and cluster.secret_file is None:
+            raise ConfigError(
+                f"{key} is set and cluster.secret_file is not: peers must prove that they know "
+                "a common secret; allowed: the path of a file that holds it"
+            )
+    if cluster.silence_ms < 2 * cluster.beat_interval_ms:
+        raise ConfigError(
+            f"cluster.silence_ms = {cluster.silence_ms}: allowed: at least twice "
+            f"cluster.beat_interval_ms ({cluster.beat_interval_ms})"
+        )
 
 
 def _check_credit(key: str, credit: tuple[int, int]) -> None:

@@ -81,6 +81,7 @@ def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
         ("msg_store_credit_disc_bound=4,0", ["msg_store_credit_disc_bound = [4, 0]"]),
         ("vm_memory_high_watermark.relative=60", ["<= 1.0"]),
         ("limits.connection_inflight_bytes=65536", ["at least limits.frame_max (131072)"]),
+        ("cluster.silence_ms=150", ["at least twice cluster.beat_interval_ms (100)"]),
         ("vhosts=[]", ["vhosts: allowed: one or more names"]),
         ("vhosts=/,/", ["each of them once"]),
         ("management.metrics_need_login=1", ["true or false"]),
@@ -127,6 +128,7 @@ def test_bad_users_are_refused_and_their_passwords_are_not_shown(users: str, wor
 
 def test_seeds_without_a_secret_are_refused() -> None:
     assert "cluster.secret_file is not" in refusal(sets=("cluster.seeds=a:1",))
+    assert "cluster.secret_file is not" in refusal(sets=("listeners.cluster=a:1",))
     config = load(sets=["cluster.seeds=a:1,[::1]:2", "cluster.secret_file=/run/secret"])
     assert config.cluster.seeds == (Address("a", 1), Address("::1", 2))
     assert config.cluster.secret_file == Path("/run/secret")
@@ -167,6 +169,8 @@ def test_every_key_can_be_set_by_text() -> None:
         "compat": "3.x", "node.name": "7", "node.data_dir": "/d", "listeners.amqp": "h:1",
         "listeners.management": "[::1]:0", "management.metrics_need_login": "true",
         "listeners.cluster": "h:2",
+        "cluster.beat_interval_ms": "50", "cluster.silence_ms": "9000",
+        "cluster.handshake_timeout_ms": "200", "cluster.peer_bytes_max": "2MiB",
         "cluster.secret_file": "/s", "cluster.seeds": "a:1, b:2", "limits.channel_max": "9",
         "limits.frame_max": "9000", "limits.heartbeat_s": "0", "limits.handshake_timeout_ms": "100",
         "limits.max_message_size": "1MiB", "limits.connection_max": "-1",

@@ -1,0 +1,1 @@
+"""Links to the other nodes of the cluster: sockets, dialing, who may come in (`node.peers`)."""
