@@ -12,15 +12,18 @@ WORKERS    ?= 2
 
 DEV   := .venv/bin
 SETUP := $(PYTHON) tools/environment.py
+TOXIPROXY := github.com/Shopify/toxiproxy/v2/cmd/server@v2.12.0
+TOOLS     ?= $(abspath .tools)
 SPREAD := -n $(WORKERS) --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help python install run lint check format test test-pure test-compiled faults mutants wheel bench clean
+.PHONY: help python install tools run lint check format test test-pure test-compiled faults mutants wheel bench clean
 
 help:
 	@echo "make run            one durable node: AMQP $(LISTEN), management $(MANAGEMENT), data $(DATA)"
 	@echo "make test           the whole test suite, on the compiled build and on the pure one"
 	@echo "make install        the development environment alone (.venv)"
+	@echo "make tools          what tests of bad networks need: Toxiproxy, in .tools (needs Go)"
 	@echo "make lint           format, lint, types and import floors alone"
 	@echo "make faults         disks that fail and fill up, the long tests of it too (root: it mounts)"
 	@echo "make check          format, lint, types, import floors, unit and golden tests"
@@ -36,6 +39,14 @@ python:
 
 install: python
 	@$(SETUP) dev
+
+tools: $(TOOLS)/bin/toxiproxy-server
+
+$(TOOLS)/bin/toxiproxy-server:
+	@command -v go >/dev/null || { echo "Toxiproxy is built by Go, which is not there" >&2; exit 1; }
+	@mkdir -p $(TOOLS)/bin/.new
+	GOBIN=$(TOOLS)/bin/.new go install $(TOXIPROXY)
+	@mv $(TOOLS)/bin/.new/server $@ && rmdir $(TOOLS)/bin/.new
 
 run: python
 	@$(SETUP) run
