@@ -26,6 +26,11 @@ COMPILED = [
     "node/reading.py",
     "node/transaction.py",
     "node/turn.py",
+    "queues/away/home.py",
+    "queues/away/items.py",
+    "queues/away/neighbour.py",
+    "queues/away/proxy.py",
+    "queues/away/seam.py",
     "queues/columns.py",
     "queues/commands.py",
     "queues/consumers.py",
@@ -131,6 +136,7 @@ COMPILED = [
     "warren/wire/peer/frames.py",
     "warren/wire/peer/handshake.py",
     "warren/wire/peer/lanes.py",
+    "warren/wire/peer/stream.py",
 ]
 
 

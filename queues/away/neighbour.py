@@ -1,0 +1,82 @@
+"""Everything that this node and one other say to each other about queues (0036). No I/O.
+
+Both are home of some queues and have sessions that use those of the other: a `Neighbour` has the
+proxies of its queues, the visitors that its sessions are here, and the one stream that both speak
+on. The host tells it when the connection comes and goes, gives it the frames that arrive, and
+takes what is to be sent at the end of a turn (`end_turn`).
+
+A connection that breaks is latency. A process that is another one than before, or a node that is
+given up (`lost`), ends the sessions that it had here, and to sessions here its queues are gone.
+Messages begin with a byte that says for whom they are: 0 the home, 1 its user. Compiled.
+"""
+
+from collections.abc import Callable
+from typing import Final, final
+
+from queues.away.home import FindHost, Visitors
+from queues.away.items import BadItem
+from queues.away.proxy import Proxies
+from queues.away.seam import EndOfTurn
+from warren.wire.peer.stream import BadFrame, Restarted, Stream
+
+FOR_HOME: Final = b"\x00"
+FOR_USER: Final = b"\x01"
+
+SendFrame = Callable[[list[bytes]], None]
+
+
+@final
+class Neighbour:
+    """One other node."""
+
+    def __init__(
+        self, process: int, find: FindHost, send_frame: SendFrame, turn: EndOfTurn
+    ) -> None:
+        self.stream = Stream(process)
+        self.proxies = Proxies(self._to_home, turn)
+        self.visitors = Visitors(find, self._to_user, turn)
+        self._send_frame = send_frame
+
+    def _to_home(self, parts: list[bytes]) -> None:
+        self.stream.send([FOR_HOME, *parts])
+
+    def _to_user(self, parts: list[bytes]) -> None:
+        self.stream.send([FOR_USER, *parts])
+
+    def connected(self) -> None:
+        """The connection stands; the one before is closed."""
+        self.stream.connected()
+        self.end_turn()
+
+    def disconnected(self) -> None:
+        self.stream.disconnected()
+
+    def received(self, frame: bytes) -> None:
+        """A frame of the connection. BadFrame, BadItem: it is wrong, and is to be closed."""
+        news = self.stream.received(frame)
+        if isinstance(news, Restarted):
+            self.lost()
+        elif news is not None:
+            self._take(news)
+
+    def _take(self, message: bytes) -> None:
+        kind = message[:1]
+        if kind == FOR_HOME:
+            self.visitors.received(message[1:])
+        elif kind == FOR_USER:
+            self.proxies.received(message[1:])
+        else:
+            raise BadItem("a message of the stream that is for nobody")
+
+    def lost(self) -> None:
+        """The process that was there is gone, with all that was under way."""
+        self.visitors.peer_lost()
+        self.proxies.home_lost()
+
+    def end_turn(self) -> None:
+        """Send what has come together; proxies and visitors were asked before."""
+        for frame in self.stream.take_frames():
+            self._send_frame(frame)
+
+
+__all__ = ["BadFrame", "BadItem", "Neighbour"]

@@ -1,0 +1,350 @@
+"""Queues whose home is another node, as the sessions of this node see them (0036).
+
+A `Proxy` is the `QueueHost` of such a queue: what sessions hand down goes to the home as items,
+what the home answers goes to the sessions' sinks. `Proxies` has all of them that are at home on one
+node; `send` is a stream that loses and doubles nothing as long as both processes live.
+
+Bodies come behind the deliveries that name them, at most WINDOW_BYTES and a message for each
+session and queue before the session has looked at them (`view`), which it does in the order of the
+deliveries; those that it settles unseen go as well. That of basic.get comes before its answer.
+
+The home is lost when its node is: publishes that were not confirmed are refused, and to its
+sessions the queue is gone (RabbitMQ cancels their consumers). A stream that is only interrupted is
+nothing but latency. Compiled.
+"""
+
+from collections import deque
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from queues.away.items import (
+    ACTIVATED,
+    ATTACH_REFUSED,
+    ATTACHED,
+    BODIES,
+    CONFIRMS,
+    COUNTED,
+    DELIVERS,
+    DETACHED,
+    DRAINED,
+    GONE,
+    GOT,
+    GOT_BODY,
+    GRANTED,
+    INSPECTED,
+    PUBLISH,
+    PURGED,
+    REFUSED,
+    TAKEN,
+    TIMED_OUT,
+    UNREADABLE,
+    BadItem,
+    Item,
+    put_command,
+    put_numbers,
+    put_run,
+    take_items,
+)
+from queues.away.seam import PART_BYTES, WINDOW_BYTES, EndOfTurn, Send
+from queues.commands import Command, EndSession, SessionId, Settle
+from queues.credit import CreditActor, CreditSpec
+from queues.host import SessionSink, View
+from queues.message import Chunk
+
+TAKEN_BYTES: Final = WINDOW_BYTES // 4  # looked at, and told to the home at once
+
+
+@final
+class Body:
+    """Messages that have come for a session: first.. of a chunk of their own."""
+
+    __slots__ = ("chunk", "count", "first")
+
+    def __init__(self, first: i64, chunk: Chunk) -> None:
+        self.first: i64 = first
+        self.count: i64 = chunk.count()
+        self.chunk = chunk
+
+
+@final
+class Tie:
+    """One session's use of one queue."""
+
+    __slots__ = ("bodies", "confirmed", "got", "published", "sink", "taken_bytes", "wanted")
+
+    def __init__(self, sink: SessionSink) -> None:
+        self.sink = sink
+        self.published: i64 = 0  # the last number
+        self.confirmed: i64 = 0
+        self.bodies: deque[Body] = deque()  # in the order of the deliveries
+        self.got: Body | None = None  # the newest that basic.get has brought
+        self.taken_bytes: i64 = 0  # looked at, and not told to the home yet
+        self.wanted: i64 = 0  # the session waits for this message; 0: for none
+
+    def drop(self, runs: list[tuple[int, int]]) -> None:
+        """Messages that were settled: what has come of them and was not looked at is not wanted."""
+        for first, count in runs:
+            self._drop_run(first, first + count)
+
+    def _drop_run(self, first: i64, end: i64) -> None:
+        """Whole chunks alone: what is left of one goes when a later one is looked at."""
+        kept: deque[Body] = deque()
+        for body in self.bodies:
+            if first <= body.first and body.first + body.count <= end:
+                self.taken_bytes += body.chunk.size()
+            else:
+                kept.append(body)
+        self.bodies = kept
+
+
+@final
+class Proxy:
+    """A queue whose home is another node."""
+
+    def __init__(
+        self,
+        uid: i64,
+        vhost: str,
+        name: str,
+        quorum: bool,
+        single_active: bool,
+        spec: CreditSpec,
+        proxies: "Proxies",
+    ) -> None:
+        self.uid: i64 = uid
+        self.vhost = vhost
+        self.name = name
+        self.credit = CreditActor(f"queue {name}", spec)
+        self.is_gone = False
+        self._quorum = quorum
+        self._single_active = single_active
+        self._proxies = proxies
+        self._ties: dict[SessionId, Tie] = {}
+        self._ready: i64 = 0
+        self._checked_out: i64 = 0
+        self._consumers: i64 = 0
+
+    @property
+    def quorum(self) -> bool:
+        return self._quorum
+
+    @property
+    def single_active(self) -> bool:
+        return self._single_active
+
+    @property
+    def ready_count(self) -> int:
+        """As the home has told it last, and so for the others."""
+        return self._ready
+
+    @property
+    def checked_out_count(self) -> int:
+        return self._checked_out
+
+    @property
+    def consumer_count(self) -> int:
+        return self._consumers
+
+    # Handed down by sessions
+
+    def publish(self, sink: SessionSink, chunk: Chunk, first_seq: i64) -> None:
+        """See QueueHost."""
+        tie = self._tie(sink)
+        count = chunk.count()
+        tie.published = first_seq + count - 1
+        sink.credit.send(self.credit, count)
+        session = sink.session
+        self._proxies.put(put_run(PUBLISH, self.uid, session, first_seq, chunk, 0, count))
+
+    def command(self, sink: SessionSink, command: Command) -> None:
+        """See QueueHost."""
+        tie = self._tie(sink)
+        self._proxies.put([put_command(self.uid, sink.session, command)])
+        if isinstance(command, Settle):
+            tie.drop(command.runs)
+            self._tell_taken(tie, TAKEN_BYTES)
+        if isinstance(command, EndSession):
+            self._end(sink)
+
+    def view(self, sink: SessionSink, first: i64, count: i64) -> View | None:
+        """See QueueHost; what was delivered before `first` was looked at, or never will be."""
+        tie = self._tie(sink)
+        got = tie.got
+        if got is not None and got.first == first:
+            return View(got.chunk, 0, first, 1)
+        bodies = tie.bodies
+        while len(bodies) > 0:
+            body = bodies[0]
+            if body.first <= first < body.first + body.count:
+                self._tell_taken(tie, TAKEN_BYTES)
+                index = first - body.first
+                return View(body.chunk, index, first, min(count, body.count - index))
+            tie.taken_bytes += bodies.popleft().chunk.size()
+        tie.wanted = first
+        self._tell_taken(tie, 1)  # Or what is wanted might wait for room for ever.
+        return None
+
+    def _tie(self, sink: SessionSink) -> Tie:
+        tie = self._ties.get(sink.session)
+        if tie is None:
+            tie = Tie(sink)
+            self._ties[sink.session] = tie
+        return tie
+
+    def _tell_taken(self, tie: Tie, least: i64) -> None:
+        if tie.taken_bytes >= least:
+            taken = put_numbers(TAKEN, self.uid, tie.sink.session, tie.taken_bytes)
+            tie.taken_bytes = 0
+            self._proxies.put([taken])
+
+    def _end(self, sink: SessionSink) -> None:
+        self._ties.pop(sink.session, None)
+        self.credit.peer_down(sink.credit)
+        sink.credit.peer_down(self.credit)
+
+    # From the home
+
+    def take(self, item: Item) -> None:
+        """An answer to one of the sessions; to one that has ended: nothing."""
+        if item.kind == COUNTED:
+            self._ready, self._checked_out, self._consumers = item.numbers
+            return
+        tie = self._ties.get(item.session)
+        if tie is None:
+            return
+        if item.kind == BODIES:
+            self._take_bodies(tie, item)
+        elif item.kind == GOT_BODY:
+            assert item.chunk is not None
+            tie.got = Body(item.first, item.chunk)
+        elif item.kind == CONFIRMS:
+            tie.confirmed = item.numbers[0]
+            tie.sink.on_confirms(self.uid, item.numbers[0])
+        elif item.kind == GRANTED:
+            self.credit.ack(tie.sink.credit, item.numbers[0])
+        elif item.kind == GONE:
+            self._lose(tie)
+        else:
+            answer(tie.sink, self.uid, item)
+
+    def _take_bodies(self, tie: Tie, item: Item) -> None:
+        chunk = item.chunk
+        assert chunk is not None
+        body = Body(item.first, chunk)
+        tie.bodies.append(body)
+        if body.first <= tie.wanted < body.first + body.count:
+            tie.wanted = 0
+            tie.sink.on_loaded(self.uid)
+
+    def _lose(self, tie: Tie) -> None:
+        """To this session the queue is gone: deleted, or its home is lost."""
+        sink = tie.sink
+        self._end(sink)
+        sink.on_gone(self.uid)
+
+    # The end
+
+    def home_lost(self) -> None:
+        """The home's node is gone: nobody knows what became of publishes that wait."""
+        for tie in list(self._ties.values()):
+            open_count = tie.published - tie.confirmed
+            if open_count > 0:
+                tie.sink.on_refused(self.uid, tie.confirmed + 1, open_count)
+                tie.sink.on_confirms(self.uid, tie.published)
+            self._lose(tie)
+
+    def delete(self) -> None:
+        """The definition is gone, or the queue has another home now."""
+        self.is_gone = True
+        for tie in list(self._ties.values()):
+            self._lose(tie)
+
+
+def answer(sink: SessionSink, uid: int, item: Item) -> None:
+    """Tell a session what its queue has said. BadItem: a kind that is no answer."""
+    kind = item.kind
+    numbers = item.numbers
+    if kind == DELIVERS:
+        number, delivery_seq, first, count, redelivered, attempts = numbers
+        sink.on_delivers(uid, number, delivery_seq, first, count, redelivered != 0, attempts)
+    elif kind == GOT:
+        message, redelivered, ready, attempts = numbers
+        sink.on_got(uid, message, redelivered != 0, ready, attempts)
+    elif kind == REFUSED:
+        sink.on_refused(uid, numbers[0], numbers[1])
+    elif kind == ATTACHED:
+        sink.on_attached(uid, numbers[0])
+    elif kind == ATTACH_REFUSED:
+        sink.on_attach_refused(uid, numbers[0])
+    elif kind == DETACHED:
+        sink.on_detached(uid, numbers[0], numbers[1] != 0)
+    elif kind == ACTIVATED:
+        sink.on_activated(uid, numbers[0], numbers[1] != 0)
+    elif kind == TIMED_OUT:
+        sink.on_timed_out(uid, numbers[0], numbers[1])
+    elif kind == DRAINED:
+        sink.on_drained(uid, numbers[0], numbers[1])
+    elif kind == PURGED:
+        sink.on_purged(uid, numbers[0])
+    elif kind == INSPECTED:
+        sink.on_inspected(uid, numbers[0], numbers[1])
+    elif kind == UNREADABLE:
+        sink.on_unreadable(uid)
+    else:
+        raise BadItem(f"an answer of kind {kind}")
+
+
+@final
+class Proxies:
+    """The proxies of all queues whose home is one other node.
+
+    Takes what the home sends (`received`), gives to `send` what the turn has put together.
+    """
+
+    def __init__(self, send: Send, turn: EndOfTurn) -> None:
+        self.hosts: dict[int, Proxy] = {}
+        self._send = send
+        self._turn = turn
+        self._parts: list[bytes] = []
+        self._bytes: i64 = 0
+
+    def add(self, host: Proxy) -> None:
+        self.hosts[host.uid] = host
+
+    def remove(self, uid: int) -> None:
+        """The queue is deleted, or has moved."""
+        host = self.hosts.pop(uid, None)
+        if host is not None:
+            host.delete()
+
+    def put(self, parts: list[bytes]) -> None:
+        """To be sent at the end of the turn, or now if much has come together."""
+        if len(self._parts) == 0:
+            self._turn.mark_away(self)
+        self._parts.extend(parts)
+        for part in parts:
+            self._bytes += len(part)
+        if self._bytes >= PART_BYTES:
+            self.end_turn()
+
+    def end_turn(self) -> None:
+        if len(self._parts) > 0:
+            parts = self._parts
+            self._parts = []
+            self._bytes = 0
+            self._send(parts)
+
+    def received(self, data: bytes) -> None:
+        """A message of the stream. BadItem: the home is wrong, or of another version."""
+        for item in take_items(data):
+            host = self.hosts.get(item.uid)
+            if host is not None:
+                host.take(item)
+
+    def home_lost(self) -> None:
+        """The node is gone, with all that was under way to it."""
+        self._parts = []
+        self._bytes = 0
+        for host in list(self.hosts.values()):
+            host.home_lost()
