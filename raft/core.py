@@ -465,6 +465,8 @@ class Raft:
         if message.is_pre_vote:
             is_granted = is_up_to_date and message.term > self.term
             term = message.term if is_granted else self.term
+            if is_granted and self.role == PRE_CANDIDATE and self._yields(sender, message):
+                self.role = FOLLOWER
             self._outbox.messages.append((sender, VoteResponse(term, True, is_granted)))
             return
         if message.term > self.term:
@@ -480,6 +482,13 @@ class Raft:
             self._election.wait()
         response = VoteResponse(self.term, False, is_granted)
         self._outbox.messages_after_sync.append((sender, response))
+
+    def _yields(self, sender: i64, message: VoteRequest) -> bool:
+        """Of two that ask at once and may both be elected, one waits: else they split the votes."""
+        log = self._log
+        if message.last_index != log.last_index or message.last_term != log.last_term:
+            return True
+        return sender > self.member
 
     def _has_live_leader(self) -> bool:
         """Then nobody gets a vote, nor a higher term from here (9.6): who was cut off for a while

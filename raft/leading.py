@@ -212,7 +212,7 @@ class Leadership:
                 if again == peer.slice_count:
                     again -= 1
                 peer.resume_slices(again)
-        elif peer.state == STREAM and not peer.is_quiet:
+        elif peer.state == STREAM and not peer.is_quiet and peer.sent_commit == commit_index:
             peer.is_quiet = True
             return
         self._send_empty(peer, commit_index)
@@ -225,10 +225,14 @@ class Leadership:
         tells = self._settings.tells_commits_at_once
         has_reads = len(self._reads) > 0
         for peer in self.peers.values():
+            if (
+                peer.state != SNAPSHOT
+                and peer.next_index <= self._log.last_index
+                and not peer.is_held
+            ):
+                self._send_entries(peer, commit_index)
             if peer.state == SNAPSHOT:
                 self._ask_slices(peer)
-            elif peer.next_index <= self._log.last_index and not peer.is_held:
-                self._send_entries(peer, commit_index)
             if (has_reads and peer.sent_read_seq < self._read_seq) or (
                 tells and peer.sent_commit < commit_index and not peer.is_paused
             ):
