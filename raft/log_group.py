@@ -1,13 +1,25 @@
-"""What a replicated machine sees of its log: propose, be told what is committed, snapshot.
+"""The seams of a log group: what a machine sees of it, what it needs of machine and disk.
 
-A machine is written against `LogGroup` and does not know whether its group has one member on the
-node's own log or several on several nodes.
+A machine on a single node is written against `LogGroup` (`raft.one_member`). One whose group has
+members on several nodes is a `GroupOwner`, and asks `raft.group.Group`. `GroupLog` is what the
+groups of a node need of its write-ahead log. Compiled.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
+from raft.entries import Config, Entry, SnapshotPoint
+from raft.messages import SnapshotSlice
+from raft.ready import Lead
+
 METADATA_OWNER: Final = 1  # uid of the group that holds the definitions
+
+# Outcomes of a proposal
+COMMITTED: Final = 1
+LOST: Final = 2  # another entry has its place: it will never be applied
+UNKNOWN: Final = 3  # a snapshot has passed over it: the machine's state knows, and nobody else
+
+Found = list[tuple[int, int, int, int, bytes]]  # index, term, appended_term, kind, payload
 
 
 class LogGroup(Protocol):
@@ -24,3 +36,86 @@ class LogGroup(Protocol):
 
     def snapshot(self, index: int, state: Sequence[bytes]) -> None:
         """The state of the machine after applying `index`: the log up to there may go."""
+
+
+class GroupOwner(Protocol):
+    """Whoever a group is for. Called in the turn; may propose, and may close the group.
+
+    Whatever is answered by `done` may be answered at once or later, in any order.
+    """
+
+    def store(self, entry: Entry) -> None:
+        """Put what is `attached` into the log now: the entry itself comes behind it. Not called for
+        entries that were proposed here: their owner has done so before."""
+
+    def truncated(self, index: int) -> None:
+        """Entries from `index` on are gone, and what was stored beside them is of no use."""
+
+    def apply(self, entries: Sequence[Entry]) -> None:
+        """These are committed, next in order; of every kind, those without meaning included."""
+
+    def outcome(self, index: int, term: int, outcome: int) -> None:
+        """What became of a proposal: COMMITTED ones have been applied; LOST ones are told before
+        anything is applied in their place."""
+
+    def lead(self, lead: Lead) -> None:
+        """Leader or term have changed."""
+
+    def configured(self, config: Config) -> None:
+        """The members have changed, perhaps back."""
+
+    def reattach(self, entries: Sequence[Entry], done: Callable[[Sequence[Entry]], None]) -> None:
+        """Entries that were read back for another member: give them with what was stored beside
+        them, as far as it is alive."""
+
+    def read_slice(
+        self, index: int, number: int, done: Callable[[Sequence[bytes] | None, bool], None]
+    ) -> None:
+        """A slice of the snapshot at `index`, and whether it is the last; None: it is gone."""
+
+    def stage(
+        self, piece: SnapshotSlice, point: SnapshotPoint | None, done: Callable[[], None]
+    ) -> None:
+        """Keep a slice that came in; `done` when it is durable. With the last one comes the point:
+        in one step all that was staged becomes the snapshot and the machine, then `done`."""
+
+    def drop_staged(self) -> None:
+        """What was staged so far is of no use."""
+
+
+class GroupLog(Protocol):
+    """What the groups need of the write-ahead log. What was appended first is durable first."""
+
+    @property
+    def appended_lsn(self) -> int: ...
+
+    def append_raft_entry(
+        self,
+        owner: int,
+        incarnation: int,
+        index: int,
+        term: int,
+        appended_term: int,
+        kind: int,
+        parts: Sequence[bytes],
+    ) -> object: ...
+
+    def append_hard_state(self, owner: int, incarnation: int, term: int, vote: int) -> object: ...
+
+    def truncate_log(self, owner: int, index: int) -> None:
+        """Entries from `index` on are dead."""
+
+    def release_log(self, owner: int, index: int) -> None:
+        """Entries up to `index` are dead."""
+
+    def read_entries(
+        self,
+        owner: int,
+        first: int,
+        last: int,
+        bytes_max: int,
+        done: Callable[[Found | Exception], None],
+    ) -> None:
+        """Durable entries, in order from `first` on, at least one if there is any."""
+
+    def flush(self) -> None: ...

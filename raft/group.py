@@ -1,0 +1,321 @@
+"""One log group on this node: what its owner, a machine of queue or metadata, sees of it.
+
+    place = group.propose(parts, attached)   # (index, term), or None: ask the leader
+    owner.outcome(index, term, COMMITTED)    # later, once for each place, in order
+
+Takes proposals, read barriers and wishes; gives the owner what is committed, and what became of the
+proposals, whoever leads meanwhile. Owns what is open: proposals whose place is undecided, barriers.
+All that reaches the core comes through here or through the host (`raft.host`), which has the group
+looked at (`Marks`) whenever something was asked of it. Compiled.
+
+When something fails: an assertion goes through, and the node stops; a proposal whose leader is gone
+stays open until its place is decided by another, which may take as long as there is no majority.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import final
+
+from mypy_extensions import i64
+
+from raft.core import Raft
+from raft.entries import Config, Entry, SnapshotPoint
+from raft.log_group import COMMITTED, LOST, UNKNOWN, GroupLog, GroupOwner
+from raft.membership import Change, Refused
+from raft.ready import Read
+from raft.status import LEADER, Status
+
+
+@final
+class NotLeader:
+    """Ask `leader` (0: nobody knows one)."""
+
+    __slots__ = ("leader", "term")
+
+    def __init__(self, leader: i64, term: i64) -> None:
+        self.leader: i64 = leader
+        self.term: i64 = term
+
+
+@final
+class GroupStatus:
+    """How a group stands, for the API."""
+
+    __slots__ = ("incarnation", "is_hibernating", "open_proposals", "raft", "uid")
+
+    def __init__(
+        self, uid: i64, incarnation: i64, is_hibernating: bool, open_proposals: i64, raft: Status
+    ) -> None:
+        self.uid: i64 = uid
+        self.incarnation: i64 = incarnation
+        self.is_hibernating = is_hibernating
+        self.open_proposals: i64 = open_proposals
+        self.raft = raft
+
+
+@final
+class Counters:
+    """What the groups of a node have done since the start."""
+
+    def __init__(self) -> None:
+        self.proposals: i64 = 0
+        self.commits: i64 = 0  # entries handed over
+        self.elections: i64 = 0  # that members here have stood for
+        self.leader_changes: i64 = 0
+        self.appended_bytes: i64 = 0
+        self.snapshots_sent: i64 = 0
+        self.snapshots_received: i64 = 0
+        self.suspicions: i64 = 0
+        self.strays: i64 = 0  # messages for groups that are not here, or for another incarnation
+        self.held_back: i64 = 0  # messages for peers whose link was full
+        self.read_failures: i64 = 0
+        self.turns: i64 = 0
+
+
+@final
+class Marks:
+    """Groups that the turn has to look at, and those that get ticks.
+
+    A group is in `dirty` while its `is_dirty` is set, in `awake` while its `is_awake` is.
+    """
+
+    def __init__(self, begin_turn: Callable[[], None]) -> None:
+        self._begin_turn = begin_turn
+        self._asked = False
+        self.dirty: list[Group] = []
+        self.awake: dict[int, Group] = {}
+
+    def mark(self, group: "Group") -> None:
+        """Look at it in this turn, and keep it awake until it has come to rest."""
+        if not group.is_dirty:
+            group.is_dirty = True
+            self.dirty.append(group)
+        if not group.is_awake:
+            group.is_awake = True
+            self.awake[group.uid] = group
+        self.ask()
+
+    def ask(self) -> None:
+        """There is something for a turn."""
+        if not self._asked:
+            self._asked = True
+            self._begin_turn()
+
+    def take(self) -> "list[Group]":
+        """The turn looks at these now."""
+        groups = self.dirty
+        self.dirty = []
+        for group in groups:
+            group.is_dirty = False
+        return groups
+
+    def hush(self) -> None:
+        """A turn has begun: it needs no other one for what comes up in it, until `speak`."""
+        self._asked = True
+
+    def speak(self) -> None:
+        self._asked = False
+
+    def sleep(self, group: "Group") -> None:
+        """No ticks for it any more."""
+        if group.is_awake:
+            group.is_awake = False
+            del self.awake[group.uid]
+
+
+@final
+class Group:
+    """See the module. Open proposals ascend by term, and by index within one."""
+
+    def __init__(
+        self,
+        uid: i64,
+        incarnation: i64,
+        raft: Raft,
+        owner: GroupOwner,
+        log: GroupLog,
+        marks: Marks,
+        counters: Counters,
+    ) -> None:
+        self.uid: i64 = uid
+        self.incarnation: i64 = incarnation
+        self.raft = raft
+        self.owner = owner
+        self._log = log
+        self._marks = marks
+        self._counters = counters
+        self._proposed: deque[tuple[int, int]] = deque()  # (index, term)
+        self._barriers: dict[int, Callable[[bool], None]] = {}
+        self._reads: deque[Read] = deque()  # sure of, and not all before them is applied
+        self._last_context: i64 = 0
+        self.is_closed = False
+        # Of the host
+        self.config = Config(())
+        self.is_dirty = False
+        self.is_awake = False
+        self.own_term: i64 = 0  # the last one in which it was led, and proposed to, from here
+        self.leader: i64 = 0  # as its owner was told
+        self.forget_index: i64 = 0  # what was applied a while ago
+
+    # What the owner asks
+
+    def propose(
+        self, parts: Sequence[bytes], attached: Sequence[bytes] = ()
+    ) -> tuple[int, int] | None:
+        """Append an entry; its place. None: this member does not lead, or takes nothing now."""
+        if self.is_closed:
+            return None
+        place = self.raft.propose(parts, attached)
+        if place is not None:
+            self._opened(place)
+        return place
+
+    def change(self, change: Change) -> tuple[int, int] | Refused:
+        """Change the members, one at a time; the outcome is told as that of a proposal."""
+        assert not self.is_closed
+        answer = self.raft.propose_change(change)
+        if not isinstance(answer, Refused):
+            self._opened(answer)
+        return answer
+
+    def _opened(self, place: tuple[int, int]) -> None:
+        self.own_term = place[1]
+        self._proposed.append(place)
+        self._counters.proposals += 1
+        self._marks.mark(self)
+
+    def barrier(self, done: Callable[[bool], None]) -> NotLeader | None:
+        """`done(True)` when all that is committed now has been handed over here, wherever it was
+        proposed; `done(False)`: the leadership was lost meanwhile. NotLeader: it is not called."""
+        raft = self.raft
+        if self.is_closed or raft.role != LEADER:
+            return NotLeader(raft.leader, raft.term)
+        self._last_context += 1
+        context = self._last_context
+        if not raft.read(context):
+            return NotLeader(0, raft.term)
+        self._barriers[context] = done
+        self._marks.mark(self)
+        return None
+
+    def transfer(self, member: int) -> bool:
+        """Have that member lead; False: it cannot be tried."""
+        begun = not self.is_closed and self.raft.transfer(member)
+        if begun:
+            self._marks.mark(self)
+        return begun
+
+    def campaign(self) -> None:
+        """Try to lead, if nobody does."""
+        if not self.is_closed:
+            self.raft.campaign()
+            self._marks.mark(self)
+
+    def snapshot_point(self, index: int) -> SnapshotPoint:
+        """What to write with a snapshot of the machine behind `index`, which was applied."""
+        return self.raft.snapshot_point(index)
+
+    def snapshot_taken(self, point: SnapshotPoint) -> None:
+        """The machine at that point is durable: the log up to there may go."""
+        if not self.is_closed:
+            self.raft.snapshot_taken(point)
+            self._log.release_log(self.uid, self.raft.first_index - 1)
+            self._marks.mark(self)
+
+    @property
+    def is_leader(self) -> bool:
+        return self.raft.role == LEADER
+
+    def status(self) -> GroupStatus:
+        return GroupStatus(
+            self.uid,
+            self.incarnation,
+            not self.is_awake,
+            len(self._proposed),
+            self.raft.status(),
+        )
+
+    # What the host hands up
+
+    def hand_over(self, entries: Sequence[Entry]) -> None:
+        """These are committed."""
+        self._counters.commits += len(entries)
+        proposed = self._proposed
+        if len(proposed) == 0:
+            self.owner.apply(entries)
+            return
+        last = entries[len(entries) - 1]
+        term = last.term
+        if proposed[0][1] == term and proposed[len(proposed) - 1][1] == term:
+            # One leader made them all, so that what it proposed is at its place.
+            self.owner.apply(entries)
+            self._tell_committed(last)
+            return
+        for entry in entries:
+            if self.is_closed:
+                return
+            self._tell_lost(entry)
+            self.owner.apply([entry])
+            self._tell_committed(entry)
+
+    def _tell_committed(self, last: Entry) -> None:
+        """All up to the entry is applied; what was proposed for there is what is there."""
+        proposed = self._proposed
+        while len(proposed) > 0 and proposed[0][0] <= last.index:
+            index, term = proposed.popleft()
+            assert term == last.term
+            self.owner.outcome(index, term, COMMITTED)
+
+    def _tell_lost(self, entry: Entry) -> None:
+        """The entry is next: it, or whoever made it, has the place of these."""
+        proposed = self._proposed
+        while len(proposed) > 0:
+            index, term = proposed[0]
+            if term >= entry.term and (index != entry.index or term == entry.term):
+                return
+            proposed.popleft()
+            self.owner.outcome(index, term, LOST)
+
+    def passed_over(self, last_index: int, last_term: int) -> None:
+        """The machine has become what it is behind that entry, by a snapshot."""
+        proposed = self._proposed
+        while len(proposed) > 0:
+            index, term = proposed[0]
+            outcome = LOST
+            if index <= last_index and term <= last_term:
+                outcome = COMMITTED if term == last_term else UNKNOWN
+            elif term >= last_term and index > last_index:
+                return
+            proposed.popleft()
+            self.owner.outcome(index, term, outcome)
+
+    def answer_reads(self, reads: Sequence[Read]) -> None:
+        """These are sure of; they are answered when all that is committed for them is applied."""
+        waiting = self._reads
+        for read in reads:
+            if read.index < 0:
+                self._answer_read(read.context, False)
+            else:
+                waiting.append(read)
+        while len(waiting) > 0 and waiting[0].index <= self.raft.applied_index:
+            self._answer_read(waiting.popleft().context, True)
+
+    def _answer_read(self, context: int, is_sure: bool) -> None:
+        done = self._barriers.pop(context, None)
+        if done is not None:
+            done(is_sure)
+
+    @property
+    def has_reads(self) -> bool:
+        """Some wait until more is applied."""
+        return len(self._reads) > 0
+
+    def close(self) -> None:
+        """The group is gone from this node; of open proposals nothing is told any more."""
+        self.is_closed = True
+        self._proposed.clear()
+        self._marks.sleep(self)
+        barriers = self._barriers
+        self._barriers = {}
+        for done in barriers.values():
+            done(False)

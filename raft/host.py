@@ -1,0 +1,561 @@
+"""The groups of a node, thousands of them, on one log and one link to each peer. No I/O, no clock.
+
+    host = RaftHost(member, log, links, settings, lots, begin_turn)
+    group = host.add(uid, incarnation, restored, owner)
+    host.receive(peer, batch)   host.on_durable(lsn)   host.tick(now_ms)   # ask for a turn
+    host.end_turn()             # does all that they and the owners have brought about
+
+One turn: step what has arrived, take each marked group's `Ready` once, hand everything to the log
+and flush it once, send one batch per peer and lane, and give the owners what is committed. What
+promises something about the log (`messages_after_sync`) is sent by the turn that follows the sync,
+in the order of the log. Every call of a core is made in a turn or by the owner, so that whoever
+runs the turn stops the node when a group asserts; nothing here catches that.
+
+Groups at rest get no ticks (`Raft.is_idle`). They are woken by messages and proposals, and by the
+failure detector: those led from a suspected node elect, those that lead without enough trusted
+voters find out whether they still do. What the detector says reaches NEWS_MAX groups a turn.
+
+A link that is full gets no more entries: groups that have some for the peer hold them back until
+there is room, and then ask how far it is. A read of the log that fails is tried again, every
+RETRY_TICKS.
+Compiled.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from raft.codec import decode, encode
+from raft.core import Raft
+from raft.detector import Detector
+from raft.entries import Config, Entry
+from raft.group import Counters, Group, GroupStatus, Marks
+from raft.links import BULK, CONTROL, Links, Outbox, open_batch, put
+from raft.log_group import Found, GroupLog, GroupOwner
+from raft.messages import AppendRequest, Message, SnapshotSlice
+from raft.ready import Lead, Load, LoadSlice, Ready
+from raft.recovery import Restored
+from raft.settings import Lots, Settings
+
+TICK_MS: Final = 20  # between two calls of `tick`; `Settings` counts in them
+NEWS_MAX: Final = 512  # groups that are told of a peer in one turn
+RETRY_TICKS: Final = 50
+FORGET_TICKS: Final = 5  # contents of applied entries stay in memory for one to two times as long
+BATCH_BYTES_MAX: Final = 8 << 20  # for one peer and lane; more goes out before the turn's end
+
+
+def host_settings() -> Settings:
+    """What the core counts in ticks, for TICK_MS: a leader that is silent for a second is given up,
+    and followers of a lost node wait up to 60 ms before one of them stands."""
+    return Settings(election_ticks=50, heartbeat_ticks=5, suspicion_ticks=3)
+
+
+@final
+class Pending:
+    """What a group has handed to the log, and what is to be said when that is durable."""
+
+    __slots__ = ("group", "index", "lsn", "messages", "term")
+
+    def __init__(self, lsn: i64, group: Group) -> None:
+        self.lsn: i64 = lsn
+        self.group = group
+        self.index: i64 = 0  # of the last entry; 0: a hard state alone
+        self.term: i64 = 0
+        self.messages: list[tuple[int, Message]] = []
+
+
+@final
+class RaftHost:
+    """See the module.
+
+    Invariants: `_waiting` ascends by lsn; `_pending[uid]` is the last of the group in it;
+    `_members[member]` holds the groups that have the member in their configuration.
+    """
+
+    def __init__(
+        self,
+        member: int,
+        log: GroupLog,
+        links: Links,
+        settings: Settings,
+        lots: Lots,
+        begin_turn: Callable[[], None],
+    ) -> None:
+        self.member = member
+        self.detector = Detector()
+        self.counters = Counters()
+        self._log = log
+        self._links = links
+        self._settings = settings
+        self._lots = lots
+        self._marks = Marks(begin_turn)
+        self._groups: dict[int, Group] = {}
+        self._members: dict[int, dict[int, Group]] = {}
+        self._arrived: list[tuple[Group, int, Message]] = []
+        self._answers: list[Callable[[], None]] = []
+        self._waiting: deque[Pending] = deque()
+        self._pending: dict[int, Pending] = {}
+        self._durable_lsn: i64 = 0
+        self._news: deque[tuple[Group, int, bool]] = deque()  # that member; whether it was lost
+        self._held: dict[int, dict[int, Group]] = {}  # by peer: groups that its full link holds up
+        self._retries: deque[tuple[int, Callable[[], None]]] = deque()  # due in that tick
+        self._outboxes: dict[int, Outbox] = {}
+        self._encoded: Message | None = None  # the last one, for others who get the same
+        self._encoded_parts: list[bytes] = []
+        self._ticks: i64 = 0
+        self._ticks_due: i64 = 0
+
+    # Groups
+
+    def add(self, uid: int, incarnation: int, restored: Restored, owner: GroupOwner) -> Group:
+        """Begin with a group; what was found of it on disk is in `restored`."""
+        assert uid not in self._groups
+        raft = Raft(self.member, restored, self._settings, self._lots)
+        group = Group(uid, incarnation, raft, owner, self._log, self._marks, self.counters)
+        self._groups[uid] = group
+        self._configure(group, raft.config)
+        self._marks.mark(group)
+        return group
+
+    def remove(self, uid: int) -> None:
+        """The group is gone from this node. Answers for it that are under way come to nothing."""
+        group = self._groups.pop(uid)
+        self._configure(group, Config(()))
+        for held in self._held.values():
+            held.pop(uid, None)
+        self._pending.pop(uid, None)
+        group.close()
+        self._log.release_log(uid, group.raft.last_index)
+
+    def group(self, uid: int) -> Group | None:
+        return self._groups.get(uid)
+
+    def status(self) -> list[GroupStatus]:
+        """How all groups stand."""
+        return [group.status() for group in self._groups.values()]
+
+    @property
+    def group_count(self) -> int:
+        return len(self._groups)
+
+    @property
+    def hibernating_count(self) -> int:
+        """Groups that get no ticks."""
+        return len(self._groups) - len(self._marks.awake)
+
+    def _configure(self, group: Group, config: Config) -> None:
+        """Keep `_members`, and tell the group how those stand that are new to it."""
+        old = group.config
+        group.config = config
+        members = config.members()
+        for member in old.members():
+            if member != self.member and member not in members:
+                del self._members[member][group.uid]
+        for member in members:
+            if member == self.member:
+                continue
+            groups = self._members.setdefault(member, {})
+            if group.uid not in groups:
+                groups[group.uid] = group
+                group.raft.reachable(member, self.detector.is_trusted(member))
+
+    # What comes from outside: kept for the turn
+
+    def receive(self, peer: int, batch: memoryview) -> None:
+        """Messages from a peer. BadEnvelope, BadMessage: the peer is wrong; end its connection."""
+        self._marks.ask()
+        for envelope in open_batch(batch):
+            group = self._groups.get(envelope.uid)
+            if (
+                group is None
+                or group.incarnation != envelope.incarnation
+                or envelope.sender != peer
+            ):
+                self.counters.strays += 1
+                continue
+            self._arrived.append((group, peer, decode(envelope.message)))
+
+    def on_durable(self, lsn: int) -> None:
+        """The log up to there is durable."""
+        self._durable_lsn = lsn
+        if len(self._waiting) > 0:
+            self._marks.ask()
+
+    def tick(self, now_ms: int) -> None:
+        """TICK_MS have passed, more or less; `now_ms` is monotonic time."""
+        for member in self.detector.tick(now_ms):
+            self._trust_changed(member, True)
+        if len(self._marks.awake) > 0 or len(self._retries) > 0:
+            self._ticks_due += 1
+            self._marks.ask()
+
+    def add_peer(self, member: int) -> None:
+        """There is such a node."""
+        self.detector.add(member)
+
+    def remove_peer(self, member: int) -> None:
+        """There is no such node any more."""
+        if self.detector.remove(member):
+            self._trust_changed(member, True)
+
+    def connected(self, member: int) -> None:
+        """The links to a peer stand."""
+        if self.detector.connected(member):
+            self._trust_changed(member, False)
+        self.drained(member)
+
+    def heard(self, member: int) -> None:
+        """A peer has answered a beat."""
+        if self.detector.heard(member):
+            self._trust_changed(member, False)
+
+    def lost(self, member: int) -> None:
+        """The links to a peer are gone, and what was in them."""
+        if self.detector.lost(member):
+            self._trust_changed(member, True)
+
+    def drained(self, member: int) -> None:
+        """There is room on the bulk lane of a peer that was full."""
+        held = self._held.pop(member, None)
+        if held is not None:
+            for group in held.values():
+                group.raft.hold(member, False)
+                self._news.append((group, member, False))
+            self._marks.ask()
+
+    def _trust_changed(self, member: int, is_lost: bool) -> None:
+        if is_lost:
+            self.counters.suspicions += 1
+        groups = self._members.get(member)
+        if groups is not None:
+            for group in groups.values():
+                self._news.append((group, member, is_lost))
+            self._marks.ask()
+
+    # The turn
+
+    def end_turn(self) -> None:
+        """See the module."""
+        self._marks.hush()
+        self.counters.turns += 1
+        self._settle()  # First: what is stepped now may replace what has become durable.
+        self._step_arrived()
+        self._take_answers()
+        self._pass_news()
+        self._take_ticks()
+        begun: list[Group] = []
+        readies: list[Ready] = []
+        for group in self._marks.take():
+            if not group.is_closed and group.raft.has_ready:
+                ready = group.raft.ready()
+                if group.raft.has_ready:  # There was more than goes into one.
+                    self._marks.mark(group)
+                self._write(group, ready)
+                begun.append(group)
+                readies.append(ready)
+        self._log.flush()
+        self._send_all()
+        for i in range(len(begun)):
+            self._hand_up(begun[i], readies[i])
+        self._marks.speak()
+        if self._has_work():
+            self._marks.ask()
+
+    def _has_work(self) -> bool:
+        """What the turn has brought up, or left for the next one."""
+        if len(self._marks.dirty) > 0 or len(self._news) > 0 or len(self._answers) > 0:
+            return True
+        return len(self._waiting) > 0 and self._waiting[0].lsn <= self._durable_lsn
+
+    def _step_arrived(self) -> None:
+        arrived = self._arrived
+        self._arrived = []
+        for group, sender, message in arrived:
+            if not group.is_closed:
+                group.raft.step(sender, message)
+                self._marks.mark(group)
+
+    def _take_answers(self) -> None:
+        answers = self._answers
+        self._answers = []
+        for answer in answers:
+            answer()
+
+    def _settle(self) -> None:
+        """What has become durable: tell the cores, and say what waited for it."""
+        waiting = self._waiting
+        lsn = self._durable_lsn
+        while len(waiting) > 0 and waiting[0].lsn <= lsn:
+            pending = waiting.popleft()
+            group = pending.group
+            if group.is_closed:
+                continue
+            if self._pending.get(group.uid) is pending:
+                del self._pending[group.uid]
+            if pending.index > 0:
+                group.raft.durable(pending.index, pending.term)
+            for member, message in pending.messages:
+                self._post(group, member, message)
+            self._marks.mark(group)
+
+    def _pass_news(self) -> None:
+        """Tell groups how it stands with a peer; many have the same, so a part of them each turn.
+
+        Told is how it stands now; but a leader that was lost for a moment may lead no more.
+        """
+        left: i64 = NEWS_MAX
+        news = self._news
+        while len(news) > 0 and left > 0:
+            left -= 1
+            group, member, is_lost = news.popleft()
+            if group.is_closed or member not in group.config.members():
+                continue
+            raft = group.raft
+            raft.reachable(member, self.detector.is_trusted(member))
+            if is_lost and raft.leader == member:
+                raft.leader_lost()
+            self._marks.mark(group)
+
+    def _take_ticks(self) -> None:
+        """Give ticks to those who are awake, and let those sleep that have come to rest."""
+        if self._ticks_due == 0:
+            return
+        self._ticks_due = 0  # Those that were missed were this node's own fault: no core is told.
+        self._ticks += 1
+        forgets = self._ticks % FORGET_TICKS == 0
+        for group in list(self._marks.awake.values()):
+            raft = group.raft
+            if not group.is_dirty and raft.is_idle:
+                raft.forget(raft.applied_index)
+                self._marks.sleep(group)
+                continue
+            if forgets:
+                raft.forget(group.forget_index)
+                group.forget_index = raft.applied_index
+            raft.tick()
+            if raft.has_ready:
+                self._marks.mark(group)
+        while len(self._retries) > 0 and self._retries[0][0] <= self._ticks:
+            self._retries.popleft()[1]()
+
+    # To the log and to the peers
+
+    def _write(self, group: Group, ready: Ready) -> None:
+        """Steps 1 to 3 of `raft.ready`, but for slices."""
+        log = self._log
+        uid = group.uid
+        for member, message in ready.messages:
+            self._post(group, member, message)
+        hard_state = ready.hard_state
+        if hard_state is not None:
+            log.append_hard_state(uid, group.incarnation, hard_state.term, hard_state.vote)
+            if hard_state.vote == self.member:
+                self.counters.elections += 1
+        if ready.truncated_from > 0:
+            self._truncate(group, ready.truncated_from)
+        count = len(ready.entries)
+        if count > 0:
+            self._append(group, ready.entries)
+        if count > 0 or hard_state is not None:
+            pending = Pending(log.appended_lsn, group)
+            if count > 0:
+                last = ready.entries[count - 1]
+                pending.index = last.index
+                pending.term = last.term
+            pending.messages = list(ready.messages_after_sync)
+            self._waiting.append(pending)
+            self._pending[uid] = pending
+        elif len(ready.messages_after_sync) > 0:
+            self._say_after_sync(group, ready.messages_after_sync)
+
+    def _truncate(self, group: Group, index: int) -> None:
+        """Entries from `index` on are gone: that they become durable says nothing any more, even
+        if the same come again. What takes their place is in the same Ready."""
+        for pending in self._waiting:
+            if pending.group is group and pending.index >= index:
+                pending.index = 0
+        self._log.truncate_log(group.uid, index)
+        group.owner.truncated(index)
+
+    def _append(self, group: Group, entries: Sequence[Entry]) -> None:
+        log = self._log
+        uid = group.uid
+        incarnation = group.incarnation
+        byte_count: i64 = 0
+        for entry in entries:
+            # What was appended in a term in which it led was proposed here.
+            if len(entry.attached) > 0 and entry.appended_term != group.own_term:
+                group.owner.store(entry)
+            log.append_raft_entry(
+                uid,
+                incarnation,
+                entry.index,
+                entry.term,
+                entry.appended_term,
+                entry.kind,
+                entry.parts,
+            )
+            byte_count += entry.byte_count
+        self.counters.appended_bytes += byte_count
+
+    def _say_after_sync(self, group: Group, messages: Sequence[tuple[int, Message]]) -> None:
+        """Nothing new to write: say it behind what is being written, or now."""
+        pending = self._pending.get(group.uid)
+        if pending is not None:
+            pending.messages.extend(messages)
+            return
+        for member, message in messages:
+            self._post(group, member, message)
+
+    def _post(self, group: Group, member: int, message: Message) -> None:
+        """Have it sent at the end of the turn."""
+        outbox = self._outboxes.get(member)
+        if outbox is None:
+            outbox = Outbox()
+            self._outboxes[member] = outbox
+        is_bulk = isinstance(message, (AppendRequest, SnapshotSlice))
+        if is_bulk and self._links.is_full(member):
+            self._hold_back(group, member)
+            return
+        if message is not self._encoded:
+            self._encoded = message
+            self._encoded_parts = encode(message)
+        lane = outbox.bulk if is_bulk else outbox.control
+        size = put(lane, group.uid, group.incarnation, self.member, self._encoded_parts)
+        if not is_bulk:
+            return
+        outbox.bulk_bytes += size
+        if outbox.bulk_bytes > BATCH_BYTES_MAX:
+            self._send_bulk(member, outbox)
+
+    def _send_all(self) -> None:
+        for member, outbox in self._outboxes.items():
+            if len(outbox.control) > 0:
+                parts = outbox.control
+                outbox.control = []
+                self._links.send(member, CONTROL, parts)
+            if len(outbox.bulk) > 0:
+                self._send_bulk(member, outbox)
+
+    def _send_bulk(self, member: int, outbox: Outbox) -> None:
+        parts = outbox.bulk
+        outbox.bulk = []
+        outbox.bulk_bytes = 0
+        self._links.send(member, BULK, parts)
+
+    def _hold_back(self, group: Group, member: int) -> None:
+        """The link is full: what is lost now is found to be missing when there is room."""
+        self.counters.held_back += 1
+        self._held.setdefault(member, {})[group.uid] = group
+        group.raft.hold(member, True)
+        self._marks.mark(group)
+
+    # To the owners
+
+    def _hand_up(self, group: Group, ready: Ready) -> None:
+        """What the owner of the group is told of its Ready, in the order of `raft.ready`."""
+        if group.is_closed:
+            return
+        config = ready.config
+        if config is not None:
+            self._configure(group, config)
+            self._marks.mark(group)
+            group.owner.configured(config)
+        if ready.slices_dropped:
+            group.owner.drop_staged()
+        for piece in ready.slices:
+            point = ready.install if piece.is_last else None
+            stored = partial(self._answer, partial(self._stored, group, piece))
+            group.owner.stage(piece, point, stored)
+        if len(ready.committed) > 0:
+            group.hand_over(ready.committed)
+            if group.is_closed:
+                return
+        if ready.lead is not None:
+            self._lead(group, ready.lead)
+        if len(ready.reads) > 0 or group.has_reads:
+            group.answer_reads(ready.reads)
+        for load in ready.loads:
+            self._load(group, load)
+        for wanted in ready.slice_loads:
+            done = partial(self._slice_read, group, wanted)
+            group.owner.read_slice(wanted.index, wanted.slice_number, done)
+
+    def _lead(self, group: Group, lead: Lead) -> None:
+        leader = lead.leader
+        if leader != group.leader and leader != 0:
+            self.counters.leader_changes += 1
+        group.leader = leader
+        if leader not in (0, self.member) and not self.detector.is_trusted(leader):
+            # A message that was under way when its node was lost, or the detector is late.
+            self._news.append((group, leader, True))
+        group.owner.lead(lead)
+
+    # Answers: kept for the turn
+
+    def _answer(self, answer: Callable[[], None]) -> None:
+        self._answers.append(answer)
+        self._marks.ask()
+
+    def _stored(self, group: Group, piece: SnapshotSlice) -> None:
+        """A slice that came in is durable, and with the last one the whole snapshot."""
+        if group.is_closed:
+            return
+        group.raft.slice_stored(piece)
+        if piece.is_last:
+            self.counters.snapshots_received += 1
+            self._log.release_log(group.uid, group.raft.first_index - 1)
+            group.passed_over(piece.index, piece.snapshot_term)
+        self._marks.mark(group)
+
+    def _load(self, group: Group, load: Load) -> None:
+        if not group.is_closed:
+            done = partial(self._entries_read, group, load)
+            self._log.read_entries(group.uid, load.first, load.last, load.bytes_max, done)
+
+    def _entries_read(self, group: Group, load: Load, found: Found | Exception) -> None:
+        self._answer(partial(self._entries_found, group, load, found))
+
+    def _entries_found(self, group: Group, load: Load, found: Found | Exception) -> None:
+        if group.is_closed:
+            return
+        if isinstance(found, Exception):
+            self.counters.read_failures += 1
+            self._retries.append((self._ticks + RETRY_TICKS, partial(self._load, group, load)))
+            return
+        entries: list[Entry] = []
+        for index, term, appended_term, kind, payload in found:
+            entries.append(Entry(index, term, kind, (payload,), (), appended_term))
+        if load.member == 0 or len(entries) == 0:
+            self._loaded(group, load, entries)
+        else:
+            group.owner.reattach(entries, partial(self._reattached, group, load))
+
+    def _reattached(self, group: Group, load: Load, entries: Sequence[Entry]) -> None:
+        self._answer(partial(self._loaded, group, load, entries))
+
+    def _loaded(self, group: Group, load: Load, entries: Sequence[Entry]) -> None:
+        if not group.is_closed:
+            group.raft.loaded(load, entries)
+            self._marks.mark(group)
+
+    def _slice_read(
+        self, group: Group, wanted: LoadSlice, parts: Sequence[bytes] | None, is_last: bool
+    ) -> None:
+        self._answer(partial(self._slice_found, group, wanted, parts, is_last))
+
+    def _slice_found(
+        self, group: Group, wanted: LoadSlice, parts: Sequence[bytes] | None, is_last: bool
+    ) -> None:
+        if group.is_closed:
+            return
+        if parts is None:
+            group.raft.slice_lost(wanted)
+        else:
+            group.raft.slice_loaded(wanted, parts, is_last)
+            if is_last:
+                self.counters.snapshots_sent += 1
+        self._marks.mark(group)
