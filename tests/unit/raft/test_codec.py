@@ -94,7 +94,8 @@ def told(message: Message) -> tuple[object, ...]:
         ]
         head = (message.term, message.previous_index, message.previous_term)
         return (*head, message.commit_index, message.read_seq, rows)
-    values = [getattr(message, name) for name in message.__slots__ if name != "parts"]
+    names = [name for name in dir(message) if not name.startswith("_") and name != "parts"]
+    values = [getattr(message, name) for name in names]
     parts = b"".join(message.parts) if isinstance(message, SnapshotSlice) else b""
     return (type(message).__name__, *values, parts)
 
