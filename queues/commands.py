@@ -21,6 +21,8 @@ SessionId = NewType("SessionId", int)
 ConsumerKey = NewType("ConsumerKey", int)
 
 VERSION: Final = 1
+SIZED_VERSION: Final = 2  # of a CONFIGURE with sizes
+SIZE_BYTES: Final = 16
 ENQUEUE: Final = 1
 SETTLE: Final = 2
 ATTACH: Final = 3
@@ -177,11 +179,16 @@ class EndSession(Command):
 
 @final
 class Configure(Command):
-    """The queue's options are these from now on."""
+    """The queue's options are these from now on.
 
-    def __init__(self, options: Options) -> None:
+    `sizes` as (first, count, body bytes of each), ascending: of messages that are in the queue, for
+    a limit on bytes that begins now. Those that are not named count nothing.
+    """
+
+    def __init__(self, options: Options, sizes: list[tuple[int, int, int]] | None = None) -> None:
         super().__init__(CONFIGURE)
         self.options = options
+        self.sizes: list[tuple[int, int, int]] = [] if sizes is None else sizes
 
 
 @final
@@ -233,7 +240,9 @@ def encode(command: Command) -> bytes:
     if isinstance(command, Get | Purge | Inspect | EndSession):
         return head + _session(command.session)
     if isinstance(command, Configure):
-        return head + command.options.encode()
+        if len(command.sizes) == 0:
+            return head + command.options.encode()
+        return bytes((CONFIGURE, SIZED_VERSION)) + command.options.encode() + _sizes(command.sizes)
     if isinstance(command, Tick):
         return head
     if isinstance(command, Restarted):
@@ -243,7 +252,8 @@ def encode(command: Command) -> bytes:
 
 def decode(data: bytes) -> Command:
     """The command in `data`; raise BadCommand unless the bytes are exactly one known command."""
-    if len(data) < 2 or data[1] != VERSION:
+    sized = data[:2] == bytes((CONFIGURE, SIZED_VERSION))
+    if len(data) < 2 or (data[1] != VERSION and not sized):
         raise BadCommand(f"unknown version in {data[:8].hex()}")
     reader = _Reader(data)
     command = _decode(data[0], reader)
@@ -279,7 +289,8 @@ def _decode(kind: int, reader: "_Reader") -> Command:
     if kind == DETACH:
         return Detach(ConsumerKey(reader.take(20)))
     if kind == CONFIGURE:
-        return Configure(reader.options())
+        options = reader.options()
+        return Configure(options, reader.sizes() if reader.data[1] == SIZED_VERSION else None)
     if kind == TICK:
         return Tick()
     if kind == RESTARTED:
@@ -349,6 +360,19 @@ class _Reader:
         except ValueError as error:
             raise BadCommand(str(error)) from error
 
+    def sizes(self) -> list[tuple[int, int, int]]:
+        count = self.take(4)
+        self.need(SIZE_BYTES * count)
+        runs: list[tuple[int, int, int]] = []
+        after = 0
+        for _ in range(count):
+            first, run, size = self.take(8), self.take(4), self.take(4)
+            if first < after or size >= 1 << 31:
+                raise BadCommand(f"sizes are out of order or range at byte {self.place}")
+            runs.append((first, run, size))
+            after = first + run
+        return runs
+
     def flags(self, known: int) -> int:
         """A byte of flags, none but `known` ones."""
         value = self.take(1)
@@ -370,6 +394,11 @@ def _traits(traits: Traits | None) -> bytes:
     priority = int(traits.priority).to_bytes(4, "little", signed=True)
     ttl = int(traits.ttl_ms).to_bytes(8, "little", signed=True)
     return b"".join([bytes((flags,)), priority, ttl, *parts])
+
+
+def _sizes(runs: list[tuple[int, int, int]]) -> bytes:
+    rows = [_u64(first) + _u32(count) + _u32(size) for first, count, size in runs]
+    return _u32(len(runs)) + b"".join(rows)
 
 
 def _u32(value: int) -> bytes:

@@ -114,6 +114,58 @@ class VhostEntry(msgspec.Struct, frozen=True, array_like=True):
     name: str
     description: str
     tags: tuple[str, ...]
+    default_queue_type: str = ""  # "": the node's
+    tracing: bool = False
+    protected: bool = False  # is not deleted before that is taken back
 
 
-Definition = VhostEntry | User | Permission | Exchange | Queue | Binding
+class Policy(msgspec.Struct, frozen=True, array_like=True):
+    """What holds for all queues or exchanges whose names match (O-01). `queues.policies` reads it.
+
+    `operator`: an operator policy, which has names of its own.
+    """
+
+    uid: Uid
+    vhost: str
+    name: str
+    operator: bool
+    pattern: str
+    apply_to: str
+    priority: int
+    definition: bytes  # JSON: an object, its keys in order
+
+
+class Parameter(msgspec.Struct, frozen=True, array_like=True):
+    """A runtime parameter (O-07). Vhost "": a global one, then the component is "", or says whose
+    limits these are (`queues.limits`).
+    """
+
+    uid: Uid
+    vhost: str
+    component: str
+    name: str
+    value: bytes  # JSON
+
+
+class TopicPermission(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Which routing keys of a topic exchange the user may write, which binding keys read (S-03)."""
+
+    uid: Uid
+    user: str
+    vhost: str
+    exchange: str
+    write: str
+    read: str
+
+
+Definition = (
+    VhostEntry
+    | User
+    | Permission
+    | TopicPermission
+    | Policy
+    | Parameter
+    | Exchange
+    | Queue
+    | Binding
+)

@@ -240,7 +240,7 @@ class Fifo:
         elif isinstance(command, EndSession):
             self._end_session(command.session)
         elif isinstance(command, Configure):
-            self._configure(command.options)
+            self._configure(command)
         elif isinstance(command, Restarted):
             self._restarted(command.next_seq)
         else:
@@ -771,14 +771,16 @@ class Fifo:
         else:
             self._due_by(due_ms)
 
-    def _configure(self, options: Options) -> None:
+    def _configure(self, command: Configure) -> None:
         """Other limits hold at once; levels and counting are fixed for the life of a queue."""
         old = self.options
+        options = command.options
         assert options.levels == old.levels
         assert options.counts_deliveries == old.counts_deliveries
         assert options.single_active == old.single_active
-        assert options.bytes_max < 0 or old.bytes_max >= 0 or self._is_empty()
         self._set_options(options)
+        if options.bytes_max >= 0 and old.bytes_max < 0:
+            self.notes.begin_sizes(self.alive_within(1, self.next_seq - 1), command.sizes)
         if options.ttl_ms >= 0 and old.ttl_ms < 0:
             self.arrivals = Arrivals()
             if not self._is_empty():  # What came before counts from now on.

@@ -1,8 +1,8 @@
 """The metadata machine: all definitions of a cluster, changed by committed commands only.
 
 `apply` reads nothing but the state and the command, so that the same commands make the same state,
-outcomes and snapshot bytes on every member. Definitions of policies, parameters and topic
-permissions will be more commands and more dicts.
+outcomes and snapshot bytes on every member. What it does about policies, parameters and topic
+permissions is in `metadata_rules`.
 
 Refusals carry the code and the sentence that a client gets to see (A-03, A-04).
 """
@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Final, assert_never
 
 from queues import metadata_commands as commands
-from queues import metadata_snapshot
+from queues import metadata_rules, metadata_snapshot
 from queues.arguments import is_canonical
 from queues.definitions import (
     DEFAULT_VHOST,
@@ -23,8 +23,11 @@ from queues.definitions import (
     Definition,
     Destination,
     Exchange,
+    Parameter,
     Permission,
+    Policy,
     Queue,
+    TopicPermission,
     Uid,
     User,
     VhostEntry,
@@ -32,6 +35,7 @@ from queues.definitions import (
 from queues.metadata_access import Access
 from queues.metadata_commands import Command
 from queues.metadata_outcomes import (
+    NOTHING_DELETED,
     Added,
     Batched,
     Change,
@@ -54,13 +58,13 @@ from queues.metadata_refusals import (
     missing,
     no_vhost,
     queue_declare_refusal,
+    queue_limit_refusal,
     queue_text,
+    with_default_type,
 )
 from queues.metadata_rows import Head, Loaded, Rows, Unsaved, VhostRow, read_head
 from queues.metadata_vhost import VHost
 from warren.wire.errors import ReplyCode
-
-NOTHING_DELETED: Final = Deleted((), ())
 
 
 class Metadata:
@@ -75,11 +79,12 @@ class Metadata:
         self.next_uid: int = FIRST_UID
         self.access = Access()
         self.vhosts: dict[str, VHost] = {}
+        self.parameters: dict[tuple[str, str], Parameter] = {}  # global: by component and name
         self._queues: dict[int, Queue] = {}
         self._owned: dict[str, dict[int, Queue]] = {}  # by connection id; no inner dict is empty
         self._unsaved: dict[int, Change] = {}  # by uid; see `take_unsaved`
         self._unsaved_vhosts: dict[str, None] = {}
-        self._note_changes(self._add_vhost(DEFAULT_VHOST, "Default virtual host", ()).changes)
+        self._note_changes(self._add_vhost(FIRST_VHOST).changes)
         self.version = self.vhosts[DEFAULT_VHOST].version = 0
 
     def queue(self, uid: int) -> Queue | None:
@@ -100,6 +105,8 @@ class Metadata:
                 tuple(self.access.users.values()),
                 tuple(self.access.permissions_by_key.values()),
                 tuple(metadata_snapshot.of_vhost(each) for each in self.vhosts.values()),
+                tuple(self.access.topic_permissions_by_key.values()),
+                tuple(self.parameters.values()),
             )
         )
 
@@ -113,16 +120,24 @@ class Metadata:
         machine = cls._empty(
             snapshot.applied_index, snapshot.version, snapshot.next_uid, snapshot.access_version
         )
-        machine._take_access(snapshot.users, snapshot.permissions)
+        machine._take_access(snapshot.users, snapshot.permissions, snapshot.topic_permissions)
+        machine._take_rules(snapshot.parameters)
         for each in snapshot.vhosts:
             machine._take_vhost(each.entry, each.version)
             machine._take_in(each.exchanges)
             machine._take_in(each.queues)
             machine._take_in(each.bindings)
-        subjects: list[Definition] = [*snapshot.users, *snapshot.permissions]
+            machine._take_rules((*each.policies, *each.parameters))
+        subjects: list[Definition] = [
+            *snapshot.users,
+            *snapshot.permissions,
+            *snapshot.topic_permissions,
+            *snapshot.parameters,
+        ]
         for vhost in machine.vhosts.values():
             machine._unsaved_vhosts[vhost.name] = None
             subjects += vhost.definitions()
+            subjects += (*vhost.policies, *vhost.parameters.values())
         machine._unsaved = {subject.uid: Added(subject) for subject in subjects}
         return machine
 
@@ -138,9 +153,11 @@ class Metadata:
         assert head.redo_count == 0
         machine = cls._empty(head.applied_index, head.version, head.next_uid, head.access_version)
         loaded = Loaded(rows)
-        machine._take_access(loaded.users, loaded.permissions)
+        machine._take_access(loaded.users, loaded.permissions, loaded.topic_permissions)
         for vhost in loaded.vhosts:
             machine._take_vhost(vhost.entry, vhost.version)
+        machine._take_rules(loaded.policies)
+        machine._take_rules(loaded.parameters)
         machine._take_in(loaded.exchanges)
         machine._take_in(loaded.queues)
         machine._take_in(loaded.bindings)
@@ -158,9 +175,27 @@ class Metadata:
         machine._unsaved_vhosts.clear()
         return machine
 
-    def _take_access(self, users: Iterable[User], permissions: Iterable[Permission]) -> None:
+    def _take_access(
+        self,
+        users: Iterable[User],
+        permissions: Iterable[Permission],
+        topic_permissions: Iterable[TopicPermission],
+    ) -> None:
         self.access.users = {each.name: each for each in users}
         self.access.permissions_by_key = {(each.user, each.vhost): each for each in permissions}
+        self.access.topic_permissions_by_key = {
+            (each.user, each.vhost, each.exchange): each for each in topic_permissions
+        }
+
+    def _take_rules(self, subjects: Iterable[Policy | Parameter]) -> None:
+        for subject in subjects:
+            if isinstance(subject, Policy):
+                self.vhosts[subject.vhost].policies.put(subject)
+            else:
+                self._parameters_of(subject.vhost)[subject.component, subject.name] = subject
+
+    def _parameters_of(self, vhost: str) -> dict[tuple[str, str], Parameter]:
+        return self.vhosts[vhost].parameters if vhost else self.parameters
 
     def _take_vhost(self, entry: VhostEntry, version: int) -> None:
         vhost = self.vhosts[entry.name] = VHost(entry)
@@ -223,6 +258,15 @@ class Metadata:
                 return self._set_permissions(command)
             case commands.ClearPermissions():
                 return self._clear_permissions(command)
+            case commands.SetTopicPermissions():
+                has_vhost = command.vhost in self.vhosts
+                return metadata_rules.set_topic_permissions(
+                    self.access, has_vhost, command, self._take_uid
+                )
+            case commands.ClearTopicPermissions():
+                return metadata_rules.clear_topic_permissions(self.access, command)
+            case commands.PutParameter() | commands.DeleteParameter():
+                return self._change_parameter(command)
             case commands.DeleteByOwner(connection, queue_max):
                 owned = self._owned.get(connection, {}).values()
                 return self._delete_queues(list(islice(owned, queue_max or None)))
@@ -250,6 +294,10 @@ class Metadata:
                 return self._bind(vhost, command)
             case commands.Unbind():
                 return _unbind(vhost, command)
+            case commands.PutPolicy():
+                return metadata_rules.put_policy(vhost, command, self._take_uid)
+            case commands.DeletePolicy():
+                return metadata_rules.delete_policy(vhost, command)
             case _:
                 assert_never(command)
 
@@ -268,12 +316,12 @@ class Metadata:
         for change in changes:
             subject = change.subject
             self._unsaved[subject.uid] = change
-            if isinstance(subject, User | Permission):
+            if isinstance(subject, User | Permission | TopicPermission):
                 access_touched = True
-            if isinstance(subject, Permission | Exchange | Queue | Binding):
-                touched[subject.vhost] = None
             if isinstance(subject, VhostEntry):
                 touched[subject.name] = None
+            elif not isinstance(subject, User):
+                touched[subject.vhost] = None  # "" for what is global: no vhost has that name.
             if isinstance(subject, Queue) and isinstance(change, Removed):
                 self._forget_queue(subject)
         self.access.version += access_touched
@@ -297,8 +345,9 @@ class Metadata:
 
     # Vhosts, users, permissions
 
-    def _add_vhost(self, name: str, description: str, tags: tuple[str, ...]) -> Created:
-        vhost = VHost(VhostEntry(self._take_uid(), name, description, tags))
+    def _add_vhost(self, command: commands.DeclareVhost) -> Created:
+        vhost = VHost(_entry_of(self._take_uid(), command))
+        name = command.name
         self.vhosts[name] = vhost
         changes: list[Change] = [Added(vhost.entry)]
         for exchange, kind, internal in PREDECLARED:
@@ -310,8 +359,8 @@ class Metadata:
     def _declare_vhost(self, command: commands.DeclareVhost) -> Outcome:
         vhost = self.vhosts.get(command.name)
         if vhost is None:
-            return self._add_vhost(command.name, command.description, command.tags)
-        entry = VhostEntry(vhost.entry.uid, command.name, command.description, command.tags)
+            return self._add_vhost(command)
+        entry = _entry_of(vhost.entry.uid, command)
         if entry == vhost.entry:
             return Exists(entry)
         vhost.entry = entry
@@ -324,9 +373,14 @@ class Metadata:
         permissions = self.access.permissions_in(command.name)
         for permission in permissions:
             del self.access.permissions_by_key[permission.user, permission.vhost]
-        inside: list[Definition] = [*permissions, *reversed(list(vhost.definitions()))]
+        topics = self.access.topic_permissions_by_key.values()
+        of_vhost = [each for each in topics if each.vhost == command.name]
+        changes: list[Change] = [Removed(each) for each in permissions]
+        changes += metadata_rules.forget_topic_permissions(self.access, of_vhost)
+        changes += metadata_rules.forget_rules_of(vhost)
+        changes += [Removed(each) for each in reversed(list(vhost.definitions()))]
+        changes.append(Removed(vhost.entry))
         del self.vhosts[command.name]
-        changes = [Removed(each) for each in [*inside, vhost.entry]]
         return Deleted((vhost.entry,), tuple(changes))
 
     def _put_user(self, command: commands.PutUser) -> Outcome:
@@ -342,11 +396,8 @@ class Metadata:
         user = self.access.users.pop(command.name, None)
         if user is None:
             return NOTHING_DELETED
-        permissions = self.access.permissions_of(command.name)
-        for permission in permissions:
-            del self.access.permissions_by_key[permission.user, permission.vhost]
-        changes = [*(Removed(each) for each in permissions), Removed(user)]
-        return Deleted((user,), tuple(changes))
+        rights = metadata_rules.forget_user(self.access, self.parameters, command.name)
+        return Deleted((user,), (*rights, Removed(user)))
 
     def _set_permissions(self, command: commands.SetPermissions) -> Outcome:
         if command.user not in self.access.users:
@@ -365,6 +416,16 @@ class Metadata:
     def _clear_permissions(self, command: commands.ClearPermissions) -> Outcome:
         old = self.access.permissions_by_key.pop((command.user, command.vhost), None)
         return NOTHING_DELETED if old is None else Deleted((old,), (Removed(old),))
+
+    def _change_parameter(
+        self, command: commands.PutParameter | commands.DeleteParameter
+    ) -> Outcome:
+        if command.vhost and command.vhost not in self.vhosts:
+            return no_vhost(command.vhost)
+        parameters = self._parameters_of(command.vhost)
+        if isinstance(command, commands.DeleteParameter):
+            return metadata_rules.delete_parameter(parameters, command)
+        return metadata_rules.put_parameter(parameters, command, self._take_uid)
 
     # Exchanges, queues, bindings
 
@@ -390,12 +451,17 @@ class Metadata:
 
     def _declare_queue(self, vhost: VHost, command: commands.DeclareQueue) -> Outcome:
         assert command.name and is_canonical(command.arguments)
+        if vhost.entry.default_queue_type:
+            command = with_default_type(command, vhost.entry.default_queue_type)
         refusal = queue_declare_refusal(vhost, command)
         if refusal is not None:
             return refusal
         old = vhost.queues.get(command.name)
         if old is not None:
             return Exists(old)
+        refusal = queue_limit_refusal(vhost, command)
+        if refusal is not None:
+            return refusal
         queue = Queue(
             self._take_uid(),
             vhost.name,
@@ -481,7 +547,23 @@ InVhost = (
     | commands.DeleteQueue
     | commands.Bind
     | commands.Unbind
+    | commands.PutPolicy
+    | commands.DeletePolicy
 )
+
+FIRST_VHOST: Final = commands.DeclareVhost(DEFAULT_VHOST, "Default virtual host")
+
+
+def _entry_of(uid: Uid, command: commands.DeclareVhost) -> VhostEntry:
+    return VhostEntry(
+        uid,
+        command.name,
+        command.description,
+        command.tags,
+        command.default_queue_type,
+        command.tracing,
+        command.protected,
+    )
 
 
 def _delete_exchange(vhost: VHost, command: commands.DeleteExchange) -> Outcome:

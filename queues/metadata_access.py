@@ -1,6 +1,6 @@
 """Users and permissions, as the metadata machine holds them and as logins and checks read them."""
 
-from queues.definitions import Permission, User
+from queues.definitions import Permission, TopicPermission, User
 
 
 class Access:
@@ -9,12 +9,14 @@ class Access:
     Invariant: every permission is of a user that exists, in a vhost that exists.
     """
 
-    __slots__ = ("permissions_by_key", "users", "version")
+    __slots__ = ("permissions_by_key", "topic_permissions_by_key", "users", "version")
 
     def __init__(self) -> None:
         self.version = 0  # goes up with every change in here
         self.users: dict[str, User] = {}
         self.permissions_by_key: dict[tuple[str, str], Permission] = {}  # (user, vhost)
+        # (user, vhost, exchange)
+        self.topic_permissions_by_key: dict[tuple[str, str, str], TopicPermission] = {}
 
     def user(self, name: str) -> User | None:
         return self.users.get(name)
@@ -23,6 +25,13 @@ class Access:
         """The expressions for configure, write and read; None: no access to the vhost."""
         found = self.permissions_by_key.get((user, vhost))
         return None if found is None else (found.configure, found.write, found.read)
+
+    def topic_permissions(self, user: str, vhost: str, exchange: str) -> tuple[str, str] | None:
+        """The expressions for writing and reading keys of the exchange; None: any key goes."""
+        if not self.topic_permissions_by_key:
+            return None
+        found = self.topic_permissions_by_key.get((user, vhost, exchange))
+        return None if found is None else (found.write, found.read)
 
     def permissions_of(self, user: str) -> list[Permission]:
         return [each for each in self.permissions_by_key.values() if each.user == user]

@@ -26,6 +26,9 @@ class DeclareVhost(msgspec.Struct, frozen=True, array_like=True, tag_field="kind
     name: str
     description: str = ""
     tags: tuple[str, ...] = ()
+    default_queue_type: str = ""
+    tracing: bool = False
+    protected: bool = False
 
 
 class DeleteVhost(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=2):
@@ -135,6 +138,55 @@ class Batch(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=
     commands: tuple["Command", ...]
 
 
+class PutPolicy(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=16):
+    """Found good by `queues.policy_keys` before; `definition` is JSON, its keys in order."""
+
+    vhost: str
+    name: str
+    operator: bool
+    pattern: str
+    apply_to: str
+    priority: int
+    definition: bytes
+
+
+class DeletePolicy(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=17):
+    vhost: str
+    name: str
+    operator: bool
+
+
+class PutParameter(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=18):
+    """Vhost "": a global one, or limits of a user; see `queues.definitions.Parameter`."""
+
+    vhost: str
+    component: str
+    name: str
+    value: bytes
+
+
+class DeleteParameter(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=19):
+    vhost: str
+    component: str
+    name: str
+
+
+class SetTopicPermissions(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=20):
+    user: str
+    vhost: str
+    exchange: str
+    write: str
+    read: str
+
+
+class ClearTopicPermissions(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=21):
+    """Of one exchange, or, where it is "", of all."""
+
+    user: str
+    vhost: str
+    exchange: str = ""
+
+
 Command = (
     DeclareVhost
     | DeleteVhost
@@ -151,6 +203,12 @@ Command = (
     | DeleteByOwner
     | NodeRestarted
     | Batch
+    | PutPolicy
+    | DeletePolicy
+    | PutParameter
+    | DeleteParameter
+    | SetTopicPermissions
+    | ClearTopicPermissions
 )
 
 _ENCODER: Final = msgspec.msgpack.Encoder()

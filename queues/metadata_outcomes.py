@@ -6,6 +6,7 @@ what it rests on, and removed before it.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from queues.definitions import Definition
 from warren.wire.errors import ReplyCode
@@ -73,3 +74,5 @@ class Batched:
 
 
 Outcome = Created | Exists | Deleted | Refused | Batched
+
+NOTHING_DELETED: Final = Deleted((), ())

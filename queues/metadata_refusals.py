@@ -5,8 +5,16 @@ A function answers None where nothing speaks against the command.
 
 from typing import Final
 
+import msgspec
+
 from queues import metadata_commands as commands
-from queues.arguments import decode_arguments, inequivalence, inequivalent, type_name
+from queues.arguments import (
+    decode_arguments,
+    encode_arguments,
+    inequivalence,
+    inequivalent,
+    type_name,
+)
 from queues.definitions import (
     DEFAULT_EXCHANGE,
     RESERVED_PREFIX,
@@ -14,9 +22,18 @@ from queues.definitions import (
     Exchange,
     Queue,
 )
+from queues.limits import MAX_QUEUES, vhost_limit
 from queues.metadata_outcomes import Refused
 from queues.metadata_vhost import VHost
-from queues.queue_arguments import QUORUM, STREAM, argument_fault, queue_type, redeclare_fault
+from queues.queue_arguments import (
+    CLASSIC,
+    QUEUE_TYPE,
+    QUORUM,
+    STREAM,
+    argument_fault,
+    queue_type,
+    redeclare_fault,
+)
 from queues.routing.kinds import KINDS
 from queues.routing.router import ALTERNATE_ARGUMENT
 from warren.wire.errors import ReplyCode
@@ -80,6 +97,27 @@ def queue_declare_refusal(vhost: VHost, command: commands.DeclareQueue) -> Refus
     if kind == QUORUM:
         return _quorum_refusal(queue_text(command.name, vhost), command)
     return None
+
+
+def queue_limit_refusal(vhost: VHost, command: commands.DeclareQueue) -> Refused | None:
+    """Whether the vhost may have one more queue (S-05)."""
+    limit = vhost_limit(vhost.parameters, MAX_QUEUES)
+    if limit < 0 or len(vhost.queues) < limit:
+        return None
+    text = f"cannot declare queue '{command.name}': queue limit in vhost '{vhost.name}'"
+    return _precondition(f"{text} ({limit}) is reached")
+
+
+def with_default_type(command: commands.DeclareQueue, kind: str) -> commands.DeclareQueue:
+    """The command as in a vhost whose queues are of this kind, if nothing else is said and it can
+    be (S-05).
+    """
+    fits = command.durable and not (command.exclusive_owner or command.server_named)
+    arguments = decode_arguments(command.arguments)
+    if QUEUE_TYPE in arguments or not (fits or kind == CLASSIC):
+        return command
+    typed = encode_arguments({**arguments, QUEUE_TYPE: kind})
+    return msgspec.structs.replace(command, arguments=typed)
 
 
 def _quorum_refusal(text: str, command: commands.DeclareQueue) -> Refused | None:

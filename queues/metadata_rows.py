@@ -9,7 +9,7 @@ two batches leaves the old state, with parts that nobody reads, or the new one, 
 carries out again. Layout: docs/formats/metadata.md. The same rows can be sent to another node.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, TypeVar
 
 import msgspec
@@ -18,8 +18,11 @@ from queues.definitions import (
     Binding,
     Definition,
     Exchange,
+    Parameter,
     Permission,
+    Policy,
     Queue,
+    TopicPermission,
     User,
     VhostEntry,
 )
@@ -34,9 +37,12 @@ HEAD: Final = b"\x00"
 KEY_END: Final = b"\xff"
 EXCHANGE: Final = b"e"
 BINDING: Final = b"b"
+PARAMETER: Final = b"a"
 PERMISSION: Final = b"p"
+POLICY: Final = b"o"
 QUEUE: Final = b"q"
 REDO: Final = b"r"
+TOPIC_PERMISSION: Final = b"t"
 USER: Final = b"u"
 VHOST: Final = b"v"
 
@@ -80,6 +86,16 @@ def key_of(kind: bytes, number: int) -> bytes:
     return kind + number.to_bytes(8, "big")
 
 
+_SELDOM: Final[Mapping[type, bytes]] = {
+    Parameter: PARAMETER,
+    Permission: PERMISSION,
+    Policy: POLICY,
+    TopicPermission: TOPIC_PERMISSION,
+    User: USER,
+    VhostEntry: VHOST,
+}
+
+
 def kind_of(subject: Definition) -> bytes:
     if isinstance(subject, Binding):
         return BINDING
@@ -87,9 +103,7 @@ def kind_of(subject: Definition) -> bytes:
         return QUEUE
     if isinstance(subject, Exchange):
         return EXCHANGE
-    if isinstance(subject, Permission):
-        return PERMISSION
-    return USER if isinstance(subject, User) else VHOST
+    return _SELDOM[type(subject)]
 
 
 def rows_of(unsaved: Unsaved) -> Iterator[Row]:
@@ -172,7 +186,10 @@ class Loaded:
     def __init__(self, rows: Rows) -> None:
         self.users = list(_objects(rows, USER, User))
         self.permissions = list(_objects(rows, PERMISSION, Permission))
+        self.topic_permissions = list(_objects(rows, TOPIC_PERMISSION, TopicPermission))
         self.vhosts = list(_objects(rows, VHOST, VhostRow))
+        self.policies = _objects(rows, POLICY, Policy)
+        self.parameters = _objects(rows, PARAMETER, Parameter)
         self.exchanges = _objects(rows, EXCHANGE, Exchange)
         self.queues = _objects(rows, QUEUE, Queue)
         self.bindings = _objects(rows, BINDING, Binding)

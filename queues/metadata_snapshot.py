@@ -4,7 +4,17 @@ from typing import Final
 
 import msgspec
 
-from queues.definitions import Binding, Exchange, Permission, Queue, User, VhostEntry
+from queues.definitions import (
+    Binding,
+    Exchange,
+    Parameter,
+    Permission,
+    Policy,
+    Queue,
+    TopicPermission,
+    User,
+    VhostEntry,
+)
 from queues.metadata_vhost import VHost
 
 FORMAT_VERSION: Final = 1
@@ -23,6 +33,8 @@ class VhostSnapshot(msgspec.Struct, frozen=True, array_like=True):
     exchanges: tuple[Exchange, ...]
     queues: tuple[Queue, ...]
     bindings: tuple[Binding, ...]
+    policies: tuple[Policy, ...] = ()
+    parameters: tuple[Parameter, ...] = ()
 
 
 class Snapshot(msgspec.Struct, frozen=True, array_like=True):
@@ -33,6 +45,8 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     users: tuple[User, ...]
     permissions: tuple[Permission, ...]
     vhosts: tuple[VhostSnapshot, ...]
+    topic_permissions: tuple[TopicPermission, ...] = ()
+    parameters: tuple[Parameter, ...] = ()  # global ones
 
 
 def of_vhost(vhost: VHost) -> VhostSnapshot:
@@ -42,6 +56,8 @@ def of_vhost(vhost: VHost) -> VhostSnapshot:
         tuple(vhost.exchanges.values()),
         tuple(vhost.queues.values()),
         tuple(vhost.bindings()),
+        tuple(vhost.policies),
+        tuple(vhost.parameters.values()),
     )
 
 

@@ -1,4 +1,4 @@
-"""One vhost of the metadata machine: its exchanges, queues and bindings, found from every side.
+"""One vhost of the metadata machine: exchanges, queues, bindings and rules, found from every side.
 
 Whoever holds it reads; only the machine changes it. What goes takes with it what rests on it: a
 queue or exchange its bindings, the last binding of an auto-delete exchange that exchange.
@@ -6,8 +6,9 @@ queue or exchange its bindings, the last binding of an auto-delete exchange that
 
 from collections.abc import Iterator
 
-from queues.definitions import Binding, Destination, Exchange, Queue, VhostEntry
+from queues.definitions import Binding, Destination, Exchange, Parameter, Queue, VhostEntry
 from queues.metadata_outcomes import Added, Change, Removed
+from queues.policies import PolicyTable
 
 BindingKey = tuple[str, int, str, bytes, bytes]
 
@@ -32,13 +33,25 @@ class VHost:
     Dicts keep the order in which things were added, which is the order of their uids.
     """
 
-    __slots__ = ("_bindings", "_from", "_to", "entry", "exchanges", "queues", "version")
+    __slots__ = (
+        "_bindings",
+        "_from",
+        "_to",
+        "entry",
+        "exchanges",
+        "parameters",
+        "policies",
+        "queues",
+        "version",
+    )
 
     def __init__(self, entry: VhostEntry) -> None:
         self.entry = entry
         self.version = 0  # goes up with every change in here, permissions included
         self.exchanges: dict[str, Exchange] = {}
         self.queues: dict[str, Queue] = {}
+        self.policies = PolicyTable()
+        self.parameters: dict[tuple[str, str], Parameter] = {}  # by component and name
         self._bindings: dict[BindingKey, Binding] = {}
         self._from: dict[str, dict[int, Binding]] = {}  # by source; no inner dict is empty
         self._to: dict[int, dict[int, Binding]] = {}  # by target; no inner dict is empty

@@ -32,11 +32,37 @@ class Notes:
         self._sizes = Column("i")
 
     def configure(self, options: Options) -> None:
-        """Limits may change; sizes can only be begun with in an empty queue."""
+        """Limits may change. Where one on bytes begins, `begin_sizes` is next."""
         if options.bytes_max < 0:
             self._sizes = Column("i")
             self.ready_bytes = 0
         self.options = options
+
+    def begin_sizes(self, alive: list[tuple[int, int]], sizes: Noted) -> None:
+        """There is a limit on bytes from now on: `alive` is in the queue, and of these sizes. What
+        they do not name counts nothing.
+        """
+        place: i64 = 0
+        for first, count in sorted(alive):
+            seq: i64 = first
+            end = seq + count
+            while seq < end:
+                while place < len(sizes) and sizes[place][0] + sizes[place][1] <= seq:
+                    place += 1
+                stop = end
+                size: i64 = 0
+                if place < len(sizes) and sizes[place][0] <= seq:
+                    stop = min(end, i64(sizes[place][0] + sizes[place][1]))
+                    size = sizes[place][2]
+                elif place < len(sizes):
+                    stop = min(end, i64(sizes[place][0]))
+                self._sizes.fill(seq, stop - seq, size)
+                seq = stop
+        self._sum_ready()
+
+    def _sum_ready(self) -> None:
+        for first, count in self.ready.runs():
+            self.ready_bytes += self._sizes.sum(first, count)
 
     # Messages come, wait, and go
 
@@ -152,8 +178,7 @@ class Notes:
         for first, count, size in sizes:
             self._sizes.fill(first, count, size)
         if self.options.bytes_max >= 0:
-            for first, count in self.ready.runs():
-                self.ready_bytes += self._sizes.sum(first, count)
+            self._sum_ready()
 
 
 def size_of(traits: Traits | None, index: i64) -> i64:

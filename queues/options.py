@@ -74,8 +74,11 @@ class Options:
             self.expires_ms,
         )
 
+    def same(self, other: "Options") -> bool:
+        return self.encode() == other.encode()
+
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Options) and self.encode() == other.encode()
+        return isinstance(other, Options) and self.same(other)
 
     def __hash__(self) -> int:
         return hash(self.encode())

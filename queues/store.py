@@ -408,6 +408,10 @@ class Store:
                 found.extend(unfolded(slot, slot.table))
         return found
 
+    def pieces(self) -> list[Slot]:
+        """Slots and extents that have a live message, ascending."""
+        return [slot for slot in self._slots[self._head :] if slot.live > 0]
+
     def journaled_spans(self, first: i64 = 1) -> tuple[list[tuple[int, int]], int]:
         """(first, count) of slots and extents that have live messages in the log, ascending, from
         message_seq `first` on; and the message_seq to go on at, or 0 if these were all.

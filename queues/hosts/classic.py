@@ -21,6 +21,7 @@ from mypy_extensions import i64
 
 from queues.commands import (
     Command,
+    Configure,
     ConsumerKey,
     EndSession,
     Enqueue,
@@ -62,6 +63,7 @@ from queues.hosts.found import Found, are_missing, note_found, note_stretch
 from queues.hosts.journal import Journal
 from queues.hosts.reading import UNSEEN_SLACK as UNSEEN_SLACK
 from queues.hosts.reading import Reading
+from queues.hosts.weighing import sizes_in
 from queues.message import FORMAT_091, Chunk
 from queues.options import DROP_HEAD, Options
 from queues.store import BodyBudget, Slot, Store
@@ -125,7 +127,7 @@ class Undertaker(Protocol):
         """Messages index.. of the chunk, whose bytes are in memory, died for this reason."""
 
     def close(self) -> None:
-        """The queue is gone."""
+        """The queue is gone, or has another one now."""
 
 
 @final
@@ -154,7 +156,9 @@ class ClassicHost:
         self.auto_delete = auto_delete
         self.mode: i64 = mode
         self.machine = Fifo(options)
+        self.options = self.machine.options  # once all that was handed down is applied
         self.undertaker = undertaker
+        self._parts = False  # from its undertaker, once what is dying is buried
         self.store = Store(budget)
         self.credit = credit
         self.capacity = Capacity()
@@ -238,7 +242,7 @@ class ClassicHost:
 
     def traits(self, chunk: Chunk) -> Traits | None:
         """What the machine must know of these messages."""
-        options = self.machine.options
+        options = self.options
         sized = options.bytes_max >= 0
         ranked = options.levels > 1 and (chunk.info & INFO_PRIORITY) != 0
         if not sized and not ranked and (chunk.info & INFO_EXPIRATION) == 0:
@@ -248,6 +252,29 @@ class ClassicHost:
             known = traits_of(chunk, sized)
             chunk.traits = known
         return known
+
+    def configure(self, options: Options, mode: i64, undertaker: Undertaker | None) -> None:
+        """Other rules hold from now on; not for a queue in mode LOGGED."""
+        self.mode = mode
+        self.bury_by(undertaker)
+        if not self.options.same(options):
+            self._commands.append(self.reconfigured(options, self.machine.next_seq, self._chunks))
+            self._mark_self()
+
+    def bury_by(self, undertaker: Undertaker | None) -> None:
+        """Dead letters go this way from now on. None: nowhere, once those that wait are through."""
+        old = self.undertaker
+        self._parts = undertaker is None and len(self._dying) > 0
+        if old is not undertaker and old is not None and not self._parts:
+            old.close()
+        if not self._parts:
+            self.undertaker = undertaker
+
+    def reconfigured(self, options: Options, next_seq: i64, chunks: list[Chunk]) -> Configure:
+        """The command for it; `chunks`, from `next_seq` on, were handed down and not applied."""
+        begins = options.bytes_max >= 0 and self.options.bytes_max < 0
+        self.options = options
+        return Configure(options, sizes_in(self.store, next_seq, chunks) if begins else None)
 
     def adopt(self, sink: SessionSink) -> None:
         """The session is about to use the queue (of a host around this one)."""
@@ -446,6 +473,10 @@ class ClassicHost:
             self._end_dying(some)
         if len(dying) > 0:
             self._turn.mark_host_later(self)
+        elif self._parts:
+            self._parts = False
+            self.undertaker = None
+            undertaker.close()
 
     def _end_dying(self, some: i64) -> None:
         """The first `some` of the dying are gone."""
@@ -686,6 +717,7 @@ class ClassicHost:
         self.machine.end_restore(last_seq + 1, redelivered_upto)
         self._mark = mark
         self._reading.mark_durable(mark)
+        self.options = self.machine.options
         if self.machine.options.expires_ms >= 0:
             self._commands.append(Tick())  # Its time begins anew.
         for each in found:
@@ -704,6 +736,7 @@ class ClassicHost:
         """The machine was rebuilt from its own log: bodies of messages that it has not must go."""
         found = self._found
         self._found = []
+        self.options = self.machine.options
         for each in found:
             at = each.first
             for first, count in sorted(self.machine.alive_within(each.first, each.count)):

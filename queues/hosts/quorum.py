@@ -24,9 +24,10 @@ from queues.credit import CreditActor
 from queues.expiry import FAR
 from queues.fifo_snapshot import decode_fifo, encode_fifo
 from queues.host import SessionSink, View
-from queues.hosts.classic import ClassicHost, Steps
+from queues.hosts.classic import ClassicHost, Steps, Undertaker
 from queues.hosts.journal import Journal
 from queues.message import Chunk
+from queues.options import Options
 
 SNAPSHOT_ENTRIES: Final = 4096
 ENTRY_VERSION: Final = 1
@@ -141,6 +142,21 @@ class QuorumHost:
         self.inner.adopt(sink)
         self._commands.append(command)
         self._mark()
+
+    def configure(self, options: Options, undertaker: Undertaker | None) -> None:
+        """As that of a classic queue, by way of the log; not before the queue has started."""
+        inner = self.inner
+        inner.bury_by(undertaker)
+        if self._started and not inner.options.same(options):
+            promised = self._promised()
+            first = self._next_seq - sum([chunk.count() for chunk in promised])
+            command = inner.reconfigured(options, first, [*promised, *self._chunks])
+            self._commands.append(command)
+            self._mark()
+
+    def _promised(self) -> list[Chunk]:
+        """What has its numbers and is not applied yet."""
+        return [chunk for batch in (*self._proposed, *self._stepped) for chunk in batch.chunks]
 
     def view(self, sink: SessionSink, first: i64, count: i64) -> View | None:
         return self.inner.view(sink, first, count)
@@ -275,7 +291,7 @@ class QuorumHost:
     def delete(self) -> None:
         """The definition is gone; the inner host is told next."""
         inner = self.inner
-        promised = [chunk for batch in (*self._proposed, *self._stepped) for chunk in batch.chunks]
+        promised = self._promised()
         first = self._next_seq - sum([chunk.count() for chunk in promised])
         for chunk in promised:
             inner.abandon(chunk, first)

@@ -146,8 +146,13 @@ class QueueUndertaker(PublishingOnly):
                 text,
             )
 
+    def follows(self, rule: DeadLetterRule) -> bool:
+        """Whether it does what the rule says."""
+        mine = self.rule
+        return mine.exchange == rule.exchange and mine.routing_key == rule.routing_key
+
     def close(self) -> None:
-        """The queue is gone."""
+        """The queue is gone, or has another undertaker now."""
         for uid in self._next_seqs:
             self._host_of(uid).command(self, EndSession(self._session))
         self._next_seqs = {}

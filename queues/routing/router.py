@@ -21,6 +21,7 @@ from queues.routing.content import Content, NoContent
 from queues.routing.direct import Direct
 from queues.routing.kinds import KINDS, Kind
 from queues.routing.outside import CountedLots, Locality, Lots, OneNode, Outside
+from queues.routing.topic import Topic
 
 ALTERNATE_ARGUMENT: Final = "alternate-exchange"
 NO_CONTENT: Final = NoContent()
@@ -59,7 +60,8 @@ class Hub:
         self.by_key: bool = kind.by_key
         self.link_count: i64 = 0  # bindings that lead to exchanges
         alternate = arguments.get(ALTERNATE_ARGUMENT)
-        self.alternate: str | None = alternate if isinstance(alternate, str) else None
+        self.declared: str | None = alternate if isinstance(alternate, str) else None
+        self.alternate: str | None = self.declared  # or what a policy says
 
 
 @final
@@ -172,6 +174,17 @@ class Router:
         elif isinstance(subject, Exchange) and subject.vhost == self.vhost:
             del self._hubs[subject.name]
             del self._hubs_by_uid[subject.uid]
+
+    def is_topic(self, exchange: str) -> bool:
+        """Whether its keys are under topic permissions."""
+        hub = self._hubs.get(exchange)
+        return hub is not None and isinstance(hub.kind, Topic)
+
+    def set_alternate(self, exchange: str, alternate: str | None) -> None:
+        """A policy gives the exchange this alternate; one that was declared goes before it."""
+        hub = self._hubs.get(exchange)
+        if hub is not None:
+            hub.alternate = alternate if hub.declared is None else hub.declared
 
     def take_warnings(self) -> list[str]:
         """Sentences about what was added since the last call: bindings that make no difference."""

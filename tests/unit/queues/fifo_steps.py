@@ -158,7 +158,9 @@ class Script:
             case "inspect":
                 return Inspect(session)
             case "configure":
-                return Configure(self._other_options(who, a, b, c))
+                begins = self._options.bytes_max < 0
+                options = self._other_options(who, a, b, c)
+                return Configure(options, self._sizes(a, b) if begins else None)
             case "tick":
                 return Tick()
             case "restarted":
@@ -207,15 +209,19 @@ class Script:
             return Settle(key, b, [(a + 1, b), (max(a - 1, 1), 3)])
         return Settle(key, b, runs_of(held[a % len(held) :][: 1 + c % 5]))
 
+    def _sizes(self, a: int, b: int) -> list[tuple[int, int, int]]:
+        """Of some messages, and of some that are none."""
+        start = max(self._naive.next_seq - 2 * a, 1)
+        return [(start, b + 1, 7 * a), (start + b + 1 + a % 2, a + 1, 5 * b)]
+
     def _other_options(self, who: int, a: int, b: int, c: int) -> Options:
-        """What may change in the life of a queue; bytes are begun to be counted in an empty one."""
+        """What may change in the life of a queue."""
         old = self._options
-        counted = old.bytes_max >= 0
         self._options = Options(
             *(old.levels, old.default_level),
             ttl_ms=(-1, *LIFETIMES)[a % 5],
             length_max=(-1, 0, 2, 5, -1)[b % 5],
-            bytes_max=(50, 90, -1)[c % 3] if counted else -1,
+            bytes_max=(50, 90, -1)[c % 3] if self._with_traits else -1,
             overflow=c % 3,
             single_active=old.single_active,
             drain_handover=who % 2 == 0,

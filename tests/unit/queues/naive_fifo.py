@@ -132,7 +132,7 @@ class NaiveFifo:
             case EndSession():
                 self._end(command.session)
             case Configure():
-                self._configure(command.options)
+                self._configure(command)
             case Restarted():
                 for session in [*self.last_seqs, *(key >> 32 for key in self.consumers)]:
                     self._end(session)
@@ -472,9 +472,14 @@ class NaiveFifo:
 
     # Options
 
-    def _configure(self, options: Options) -> None:
-        """What came before there was a TTL counts from now on."""
+    def _configure(self, command: Configure) -> None:
+        """What came before there was a TTL counts from now on, and with the sizes that are told."""
+        options = command.options
         old = self.options
+        if old.bytes_max < 0:
+            told = {first + at: size for first, n, size in command.sizes for at in range(n)}
+            for seq, message in self.messages.items():
+                message.size = told.get(seq, 0)
         self.options = options
         if old.ttl_ms < 0:
             for message in self.messages.values():

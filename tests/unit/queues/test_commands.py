@@ -118,6 +118,11 @@ GOLDEN: list[tuple[Command, str]] = [
         Configure(Options(drain_handover=True, counts_deliveries=True)),
         "0a01" + "06000000" + "ff" * 48,
     ),
+    (
+        Configure(Options(bytes_max=9), [(1, 2, 3), (258, 1, 0)]),
+        "0a02" + "00000000" + "ff" * 16 + "0900000000000000" + "ff" * 24 + "02000000"
+        "0100000000000000" + "02000000" + "03000000" + "0201000000000000" + "01000000" + "00000000",
+    ),
     (Tick(), "0b01"),
     (Restarted(258), "0c01" + "0201000000000000"),
 ]
@@ -169,7 +174,7 @@ def fields_of(command: Command) -> tuple[object, ...]:
     names = (
         *("session", "first_seq", "count", "key", "outcome", "runs"),
         *("credit", "auto_return", "exclusive", "priority", "delivery_count", "drain"),
-        *("timeout_ms", "options", "next_seq"),
+        *("timeout_ms", "options", "sizes", "next_seq"),
     )
     traits = traits_fields(command.traits) if isinstance(command, Enqueue) else None
     fields = (getattr(command, name, None) for name in names)
@@ -217,9 +222,19 @@ def test_an_unknown_kind_is_refused_whatever_follows(kind: int) -> None:
 def test_another_version_of_a_known_kind_is_refused(version: int) -> None:
     for command, _ in GOLDEN:
         data = bytearray(encode(command))
+        if data[1] == version:
+            continue  # It is of this version.
         data[1] = version
         with pytest.raises(BadCommand):
             decode(bytes(data))
+
+
+@pytest.mark.parametrize(
+    "sizes", [[(5, 1, 1), (4, 1, 1)], [(1, 2, 1), (2, 1, 1)], [(1, 1, 1 << 31)]]
+)
+def test_sizes_out_of_order_or_range_are_refused(sizes: list[tuple[int, int, int]]) -> None:
+    with pytest.raises(BadCommand):
+        decode(encode(Configure(Options(), sizes)))
 
 
 @pytest.mark.parametrize("outcome", [0, 6, 255])

@@ -629,7 +629,6 @@ def test_nothing_is_noted_of_messages_that_are_gone() -> None:
         Options(levels=2),
         Options(single_active=True),
         Options(counts_deliveries=True),
-        Options(bytes_max=10),
     ],
 )
 def test_what_is_fixed_for_the_life_of_a_queue_cannot_be_configured(other: Options) -> None:

@@ -10,6 +10,14 @@ names = st.sampled_from(["a", "b", "c"])
 bindings = st.builds(bind, names, names) | st.builds(bind, names, names, st.just(b"k"), z=names)
 links = st.builds(link, names, names)
 owners = st.sampled_from(["", "", "c1", "c2"])
+places = names | st.just("/")
+
+
+def put_policy(vhost: str, name: str, operator: bool, priority: int) -> Command:
+    definition = b'{"max-length":1}'
+    return commands.PutPolicy(vhost, name, operator, "^a", "queues", priority, definition)
+
+
 histories: st.SearchStrategy[Command] = st.one_of(
     st.builds(declare_exchange, names, auto_delete=st.booleans(), durable=st.booleans()),
     st.builds(declare_queue, names, owner=owners, durable=st.booleans()),
@@ -27,5 +35,12 @@ histories: st.SearchStrategy[Command] = st.one_of(
     st.builds(commands.DeleteUser, names),
     st.builds(commands.SetPermissions, names, names | st.just("/"), names, names, names),
     st.builds(commands.DeclareQueue, names, names, exclusive_owner=owners),
+    st.builds(commands.DeclareVhost, names, default_queue_type=st.sampled_from(["", "quorum"])),
+    st.builds(put_policy, places, names, st.booleans(), st.integers(0, 1)),
+    st.builds(commands.DeletePolicy, places, names, st.booleans()),
+    st.builds(commands.PutParameter, places | st.just(""), names, names, st.just(b"1")),
+    st.builds(commands.DeleteParameter, places | st.just(""), names, names),
+    st.builds(commands.SetTopicPermissions, names, places, names, names, names),
+    st.builds(commands.ClearTopicPermissions, names, places, names | st.just("")),
     st.builds(lambda first, second: Batch((first, second)), bindings, links),
 )

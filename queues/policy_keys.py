@@ -1,0 +1,180 @@
+"""What a policy may say: its keys, their values, and RabbitMQ's sentences about the others (O-04).
+
+`policy_fault` gives the whole text of the refusal, which begins with `Validation failed`. Values
+are as JSON gives them. Keys of parts that are still to come (federation, mirrors) are taken.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from queues.arguments import term
+from queues.policies import APPLY_TO
+from queues.queue_arguments import DURATION_MS_MAX, NAME_BYTES_MAX
+
+NUMBER_MAX: Final = (1 << 63) - 1
+PRIORITY_MAX: Final = (1 << 31) - 1
+PATTERN_LENGTH_MAX: Final = 4096
+
+Check = Callable[[object], bool]
+
+
+def _whole(low: int, high: int = NUMBER_MAX) -> Check:
+    def check(value: object) -> bool:
+        return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+
+    return check
+
+
+def _one_of(*words: str) -> Check:
+    return lambda value: isinstance(value, str) and value in words
+
+
+def _name(value: object) -> bool:
+    return isinstance(value, str) and len(value.encode()) <= NAME_BYTES_MAX
+
+
+def _text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _flag(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _pattern(value: object) -> bool:
+    return isinstance(value, str) and _regex_fault(value) is None
+
+
+def _max_age(value: object) -> bool:
+    return isinstance(value, str) and bool(re.fullmatch("[0-9]{1,18}[YMDhms]", value))
+
+
+def _mirrors(value: object) -> bool:
+    return isinstance(value, int | list)
+
+
+# What each key may be, and what the sentence calls it.
+KEYS: Final[Mapping[str, tuple[Check, str]]] = {
+    "alternate-exchange": (_name, "alternate exchange name"),
+    "consumer-timeout": (_whole(0, DURATION_MS_MAX), "consumer timeout"),
+    "dead-letter-exchange": (_name, "dead letter exchange name"),
+    "dead-letter-routing-key": (_name, "dead letter routing key"),
+    "dead-letter-strategy": (_one_of("at-most-once", "at-least-once"), "dead letter strategy"),
+    "delivery-limit": (_whole(-NUMBER_MAX), "delivery limit"),
+    "expires": (_whole(1, DURATION_MS_MAX), "queue expiry"),
+    "federation-upstream": (_text, "federation upstream name"),
+    "federation-upstream-pattern": (_pattern, "federation upstream pattern"),
+    "federation-upstream-set": (_text, "federation upstream set name"),
+    "ha-mode": (_one_of("all", "exactly", "nodes"), "ha-mode value"),
+    "ha-params": (_mirrors, "ha-params value"),
+    "ha-promote-on-failure": (_one_of("always", "when-synced"), "ha-promote-on-failure value"),
+    "ha-promote-on-shutdown": (_one_of("always", "when-synced"), "ha-promote-on-shutdown value"),
+    "ha-sync-batch-size": (_whole(1), "ha-sync-batch-size value"),
+    "ha-sync-mode": (_one_of("automatic", "manual"), "ha-sync-mode value"),
+    "initial-cluster-size": (_whole(1), "cluster size"),
+    "leader-follows-traffic": (_flag, "leader-follows-traffic value"),
+    "max-age": (_max_age, "max age"),
+    "max-in-memory-bytes": (_whole(0), "maximum memory in bytes"),
+    "max-in-memory-length": (_whole(0), "maximum memory in messages"),
+    "max-length": (_whole(0), "maximum length"),
+    "max-length-bytes": (_whole(0), "maximum length in bytes"),
+    "member-placement-tag": (_text, "member placement tag"),
+    "message-ttl": (_whole(0, DURATION_MS_MAX), "message TTL"),
+    "overflow": (_one_of("drop-head", "reject-publish", "reject-publish-dlx"), "overflow value"),
+    "queue-leader-locator": (
+        _one_of("client-local", "balanced", "random", "least-leaders", "min-masters"),
+        "queue leader locator value",
+    ),
+    "queue-master-locator": (
+        _one_of("client-local", "random", "min-masters"), "queue master locator value"
+    ),
+    "queue-mode": (_one_of("default", "lazy"), "queue mode value"),
+    "queue-version": (_whole(1, 2), "queue version"),
+    "stream-filter-size-bytes": (_whole(16, 255), "filter size"),
+    "stream-max-segment-size-bytes": (_whole(0, 3_000_000_000), "segment size"),
+    "target-group-size": (_whole(1), "target group size"),
+}  # fmt: skip
+
+OPERATOR_KEYS: Final = frozenset(
+    ("expires", "message-ttl", "max-length", "max-length-bytes", "max-in-memory-length",
+     "max-in-memory-bytes", "delivery-limit", "overflow", "queue-version", "target-group-size",
+     "member-placement-tag", "ha-mode", "ha-params", "ha-sync-mode", "ha-sync-batch-size",
+     "ha-promote-on-failure", "ha-promote-on-shutdown")
+)  # fmt: skip
+
+
+def policy_fault(
+    pattern: object, apply_to: object, priority: object, definition: object, operator: bool
+) -> str | None:
+    """Why there can be no such policy; None: there can."""
+    faults = [
+        _pattern_fault(pattern),
+        _priority_fault(priority),
+        _apply_to_fault(apply_to),
+        _definition_fault(definition, operator),
+    ]
+    found = [fault for fault in faults if fault is not None]
+    if not found:
+        return None
+    return "".join(f"{line}\n" for line in ("Validation failed\n", *found))
+
+
+def _pattern_fault(pattern: object) -> str | None:
+    if not isinstance(pattern, str):
+        return f"pattern should be binary, actually was {term(pattern)}"
+    reason = _regex_fault(pattern)
+    if reason is None:
+        return None
+    return f"pattern should be regular expression but is invalid: {reason}"
+
+
+def _regex_fault(pattern: str) -> str | None:
+    if len(pattern) > PATTERN_LENGTH_MAX:
+        return f"longer than {PATTERN_LENGTH_MAX} characters"
+    try:
+        re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        return str(error)
+    return None
+
+
+def _priority_fault(priority: object) -> str | None:
+    if _whole(-PRIORITY_MAX, PRIORITY_MAX)(priority):
+        return None
+    return f"priority should be number, actually was {term(priority)}"
+
+
+def _apply_to_fault(apply_to: object) -> str | None:
+    if isinstance(apply_to, str) and apply_to in APPLY_TO:
+        return None
+    shown = apply_to if isinstance(apply_to, str) else term(apply_to)
+    known = ", ".join(f"'{each}'" for each in APPLY_TO if each != "all")
+    return f"apply-to '{shown}' unrecognised; should be one of: {known}, or 'all'"
+
+
+def _definition_fault(definition: object, operator: bool) -> str | None:
+    if not isinstance(definition, dict):
+        return f"definition should be a map, actually was {term(definition)}"
+    if not definition:
+        return "no policy provided"
+    known = OPERATOR_KEYS if operator else KEYS
+    unknown = [f"{{{term(key)},{term(definition[key])}}}" for key in definition if key not in known]
+    if unknown:
+        return f"[{','.join(unknown)}] are not recognised policy settings"
+    for key, value in definition.items():
+        check, what = KEYS[key]
+        if not check(value):
+            return f"{term(value)} is not a valid {what}"
+    return _together_fault(definition)
+
+
+def _together_fault(definition: Mapping[str, object]) -> str | None:
+    """What one key needs of another."""
+    if definition.get("ha-mode") in ("exactly", "nodes") and "ha-params" not in definition:
+        return f"ha-mode={definition['ha-mode']} requires ha-params"
+    if "ha-mode" not in definition and any(key.startswith("ha-") for key in definition):
+        return "ha-mode must be specified when any other ha-* key is"
+    if "federation-upstream" in definition and "federation-upstream-set" in definition:
+        return "cannot specify both federation-upstream and federation-upstream-set together"
+    return None

@@ -1,0 +1,205 @@
+"""Policies: which one holds for what, what it says beside arguments, and what is refused."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from queues.definitions import Policy, Uid
+from queues.policies import NOTHING, PolicyTable, with_policy
+from queues.policy_keys import KEYS, OPERATOR_KEYS, policy_fault
+
+
+def policy(
+    name: str,
+    pattern: str = ".*",
+    *,
+    apply_to: str = "all",
+    priority: int = 0,
+    operator: bool = False,
+    **definition: object,
+) -> Policy:
+    said = {key.replace("_", "-"): value for key, value in definition.items()}
+    text = json.dumps(said).encode()
+    return Policy(Uid(99), "/", name, operator, pattern, apply_to, priority, text)
+
+
+def table(*policies: Policy) -> PolicyTable:
+    made = PolicyTable()
+    for each in policies:
+        made.put(each)
+    return made
+
+
+def fault(definition: object, operator: bool = False) -> str | None:
+    return policy_fault(".*", "all", 0, definition, operator)
+
+
+def test_the_highest_priority_wins_then_the_first_name() -> None:
+    rules = table(
+        policy("c", max_length=3),
+        policy("b", priority=5, max_length=2),
+        policy("a", priority=5, max_length=1),
+        policy("z", "^no$", priority=9, max_length=9),
+    )
+    assert rules.effective("classic", "q").policy_name == "a"
+    assert rules.effective("classic", "no").policy_name == "z"
+    assert table(policy("x", "^y$", max_length=1)).effective("classic", "q") == NOTHING
+
+
+@pytest.mark.parametrize(
+    ("apply_to", "kinds"),
+    [
+        ("all", {"classic", "quorum", "stream", "exchange"}),
+        ("queues", {"classic", "quorum", "stream"}),
+        ("classic_queues", {"classic"}),
+        ("quorum_queues", {"quorum"}),
+        ("streams", {"stream"}),
+        ("exchanges", {"exchange"}),
+    ],
+)
+def test_a_policy_holds_for_what_it_applies_to(apply_to: str, kinds: set[str]) -> None:
+    rules = table(policy("p", apply_to=apply_to, expires=9))
+    found = {
+        kind
+        for kind in ("classic", "quorum", "stream", "exchange")
+        if rules.effective(kind, "q").policy is not None
+    }
+    assert found == kinds
+
+
+def test_an_expression_is_found_anywhere_in_the_name() -> None:
+    rules = table(policy("p", "b+", expires=9))
+    assert rules.effective("classic", "abc").policy_name == "p"
+    assert rules.effective("classic", "ac").policy_name is None
+
+
+def test_a_policy_that_is_put_again_or_removed_no_longer_holds() -> None:
+    rules = table(policy("p", expires=9), policy("p", "^x", expires=8))
+    assert rules.effective("classic", "q") == NOTHING
+    rules.remove(policy("p"))
+    assert rules.is_empty() and rules.effective("classic", "x") == NOTHING
+
+
+def test_the_operator_sets_limits_to_what_users_say() -> None:
+    said = {
+        "message_ttl": 10,
+        "max_length": 10,
+        "overflow": "drop-head",
+        "dead_letter_exchange": "x",
+    }
+    limits = {"message_ttl": 20, "max_length": 5, "overflow": "reject-publish", "expires": 7}
+    rules = table(policy("p", **said), policy("o", operator=True, **limits))  # type: ignore[arg-type]
+    found = rules.effective("classic", "q")
+    assert (found.policy_name, found.operator_name) == ("p", "o")
+    assert found.definition == {
+        "message-ttl": 10,
+        "max-length": 5,
+        "overflow": "reject-publish",
+        "dead-letter-exchange": "x",
+        "expires": 7,
+    }
+
+
+@pytest.mark.parametrize(
+    ("user", "operator", "holds"), [(5, 3, 3), (3, 5, 3), (-1, 5, 5), (5, -1, 5), (-1, -1, -1)]
+)
+def test_an_unlimited_delivery_count_gives_way_to_a_limited_one(
+    user: int, operator: int, holds: int
+) -> None:
+    rules = table(
+        policy("p", delivery_limit=user), policy("o", operator=True, delivery_limit=operator)
+    )
+    assert rules.effective("quorum", "q").definition == {"delivery-limit": holds}
+    assert with_policy({"x-delivery-limit": user}, {"delivery-limit": operator}) == {
+        "x-delivery-limit": holds
+    }
+
+
+def test_of_numbers_the_smaller_holds_and_of_the_rest_the_argument() -> None:
+    arguments: dict[str, object] = {
+        "x-max-length": 5,
+        "x-message-ttl": 100,
+        "x-overflow": "reject-publish",
+        "x-dead-letter-exchange": "mine",
+        "x-queue-mode": "lazy",
+    }
+    said = {
+        "max-length": 9,
+        "message-ttl": 50,
+        "overflow": "drop-head",
+        "dead-letter-exchange": "theirs",
+        "dead-letter-routing-key": "k",
+        "queue-mode": "default",
+        "expires": 1,
+    }
+    assert with_policy(arguments, said) == {
+        **arguments,
+        "x-message-ttl": 50,
+        "x-dead-letter-routing-key": "k",
+        "x-expires": 1,
+    }
+    assert arguments["x-message-ttl"] == 100
+    assert with_policy({}, {"alternate-exchange": "a"}) == {"alternate-exchange": "a"}
+
+
+@pytest.mark.parametrize(
+    ("definition", "text"),
+    [
+        ({}, "no policy provided"),
+        ({"nonsense": 1}, '[{<<"nonsense">>,1}] are not recognised policy settings'),
+        ({"message-ttl": -1}, "-1 is not a valid message TTL"),
+        ({"message-ttl": "1"}, '<<"1">> is not a valid message TTL'),
+        ({"message-ttl": True}, "true is not a valid message TTL"),
+        ({"expires": 0}, "0 is not a valid queue expiry"),
+        ({"max-length": 1.5}, "1.5 is not a valid maximum length"),
+        ({"max-length-bytes": 1 << 63}, f"{1 << 63} is not a valid maximum length in bytes"),
+        ({"overflow": "explode"}, '<<"explode">> is not a valid overflow value'),
+        ({"dead-letter-exchange": 5}, "5 is not a valid dead letter exchange name"),
+        ({"alternate-exchange": None}, "undefined is not a valid alternate exchange name"),
+        ({"max-age": "1x"}, '<<"1x">> is not a valid max age'),
+        ({"ha-mode": "exactly"}, "ha-mode=exactly requires ha-params"),
+        ({"ha-sync-mode": "manual"}, "ha-mode must be specified when any other ha-* key is"),
+        ([], "definition should be a map, actually was []"),
+    ],
+)
+def test_what_a_policy_cannot_say_is_refused_in_a_sentence(definition: object, text: str) -> None:
+    assert fault(definition) == f"Validation failed\n\n{text}\n"
+
+
+def test_operators_may_only_set_limits() -> None:
+    assert fault({"max-length": 1}, operator=True) is None
+    refused = '[{<<"dead-letter-exchange">>,<<"x">>}] are not recognised policy settings'
+    assert (
+        fault({"dead-letter-exchange": "x"}, operator=True) == f"Validation failed\n\n{refused}\n"
+    )
+    assert KEYS.keys() >= OPERATOR_KEYS
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "beginning"),
+    [
+        ("pattern", "(", "pattern should be regular expression but is invalid: "),
+        ("pattern", 5, "pattern should be binary, actually was 5"),
+        ("priority", "high", 'priority should be number, actually was <<"high">>'),
+        ("priority", 1 << 31, "priority should be number"),
+        ("apply_to", "everything", "apply-to 'everything' unrecognised; should be one of: "),
+    ],
+)
+def test_the_other_fields_are_looked_at_too(field: str, value: object, beginning: str) -> None:
+    given: dict[str, object] = {"pattern": ".*", "apply_to": "all", "priority": 0, field: value}
+    text = policy_fault(
+        given["pattern"], given["apply_to"], given["priority"], {"expires": 1}, False
+    )
+    assert text is not None
+    assert text.startswith(f"Validation failed\n\n{beginning}")
+
+
+@settings(max_examples=100, deadline=None, database=None)
+@given(st.sampled_from(sorted(KEYS)), st.none() | st.booleans() | st.integers() | st.text())
+def test_what_is_found_good_can_be_merged_into_arguments(key: str, value: object) -> None:
+    if fault({key: value}) is None:
+        with_policy({"x-max-length": 4, "x-delivery-limit": 2}, {key: value})
+        rules = table(policy("p", **{key: value}))  # type: ignore[arg-type]
+        assert rules.effective("classic", "q").definition == {key: value}

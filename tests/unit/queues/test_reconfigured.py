@@ -1,0 +1,187 @@
+"""Queues whose rules change while they hold messages: limits on bytes, dead letters, logs."""
+
+import pytest
+
+from queues.commands import ACCEPT, REJECT, Configure, Purge
+from queues.hosts.classic import DEFAULT, LAZY
+from queues.hosts.quorum import decode_entry
+from queues.hosts.weighing import join_runs
+from queues.message import FORMAT_091, Chunk
+from queues.options import REJECT_PUBLISH, Options
+from tests.unit.queues.classic_desk import Desk
+from tests.unit.queues.messages import table
+from tests.unit.queues.test_quorum_host import Desk as QuorumDesk
+from tests.unit.queues.test_quorum_host import FakeGrave
+from warren.wire.amqp091.deliver import build
+from warren.wire.amqp091.events import INFO_PERSISTENT
+
+COUNTED = Options(counts_deliveries=True)
+
+
+class Grave(FakeGrave):
+    """Tells whether it was closed."""
+
+    closed = 0
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def stored(bodies: list[bytes]) -> Chunk:
+    """Messages as they come from a client."""
+    parts = [build("", b"key", b"\x00\x00", body) for body in bodies]
+    return Chunk(FORMAT_091, b"".join(parts), 0, table(parts, 0), INFO_PERSISTENT)
+
+
+def give(desk: Desk, bodies: list[bytes]) -> None:
+    desk.host.publish(desk.sink, stored(bodies), desk.next_seq)
+    desk.next_seq += len(bodies)
+
+
+def ready(desk: Desk | QuorumDesk) -> list[int]:
+    host = desk.host if isinstance(desk, Desk) else desk.inner
+    return [seq for first, count in host.live_ranges(1, 999) for seq in range(first, first + count)]
+
+
+def test_a_limit_on_bytes_counts_the_bodies_that_are_there_already() -> None:
+    desk = Desk()
+    give(desk, [bytes(100), bytes(100)])
+    desk.turn()
+    give(desk, [bytes(300)])
+    desk.turn()
+    desk.host.configure(Options(bytes_max=400), DEFAULT, None)
+    desk.turn()
+    assert ready(desk) == [2, 3]
+    assert desk.host.machine.notes.ready_bytes == 400
+    give(desk, [bytes(10)])
+    desk.turn()
+    assert ready(desk) == [3, 4]
+
+
+def test_messages_that_were_handed_down_in_the_same_turn_count_too() -> None:
+    desk = Desk()
+    give(desk, [bytes(100)])
+    desk.host.configure(Options(bytes_max=1000), DEFAULT, None)
+    give(desk, [bytes(50)])
+    desk.turn()
+    assert desk.host.machine.notes.ready_bytes == 150
+
+
+def test_bodies_that_are_on_disk_count_as_large_as_they_are_stored() -> None:
+    desk = Desk(budget_bytes=0)
+    give(desk, [bytes(1000)])
+    desk.turn()
+    desk.sync()
+    desk.host.configure(Options(bytes_max=2000), DEFAULT, None)
+    desk.turn()
+    assert 1000 < desk.host.machine.notes.ready_bytes < 1100
+
+
+def test_a_limit_on_bytes_that_goes_and_comes_again_begins_anew() -> None:
+    desk = Desk()
+    for bytes_max in (500, -1, 500):
+        desk.host.configure(Options(bytes_max=bytes_max), DEFAULT, None)
+        give(desk, [bytes(100)])
+        desk.turn()
+    desk.settle(1, ACCEPT, [])
+    desk.host.command(desk.sink, Purge(desk.sink.session))
+    desk.turn()
+    assert desk.host.machine.notes.ready_bytes == 0
+
+
+def test_what_a_full_queue_does_may_change() -> None:
+    desk = Desk()
+    desk.host.configure(Options(length_max=1, overflow=REJECT_PUBLISH), LAZY, None)
+    give(desk, [b"a", b"b"])
+    told = desk.turn()
+    assert ("refused", 5, 2, 1) in told
+    assert desk.host.mode == LAZY
+
+
+def test_the_same_options_again_are_no_command() -> None:
+    desk = QuorumDesk(COUNTED).begin()
+    desk.host.configure(COUNTED, None)
+    desk.turn()
+    assert desk.written() == []
+
+
+def test_a_quorum_queue_hears_of_other_options_by_its_log() -> None:
+    desk = QuorumDesk(COUNTED).begin()
+    desk.give(stored([bytes(100), bytes(200)]))
+    desk.turn()
+    limited = Options(counts_deliveries=True, bytes_max=250)
+    desk.host.configure(limited, None)
+    desk.give(stored([bytes(30)]))
+    desk.turn()
+    assert desk.inner.machine.options.bytes_max == -1
+    desk.commit()
+    desk.turn()
+    desk.commit()
+    assert desk.inner.machine.options.same(limited)
+    assert ready(desk) == [2, 3]
+    assert desk.inner.machine.notes.ready_bytes == 180
+
+
+def test_dead_letters_go_where_the_rules_say_now() -> None:
+    desk = Desk()
+    first, second = Grave(), Grave()
+    desk.host.configure(Options(), DEFAULT, first)
+    desk.attach(1, 10)
+    give(desk, [b"a", b"b", b"c"])
+    desk.turn()
+    desk.settle(1, REJECT, [(1, 1)])
+    desk.turn()
+    desk.host.configure(Options(), DEFAULT, second)
+    desk.settle(1, REJECT, [(2, 1)])
+    desk.turn()
+    desk.host.configure(Options(), DEFAULT, None)
+    desk.settle(1, REJECT, [(3, 1)])
+    desk.turn()
+    assert [len(each.dead) for each in (first, second)] == [1, 1]
+    assert [first.closed, second.closed] == [1, 1]
+    assert ready(desk) == []
+
+
+def test_what_waits_to_be_buried_still_is_when_the_rule_is_taken_away() -> None:
+    desk = Desk(budget_bytes=0)
+    grave = Grave()
+    desk.host.configure(Options(), DEFAULT, grave)
+    give(desk, [b"a"])
+    desk.turn()
+    desk.sync()
+    desk.attach(1, 1)
+    desk.turn()
+    desk.settle(1, REJECT, [(1, 1)])
+    desk.turn()
+    assert desk.host.is_burying
+    desk.host.configure(Options(), DEFAULT, None)
+    assert grave.closed == 0
+    desk.node.answer_loads()
+    desk.turn()
+    assert [len(grave.dead), grave.closed] == [1, 1]
+    assert desk.host.undertaker is None and ready(desk) == []
+
+
+def test_recovered_options_are_those_of_the_log() -> None:
+    desk = QuorumDesk(COUNTED).begin()
+    limited = Options(counts_deliveries=True, length_max=3)
+    desk.host.configure(limited, None)
+    desk.turn()
+    _, commands = decode_entry(desk.group.entries[-1])
+    (command,) = commands
+    assert isinstance(command, Configure) and command.options.same(limited)
+
+
+@pytest.mark.parametrize(
+    ("runs", "joined"),
+    [
+        ([], []),
+        ([(1, 2, 5), (3, 1, 5)], [(1, 3, 5)]),
+        ([(1, 2, 5), (4, 1, 5)], [(1, 2, 5), (4, 1, 5)]),
+        ([(1, 2, 5), (3, 1, 6)], [(1, 2, 5), (3, 1, 6)]),
+    ],
+)
+def test_runs_of_the_same_weight_are_joined(
+    runs: list[tuple[int, int, int]], joined: list[tuple[int, int, int]]
+) -> None:
+    assert join_runs(runs) == joined
