@@ -263,6 +263,7 @@ class Node:
         self.turn.begin()  # What the queues have to do first.
         self.wal.on_durable.append(self._durable)
         broker.group = group
+        broker.policies.begin()
         self.wal.on_behind = self._log_behind
         self.wal.attach(QueueOwners(broker.hosts.awake, broker.hosts.mark))
         return broker
@@ -282,7 +283,8 @@ class Node:
         """What an empty node begins with, and the end of what a restart does not keep."""
         broker = self.broker
         commands: list[Command] = [NodeRestarted(broker.node_name)]
-        commands.extend(DeclareVhost(name) for name in self._config.vhosts)
+        known = broker.metadata.vhosts
+        commands.extend(DeclareVhost(name) for name in self._config.vhosts if name not in known)
         if not broker.metadata.access.users:
             for user in self._config.first_users():
                 commands.extend(user_commands(user))

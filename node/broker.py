@@ -22,20 +22,21 @@ from node.damage import Damages, Owners
 from node.hold import Hold
 from node.hosts import QueueHosts
 from node.plans import RouteCache
+from node.policing import PolicyKeeper, QueueRules
 from node.reply_to import AnswerDesk
 from node.timers import Timers
 from node.turn import Turn
 from node.unreadable import Unreadable
-from queues.arguments import decode_arguments
 from queues.commands import SessionId
 from queues.counts import Counts
 from queues.credit import CreditActor, CreditSpec
-from queues.definitions import Queue
+from queues.definitions import Binding, Exchange, Policy, Queue
 from queues.host import QueueHost
-from queues.hosts.classic import DEFAULT, LAZY, LOGGED, ClassicHost, Steppable, Waking
+from queues.hosts.classic import LOGGED, ClassicHost, Steppable, Waking
 from queues.hosts.journal import Journal
 from queues.hosts.quorum import SNAPSHOT_ENTRIES, QuorumHost
 from queues.hosts.undertaker import QueueUndertaker
+from queues.limits import MAX_CONNECTIONS, user_limit, vhost_limit
 from queues.message import Chunk
 from queues.metadata import Metadata
 from queues.metadata_commands import (
@@ -48,7 +49,7 @@ from queues.metadata_commands import (
 )
 from queues.metadata_outcomes import Added, Change, Deleted, Outcome, Removed
 from queues.queue_arguments import QUORUM, queue_type
-from queues.queue_options import EXPIRES, QueueDefaults, dead_letter_rule, is_lazy, options_of
+from queues.queue_options import EXPIRES, QueueDefaults
 from queues.routing.router import Router
 from queues.store import BodyBudget
 from raft.one_member import OneMemberGroup
@@ -143,6 +144,7 @@ class Broker:
         self.unreadable = Unreadable()
         self.hosts = QueueHosts(metadata.queue, self._make_host)
         self.damages = Damages(log_owners, self)
+        self.policies = PolicyKeeper(self)
         self.quorum_hosts: dict[int, QuorumHost] = {}  # around those of quorum queues
         self.quorum_snapshot_entries = SNAPSHOT_ENTRIES
         self.recovering: dict[int, OneMemberGroup] = {}  # groups of quorum queues, until in service
@@ -162,8 +164,7 @@ class Broker:
         self.counts10 = Counts()  # of AMQP 1.0
         self.connections_opened = self.connections_closed = 0
         self.channels_opened = self.channels_closed = 0
-        self.queues_created = self.queues_deleted = 0
-        self.queues_declared = 0
+        self.queues_created = self.queues_deleted = self.queues_declared = 0
 
     # Time and names
 
@@ -209,16 +210,20 @@ class Broker:
         """Bring routers and hosts to what the machine says now."""
         for change in changes:
             subject = change.subject
-            name = getattr(subject, "vhost", None)
-            if isinstance(name, str):
-                self._router(name).apply((change,))
+            if isinstance(subject, Exchange | Queue | Binding):
+                self.router(subject.vhost).apply((change,))
+            if isinstance(subject, Exchange) and isinstance(change, Added):
+                self.policies.apply_to_exchange(subject)
+            if isinstance(subject, Policy):
+                self.policies.changed(subject.vhost)
             if isinstance(subject, Queue):
                 if isinstance(change, Added):
                     self._add_queue(subject)
                 elif isinstance(change, Removed):
                     self._remove_queue(subject)
+        self.policies.go_on()
 
-    def _router(self, vhost: str) -> Router:
+    def router(self, vhost: str) -> Router:
         router = self.routers.get(vhost)
         if router is None:
             router = Router(vhost, Random(os.urandom(16)))
@@ -228,18 +233,15 @@ class Broker:
     def _add_queue(self, queue: Queue) -> None:
         """Give it a host now if it has something to do unasked: its log, or the time."""
         self.queues_created += 1
-        if queue.arguments:
-            arguments = decode_arguments(queue.arguments)
-            if queue_type(arguments) == QUORUM:
-                self._add_quorum_host(self.hosts.add(queue))
-            elif EXPIRES in arguments:
-                self.hosts.add(queue)
+        arguments = self.policies.arguments_of(queue)
+        if queue_type(arguments) == QUORUM:
+            self._add_quorum_host(self.hosts.add(queue))
+        elif EXPIRES in arguments:
+            self.hosts.add(queue)
 
     def _make_host(self, queue: Queue) -> ClassicHost:
         place = f"queue '{queue.name}' in vhost '{queue.vhost}'"
-        arguments = decode_arguments(queue.arguments)
-        quorum = queue_type(arguments) == QUORUM
-        mode = LOGGED if quorum else LAZY if is_lazy(arguments) else DEFAULT
+        rules = self.policies.rules_of(queue)
         return ClassicHost(
             queue.uid,
             queue.vhost,
@@ -250,9 +252,9 @@ class Broker:
             self,
             CreditActor(place, self.channel_credit),
             queue.auto_delete,
-            options_of(arguments, self.queue_defaults),
-            mode,
-            self._undertaker(queue, arguments),
+            rules.first_options,
+            LOGGED if rules.quorum else rules.mode,
+            self.undertaker(queue, rules),
         )
 
     def _add_quorum_host(self, inner: ClassicHost) -> None:
@@ -261,6 +263,7 @@ class Broker:
         group = self.make_group(inner.uid, host.committed)
         if self.in_service:
             host.begin(group)
+            self.policies.apply_to_queue(inner.uid)
         else:
             try:
                 host.begin_recovery(group)
@@ -269,20 +272,20 @@ class Broker:
                 group.broken_at(1)
             self.recovering[inner.uid] = group
 
-    def _undertaker(self, queue: Queue, arguments: dict[str, object]) -> QueueUndertaker | None:
+    def undertaker(self, queue: Queue, rules: QueueRules) -> QueueUndertaker | None:
         """Who takes the dead of this queue, if it has a dead-letter exchange."""
-        rule = dead_letter_rule(queue.name, arguments, self.config.compat == "3.x")
+        rule = rules.dead_letters
         if rule is None:
             return None
         return QueueUndertaker(
             rule,
-            self._router(queue.vhost),
+            self.router(queue.vhost),
             self.host,
             self.now_ms,
             self.new_session(),
             CreditActor(f"dead letters of queue '{queue.name}'", self.channel_credit),
             self.counts,
-            queue_type(arguments),
+            rules.type,
         )
 
     def _remove_queue(self, queue: Queue) -> None:
@@ -297,9 +300,10 @@ class Broker:
     def load_definitions(self) -> None:
         """Make routers, and hosts where they are needed, for what the machine holds."""
         for vhost in self.metadata.vhosts.values():
-            router = self._router(vhost.name)
+            router = self.router(vhost.name)
             for subject in vhost.definitions():
                 router.add(subject)
+            self.policies.apply_to_exchanges(vhost)
             for queue in vhost.queues.values():
                 self._add_queue(queue)
 
@@ -316,6 +320,9 @@ class Broker:
     def has_exchange(self, vhost: str, name: str) -> bool:
         found = self.metadata.vhosts.get(vhost)
         return found is not None and name in found.exchanges
+
+    def is_topic(self, vhost: str, exchange: str) -> bool:
+        return self.router(vhost).is_topic(exchange)
 
     def has_vhost(self, vhost: str) -> bool:
         return vhost in self.metadata.vhosts
@@ -334,6 +341,7 @@ class Broker:
         self.turn.begin()
 
         def told() -> None:
+            self.policies.apply_to_queue(queue.uid)
             self.propose(Batch(()), done.set_result)
 
         self.damages.accept(self.hosts[queue.uid], self.quorum_hosts.get(queue.uid), told)
@@ -357,7 +365,7 @@ class Broker:
                 vhost,
                 user,
                 impersonator,
-                self._router(vhost),
+                self.router(vhost),
                 permissions,
                 self.host,
                 self._metadata_version,
@@ -371,13 +379,23 @@ class Broker:
 
     # Connections
 
-    def connection_refusal(self, user: str) -> ProtocolError | None:
-        """Whether the node takes one more connection (A-04)."""
+    def connection_refusal(self, user: str, vhost: str) -> ProtocolError | None:
+        """Whether the node, the vhost and the user take one more connection (A-04, S-05)."""
         limit = self.config.limits.connection_max
-        if limit < 0 or len(self.endpoints) < limit:
-            return None
-        text = f"Connection refused for user '{user}': node connection limit ({limit}) is reached"
-        return ProtocolError(ReplyCode.NOT_ALLOWED, text)
+        if 0 <= limit <= len(self.endpoints):
+            text = f"Connection refused for user '{user}': node connection limit ({limit})"
+            return ProtocolError(ReplyCode.NOT_ALLOWED, f"{text} is reached")
+        limit = vhost_limit(self.metadata.vhosts[vhost].parameters, MAX_CONNECTIONS)
+        if limit >= 0 and limit <= sum(each.vhost == vhost for each in self.endpoints.values()):
+            text = (
+                f"access to vhost '{vhost}' refused for user '{user}': connection limit ({limit})"
+            )
+            return ProtocolError(ReplyCode.NOT_ALLOWED, f"{text} is reached")
+        limit = user_limit(self.metadata.parameters, user, MAX_CONNECTIONS)
+        if limit >= 0 and limit <= sum(each.user == user for each in self.endpoints.values()):
+            text = f"connection refused for user '{user}': user connection limit ({limit})"
+            return ProtocolError(ReplyCode.NOT_ALLOWED, f"{text} is reached")
+        return None
 
     def arrived(self, endpoint: "Endpoint") -> None:
         """A client has begun to speak."""

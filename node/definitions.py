@@ -23,6 +23,9 @@ class Definitions(Protocol):
 
     def queue(self, vhost: str, name: str) -> Queue | None: ...
 
+    def is_topic(self, vhost: str, exchange: str) -> bool:
+        """Whether its keys are under topic permissions."""
+
     def check_served(self, queue: Queue) -> None:
         """Raise 404 for a queue that the log does not hold whole."""
 
@@ -140,9 +143,13 @@ def binding(
     key: bytes,
     arguments: dict[str, object],
 ) -> Bind | Unbind:
-    """Write on the destination, read on the source (S-02)."""
+    """Write on the destination, read on the source, and on its key (S-02, S-03)."""
     what = "queue" if kind is Destination.QUEUE else "exchange"
     actor.permissions.require(WRITE, what, destination)
     actor.permissions.require(READ, "exchange", source)
+    if command is Bind and actor.broker.is_topic(actor.vhost, source):
+        refused = actor.permissions.topic_refusal(READ, source, key)
+        if refused is not None:
+            raise refused
     encoded = encode_arguments(arguments)
     return command(actor.vhost, source, kind, destination, key, encoded, actor.id)

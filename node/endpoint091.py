@@ -256,7 +256,7 @@ class Endpoint091:
         broker = self.broker
         error = vhost_refusal(broker.access, self.user, vhost, broker.has_vhost(vhost))
         if error is None:
-            error = broker.connection_refusal(self.user)
+            error = broker.connection_refusal(self.user, vhost)
         if error is not None:
             self._fail_connection(error)
             return

@@ -118,7 +118,7 @@ class RouteCache:
             return Plan(shown, routing_key, NOWHERE, False, False, missing)
         mandatory = bool(bits & MANDATORY)
         route = self.router.route(exchange, routing_key)
-        error = self._refusal(exchange, route, bool(bits & IMMEDIATE))
+        error = self._refusal(exchange, routing_key, route, bool(bits & IMMEDIATE))
         if error is not None:
             return Plan(exchange, routing_key, NOWHERE, mandatory, False, error)
         for warning in route.warnings:
@@ -137,7 +137,9 @@ class RouteCache:
             self._targets[uids] = known
         return known
 
-    def _refusal(self, exchange: str, route: Route, immediate: bool) -> ProtocolError | None:
+    def _refusal(
+        self, exchange: str, key: bytes, route: Route, immediate: bool
+    ) -> ProtocolError | None:
         """Why this user may not publish so, as RabbitMQ checks it and in its order."""
         if immediate:
             return _publish_error(ReplyCode.NOT_IMPLEMENTED, "immediate=true")
@@ -150,6 +152,10 @@ class RouteCache:
         if route.internal:
             text = f"cannot publish to internal exchange '{exchange}' in vhost '{self._vhost}'"
             return _publish_error(ReplyCode.ACCESS_REFUSED, text)
+        if self.router.is_topic(exchange):
+            refused = self._permissions.topic_refusal(WRITE, exchange, key)
+            if refused is not None:
+                return _publish_error(refused.code, refused.text)
         return None
 
     # Messages that need a look of their own

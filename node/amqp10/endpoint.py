@@ -313,7 +313,7 @@ class Endpoint10:
         if refusal is not None and broker.has_vhost(vhost):
             condition = Condition.UNAUTHORIZED_ACCESS
         if refusal is None:
-            refusal = broker.connection_refusal(self.user)
+            refusal = broker.connection_refusal(self.user, vhost)
             condition = Condition.RESOURCE_LIMIT_EXCEEDED
         if refusal is not None:
             self._fail(ProtocolError(condition, refusal.text))

@@ -25,3 +25,6 @@ class AccessView(Protocol):
 
     def permissions(self, user: str, vhost: str) -> tuple[str, str, str] | None:
         """The expressions for configure, write and read; None: no access to the vhost."""
+
+    def topic_permissions(self, user: str, vhost: str, exchange: str) -> tuple[str, str] | None:
+        """The expressions for keys that may be written and read; None: any may."""

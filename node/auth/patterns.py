@@ -14,6 +14,14 @@ def compile_pattern(text: str) -> re.Pattern[str]:
     return re.compile(text or "^$")
 
 
+def is_found(pattern: str, text: str) -> bool:
+    """Whether the expression is found in the text; one that this Python does not read is not."""
+    try:
+        return compile_pattern(pattern).search(text) is not None
+    except re.error:
+        return False
+
+
 def pattern_fault(text: str) -> str | None:
     """What is wrong with an expression that somebody wants to set; None if nothing is."""
     if len(text) > PATTERN_LENGTH_MAX:

@@ -8,7 +8,7 @@ import re
 from typing import Final
 
 from node.auth.access import AccessView
-from node.auth.patterns import compile_pattern
+from node.auth.patterns import compile_pattern, is_found
 from warren.wire.errors import ProtocolError, ReplyCode
 
 CONFIGURE: Final = 0
@@ -65,6 +65,23 @@ class PermissionCache:
             ReplyCode.ACCESS_REFUSED,
             f"{KIND_NAMES[kind]} access to {object_kind} '{name or 'amq.default'}' in vhost "
             f"'{self._vhost}' refused for user '{self._user}'",
+        )
+
+    def topic_refusal(self, kind: int, exchange: str, key: bytes) -> ProtocolError | None:
+        """Why the user may not WRITE or READ this key of a topic exchange (S-03); None: it may."""
+        found = self._access.topic_permissions(self._user, self._vhost, exchange)
+        if found is None:
+            return None
+        topic = key.decode("utf-8", "replace")
+        pattern = found[0] if kind == WRITE else found[1]
+        for name, value in (("{username}", self._user), ("{vhost}", self._vhost)):
+            pattern = pattern.replace(name, re.escape(value))
+        if is_found(pattern, topic):
+            return None
+        return ProtocolError(
+            ReplyCode.ACCESS_REFUSED,
+            f"access to topic '{topic}' in exchange '{exchange}' in vhost '{self._vhost}' refused "
+            f"for user '{self._user}'",
         )
 
     def _reload(self) -> None:

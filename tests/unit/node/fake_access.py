@@ -17,6 +17,7 @@ class FakeAccess:
     version: int = 1
     users: dict[str, FakeUser] = field(default_factory=dict)
     permitted: dict[tuple[str, str], tuple[str, str, str]] = field(default_factory=dict)
+    topics: dict[tuple[str, str, str], tuple[str, str]] = field(default_factory=dict)
     reads: int = 0  # of permissions
 
     def user(self, name: str) -> FakeUser | None:
@@ -25,3 +26,6 @@ class FakeAccess:
     def permissions(self, user: str, vhost: str) -> tuple[str, str, str] | None:
         self.reads += 1
         return self.permitted.get((user, vhost))
+
+    def topic_permissions(self, user: str, vhost: str, exchange: str) -> tuple[str, str] | None:
+        return self.topics.get((user, vhost, exchange))

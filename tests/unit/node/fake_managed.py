@@ -48,6 +48,9 @@ class FakeManaged:
         if queue.name in self.damaged:
             raise ProtocolError(ReplyCode.NOT_FOUND, f"queue '{queue.name}' is damaged")
 
+    def is_topic(self, vhost: str, exchange: str) -> bool:
+        return vhost == "/" and self.steps.router.is_topic(exchange)
+
     def has_exchange(self, vhost: str, name: str) -> bool:
         return vhost == "/" and name in self.steps.vhost.exchanges
 

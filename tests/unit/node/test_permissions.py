@@ -119,3 +119,35 @@ def test_a_vhost_is_refused_with_530() -> None:
     assert missing.reply_text == "NOT_ALLOWED - vhost no not found"
     assert foreign.reply_text == "NOT_ALLOWED - access to vhost '/' refused for user 'bob'"
     assert vhost_refusal(access, "anna", "/", True) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "allowed"),
+    [
+        (WRITE, b"anna.orders", True),
+        (WRITE, b"bert.orders", False),
+        (READ, b"x", True),
+        (READ, b"y", False),
+        (READ, b"\xff", False),
+    ],
+)
+def test_keys_of_topic_exchanges_are_limited_where_somebody_says_so(
+    kind: int, key: bytes, allowed: bool
+) -> None:
+    cache, access = cache_of(".*", ".*", ".*")
+    assert cache.topic_refusal(kind, "t", key) is None
+    access.topics["anna", "/", "t"] = ("^{username}[.]", "^x$")
+    refusal = cache.topic_refusal(kind, "t", key)
+    assert (refusal is None) == allowed
+    assert cache.topic_refusal(kind, "other", key) is None
+
+
+def test_an_expression_that_cannot_be_read_allows_no_key() -> None:
+    cache, access = cache_of(".*", ".*", ".*")
+    access.topics["anna", "/", "t"] = ("(", "")
+    refusal = cache.topic_refusal(WRITE, "t", b"a")
+    assert refusal is not None
+    assert (
+        refusal.text == "access to topic 'a' in exchange 't' in vhost '/' refused for user 'anna'"
+    )
+    assert cache.topic_refusal(READ, "t", b"") is None

@@ -1,0 +1,176 @@
+"""What policies and arguments together say of each queue and exchange, brought to those that run.
+
+Takes the policies of the metadata machine; gives the rules by which a queue's host is made, and
+tells the hosts and routers that are there when a policy changes (O-01: at once). Owns nothing but
+the queue of what is still to be looked at: SLICE queues in each turn of the loop, so that a policy
+for very many does not hold up the others. A queue at rest has no host to be told; it is woken only
+if it has to expire. Quorum queues begin with their arguments alone and hear of policies through
+their log, where every change of their options is. Damaged queues are told when they are served
+again.
+"""
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from queues.arguments import decode_arguments
+from queues.dead_letters import DeadLetterRule
+from queues.definitions import Exchange, Queue
+from queues.hosts.classic import DEFAULT, LAZY, ClassicHost
+from queues.hosts.undertaker import QueueUndertaker
+from queues.metadata_vhost import VHost
+from queues.options import Options
+from queues.policies import EXCHANGE, NOTHING, Effective, with_policy
+from queues.queue_arguments import QUORUM, queue_type
+from queues.queue_options import EXPIRES, dead_letter_rule, is_lazy, options_of
+from queues.routing.router import ALTERNATE_ARGUMENT
+
+if TYPE_CHECKING:
+    from node.broker import Broker
+
+SLICE: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRules:
+    """How a queue behaves."""
+
+    type: str
+    first_options: Options  # with which its machine begins
+    options: Options  # which hold now
+    mode: int
+    dead_letters: DeadLetterRule | None
+    expires: bool
+
+    @property
+    def quorum(self) -> bool:
+        return self.type == QUORUM
+
+
+class PolicyKeeper:
+    """See the module. All methods run on the loop thread."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._waiting: deque[int] = deque()  # uids of queues
+        self._settled: list[asyncio.Future[None]] = []
+        self._planned = False
+
+    # What holds
+
+    def effective(self, vhost: str, kind: str, name: str) -> Effective:
+        """The policies of a queue of this type, or of an exchange."""
+        found = self._broker.metadata.vhosts.get(vhost)
+        return NOTHING if found is None else found.policies.effective(kind, name)
+
+    def arguments_of(self, queue: Queue) -> dict[str, object]:
+        """Its arguments together with what policies say (O-02)."""
+        declared = decode_arguments(queue.arguments)
+        found = self._broker.metadata.vhosts.get(queue.vhost)
+        if found is None or found.policies.is_empty():
+            return declared
+        policy = found.policies.effective(queue_type(declared), queue.name)
+        return with_policy(declared, policy.definition)
+
+    def rules_of(self, queue: Queue) -> QueueRules:
+        """What its arguments and policies say."""
+        broker = self._broker
+        declared = decode_arguments(queue.arguments)
+        kind = queue_type(declared)
+        arguments = self.arguments_of(queue)
+        options = options_of(arguments, broker.queue_defaults)
+        quorum = kind == QUORUM
+        return QueueRules(
+            kind,
+            options_of(declared, broker.queue_defaults) if quorum else options,
+            options,
+            LAZY if is_lazy(arguments) else DEFAULT,
+            dead_letter_rule(queue.name, arguments, broker.config.compat == "3.x"),
+            EXPIRES in arguments,
+        )
+
+    # A change
+
+    def changed(self, vhost: str) -> None:
+        """Policies of the vhost are others now, or it is gone; `go_on` is next."""
+        found = self._broker.metadata.vhosts.get(vhost)
+        if found is None:
+            return
+        for exchange in found.exchanges.values():
+            self.apply_to_exchange(exchange)
+        self._waiting.extend(queue.uid for queue in found.queues.values())
+
+    def begin(self) -> None:
+        """The node starts: bring what the last run has not brought any more to quorum queues."""
+        self._waiting.extend(self._broker.quorum_hosts)
+        self.go_on()
+
+    async def settled(self) -> None:
+        """Return once all queues know of the changes so far."""
+        while self._waiting:
+            done = asyncio.get_running_loop().create_future()
+            self._settled.append(done)
+            await done
+
+    def go_on(self) -> None:
+        """Tell some of the queues that are to be told."""
+        if not self._waiting:
+            return
+        for _ in range(min(SLICE, len(self._waiting))):
+            self.apply_to_queue(self._waiting.popleft())
+        if not self._waiting:
+            settled, self._settled = self._settled, []
+            for each in settled:
+                if not each.done():
+                    each.set_result(None)
+        elif not self._planned:
+            self._planned = True
+            asyncio.get_running_loop().call_soon(self._next_slice)
+
+    def _next_slice(self) -> None:
+        self._planned = False
+        self._broker.turn.begin()
+        self.go_on()
+
+    def apply_to_exchanges(self, vhost: VHost) -> None:
+        """All of a vhost that was loaded."""
+        if not vhost.policies.is_empty():
+            for exchange in vhost.exchanges.values():
+                self.apply_to_exchange(exchange)
+
+    def apply_to_exchange(self, exchange: Exchange) -> None:
+        """Its router shall know the alternate that a policy gives it."""
+        policy = self.effective(exchange.vhost, EXCHANGE, exchange.name)
+        alternate = policy.definition.get(ALTERNATE_ARGUMENT)
+        router = self._broker.router(exchange.vhost)
+        router.set_alternate(exchange.name, alternate if isinstance(alternate, str) else None)
+
+    def apply_to_queue(self, uid: int) -> None:
+        """Its host shall do what the rules say; nothing happens where it does already."""
+        broker = self._broker
+        queue = broker.metadata.queue(uid)
+        if queue is None or uid in broker.damages.hosts:
+            return
+        rules = self.rules_of(queue)
+        host = broker.hosts.awake.get(uid)
+        if host is None:
+            if rules.expires:
+                broker.hosts.add(queue)
+            return
+        undertaker = self._undertaker(queue, host, rules)
+        quorum = broker.quorum_hosts.get(uid)
+        if quorum is not None:
+            quorum.configure(rules.options, undertaker)
+        else:
+            host.configure(rules.options, rules.mode, undertaker)
+
+    def _undertaker(
+        self, queue: Queue, host: ClassicHost, rules: QueueRules
+    ) -> QueueUndertaker | None:
+        """Who takes its dead from now on: who does so already, if that is all the same."""
+        old = host.undertaker
+        rule = rules.dead_letters
+        if rule is not None and isinstance(old, QueueUndertaker) and old.follows(rule):
+            return old
+        return self._broker.undertaker(queue, rules)
