@@ -2,6 +2,7 @@
 
 import base64
 import json
+from collections.abc import Mapping
 from typing import Final
 from urllib.error import HTTPError, URLError
 from urllib.request import ProxyHandler, Request, build_opener
@@ -11,6 +12,7 @@ EXIT_UNAVAILABLE: Final = 69
 EXIT_SOFTWARE: Final = 70
 EXIT_NO_PERMISSION: Final = 77
 
+NO_HEADERS: Final[Mapping[str, str]] = {}
 ANSWER_BYTES_MAX: Final = 1 << 30
 
 
@@ -32,17 +34,31 @@ class Api:
         self._timeout_s = timeout_s
         self._opener = build_opener(ProxyHandler({}))  # A node is asked directly.
 
+    def as_user(self, user: str, password: str) -> "Api":
+        """The same node with another login."""
+        return Api(self._url, user, password, self._timeout_s)
+
     def get(self, path: str) -> object:
         """The decoded answer; ApiFailure for any status of an error."""
-        return self._ask(path, None)
+        return self._ask("GET", path, None)
 
     def post(self, path: str, body: object) -> object:
         """The same with something to do; None if the answer is empty."""
-        return self._ask(path, json.dumps(body).encode())
+        return self._ask("POST", path, body)
 
-    def _ask(self, path: str, body: bytes | None) -> object:
+    def put(self, path: str, body: object) -> object:
+        return self._ask("PUT", path, body)
+
+    def delete(self, path: str, reason: str = "") -> object:
+        return self._ask("DELETE", path, None, {"X-Reason": reason} if reason else {})
+
+    def _ask(
+        self, method: str, path: str, body: object, more: Mapping[str, str] = NO_HEADERS
+    ) -> object:
+        raw = None if body is None else json.dumps(body).encode()
+        headers = {**self._headers, "Content-Type": "application/json", **more}
         try:
-            request = Request(self._url + path, data=body, headers=self._headers)
+            request = Request(self._url + path, data=raw, headers=headers, method=method)
             with self._opener.open(request, timeout=self._timeout_s) as answer:
                 text = answer.read(ANSWER_BYTES_MAX)
                 return json.loads(text) if text else None
@@ -77,6 +93,12 @@ def _refusal(error: HTTPError) -> ApiFailure:
     except ValueError:
         body = {}
     reason = body.get("reason", text[:200]) if isinstance(body, dict) else text[:200]
-    codes = {401: EXIT_NO_PERMISSION, 403: EXIT_NO_PERMISSION, 404: EXIT_DATA}
+    codes = {
+        401: EXIT_NO_PERMISSION,
+        403: EXIT_NO_PERMISSION,
+        404: EXIT_DATA,
+        400: EXIT_DATA,
+        412: EXIT_DATA,
+    }
     code = EXIT_UNAVAILABLE if error.code == 503 else codes.get(error.code, EXIT_SOFTWARE)
     return ApiFailure(f"{error.code}: {reason or error.reason}", code)

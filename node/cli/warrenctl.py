@@ -13,6 +13,7 @@ from typing import Final, TextIO
 from urllib.parse import quote
 
 from node.cli.api import Api, ApiFailure
+from node.cli.changes import CHANGES, LISTS, BadCall, change, list_rows
 from node.cli.tables import write_json, write_table
 
 EXIT_OK: Final = 0
@@ -64,12 +65,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "ping": ping,
         "accept_damage": accept_damage,
         **dict.fromkeys(COLUMNS, list_objects),
+        **dict.fromkeys(CHANGES, change),
+        **dict.fromkeys(LISTS, list_rows),
     }
     try:
         password = options.password or os.environ.get("WARREN_CTL_PASSWORD") or "guest"
         api = Api(options.node_url, options.user, password, options.timeout)
         commands[options.command](api, options, sys.stdout)
-    except UsageError as error:
+    except (UsageError, BadCall) as error:
         print(f"warrenctl: {error}", file=sys.stderr)
         return EXIT_USAGE
     except ApiFailure as failure:
@@ -101,6 +104,10 @@ def make_parser() -> argparse.ArgumentParser:
         each = commands.add_parser(command, help=f"columns: {' '.join(columns)}")
         each.add_argument("-p", "--vhost", default="/")
         each.add_argument("columns", nargs="*", metavar="COLUMN")
+    for name, verb in CHANGES.items():
+        verb.describe(commands.add_parser(name, help=verb.help))
+    for name, listing in LISTS.items():
+        listing.describe(commands.add_parser(name, help=listing.help))
     return parser
 
 

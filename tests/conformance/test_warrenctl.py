@@ -1,0 +1,131 @@
+"""`warrenctl` with RabbitMQ's command names, against a real node."""
+
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from node.cli.changes import CHANGES, LISTS
+from node.cli.warrenctl import main
+from tests.conformance.broker import CONFIG
+from tests.conformance.http_api import HttpApi
+from warren.testing import Node
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[Node]:
+    with Node(name="ctl", config=CONFIG) as running:
+        yield running
+
+
+class Ctl:
+    """Runs commands; keeps what the last one has printed."""
+
+    def __init__(self, node: Node, capsys: pytest.CaptureFixture[str]) -> None:
+        self._url = node.management_url
+        self._capsys = capsys
+        self.errors = ""
+
+    def __call__(self, *words: str, code: int = 0) -> str:
+        assert main(["--node-url", self._url, *words]) == code, self._capsys.readouterr().err
+        printed = self._capsys.readouterr()
+        self.errors = printed.err
+        return printed.out
+
+    def json(self, *words: str) -> Any:
+        return json.loads(self("--formatter", "json", *words))
+
+
+@pytest.fixture
+def ctl(node: Node, capsys: pytest.CaptureFixture[str]) -> Ctl:
+    return Ctl(node, capsys)
+
+
+@pytest.fixture(scope="module")
+def api(node: Node) -> HttpApi:
+    return HttpApi(node.management_url)
+
+
+def test_users_and_their_rights(ctl: Ctl, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ctl("add_user", "ann", "one") == 'Adding user "ann" ...\n'
+    ctl("add_user", "ann", "two", code=64)
+    ctl("set_user_tags", "ann", "monitoring", "management")
+    monkeypatch.setattr("sys.stdin", io.StringIO("three\n"))
+    ctl("change_password", "ann")
+    assert "Success" in ctl("authenticate_user", "ann", "three")
+    ctl("authenticate_user", "ann", "one", code=77)
+    ctl("set_permissions", "-p", "/", "ann", "^a", "^b", "^c")
+    assert ctl("-q", "list_user_permissions", "ann").splitlines() == [
+        "vhost\tconfigure\twrite\tread",
+        "/\t^a\t^b\t^c",
+    ]
+    ctl("set_topic_permissions", "ann", "amq.topic", "^x", "^y")
+    assert "ann\tamq.topic\t^x\t^y" in ctl("list_topic_permissions")
+    ctl("clear_topic_permissions", "ann")
+    ctl("clear_permissions", "ann")
+    ctl("clear_permissions", "ann", code=65)
+    ctl("set_user_limits", "ann", '{"max-connections": 3, "max-channels": 9}')
+    (limits,) = ctl.json("list_user_limits")
+    assert limits == {"user": "ann", "value": {"max-connections": 3, "max-channels": 9}}
+    ctl("clear_user_limits", "ann", "all")
+    ctl("clear_password", "ann")
+    assert [each["tags"] for each in ctl.json("list_users") if each["name"] == "ann"] == [
+        ["monitoring", "management"]
+    ]
+    ctl("delete_user", "ann")
+    ctl("delete_user", "ann", code=65)
+    assert "404" in ctl.errors
+
+
+def test_vhosts_policies_and_parameters(ctl: Ctl) -> None:
+    ctl("add_vhost", "v", "--description", "d", "--default-queue-type", "quorum")
+    assert "v\td" in ctl("list_vhosts")
+    ctl("set_vhost_limits", "-p", "v", '{"max-queues": 2}')
+    assert {"vhost": "v", "value": {"max-queues": 2}} in ctl.json("list_vhost_limits")
+    ctl("clear_vhost_limits", "-p", "v")
+    ctl("set_policy", "-p", "v", "p", "^q", '{"max-length":1}', "--priority", "3")
+    ctl("set_policy", "-p", "v", "p", "^q", "{", code=64)
+    ctl("set_policy", "-p", "v", "p", "^q", '{"max-length":1}', "--priority", "high", code=64)
+    ctl("set_policy", "-p", "v", "p", "^q", '{"none":1}', code=65)
+    assert "are not recognised policy settings" in ctl.errors
+    assert ctl("-q", "list_policies", "-p", "v").splitlines()[1] == (
+        'v\tp\t^q\tall\t{"max-length": 1}\t3'
+    )
+    ctl("set_operator_policy", "-p", "v", "o", "^q", '{"expires":1}', "--apply-to", "queues")
+    assert [each["name"] for each in ctl.json("list_operator_policies", "-p", "v")] == ["o"]
+    ctl("clear_operator_policy", "-p", "v", "o")
+    ctl("clear_policy", "-p", "v", "p")
+    ctl("set_parameter", "-p", "v", "shovel", "s", '{"a":1}')
+    assert "shovel\ts" in ctl("list_parameters")
+    ctl("clear_parameter", "-p", "v", "shovel", "s")
+    ctl("set_global_parameter", "g", "1")
+    ctl("clear_global_parameter", "g")
+    ctl("set_cluster_name", "c")
+    assert ctl.json("list_global_parameters") == [{"name": "cluster_name", "value": "c"}]
+    ctl("delete_vhost", "v")
+    ctl("delete_vhost", "v", code=65)
+
+
+def test_queues_and_definitions(ctl: Ctl, api: HttpApi, tmp_path: Path) -> None:
+    api.put("/queues/%2F/q", {})
+    body = {"routing_key": "q", "properties": {}, "payload": "", "payload_encoding": "string"}
+    api.post("/exchanges/%2F/amq.default/publish", body)
+    ctl("delete_queue", "q", "--if-empty", code=65)
+    ctl("purge_queue", "q")
+    target = tmp_path / "definitions.json"
+    ctl("export_definitions", str(target))
+    ctl("delete_queue", "q", "--if-empty", "--if-unused")
+    ctl("import_definitions", str(target))
+    assert api.get("/queues/%2F/q")["durable"] is True
+    assert json.loads(ctl("export_definitions", "-"))["queues"][0]["name"] == "q"
+    ctl("import_definitions", str(tmp_path / "none"), code=64)
+    ctl("close_connection", "none", "because", code=65)
+    assert "Closed 0 connections" in ctl("close_all_connections", "because")
+
+
+def test_every_command_says_what_it_does(ctl: Ctl) -> None:
+    for name in (*CHANGES, *LISTS):
+        assert name in ctl(name, "--help")
