@@ -21,6 +21,7 @@ from node.management.view import (
     LogView,
     NodeView,
     PagingView,
+    PolicyView,
     ProtocolCounters,
     QueueView,
     RecoveryView,
@@ -34,6 +35,7 @@ from queues.arguments import decode_arguments
 from queues.counts import CONFIRM_BOUNDS_S, Counts
 from queues.definitions import Destination
 from queues.hosts.classic import ClassicHost
+from queues.policies import EXCHANGE
 from queues.queue_arguments import queue_type
 from warren.storage.record import KIND_NAMES
 from warren.storage.wal import SYNC_BOUNDS_S
@@ -77,6 +79,7 @@ class LiveView:
             clock_alarm=broker.clock.step_alarm,
             alarm_details=alarms.details(),
             sockets_used=len(broker.arrivals),
+            connection_max=broker.config.limits.connection_max,
             recovery=recovery_view(broker.damages),
             crashed_queues=tuple(
                 sorted((host.vhost, host.name) for host in broker.damages.hosts.values())
@@ -188,6 +191,7 @@ class LiveView:
             exclusive=queue.exclusive,
             arguments=arguments,
             node=queue.node,
+            policy=self._policy(vhost, queue_type(arguments), name),
             owner="" if owner is None else owner.name,
         )
         host = broker.hosts.awake.get(queue.uid)
@@ -240,6 +244,13 @@ class LiveView:
             auto_delete=exchange.auto_delete,
             internal=exchange.internal,
             arguments=decode_arguments(exchange.arguments),
+            policy=self._policy(vhost, EXCHANGE, name),
+        )
+
+    def _policy(self, vhost: str, kind: str, name: str) -> PolicyView:
+        found = self._broker.policies.effective(vhost, kind, name)
+        return PolicyView(
+            name=found.policy_name, operator=found.operator_name, definition=found.definition
         )
 
     def bindings(self, vhost: str, source: str) -> Iterable[BindingView]:

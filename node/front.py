@@ -54,6 +54,7 @@ class ManagementFront:
         from node.management.access import Context
         from node.management.server import ManagementServer
         from node.management.view import ListenerView
+        from node.operations import LiveOperations
 
         broker = self._broker
         listeners = (
@@ -66,7 +67,13 @@ class ManagementFront:
         )
         view = LiveView(broker, listeners, build, program.installed_version())
         self._server = ManagementServer(
-            Context(view, broker.access, broker.logins, broker.config.management.metrics_need_login)
+            Context(
+                view,
+                broker.access,
+                broker.logins,
+                LiveOperations(broker),
+                broker.config.management.metrics_need_login,
+            )
         )
         await self._server.serve(bound)
         gc.freeze()  # What came with the library stays; a full collection takes 20 ms less.

@@ -1,7 +1,8 @@
 """Who asks, and what that user may see, by tag: RabbitMQ's rules.
 
-Any of the tags below lets a user in. `management` sees its own vhosts and connections, monitoring
-and administrator see all; users are for the administrator, and, without hashes, for monitoring.
+Any of the tags below lets a user in. `management` sees its own vhosts and connections, and changes
+there what its permissions allow; `policymaker` also sets policies and parameters there. Monitoring
+and administrator see all; vhosts, users, permissions and definitions are the administrator's.
 """
 
 from dataclasses import dataclass
@@ -13,11 +14,13 @@ from node.auth.access import AccessView
 from node.auth.desk import LoginDesk, is_loopback
 from node.auth.login import Accepted, Refused
 from node.auth.sasl import parse_basic
+from node.management.operations import Operations
 from node.management.replies import ApiError
 from node.management.view import BrokerView
 
 LOGIN_TAGS: Final = frozenset({"management", "policymaker", "monitoring", "administrator"})
 MONITOR_TAGS: Final = frozenset({"monitoring", "administrator"})
+POLICY_TAGS: Final = frozenset({"policymaker", "administrator"})
 CHALLENGE: Final = {"WWW-Authenticate": 'Basic realm="Warren Management"'}
 
 
@@ -28,6 +31,7 @@ class Context:
     view: BrokerView
     access: AccessView
     desk: LoginDesk
+    operations: Operations
     metrics_need_login: bool = False  # from loopback; from elsewhere they always do
 
 
@@ -46,9 +50,21 @@ class Caller:
     def is_administrator(self) -> bool:
         return "administrator" in self.tags
 
+    @property
+    def is_policymaker(self) -> bool:
+        return bool(self.tags & POLICY_TAGS)
+
     def require_monitor(self) -> None:
         if not self.is_monitor:
             raise not_authorized("Not monitor user")
+
+    def require_administrator(self) -> None:
+        if not self.is_administrator:
+            raise not_authorized("Not administrator user")
+
+    def require_policymaker(self) -> None:
+        if not self.is_policymaker:
+            raise not_authorized("User not authorised to access object")
 
 
 CALLER: Final = web.RequestKey("caller", Caller)
@@ -80,6 +96,12 @@ def visible_vhosts(context: Context, caller: Caller) -> list[str]:
     if caller.is_monitor:
         return names
     return [name for name in names if context.access.permissions(caller.name, name) is not None]
+
+
+def policy_vhosts(context: Context, request: web.Request) -> list[str]:
+    """As `asked_vhosts`, for whoever may set policies and parameters there."""
+    caller_of(request).require_policymaker()
+    return asked_vhosts(context, request)
 
 
 def asked_vhosts(context: Context, request: web.Request) -> list[str]:

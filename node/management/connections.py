@@ -4,7 +4,7 @@ from typing import Final
 
 from aiohttp import web
 
-from node.management.access import Context, caller_of, not_authorized
+from node.management.access import Context, asked_vhosts, caller_of, not_authorized
 from node.management.listing import list_reply, sorted_in_slices
 from node.management.replies import ApiError, json_reply
 from node.management.view import ConnectionView, LinkView, SessionView
@@ -25,20 +25,27 @@ class Connections:
             web.get("/api/connections/{name}", self.one),
             web.get("/api/connections/{name}/sessions", self.sessions),
             web.delete("/api/connections/{name}", self.close),
+            web.get("/api/connections/username/{user}", self.every),
+            web.delete("/api/connections/username/{user}", self.close_of_user),
+            web.get("/api/vhosts/{vhost}/connections", self.every),
         ]
 
     async def every(self, request: web.Request) -> web.StreamResponse:
         caller = caller_of(request)
         view = self._context.view
+        user = request.match_info.get("user")
+        vhosts = asked_vhosts(self._context, request) if "vhost" in request.match_info else []
 
         def row_of(name: str) -> dict[str, object] | None:
             connection = view.connection(name)
             if connection is None or not (caller.is_monitor or connection.user == caller.name):
                 return None
+            if user not in (None, connection.user) or (vhosts and connection.vhost not in vhosts):
+                return None
             return connection_row(connection)
 
         names = view.connection_names()
-        if not caller.is_monitor:  # The counts of a page are of those that the caller sees.
+        if not caller.is_monitor or request.match_info:  # Pages count what the caller sees.
             names = [name for name in names if row_of(name) is not None]
         return await list_reply(request, await sorted_in_slices(names, str), str, row_of)
 
@@ -59,6 +66,14 @@ class Connections:
         reason = request.headers.get("X-Reason", REASON_DEFAULT)[:REASON_LENGTH_MAX]
         if not self._context.view.close_connection(connection.name, reason):
             raise ApiError.not_found()
+        return web.Response(status=204)
+
+    async def close_of_user(self, request: web.Request) -> web.Response:
+        caller, user = caller_of(request), request.match_info["user"]
+        if not caller.is_administrator and user != caller.name:
+            raise not_authorized("Not administrator user")
+        reason = request.headers.get("X-Reason", REASON_DEFAULT)[:REASON_LENGTH_MAX]
+        self._context.operations.close_connections("", user, reason)
         return web.Response(status=204)
 
     def _asked(self, request: web.Request) -> ConnectionView:

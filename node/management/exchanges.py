@@ -1,11 +1,17 @@
-"""GET /api/exchanges, /api/exchanges/{vhost} and /api/exchanges/{vhost}/{exchange}."""
+"""Exchanges: /api/exchanges, by vhost and name; PUT declares one, DELETE deletes it."""
 
 from aiohttp import web
 
+from node.auth.permissions import CONFIGURE
+from node.definitions import exchange_declaration
 from node.management.access import Context, asked_vhosts
+from node.management.bodies import arguments, flag, path_name, query_flag, read_body, text
+from node.management.changes import acting, delete, put, refused
 from node.management.listing import list_reply, sorted_in_slices
 from node.management.replies import ApiError, json_reply
 from node.management.view import ExchangeView
+from queues.metadata_commands import DeleteExchange
+from warren.wire.errors import ProtocolError
 
 
 class Exchanges:
@@ -19,6 +25,8 @@ class Exchanges:
             web.get("/api/exchanges", self.every),
             web.get("/api/exchanges/{vhost}", self.every),
             web.get("/api/exchanges/{vhost}/{exchange}", self.one),
+            web.put("/api/exchanges/{vhost}/{exchange}", self.declare),
+            web.delete("/api/exchanges/{vhost}/{exchange}", self.delete),
         ]
 
     async def every(self, request: web.Request) -> web.StreamResponse:
@@ -37,6 +45,35 @@ class Exchanges:
             raise ApiError.not_found()
         return json_reply(row)
 
+    async def declare(self, request: web.Request) -> web.Response:
+        actor = acting(self._context, request)
+        body = await read_body(request)
+        try:
+            command = exchange_declaration(
+                actor,
+                path_name(request, "exchange"),
+                text(body, "type", "direct"),
+                durable=flag(body, "durable", True),
+                auto_delete=flag(body, "auto_delete"),
+                internal=flag(body, "internal"),
+                arguments=arguments(body),
+            )
+        except ProtocolError as error:
+            refused(error)
+        return await put(self._context, command)
+
+    async def delete(self, request: web.Request) -> web.Response:
+        actor = acting(self._context, request)
+        name = request.match_info["exchange"]
+        if self._context.view.exchange(actor.vhost, name) is None:
+            raise ApiError.not_found()
+        try:
+            actor.permissions.require(CONFIGURE, "exchange", name)
+        except ProtocolError as error:
+            refused(error)
+        if_unused = query_flag(request, "if-unused")
+        return await delete(self._context, DeleteExchange(actor.vhost, name, if_unused))
+
     def _row(self, key: tuple[str, str]) -> dict[str, object] | None:
         exchange = self._context.view.exchange(*key)
         return None if exchange is None else exchange_row(exchange)
@@ -51,5 +88,5 @@ def exchange_row(exchange: ExchangeView) -> dict[str, object]:
         "auto_delete": exchange.auto_delete,
         "internal": exchange.internal,
         "arguments": exchange.arguments,
-        "policy": None,
+        "policy": exchange.policy.name,
     }

@@ -5,11 +5,18 @@ from typing import Final
 
 from aiohttp import web
 
+from node.auth.permissions import READ
+from node.definitions import queue_declaration
 from node.management.access import Context
+from node.management.changes import acting, change, refused
 from node.management.nodes import alarms_of
 from node.management.replies import ApiError, json_reply
+from queues.commands import ACCEPT
+from warren.wire.errors import ProtocolError
 
 CHECKS: Final = "/api/health/checks"
+ALIVENESS: Final = "aliveness-test"
+EMPTY_PROPERTIES: Final = b"\x00\x00"
 # Names under which clients ask for the protocol of a listener.
 PROTOCOL_NAMES: Final[Mapping[str, str]] = {
     "amqp091": "amqp",
@@ -35,6 +42,10 @@ class Health:
             web.get(f"{CHECKS}/protocol-listener/{{protocol}}", self.protocol_listener),
             web.get(f"{CHECKS}/virtual-hosts", self.virtual_hosts),
             web.get(f"{CHECKS}/local-crashed-queues", self.crashed_queues),
+            web.get(f"{CHECKS}/below-node-connection-limit", self.connection_limit),
+            web.get(f"{CHECKS}/metadata-store/initialized", self.metadata_store),
+            web.get(f"{CHECKS}/metadata-store/initialized/with-data", self.metadata_store),
+            web.get("/api/aliveness-test/{vhost}", self.aliveness),
         ]
 
     async def alarms(self, request: web.Request) -> web.Response:
@@ -88,6 +99,45 @@ class Health:
             queues = [{"vhost": vhost, "name": name} for vhost, name in crashed]
             return _failed("There are queues that the log does not hold whole", queues=queues)
         return _ok()
+
+    async def connection_limit(self, request: web.Request) -> web.Response:
+        node, limit = self._context.view.node(), self._context.view.node().connection_max
+        open_now = self._context.view.totals().connections
+        if 0 <= limit <= open_now:
+            return _failed(
+                "node connection limit is reached",
+                limit=limit,
+                connections=open_now,
+                node=node.name,
+            )
+        return _ok(limit=limit if limit >= 0 else "infinity", connections=open_now)
+
+    async def metadata_store(self, request: web.Request) -> web.Response:
+        """`with-data`: there are definitions in it."""
+        metadata = self._context.operations.metadata
+        if request.path.endswith("with-data") and not (metadata.vhosts and metadata.access.users):
+            return _failed("Metadata store has not yet been initialized with data")
+        return _ok()
+
+    async def aliveness(self, request: web.Request) -> web.Response:
+        """A message through a queue of its own, and back."""
+        actor = acting(self._context, request)
+        try:
+            declare = queue_declaration(
+                actor, ALIVENESS, durable=False, exclusive=False, auto_delete=False, arguments={}
+            )
+            actor.permissions.require(READ, "queue", ALIVENESS)
+        except ProtocolError as error:
+            refused(error)
+        await change(self._context, declare)
+        operations = self._context.operations
+        queue = operations.definitions.queue(actor.vhost, ALIVENESS)
+        assert queue is not None
+        sent = await operations.publish(
+            actor.vhost, "", ALIVENESS.encode(), EMPTY_PROPERTIES, b"test_message"
+        )
+        got = await operations.get(queue, 1, ACCEPT)
+        return _ok() if sent and got else _failed("the message did not come back")
 
 
 def _ok(**more: object) -> web.Response:

@@ -1,12 +1,13 @@
 """Lists: pages, sorting and columns with RabbitMQ's parameters, made in slices.
 
-`page` (from 1), `page_size` (100 unless told, 500 at most), `name` (part of a name), `sort` (a
-column, with dots into nested ones), `sort_reverse`, `columns` (with commas). No slice of work is
-longer than a few hundred objects: between them the loop turns.
+`page` (from 1), `page_size` (100 unless told, 500 at most), `name` (part of a name, or with
+`use_regex` an expression), `sort` (a column, with dots into nested ones), `sort_reverse`, `columns`
+(with commas). No slice of work is longer than a few hundred objects: between them the loop turns.
 """
 
 import asyncio
 import heapq
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -24,6 +25,7 @@ Row = dict[str, object]
 SLICE: Final = 250
 PAGE_SIZE_DEFAULT: Final = 100
 PAGE_SIZE_MAX: Final = 500
+PATTERN_LENGTH_MAX: Final = 256
 WRITE_SECONDS: Final = 30.0  # for a client to take one slice
 
 
@@ -34,6 +36,7 @@ class ListQuery:
     page: int = 0
     page_size: int = PAGE_SIZE_DEFAULT
     name: str = ""
+    pattern: re.Pattern[str] | None = None  # in place of `name`
     sort: str = ""
     reverse: bool = False
     columns: tuple[str, ...] = ()
@@ -41,14 +44,14 @@ class ListQuery:
 
 def parse_list_query(query: MultiMapping[str]) -> ListQuery:
     """ApiError 400 for a page that is none."""
-    if query.get("use_regex", "false") == "true":
-        raise ApiError.bad_request("use_regex is not supported; name is a part of the name")
+    use_regex = query.get("use_regex", "false") == "true"
     page_size = _whole(query, "page_size", PAGE_SIZE_DEFAULT, 1, PAGE_SIZE_MAX)
     page = _whole(query, "page", 0, 1, 2**31)
     return ListQuery(
         page=page,
         page_size=page_size,
-        name=query.get("name", ""),
+        name="" if use_regex else query.get("name", ""),
+        pattern=_pattern(query.get("name", "")) if use_regex else None,
         sort=query.get("sort", ""),
         reverse=query.get("sort_reverse", "false") == "true",
         columns=tuple(each for each in query.get("columns", "").split(",") if each),
@@ -73,7 +76,7 @@ async def list_reply(
     long as there are objects, the memory for it is not.
     """
     query = parse_list_query(request.query)
-    chosen = [key for key in keys if query.name in name_of(key)] if query.name else keys
+    chosen = await _chosen(keys, name_of, query)
     if query.sort:
         chosen = await _sorted(chosen, row_of, query.sort.split("."))
     if query.reverse:
@@ -92,6 +95,31 @@ async def list_reply(
             "total_count": len(keys),
         }
     )
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    """ApiError 400 for one that is none, or is longer than a name can be."""
+    try:
+        if len(text) > PATTERN_LENGTH_MAX:
+            raise ApiError.bad_request("the expression is too long")
+        return re.compile(text)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise ApiError.bad_request(f"name is not a regular expression: {error}") from error
+
+
+async def _chosen(keys: Sequence[K], name_of: Callable[[K], str], query: ListQuery) -> Sequence[K]:
+    """Those of the asked names."""
+    pattern = query.pattern
+    if not query.name and pattern is None:
+        return keys
+    found: list[K] = []
+    for start in range(0, len(keys), SLICE):
+        for key in keys[start : start + SLICE]:
+            name = name_of(key)
+            if query.name in name if pattern is None else pattern.search(name):
+                found.append(key)
+        await asyncio.sleep(0)
+    return found
 
 
 async def sorted_in_slices(items: Sequence[T], key: Callable[[T], Ordered]) -> list[T]:

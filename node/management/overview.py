@@ -1,11 +1,14 @@
-"""GET /api/overview and /api/whoami."""
+"""GET /api/overview, /api/whoami, /api/auth: totals of the node, and who asks."""
 
+import os
 from typing import Final
 
 from aiohttp import web
 
+from node.auth.passwords import DEFAULT_HASHING, SALT_BYTES, hash_password
 from node.management.access import Context, caller_of
 from node.management.nodes import listener_rows
+from node.management.parameters import cluster_name
 from node.management.replies import json_reply
 from node.management.view import CountersView, TotalsView
 
@@ -22,6 +25,9 @@ class Overview:
         return [
             web.get("/api/overview", self.overview),
             web.get("/api/whoami", self.whoami),
+            web.get("/api/auth", self.auth),
+            web.get("/api/extensions", self.extensions),
+            web.get("/api/auth/hash_password/{password}", self.hash_password),
         ]
 
     async def overview(self, request: web.Request) -> web.Response:
@@ -33,7 +39,7 @@ class Overview:
             "product_version": node.version,
             "management_version": API_VERSION,
             "rabbitmq_version": API_VERSION,
-            "cluster_name": node.cluster_name,
+            "cluster_name": cluster_name(self._context),
             "node": node.name,
             "rates_mode": "none",
             "statistics_db_event_queue": 0,
@@ -49,6 +55,19 @@ class Overview:
     async def whoami(self, request: web.Request) -> web.Response:
         caller = caller_of(request)
         return json_reply({"name": caller.name, "tags": sorted(caller.tags)})
+
+    async def auth(self, request: web.Request) -> web.Response:
+        """How the web page is to log in: by name and password alone."""
+        return json_reply({"oauth_enabled": False})
+
+    async def extensions(self, request: web.Request) -> web.Response:
+        """Parts of the page that plugins add: there are none."""
+        return json_reply([])
+
+    async def hash_password(self, request: web.Request) -> web.Response:
+        """As it can stand in a definitions file."""
+        password = request.match_info["password"]
+        return json_reply({"ok": hash_password(password, DEFAULT_HASHING, os.urandom(SALT_BYTES))})
 
 
 def message_stats(counters: CountersView) -> dict[str, int]:

@@ -1,11 +1,15 @@
-"""GET /api/queues, /api/queues/{vhost} and /api/queues/{vhost}/{queue}; POST .../actions."""
+"""Queues: /api/queues, by vhost and name; PUT declares, DELETE deletes, contents are purged."""
 
 from aiohttp import web
 
+from node.definitions import queue_declaration, queue_deletion, readable_queue
 from node.management.access import Context, asked_vhosts, caller_of, not_authorized
+from node.management.bodies import arguments, flag, path_name, query_flag, read_body
+from node.management.changes import acting, delete, put, refused
 from node.management.listing import list_reply, sorted_in_slices
 from node.management.replies import ApiError, json_reply
 from node.management.view import QueueView
+from warren.wire.errors import ProtocolError
 
 
 class Queues:
@@ -19,6 +23,9 @@ class Queues:
             web.get("/api/queues", self.every),
             web.get("/api/queues/{vhost}", self.every),
             web.get("/api/queues/{vhost}/{queue}", self.one),
+            web.put("/api/queues/{vhost}/{queue}", self.declare),
+            web.delete("/api/queues/{vhost}/{queue}", self.delete),
+            web.delete("/api/queues/{vhost}/{queue}/contents", self.purge),
             web.post("/api/queues/{vhost}/{queue}/actions", self.act),
         ]
 
@@ -36,6 +43,51 @@ class Queues:
         if row is None:
             raise ApiError.not_found()
         return json_reply(row)
+
+    async def declare(self, request: web.Request) -> web.Response:
+        actor = acting(self._context, request)
+        body = await read_body(request)
+        try:
+            command = queue_declaration(
+                actor,
+                path_name(request, "queue"),
+                durable=flag(body, "durable", True),
+                exclusive=False,
+                auto_delete=flag(body, "auto_delete"),
+                arguments=arguments(body),
+            )
+        except ProtocolError as error:
+            refused(error)
+        return await put(self._context, command)
+
+    async def delete(self, request: web.Request) -> web.Response:
+        actor = acting(self._context, request)
+        name = request.match_info["queue"]
+        try:
+            command = queue_deletion(actor, name)
+        except ProtocolError as error:
+            refused(error)
+        if command is None:
+            raise ApiError.not_found()
+        queue = self._context.view.queue(actor.vhost, name)
+        place = f"queue '{name}' in vhost '{actor.vhost}'"
+        if query_flag(request, "if-unused") and queue is not None and queue.consumers:
+            raise ApiError.bad_request(f"{place} in use")
+        if query_flag(request, "if-empty") and queue is not None and queue.messages_ready:
+            raise ApiError.bad_request(f"{place} not empty")
+        return await delete(self._context, command)
+
+    async def purge(self, request: web.Request) -> web.Response:
+        actor = acting(self._context, request)
+        name = request.match_info["queue"]
+        if self._context.view.queue(actor.vhost, name) is None:
+            raise ApiError.not_found()
+        try:
+            queue = readable_queue(actor, name)
+        except ProtocolError as error:
+            refused(error)
+        await self._context.operations.purge(queue)
+        return web.Response(status=204)
 
     async def act(self, request: web.Request) -> web.Response:
         """`{"action": "accept_damage"}`: administrators put a crashed queue back into service."""
@@ -73,7 +125,9 @@ def queue_row(queue: QueueView) -> dict[str, object]:
         "node": queue.node,
         "state": queue.state,
         "reason": queue.reason,
-        "policy": None,
+        "policy": queue.policy.name,
+        "operator_policy": queue.policy.operator,
+        "effective_policy_definition": queue.policy.definition,
         "messages": queue.messages_ready + queue.messages_unacknowledged,
         "messages_ready": queue.messages_ready,
         "messages_unacknowledged": queue.messages_unacknowledged,

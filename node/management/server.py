@@ -1,6 +1,6 @@
 """The management listener: HTTP with JSON on its own port, for operators and their tools.
 
-    server = ManagementServer(Context(view, access, desk))
+    server = ManagementServer(Context(view, access, desk, operations))
     port = await server.start("127.0.0.1", 15672)
     ...
     await server.stop()
@@ -20,11 +20,17 @@ from aiohttp.typedefs import Handler
 from node.management.access import CALLER, Context, identify
 from node.management.bindings import Bindings
 from node.management.connections import Connections
+from node.management.definitions import DefinitionFiles
 from node.management.exchanges import Exchanges
 from node.management.health import Health
+from node.management.limits import Limits
+from node.management.messages import Messages
 from node.management.metrics import Metrics
 from node.management.nodes import Nodes
 from node.management.overview import Overview
+from node.management.parameters import Parameters
+from node.management.permissions import Permissions
+from node.management.policies import Policies
 from node.management.queues import Queues
 from node.management.replies import ApiError
 from node.management.users import Users
@@ -32,7 +38,7 @@ from node.management.vhosts import Vhosts
 
 LOG: Final = logging.getLogger("warren.management")
 
-BODY_BYTES_MAX: Final = 1024 * 1024
+BODY_BYTES_MAX: Final = 20 * 1024 * 1024  # definitions are imported in one piece
 STOP_SECONDS: Final = 2.0  # for requests under way when the listener stops
 IDLE_SECONDS: Final = 60.0
 CONTEXT: Final = web.AppKey("context", Context)
@@ -53,6 +59,13 @@ def make_app(context: Context) -> web.Application:
         Bindings(context),
         Vhosts(context),
         Users(context),
+        Permissions(context),
+        Policies(context),
+        Policies(context, operator=True),
+        Parameters(context),
+        Limits(context),
+        Messages(context),
+        DefinitionFiles(context),
         Health(context),
         Metrics(context),
     ):

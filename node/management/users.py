@@ -1,11 +1,23 @@
-"""GET /api/users and /api/users/{user}: for monitoring users; hashes for administrators alone."""
+"""Users: /api/users and by name; PUT makes or changes one, DELETE deletes it, some or many.
+
+Monitoring users see them; hashes and changes are the administrator's. A password is hashed in a
+thread (argon2id); a hash is taken as it is, with RabbitMQ's algorithms or ours.
+"""
+
+import asyncio
+from typing import get_args
 
 from aiohttp import web
 
+from node.auth.passwords import DEFAULT_HASHING, Hashing, hash_fault, hash_password
 from node.management.access import Caller, Context, caller_of
+from node.management.bodies import Body, path_name, read_body, text, words
+from node.management.changes import change, delete, put
 from node.management.listing import list_reply
 from node.management.replies import ApiError, json_reply
 from node.management.view import UserView
+from queues.limits import USER_LIMITS, limits_in
+from queues.metadata_commands import Batch, DeleteUser, PutUser
 
 
 class Users:
@@ -15,14 +27,31 @@ class Users:
         self._context = context
 
     def routes(self) -> list[web.RouteDef]:
-        return [web.get("/api/users", self.every), web.get("/api/users/{user}", self.one)]
+        return [
+            web.get("/api/users", self.every),
+            web.get("/api/users/without-permissions", self.without_permissions),
+            web.post("/api/users/bulk-delete", self.delete_many),
+            web.get("/api/users/{user}", self.one),
+            web.put("/api/users/{user}", self.set),
+            web.delete("/api/users/{user}", self.delete),
+        ]
 
     async def every(self, request: web.Request) -> web.StreamResponse:
+        return await self._listed(request, list(self._context.view.users()))
+
+    async def without_permissions(self, request: web.Request) -> web.StreamResponse:
+        permitted = {
+            user for user, _ in self._context.operations.metadata.access.permissions_by_key
+        }
+        users = [each for each in self._context.view.users() if each.name not in permitted]
+        return await self._listed(request, users)
+
+    async def _listed(self, request: web.Request, users: list[UserView]) -> web.StreamResponse:
         caller = caller_of(request)
         caller.require_monitor()
-        by_name = {each.name: each for each in self._context.view.users()}
+        by_name = {each.name: each for each in users}
         return await list_reply(
-            request, sorted(by_name), str, lambda name: user_row(by_name[name], caller)
+            request, sorted(by_name), str, lambda name: self._row(by_name[name], caller)
         )
 
     async def one(self, request: web.Request) -> web.Response:
@@ -30,12 +59,53 @@ class Users:
         caller.require_monitor()
         for user in self._context.view.users():
             if user.name == request.match_info["user"]:
-                return json_reply(user_row(user, caller))
+                return json_reply(self._row(user, caller))
         raise ApiError.not_found()
 
+    async def set(self, request: web.Request) -> web.Response:
+        caller_of(request).require_administrator()
+        command = await user_command(path_name(request, "user"), await read_body(request))
+        return await put(self._context, command)
 
-def user_row(user: UserView, caller: Caller) -> dict[str, object]:
-    row: dict[str, object] = {"name": user.name, "tags": list(user.tags), "limits": {}}
+    async def delete(self, request: web.Request) -> web.Response:
+        caller_of(request).require_administrator()
+        return await delete(self._context, DeleteUser(request.match_info["user"]))
+
+    async def delete_many(self, request: web.Request) -> web.Response:
+        caller_of(request).require_administrator()
+        body = await read_body(request, "users")
+        names = words(body["users"])
+        await change(self._context, Batch(tuple(DeleteUser(name) for name in names)))
+        return web.Response(status=204)
+
+    def _row(self, user: UserView, caller: Caller) -> Body:
+        parameters = self._context.operations.metadata.parameters
+        return user_row(user, limits_in(parameters.get((USER_LIMITS, user.name))), caller)
+
+
+async def user_command(name: str, body: Body) -> PutUser:
+    """The command that makes the user; ApiError 400 for one that cannot be."""
+    if "password" in body and "password_hash" in body:
+        raise ApiError.bad_request("both_password_and_password_hash_are_provided")
+    if "tags" not in body:
+        raise ApiError.bad_request("tags_not_present")
+    tags = words(body["tags"])
+    if "password" in body:
+        hashed = await asyncio.to_thread(hash_password, text(body, "password"))
+        return PutUser(name, hashed, "argon2id", tags)
+    hashed = text(body, "password_hash")
+    hashing = body.get("hashing_algorithm", DEFAULT_HASHING)
+    for known in get_args(Hashing):
+        if hashing == known:
+            fault = hash_fault(hashed, known) if hashed else None
+            if fault is not None:
+                raise ApiError.bad_request(f"password_hash of user '{name}': {fault}")
+            return PutUser(name, hashed, known, tags)
+    raise ApiError.bad_request(f"unknown hashing_algorithm of user '{name}': {hashing}")
+
+
+def user_row(user: UserView, limits: object, caller: Caller) -> Body:
+    row: Body = {"name": user.name, "tags": list(user.tags), "limits": limits}
     if caller.is_administrator:
         row["password_hash"] = user.password_hash
         row["hashing_algorithm"] = user.hashing

@@ -1,42 +1,133 @@
-"""GET /api/vhosts and /api/vhosts/{vhost}."""
+"""Vhosts: /api/vhosts and by name; PUT makes or changes one, DELETE deletes it with all in it.
+
+What a PUT leaves out of a vhost that is there stays as it is. A protected one cannot be deleted.
+"""
 
 from aiohttp import web
 
-from node.management.access import Context, asked_vhosts
+from node.management.access import Context, asked_vhosts, caller_of
+from node.management.bodies import Body, flag, path_name, read_body, text, words
+from node.management.changes import change, existing_vhost, put
 from node.management.listing import list_reply
-from node.management.replies import json_reply
+from node.management.replies import ApiError, json_reply
 from node.management.view import VhostView
+from queues.definitions import Uid, VhostEntry
+from queues.metadata_commands import DeclareVhost
+from queues.queue_arguments import CLASSIC, QUORUM
+
+TYPES = (CLASSIC, QUORUM)  # that can be a default
 
 
 class Vhosts:
-    """The vhosts that the caller sees."""
+    """The vhosts that the caller sees; administrators change them."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
 
     def routes(self) -> list[web.RouteDef]:
-        return [web.get("/api/vhosts", self.every), web.get("/api/vhosts/{vhost}", self.one)]
+        protection = "/api/vhosts/{vhost}/deletion/protection"
+        return [
+            web.get("/api/vhosts", self.every),
+            web.get("/api/vhosts/{vhost}", self.one),
+            web.put("/api/vhosts/{vhost}", self.set),
+            web.delete("/api/vhosts/{vhost}", self.delete),
+            web.post("/api/vhosts/{vhost}/start/{node}", self.start),
+            web.post(protection, self.protect),
+            web.delete(protection, self.unprotect),
+        ]
 
     async def every(self, request: web.Request) -> web.StreamResponse:
-        node = self._context.view.node().name
         by_name = {each.name: each for each in self._context.view.vhosts()}
         names = asked_vhosts(self._context, request)
-        return await list_reply(request, names, str, lambda name: vhost_row(by_name[name], node))
+        return await list_reply(request, names, str, lambda name: self._row(by_name[name]))
 
     async def one(self, request: web.Request) -> web.Response:
         (asked,) = asked_vhosts(self._context, request)
-        node = self._context.view.node().name
         (vhost,) = (each for each in self._context.view.vhosts() if each.name == asked)
-        return json_reply(vhost_row(vhost, node))
+        return json_reply(self._row(vhost))
+
+    async def set(self, request: web.Request) -> web.Response:
+        caller_of(request).require_administrator()
+        body = await read_body(request)
+        name = path_name(request, "vhost")
+        found = self._context.operations.metadata.vhosts.get(name)
+        old = VhostEntry(Uid(0), name, "", ()) if found is None else found.entry
+        return await put(self._context, vhost_command(name, body, old))
+
+    async def delete(self, request: web.Request) -> web.Response:
+        caller_of(request).require_administrator()
+        name = existing_vhost(self._context, request)
+        if self._context.operations.metadata.vhosts[name].entry.protected:
+            reason = (
+                f"Refusing to delete virtual host '{name}' because it is protected from deletion"
+            )
+            raise ApiError(412, "precondition_failed", reason)
+        await self._context.operations.delete_vhost(name)
+        return web.Response(status=204)
+
+    async def start(self, request: web.Request) -> web.Response:
+        """They all run wherever the node does."""
+        caller_of(request).require_administrator()
+        existing_vhost(self._context, request)
+        if request.match_info["node"] != self._context.view.node().name:
+            raise ApiError.not_found()
+        return web.Response(status=204)
+
+    async def protect(self, request: web.Request) -> web.Response:
+        return await self._protect(request, True)
+
+    async def unprotect(self, request: web.Request) -> web.Response:
+        return await self._protect(request, False)
+
+    async def _protect(self, request: web.Request, on: bool) -> web.Response:
+        caller_of(request).require_administrator()
+        entry = self._context.operations.metadata.vhosts[
+            existing_vhost(self._context, request)
+        ].entry
+        body: Body = {"protected_from_deletion": on}
+        await change(self._context, vhost_command(entry.name, body, entry))
+        return web.Response(status=204)
+
+    def _row(self, vhost: VhostView) -> Body:
+        found = self._context.operations.metadata.vhosts.get(vhost.name)
+        entry = VhostEntry(Uid(0), vhost.name, "", ()) if found is None else found.entry
+        return vhost_row(vhost, entry, self._context.view.node().name)
 
 
-def vhost_row(vhost: VhostView, node: str) -> dict[str, object]:
+def vhost_command(name: str, body: Body, old: VhostEntry) -> DeclareVhost:
+    """ApiError 400 for a type that queues cannot have."""
+    kind = body.get("default_queue_type", old.default_queue_type)
+    if kind in (None, "undefined", ""):
+        kind = ""
+    elif isinstance(kind, str):
+        # Exports may name the module that makes such queues.
+        kind = kind.removeprefix("rabbit_").removesuffix("_queue")
+    if kind and kind not in TYPES:
+        raise ApiError.bad_request(f"Unsupported default queue type: {kind}")
+    return DeclareVhost(
+        name,
+        text(body, "description", old.description),
+        words(body.get("tags", list(old.tags))),
+        str(kind),
+        flag(body, "tracing", old.tracing),
+        flag(body, "protected_from_deletion", old.protected),
+    )
+
+
+def vhost_row(vhost: VhostView, entry: VhostEntry, node: str) -> Body:
+    kind = entry.default_queue_type or CLASSIC
     return {
         "name": vhost.name,
-        "description": "",
-        "tags": [],
-        "default_queue_type": "classic",
-        "tracing": False,
+        "description": entry.description,
+        "tags": list(entry.tags),
+        "default_queue_type": kind,
+        "metadata": {
+            "description": entry.description,
+            "tags": list(entry.tags),
+            "default_queue_type": kind,
+        },
+        "tracing": entry.tracing,
+        "protected_from_deletion": entry.protected,
         "cluster_state": {node: "running" if vhost.running else "stopped"},
         "messages": vhost.messages_ready + vhost.messages_unacknowledged,
         "messages_ready": vhost.messages_ready,

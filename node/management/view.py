@@ -103,6 +103,7 @@ class NodeView:
     files_used: int = 0
     files_max: int = 0
     sockets_used: int = 0
+    connection_max: int = -1  # of clients; negative: any number
     recovery: RecoveryView = RecoveryView()
     crashed_queues: tuple[tuple[str, str], ...] = ()  # (vhost, name), now
     wal_pending_bytes: int = 0  # handed to the log and not yet synced
@@ -184,6 +185,15 @@ class CountersView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyView:
+    """Names of the policies that hold for an object, and what both say together."""
+
+    name: str | None = None
+    operator: str | None = None
+    definition: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QueueView:
     """One queue. Counts of deliveries are since it was made or the node started."""
 
@@ -195,6 +205,7 @@ class QueueView:
     exclusive: bool
     arguments: Mapping[str, object]
     node: str
+    policy: PolicyView = PolicyView()
     state: str = "running"
     reason: str = ""  # why the state is not good
     owner: str = ""  # name of the connection of an exclusive queue
@@ -299,6 +310,7 @@ class ExchangeView:
     auto_delete: bool
     internal: bool
     arguments: Mapping[str, object]
+    policy: PolicyView = PolicyView()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

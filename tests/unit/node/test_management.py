@@ -22,6 +22,7 @@ from node.management.server import ManagementServer, make_app
 from node.management.view import BindingView, ExchangeView, UserView, VhostView
 from tests.unit.node.fake_access import FakeAccess, FakeUser
 from tests.unit.node.fake_broker import FakeBroker, connection_view, node_view, queue_view
+from tests.unit.node.fake_operations import FakeOperations
 
 SHA256: Hashing = "rabbit_password_hashing_sha256"
 CHECKS = "/api/health/checks"
@@ -90,7 +91,9 @@ def with_api(
     async def run() -> None:
         rights = access()
         desk = LoginDesk(rights, LoginRules(loopback_users=()))
-        app = make_app(Context(fake or broker(), rights, desk, metrics_need_login))
+        app = make_app(
+            Context(fake or broker(), rights, desk, FakeOperations(), metrics_need_login)
+        )
         async with TestClient(TestServer(app)) as client:
 
             async def get(
@@ -128,7 +131,7 @@ def test_a_refusal_asks_for_a_login() -> None:
     async def run() -> None:
         rights = access()
         desk = LoginDesk(rights, LoginRules())
-        server = ManagementServer(Context(broker(), rights, desk))
+        server = ManagementServer(Context(broker(), rights, desk, FakeOperations()))
         port = await server.start("127.0.0.1", 0)
         async with (
             ClientSession() as session,
@@ -303,7 +306,7 @@ def test_exchanges_and_bindings_include_the_default_exchange() -> None:
             ("amq.topic", "q1", "a.#"),
         ]
         assert rows[-1]["destination_type"] == "queue"
-        assert rows[-1]["properties_key"] == "a.%23"
+        assert rows[-1]["properties_key"] == "a.%23~FsAqr9y3WzL4"
 
     with_api(test)
 
@@ -510,7 +513,7 @@ def test_a_client_that_leaves_or_never_reads_ends_its_request(
     async def run() -> None:
         rights = access()
         desk = LoginDesk(rights, LoginRules(loopback_users=()))
-        server = ManagementServer(Context(fake, rights, desk))
+        server = ManagementServer(Context(fake, rights, desk, FakeOperations()))
         port = await server.start("127.0.0.1", 0)
         before = len(asyncio.all_tasks())
         writer = await ask_and_not_read(port)

@@ -19,6 +19,7 @@ from node.management.server import ManagementServer
 from node.management.view import CorruptView, RecoveryView
 from tests.unit.node.fake_access import FakeAccess, FakeUser
 from tests.unit.node.fake_broker import FakeBroker, connection_view, node_view, queue_view
+from tests.unit.node.fake_operations import FakeOperations
 
 SHA256 = "rabbit_password_hashing_sha256"
 Call = Callable[..., int]
@@ -38,7 +39,7 @@ def with_node(test: Callable[[Call], None], broker: FakeBroker | None = None) ->
         stored = hash_password("s3cret", "rabbit_password_hashing_sha256", b"salt")
         access = FakeAccess(users={"ada": FakeUser(stored, SHA256, ("administrator",))})
         desk = LoginDesk(access, LoginRules())
-        server = ManagementServer(Context(broker or filled(), access, desk))
+        server = ManagementServer(Context(broker or filled(), access, desk, FakeOperations()))
         port = await server.start("127.0.0.1", 0)
 
         def call(*arguments: str, user: str = "ada", password: str = "s3cret") -> int:
@@ -176,7 +177,7 @@ def test_accepting_damage_asks_the_node_for_it(capsys: pytest.CaptureFixture[str
         assert broker.accepted == [("/", "orders")]
         assert call("accept_damage", "nowhere") == 65
         broker.accept_refusal = "the queue is not damaged"
-        assert call("accept_damage", "orders") == 70
+        assert call("accept_damage", "orders") == 65
         assert "the queue is not damaged" in capsys.readouterr().err
 
     with_node(test, broker)

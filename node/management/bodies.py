@@ -1,0 +1,105 @@
+"""Bodies of requests: JSON objects, and what of them is a name, a flag, a number or arguments.
+
+Whatever is wrong is an ApiError 400 in RabbitMQ's words. Keys that nobody asks for are passed over,
+as RabbitMQ does.
+"""
+
+import json
+from collections.abc import Mapping
+
+from aiohttp import web
+
+from node.management.replies import ApiError
+from queues.arguments import encode_arguments, term
+from queues.queue_arguments import NAME_BYTES_MAX
+
+Body = dict[str, object]
+
+
+async def read_json(request: web.Request) -> object:
+    """Whatever JSON the body is; an empty body is an empty object."""
+    raw = await request.read()
+    if not raw:
+        return {}
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise ApiError.bad_request("not_json") from error
+
+
+async def read_body(request: web.Request, *needed: str) -> Body:
+    """The object in the body, in which none of the `needed` keys is missing."""
+    body = await read_json(request)
+    if not isinstance(body, dict):
+        raise ApiError.bad_request("not_json")
+    need(body, *needed)
+    return body
+
+
+def need(body: Mapping[str, object], *keys: str) -> None:
+    missing = [f"{{key_missing,{key.replace('-', '_')}}}" for key in keys if key not in body]
+    if missing:
+        raise ApiError.bad_request(f"[{','.join(missing)}]")
+
+
+def flag(body: Mapping[str, object], key: str, default: bool = False) -> bool:
+    """A boolean, or its name as text."""
+    value = body.get(key, default)
+    if isinstance(value, bool):
+        return value
+    if value in ("true", "false"):
+        return value == "true"
+    raise ApiError.bad_request(f"{{not_boolean,{term(value)}}}")
+
+
+def query_flag(request: web.Request, key: str) -> bool:
+    return flag(request.query, key)
+
+
+def text(body: Mapping[str, object], key: str, default: str = "") -> str:
+    value = body.get(key, default)
+    if not isinstance(value, str):
+        raise ApiError.bad_request(f"{key} should be a string, actually was {term(value)}")
+    return value
+
+
+def whole(
+    body: Mapping[str, object], key: str, default: int, low: int = 0, high: int = 1 << 31
+) -> int:
+    """A number, or one as text, as some clients send it."""
+    value = body.get(key, default)
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise ApiError.bad_request(f"{key} should be a number, actually was {term(value)}")
+    return value
+
+
+def arguments(body: Mapping[str, object], key: str = "arguments") -> Body:
+    """Arguments of a queue, exchange or binding, that can be written as a field table."""
+    value = body.get(key) or {}
+    if not isinstance(value, dict):
+        raise ApiError.bad_request(f"{key} should be a map, actually was {term(value)}")
+    try:
+        encode_arguments(value)
+    except (ValueError, OverflowError, RecursionError) as error:
+        raise ApiError.bad_request(f"{key}: {error}") from error
+    return value
+
+
+def words(value: object) -> tuple[str, ...]:
+    """Tags: a list of strings, or one string with commas."""
+    if isinstance(value, str):
+        value = value.split(",")
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise ApiError.bad_request(f"tags should be a list of strings, actually was {term(value)}")
+    found = (each.strip() for each in value)
+    return tuple(dict.fromkeys(each for each in found if each))
+
+
+def path_name(request: web.Request, key: str) -> str:
+    """A name in the path that can be one on the wire."""
+    name = request.match_info[key]
+    if len(name.encode("utf-8", "surrogateescape")) > NAME_BYTES_MAX:
+        raise ApiError.bad_request(f"{key} name is longer than {NAME_BYTES_MAX} bytes")
+    return name

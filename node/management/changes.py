@@ -1,0 +1,89 @@
+"""From a change that a caller wants to the answer: 201 for what is new, 204 for the rest.
+
+A refusal of the broker is 404 for what is not there, 401 where the caller may not, else 400 with
+the sentence that an AMQP client would get.
+"""
+
+from dataclasses import dataclass
+from typing import NoReturn
+
+from aiohttp import web
+
+from node.auth.permissions import PermissionCache
+from node.definitions import Definitions
+from node.management.access import Context, caller_of, not_authorized
+from node.management.replies import ApiError
+from queues.metadata_commands import Command
+from queues.metadata_outcomes import Added, Deleted, Outcome, Refused
+from warren.wire.errors import ProtocolError, ReplyCode
+
+NO_VHOST_ACCESS = "User not authorised to access virtual host"
+
+
+@dataclass(frozen=True, slots=True)
+class HttpActor:
+    """The caller of a request, for `node.definitions`: it owns no exclusive queues."""
+
+    vhost: str
+    permissions: PermissionCache
+    broker: Definitions
+    id: str = ""
+
+
+def acting(context: Context, request: web.Request) -> HttpActor:
+    """Whoever asks, in the vhost of the path, to which the user must have access."""
+    vhost = existing_vhost(context, request)
+    name = caller_of(request).name
+    if context.access.permissions(name, vhost) is None:
+        raise not_authorized(NO_VHOST_ACCESS)
+    return HttpActor(
+        vhost, PermissionCache(context.access, name, vhost), context.operations.definitions
+    )
+
+
+def existing_vhost(context: Context, request: web.Request) -> str:
+    """The vhost in the path; 404 if there is none."""
+    vhost = request.match_info["vhost"]
+    if vhost not in context.operations.metadata.vhosts:
+        raise ApiError.not_found()
+    return vhost
+
+
+async def change(context: Context, command: Command) -> Outcome:
+    """Carry the command out; ApiError where it is refused."""
+    outcome = await context.operations.carry_out(command)
+    if isinstance(outcome, Refused):
+        refuse(outcome.code, outcome.text)
+    return outcome
+
+
+async def put(context: Context, command: Command) -> web.Response:
+    """The answer to a PUT."""
+    outcome = await change(context, command)
+    is_new = any(isinstance(each, Added) for each in outcome.changes)
+    return web.Response(status=201 if is_new else 204)
+
+
+async def delete(context: Context, command: Command) -> web.Response:
+    """The answer to a DELETE of one thing; 404 if it is not there."""
+    outcome = await change(context, command)
+    if isinstance(outcome, Deleted) and not outcome.subjects:
+        raise ApiError.not_found()
+    return web.Response(status=204)
+
+
+def refuse(code: int, text: str) -> NoReturn:
+    if code in (ReplyCode.ACCESS_REFUSED, ReplyCode.NOT_ALLOWED) and "not found" not in text:
+        raise ApiError(401, "not_authorized", text)
+    if code == ReplyCode.NOT_FOUND or (code == ReplyCode.NOT_ALLOWED and "not found" in text):
+        raise ApiError(404, "not_found", text)
+    raise ApiError.bad_request(text)
+
+
+def refused(error: ProtocolError) -> NoReturn:
+    """What `node.definitions` refuses."""
+    refuse(error.code, error.text)
+
+
+def located(path: str, status: int = 201) -> web.Response:
+    return web.Response(status=status, headers={"Location": path})

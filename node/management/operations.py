@@ -1,0 +1,60 @@
+"""What the management listener may have the broker do, and the definitions that it reads.
+
+Everything is called on the loop; what takes a while is awaited, and done when it returns.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from node.definitions import Definitions
+from queues.definitions import Queue
+from queues.metadata import Metadata
+from queues.metadata_commands import Command
+from queues.metadata_outcomes import Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Got:
+    """A message that was taken from a queue."""
+
+    exchange: str
+    routing_key: str
+    redelivered: bool
+    remaining: int  # ready in the queue after this one
+    properties: dict[str, object]
+    payload: bytes
+
+
+class Operations(Protocol):
+    """The broker, as it is changed by operators."""
+
+    @property
+    def metadata(self) -> Metadata:
+        """All definitions, to be read alone."""
+
+    @property
+    def definitions(self) -> Definitions: ...
+
+    async def carry_out(self, command: Command) -> Outcome:
+        """Have the command committed; what it changes is in force when this returns."""
+
+    async def delete_vhost(self, name: str) -> None:
+        """Delete the vhost with all that is in it, its queues some at a time."""
+
+    async def purge(self, queue: Queue) -> int:
+        """How many messages went."""
+
+    async def publish(
+        self, vhost: str, exchange: str, routing_key: bytes, properties: bytes, payload: bytes
+    ) -> bool:
+        """Whether the message was routed to a queue, and taken by all of them.
+
+        LookupError: there is no such exchange. ValueError: what it says cannot be published.
+        """
+
+    async def get(self, queue: Queue, count: int, outcome: int) -> Sequence[Got]:
+        """Take up to so many messages, and settle all of them with this outcome."""
+
+    def close_connections(self, vhost: str, user: str, reason: str) -> int:
+        """Close those of the vhost, or of the user ("": any); how many there were."""

@@ -1,0 +1,181 @@
+"""What operators have a running node do (`node.management.operations.Operations`)."""
+
+import asyncio
+from collections.abc import Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from node.management.operations import Got
+from node.operator_session import OperatorSession, QueueGone
+from queues.conversion.chunks import in_form_1
+from queues.definitions import RESERVED_PREFIX, Queue
+from queues.message import FORMAT_091, FORMAT_10, Chunk
+from queues.metadata import Metadata
+from queues.metadata_commands import Batch, Command, DeleteExchange, DeleteQueue, DeleteVhost
+from queues.metadata_outcomes import Outcome
+from queues.routing.content import Content091
+from queues.routing.copies import copies_of, without_hidden
+from warren.wire.amqp091.deliver import build, extract
+from warren.wire.amqp091.events import INFO_EXPIRATION, INFO_PERSISTENT, INFO_PRIORITY
+from warren.wire.amqp091.properties import BasicProperties, decode_properties
+
+if TYPE_CHECKING:
+    from node.broker import Broker
+
+DELETED_MAX: Final = 256  # queues or exchanges in one entry
+PERSISTENT: Final = 2  # delivery-mode
+PROPERTIES: Final = (
+    "content_type", "content_encoding", "headers", "delivery_mode", "priority", "correlation_id",
+    "reply_to", "expiration", "message_id", "timestamp", "type", "user_id", "app_id", "cluster_id",
+)  # fmt: skip
+
+
+class LiveOperations:
+    """All methods run on the loop thread."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+
+    @property
+    def metadata(self) -> Metadata:
+        return self._broker.metadata
+
+    @property
+    def definitions(self) -> "Broker":
+        return self._broker
+
+    async def carry_out(self, command: Command) -> Outcome:
+        """See Operations. Whoever no longer waits does not keep it from being done."""
+        answered: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+
+        def told(outcome: Outcome) -> None:
+            if not answered.done():
+                answered.set_result(outcome)
+
+        self._broker.propose(command, told)
+        outcome = await answered
+        await self._broker.policies.settled()
+        return outcome
+
+    async def delete_vhost(self, name: str) -> None:
+        """See Operations. What clients declare meanwhile goes with the vhost."""
+        reason = f"vhost '{name}' is deleted"
+        self.close_connections(name, "", reason)
+        vhost = self.metadata.vhosts[name]
+        for _ in range(len(vhost.queues) // DELETED_MAX):
+            oldest = islice(vhost.queues.values(), DELETED_MAX)
+            some = [DeleteQueue(name, each.name, each.uid) for each in oldest]
+            await self.carry_out(Batch(tuple(some)))
+        own = [each for each in vhost.exchanges if each and not each.startswith(RESERVED_PREFIX)]
+        for start in range(0, len(own) - DELETED_MAX, DELETED_MAX):
+            part = own[start : start + DELETED_MAX]
+            await self.carry_out(Batch(tuple(DeleteExchange(name, each) for each in part)))
+        await self.carry_out(DeleteVhost(name))
+        self.close_connections(name, "", reason)
+
+    def close_connections(self, vhost: str, user: str, reason: str) -> int:
+        chosen = [
+            each
+            for each in self._broker.endpoints.values()
+            if vhost in ("", each.vhost) and user in ("", each.user)
+        ]
+        for each in chosen:
+            each.close(reason)
+        return len(chosen)
+
+    # Messages
+
+    async def purge(self, queue: Queue) -> int:
+        session = OperatorSession(self._broker.new_session())
+        self._broker.turn.begin()
+        purged = await session.purge(self._broker.host(queue.uid))
+        self._end(session)
+        return purged
+
+    async def publish(
+        self, vhost: str, exchange: str, routing_key: bytes, properties: bytes, payload: bytes
+    ) -> bool:
+        data = build(exchange, routing_key, properties, payload)
+        copies = copies_of(data, 0)
+        if copies.fault:
+            raise ValueError(copies.fault)
+        route = self._broker.router(vhost).route(
+            exchange, routing_key, Content091(data, 0), tuple(copies.keys)
+        )
+        if not route.exchange_found:
+            raise LookupError(exchange)
+        if route.internal:
+            text = f"cannot publish to internal exchange '{exchange}' in vhost '{vhost}'"
+            raise ValueError(text)
+        if not route.queues:
+            return False
+        if copies.hidden:
+            data = without_hidden(data, 0, len(data))
+        offsets = bytes(4) + len(data).to_bytes(4, "little")
+        chunk = Chunk(FORMAT_091, data, 0, offsets, _info(decode_properties(properties)))
+        session = OperatorSession(self._broker.new_session())
+        self._broker.turn.begin()
+        taken = await session.publish([self._broker.host(uid) for uid in route.queues], chunk)
+        self._end(session)
+        return taken
+
+    async def get(self, queue: Queue, count: int, outcome: int) -> Sequence[Got]:
+        session = OperatorSession(self._broker.new_session())
+        try:
+            return await self._get(session, queue, count, outcome)
+        finally:
+            self._end(session)
+
+    async def _get(
+        self, session: OperatorSession, queue: Queue, count: int, outcome: int
+    ) -> list[Got]:
+        host = self._broker.host(queue.uid)
+        found: list[Got] = []
+        messages: list[int] = []
+        for _ in range(count):
+            self._broker.turn.begin()
+            message, redelivered, ready = await session.get(host)
+            if message == 0:
+                break
+            messages.append(message)
+            try:
+                view = await session.view(host, message)
+            except QueueGone:
+                break
+            found.append(got_message(view.chunk, view.index, redelivered, ready))
+        self._broker.turn.begin()
+        session.settle(host, messages[: len(found)], outcome)
+        return found
+
+    def _end(self, session: OperatorSession) -> None:
+        self._broker.turn.begin()
+        session.end()
+
+
+def _info(properties: BasicProperties) -> int:
+    info = INFO_PERSISTENT if properties.delivery_mode == PERSISTENT else 0
+    info |= INFO_PRIORITY if properties.priority is not None else 0
+    return int(info | (INFO_EXPIRATION if properties.expiration is not None else 0))
+
+
+def got_message(chunk: Chunk, index: int, redelivered: bool, ready: int) -> Got:
+    """The message as the API shows it; one of AMQP 1.0 as a client of AMQP 0-9-1 would get it."""
+    if chunk.format_tag == FORMAT_10:
+        chunk, index = in_form_1(chunk, index, 1), 0
+    data = chunk.data
+    assert data is not None
+    start, end = chunk.span(index)
+    exchange, routing_key, properties, payload = extract(data, start, end)
+    decoded = decode_properties(properties)
+    return Got(
+        exchange=exchange,
+        routing_key=routing_key.decode("utf-8", "replace"),
+        redelivered=redelivered,
+        remaining=ready,
+        properties={
+            name: getattr(decoded, name)
+            for name in PROPERTIES
+            if getattr(decoded, name) is not None
+        },
+        payload=payload,
+    )

@@ -1,0 +1,68 @@
+"""The HTTP API of a node as tests ask it."""
+
+import base64
+import json
+from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import quote
+from urllib.request import Request, urlopen
+
+
+class HttpApi:
+    """One user's way to the API. Paths begin after `/api`."""
+
+    def __init__(self, url: str, user: str = "guest", password: str | None = None) -> None:
+        self._url = url + "/api"
+        secret = user if password is None else password
+        pair = base64.b64encode(f"{user}:{secret}".encode()).decode()
+        self._headers = {"Authorization": f"Basic {pair}", "Content-Type": "application/json"}
+
+    def ask(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
+        """Status and decoded body; a body that is bytes goes as it is."""
+        raw = (
+            body if isinstance(body, bytes) else None if body is None else json.dumps(body).encode()
+        )
+        request = Request(self._url + path, data=raw, headers=self._headers, method=method)
+        try:
+            with urlopen(request, timeout=20) as reply:
+                return reply.status, _decoded(reply.read())
+        except HTTPError as error:
+            with error:
+                return error.code, _decoded(error.read())
+
+    def get(self, path: str) -> Any:
+        status, body = self.ask("GET", path)
+        assert status == 200, (path, status, body)
+        return body
+
+    def put(self, path: str, body: object) -> int:
+        """The status, which is a good one."""
+        return self._done("PUT", path, body)
+
+    def post(self, path: str, body: object) -> Any:
+        status, answer = self.ask("POST", path, body)
+        assert status < 300, (path, status, answer)
+        return answer
+
+    def delete(self, path: str) -> int:
+        return self._done("DELETE", path, None)
+
+    def _done(self, method: str, path: str, body: object) -> int:
+        status, answer = self.ask(method, path, body)
+        assert status in (201, 204), (method, path, status, answer)
+        return status
+
+    def refused(self, method: str, path: str, body: object = None) -> tuple[int, str]:
+        """Status and reason of an error in RabbitMQ's form."""
+        status, answer = self.ask(method, path, body)
+        assert status >= 400 and set(answer) == {"error", "reason"}, (status, answer)
+        return status, answer["reason"]
+
+
+def part(name: str) -> str:
+    """A name as a part of a path."""
+    return quote(name, safe="")
+
+
+def _decoded(raw: bytes) -> Any:
+    return json.loads(raw) if raw else None

@@ -1,0 +1,52 @@
+"""Operations on a metadata machine alone: keeps `node.management.operations.Operations`."""
+
+from collections.abc import Sequence
+
+from node.management.operations import Got
+from queues.definitions import Queue
+from queues.metadata import Metadata
+from queues.metadata_commands import Command, DeleteVhost
+from queues.metadata_outcomes import Outcome
+
+
+class FakeOperations:
+    """Commands are applied at once; there are no messages and no connections."""
+
+    node_name = "warren@here"
+
+    def __init__(self) -> None:
+        self.metadata = Metadata()
+
+    @property
+    def definitions(self) -> "FakeOperations":
+        return self
+
+    def queue(self, vhost: str, name: str) -> Queue | None:
+        found = self.metadata.vhosts.get(vhost)
+        return None if found is None else found.queues.get(name)
+
+    def is_topic(self, vhost: str, exchange: str) -> bool:
+        return False
+
+    def check_served(self, queue: Queue) -> None:
+        return
+
+    async def carry_out(self, command: Command) -> Outcome:
+        return self.metadata.apply(self.metadata.applied_index + 1, command)
+
+    async def delete_vhost(self, name: str) -> None:
+        await self.carry_out(DeleteVhost(name))
+
+    async def purge(self, queue: Queue) -> int:
+        return 0
+
+    async def publish(
+        self, vhost: str, exchange: str, routing_key: bytes, properties: bytes, payload: bytes
+    ) -> bool:
+        return False
+
+    async def get(self, queue: Queue, count: int, outcome: int) -> Sequence[Got]:
+        return ()
+
+    def close_connections(self, vhost: str, user: str, reason: str) -> int:
+        return 0
