@@ -201,15 +201,20 @@ def extract(data: bytes, start: i64, end: i64) -> tuple[str, bytes, bytes, bytes
 
 
 def build(
-    exchange: str, routing_key: bytes, properties: bytes, body: bytes, frame_max: i64 = 131072
+    exchange: str,
+    routing_key: bytes,
+    properties: bytes,
+    body: bytes,
+    frame_max: i64 = 131072,
+    bits: i64 = 0,
 ) -> bytes:
-    """The message in stored form 1, on channel 0, neither mandatory nor immediate."""
+    """The message in stored form 1, on channel 0; `bits`: 1 mandatory, 2 immediate."""
     method = BytesWriter()
     write_i32_be(method, PUBLISH)
     write_short(method, 0)
     write_short_string(method, exchange)
     write_short_bytes(method, routing_key)
-    method.append(0)
+    method.append(bits)
     header = BytesWriter()
     write_i32_be(header, 0x003C0000)
     write_i64_be(header, len(body))
