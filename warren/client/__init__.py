@@ -27,6 +27,7 @@ from warren.client.errors import (
     ConnectionLost,
     LoginFailed,
     PeerError,
+    PublisherFull,
     RequestFailed,
 )
 from warren.client.management import Management
@@ -48,6 +49,7 @@ __all__ = [
     "Outcome",
     "PeerError",
     "Publisher",
+    "PublisherFull",
     "RequestFailed",
     "connect",
 ]

@@ -4,15 +4,14 @@ Everything runs on one event loop. Waits have deadlines (`timeout_s`, 10 s unles
 """
 
 import asyncio
-import random
 import ssl
 import uuid
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self, cast
 
 from warren.client.consumer import Consumer
+from warren.client.dialling import TIMEOUT_S, Backoff, socket_dial
 from warren.client.errors import ClientError, ConnectionLost, LoginFailed, PeerError, peer_error
 from warren.client.line import Line, now_ms
 from warren.client.links import LinkHandle, OnLinkState, SessionHome, attach_together
@@ -42,35 +41,10 @@ from warren.wire.amqp10.limits import Limits
 from warren.wire.amqp10.performatives import Open
 from warren.wire.amqp10.session import Session
 
-TIMEOUT_S: Final = 10.0
 CAPABILITIES: Final = ("LINK_PAIR_V1_0", "queue-locality:v1", "leader-hints")
 
 
 Dial = Callable[[Line], Awaitable[None]]  # makes the line's socket; OSError if it cannot
-
-
-@dataclass(frozen=True, slots=True)
-class Backoff:
-    """Before dialling again: `first_s`, then twice as long each time, up to `max_s`; a random
-    part of it between a half and all.
-    """
-
-    first_s: float = 0.1
-    max_s: float = 10.0
-
-    def wait_s(self, attempt: int) -> float:
-        return min(self.max_s, self.first_s * 2.0 ** min(attempt, 30)) * random.uniform(0.5, 1.0)
-
-
-def socket_dial(url: BrokerUrl, tls: ssl.SSLContext | None) -> Dial:
-    """The way to the broker at that address."""
-
-    async def dial(line: Line) -> None:
-        context = (tls or ssl.create_default_context()) if url.tls else None
-        loop = asyncio.get_running_loop()
-        await loop.create_connection(lambda: line, url.host, url.port, ssl=context)
-
-    return dial
 
 
 async def connect(
@@ -159,14 +133,17 @@ class Connection:
         *,
         name: str = "",
         settled: bool = False,
+        waiting_max: int = 65_536,
         on_link_state: OnLinkState | None = None,
     ) -> Publisher:
         """A publisher to `/queues/:queue` or `/exchanges/:exchange/:routing-key` (each part
         percent-encoded), or to None: then every message says in `to` where it goes.
 
-        `settled`: outcomes are not asked for.
+        `settled`: outcomes are not asked for. `waiting_max`: so many messages wait for credit.
         """
-        publisher = Publisher(self, address, name or str(uuid.uuid4()), settled, on_link_state)
+        publisher = Publisher(
+            self, address, name or str(uuid.uuid4()), settled, waiting_max, on_link_state
+        )
         await self._add([publisher.handle])
         return publisher
 
@@ -238,6 +215,7 @@ class Connection:
         self._is_closing = True
         if self._redialling is not None:
             self._redialling.cancel()
+            await asyncio.wait([self._redialling])
         line = self._line
         if line is not None:
             line.core.close()
@@ -263,6 +241,8 @@ class Connection:
                 self._closed.clear()
                 await self._dial_out(line)
                 await self._opening
+            if self._line is None:  # Lost again in the same turn.
+                raise self._reason or ConnectionLost("the broker closed the socket")
         except BaseException:
             line.abort()
             self._line = None

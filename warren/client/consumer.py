@@ -48,21 +48,28 @@ PRIORITY: Final = "rabbitmq:priority"
 class Delivery:
     """One message, and the way to say what became of it. Only the first word counts."""
 
-    __slots__ = ("_consumer", "_open", "_session", "delivery_id", "message")
+    __slots__ = ("_consumer", "_message", "_open", "_payload", "_session", "delivery_id")
 
     def __init__(
         self,
         consumer: "Consumer",
         session: Session,
         delivery_id: int,
-        message: Message,
+        payload: bytes,
         open_: bool,
     ) -> None:
         self.delivery_id = delivery_id
-        self.message = message
+        self._payload = payload
+        self._message: Message | None = None
         self._consumer = consumer
         self._session = session
         self._open = open_
+
+    @property
+    def message(self) -> Message:
+        if self._message is None:
+            self._message = try_decode(self._payload, 0, len(self._payload))
+        return self._message
 
     def accept(self) -> None:
         """It is done with, and leaves the queue."""
@@ -174,6 +181,13 @@ class Consumer:
                 await self._wait()
         return self._take()
 
+    async def get_many(self, *, timeout_s: float | None = None) -> list[Delivery]:
+        """All deliveries that are here, one at least. TimeoutError; ClientError."""
+        first = await self.get(timeout_s=timeout_s)
+        rest, self._arrived = self._arrived, deque()
+        self._regrant()
+        return [first, *rest]
+
     async def receive(self, count: int = 1, *, timeout_s: float = 1.0) -> list[Delivery]:
         """Up to `count` deliveries: at once if they are there, else what comes within the time.
 
@@ -280,9 +294,9 @@ class Consumer:
         for place in range(int(run.count)):
             start = int(read_i32_le(run.offsets, 4 * place))
             end = int(read_i32_le(run.offsets, 4 * place + 4))
-            message = try_decode(run.data, int(payload_at(run.data, start)), end)
+            payload = run.data[int(payload_at(run.data, start)) : end]
             delivery_id = int(run.id_at(place))
-            self._arrived.append(Delivery(self, session, delivery_id, message, not run.settled))
+            self._arrived.append(Delivery(self, session, delivery_id, payload, not run.settled))
         if not run.settled:
             self._unsettled += int(run.count)
         link = self.handle.link

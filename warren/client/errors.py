@@ -27,6 +27,10 @@ class PeerError(ClientError):
         self.info = info or {}
 
 
+class PublisherFull(ClientError):
+    """Too many messages wait to be sent. `publish` and `ready` wait for room instead."""
+
+
 class RequestFailed(ClientError):
     """A management request was answered by an error: 404, 409, ..."""
 

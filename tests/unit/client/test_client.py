@@ -18,10 +18,11 @@ from warren.client import (
     LoginFailed,
     Message,
     PeerError,
+    PublisherFull,
     RequestFailed,
     connect,
 )
-from warren.client.connection import Backoff
+from warren.client.dialling import Backoff
 from warren.client.message import decode_message
 from warren.wire.amqp10.errors import Condition, ProtocolError
 from warren.wire.amqp10.events import ACCEPTED, MODIFIED, REJECTED, RELEASED
@@ -181,6 +182,27 @@ def test_without_credit_a_publish_waits_and_can_be_given_up() -> None:
         await asyncio.gather(futures[3], futures[4])
         came = [decode_message(each, 0, len(each)).body for each in server.queues[Q]]
         assert came == [b"x"] * 4  # Neither what was cancelled, nor what timed out.
+
+    play(test, limits={"max_link_credit": 2})
+
+
+def test_no_more_messages_wait_for_credit_than_the_publisher_takes() -> None:
+    async def test(server: Server, connection: Connection) -> None:
+        server.answers = False
+        publisher = await connection.publisher(Q, waiting_max=3)
+        sent = publisher.send_encoded([Message(b"x").encode()] * 2)
+        await turns()
+        waiting = publisher.send_encoded([Message(b"x").encode()] * 3)
+        with pytest.raises(PublisherFull, match="over the limit of 3"):
+            publisher.send(Message(b"y"))
+        with pytest.raises(TimeoutError):
+            await publisher.publish(Message(b"y"), timeout_s=0.01)
+        assert (publisher.waiting, publisher.unconfirmed, publisher.accepted) == (3, 5, 0)
+        server.answers = True
+        server.peers[0].confirm_all()
+        assert await publisher.ready() == 2
+        assert (await publisher.publish(Message(b"y"))).is_accepted
+        assert len(await sent + await waiting) == 5 and publisher.accepted == 6
 
     play(test, limits={"max_link_credit": 2})
 
@@ -413,5 +435,23 @@ def test_requests_are_answered_each_with_its_own() -> None:
         await management.close()
         with pytest.raises(PeerError):
             await management.nodes()
+
+    play(test)
+
+
+def test_all_that_is_here_is_taken_at_once_and_credit_comes_back() -> None:
+    async def test(server: Server, connection: Connection) -> None:
+        consumer = await connection.consumer(Q, credit=4)
+        server.put(Q, *numbered(10))
+        came: list[object] = []
+        while len(came) < 10:
+            some = await consumer.get_many(timeout_s=1)
+            assert 0 < len(some) <= 4
+            came += bodies_of(some)
+            for delivery in some:
+                delivery.accept()
+        assert came == [b"%d" % number for number in range(10)]
+        with pytest.raises(TimeoutError):
+            await consumer.get_many(timeout_s=0.01)
 
     play(test)
