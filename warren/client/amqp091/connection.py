@@ -1,0 +1,443 @@
+"""The connection over AMQP 0-9-1: dials, logs in, carries channels, dials again when it is lost.
+
+Everything runs on one event loop. Waits have deadlines (`timeout_s`, 10 s unless told).
+"""
+
+import asyncio
+import ssl
+import uuid
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Final, Self
+
+from warren.client.amqp091.channel import ChannelHandle, unasked
+from warren.client.amqp091.consumer import Consumer
+from warren.client.amqp091.errors import ReplyError
+from warren.client.amqp091.line import Line, now_ms
+from warren.client.amqp091.management import Management
+from warren.client.amqp091.publisher import OnReturned, Publisher
+from warren.client.dialling import TIMEOUT_S, Backoff, socket_dial
+from warren.client.errors import ClientError, ConnectionLost, LoginFailed
+from warren.client.url import BrokerUrl, parse_url
+from warren.wire.amqp091.client import ClientConnection, ClientLimits
+from warren.wire.amqp091.client_events import (
+    Arrived,
+    ChannelClosed,
+    ClientEvent,
+    Closed,
+    Opened,
+    StartRequested,
+)
+from warren.wire.amqp091.events import Called, Ended, Failed, Settles
+from warren.wire.amqp091.methods import (
+    BasicCancel,
+    ChannelFlow,
+    ConnectionBlocked,
+    ConnectionUnblocked,
+    Method,
+)
+from warren.wire.errors import ProtocolError, ReplyCode
+
+ACCESS_REFUSED: Final = int(ReplyCode.ACCESS_REFUSED)
+CAPABILITIES: Final = (
+    "authentication_failure_close",
+    "basic.nack",
+    "connection.blocked",
+    "consumer_cancel_notify",
+    "exchange_exchange_bindings",
+    "publisher_confirms",
+)
+
+Dial = Callable[[Line], Awaitable[None]]  # makes the line's socket; OSError if it cannot
+OnBlocked = Callable[[str | None], None]  # the broker's reason; None: no more
+
+
+async def connect(
+    url: str,
+    *,
+    name: str = "",
+    reconnect: bool = False,
+    backoff: Backoff | None = None,
+    timeout_s: float = TIMEOUT_S,
+    limits: ClientLimits | None = None,
+    on_blocked: OnBlocked | None = None,
+    tls: ssl.SSLContext | None = None,
+    dial: Dial | None = None,
+) -> "Connection":
+    """Connect and log in. OSError, TimeoutError, LoginFailed or ReplyError if that fails.
+
+    connection = await connect("amqp://guest:guest@localhost/%2F", reconnect=True)
+
+    `name`: shown by the broker. `reconnect`: a connection that is lost later is made anew, for as
+    long as it takes. `on_blocked`: told when the broker stops taking messages, and when it goes
+    on. `dial`: another way to the broker than a socket.
+    """
+    where = parse_url(url)
+    connection = Connection(
+        where,
+        name,
+        backoff or Backoff() if reconnect else None,
+        timeout_s,
+        limits or ClientLimits(),
+        on_blocked,
+        dial or socket_dial(where, tls),
+    )
+    await connection._dial()
+    return connection
+
+
+class Connection:
+    """Made by `connect`. Use it as a context manager, or `close` it.
+
+    Invariant: `_line` is there from dialling until it is lost; `is_open` while it carries channels.
+    """
+
+    def __init__(
+        self,
+        url: BrokerUrl,
+        name: str,
+        backoff: Backoff | None,
+        timeout_s: float,
+        limits: ClientLimits,
+        on_blocked: OnBlocked | None,
+        dial: Dial,
+    ) -> None:
+        self.url = url
+        self.timeout_s = timeout_s
+        self.server_properties: dict[str, object] = {}
+        self.blocked: str | None = None  # why the broker takes no messages
+        self.error: ClientError | None = None  # why it is over for good
+        self._name = name
+        self._backoff = backoff
+        self._limits = limits
+        self._on_blocked = on_blocked
+        self._dial_out = dial
+        self._line: Line | None = None
+        self._opening: asyncio.Future[None] | None = None
+        self._reason: ClientError | None = None  # why the line will be lost
+        self._logged_in = False  # credentials sent on this line
+        self._handles: list[ChannelHandle] = []  # that are to be there
+        self._by_number: dict[int, ChannelHandle] = {}
+        self._silent: set[object] = set()  # who wants nothing read
+        self._redialling: asyncio.Task[None] | None = None
+        self._closed = asyncio.Event()  # no line
+        self._is_closing = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    @property
+    def is_open(self) -> bool:
+        return self._line is not None and self._opening is None
+
+    @property
+    def core(self) -> ClientConnection | None:
+        """The protocol core, while the connection is open."""
+        return self._line.core if self._line is not None and self._opening is None else None
+
+    @property
+    def may_publish(self) -> bool:
+        """The broker takes messages, and the socket does."""
+        return self.blocked is None and self._line is not None and not self._line.is_full
+
+    # Channels
+
+    async def publisher(
+        self,
+        exchange: str = "",
+        routing_key: str = "",
+        *,
+        mandatory: bool = True,
+        settled: bool = False,
+        window: int = 2_000,
+        waiting_max: int = 65_536,
+        on_returned: OnReturned | None = None,
+    ) -> Publisher:
+        """A publisher to an exchange; '' is the default one, whose routing keys are queues.
+
+        `mandatory`: what no queue takes is `released`, not lost. `settled`: no confirms, outcomes
+        are `sent`. `window`: so many messages are on their way without a confirm; `waiting_max`: so
+        many wait to be sent. `on_returned` is told of each message that comes back.
+        """
+        publisher = Publisher(
+            self, exchange, routing_key, mandatory, settled, window, waiting_max, on_returned
+        )
+        await self._add(publisher.handle)
+        return publisher
+
+    async def consumer(
+        self,
+        queue: str,
+        *,
+        credit: int = 100,
+        name: str = "",
+        settled: bool = False,
+        exclusive: bool = False,
+        priority: int | None = None,
+        arguments: dict[str, object] | None = None,
+    ) -> Consumer:
+        """A consumer of a queue. No more than `credit` messages (prefetch) are unsettled; with 0
+        nothing comes but for `receive` and `fetch`. `settled`: they need no acknowledgement, and
+        may be lost; `credit` means nothing then, but 0.
+        """
+        tag = name or f"warren-{uuid.uuid4()}"
+        consumer = Consumer(self, queue, credit, tag, settled, exclusive, priority, arguments or {})
+        await self._add(consumer.handle)
+        return consumer
+
+    async def management(self) -> Management:
+        """Declares, binds, purges, deletes and looks at queues and exchanges."""
+        management = Management(self)
+        await self._add(management.handle)
+        return management
+
+    async def _add(self, handle: ChannelHandle) -> None:
+        if self.error is not None:
+            raise self.error
+        if self.is_open:
+            self.reopen(handle)
+        self._handles.append(handle)
+        try:
+            await handle.wait_ready(self.timeout_s)
+        except BaseException:
+            if handle in self._handles:
+                self._handles.remove(handle)
+            raise
+
+    def reopen(self, handle: ChannelHandle) -> None:
+        """Open the channel on the present line. ClientError: no number is left."""
+        if self._line is not None:
+            handle.open(self._line.core)
+            self._by_number[handle.number] = handle
+            self._line.mark()
+
+    def forget(self, handle: ChannelHandle) -> None:
+        """The channel does not come back with the next connection."""
+        if handle in self._handles:
+            self._handles.remove(handle)
+
+    def unmap(self, handle: ChannelHandle) -> None:
+        """Its number means nothing any more."""
+        self._by_number.pop(handle.number, None)
+
+    def mark(self) -> None:
+        """A channel has something to send."""
+        if self._line is not None:
+            self._line.mark()
+
+    def flush(self) -> None:
+        """Send what there is now, so that `may_publish` knows of it."""
+        if self._line is not None:
+            self._line.flush()
+
+    def stop_reading(self, who: object) -> None:
+        """Take nothing more off the socket, until `let_read` of all who said so."""
+        if not self._silent and self._line is not None:
+            self._line.pause_reading()
+        self._silent.add(who)
+
+    def let_read(self, who: object) -> None:
+        if who in self._silent:
+            self._silent.remove(who)
+            if not self._silent and self._line is not None:
+                self._line.resume_reading()
+
+    # Dialling and closing
+
+    async def close(self) -> None:
+        """Close all channels and the connection; returns when the broker has answered, or in time.
+
+        Outcomes that have not come by then are lost.
+        """
+        self._is_closing = True
+        if self._redialling is not None:
+            self._redialling.cancel()
+            await asyncio.wait([self._redialling])
+        line = self._line
+        if line is not None:
+            for handle in self._handles:
+                handle.user.flush()
+            line.core.close()
+            line.mark()
+            if self._silent:
+                line.resume_reading()
+            try:
+                async with asyncio.timeout(self.timeout_s):
+                    await self._closed.wait()
+            except TimeoutError:
+                line.abort()
+            self._line = None
+        self._end(ConnectionLost("the connection was closed"))
+
+    async def _dial(self) -> None:
+        """One attempt. The line is gone if it fails."""
+        loop = asyncio.get_running_loop()
+        core = ClientConnection(self._limits, now_ms())
+        self._reason = None
+        self._logged_in = False
+        self._opening = loop.create_future()
+        line = Line(core, self)
+        try:
+            async with asyncio.timeout(self.timeout_s):
+                self._line = line
+                self._closed.clear()
+                await self._dial_out(line)
+                await self._opening
+            if self._line is None:  # Lost again in the same turn.
+                raise self._reason or ConnectionLost("the broker closed the socket")
+        except BaseException:
+            line.abort()
+            self._line = None
+            raise
+        finally:
+            self._opening = None
+        for handle in list(self._handles):
+            try:
+                self.reopen(handle)
+            except ClientError as error:
+                self.forget(handle)
+                handle.over(error)
+
+    async def _redial(self, backoff: Backoff) -> None:
+        attempt = 0
+        while self._line is None:
+            await asyncio.sleep(backoff.wait_s(attempt))
+            attempt += 1
+            try:
+                await self._dial()
+            except LoginFailed as error:
+                self._end(error)
+                return
+            except (OSError, ClientError):
+                continue  # TimeoutError is an OSError. The broker may come back yet.
+
+    def _end(self, error: ClientError) -> None:
+        """Nothing comes back any more."""
+        if self.error is None:
+            self.error = error
+        handles, self._handles = self._handles, []
+        for handle in handles:
+            handle.over(error)
+
+    # What the line tells
+
+    def on_lost(self, error: Exception | None) -> None:
+        self._closed.set()
+        reason = self._reason or ConnectionLost(str(error or "the broker closed the socket"))
+        if self._logged_in and self._opening is not None and self._reason is None:
+            reason = LoginFailed("the broker closed the socket after the login")
+        self._line = None
+        self._silent.clear()
+        carried, self._by_number = list(self._by_number.values()), {}
+        if self._opening is not None:
+            self._fail_opening(reason)
+            return
+        for_good = self._is_closing or self._backoff is None
+        for handle in carried:
+            if for_good:
+                handle.gone()
+            else:
+                handle.lost(ConnectionLost(str(reason)))
+        self._tell_blocked(None)
+        if for_good or self._backoff is None:
+            self._end(reason)
+            return
+        self._redialling = asyncio.create_task(self._redial(self._backoff))
+
+    def on_writable(self) -> None:
+        for handle in list(self._by_number.values()):
+            handle.user.on_writable()
+
+    def on_event(self, event: ClientEvent) -> None:
+        try:
+            self._take(event)
+        except ProtocolError as error:
+            if self._line is not None:
+                self._reason = ReplyError(int(error.code), error.reply_text)
+                self._line.core.close(int(error.code), error.reply_text)
+
+    def _take(self, event: ClientEvent) -> None:
+        match event:
+            case Arrived():
+                self._handle(int(event.channel)).user.on_arrived(event)
+            case Settles():
+                self._handle(int(event.channel)).user.on_settled(event)
+            case Called():
+                self._called(int(event.channel), event.method)
+            case ChannelClosed():
+                self._handle(int(event.channel)).on_closed(event)
+            case StartRequested():
+                self._login(event)
+            case Opened():
+                if self._opening is not None and not self._opening.done():
+                    self._opening.set_result(None)
+            case Closed():
+                self._reason = self._closed_error(event)
+            case Failed():
+                self._reason = ReplyError(int(event.error.code), event.error.reply_text)
+            case Ended():
+                self._reason = self._reason or ConnectionLost("the connection was closed")
+
+    def _called(self, channel: int, method: Method) -> None:
+        if isinstance(method, ConnectionBlocked):
+            self._tell_blocked(method.reason)
+        elif isinstance(method, ConnectionUnblocked):
+            self._tell_blocked(None)
+        elif isinstance(method, BasicCancel | ChannelFlow):
+            self._handle(channel).user.on_told(method)
+        else:
+            self._handle(channel).on_called(method)
+
+    def _handle(self, channel: int) -> ChannelHandle:
+        handle = self._by_number.get(channel)
+        if handle is None:
+            raise unasked(channel, 0)
+        return handle
+
+    def _tell_blocked(self, reason: str | None) -> None:
+        if reason == self.blocked:
+            return
+        self.blocked = reason
+        if self._on_blocked is not None:
+            self._on_blocked(reason)
+        if reason is None:
+            self.on_writable()
+
+    # Login
+
+    def _login(self, start: StartRequested) -> None:
+        self.server_properties = start.server_properties
+        line, url = self._line, self.url
+        assert line is not None
+        user, password = (url.user, url.password) if url.user else ("guest", "guest")
+        if "PLAIN" not in start.mechanisms:
+            text = f"no mechanism fits: the broker offers {start.mechanisms}"
+            self._fail_opening(LoginFailed(text))
+            return
+        self._logged_in = True
+        properties: dict[str, object] = {
+            "product": "warren.client",
+            "capabilities": dict.fromkeys(CAPABILITIES, True),
+        }
+        if self._name:
+            properties["connection_name"] = self._name
+        response = f"\0{user}\0{password}".encode()
+        line.core.login("PLAIN", response, url.vhost or "/", properties)
+
+    def _closed_error(self, event: Closed) -> ClientError:
+        refused = self._opening is not None and event.reply_code == ACCESS_REFUSED
+        if refused and "Login was refused" in event.reply_text:
+            return LoginFailed(event.reply_text)
+        return ReplyError(event.reply_code, event.reply_text)
+
+    def _fail_opening(self, error: ClientError) -> None:
+        if self._opening is not None and not self._opening.done():
+            self._opening.set_exception(error)
