@@ -30,6 +30,7 @@ from node.front import ManagementFront
 from node.listener import listen
 from node.memory import BodyPaging, MemoryKeeper, memory_total_bytes
 from node.owners import QueueOwners, Recovered
+from node.slow_queues import SlowCommits
 from node.timers import Timers
 from node.turn import Turn
 from queues import fifo
@@ -148,6 +149,7 @@ class Node:
         self._snapshots = SnapshotStore(self.keyed)
         self._definitions = DefinitionRows(self.keyed, self._snapshots)
         self._commits = Commits()
+        self._slow = SlowCommits(loop, config.testing.slow_ms / 1000, self._in_turn)
 
     def _make_pages(
         self, disk: OsDisk, budget: BodyBudget, loop: asyncio.AbstractEventLoop
@@ -316,13 +318,29 @@ class Node:
             self._definitions.applied(self.broker.metadata, self.group)
 
     def _make_group(self, uid: int, on_committed: Callable[[int, bytes], None]) -> OneMemberGroup:
-        return OneMemberGroup(uid, self.wal, self._snapshots, on_committed, self._commits)
+        commits = self._slow.commits if self._is_slow(uid) else self._commits
+        return OneMemberGroup(uid, self.wal, self._snapshots, on_committed, commits)
+
+    def _is_slow(self, uid: int) -> bool:
+        """Whether the setting for tests names the queue."""
+        names = self._config.testing.slow_queues
+        if not names or uid == METADATA_OWNER:
+            return False
+        queue = self.broker.metadata.queue(uid)
+        return queue is not None and queue.name in names
+
+    def _in_turn(self, work: Callable[[], None]) -> None:
+        self.turn.begin()
+        work()
+        self.turn.finish_now()
 
     def _durable(self, lsn: int) -> None:
         self.turn.begin()
         self._commits.on_durable(lsn)
         self.journal.on_durable(lsn)
         self.turn.finish_now()
+        if self._config.testing.slow_queues:
+            self._slow.on_durable(lsn)
 
     def _end_turn(self) -> None:
         """What the turn has journaled so far goes into the log before the log tidies up."""

@@ -153,6 +153,14 @@ class StorageSection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TestingSection:
+    """For tests and benchmarks alone (`node.slow_queues`)."""
+
+    slow_queues: tuple[str, ...] = ()  # quorum queues that hear late that they are durable
+    slow_ms: Annotated[int, Meta(ge=0, le=60_000)] = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogSection:
     """Log lines on stderr."""
 
@@ -217,6 +225,7 @@ class Config:
     vhosts: tuple[str, ...] = ("/",)
     default_vhost: str = "/"  # of AMQP 1.0 clients that name none
     log: LogSection = LogSection()
+    testing: TestingSection = TestingSection()
     warnings: tuple[str, ...] = ()  # for the log; not a setting
 
     def first_users(self) -> tuple[UserConfig, ...]:
