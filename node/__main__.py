@@ -1,4 +1,5 @@
-"""The `warren` command. `warren server` runs one node, `warren check-data` verifies its files.
+"""The `warren` command. `warren server` runs one node, `warren check-data` verifies its files,
+`warren bench` measures links of one connection.
 
 Only the arguments are read here. The broker is imported after they and the configuration have been
 found good, so that a mistake is answered at once.
@@ -10,6 +11,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
+
+from node.cli.bench_arguments import add_arguments as add_bench
 
 EXIT_USAGE: Final = 64  # sysexits
 EXIT_CONFIG: Final = 78
@@ -47,6 +50,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from node.check_data import run
 
         return run(options.directory, options.formatter, sys.stdout, sys.stderr)
+    if options.command == "bench":
+        from node.cli.bench import main as bench
+
+        return bench(options, sys.stdout, sys.stderr)
     make_parser().print_help(sys.stderr)
     return EXIT_USAGE
 
@@ -90,6 +97,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     check.add_argument("directory", metavar="DIR", help="the node's data directory")
     check.add_argument("--formatter", choices=("table", "json"), default="table")
+    add_bench(commands)
     return parser
 
 

@@ -94,3 +94,26 @@ def test_reading_the_arguments_imports_nothing_heavy() -> None:
         f"print([name for name in '{heavy}'.split(',') if name in sys.modules])"
     )
     assert run("-c", code).stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "LOAD"),
+        (["three-senders"], "invalid choice: 'three-senders'"),
+        (["two-senders", "--seconds", "0"], "0: allowed: 0.1 to 3600.0"),
+        (["two-senders", "--seconds", "long"], "long: allowed: 0.1 to 3600.0"),
+        (["two-senders", "--size", "-1"], "argument --size"),
+        (["two-senders", "--messages", "1"], "unrecognized arguments: --messages"),
+        (["one-sender-one-receiver", "--credit", "70000"], "whole numbers from 1 to 65535"),
+        (["one-sender-one-receiver", "--batch", "0"], "whole numbers from 1 to 65536"),
+        (["two-senders", "--compare", "there"], "--compare there: allowed: HOST:PORT"),
+    ],
+)
+def test_a_wrong_bench_is_64_and_says_why(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", *arguments]) == 64
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert words in printed.err

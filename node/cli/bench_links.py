@@ -1,0 +1,146 @@
+"""Both clients in one shape, for `warren bench`: queues, publishers and consumers by name of queue.
+
+A `Side` is one connection of one protocol to one broker. Links of a side share that connection and
+nothing else: sessions in AMQP 1.0, channels in AMQP 0-9-1.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+from urllib.parse import quote
+
+from node.cli.bench_arguments import AMQP_091, AMQP_10
+from warren.client import Connection as Connection10
+from warren.client import Message as Message10
+from warren.client import Outcome, amqp091
+from warren.client import connect as connect10
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A broker, and who logs in."""
+
+    host: str
+    port: int
+    user: str
+    password: str
+    vhost: str
+
+    @property
+    def url(self) -> str:
+        who = f"{quote(self.user, safe='')}:{quote(self.password, safe='')}"
+        return f"amqp://{who}@{self.host}:{self.port}/{quote(self.vhost, safe='')}"
+
+
+class Publisher(Protocol):
+    """What both publishers have."""
+
+    @property
+    def accepted(self) -> int: ...
+    async def ready(self) -> int: ...
+    def send_encoded(self, messages: list[bytes]) -> "asyncio.Future[list[Outcome]]": ...
+
+
+class Delivery(Protocol):
+    def accept(self) -> None: ...
+
+
+class Consumer(Protocol):
+    """What both consumers have."""
+
+    async def get_many(self, *, timeout_s: float | None = None) -> Sequence[Delivery]: ...
+
+
+class Side(Protocol):
+    """One connection."""
+
+    protocol: str
+    product: str  # of the broker
+
+    async def declare(self, queue: str, type_: str) -> None:
+        """A durable queue, empty."""
+
+    async def delete(self, queue: str) -> None: ...
+    async def publisher(self, queue: str, size: int) -> tuple[Publisher, bytes]:
+        """A publisher, and its message, encoded."""
+
+    async def consumer(self, queue: str, credit: int) -> Consumer: ...
+    async def close(self) -> None: ...
+
+
+class Side091:
+    """AMQP 0-9-1: a channel for each link, confirms."""
+
+    protocol = AMQP_091
+
+    def __init__(self, connection: amqp091.Connection) -> None:
+        self._connection = connection
+        self.product = product_of(connection.server_properties)
+
+    async def declare(self, queue: str, type_: str) -> None:
+        management = await self._connection.management()
+        await management.delete_queue(queue)
+        await management.declare_queue(queue, arguments={"x-queue-type": type_})
+        await management.close()
+
+    async def delete(self, queue: str) -> None:
+        management = await self._connection.management()
+        await management.delete_queue(queue)
+        await management.close()
+
+    async def publisher(self, queue: str, size: int) -> tuple[Publisher, bytes]:
+        publisher = await self._connection.publisher("", queue, mandatory=False)
+        return publisher, publisher.encode(amqp091.Message(bytes(size)))
+
+    async def consumer(self, queue: str, credit: int) -> Consumer:
+        return await self._connection.consumer(queue, credit=credit)
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+
+class Side10:
+    """AMQP 1.0: a session for each link, as much credit as the broker grants."""
+
+    protocol = AMQP_10
+
+    def __init__(self, connection: Connection10) -> None:
+        self._connection = connection
+        self.product = product_of(connection.server_properties)
+
+    async def declare(self, queue: str, type_: str) -> None:
+        management = await self._connection.management()
+        await management.delete_queue(queue)
+        await management.declare_queue(queue, arguments={"x-queue-type": type_})
+        await management.close()
+
+    async def delete(self, queue: str) -> None:
+        management = await self._connection.management()
+        await management.delete_queue(queue)
+        await management.close()
+
+    async def publisher(self, queue: str, size: int) -> tuple[Publisher, bytes]:
+        publisher = await self._connection.publisher(address_of(queue))
+        return publisher, Message10(bytes(size)).encode()
+
+    async def consumer(self, queue: str, credit: int) -> Consumer:
+        return await self._connection.consumer(address_of(queue), credit=credit)
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+
+async def dial(place: Place, protocol: str) -> Side:
+    """OSError, TimeoutError or ClientError: it cannot be reached."""
+    if protocol == AMQP_091:
+        return Side091(await amqp091.connect(place.url, name="warren bench"))
+    return Side10(await connect10(place.url))
+
+
+def address_of(queue: str) -> str:
+    return f"/queues/{quote(queue, safe='')}"
+
+
+def product_of(properties: dict[str, object]) -> str:
+    return f"{properties.get('product', 'broker')} {properties.get('version', '')}".strip()
