@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from node.cli.bench_arguments import add_arguments as add_bench
+from node.cli.chaos_arguments import add_arguments as add_chaos
 
 EXIT_USAGE: Final = 64  # sysexits
 EXIT_CONFIG: Final = 78
@@ -54,6 +55,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from node.cli.bench import main as bench
 
         return bench(options, sys.stdout, sys.stderr)
+    if options.command == "chaos":
+        from node.cli.chaos import main as chaos
+
+        return chaos(options, sys.stdout, sys.stderr)
     make_parser().print_help(sys.stderr)
     return EXIT_USAGE
 
@@ -98,6 +103,7 @@ def make_parser() -> argparse.ArgumentParser:
     check.add_argument("directory", metavar="DIR", help="the node's data directory")
     check.add_argument("--formatter", choices=("table", "json"), default="table")
     add_bench(commands)
+    add_chaos(commands)
     return parser
 
 
