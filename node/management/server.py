@@ -5,9 +5,9 @@
     ...
     await server.stop()
 
-Every path under /api needs a login. No task outlives its request but the listener's own. This
-module imports aiohttp, which takes a tenth of a second or more: import it once AMQP is served,
-in a thread, and not before.
+Every path under /api needs a login; `/` is the web page. No task outlives its request but the
+listener's own. This module imports aiohttp, which takes a tenth of a second or more: import it once
+AMQP is served, in a thread, and not before.
 """
 
 import logging
@@ -18,6 +18,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from node.management.access import CALLER, Context, identify
+from node.management.assets import Assets
 from node.management.bindings import Bindings
 from node.management.connections import Connections
 from node.management.definitions import DefinitionFiles
@@ -68,6 +69,7 @@ def make_app(context: Context) -> web.Application:
         DefinitionFiles(context),
         Health(context),
         Metrics(context),
+        Assets(),
     ):
         app.add_routes(resource.routes())
     return app
@@ -97,8 +99,9 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
 
 @web.middleware
 async def require_login(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Put the caller into the request, or end it with 401. /metrics looks after itself."""
-    if request.path != "/metrics":
+    """Put the caller into the request, or end it with 401. /metrics looks after itself, and the
+    files of the page are for everybody."""
+    if request.path.startswith("/api/"):
         request[CALLER] = await identify(request.app[CONTEXT], request)
     return await handler(request)
 
