@@ -1,12 +1,13 @@
 """A small broker of AMQP 0-9-1 on the server's core, behind an in-memory pipe instead of a socket.
 
-Queues are reached by the default exchange. What is asked wrongly is refused as a broker would.
+Queues are reached by any exchange, with their names as keys; by the exchange `picky` only if the
+message has headers. What is asked wrongly is refused as a broker would.
 """
 
 import asyncio
 import time
 from collections import deque
-from typing import Any
+from typing import Any, Final
 
 from warren.client.amqp091.line import Line
 from warren.wire.amqp091.connection import Connection as Core
@@ -55,6 +56,8 @@ from warren.wire.amqp091.methods import (
 )
 from warren.wire.buffer import read_i32_le
 from warren.wire.errors import ProtocolError, ReplyCode
+
+HEADERS: Final = 0x20  # bit of the first octet of the properties
 
 
 class Pipe(asyncio.Transport):
@@ -168,9 +171,11 @@ class Peer:
             start = read_i32_le(run.offsets, 4 * place)
             end = read_i32_le(run.offsets, 4 * place + 4)
             message = run.data[start:end]
-            exchange, key, _, _ = extract(message, 0, len(message))
+            exchange, key, properties, _ = extract(message, 0, len(message))
             channel.published += 1
             queue = self.server.queues.get(key.decode())
+            if exchange == "picky" and not properties[0] & HEADERS:
+                queue = None
             if queue is not None:
                 queue.append(build(*extract(message, 0, len(message))))
             elif message[14 + len(exchange) + 1 + len(key)] & 1:  # mandatory
@@ -187,14 +192,14 @@ class Peer:
 
     def _settle(self, event: Settles) -> None:
         channel = self.channels[event.channel]
+        if event.last not in channel.unacked:
+            error = ProtocolError(ReplyCode.PRECONDITION_FAILED, f"unknown tag {event.last}")
+            self.core.close_channel(event.channel, error)
+            return
         first = min(channel.unacked, default=1) if event.multiple else event.first
         for tag in range(first, event.last + 1):
             found = channel.unacked.pop(tag, None)
             if found is None:
-                if not event.multiple:
-                    text = f"unknown delivery tag {tag}"
-                    error = ProtocolError(ReplyCode.PRECONDITION_FAILED, text)
-                    self.core.close_channel(event.channel, error)
                 continue
             self.server.settled.append((event.kind, tag, event.multiple))
             if event.kind != ACK and event.requeue:

@@ -264,6 +264,20 @@ def test_what_no_queue_takes_comes_back_to_the_message_it_was() -> None:
     assert returned == [(b"same", 312), (b"other", 312), (b"same", 312)]
 
 
+def test_of_two_messages_that_differ_in_headers_alone_the_right_one_is_released() -> None:
+    async def test(server: Server, connection: Connection) -> None:
+        publisher = await connection.publisher("picky", "q")
+        server.answers = False
+        taken = publisher.send(Message(b"same", headers={"n": 1}))
+        back = publisher.send(Message(b"same"))
+        await turns()
+        server.peer.confirm(1)
+        server.peer.flush()
+        assert ((await taken).kind, (await back).kind) == ("accepted", "released")
+
+    play(test)
+
+
 def test_without_mandatory_what_no_queue_takes_is_accepted_and_gone() -> None:
     async def test(server: Server, connection: Connection) -> None:
         publisher = await connection.publisher("", "nowhere", mandatory=False)
