@@ -12,7 +12,9 @@ class ReplyError(PeerError):
     """The broker closed a channel or the connection, or gave a message back."""
 
     def __init__(self, code: int, text: str) -> None:
-        super().__init__(f"{code} {name_of(code)}", text.removeprefix(f"{name_of(code)} - "))
+        name = name_of(code)
+        description = "" if text == name else text.removeprefix(f"{name} - ")
+        super().__init__(f"{code} {name}", description)
         self.code = code
 
 
