@@ -71,6 +71,7 @@ COMPILED = [
     "queues/routing/topic.py",
     "queues/seqset.py",
     "queues/store.py",
+    "queues/timeouts.py",
     "queues/traits.py",
     "queues/unacked.py",
     "raft/codec.py",

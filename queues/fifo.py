@@ -81,6 +81,7 @@ from queues.options import DROP_HEAD, REJECT_PUBLISH_DLX, Options
 from queues.ready import Ready, alike
 from queues.roster import Roster
 from queues.seqset import SeqSet
+from queues.timeouts import Timeouts
 from queues.traits import Traits
 
 # Consumers take turns message by message; in a long backlog a turn is longer, which no client can
@@ -91,7 +92,6 @@ LONG_TURN: Final = 32
 LEAVE_SLICE: Final = 8192  # messages that leave in one batch, beside those that are settled in it
 DEAD_SLICE: Final = 1024  # the same where what leaves is dead-lettered
 DUE_SLICE: Final = 4096  # entries of the calendar looked at in one batch
-NEVER: Final = FAR - 1  # no consumer has a timeout
 FAILED_MASK: Final = (1 << ACQUIRED_SHIFT) - 1
 
 
@@ -121,8 +121,7 @@ class Fifo:
         self.overdue = SeqSet()  # expired while a consumer held them
         self.attempts: dict[int, int] = {}  # times acquired << 32 | failed deliveries, if any
         self.unused_since_ms: i64 = -1  # -1: since the first batch, which is still to come
-        self._check_ms: i64 = FAR  # when to look at consumers that hold messages
-        self._look_sooner = False  # some timeout may be shorter than when that was planned
+        self.timeouts = Timeouts(self.roster)
         self._behind = False  # more is due than one batch could look at
         self._put_off: deque[Command] = deque()  # until nothing expired can be served
         self._effects: list[Effect] = []
@@ -221,8 +220,8 @@ class Fifo:
                 self._drop_head()
         if len(self.leaving) > 0:
             self._let_leave()
-        if self.checked_out > 0 and (self._check_ms == FAR or self._look_sooner):
-            self._plan_check()
+        if self.checked_out > 0 and self.timeouts.wants_plan():
+            self._due_by(self.timeouts.plan(self.now_ms, self.options.consumer_timeout_ms))
         self._effects = []
         return effects
 
@@ -485,7 +484,7 @@ class Fifo:
         if self.options.single_active and roster.may_change(consumer):
             roster.activate(self._effects)
         roster.give(consumer, command.credit)
-        self._look_sooner = True
+        self.timeouts.look_sooner = True
 
     def _credit(self, command: Credit) -> None:
         """Absolute credit, counted from the delivery count that its giver knew (B-12)."""
@@ -585,7 +584,7 @@ class Fifo:
         if consumer is None:
             consumer = Consumer(key, 0)
             self.roster.add(consumer)
-            self._look_sooner = True
+            self.timeouts.look_sooner = True
         seq = self.ready.first()
         self._take(consumer, seq, 1)
         redelivered = self.redelivered.count > 0 and self.redelivered.contains(seq)
@@ -670,13 +669,11 @@ class Fifo:
             self._expire_by_ttl()
         if self.calendar.count > 0 or self._behind:
             self._expire_by_calendar()
-        if now_ms >= self._check_ms:
-            self._check_ms = FAR
+        if now_ms >= self.timeouts.check_ms:
             self._check_timeouts()
             if self.checked_out > 0:
-                self._plan_check()
-        if self._check_ms < NEVER:
-            self._due_by(self._check_ms)
+                self.timeouts.plan(now_ms, options.consumer_timeout_ms)
+        self._due_by(self.timeouts.due_ms())
         if options.expires_ms >= 0:
             self._expire_queue()
 
@@ -733,18 +730,9 @@ class Fifo:
             self.overdue.remove(run_first, run_count)
             self.overdue.add(run_first, run_count)
 
-    def _plan_check(self) -> None:
-        """Set the time of the next look at how long deliveries have been held."""
-        self._look_sooner = False
-        step = self.roster.check_step_ms(self.options.consumer_timeout_ms)
-        planned = NEVER if step < 0 else self.now_ms + step
-        self._check_ms = min(self._check_ms, planned)
-        if self._check_ms < NEVER:
-            self._due_by(self._check_ms)
-
     def _check_timeouts(self) -> None:
         """Consumers that keep a delivery for too long are out (C-15)."""
-        late = self.roster.late(self.now_ms, self.options.consumer_timeout_ms)
+        late = self.timeouts.take_late(self.now_ms, self.options.consumer_timeout_ms)
         for consumer in late:
             self.roster.remove(consumer.key)
             timeout = consumer.timeout_or(self.options.consumer_timeout_ms)
@@ -789,7 +777,7 @@ class Fifo:
             self.arrivals.change(self.now_ms, old.ttl_ms, options.ttl_ms)
         if options.expires_ms != old.expires_ms:
             self._use()
-        self._look_sooner = True
+        self.timeouts.look_sooner = True
         if options.single_active:
             self.roster.activate(self._effects)
         if options.overflow == DROP_HEAD:

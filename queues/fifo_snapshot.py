@@ -101,8 +101,8 @@ def machine_state(machine: Fifo) -> FifoState:
         sorted(machine.attempts.items()),
         machine.level_runs(),
         machine.size_runs(),
-        machine._check_ms,
-        machine._look_sooner,
+        machine.timeouts.check_ms,
+        machine.timeouts.look_sooner,
         [encode(command) for command in machine._put_off],
     )
 
@@ -139,8 +139,8 @@ def decode_fifo(machine: Fifo, data: bytes) -> None:
     for due, first, count in state.calendar:
         machine.calendar.restore(due, first, count)
     machine.attempts = dict(state.attempts)
-    machine._check_ms = state.check_ms
-    machine._look_sooner = state.look_sooner
+    machine.timeouts.check_ms = state.check_ms
+    machine.timeouts.look_sooner = state.look_sooner
     machine._put_off.extend(put_off)
     machine.end_snapshot(state.levels, state.sizes)
 
