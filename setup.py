@@ -47,6 +47,7 @@ COMPILED = [
     "queues/hosts/journal.py",
     "queues/hosts/quorum.py",
     "queues/hosts/reading.py",
+    "queues/hosts/seams.py",
     "queues/hosts/undertaker.py",
     "queues/leaving.py",
     "queues/message.py",

@@ -15,7 +15,7 @@ the commands itself and calls `apply_batch` once they are committed. Compiled.
 """
 
 from collections import deque
-from typing import Final, Protocol, final
+from typing import Final, final
 
 from mypy_extensions import i64
 
@@ -63,6 +63,10 @@ from queues.hosts.found import Found, are_missing, note_found, note_stretch
 from queues.hosts.journal import Journal
 from queues.hosts.reading import UNSEEN_SLACK as UNSEEN_SLACK
 from queues.hosts.reading import Reading
+from queues.hosts.seams import Steppable as Steppable
+from queues.hosts.seams import Steps as Steps
+from queues.hosts.seams import Undertaker as Undertaker
+from queues.hosts.seams import Waking as Waking
 from queues.hosts.weighing import sizes_in
 from queues.message import FORMAT_091, Chunk
 from queues.options import DROP_HEAD, Options
@@ -85,49 +89,6 @@ DEATHS: Final = {
     LEFT_MAXLEN: "maxlen",
     LEFT_DELIVERY_LIMIT: "delivery_limit",
 }
-
-
-class Steppable(Protocol):
-    """What a turn steps."""
-
-    def step(self, now_ms: i64) -> None: ...
-
-
-class Waking(Protocol):
-    """What a timer wakes."""
-
-    def on_timer(self) -> None: ...
-
-    @property
-    def is_gone(self) -> bool: ...
-
-
-class Steps(Protocol):
-    """Who steps the hosts at the end of a turn of the loop."""
-
-    def mark_host(self, host: Steppable) -> None: ...
-
-    def mark_host_later(self, host: Steppable) -> None:
-        """Step it in the next turn: there is more to do than fits into this one."""
-
-    def wake_host(self, host: Waking, due_ms: int) -> None:
-        """Call `host.on_timer()` at that time."""
-
-    def queue_unused(self, uid: int) -> None:
-        """The queue is to be deleted: its last consumer is gone, or its time is over."""
-
-    def load(self, host: "ClassicHost", chunk: Chunk) -> None:
-        """Read the chunk's bytes from its file, then call `host.loaded(chunk)`."""
-
-
-class Undertaker(Protocol):
-    """Where the dead letters of one queue go."""
-
-    def bury(self, chunk: Chunk, index: int, count: int, reason: str) -> None:
-        """Messages index.. of the chunk, whose bytes are in memory, died for this reason."""
-
-    def close(self) -> None:
-        """The queue is gone, or has another one now."""
 
 
 @final
