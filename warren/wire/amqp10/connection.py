@@ -181,7 +181,7 @@ class Connection:
                 self._write_open(Open(container_id=""))
         for session in self.sessions.values():
             session.flush()
-        self.output.frame(0, Close(error=None if error is None else error_of(error)))
+        self.output.ending(0, Close(error=None if error is None else error_of(error)))
         self.state = CLOSING
         self._forget_sessions()
         self._deadline_ms = self._now_ms + CLOSING_MS_MAX
@@ -525,7 +525,15 @@ class Connection:
         frame.max_frame_size = limits.max_frame_size
         frame.channel_max = limits.channel_max
         frame.idle_time_out = limits.idle_time_out_ms if limits.idle_time_out_ms > 0 else None
+        self._shorten(frame)
         self.output.frame(0, frame)
+
+    def _shorten(self, frame: Open) -> None:
+        """Let properties go, the longest first, until the peer can take the frame."""
+        while frame.properties and not self.output.fits(frame):
+            kept = dict(frame.properties)
+            del kept[max(kept, key=lambda name: len(str(kept[name])))]
+            frame.properties = kept
 
     # --- Sessions ---------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from mypy_extensions import i64
 from warren.wire.amqp10.deliver import write_piece, write_transfers
 from warren.wire.amqp10.link import ATTACHED, Link
 from warren.wire.amqp10.output import Output
+from warren.wire.amqp10.performatives import Transfer
 from warren.wire.amqp10.sender import Run, Sender
 from warren.wire.amqp10.serial import plus
 from warren.wire.amqp10.transfers import payload_at
@@ -74,6 +75,22 @@ class Departures:
         if sender is not None and sender.in_line:
             sender.in_line = False
             self._line.remove(link)
+
+    def abort(self, link: Link) -> bool:
+        """Call off the message of the link that is under way in frames, if there is one; its
+        delivery-id stays used. False: the window has no room to say so.
+        """
+        sender = link.sender
+        if sender is None or not sender.torn:
+            return True
+        if self.window.left == 0:
+            return False
+        delivery_id = int(sender.torn_id)
+        frame = Transfer(handle=int(link.handle), delivery_id=delivery_id, aborted=True)
+        self._output.frame(self.channel, frame)
+        self.window.take(1)
+        sender.torn = False
+        return True
 
     def write(self, bodies: Bodies, budget: i64) -> list[Link]:
         """Write transfers of about `budget` payload bytes; return the links that had a turn."""

@@ -159,6 +159,18 @@ class Links:
         link.status = DETACHING
         self._due.append(Due(link, closed, error))
 
+    def drop(self, link: Link) -> None:
+        """A link of ours of which the peer has not heard."""
+        self.all.remove(link)
+        link.status = GONE
+        self._handles.discard(link.handle)
+
+    def check_name(self, link: Link) -> None:
+        """A link of the peer's that could not even be refused ends its session."""
+        if not self._output.fits(self.attach_frame(link, None, None)):
+            text = "the answer to an attach with this name is larger than your max-frame-size"
+            raise ProtocolError(Condition.FRAME_SIZE_TOO_SMALL, text, Scope.SESSION)
+
     def remove(self, link: Link) -> None:
         """The peer has detached the link."""
         del self._by_handle[link.peer_handle]
@@ -178,6 +190,6 @@ class Links:
         for due in written:
             link = due.link
             frame = Detach(handle=int(link.handle), closed=due.closed, error=due.error)
-            self._output.frame(self.channel, frame)
+            self._output.ending(self.channel, frame)
             if link.status == GONE:
                 self._handles.discard(link.handle)

@@ -13,8 +13,8 @@ from mypy_extensions import i64, mypyc_attr
 from warren.wire.amqp10 import descriptors
 from warren.wire.amqp10.dispositions import write_disposition
 from warren.wire.amqp10.events import MODIFIED
-from warren.wire.amqp10.output import Output
-from warren.wire.amqp10.performatives import DeliveryState, Disposition
+from warren.wire.amqp10.output import Output, shortened
+from warren.wire.amqp10.performatives import DeliveryState, Disposition, Modified, Rejected
 from warren.wire.amqp10.serial import ahead, plus
 
 KINDS: Final = MODIFIED + 1
@@ -90,7 +90,19 @@ class Outcomes:
             settled=told.settled,
             state=told.state,
         )
-        output.frame(channel, frame)
+        if not output.frame_if_fits(channel, frame):
+            frame.state = _shortened(told.state)
+            output.frame(channel, frame)
+
+
+def _shortened(state: DeliveryState) -> DeliveryState:
+    """What of an outcome fits into any frame."""
+    if isinstance(state, Rejected):
+        return Rejected(error=shortened(state.error))
+    if isinstance(state, Modified):
+        failed, elsewhere = state.delivery_failed, state.undeliverable_here
+        return Modified(delivery_failed=failed, undeliverable_here=elsewhere)
+    return state
 
 
 def _alike(told: Range, settled: bool, state: DeliveryState | None) -> bool:

@@ -11,12 +11,12 @@ from mypy_extensions import i32, i64
 
 from warren.wire.amqp10.errors import ProtocolError
 from warren.wire.amqp10.frames import FRAME_HEAD
-from warren.wire.amqp10.performatives import Composite, Error
+from warren.wire.amqp10.performatives import Close, Composite, Detach, End, Error
 from warren.wire.buffer import BytesWriter, write_i32_be
 
 AMQP_FRAME: Final = 0x02000000
 SASL_FRAME: Final = 0x02010000
-DESCRIPTION_MAX: Final = 200  # characters; with its condition an error fits into any frame
+DESCRIPTION_BYTES_MAX: Final = 200  # with its condition an error fits into any frame
 
 
 @final
@@ -28,6 +28,10 @@ class Output:
     def frame(self, channel: i64, performative: Composite) -> None:
         write_frame(self.writer, AMQP_FRAME | channel, performative.encoded())
 
+    def fits(self, performative: Composite) -> bool:
+        """Whether the peer could take the frame."""
+        return len(performative.encoded()) + FRAME_HEAD <= self.max_frame_size
+
     def frame_if_fits(self, channel: i64, performative: Composite) -> bool:
         """Write the frame, unless the peer could not take it."""
         encoded = performative.encoded()
@@ -35,6 +39,13 @@ class Output:
             return False
         write_frame(self.writer, AMQP_FRAME | channel, encoded)
         return True
+
+    def ending(self, channel: i64, frame: Detach | End | Close) -> None:
+        """Write what ends a link, a session or the connection; of its error as much as fits."""
+        if self.frame_if_fits(channel, frame):
+            return
+        frame.error = shortened(frame.error)
+        self.frame(channel, frame)
 
     def sasl(self, frame: Composite) -> None:
         write_frame(self.writer, SASL_FRAME, frame.encoded())
@@ -48,8 +59,18 @@ def write_frame(writer: BytesWriter, kind_and_channel: i64, payload: bytes) -> N
 
 def error_of(error: ProtocolError) -> Error:
     """How the peer is told of an error."""
-    return Error(
-        condition=error.condition.value,
-        description=error.text[:DESCRIPTION_MAX],
-        info=error.info,
-    )
+    return Error(condition=error.condition.value, description=cut(error.text), info=error.info)
+
+
+def shortened(error: Error | None) -> Error | None:
+    """The same error without its map, so that it fits into any frame."""
+    if error is None:
+        return None
+    description = None if error.description is None else cut(error.description)
+    return Error(condition=error.condition, description=description)
+
+
+def cut(text: str) -> str:
+    """At most DESCRIPTION_BYTES_MAX of it."""
+    encoded = text.encode("utf-8", "replace")
+    return encoded[:DESCRIPTION_BYTES_MAX].decode("utf-8", "ignore")

@@ -212,6 +212,15 @@ class Sender:
         self.torn = False
         return given_up
 
+    def renew(self) -> None:
+        """The queue has taken back what it handed over, and knows nothing of the link any more."""
+        self.waiting = 0
+        self.runs.clear()
+        self.loading = False
+        self.granted = self.arrived
+        self._asked_drain = False
+        self._dry = self.queue_credit_max == 0
+
     def drained(self, arrived: i64) -> None:
         """The queue's answer to a drain: `arrived` counts the credit that it could not use."""
         if arrived > self.arrived:

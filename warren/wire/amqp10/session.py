@@ -125,7 +125,7 @@ class Session:
         if self.status == MAPPED:
             self.flush()
         self.status = ENDING
-        self._output.frame(self.channel, End(error=None if error is None else error_of(error)))
+        self._output.ending(self.channel, End(error=None if error is None else error_of(error)))
         self.forget()
 
     def ended(self) -> None:
@@ -161,7 +161,10 @@ class Session:
         properties: dict[str, object] | None = None,
         desired_capabilities: list[str] | None = None,
     ) -> Link:
-        """Ask the peer for a link (a client does); `LinkAttached` or `LinkDetached` answers."""
+        """Ask the peer for a link (a client does); `LinkAttached` or `LinkDetached` answers.
+
+        ProtocolError amqp:frame-size-too-small: it does not fit a frame of the peer.
+        """
         assert self.status <= MAPPED
         link = self.links.new(name, as_receiver)
         link.status = ATTACHING
@@ -171,7 +174,10 @@ class Session:
         frame = self.links.attach_frame(link, source, target)
         frame.properties = properties
         frame.desired_capabilities = desired_capabilities
-        self._output.frame(self.channel, frame)
+        if not self._output.frame_if_fits(self.channel, frame):
+            self.links.drop(link)
+            text = f"the attach of link '{name}' is larger than the peer's max-frame-size"
+            raise ProtocolError(Condition.FRAME_SIZE_TOO_SMALL, text, Scope.LINK)
         return link
 
     def accept(
@@ -187,7 +193,7 @@ class Session:
         """Answer to AttachRequested: the link is up, and granted credit if it receives.
 
         `credit_max` and `message_bytes_max` replace those of `limits`. False: the peer has detached
-        it meanwhile.
+        it meanwhile, or the answer does not fit a frame of the peer and the link is refused.
         """
         if link.status != REQUESTED:
             return False
@@ -201,7 +207,10 @@ class Session:
         frame = self.links.attach_frame(link, source, target)
         frame.properties = properties
         frame.offered_capabilities = offered_capabilities
-        self._output.frame(self.channel, frame)
+        if not self._output.frame_if_fits(self.channel, frame):
+            text = "the answer to the attach is larger than your max-frame-size"
+            self.refuse(link, ProtocolError(Condition.FRAME_SIZE_TOO_SMALL, text, Scope.LINK))
+            return False
         link.status = ATTACHED
         if receiver is None:
             self._touch(link)
@@ -218,6 +227,7 @@ class Session:
     def detach(self, link: Link, error: ProtocolError | None = None, closed: bool = True) -> None:
         """Detach the link at the end of the turn; what comes for it is dropped from now on."""
         if link.status == ATTACHED or link.status == ATTACHING:
+            self.departures.abort(link)
             self._detach(link, closed, None if error is None else error_of(error))
 
     # --- Receiving: what the host asks for --------------------------------------------------
@@ -283,6 +293,22 @@ class Session:
         assert sender is not None
         sender.loading = False
         self.departures.join(link)
+
+    def renew(self, link: Link) -> bool:
+        """The queue behind the link has taken back all that it handed over and was not settled:
+        what waits here is forgotten, and the queue is asked anew.
+
+        False: a message is under way that cannot be aborted now; the link has to go.
+        """
+        sender = link.sender
+        assert sender is not None
+        if link.status != ATTACHED or not self.departures.abort(link):
+            return False
+        self.departures.leave(link)
+        sender.renew()
+        self._touch(link)
+        self._settle_drain(link)
+        return True
 
     def drained(self, link: Link, arrived: i64) -> None:
         """The queue's answer to a drain; see `Sender.drained`."""
@@ -470,6 +496,7 @@ class Session:
         link = self.links.new(attach.name, not attach.role)
         link.handle = self.links.free_handle(attach.handle)
         self.links.identify(link, attach)
+        self.links.check_name(link)
         if attach.incomplete_unsettled:
             text = "links are not resumed: incomplete-unsettled"
             self.refuse(link, ProtocolError(Condition.NOT_IMPLEMENTED, text, Scope.LINK))
