@@ -26,6 +26,7 @@ COMPILED = [
     "node/reading.py",
     "node/transaction.py",
     "node/turn.py",
+    "queues/annotations.py",
     "queues/away/home.py",
     "queues/away/items.py",
     "queues/away/neighbour.py",

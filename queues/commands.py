@@ -14,6 +14,7 @@ from typing import Final, NewType, final
 
 from mypy_extensions import i64, mypyc_attr
 
+from queues.annotations import WORDS_BYTES_MAX, decode_words
 from queues.options import OPTIONS_BYTES, Options, decode_options
 from queues.traits import Traits
 
@@ -23,6 +24,7 @@ ConsumerKey = NewType("ConsumerKey", int)
 VERSION: Final = 1
 SIZED_VERSION: Final = 2  # of a CONFIGURE with sizes
 SIZE_BYTES: Final = 16
+ANNOTATED: Final = 2  # the version of a SETTLE that has annotations
 ENQUEUE: Final = 1
 SETTLE: Final = 2
 ATTACH: Final = 3
@@ -86,13 +88,23 @@ class Enqueue(Command):
 
 @final
 class Settle(Command):
-    """The outcome of messages that the consumer holds; those that it does not hold are ignored."""
+    """The outcome of messages that the consumer holds; those that it does not hold are ignored.
 
-    def __init__(self, key: ConsumerKey, outcome: i64, runs: list[tuple[int, int]]) -> None:
+    `annotations` are words (`queues.annotations`) for messages that are not accepted (B-34).
+    """
+
+    def __init__(
+        self,
+        key: ConsumerKey,
+        outcome: i64,
+        runs: list[tuple[int, int]],
+        annotations: bytes = b"",
+    ) -> None:
         super().__init__(SETTLE)
         self.key = key
         self.outcome: i64 = outcome
         self.runs = runs  # (first message_seq, count)
+        self.annotations = annotations
 
 
 @final
@@ -225,6 +237,10 @@ def encode(command: Command) -> bytes:
     if isinstance(command, Settle):
         runs = b"".join([_u64(first) + _u32(count) for first, count in command.runs])
         body = bytes((command.outcome,)) + _u32(len(command.runs)) + runs
+        words = command.annotations
+        if len(words) > 0:
+            head = bytes((SETTLE, ANNOTATED))
+            body += _u32(len(words)) + words
         return head + _key(command.key) + body
     if isinstance(command, Attach):
         flags = Flag.AUTO_RETURN * command.auto_return | Flag.EXCLUSIVE * command.exclusive
@@ -252,14 +268,19 @@ def encode(command: Command) -> bytes:
 
 def decode(data: bytes) -> Command:
     """The command in `data`; raise BadCommand unless the bytes are exactly one known command."""
-    sized = data[:2] == bytes((CONFIGURE, SIZED_VERSION))
-    if len(data) < 2 or (data[1] != VERSION and not sized):
+    if len(data) < 2 or not _is_known(data[0], data[1]):
         raise BadCommand(f"unknown version in {data[:8].hex()}")
     reader = _Reader(data)
     command = _decode(data[0], reader)
     if reader.place != len(data):
         raise BadCommand(f"{len(data) - reader.place} bytes after a command of kind {data[0]}")
     return command
+
+
+def _is_known(kind: int, version: int) -> bool:
+    if kind == SETTLE and version == ANNOTATED:
+        return True
+    return version == VERSION or (kind == CONFIGURE and version == SIZED_VERSION)
 
 
 def _decode(kind: int, reader: "_Reader") -> Command:
@@ -273,7 +294,9 @@ def _decode(kind: int, reader: "_Reader") -> Command:
             raise BadCommand(f"unknown outcome {outcome}")
         count = reader.take(4)
         reader.need(12 * count)
-        return Settle(key, outcome, [(reader.take(8), reader.take(4)) for _ in range(count)])
+        runs = [(reader.take(8), reader.take(4)) for _ in range(count)]
+        words = reader.words() if reader.data[1] == ANNOTATED else b""
+        return Settle(key, outcome, runs, words)
     if kind == ATTACH:
         key = ConsumerKey(reader.take(20))
         flags = reader.flags(Flag.AUTO_RETURN | Flag.EXCLUSIVE)
@@ -351,6 +374,20 @@ class _Reader:
         priorities = self.column(PRIORITIES, flags, 4 * count)
         ttls = self.column(TTLS, flags, 8 * count)
         return Traits(priority, ttl, priorities, ttls, self.column(SIZES, flags, 4 * count))
+
+    def words(self) -> bytes:
+        """Annotations: at least one."""
+        size = self.take(4)
+        if not 0 < size <= WORDS_BYTES_MAX:
+            raise BadCommand(f"annotations of {size} bytes")
+        self.need(size)
+        self.place += size
+        words = self.data[self.place - size : self.place]
+        try:
+            decode_words(words)
+        except ValueError as error:
+            raise BadCommand(str(error)) from error
+        return words
 
     def options(self) -> Options:
         self.need(OPTIONS_BYTES)

@@ -117,12 +117,16 @@ class Got(Effect):
 @final
 @mypyc_attr(acyclic=True)
 class Left(Effect):
-    """Messages first.. are no longer in the queue; `reason` is one of LEFT_*."""
+    """Messages first.. are no longer in the queue; `reason` is one of LEFT_*.
+
+    `annotations` are what consumers noted on some of them, by message_seq (`queues.annotations`).
+    """
 
     def __init__(self, first: i64, count: i64, reason: i64) -> None:
         self.first: i64 = first
         self.count: i64 = count
         self.reason: i64 = reason
+        self.annotations: dict[int, bytes] | None = None
 
 
 @final

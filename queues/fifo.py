@@ -18,6 +18,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from queues.annotations import Annotations
 from queues.commands import (
     ACCEPT,
     CREDIT,
@@ -120,6 +121,7 @@ class Fifo:
         self.calendar = Calendar()
         self.overdue = SeqSet()  # expired while a consumer held them
         self.attempts: dict[int, int] = {}  # times acquired << 32 | failed deliveries, if any
+        self.annotations = Annotations()
         self.unused_since_ms: i64 = -1  # -1: since the first batch, which is still to come
         self.timeouts = Timeouts(self.roster)
         self._behind = False  # more is due than one batch could look at
@@ -364,10 +366,13 @@ class Fifo:
         if consumer is None:
             return  # It went while this was under way; its messages are back in `ready`.
         outcome = command.outcome
+        noted = len(command.annotations) > 0 and outcome != ACCEPT
         self.roster.held_changes()
         for first, count in command.runs:
             for run_first, run_count in consumer.held.remove(first, count):
                 self.checked_out -= run_count
+                if noted:
+                    self.annotations.merge(run_first, run_count, command.annotations)
                 if outcome == ACCEPT:
                     self._leave(run_first, run_count, LEFT_ACCEPTED)
                 elif outcome == REJECT:
@@ -388,7 +393,10 @@ class Fifo:
             self.overdue.remove(first, count)
         if self._noted:
             self._forget(first, count)
-        self._effects.append(Left(first, count, reason))
+        left = Left(first, count, reason)
+        if len(self.annotations.words) > 0:
+            left.annotations = self.annotations.take(first, count)
+        self._effects.append(left)
 
     def _forget(self, first: i64, count: i64) -> None:
         """What was noted of these messages."""

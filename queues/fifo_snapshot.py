@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from queues.annotations import WORDS_BYTES_MAX, decode_words
 from queues.commands import BadCommand, ConsumerKey, SessionId, decode, encode
 from queues.consumers import Consumer, Generation
 from queues.expiry import FAR
@@ -15,7 +16,8 @@ from queues.fifo import Fifo, Leaving
 from queues.options import Options, decode_options
 from queues.seqset import SeqSet
 
-VERSION: Final = 1
+VERSION: Final = 2
+FIRST_VERSION: Final = 1  # without annotations
 Runs = list[tuple[int, int]]
 KEY_BYTES: Final = 20
 SESSION_BYTES: Final = 16
@@ -63,6 +65,7 @@ class FifoState(msgspec.Struct, frozen=True, array_like=True):
     check_ms: int  # when consumers are looked at that keep what they hold for too long
     look_sooner: bool
     put_off: list[bytes]  # commands that wait until what is due has left
+    annotations: list[tuple[int, int, bytes]] = []  # first, count, words of each
 
 
 def encode_fifo(machine: Fifo) -> bytes:
@@ -104,6 +107,7 @@ def machine_state(machine: Fifo) -> FifoState:
         machine.timeouts.check_ms,
         machine.timeouts.look_sooner,
         [encode(command) for command in machine._put_off],
+        machine.annotations.runs(),
     )
 
 
@@ -115,7 +119,7 @@ def decode_fifo(machine: Fifo, data: bytes) -> None:
         put_off = [decode(command) for command in state.put_off]
     except (msgspec.DecodeError, ValueError, BadCommand) as error:
         raise BadSnapshot(str(error)) from error
-    if state.version != VERSION:
+    if state.version not in (FIRST_VERSION, VERSION):
         raise BadSnapshot(f"a snapshot of version {state.version}")
     if options.levels != machine.options.levels:
         raise BadSnapshot(f"{options.levels} levels of priority")
@@ -142,6 +146,8 @@ def decode_fifo(machine: Fifo, data: bytes) -> None:
     machine.timeouts.check_ms = state.check_ms
     machine.timeouts.look_sooner = state.look_sooner
     machine._put_off.extend(put_off)
+    for first, count, words in state.annotations:
+        machine.annotations.restore(first, count, words)
     machine.end_snapshot(state.levels, state.sizes)
 
 
@@ -175,6 +181,23 @@ def _check(state: FifoState, options: Options) -> None:
         raise BadSnapshot("a level that there is not")
     if any(not 0 <= size < 1 << 31 for _, _, size in state.sizes):
         raise BadSnapshot("a size out of its bounds")
+    _check_annotations(state, everything)
+
+
+def _check_annotations(state: FifoState, everything: Runs) -> None:
+    _merged([(first, count) for first, count, _ in state.annotations], state.next_seq)
+    alive = SeqSet()
+    for first, count in everything:
+        alive.add(first, count)
+    for first, count, words in state.annotations:
+        if sum(found for _, found in alive.within(first, count)) != count:
+            raise BadSnapshot("annotations of messages that are not there")
+        if not 0 < len(words) <= WORDS_BYTES_MAX:
+            raise BadSnapshot(f"annotations of {len(words)} bytes")
+        try:
+            decode_words(words)
+        except ValueError as error:
+            raise BadSnapshot(str(error)) from error
 
 
 def _check_keys(state: FifoState) -> None:

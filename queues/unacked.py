@@ -107,6 +107,12 @@ class Unacked:
             if run.uid != uid:
                 self._append(run)
 
+    def take_of(self, uid: i64) -> list[TagRun]:
+        """Take all that is outstanding of this queue, or link."""
+        taken = [run for run in self._runs[self._head :] if run.uid == uid]
+        self.forget(uid)
+        return taken
+
     def void(self, uid: i64, number: i64) -> None:
         """The queue has taken back what this consumer held."""
         runs = self._runs[self._head :]

@@ -19,6 +19,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from queues.annotations import Annotations
 from queues.commands import (
     Command,
     Configure,
@@ -29,6 +30,7 @@ from queues.commands import (
     Tick,
     session_of,
 )
+from queues.conversion.annotated import annotated, annotated_view
 from queues.counts import Capacity
 from queues.credit import CreditActor
 from queues.effects import (
@@ -136,6 +138,7 @@ class ClassicHost:
         self._mark: i64 = 0  # the last one in the journal
         self._reading = Reading(uid, self.store, budget, turn, mode != LOGGED)
         self._dying: deque[tuple[int, int, int]] = deque()  # first, count, reason
+        self._dying_noted = Annotations()  # of some of them
         self._bury_failed = False  # the first of them could not be read,
         self._bury_at_ms: i64 = 0  # and they wait until then
         self._timer_ms: i64 = FAR
@@ -253,7 +256,9 @@ class ClassicHost:
         """The head of these messages with their bytes, or None while they are being read, or
         while the log does not know yet that as much as that has been delivered.
         """
-        return self._reading.view(self, sink, first, count)
+        noted = self.machine.annotations
+        view = self._reading.view(self, sink, first, count)
+        return view if view is None or len(noted.words) == 0 else annotated_view(view, noted)
 
     def mark_durable(self, message_seq: i64) -> None:
         """The log knows for good that messages up to this one may have been delivered."""
@@ -403,6 +408,8 @@ class ClassicHost:
         self.accepted_count += effect.count if reason == LEFT_ACCEPTED else 0
         if self.undertaker is not None and reason in DEATHS:
             self._dying.append((effect.first, effect.count, reason))
+            if effect.annotations is not None:
+                self._dying_noted.restore_all(effect.annotations)
         else:
             self._release(effect.first, effect.count)
 
@@ -428,7 +435,10 @@ class ClassicHost:
                 return  # `loaded` or `load_failed` goes on.
             index = slot.index + first - slot.first
             some = min(i64(count), slot.first + slot.count - first, room)
-            undertaker.bury(chunk, index, some, DEATHS[reason])
+            if len(self._dying_noted.words) > 0:
+                some = self._bury_noted(chunk, index, first, some, DEATHS[reason])
+            else:
+                undertaker.bury(chunk, index, some, DEATHS[reason])
             room -= some
             room_bytes -= chunk.bytes_between(index, index + some)
             self._end_dying(some)
@@ -438,6 +448,17 @@ class ClassicHost:
             self._parts = False
             self.undertaker = None
             undertaker.close()
+
+    def _bury_noted(self, chunk: Chunk, index: i64, first: i64, count: i64, reason: str) -> i64:
+        """Bury messages first.., which are `index`.., up to one with annotations, or that one."""
+        assert self.undertaker is not None
+        bare = self._dying_noted.bare_run(first, count)
+        if bare == 0:
+            chunk = annotated(chunk, index, self._dying_noted.take(first, 1)[first])
+            index = 0
+            bare = 1
+        self.undertaker.bury(chunk, index, bare, reason)
+        return bare
 
     def _end_dying(self, some: i64) -> None:
         """The first `some` of the dying are gone."""
@@ -743,6 +764,7 @@ class ClassicHost:
             for first, count in gone:
                 self._release(first, count)
         self._dying.clear()
+        self._dying_noted = Annotations()
         if self.undertaker is not None:
             self.undertaker.close()
         self.store.clear()

@@ -10,6 +10,7 @@
                                 `exclusive`, `priority 5`, `timeout 1000`
     > credit s1.a 5 after 2     absolute: 5 more than its first 2 deliveries; words: `drain`, `auto`
     > settle s1.a accept 1-3 7  or reject, release, unseen, fail; `s1.get` holds what s1 got
+                              `noting why=bad n=2` behind the messages: their annotations
     > detach s1.a     > get s1     > purge s1     > inspect s1     > end s1     > tick
     > restart 2-4 9 next 12 redelivered 3    a new machine from what a recovery found
 
@@ -22,6 +23,7 @@ Everything else is made anew.
 
 import struct
 
+from queues.annotations import decode_words, encode_words
 from queues.commands import (
     ACCEPT,
     FAIL,
@@ -114,6 +116,7 @@ FLAGS = {
     "counts": "counts_deliveries",
 }
 GET = "get"
+NOTING = "noting"
 Runs = list[tuple[int, int]]
 
 
@@ -183,7 +186,7 @@ class Script:
             case "publish":
                 return self._publish(who, rest)
             case "settle":
-                return Settle(self._key(who), OUTCOMES[rest[0]], runs_in(rest[1:]))
+                return self._settle(who, rest)
             case "attach":
                 auto, exclusive = "auto" in rest, "exclusive" in rest
                 numbers = number_after("credit", rest), number_after("priority", rest)
@@ -205,6 +208,12 @@ class Script:
                 return EndSession(self._session(who))
             case _:
                 raise ValueError(f"no command {verb!r}")
+
+    def _settle(self, who: str, rest: list[str]) -> Settle:
+        at = rest.index(NOTING) if NOTING in rest else len(rest)
+        notes = dict(word.encode().split(b"=") for word in rest[at + 1 :])
+        runs = runs_in(rest[1:at])
+        return Settle(self._key(who), OUTCOMES[rest[0]], runs, encode_words(notes))
 
     def _publish(self, who: str, rest: list[str]) -> Enqueue:
         first = number_after("from", rest) or self._sent.get(who, 0) + 1
@@ -249,7 +258,8 @@ class Script:
                 messages = span(effect.first, effect.count)
                 return f"deliver {self._name(effect.key)} #{effect.delivery_seq} {messages}{flag}"
             case Left():
-                return f"left {span(effect.first, effect.count)} {REASONS[int(effect.reason)]}"
+                left = f"left {span(effect.first, effect.count)} {REASONS[int(effect.reason)]}"
+                return left + "".join(noted(effect.annotations or {}))
             case _:
                 return self._tell_seldom(effect)
 
@@ -294,6 +304,7 @@ class Script:
             credit = f" credit {consumer.credit}" if consumer.attached else " detached"
             star = "*" if key == self._fifo.roster.active_key else ""
             parts.append(f"{self._name(key)}{star} {held}{credit}")
+        parts += [each.lstrip(", ") for each in noted(self._fifo.annotations.words)]
         return "= " + "; ".join(parts)
 
     def _marked(self, runs: Runs) -> str:
@@ -356,6 +367,15 @@ def seen(redelivered: bool, attempts: int) -> str:
         return flag
     acquired, failed = attempts >> ACQUIRED_SHIFT, attempts & (1 << ACQUIRED_SHIFT) - 1
     return f"{flag} (acquired {acquired}, failed {failed})"
+
+
+def noted(words: dict[int, bytes]) -> list[str]:
+    """What is noted on each message."""
+    found: list[str] = []
+    for seq, each in sorted(words.items()):
+        notes = [f"{key.decode()}={value.decode()}" for key, value in decode_words(each).items()]
+        found.append(f", noted on {seq}: {' '.join(notes)}")
+    return found
 
 
 def span(first: int, count: int) -> str:

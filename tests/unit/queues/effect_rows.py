@@ -1,5 +1,6 @@
 """Effects of the queue machine as rows, one per message, that can be compared and sorted."""
 
+from queues.annotations import decode_words
 from queues.effects import (
     Activated,
     Attached,
@@ -48,7 +49,11 @@ def rows_of(effect: Effect) -> list[Row]:
                 for i in range(effect.count)
             ]
         case Left():
-            return [("left", effect.first + i, effect.reason) for i in range(effect.count)]
+            left: list[Row] = [
+                ("left", effect.first + i, effect.reason) for i in range(effect.count)
+            ]
+            noted = sorted((effect.annotations or {}).items())
+            return left + [("noted", seq, tuple(decode_words(each).items())) for seq, each in noted]
         case _:
             return [_row_of(effect)]
 

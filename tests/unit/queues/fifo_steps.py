@@ -9,6 +9,7 @@ from random import Random
 
 from hypothesis import strategies as st
 
+from queues.annotations import encode_words
 from queues.commands import (
     Attach,
     Command,
@@ -35,6 +36,12 @@ from tests.unit.queues.runs import runs_of
 SESSIONS = [SessionId(7 << 64 | counter) for counter in (1, 2, 3)]
 LIFETIMES = (0, 5_000, 15_000, 35_000)
 LEAPS = (0, 0, 0, 10_000, 20_000, 60_000)
+NOTES = (
+    b"",
+    b"",
+    encode_words({b"x-a": b"\x41"}),
+    encode_words({b"x-b": b"\x42", b"x-a": b"\x43"}),
+)
 
 # Kind of command, which session or consumer, and three numbers that the kind makes something of.
 Step = tuple[str, int, int, int, int]
@@ -206,8 +213,8 @@ class Script:
         consumer = self._naive.consumers.get(key)
         held = [] if consumer is None else consumer.held
         if c >= 10 or not held:
-            return Settle(key, b, [(a + 1, b), (max(a - 1, 1), 3)])
-        return Settle(key, b, runs_of(held[a % len(held) :][: 1 + c % 5]))
+            return Settle(key, b, [(a + 1, b), (max(a - 1, 1), 3)], NOTES[a % 4])
+        return Settle(key, b, runs_of(held[a % len(held) :][: 1 + c % 5]), NOTES[(a + c) % 4])
 
     def _sizes(self, a: int, b: int) -> list[tuple[int, int, int]]:
         """Of some messages, and of some that are none."""

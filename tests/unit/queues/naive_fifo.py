@@ -6,6 +6,7 @@ later in the machine, so a comparison keeps away from those moments. Nothing is 
 leave leaves in the same batch. Slow on purpose.
 """
 
+from queues.annotations import decode_words
 from queues.commands import (
     ACCEPT,
     FAIL,
@@ -50,6 +51,7 @@ class NaiveMessage:
         self.redelivered = False
         self.acquired = 0
         self.failed = 0
+        self.words: dict[bytes, bytes] = {}  # what consumers noted
 
     def is_due(self, now_ms: int, queue_ttl: int) -> bool:
         if self.own_due_ms is not None and self.own_due_ms <= now_ms:
@@ -251,6 +253,8 @@ class NaiveFifo:
             if seq not in consumer.held:
                 continue
             consumer.put_down(seq)
+            if command.outcome != ACCEPT:
+                self.messages[seq].words.update(decode_words(command.annotations))
             if command.outcome == ACCEPT:
                 self._leave(seq, LEFT_ACCEPTED)
             elif command.outcome == REJECT:
@@ -266,8 +270,10 @@ class NaiveFifo:
     def _leave(self, seq: int, reason: int) -> None:
         if seq in self.ready:
             self.ready.remove(seq)
-        del self.messages[seq]
+        words = self.messages.pop(seq).words
         self.effects.append(("left", seq, reason))
+        if words:
+            self.effects.append(("noted", seq, tuple(words.items())))
 
     def _requeue(self, seq: int, outcome: int) -> None:
         message = self.messages[seq]

@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from queues.annotations import WORDS_BYTES_MAX, encode_words
 from queues.commands import (
     ACCEPT,
     FAIL,
+    RELEASE,
     RETURN_UNSEEN,
     Attach,
     BadCommand,
@@ -79,6 +81,11 @@ GOLDEN: list[tuple[Command, str]] = [
     (Settle(KEY, RETURN_UNSEEN, []), "0201" + KEY_BYTES + "04" + "00000000"),
     (Settle(KEY, FAIL, []), "0201" + KEY_BYTES + "05" + "00000000"),
     (
+        Settle(KEY, RELEASE, [(1, 2)], encode_words({b"x-a": b"\x41"})),
+        "0202" + KEY_BYTES + "03" + "01000000" + "0100000000000000" + "02000000"
+        "09000000" + "03782d61" + "01000000" + "41",
+    ),
+    (
         Attach(KEY, 2000, True, True, -2),
         "0301" + KEY_BYTES + "03" + "d007000000000000" + "feffffff" + "ff" * 8,
     ),
@@ -133,6 +140,7 @@ U63 = st.integers(0, (1 << 63) - 1)
 SESSIONS = st.integers(0, (1 << 128) - 1).map(SessionId)
 KEYS = st.builds(consumer_key, SESSIONS, U32)
 RUNS = st.lists(st.tuples(U63, U32), max_size=5)
+WORDS = st.dictionaries(st.binary(max_size=9), st.binary(max_size=9), max_size=3).map(encode_words)
 I64 = st.integers(-(1 << 63), (1 << 63) - 1)
 FLAGS = st.booleans()
 OPTIONS = st.builds(
@@ -156,6 +164,7 @@ COMMANDS: st.SearchStrategy[Command] = st.one_of(
     st.builds(Enqueue, SESSIONS, U63, U32),
     st.builds(enqueue_of, SESSIONS, U63, st.integers(0, 5), I32, I64, st.integers(0, 7)),
     st.builds(Settle, KEYS, st.integers(ACCEPT, FAIL), RUNS),
+    st.builds(Settle, KEYS, st.integers(ACCEPT, FAIL), RUNS, WORDS),
     st.builds(Attach, KEYS, U63, st.booleans(), st.booleans(), I32, I64),
     st.builds(Credit, KEYS, U63, U63, st.booleans(), st.booleans()),
     st.builds(Detach, KEYS),
@@ -174,7 +183,7 @@ def fields_of(command: Command) -> tuple[object, ...]:
     names = (
         *("session", "first_seq", "count", "key", "outcome", "runs"),
         *("credit", "auto_return", "exclusive", "priority", "delivery_count", "drain"),
-        *("timeout_ms", "options", "sizes", "next_seq"),
+        *("timeout_ms", "options", "sizes", "next_seq", "annotations"),
     )
     traits = traits_fields(command.traits) if isinstance(command, Enqueue) else None
     fields = (getattr(command, name, None) for name in names)
@@ -235,6 +244,23 @@ def test_another_version_of_a_known_kind_is_refused(version: int) -> None:
 def test_sizes_out_of_order_or_range_are_refused(sizes: list[tuple[int, int, int]]) -> None:
     with pytest.raises(BadCommand):
         decode(encode(Configure(Options(), sizes)))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [b"", b"\x01", 2 * encode_words({b"a": b"1"}), encode_words({b"a": bytes(WORDS_BYTES_MAX)})],
+)
+def test_annotations_that_are_none_or_too_many_are_refused(words: bytes) -> None:
+    data = bytearray(encode(Settle(KEY, RELEASE, [(1, 1)])))
+    data[1] = 2
+    with pytest.raises(BadCommand):
+        decode(bytes(data) + len(words).to_bytes(4, "little") + words)
+
+
+@pytest.mark.parametrize("kind", [1, *range(3, 10), 11, 12])
+def test_no_other_kind_has_a_second_version(kind: int) -> None:
+    with pytest.raises(BadCommand, match="version"):
+        decode(bytes([kind, 2]) + bytes(60))
 
 
 @pytest.mark.parametrize("outcome", [0, 6, 255])

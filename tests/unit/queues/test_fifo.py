@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, settings
 
+from queues.annotations import decode_words
 from queues.commands import (
     ACCEPT,
     FAIL,
@@ -47,6 +48,7 @@ from tests.unit.queues.runs import seqs_of
 BOUNDED = settings(max_examples=250, deadline=None, database=None)
 ONE = SESSIONS[0]
 PLAIN = Options()
+LEAVERS = ("left", "noted", "purged")
 
 
 def applied(fifo: Fifo, commands: list[Command], now_ms: int) -> list[Row]:
@@ -60,12 +62,12 @@ def applied(fifo: Fifo, commands: list[Command], now_ms: int) -> list[Row]:
 
 
 def in_place(rows: list[Row]) -> list[Row]:
-    return [row for row in rows if row[0] not in ("left", "purged")]
+    return [row for row in rows if row[0] not in LEAVERS]
 
 
 def leavers(rows: list[Row]) -> list[Row]:
     """Messages that leave for different reasons do so in no promised order."""
-    return sorted((row for row in rows if row[0] in ("left", "purged")), key=repr)
+    return sorted((row for row in rows if row[0] in LEAVERS), key=repr)
 
 
 def check_alike(fifo: Fifo, naive: NaiveFifo) -> None:
@@ -85,6 +87,8 @@ def check_alike(fifo: Fifo, naive: NaiveFifo) -> None:
     assert fifo.next_seq == naive.next_seq
     tries = {seq: naive._attempts(message) for seq, message in naive.messages.items()}
     assert fifo.attempts == {seq: attempts for seq, attempts in tries.items() if attempts}
+    noted = {seq: decode_words(words) for seq, words in fifo.annotations.words.items()}
+    assert noted == {seq: each.words for seq, each in naive.messages.items() if each.words}
     for level, lane in enumerate(fifo.ready.lanes):
         assert all(naive.messages[seq].level == level for seq in seqs_of(lane.runs()))
     if naive.options.bytes_max >= 0:
@@ -103,6 +107,7 @@ def check_laws(fifo: Fifo) -> None:
     assert set(seqs_of(fifo.redelivered.runs())) <= alive
     assert set(seqs_of(fifo.overdue.runs())) <= set(held)
     assert set(fifo.attempts) <= alive
+    assert set(fifo.annotations.words) <= alive
     assert all(0 < seq < fifo.next_seq for seq in alive)
     assert all(each.attached or each.held.count for each in fifo.consumers.values())
     assert fifo.due_ms > fifo.now_ms

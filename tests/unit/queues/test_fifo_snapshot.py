@@ -6,6 +6,7 @@ from random import Random
 import msgspec
 import pytest
 
+from queues.annotations import WORDS_BYTES_MAX, encode_words
 from queues.commands import (
     ACCEPT,
     FAIL,
@@ -129,7 +130,8 @@ class Story:
         seqs = [seq for first, count in runs for seq in range(first, first + count)]
         chosen = self.random.sample(seqs, min(len(seqs), self.random.randint(1, 3)))
         outcome = self.random.choice((ACCEPT, ACCEPT, REJECT, RELEASE, FAIL))
-        return Settle(key, outcome, runs_of(chosen))
+        notes = (b"", b"", encode_words({b"x-a": b"1"}), encode_words({b"x-b": b"22"}))
+        return Settle(key, outcome, runs_of(chosen), self.random.choice(notes))
 
 
 def row(effect: Effect) -> tuple[object, ...]:
@@ -217,7 +219,7 @@ FIELDS = (
     *["version", "options", "next_seq", "now_ms", "delivered_high", "unused_since_ms", "lanes"],
     *["redelivered", "overdue", "consumers", "lines", "exclusive", "active", "gives_way"],
     *["last_seqs", "leaving", "arrivals", "calendar", "attempts", "levels", "sizes"],
-    *["check_ms", "look_sooner", "put_off"],
+    *["check_ms", "look_sooner", "put_off", "annotations"],
 )
 WRONG: list[tuple[str, object]] = [
     ("options", b"short"),
@@ -241,6 +243,8 @@ WRONG: list[tuple[str, object]] = [
     ("calendar", [(5, 1, -1)]),
     ("check_ms", -1),
     ("put_off", [b"nonsense"]),
+    ("annotations", [(1 << 40, 1, encode_words({b"a": b"1"}))]),
+    ("annotations", [(1, 1 << 40, encode_words({b"a": b"1"}))]),
 ]
 
 
@@ -253,12 +257,36 @@ def test_a_snapshot_that_no_machine_wrote_is_refused(field: str, value: object) 
         decode_fifo(Fifo(options), msgspec.msgpack.encode(fields))
 
 
+@pytest.mark.parametrize(
+    "words", [b"", b"\x01", encode_words({b"a": bytes(WORDS_BYTES_MAX)})], ids=len
+)
+def test_annotations_that_no_machine_has_are_refused(words: bytes) -> None:
+    machine = Fifo()
+    machine.apply([Enqueue(SESSIONS[0], 1, 3)], 5)
+    fields = msgspec.msgpack.decode(encode_fifo(machine))
+    fields[FIELDS.index("annotations")] = [(2, 1, encode_words({b"a": b"1"}))]
+    decode_fifo(Fifo(), msgspec.msgpack.encode(fields))
+    fields[FIELDS.index("annotations")] = [(2, 1, words)]
+    with pytest.raises(BadSnapshot):
+        decode_fifo(Fifo(), msgspec.msgpack.encode(fields))
+
+
+def test_a_snapshot_of_the_first_version_has_no_annotations() -> None:
+    machine = Fifo()
+    machine.apply([Enqueue(SESSIONS[0], 1, 3)], 5)
+    fields = msgspec.msgpack.decode(encode_fifo(machine))
+    fields[0] = 1
+    made = Fifo()
+    decode_fifo(made, msgspec.msgpack.encode(fields[: FIELDS.index("annotations")]))
+    assert machine_state(made) == machine_state(machine)
+
+
 def test_the_bytes_of_an_empty_machine_are_those_of_the_document() -> None:
-    """An array of 24 elements, as docs/formats/queue-snapshot.md lists them."""
+    """An array of 25 elements, as docs/formats/queue-snapshot.md lists them."""
     since = Fifo().unused_since_ms
     runs: list[object] = []
     fields = [
-        1,
+        2,
         Options().encode(),
         1,
         0,
@@ -274,8 +302,8 @@ def test_the_bytes_of_an_empty_machine_are_those_of_the_document() -> None:
         False,
     ]
     fields += [runs] * 7
-    expected = msgspec.msgpack.encode([*fields, FAR, False, runs])
-    assert expected.startswith(bytes.fromhex("dc001801c434"))
+    expected = msgspec.msgpack.encode([*fields, FAR, False, runs, runs])
+    assert expected.startswith(bytes.fromhex("dc001902c434"))
     assert encode_fifo(Fifo()) == expected
 
 

@@ -1,0 +1,177 @@
+"""What consumers noted on messages, through the hosts: the next consumer and the dead-letter
+exchange see it, a quorum queue has it after a restart, and nothing is kept of what has gone.
+"""
+
+import pytest
+
+from queues.annotations import encode_words
+from queues.commands import (
+    ACCEPT,
+    FAIL,
+    REJECT,
+    RELEASE,
+    Attach,
+    Enqueue,
+    SessionId,
+    Settle,
+    consumer_key,
+)
+from queues.conversion.annotated import words_of
+from queues.conversion.chunks import names_for
+from queues.fifo_snapshot import encode_fifo
+from queues.hosts.classic import ClassicHost
+from queues.hosts.quorum import QuorumHost, encode_entry
+from queues.message import FORMAT_10, Chunk
+from queues.options import Options
+from tests.unit.queues.fake_sink import FakeSink
+from tests.unit.queues.messages import table
+from tests.unit.queues.test_quorum_host import UID, Desk, FakeGrave
+from tests.unit.wire.amqp10.messages import DATA, section
+from warren.wire.amqp10.message import Sections
+from warren.wire.amqp10.transfers import payload_at, store
+
+WHY = words_of({"x-why": "bad"})
+AGAIN = words_of({"x-why": "worse", "x-n": 2})
+BODIES = [store(section(DATA, body)) for body in (b"one", b"two", b"three", b"four")]
+EARLIER = SessionId(3 << 64 | 1)
+Found = tuple[bytes, object]  # body, annotations
+
+
+def chunk_of_all(bodies: list[bytes]) -> Chunk:
+    return Chunk(FORMAT_10, b"".join(bodies), 7, table(bodies, 7), 1, names_for("", b"q"))
+
+
+def found_in(chunk: Chunk, index: int) -> Found:
+    data = chunk.data
+    assert data is not None
+    start, end = chunk.span(index)
+    sections = Sections()
+    assert sections.walk(data, payload_at(data, start), end)
+    return sections.body_data(data) or b"", sections.annotations(data)
+
+
+def seen(host: ClassicHost | QuorumHost, sink: FakeSink, first: int, count: int) -> list[Found]:
+    """Messages first.. as the session gets them."""
+    found: list[Found] = []
+    while len(found) < count:
+        view = host.view(sink, first + len(found), count - len(found))
+        assert view is not None
+        found += [found_in(view.chunk, view.index + place) for place in range(view.count)]
+    return found
+
+
+class Grave(FakeGrave):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[Found] = []
+
+    def bury(self, chunk: Chunk, index: int, count: int, reason: str) -> None:
+        super().bury(chunk, index, count, reason)
+        self.found += [found_in(chunk, at) for at in range(index, index + count)]
+
+
+def busy_desk(grave: FakeGrave | None = None, options: Options | None = None) -> Desk:
+    """A queue with four messages, all with consumer 1, who has credit for more."""
+    desk = Desk(options or Options(dead_letters=grave is not None), grave=grave).begin()
+    desk.give(chunk_of_all(BODIES))
+    desk.attach(1, 9)
+    end(desk)
+    return desk
+
+
+def end(desk: Desk) -> None:
+    desk.turn()
+    desk.commit()
+    desk.turn()
+    desk.commit()
+
+
+def settle(desk: Desk, outcome: int, runs: list[tuple[int, int]], words: bytes) -> None:
+    key = consumer_key(desk.sink.session, 1)
+    desk.host.command(desk.sink, Settle(key, outcome, runs, words))
+    end(desk)
+
+
+@pytest.mark.parametrize("outcome", [RELEASE, FAIL])
+def test_the_next_consumer_sees_what_was_noted_and_only_there(outcome: int) -> None:
+    desk = busy_desk()
+    settle(desk, outcome, [(2, 1), (4, 1)], WHY)
+    why: dict[str, object] = {"x-why": "bad"}
+    expected: list[Found] = [(b"one", {}), (b"two", why), (b"three", {}), (b"four", why)]
+    assert seen(desk.host, desk.sink, 1, 4) == expected
+    settle(desk, outcome, [(4, 1)], AGAIN)
+    settle(desk, outcome, [(2, 1)], b"")
+    expected[3] = (b"four", {"x-why": "worse", "x-n": 2})
+    assert seen(desk.host, desk.sink, 1, 4) == expected
+
+
+def test_the_dead_letter_exchange_sees_what_was_noted_at_the_end_and_before() -> None:
+    grave = Grave()
+    desk = busy_desk(grave)
+    settle(desk, RELEASE, [(2, 1)], words_of({"x-n": 1}))
+    settle(desk, REJECT, [(1, 3)], WHY)
+    assert grave.found == [
+        (b"one", {"x-why": "bad"}),
+        (b"two", {"x-n": 1, "x-why": "bad"}),
+        (b"three", {"x-why": "bad"}),
+    ]
+    settle(desk, REJECT, [(4, 1)], b"")
+    assert grave.found[3:] == [(b"four", {})]
+
+
+def test_a_message_that_failed_too_often_dies_with_what_was_noted() -> None:
+    grave = Grave()
+    options = Options(dead_letters=True, counts_deliveries=True, delivery_limit=1)
+    desk = busy_desk(grave, options)
+    settle(desk, FAIL, [(1, 1)], WHY)
+    settle(desk, FAIL, [(1, 1)], AGAIN)
+    assert grave.found == [(b"one", {"x-why": "worse", "x-n": 2})]
+    assert [reason for _, reason in grave.dead] == ["delivery_limit"]
+
+
+def test_nothing_is_kept_of_messages_that_are_gone() -> None:
+    desk = busy_desk(Grave())
+    settle(desk, RELEASE, [(1, 4)], WHY)
+    settle(desk, ACCEPT, [(1, 1)], WHY)
+    settle(desk, REJECT, [(2, 3)], b"")
+    machine = desk.inner.machine
+    assert (machine.annotations.words, machine.annotations.total_bytes) == ({}, 0)
+    assert desk.inner._dying_noted.words == {}
+
+
+def test_what_was_accepted_is_noted_nowhere() -> None:
+    desk = busy_desk()
+    settle(desk, ACCEPT, [(1, 1)], WHY)
+    assert desk.inner.machine.annotations.words == {}
+
+
+def test_a_quorum_queue_has_what_was_noted_after_a_restart_from_entries_and_from_a_snapshot() -> (
+    None
+):
+    key = consumer_key(EARLIER, 1)
+    entries = [
+        encode_entry(1000, [Enqueue(EARLIER, 1, 4), Attach(key, 4, True, False, 0)]),
+        encode_entry(1000, [Settle(key, RELEASE, [(3, 1)], encode_words({b"x-n": b"\x41"}))]),
+    ]
+    first = restarted(None, entries)
+    again = restarted(encode_fifo(first.inner.machine), [])
+    for desk in (first, again):
+        desk.attach(1, 4)
+        end(desk)
+        expected = [(b"one", {}), (b"two", {}), (b"three", {"x-n": True}), (b"four", {})]
+        assert seen(desk.host, desk.sink, 1, 4) == expected
+
+
+def restarted(state: bytes | None, entries: list[bytes]) -> Desk:
+    desk = Desk(state=state)
+    desk.host.begin_recovery(desk.group)
+    desk.group.replay(entries)
+    chunk = chunk_of_all(BODIES)
+    assert chunk.data is not None
+    place = desk.node.log.put(chunk.data, chunk.size())
+    chunk.file_id, chunk.file_offset, chunk.durable = place.file_id, place.offset, True
+    desk.inner.recover(chunk, 1, [(1, 4)], b"", 0)
+    desk.host.recovered(4)
+    end(desk)
+    assert desk.host.uid == UID
+    return desk
