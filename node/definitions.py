@@ -6,6 +6,8 @@ committed. Proposing it and answering is the caller's: channels (`definitions091
 manages definitions.
 """
 
+import base64
+import os
 from typing import Protocol
 
 from node.auth.permissions import CONFIGURE, READ, WRITE, PermissionCache
@@ -44,6 +46,11 @@ class Actor(Protocol):
 
     @property
     def broker(self) -> Definitions: ...
+
+
+def new_name(prefix: str) -> str:
+    """`prefix` and 22 base64url characters: a name that nobody has (A-24)."""
+    return prefix + base64.urlsafe_b64encode(os.urandom(16)).rstrip(b"=").decode()
 
 
 def find_queue(actor: Actor, name: str) -> Queue:

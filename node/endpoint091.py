@@ -6,9 +6,7 @@ control says so (credit, bytes in flight, events that wait, an alarm, a peer tha
 """
 
 import asyncio
-import base64
 import logging
-import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +14,7 @@ from node.auth.login import Accepted, Check, LoginOutcome, login_refused_text
 from node.auth.login import Refused as LoginRefused
 from node.auth.permissions import PermissionCache, vhost_refusal
 from node.channel091 import Channel091
+from node.definitions import new_name
 from node.definitions091 import call_definition, queue_for_read
 from node.facts import ConnectionFacts
 from node.owner import Parted, PlanCache
@@ -434,7 +433,7 @@ class Endpoint091:
 
     def new_name(self, prefix: str) -> str:
         """`prefix` and 22 base64url characters (A-24)."""
-        return prefix + base64.urlsafe_b64encode(os.urandom(16)).rstrip(b"=").decode()
+        return new_name(prefix)
 
     def define(self, channel: Channel091, method: methods.Method) -> None:
         call_definition(self, channel, method)

@@ -1,11 +1,13 @@
 """One consumer's link: messages of a queue out, as far as the client's credit goes. Compiled.
 
-The session that the queue knows (its `SessionSink`), with one consumer. What the queue hands over
-is offered to the codec's link by name (`Run`); the bytes are fetched when the socket and the
-session's window have room. Messages that were never sent go back unseen; what the client holds when
-the link ends goes back by EndSession. Outcomes come from `node.amqp10.sessions`.
+The session that the queue knows (its `SessionSink`), with one consumer; another one follows it when
+it has timed out. What the queue hands over is offered to the codec's link by name (`Run`); the
+bytes are fetched when the socket and the session's window have room. Messages that were never sent
+go back unseen; what the client holds when the link ends goes back by EndSession. Outcomes come from
+`node.amqp10.sessions`.
 """
 
+import logging
 from typing import Final, final
 
 from mypy_extensions import i64
@@ -27,12 +29,16 @@ from queues.commands import (
 from queues.credit import CreditActor
 from queues.effects import ACQUIRED_SHIFT
 from queues.host import QueueHost
+from queues.unacked import Unacked
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
+from warren.wire.amqp10.events import RELEASED
 from warren.wire.amqp10.link import SENDER_SETTLED, Link
 from warren.wire.amqp10.sender import QueueCredit, Run
+from warren.wire.amqp10.serial import MASK
 from warren.wire.amqp10.session import Session
 
-NUMBER: Final = 1  # of the one consumer of this session
+log = logging.getLogger("warren.connection")
+
 FAILED_MASK: Final = 0xFFFFFFFF
 
 
@@ -41,7 +47,13 @@ class ConsumingLink:
     """Invariant: the queue has a consumer of this session from `start` until `end` or `on_gone`."""
 
     def __init__(
-        self, owner: Owner10, core: Session, link: Link, uid: i64, asked: Consumption
+        self,
+        owner: Owner10,
+        core: Session,
+        link: Link,
+        uid: i64,
+        asked: Consumption,
+        unacked: Unacked,
     ) -> None:
         self.owner = owner
         self.core = core
@@ -54,7 +66,10 @@ class ConsumingLink:
         self.forms = Forms()
         self._session = owner.broker.new_session()
         self._credit = CreditActor(f"link {link.name}", owner.credit_spec())
-        self._key = consumer_key(self._session, NUMBER)
+        self._unacked = unacked  # the session's deliveries, by delivery-id; ours have our uid
+        self._number: i64 = 1  # of the consumer, one higher each time that it has timed out
+        self._key = consumer_key(self._session, 1)
+        self._base: i64 = 0  # messages that earlier consumers of this link got
 
     @property
     def session(self) -> SessionId:
@@ -66,6 +81,10 @@ class ConsumingLink:
 
     def start(self) -> None:
         """Ask the queue; it answers in this turn."""
+        self.owner.dynamics.join(self.host.name)
+        self._ask()
+
+    def _ask(self) -> None:
         asked = self.asked
         if self.host.single_active:
             self._tell_active(False)
@@ -82,19 +101,22 @@ class ConsumingLink:
         self.give_back([(first, count) for _, first, count in sender.take_waiting()])
         self.host.command(self, EndSession(self._session))
         self._credit.peer_down_everywhere()
+        self.owner.dynamics.leave(self.host.name, self.asked.made)
 
     def give_back(self, runs: list[tuple[int, int]]) -> None:
         """Messages that the client never saw."""
         self.settle(RETURN_UNSEEN, runs)
 
-    def settle(self, outcome: i64, runs: list[tuple[int, int]]) -> None:
+    def settle(self, outcome: i64, runs: list[tuple[int, int]], words: bytes = b"") -> None:
+        """`words`: annotations for the messages (`queues.annotations`)."""
         if len(runs) > 0:
-            self.host.command(self, Settle(self._key, outcome, runs))
+            self.host.command(self, Settle(self._key, outcome, runs, words))
 
     def grant(self, credit: QueueCredit) -> None:
         """The codec asks the queue for messages."""
         if not self.ended:
-            command = Credit(self._key, credit.arrived, credit.credit, credit.drain, False)
+            arrived = credit.arrived - self._base
+            command = Credit(self._key, arrived, credit.credit, credit.drain, False)
             self.host.command(self, command)
 
     def see_available(self) -> None:
@@ -149,7 +171,7 @@ class ConsumingLink:
     def on_drained(self, uid: int, number: int, delivery_count: int) -> None:
         if not self.ended:
             self.see_available()
-            self.core.drained(self.link, delivery_count)
+            self.core.drained(self.link, self._base + delivery_count)
             self.owner.mark()
 
     def on_loaded(self, uid: int) -> None:
@@ -160,16 +182,16 @@ class ConsumingLink:
     def on_attached(self, uid: int, number: int) -> None:
         if self.ended:
             return
-        self.core.accept(self.link, self.asked.source, self.asked.target)
+        if self._number == 1 and not self.core.accept(
+            self.link, self.asked.source, self.asked.target
+        ):
+            self._over()  # The answer was too large for the client.
         self.owner.mark()
 
     def on_attach_refused(self, uid: int, number: int) -> None:
-        if self.ended:
-            return
         host = self.host
         text = f"queue '{host.name}' in vhost '{host.vhost}' in exclusive use"
-        self.core.refuse(self.link, ProtocolError(Condition.RESOURCE_LOCKED, text, Scope.LINK))
-        self._over()
+        self._fail(Condition.RESOURCE_LOCKED, text)
 
     def on_activated(self, uid: int, number: int, active: bool) -> None:
         """Of a queue with a single active consumer: this link is it now, or is no longer."""
@@ -197,9 +219,25 @@ class ConsumingLink:
         self._fail(Condition.INTERNAL_ERROR, text)
 
     def on_timed_out(self, uid: int, number: int, timeout_ms: int) -> None:
-        """The queue took back what was not settled in time, and the consumer is out (C-15)."""
+        """The queue took back all that was not settled: the client is told that it was released,
+        and the link goes on with what credit it has (C-15).
+        """
+        if self.ended:
+            return
         text = f"delivery acknowledgement timed out. Timeout value used: {timeout_ms} ms"
-        self._fail(Condition.RESOURCE_LIMIT_EXCEEDED, text)
+        sender = self.link.sender
+        assert sender is not None
+        if not self.core.renew(self.link):  # In the middle of a message, with no window left.
+            self._fail(Condition.RESOURCE_LIMIT_EXCEEDED, text)
+            return
+        log.info("link %s: %s", self.link.name, text)
+        for run in self._unacked.take_of(self.uid):
+            self.core.settle_sent(run.tag & MASK, run.count, RELEASED)
+        self._base = sender.arrived
+        self._number += 1
+        self._key = consumer_key(self._session, int(self._number))
+        self._ask()
+        self.owner.mark()
 
     def _fail(self, condition: Condition, text: str) -> None:
         if self.ended:

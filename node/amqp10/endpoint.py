@@ -11,6 +11,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
+from node.amqp10.dynamic import Dynamics
 from node.amqp10.locality import OFF, OFFERED, Hints, are_wanted, hints_of
 from node.amqp10.management import Management
 from node.amqp10.publishing import PublishingLink
@@ -85,6 +86,7 @@ class Endpoint10:
         self.has_published = False
         self.is_amqp10 = True
         self.owns_queues = False
+        self.dynamics = Dynamics(self)
         self.connection = Connection(
             broker.wire_limits10, broker.monotonic_ms(), broker.mechanisms.split()
         )

@@ -76,10 +76,12 @@ class ManagementLinks:
         pair.join(link)
         if link.sender is not None:
             link.sender.queue_credit_max = 0  # No queue is behind it.
-        self.core.accept(
-            link, attach.source, attach.target, {PAIRED: True}, None, CREDIT, self.request_bytes_max
-        )
-        pair.flowed()
+        properties: dict[str, object] = {PAIRED: True}
+        limits = CREDIT, self.request_bytes_max
+        if self.core.accept(link, attach.source, attach.target, properties, None, *limits):
+            pair.flowed()
+        else:
+            pair.leave(link)
 
     def end(self) -> None:
         """The session is over."""

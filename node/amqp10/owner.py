@@ -12,6 +12,7 @@ from queues.host import QueueHost
 from queues.publishing import Held, Targets
 
 if TYPE_CHECKING:
+    from node.amqp10.dynamic import Dynamics
     from node.amqp10.locality import Hints
     from node.amqp10.management import Management
     from node.amqp10.publishing import PublishingLink
@@ -34,6 +35,10 @@ class Node(Definitions, Protocol):
 
 class Owner10(Protocol):
     """The endpoint."""
+
+    @property
+    def dynamics(self) -> "Dynamics":
+        """The queues that were made for its links."""
 
     @property
     def id(self) -> str: ...

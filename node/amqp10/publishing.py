@@ -15,6 +15,8 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from node.amqp10.dynamic import Made
+from node.amqp10.locality import queue_of_target
 from node.amqp10.owner import Owner10
 from node.amqp10.special import Special, is_special, look
 from node.owner import Plan
@@ -48,14 +50,18 @@ class PublishingLink(PublishingOnly):
         uid: i64,
         names: bytes | None,
         address: str | None,
+        made: Made | None = None,
     ) -> None:
         self.owner = owner
         self.core = core
         self.link = link
         self.uid: i64 = uid  # of the link, in its session
         self.address = address
+        self.made = made  # the queue, if it was made for this link
+        self.queue = queue_of_target(address)  # that the address names
         self.names = names  # None: the anonymous terminus
-        self.ended = False
+        self.ended = False  # takes nothing more
+        self.is_over = False  # and tells nothing more
         self.in_work = False  # stands in the endpoint's list of links to flush
         self.published_count: i64 = 0
         self._session = owner.broker.new_session()
@@ -75,15 +81,35 @@ class PublishingLink(PublishingOnly):
     def credit(self) -> CreditActor:
         return self._credit
 
+    def start(self) -> None:
+        """The link is up."""
+        if self.queue is not None:
+            self.owner.dynamics.join(self.queue)
+
+    def leave(self) -> None:
+        """The client has detached the link: it takes nothing more, but what it has sent is still
+        answered, as long as its session lives.
+        """
+        if not self.ended:
+            self._part()
+            self.flush()
+
     def end(self) -> None:
-        """The link is over; what is on its way goes on, and nobody is told."""
-        if self.ended:
+        """All is over; what is on its way goes on, and nobody is told."""
+        if not self.ended:
+            self._part()
+        if self.is_over:
             return
-        self.ended = True
+        self.is_over = True
         self.publisher.let_go()
         for outbox in self.publisher.outboxes.values():
             outbox.host.command(self, EndSession(self._session))
         self._credit.peer_down_everywhere()
+
+    def _part(self) -> None:
+        self.ended = True
+        if self.queue is not None:
+            self.owner.dynamics.leave(self.queue, self.made)
 
     # Down
 
@@ -156,12 +182,14 @@ class PublishingLink(PublishingOnly):
 
     def flush(self) -> None:
         """Tell what is decided."""
-        if self.ended:
+        if self.is_over:
             return
         publisher = self.publisher
         publisher.now_s = perf_counter()
         for decided in publisher.take_outcomes():
             self._decide(decided)
+        if self.ended and publisher.all_decided():
+            self.end()
 
     def _decide(self, decided: Decided) -> None:
         runs: list[TagRun] = []
@@ -173,7 +201,7 @@ class PublishingLink(PublishingOnly):
                 else:
                     state = self._full_of(decided.refused_by)
                     self.core.settle(run.first & MASK, run.count, REJECTED, state)
-            if run.number & TAKEN == 0:
+            if run.number & TAKEN == 0 and not self.ended:
                 self.core.confirm(self.link, run.count)
 
     def _full_of(self, uid: int) -> Rejected:

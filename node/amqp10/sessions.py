@@ -6,17 +6,20 @@ delivery-id, extended to 64 bits (the tag): a disposition of a thousand costs as
 """
 
 import logging
+from collections.abc import Callable
 from typing import Final, final
 
 from mypy_extensions import i64
 
 from node.amqp10.consuming import ConsumingLink
+from node.amqp10.dynamic import Made
 from node.amqp10.link_pair import LinkPair, ManagementLinks, is_management
-from node.amqp10.locality import queue_of_target
 from node.amqp10.owner import Owner10
 from node.amqp10.publishing import PublishingLink
-from node.amqp10.termini import consumption, publication
+from node.amqp10.termini import check_expiry, consumption, error_of, publication
+from queues.annotations import WORDS_BYTES_MAX
 from queues.commands import ACCEPT, FAIL, REJECT, RELEASE
+from queues.conversion.annotated import words_of
 from queues.unacked import TagRun, Unacked
 from warren.wire.amqp10 import events
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
@@ -26,11 +29,12 @@ from warren.wire.amqp10.events import (
     Settled,
     Withdrawn,
 )
-from warren.wire.amqp10.link import Link
-from warren.wire.amqp10.performatives import Modified
+from warren.wire.amqp10.link import REQUESTED, Link
+from warren.wire.amqp10.performatives import Modified, Source, Target
 from warren.wire.amqp10.sender import Run
 from warren.wire.amqp10.serial import MASK, ahead
 from warren.wire.amqp10.session import Session
+from warren.wire.errors import ProtocolError as Refusal
 
 log = logging.getLogger("warren.connection")
 
@@ -46,6 +50,8 @@ class Session10:
         self.core = core
         self.consuming: dict[int, ConsumingLink] = {}  # by uid
         self.publishing: dict[int, PublishingLink] = {}
+        self._leaving: list[PublishingLink] = []  # detached, with outcomes still to be told
+        self.ended = False
         self._management: ManagementLinks | None = None
         self.unacked = Unacked()  # `uid` of a run is that of the link
         self._next_uid: i64 = 1  # of links; never used twice in a session
@@ -53,10 +59,12 @@ class Session10:
 
     def end(self) -> None:
         """The session is over, and so are its links."""
+        self.ended = True
         for consuming in list(self.consuming.values()):
             consuming.end()
-        for publishing in list(self.publishing.values()):
+        for publishing in [*self.publishing.values(), *self._leaving]:
             publishing.end()
+        self._leaving = []
         self.consuming = {}
         self.publishing = {}
         if self._management is not None:
@@ -93,25 +101,67 @@ class Session10:
             self._management = ManagementLinks(self.core, management, self.owner.mark, limit)
         return self._management
 
-    def _attach_publisher(self, event: AttachRequested) -> None:
+    def _attach_publisher(self, event: AttachRequested, made: Made | None = None) -> None:
         link = event.link
-        names, target = publication(self.owner, event.attach)
-        mine = PublishingLink(self.owner, self.core, link, self._next_uid, names, target.address)
+        asked = event.attach.target
+        if made is None and isinstance(asked, Target) and asked.dynamic:
+            self._make_queue(event, asked, self._attach_publisher)
+            return
+        names, target = publication(self.owner, event.attach, made)
+        uid = self._next_uid
+        mine = PublishingLink(self.owner, self.core, link, uid, names, target.address, made)
         self._next_uid += 1
-        self._locate(link, queue_of_target(target.address))
+        self._locate(link, mine.queue)
         if self.core.accept(link, event.attach.source, target):
             link.owner = mine
             self.publishing[int(mine.uid)] = mine
+            mine.start()
 
-    def _attach_consumer(self, event: AttachRequested) -> None:
+    def _attach_consumer(self, event: AttachRequested, made: Made | None = None) -> None:
         link = event.link
-        asked = consumption(self.owner, event.attach)
-        mine = ConsumingLink(self.owner, self.core, link, self._next_uid, asked)
+        source = event.attach.source
+        if made is None and source is not None and source.dynamic:
+            self._make_queue(event, source, self._attach_consumer)
+            return
+        asked = consumption(self.owner, event.attach, made)
+        mine = ConsumingLink(self.owner, self.core, link, self._next_uid, asked, self.unacked)
         self._next_uid += 1
         link.owner = mine
         self._locate(link, asked.host.name)
         self.consuming[int(mine.uid)] = mine
         mine.start()
+
+    def _make_queue(
+        self,
+        event: AttachRequested,
+        terminus: Source | Target,
+        attach: Callable[[AttachRequested, Made], None],
+    ) -> None:
+        """Attach the link once there is a queue of its own (B-22)."""
+        link = event.link
+        dynamics = self.owner.dynamics
+
+        def made(queue: Made) -> None:
+            if self.ended or link.status != REQUESTED:
+                dynamics.give_up(queue)
+                return
+            try:
+                attach(event, queue)
+            except ProtocolError as error:
+                dynamics.give_up(queue)
+                refused(error)
+            self.owner.mark()
+
+        def refused(error: ProtocolError) -> None:
+            if not self.ended and link.status == REQUESTED:
+                self._refuse(link, error)
+                self.owner.mark()
+
+        check_expiry(terminus.expiry_policy)
+        try:
+            dynamics.make(terminus, made, refused)
+        except Refusal as refusal:
+            raise error_of(refusal) from refusal
 
     def _locate(self, link: Link, queue: str | None) -> None:
         """Have the link's flows tell where its queue is (B-71)."""
@@ -134,8 +184,11 @@ class Session10:
             self.consuming.pop(int(mine.uid), None)
             self.unacked.forget(mine.uid)
         elif isinstance(mine, PublishingLink):
-            mine.end()
+            mine.leave()
             self.publishing.pop(int(mine.uid), None)
+            self._leaving = [each for each in self._leaving if not each.is_over]
+            if not mine.is_over:
+                self._leaving.append(mine)
         elif isinstance(mine, LinkPair):
             mine.leave(link)
         link.owner = None
@@ -156,7 +209,7 @@ class Session10:
         except ProtocolError as error:
             if error.scope is Scope.LINK:
                 log.info("link %s: %s", mine.link.name, error)
-                mine.end()
+                mine.leave()
                 self.core.detach(mine.link, error)
             else:
                 self.fail(error)
@@ -187,11 +240,18 @@ class Session10:
             text = "transactions are not supported"
             self.fail(ProtocolError(Condition.NOT_IMPLEMENTED, text, Scope.SESSION))
             return
+        words = b""
+        if isinstance(event.state, Modified) and event.state.message_annotations:
+            try:
+                words = checked_words(event.state.message_annotations)
+            except ProtocolError as error:
+                self.fail(error)
+                return
         first = self._next_tag + ahead(event.first, self._next_tag & MASK)
         last = first + ahead(event.last, event.first)
         taken: list[TagRun] = []
         self.unacked.take_within(first, last, taken)
-        self._settle(taken, queue_outcome(event))
+        self._settle(taken, queue_outcome(event), words)
         if not event.settled:
             for run in taken:
                 self._tell_settled(run, event)
@@ -202,7 +262,7 @@ class Session10:
         self.core.settle_sent(run.tag & MASK, run.count, outcome, event.state)
         self.owner.mark()
 
-    def _settle(self, runs: list[TagRun], outcome: i64) -> None:
+    def _settle(self, runs: list[TagRun], outcome: i64, words: bytes) -> None:
         """Tell the queues, once for what is of one link."""
         length = len(runs)
         i = 0
@@ -216,7 +276,7 @@ class Session10:
                 i += 1
             mine = self.consuming.get(int(uid))
             if mine is not None and not mine.ended:
-                mine.settle(outcome, settled)
+                mine.settle(outcome, settled, words)
 
     # Sending
 
@@ -265,3 +325,15 @@ def queue_outcome(event: Settled) -> i64:
         if state.delivery_failed:
             return FAIL
     return RELEASE
+
+
+def checked_words(annotations: dict[str, object]) -> bytes:
+    """What `modified` says of a message, for the queue. ProtocolError: that is not allowed."""
+    try:
+        words = words_of(annotations)
+    except ValueError as error:
+        raise ProtocolError(Condition.INVALID_FIELD, str(error), Scope.SESSION) from error
+    if len(words) > WORDS_BYTES_MAX:
+        text = f"message-annotations of {len(words)} bytes, the limit is {WORDS_BYTES_MAX}"
+        raise ProtocolError(Condition.RESOURCE_LIMIT_EXCEEDED, text, Scope.SESSION)
+    return words

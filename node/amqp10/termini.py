@@ -7,8 +7,9 @@ for which the link is refused, or of scope session where the user has no right (
 from dataclasses import dataclass
 from typing import Final
 
+from node.amqp10.dynamic import Made
 from node.amqp10.owner import Owner10
-from node.definitions import readable_queue
+from node.definitions import find_queue, readable_queue
 from queues.addresses import malformed, parse_source, parse_target
 from queues.host import QueueHost
 from queues.queue_arguments import DURATION_MS_MAX
@@ -21,6 +22,9 @@ NAME_BYTES_MAX: Final = 255
 PRIORITY_MAX: Final = (1 << 31) - 1
 PRIORITY: Final = "rabbitmq:priority"
 CONSUMER_TIMEOUT: Final = "rabbitmq:consumer-timeout"
+NEVER: Final = "never"  # expiry policies
+LINK_DETACH: Final = "link-detach"
+SESSION_END: Final = "session-end"
 OUTCOMES: Final = [
     "amqp:accepted:list",
     "amqp:rejected:list",
@@ -47,6 +51,7 @@ class Consumption:
     timeout_ms: int  # -1: the queue's own
     source: Source
     target: AnyTarget | None
+    made: Made | None  # the queue, if it was made for this link
 
 
 def error_of(refusal: Refusal) -> ProtocolError:
@@ -56,17 +61,16 @@ def error_of(refusal: Refusal) -> ProtocolError:
     return ProtocolError(condition, refusal.text, scope)
 
 
-def consumption(owner: Owner10, attach: Attach) -> Consumption:
-    """Check the source of a consumer's link."""
+def consumption(owner: Owner10, attach: Attach, made: Made | None = None) -> Consumption:
+    """Check the source of a consumer's link; `made` is the queue of a dynamic one."""
     source = attach.source
     if source is None:
         raise malformed(None)
-    if source.dynamic:
-        raise unsupported("dynamic sources")
-    _check_expiry(source.expiry_policy)
-    name = parse_source(source.address)
+    check_expiry(source.expiry_policy)
+    name = parse_source(source.address) if made is None else made.name
+    find = find_queue if made is not None and made.wish.volatile else readable_queue
     try:
-        host = owner.broker.host(readable_queue(owner, name).uid)
+        host = owner.broker.host(find(owner, name).uid)
     except Refusal as refusal:
         raise error_of(refusal) from refusal
     properties = attach.properties or {}
@@ -78,17 +82,19 @@ def consumption(owner: Owner10, attach: Attach) -> Consumption:
     answer = Source(
         address=source.address,
         durable=source.durable,
-        expiry_policy=source.expiry_policy,
+        expiry_policy=honoured(source.expiry_policy),
         timeout=source.timeout,
         distribution_mode=source.distribution_mode,
         default_outcome=Released(),
         outcomes=OUTCOMES,
-        capabilities=None,
     )
-    return Consumption(host, priority, timeout_ms, answer, attach.target)
+    _tell_made(answer, made)
+    return Consumption(host, priority, timeout_ms, answer, attach.target, made)
 
 
-def publication(owner: Owner10, attach: Attach) -> tuple[bytes | None, Target]:
+def publication(
+    owner: Owner10, attach: Attach, made: Made | None = None
+) -> tuple[bytes | None, Target]:
     """Check the target of a publisher's link: (names of exchange and key, our answer).
 
     The names are short strings, as a chunk has them; None: the anonymous terminus, to which each
@@ -99,18 +105,25 @@ def publication(owner: Owner10, attach: Attach) -> tuple[bytes | None, Target]:
         raise unsupported("transactions")
     if target is None:
         raise malformed(None)
-    if target.dynamic:
-        raise unsupported("dynamic targets")
-    _check_expiry(target.expiry_policy)
+    check_expiry(target.expiry_policy)
     answer = Target(
         address=target.address,
         durable=target.durable,
-        expiry_policy=target.expiry_policy,
+        expiry_policy=honoured(target.expiry_policy),
         timeout=target.timeout,
     )
-    if target.address is None:
+    _tell_made(answer, made)
+    if answer.address is None:
         return None, answer
-    return checked_names(owner, target.address), answer
+    return checked_names(owner, answer.address), answer
+
+
+def _tell_made(answer: Source | Target, made: Made | None) -> None:
+    if made is not None:
+        answer.address = made.address
+        answer.dynamic = True
+        answer.dynamic_node_properties = made.properties
+        answer.capabilities = made.capabilities
 
 
 def checked_names(owner: Owner10, address: object) -> bytes:
@@ -147,10 +160,18 @@ def invalid(text: str) -> ProtocolError:
     return ProtocolError(Condition.INVALID_FIELD, text, Scope.LINK)
 
 
-def _check_expiry(policy: str) -> None:
+def check_expiry(policy: str) -> None:
     """Nothing of a link outlives it (B-25)."""
-    if policy == "never":
+    if policy == NEVER:
         raise unsupported("termini that never expire")
+
+
+def honoured(policy: str) -> str:
+    """What our attach says of a terminus: it ends with its link, so with its session, too (B-27).
+
+    Some clients send words that no standard knows; they get what holds where nothing is said.
+    """
+    return policy if policy == LINK_DETACH else SESSION_END
 
 
 def _integer(properties: dict[str, object], name: str, absent: int) -> int:

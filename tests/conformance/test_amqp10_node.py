@@ -13,7 +13,7 @@ from proton import uint
 
 from tests.conformance.broker import Broker
 from tests.conformance.proton10 import body_of, connect10, data_message, take10
-from tests.conformance.raw10 import BEGIN, DISPOSITION, FLOW, TRANSFER, Raw10
+from tests.conformance.raw10 import BEGIN, CLOSE, DISPOSITION, FLOW, TRANSFER, Raw10
 from warren.testing import Node
 
 LARGE = bytes(100_000)
@@ -44,6 +44,15 @@ def test_confirmed_messages_outlive_a_crash_as_they_were() -> None:
         assert [each.properties for each in messages] == [{"n": n} for n in range(3)]
         route = {"x-exchange": "", "x-routing-key": queue}
         assert all(route.items() <= each.annotations.items() for each in messages)
+
+
+def test_a_connection_over_the_limit_is_told_so_and_closed() -> None:
+    with (
+        Node(name="limit10", settings={"limits.connection_max": "0"}) as node,
+        Raw10(node.host, node.port) as raw,
+    ):
+        raw.open()
+        assert raw.expect(CLOSE).error == "amqp:resource-limit-exceeded"
 
 
 def test_in_an_alarm_windows_are_closed_and_consuming_goes_on() -> None:

@@ -7,7 +7,14 @@ import pika
 import proton
 import pytest
 
-from tests.conformance.broker import Broker, drain, numbered, publish_all, wait_until_ready
+from tests.conformance.broker import (
+    PATIENCE_SECONDS,
+    Broker,
+    drain,
+    numbered,
+    publish_all,
+    wait_until_ready,
+)
 from tests.conformance.proton10 import (
     ACCEPTED,
     NOT_FOUND,
@@ -321,3 +328,15 @@ class Priority:
 
     def test(self, link: Any) -> bool:
         return bool(link.is_receiver)
+
+
+def test_a_receiver_may_have_a_queue_made_for_it_and_others_reply_there(
+    open10: Callable[..., Any],
+) -> None:
+    client, other = open10(), open10()
+    receiver = client.create_receiver(None, credit=1, dynamic=True)
+    address = receiver.link.remote_source.address
+    sender = other.create_sender(address)
+    assert outcome_of(sender, data_message(b"reply")) == ACCEPTED
+    assert body_of(receiver.receive(timeout=PATIENCE_SECONDS)) == b"reply"
+    receiver.accept()

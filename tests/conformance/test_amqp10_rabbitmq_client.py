@@ -12,16 +12,18 @@ BODIES = [b"%d" % number for number in range(20)]
 
 
 class Taker(rabbitmq.AMQPMessagingHandler):
-    """Accepts what it gets until it has enough."""
+    """Accepts what it gets, unless that is settled already, until it has enough."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, settled: bool = False) -> None:
         super().__init__()
         self.count = count
+        self.settled = settled
         self.bodies: list[bytes] = []
 
     def on_amqp_message(self, event: Any) -> None:
         self.bodies.append(bytes(event.message.body))
-        self.delivery_context.accept(event)
+        if not self.settled:
+            self.delivery_context.accept(event)
         if len(self.bodies) == self.count:
             raise StopIteration
 
@@ -70,3 +72,21 @@ def test_an_exclusive_queue_goes_with_its_connection(
     management.declare_queue(rabbitmq.ClassicQueueSpecification(name=name, is_exclusive=True))
     client.close()
     channel.queue_declare(name)  # Refused with 405 if it were there still.
+
+
+def test_a_reply_comes_directly_to_who_asked(client: Any, name: str) -> None:
+    """The client asks for a dynamic source with the capability `rabbitmq:volatile-queue`."""
+    taker = Taker(1, settled=True)
+    directly = rabbitmq.ConsumerOptions(
+        settle_strategy=rabbitmq.ConsumerSettleStrategy.DirectReplyTo
+    )
+    consumer = client.consumer(message_handler=taker, consumer_options=directly)
+    assert consumer.address.startswith("/queues/")
+    publisher = client.publisher(consumer.address)
+    status = publisher.publish(rabbitmq.Message(body=b"reply"))
+    assert status.remote_state == rabbitmq.OutcomeState.ACCEPTED
+    with pytest.raises(StopIteration):
+        consumer.run()
+    assert taker.bodies == [b"reply"]
+    consumer.close()
+    publisher.close()

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from proton import uint
+from proton import symbol, uint
 
 from tests.conformance.broker import Broker, drain, numbered, publish_all, ready_count
 from tests.conformance.raw10 import (
@@ -15,9 +15,12 @@ from tests.conformance.raw10 import (
     DISPOSITION,
     END,
     FLOW,
+    OPEN,
     REJECTED,
     RELEASED,
     SASL_HEADER,
+    SASL_INIT,
+    SASL_OUTCOME,
     SENDER,
     TRANSFER,
     Frame,
@@ -61,6 +64,19 @@ def test_who_does_not_begin_with_sasl_is_told_to_and_closed(raw: Raw10, header: 
 def test_a_wrong_password_gets_outcome_1_and_the_end(raw: Raw10) -> None:
     assert int(raw.login("guest", "wrong").field(0)) == 1
     assert raw.closed()
+
+
+def test_anonymous_logs_in_as_the_user_that_the_settings_name(raw: Raw10) -> None:
+    raw.send(SASL_HEADER)
+    assert raw.take(8) == SASL_HEADER
+    assert symbol("ANONYMOUS") in raw.read().field(0).elements
+    raw.call(SASL_INIT, symbol("ANONYMOUS"), b"trace")
+    assert int(raw.expect(SASL_OUTCOME).field(0)) == 0
+    raw.send(AMQP_HEADER)
+    assert raw.take(8) == AMQP_HEADER
+    raw.call(OPEN, "raw")
+    raw.expect(OPEN)
+    raw.begin()
 
 
 def test_open_says_who_we_are_and_what_there_is(raw: Raw10) -> None:

@@ -64,3 +64,12 @@ def test_a_drain_leaves_no_credit(report: dict[str, Any]) -> None:
 
 def test_a_queue_that_is_not_there_is_not_found(report: dict[str, Any]) -> None:
     assert report["missing"] == "amqp:not-found"
+
+
+def test_a_reply_comes_to_a_queue_that_the_broker_made(report: dict[str, Any]) -> None:
+    assert report["dynamic"].startswith("/queues/amq.gen-")
+    assert report["reply"] == "reply"
+
+
+def test_a_message_comes_again_with_what_was_said_of_it(report: dict[str, Any]) -> None:
+    assert report["modified"] == "bad"

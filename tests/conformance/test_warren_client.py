@@ -81,6 +81,29 @@ def test_large_messages_travel_in_pieces(node: Node) -> None:
     play(test)
 
 
+@pytest.mark.parametrize("arguments", [{}, QUORUM])
+def test_what_a_consumer_notes_on_a_message_is_seen_by_the_next_one(
+    node: Node, arguments: dict[str, object]
+) -> None:
+    async def test() -> None:
+        async with opened(node) as connection:
+            management = await connection.management()
+            await management.declare_queue(Q, arguments=arguments)
+            publisher = await connection.publisher(ADDRESS)
+            await publisher.publish(Message(b"m", annotations={"x-own": 1, "x-why": "none"}))
+            consumer = await connection.consumer(ADDRESS, credit=1)
+            delivery = await consumer.get(timeout_s=5)
+            delivery.modify(annotations={"x-why": "bad", "x-list": [1, "two"]})
+            again = await consumer.get(timeout_s=5)
+            route = {"x-exchange": "", "x-routing-key": Q}
+            noted = {"x-own": 1, "x-why": "bad", "x-list": [1, "two"]}
+            assert again.message.annotations == noted | route
+            assert again.message.body == b"m"
+            again.accept()
+
+    play(test)
+
+
 def test_exchanges_and_bindings_lead_where_they_should(node: Node) -> None:
     async def test() -> None:
         async with opened(node) as connection:

@@ -70,11 +70,47 @@ function attachToNothing() {
   });
 }
 
+// A request whose reply comes to a queue that the broker made for this link.
+function callBack() {
+  return new Promise((resolve) => {
+    const receiver = connection.open_receiver({ source: { dynamic: true } });
+    receiver.once('receiver_open', () => {
+      report.dynamic = receiver.source.address;
+      const sender = connection.open_sender({ target: {} });
+      sender.once('sendable', () => sender.send({ to: receiver.source.address, body: 'reply' }));
+    });
+    receiver.once('message', (context) => {
+      report.reply = context.message.body;
+      resolve(receiver.close());
+    });
+  });
+}
+
+// A message that is given back with annotations comes again with them.
+function modify() {
+  return new Promise((resolve) => {
+    const receiver = connection.open_receiver({ source: address, credit_window: 0, autoaccept: false });
+    const sender = connection.open_sender(address);
+    sender.once('sendable', () => sender.send({ body: 'again' }));
+    receiver.add_credit(2);
+    receiver.once('message', (context) => {
+      context.delivery.modified({ delivery_failed: true, message_annotations: { 'x-why': 'bad' } });
+      receiver.once('message', (later) => {
+        report.modified = later.message.message_annotations['x-why'];
+        later.delivery.accept();
+        resolve(receiver.close());
+      });
+    });
+  });
+}
+
 connection.once('connection_open', async () => {
   await publish();
   await publishNowhere();
   await consume(1);
   await attachToNothing();
+  await callBack();
+  await modify();
   connection.close();
 });
 connection.on('connection_close', () => console.log(JSON.stringify(report)));
