@@ -53,10 +53,13 @@ class Recorder:
     conflicts: list[tuple[int, str]] = field(default_factory=list)
     drains: int = 0
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+    on_connected: Callable[[], None] | None = None
     on_received: Callable[[int, int, bytes], None] | None = None
 
     def connected(self, member: int, incarnation: int) -> None:
         self._note("connected", member, incarnation)
+        if self.on_connected is not None:
+            self.on_connected()
 
     def lost(self, member: int, reason: str) -> None:
         self._note("lost", member, reason)
@@ -96,6 +99,10 @@ class Recorder:
     async def until_count(self, what: str, count: int, seconds: float = DEADLINE_S) -> None:
         """Wait until that has been told so often."""
         await self.until(lambda: self.count(what) >= count, seconds)
+
+    async def until_answers(self, count: int) -> None:
+        """Wait until so many beats have been answered."""
+        await self.until(lambda: self.answers >= count)
 
     async def until_batches(self, count: int) -> None:
         """Wait until so many batches have come."""

@@ -7,7 +7,7 @@ import struct
 from dataclasses import dataclass, field
 from typing import Self
 
-from tests.cluster.peer_nodes import CLUSTER_ID, LOOPBACK, SECRET
+from tests.cluster.peer_nodes import CLUSTER_ID, LOOPBACK, SECRET, free_port
 
 MAGIC = b"WARRENPL"
 HELLO_BYTES = 104
@@ -81,3 +81,62 @@ class RawPeer:
                 return await self.reader.read()
             except ConnectionResetError:
                 return b""
+
+
+@dataclass
+class Taken:
+    """A connection that a node has made to a bare accepter, and what was said on it."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    hello: bytes = b""
+    answer: bytes = b""
+    proof: bytes = b""
+
+
+class RawAccepter:
+    """Node 2, dialed by another; says its part of the handshake when it is told to."""
+
+    def __init__(self) -> None:
+        self.port = free_port()
+        self._connections: asyncio.Queue[Taken] = asyncio.Queue()
+        self._all: list[Taken] = []
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._accept, LOOPBACK, self.port)
+        return self
+
+    async def __aexit__(self, *failure: object) -> None:
+        self._server.close()
+        for each in self._all:
+            each.writer.close()
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._all.append(Taken(reader, writer))
+        self._connections.put_nowait(self._all[-1])
+
+    async def next(self) -> Taken:
+        async with asyncio.timeout(10):
+            return await self._connections.get()
+
+    async def take(self, taken: Taken) -> None:
+        """The whole handshake."""
+        await self.begin(taken)
+        await self.end(taken)
+
+    async def begin(self, taken: Taken) -> None:
+        """Answer the hello, and wait for the proof."""
+        taken.hello = await taken.reader.readexactly(HELLO_BYTES)
+        node_id, target, _incarnation, _boot, pair = struct.unpack_from("<QQQQQ", taken.hello, 16)
+        taken.answer = head(1, role=taken.hello[10]) + struct.pack(
+            "<QQQQQ16s32s", target, node_id, 1002, 2002, pair, CLUSTER_ID, os.urandom(32)
+        )
+        taken.writer.write(taken.answer)
+        taken.proof = await taken.reader.readexactly(PROOF_BYTES)
+
+    async def end(self, taken: Taken) -> None:
+        """Prove itself."""
+        key = hmac.digest(SECRET, b"warren peer link: key", "sha256")
+        mine = head(2, role=taken.hello[10])
+        said = b"warren peer link: accepter" + taken.hello + taken.answer + taken.proof + mine
+        taken.writer.write(mine + hmac.digest(key, said, "sha256"))

@@ -1,6 +1,9 @@
 """Links between nodes over real sockets on this machine."""
 
 import ssl
+import time
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -64,7 +67,8 @@ def test_beats_are_answered_on_both_sides_and_the_round_is_known() -> None:
 
 def test_a_message_of_many_frames_arrives_whole_and_others_pass_it() -> None:
     async def story() -> None:
-        async with Member(identity(1)) as one, Member(identity(2)) as two:
+        settings = replace(QUICK, beat_interval_ms=10_000, silence_ms=60_000)  # none helps along
+        async with Member(identity(1), settings) as one, Member(identity(2), settings) as two:
             await one.meets(two)
             large = bytes(range(256)) * 80_000
             one.links.send(2, BULK, [large[:1000], large[1000:]])
@@ -284,5 +288,42 @@ def test_a_node_without_tls_does_not_get_through_to_one_with_it(tmp_path: Path) 
             two.knows(one)
             await one.user.until_unreachable(2, "")
             assert not one.links.is_connected(2)
+
+    run(story())
+
+
+def test_what_is_sent_as_soon_as_a_link_is_told_arrives_behind_that_at_the_other_end() -> None:
+    async def story() -> None:
+        async with Member(identity(1)) as one, Member(identity(2)) as two:
+            for member, other in ((one, 2), (two, 1)):
+                member.user.on_connected = partial(greet, member, other)
+            for round_number in range(1, 11):
+                if round_number == 1:
+                    await one.meets(two)
+                else:
+                    one.links.drop(2, "once more")
+                    await one.user.until_count("connected", round_number)
+                await one.user.until_batches(2 * round_number)
+                await two.user.until_batches(2 * round_number)
+            assert one.user.reasons() == ["once more"] * 9
+            assert [lane for _, lane, _ in two.user.batches].count(CONTROL) == 10
+
+    run(story())
+
+
+def greet(member: Member, other: int) -> None:
+    member.links.send(other, CONTROL, [b"hello"])
+    member.links.send(other, BULK, [b"hello"])
+
+
+def test_a_node_that_stood_still_does_not_hold_the_silence_against_others() -> None:
+    async def story() -> None:
+        settings = replace(QUICK, silence_ms=200)
+        async with Member(identity(1), settings) as one, Member(identity(2), settings) as two:
+            await one.meets(two)
+            for _ in range(3):
+                time.sleep(0.5)  # The whole loop stands still, longer than silence may last.
+                await one.user.until_answers(one.user.answers + 4)
+            assert (one.user.count("lost"), two.user.count("lost")) == (0, 0)
 
     run(story())

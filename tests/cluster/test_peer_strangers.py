@@ -20,6 +20,7 @@ from tests.cluster.raw_peer import (
     HELLO_BYTES,
     PROOF_BYTES,
     VERDICT_WRONG_PROOF,
+    RawAccepter,
     RawPeer,
     frame,
     head,
@@ -164,20 +165,23 @@ def test_strangers_that_are_silent_or_slow_are_sent_away_in_time() -> None:
     run(story())
 
 
-def test_strangers_cannot_keep_peers_out_by_their_number() -> None:
+def test_strangers_of_one_host_are_limited_in_number(caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> None:
-        settings = replace(QUICK, handshake_timeout_ms=300, strangers_per_host_max=4)
+        settings = replace(QUICK, handshake_timeout_ms=10_000, strangers_per_host_max=4)
         async with Member(identity(1)) as one, Member(identity(2), settings) as two:
             silent = [RawPeer(two.port) for _ in range(4)]
             for each in silent:
                 await each.__aenter__()
             async with RawPeer(two.port) as fifth:
                 assert await fifth.rest() == b""
+            words = "4 connections of its host wait for their handshake already"
+            assert len(told(caplog, words)) == 1
             one.knows(two)
             two.knows(one)
-            await one.user.until(lambda: one.links.is_connected(2))  # once those had their time
+            await one.user.until_unreachable(2, "")
             for each in silent:
                 await each.__aexit__()
+            await one.user.until(lambda: one.links.is_connected(2))  # There is room again.
 
     run(story())
 
@@ -295,6 +299,25 @@ def test_a_proof_of_another_connection_of_the_same_node_is_of_no_use() -> None:
             await one.user.until(lambda: one.user.count("unreachable") > 0)
             assert one.user.count("connected") == 0
             server.close()
+
+    run(story())
+
+
+def test_what_comes_before_the_second_proof_waits_until_the_link_is_up() -> None:
+    # The accepter has both connections first, and may send on one before its proof on the other.
+    async def story() -> None:
+        async with Member(identity(1)) as one, RawAccepter() as two:
+            one.links.add_peer(2, LOOPBACK, two.port)
+            await two.take(control := await two.next())
+            bulk = await two.next()
+            await two.begin(bulk)
+            control.writer.write(frame(RAFT, 0, b"early"))
+            await asyncio.sleep(0.05)  # Long enough to be read, if it were read.
+            assert one.user.events == []
+            await two.end(bulk)
+            await one.user.until_batches(1)
+            assert one.user.events == [("connected", 2, 1002)]
+            assert one.user.batches == [(2, 0, b"early")]
 
     run(story())
 

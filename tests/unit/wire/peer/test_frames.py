@@ -220,3 +220,16 @@ def test_garbage_is_a_fault_or_waits_for_more_and_is_the_same_in_any_split(
         return [(each.kind, each.lane, bytes(each.payload)) for each in found], text
 
     assert outcome(cuts) == outcome([])
+
+
+def test_a_beat_in_the_midst_of_a_long_control_message_belongs_to_neither_side_of_it() -> None:
+    lanes = Lanes(BYTES_MAX)
+    content = bytes(range(256)) * 2048
+    lanes.put(RAFT, CONTROL_LANE, [content])
+    data = b"".join(lanes.take(1))
+    lanes.put_first(frame(8, BEAT, 0) + b"12345678")
+    data += written(lanes)
+    at_beat = FRAME_HEAD + FRAME_BYTES_MAX
+    for cuts in ([], [at_beat + 12], [at_beat - 1, at_beat + 3, at_beat + 15]):
+        told = read(data, cuts, CONTROL_ROLE)
+        assert told == [(BEAT, 0, b"12345678"), (RAFT, CONTROL_LANE, content)]
