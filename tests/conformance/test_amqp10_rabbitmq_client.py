@@ -74,19 +74,15 @@ def test_an_exclusive_queue_goes_with_its_connection(
     channel.queue_declare(name)  # Refused with 405 if it were there still.
 
 
-def test_a_reply_comes_directly_to_who_asked(client: Any, name: str) -> None:
+def test_a_reply_comes_directly_to_who_asked(client: Any, channel: Any) -> None:
     """The client asks for a dynamic source with the capability `rabbitmq:volatile-queue`."""
     taker = Taker(1, settled=True)
     directly = rabbitmq.ConsumerOptions(
         settle_strategy=rabbitmq.ConsumerSettleStrategy.DirectReplyTo
     )
     consumer = client.consumer(message_handler=taker, consumer_options=directly)
-    assert consumer.address.startswith("/queues/")
-    publisher = client.publisher(consumer.address)
-    status = publisher.publish(rabbitmq.Message(body=b"reply"))
-    assert status.remote_state == rabbitmq.OutcomeState.ACCEPTED
+    channel.basic_publish("", consumer.address.removeprefix("/queues/"), b"reply")
     with pytest.raises(StopIteration):
         consumer.run()
     assert taker.bodies == [b"reply"]
     consumer.close()
-    publisher.close()
