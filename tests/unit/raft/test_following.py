@@ -245,3 +245,14 @@ def test_a_follower_of_one_that_is_no_voter_any_more_does_not_rest() -> None:
     turn(raft)
     assert raft.commit_index == 1
     assert not raft.is_idle
+
+
+def test_a_sync_of_what_came_back_and_was_not_handed_over_again_says_nothing() -> None:
+    raft = follower((1,), term=2)
+    raft.step(2, AppendRequest(2, 1, 1, 0, entries(2, 2)))
+    raft.ready()
+    raft.step(3, AppendRequest(3, 1, 1, 0, entries(2, 3)))
+    raft.ready()
+    raft.step(2, AppendRequest(4, 1, 1, 0, entries(2, 2)))
+    raft.durable(2, 2)
+    assert raft.durable_index == 1
