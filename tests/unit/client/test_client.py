@@ -381,6 +381,26 @@ def test_a_link_that_is_gone_when_the_connection_comes_back_is_over_alone() -> N
     play(test, reconnect=True, backoff=QUICK)
 
 
+def test_closing_while_dialling_again_takes_no_time() -> None:
+    server = Server()
+    again = asyncio.Event()
+
+    async def dial(line: Any) -> None:
+        if server.peers:
+            again.set()
+            await asyncio.Event().wait()
+        await server.dial(line)
+
+    async def test() -> None:
+        connection = await connect(URL, dial=dial, reconnect=True, backoff=QUICK, timeout_s=5)
+        server.cut()
+        async with asyncio.timeout(2):
+            await again.wait()
+            await connection.close()
+
+    asyncio.run(test())
+
+
 def test_a_closed_link_gives_its_session_back() -> None:
     async def test(server: Server, connection: Connection) -> None:
         for _ in range(5):

@@ -177,13 +177,23 @@ def test_without_reconnect_everything_ends_with_the_connection() -> None:
 
 
 def test_closing_while_dialling_again_takes_no_time() -> None:
-    async def test(server: Server, connection: Connection) -> None:
+    server = Server()
+    again = asyncio.Event()
+
+    async def dial(line: Any) -> None:
+        if server.peers:
+            again.set()
+            await asyncio.Event().wait()
+        await server.dial(line)
+
+    async def test() -> None:
+        connection = await connect(URL, dial=dial, reconnect=True, backoff=QUICK, timeout_s=5)
         server.cut()
-        await turns()
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(2):
+            await again.wait()
             await connection.close()
 
-    play(test, reconnect=True, backoff=Backoff(5, 5), timeout_s=5.0)
+    asyncio.run(test())
 
 
 # Publishing
