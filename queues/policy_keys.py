@@ -76,7 +76,7 @@ KEYS: Final[Mapping[str, tuple[Check, str]]] = {
     "leader-follows-traffic": (_flag, "leader-follows-traffic value"),
     "max-age": (_max_age, "max age"),
     "max-in-memory-bytes": (_whole(0), "maximum memory in bytes"),
-    "max-in-memory-length": (_whole(0), "maximum memory in messages"),
+    "max-in-memory-length": (_whole(0), "maximum memory in bytes"),
     "max-length": (_whole(0), "maximum length"),
     "max-length-bytes": (_whole(0), "maximum length in bytes"),
     "member-placement-tag": (_text, "member placement tag"),
@@ -87,13 +87,13 @@ KEYS: Final[Mapping[str, tuple[Check, str]]] = {
         "queue leader locator value",
     ),
     "queue-master-locator": (
-        _one_of("client-local", "random", "min-masters"), "queue master locator value"
+        _one_of("client-local", "random", "min-masters"), "master locator"
     ),
-    "queue-mode": (_one_of("default", "lazy"), "queue mode value"),
-    "queue-version": (_whole(1, 2), "queue version"),
+    "queue-mode": (_one_of("default", "lazy"), "queue-mode value"),
+    "queue-version": (_whole(1, 2), "queue-version value"),
     "stream-filter-size-bytes": (_whole(16, 255), "filter size"),
     "stream-max-segment-size-bytes": (_whole(0, 3_000_000_000), "segment size"),
-    "target-group-size": (_whole(1), "target group size"),
+    "target-group-size": (_whole(1), "qq target count value"),
 }  # fmt: skip
 
 OPERATOR_KEYS: Final = frozenset(
@@ -122,7 +122,7 @@ def policy_fault(
 
 def _pattern_fault(pattern: object) -> str | None:
     if not isinstance(pattern, str):
-        return f"pattern should be binary, actually was {term(pattern)}"
+        return f"pattern should be a binary but was {term(pattern)}"
     reason = _regex_fault(pattern)
     if reason is None:
         return None
@@ -142,15 +142,15 @@ def _regex_fault(pattern: str) -> str | None:
 def _priority_fault(priority: object) -> str | None:
     if _whole(-PRIORITY_MAX, PRIORITY_MAX)(priority):
         return None
-    return f"priority should be number, actually was {term(priority)}"
+    return f"priority should be a number, actually was {term(priority)}"
 
 
 def _apply_to_fault(apply_to: object) -> str | None:
     if isinstance(apply_to, str) and apply_to in APPLY_TO:
         return None
     shown = apply_to if isinstance(apply_to, str) else term(apply_to)
-    known = ", ".join(f"'{each}'" for each in APPLY_TO if each != "all")
-    return f"apply-to '{shown}' unrecognised; should be one of: {known}, or 'all'"
+    known = "'queues', 'classic_queues',  'quorum_queues', 'streams', 'exchanges', or 'all'"
+    return f"apply-to '{shown}' unrecognised; should be one of: {known}"
 
 
 def _definition_fault(definition: object, operator: bool) -> str | None:

@@ -118,5 +118,6 @@ def asked_vhosts(context: Context, request: web.Request) -> list[str]:
 
 
 def not_authorized(reason: str, log_text: str = "", challenge: bool = False) -> ApiError:
-    headers = CHALLENGE if challenge else {}
-    return ApiError(401, "not_authorized", reason, headers, log_text)
+    if challenge:
+        return ApiError(401, "not_authorized", reason, CHALLENGE, log_text)
+    return ApiError(401, "not_authorised", reason, log_text=log_text)

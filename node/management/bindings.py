@@ -127,8 +127,11 @@ class Bindings:
         source, name = _exchange(request, "source"), request.match_info["destination"]
         to_queue = request.match_info["kind"] == "q"
         there = view.queue(vhost, name) if to_queue else view.exchange(vhost, name)
-        if there is None or view.exchange(vhost, source) is None:
-            raise ApiError.not_found()
+        if there is None:
+            what = "queue" if to_queue else "exchange"
+            raise ApiError.not_found(f"no {what} '{name}' in vhost '{vhost}'")
+        if view.exchange(vhost, source) is None:
+            raise ApiError.not_found(f"no exchange '{source}' in vhost '{vhost}'")
         if not source:
             return [_default(vhost, name)] if to_queue else []
         return [

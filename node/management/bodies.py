@@ -6,14 +6,17 @@ as RabbitMQ does.
 
 import json
 from collections.abc import Mapping
+from typing import Final
 
 from aiohttp import web
 
 from node.management.replies import ApiError
-from queues.arguments import encode_arguments, term
+from queues.arguments import encode_arguments, shown, term
 from queues.queue_arguments import NAME_BYTES_MAX
 
 Body = dict[str, object]
+
+LINE_MAX: Final = 80
 
 
 async def read_json(request: web.Request) -> object:
@@ -39,7 +42,10 @@ async def read_body(request: web.Request, *needed: str) -> Body:
 def need(body: Mapping[str, object], *keys: str) -> None:
     missing = [f"{{key_missing,{key.replace('-', '_')}}}" for key in keys if key not in body]
     if missing:
-        raise ApiError.bad_request(f"[{','.join(missing)}]")
+        whole = f"[{','.join(missing)}]"
+        if len(whole) > LINE_MAX:  # So RabbitMQ breaks its lines.
+            whole = f"[{f',{chr(10)} '.join(missing)}]"
+        raise ApiError.bad_request(whole)
 
 
 def flag(body: Mapping[str, object], key: str, default: bool = False) -> bool:
@@ -49,7 +55,7 @@ def flag(body: Mapping[str, object], key: str, default: bool = False) -> bool:
         return value
     if value in ("true", "false"):
         return value == "true"
-    raise ApiError.bad_request(f"{{not_boolean,{term(value)}}}")
+    raise ApiError.bad_request(["not_boolean", shown(value)])
 
 
 def query_flag(request: web.Request, key: str) -> bool:

@@ -45,7 +45,7 @@ def existing_vhost(context: Context, request: web.Request) -> str:
     """The vhost in the path; 404 if there is none."""
     vhost = request.match_info["vhost"]
     if vhost not in context.operations.metadata.vhosts:
-        raise ApiError.not_found()
+        raise ApiError.not_found("vhost_not_found")
     return vhost
 
 
@@ -74,7 +74,7 @@ async def delete(context: Context, command: Command) -> web.Response:
 
 def refuse(code: int, text: str) -> NoReturn:
     if code in (ReplyCode.ACCESS_REFUSED, ReplyCode.NOT_ALLOWED) and "not found" not in text:
-        raise ApiError(401, "not_authorized", text)
+        raise ApiError(401, "not_authorised", "Access refused.", log_text=text)
     if code == ReplyCode.NOT_FOUND or (code == ReplyCode.NOT_ALLOWED and "not found" in text):
         raise ApiError(404, "not_found", text)
     raise ApiError.bad_request(text)

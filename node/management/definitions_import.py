@@ -83,7 +83,11 @@ class Importer:
         if self._vhost is not None:
             return self._vhost
         need(row, "vhost")
-        return text(row, "vhost")
+        vhost = text(row, "vhost")
+        if vhost not in self._types:
+            reason = f'Please create virtual host "{vhost}" prior to importing definitions.'
+            raise ApiError.bad_request(reason)
+        return vhost
 
     def _vhost_row(self, row: Body) -> Iterator[Command]:
         need(row, "name")

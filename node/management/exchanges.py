@@ -7,8 +7,8 @@ from node.definitions import exchange_declaration
 from node.management.access import Context, asked_vhosts
 from node.management.bodies import arguments, flag, path_name, query_flag, read_body, text
 from node.management.changes import acting, delete, put, refused
-from node.management.listing import list_reply, sorted_in_slices
-from node.management.replies import ApiError, json_reply
+from node.management.listing import list_reply, object_reply, sorted_in_slices
+from node.management.replies import ApiError
 from node.management.view import ExchangeView
 from queues.metadata_commands import DeleteExchange
 from warren.wire.errors import ProtocolError
@@ -43,7 +43,7 @@ class Exchanges:
         row = self._row((vhost, "" if name == "amq.default" else name))
         if row is None:
             raise ApiError.not_found()
-        return json_reply(row)
+        return object_reply(request, row)
 
     async def declare(self, request: web.Request) -> web.Response:
         actor = acting(self._context, request)
@@ -53,7 +53,7 @@ class Exchanges:
                 actor,
                 path_name(request, "exchange"),
                 text(body, "type", "direct"),
-                durable=flag(body, "durable", True),
+                durable=flag(body, "durable"),
                 auto_delete=flag(body, "auto_delete"),
                 internal=flag(body, "internal"),
                 arguments=arguments(body),

@@ -76,7 +76,10 @@ class Limits:
 
     async def set_for_user(self, request: web.Request) -> web.Response:
         caller_of(request).require_administrator()
-        key = (USER_LIMITS, self._user(request.match_info["user"]))
+        user = request.match_info["user"]
+        if user not in self._context.operations.metadata.access.users:
+            raise ApiError.bad_request(["no_such_user", user])
+        key = (USER_LIMITS, user)
         return await self._set(request, "", key, LIMITS_OF_USER)
 
     async def clear_for_user(self, request: web.Request) -> web.Response:

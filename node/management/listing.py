@@ -122,6 +122,11 @@ async def _chosen(keys: Sequence[K], name_of: Callable[[K], str], query: ListQue
     return found
 
 
+def object_reply(request: web.Request, row: Row) -> web.Response:
+    """One object, with the columns that are asked for."""
+    return json_reply(_with_columns(row, parse_list_query(request.query).columns))
+
+
 async def sorted_in_slices(items: Sequence[T], key: Callable[[T], Ordered]) -> list[T]:
     """As `sorted`, and the loop turns meanwhile."""
     runs: list[list[T]] = []

@@ -64,7 +64,7 @@ class Messages:
         except ProtocolError as error:
             refused(error)
         except LookupError as error:
-            raise ApiError.not_found() from error
+            raise ApiError.not_found("exchange_not_found") from error
         except ValueError as error:
             raise ApiError.bad_request(str(error)) from error
         return json_reply({"routed": routed})
@@ -74,15 +74,15 @@ class Messages:
         body = await read_body(request, "ackmode", "count", "encoding")
         outcome = OUTCOMES.get(text(body, "ackmode"))
         if outcome is None:
-            raise ApiError.bad_request(f"invalid_ackmode: {term(body['ackmode'])}")
+            raise ApiError.bad_request(["invalid_ackmode", text(body, "ackmode")])
         count = whole(body, "count", 1, 1, COUNT_MAX)
         encoding = text(body, "encoding")
         if encoding not in ("auto", "base64"):
-            raise ApiError.bad_request(f"unsupported_encoding: {term(encoding)}")
+            raise ApiError.bad_request(["unsupported_encoding", encoding])
         size = whole(body, "truncate", -1, -1) if "truncate" in body else -1
         name = request.match_info["queue"]
         if self._context.operations.definitions.queue(actor.vhost, name) is None:
-            raise ApiError.not_found()
+            raise ApiError.not_found("queue_not_found")
         try:
             queue = readable_queue(actor, name)
         except ProtocolError as error:
@@ -96,7 +96,7 @@ def payload_of(body: Body) -> bytes:
     if encoding == "string":
         return payload.encode("utf-8", "surrogateescape")
     if encoding != "base64":
-        raise ApiError.bad_request(f"{{unsupported_encoding,{term(encoding)}}}")
+        raise ApiError.bad_request(["unsupported_encoding", encoding])
     try:
         return base64.b64decode(payload, validate=True)
     except (binascii.Error, ValueError) as error:

@@ -54,7 +54,9 @@ class Overview:
 
     async def whoami(self, request: web.Request) -> web.Response:
         caller = caller_of(request)
-        return json_reply({"name": caller.name, "tags": sorted(caller.tags)})
+        return json_reply(
+            {"name": caller.name, "tags": sorted(caller.tags), "is_internal_user": True}
+        )
 
     async def auth(self, request: web.Request) -> web.Response:
         """How the web page is to log in: by name and password alone."""

@@ -93,8 +93,11 @@ class Permissions:
 
     def _pair(self, request: web.Request) -> tuple[str, str]:
         caller_of(request).require_administrator()
-        vhost, user = existing_vhost(self._context, request), request.match_info["user"]
-        if user not in self._access.users:
+        vhost, user = request.match_info["vhost"], request.match_info["user"]
+        vhosts = self._context.operations.metadata.vhosts
+        if vhost not in vhosts or user not in self._access.users:
+            if request.method == "PUT":
+                raise ApiError.bad_request("vhost_or_user_not_found")
             raise ApiError.not_found()
         return vhost, user
 
@@ -130,7 +133,7 @@ def _expression(body: Body, key: str) -> str:
     pattern = text(body, key)
     fault = pattern_fault(pattern)
     if fault is not None:
-        raise ApiError.bad_request(f"{{error,{{invalid_regexp,{fault}}}}}")
+        raise ApiError.bad_request(["invalid_regexp", pattern, fault])
     return pattern
 
 

@@ -6,8 +6,8 @@ from node.definitions import queue_declaration, queue_deletion, readable_queue
 from node.management.access import Context, asked_vhosts, caller_of, not_authorized
 from node.management.bodies import arguments, flag, path_name, query_flag, read_body
 from node.management.changes import acting, delete, put, refused
-from node.management.listing import list_reply, sorted_in_slices
-from node.management.replies import ApiError, json_reply
+from node.management.listing import list_reply, object_reply, sorted_in_slices
+from node.management.replies import ApiError
 from node.management.view import QueueView
 from warren.wire.errors import ProtocolError
 
@@ -42,7 +42,7 @@ class Queues:
         row = self._row((vhost, request.match_info["queue"]))
         if row is None:
             raise ApiError.not_found()
-        return json_reply(row)
+        return object_reply(request, row)
 
     async def declare(self, request: web.Request) -> web.Response:
         actor = acting(self._context, request)
@@ -51,7 +51,7 @@ class Queues:
             command = queue_declaration(
                 actor,
                 path_name(request, "queue"),
-                durable=flag(body, "durable", True),
+                durable=flag(body, "durable"),
                 exclusive=False,
                 auto_delete=flag(body, "auto_delete"),
                 arguments=arguments(body),

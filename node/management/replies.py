@@ -16,11 +16,11 @@ class ApiError(Exception):
         self,
         status: int,
         error: str,
-        reason: str,
+        reason: str | list[str],
         headers: Mapping[str, str] | None = None,
         log_text: str = "",
     ) -> None:
-        super().__init__(reason)
+        super().__init__(str(reason))
         self.status = status
         self.error = error
         self.reason = reason
@@ -28,11 +28,15 @@ class ApiError(Exception):
         self.log_text = log_text  # for our log alone
 
     @classmethod
-    def not_found(cls) -> "ApiError":
+    def not_found(cls, reason: str = "") -> "ApiError":
+        """`reason`: what is missing, where that is not what the path names."""
+        if reason:
+            return cls(404, "not_found", reason)
         return cls(404, "Object Not Found", "Not Found")
 
     @classmethod
-    def bad_request(cls, reason: str) -> "ApiError":
+    def bad_request(cls, reason: str | list[str]) -> "ApiError":
+        """A list: the name of a fault, and what it is about."""
         return cls(400, "bad_request", reason)
 
     def reply(self) -> web.Response:

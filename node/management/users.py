@@ -13,8 +13,8 @@ from node.auth.passwords import DEFAULT_HASHING, Hashing, hash_fault, hash_passw
 from node.management.access import Caller, Context, caller_of
 from node.management.bodies import Body, path_name, read_body, text, words
 from node.management.changes import change, delete, put
-from node.management.listing import list_reply
-from node.management.replies import ApiError, json_reply
+from node.management.listing import list_reply, object_reply
+from node.management.replies import ApiError
 from node.management.view import UserView
 from queues.limits import USER_LIMITS, limits_in
 from queues.metadata_commands import Batch, DeleteUser, PutUser
@@ -59,7 +59,7 @@ class Users:
         caller.require_monitor()
         for user in self._context.view.users():
             if user.name == request.match_info["user"]:
-                return json_reply(self._row(user, caller))
+                return object_reply(request, self._row(user, caller))
         raise ApiError.not_found()
 
     async def set(self, request: web.Request) -> web.Response:
@@ -98,6 +98,8 @@ async def user_command(name: str, body: Body) -> PutUser:
     for known in get_args(Hashing):
         if hashing == known:
             fault = hash_fault(hashed, known) if hashed else None
+            if fault == "not base64":
+                raise ApiError.bad_request(["not_base64", hashed])
             if fault is not None:
                 raise ApiError.bad_request(f"password_hash of user '{name}': {fault}")
             return PutUser(name, hashed, known, tags)

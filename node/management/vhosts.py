@@ -3,19 +3,22 @@
 What a PUT leaves out of a vhost that is there stays as it is. A protected one cannot be deleted.
 """
 
+from typing import Final
+
 from aiohttp import web
 
 from node.management.access import Context, asked_vhosts, caller_of
 from node.management.bodies import Body, flag, path_name, read_body, text, words
 from node.management.changes import change, existing_vhost, put
-from node.management.listing import list_reply
-from node.management.replies import ApiError, json_reply
+from node.management.listing import list_reply, object_reply
+from node.management.replies import ApiError
 from node.management.view import VhostView
 from queues.definitions import Uid, VhostEntry
-from queues.metadata_commands import DeclareVhost
+from queues.metadata_commands import DeclareVhost, SetPermissions
 from queues.queue_arguments import CLASSIC, QUORUM
 
-TYPES = (CLASSIC, QUORUM)  # that can be a default
+CREATED: Final = 201
+TYPES: Final = (CLASSIC, QUORUM)  # that can be a default
 
 
 class Vhosts:
@@ -44,7 +47,7 @@ class Vhosts:
     async def one(self, request: web.Request) -> web.Response:
         (asked,) = asked_vhosts(self._context, request)
         (vhost,) = (each for each in self._context.view.vhosts() if each.name == asked)
-        return json_reply(self._row(vhost))
+        return object_reply(request, self._row(vhost))
 
     async def set(self, request: web.Request) -> web.Response:
         caller_of(request).require_administrator()
@@ -52,7 +55,11 @@ class Vhosts:
         name = path_name(request, "vhost")
         found = self._context.operations.metadata.vhosts.get(name)
         old = VhostEntry(Uid(0), name, "", ()) if found is None else found.entry
-        return await put(self._context, vhost_command(name, body, old))
+        answer = await put(self._context, vhost_command(name, body, old))
+        if answer.status == CREATED:  # As with RabbitMQ, who makes it may use it.
+            rights = SetPermissions(caller_of(request).name, name, ".*", ".*", ".*")
+            await self._context.operations.carry_out(rights)
+        return answer
 
     async def delete(self, request: web.Request) -> web.Response:
         caller_of(request).require_administrator()

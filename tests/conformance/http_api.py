@@ -52,7 +52,7 @@ class HttpApi:
         assert status in (201, 204), (method, path, status, answer)
         return status
 
-    def refused(self, method: str, path: str, body: object = None) -> tuple[int, str]:
+    def refused(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
         """Status and reason of an error in RabbitMQ's form."""
         status, answer = self.ask(method, path, body)
         assert status >= 400 and set(answer) == {"error", "reason"}, (status, answer)

@@ -30,7 +30,6 @@ def shared(node: Node) -> HttpApi:
 def api(shared: HttpApi) -> Iterator[HttpApi]:
     """Without policies before, and after the test without its queues."""
     shared.put("/vhosts/v", {})
-    shared.put("/permissions/v/guest", {"configure": ".*", "write": ".*", "read": ".*"})
     yield shared
     shared.delete("/vhosts/v")
 
@@ -185,7 +184,6 @@ def test_an_exchange_gets_its_alternate_by_policy(api: HttpApi) -> None:
 
 def test_policies_and_what_they_did_are_there_after_a_crash(node: Node, shared: HttpApi) -> None:
     shared.put("/vhosts/v", {})
-    shared.put("/permissions/v/guest", {"configure": ".*", "write": ".*", "read": ".*"})
     for kind in ("classic", "quorum"):
         queue(shared, kind, queue_type=kind)
     policy(shared, "p", "^(classic|quorum)$", max_length=1)

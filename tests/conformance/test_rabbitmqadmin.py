@@ -107,7 +107,7 @@ def test_vhosts_users_rules_and_definitions(admin: Admin, tmp_path: Path) -> Non
 
 
 def test_the_node_is_shown(admin: Admin) -> None:
-    shown = admin.rows("show", "overview")
+    (shown,) = admin.rows("show", "overview")
     assert shown["rabbitmq_version"] and shown["node"]
     assert admin.rows("list", "nodes")[0]["running"] is True
     assert admin.rows("list", "connections") == []

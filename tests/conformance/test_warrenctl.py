@@ -110,7 +110,7 @@ def test_vhosts_policies_and_parameters(ctl: Ctl) -> None:
 
 
 def test_queues_and_definitions(ctl: Ctl, api: HttpApi, tmp_path: Path) -> None:
-    api.put("/queues/%2F/q", {})
+    api.put("/queues/%2F/q", {"durable": True})
     body = {"routing_key": "q", "properties": {}, "payload": "", "payload_encoding": "string"}
     api.post("/exchanges/%2F/amq.default/publish", body)
     ctl("delete_queue", "q", "--if-empty", code=65)

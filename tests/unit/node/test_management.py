@@ -328,6 +328,7 @@ def test_overview_nodes_vhosts_and_whoami_have_the_shapes_of_rabbitmq() -> None:
         assert (await get("/api/whoami", user="watch"))[1] == {
             "name": "watch",
             "tags": ["monitoring"],
+            "is_internal_user": True,
         }
 
     with_api(test)

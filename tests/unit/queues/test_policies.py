@@ -181,9 +181,9 @@ def test_operators_may_only_set_limits() -> None:
     ("field", "value", "beginning"),
     [
         ("pattern", "(", "pattern should be regular expression but is invalid: "),
-        ("pattern", 5, "pattern should be binary, actually was 5"),
-        ("priority", "high", 'priority should be number, actually was <<"high">>'),
-        ("priority", 1 << 31, "priority should be number"),
+        ("pattern", 5, "pattern should be a binary but was 5"),
+        ("priority", "high", 'priority should be a number, actually was <<"high">>'),
+        ("priority", 1 << 31, "priority should be a number"),
         ("apply_to", "everything", "apply-to 'everything' unrecognised; should be one of: "),
     ],
 )
