@@ -63,12 +63,17 @@ class Incoming:
             and part.snapshot_term == stream.snapshot_term
         )
 
+    def _is_late(self, part: SnapshotSlice) -> bool:
+        """A newer snapshot of the same member is coming in."""
+        stream = self._stream
+        return stream is not None and part.source == stream.source and part.index < stream.index
+
     def receive(self, sender: i64, part: SnapshotSlice, term: i64) -> bool:
         """Whether it is the last one, and all before it were taken: then say what the snapshot is
         called (`install`)."""
         if not self.fits(part):
-            if self.is_installing:
-                return False  # it will be sent again
+            if self.is_installing or self._is_late(part):
+                return False  # it will be sent again, or was long ago
             self.drop()
             if part.slice_number != 0:
                 self._answer(sender, part, term)

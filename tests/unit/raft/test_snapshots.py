@@ -32,9 +32,11 @@ from tests.unit.raft.cores import (
 FOUR = Config((1, 2, 3, 4))
 
 
-def part(number: int, is_last: bool = False, index: int = 9, term: int = 3) -> SnapshotSlice:
+def part(
+    number: int, is_last: bool = False, index: int = 9, term: int = 3, source: int = 2
+) -> SnapshotSlice:
     text = f"slice {number}".encode()
-    return SnapshotSlice(term, 2, index, 2, FOUR, number, is_last, (text,))
+    return SnapshotSlice(term, source, index, 2, FOUR, number, is_last, (text,))
 
 
 def slices(ready: Ready, member: int) -> list[SnapshotSlice]:
@@ -255,11 +257,11 @@ def test_another_stream_drops_what_was_staged() -> None:
     raft = follower((1,), term=3)
     raft.step(2, part(0))
     old = turn(raft).slices[0]
-    raft.step(2, part(1, index=8))
+    raft.step(2, part(1, index=10))
     ready = turn(raft)
     assert ready.slices_dropped
     assert slice_answers(ready) == [0]
-    raft.step(2, part(0, index=8))
+    raft.step(2, part(0, index=10))
     ready = turn(raft)
     assert not ready.slices_dropped
     assert numbers(ready) == [0]
@@ -272,10 +274,10 @@ def test_a_drop_and_a_new_stream_in_one_turn_leave_only_the_new_slices() -> None
     raft.step(2, part(0))
     turn(raft)
     raft.step(2, part(1))
-    raft.step(2, part(0, index=8))
+    raft.step(2, part(0, index=10))
     ready = turn(raft)
     assert ready.slices_dropped
-    assert [(one.index, one.slice_number) for one in ready.slices] == [(8, 0)]
+    assert [(one.index, one.slice_number) for one in ready.slices] == [(10, 0)]
 
 
 def test_a_log_that_got_there_by_itself_needs_no_snapshot() -> None:
@@ -384,7 +386,7 @@ def test_a_slice_of_a_stream_that_was_dropped_does_not_count_when_it_begins_agai
     raft.step(2, part(0))
     raft.step(2, part(1))
     old = turn(raft).slices
-    raft.step(2, part(0, index=8))
+    raft.step(2, part(0, index=10, source=3))
     turn(raft)
     raft.step(2, part(0))
     raft.step(2, part(1))
@@ -395,3 +397,16 @@ def test_a_slice_of_a_stream_that_was_dropped_does_not_count_when_it_begins_agai
     for slice_ in new:
         raft.slice_stored(slice_)
     assert slice_answers(turn(raft)) == [1, 2]
+
+
+def test_a_late_slice_of_an_older_snapshot_drops_nothing() -> None:
+    raft = follower((1,), term=3)
+    raft.step(2, part(0, index=10))
+    first = turn(raft).slices[0]
+    raft.step(2, part(0))
+    raft.step(2, part(3))
+    ready = turn(raft)
+    assert not ready.slices_dropped
+    assert not ready.slices
+    raft.slice_stored(first)
+    assert slice_answers(turn(raft)) == [1]
