@@ -450,6 +450,27 @@ def test_deliveries_that_are_held_too_long_are_released_and_the_link_goes_on(
     assert ready_count(channel, name) == 0
 
 
+def test_a_single_active_consumer_that_is_too_slow_gives_way_and_stays_in_line(
+    session: Raw10, channel: Any, name: str
+) -> None:
+    channel.queue_declare(name, arguments={"x-single-active-consumer": True})
+    publish_all(channel, name, numbered(2))
+    timeout = {symbol("rabbitmq:consumer-timeout"): uint(100)}
+    attach(session, RECEIVER, source(f"/queues/{name}"), 0, timeout)
+    attach(session, RECEIVER, source(f"/queues/{name}"), 1)
+    session.credit(5, handle=1)
+    session.credit(1, handle=0)
+    assert int(session.until(TRANSFER).field(0)) == 0
+    taken = deliveries(session, 2)
+    assert [(int(each.field(0)), each.payload[-1:]) for each in taken] == [(1, b"1"), (1, b"2")]
+    session.settle(1, 2, ACCEPTED)
+    session.call(DETACH, uint(1), True)
+    session.until(DETACH)
+    channel.basic_publish("", name, b"3")
+    session.credit(2, count=1, handle=0)
+    assert int(session.until(TRANSFER).field(0)) == 0
+
+
 @pytest.mark.parametrize("timeout", ["soon", True, ulong(1 << 40)])
 def test_a_consumer_timeout_that_is_none_is_invalid(
     session: Raw10, queue: str, timeout: object
