@@ -169,7 +169,6 @@ def test_unknown_paths_objects_and_methods_are_json_errors() -> None:
             "/api/vhosts/none",
             "/api/users/none",
             "/api/nodes/none",
-            "/",
         ):
             assert await get(path) == missing, path
         status, body = await get("/api/overview", method="POST")
