@@ -125,9 +125,12 @@ class FoundLog:
             payload = self._configs.get((index, appended_term))
             if payload is not None:
                 configs.append((int(index), decode_config(payload)))
-        if self._term < last_appended:
-            raise ValueError(f"term {self._term}, and an entry of {last_appended} in the log")
         hard_state = HardState(self._term, self._vote)
+        if self._term < snapshot.appended_term:
+            # The snapshot became durable before the log had that term: no vote was given in it.
+            hard_state = HardState(snapshot.appended_term, 0)
+        if hard_state.term < last_appended:
+            raise ValueError(f"term {self._term}, and an entry of {last_appended} in the log")
         return Restored(hard_state, snapshot, index, runs, configs)
 
 

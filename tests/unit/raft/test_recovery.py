@@ -192,3 +192,13 @@ def on_disk(member: Member) -> Restored:
         candidates = [one for one in candidates if one[0] > member.point.index]
     member.lots.shuffle(candidates)
     return resolve(member.point, HardState(member.term, 0), candidates)
+
+
+def test_a_snapshot_may_be_durable_before_the_term_that_it_was_taken_in() -> None:
+    point = SnapshotPoint(4, 2, 5, TWO)
+    early = resolve(point, HardState(3, 2), [plain(5, 2, 3)])
+    assert (early.hard_state.term, early.hard_state.vote) == (5, 0)
+    assert early.last_index == 4
+    kept = resolve(point, HardState(5, 2), [plain(5, 2, 5)])
+    assert (kept.hard_state.term, kept.hard_state.vote) == (5, 2)
+    assert kept.last_index == 5
