@@ -80,6 +80,7 @@ class Raft:
         "_held",
         "_incoming",
         "_is_dirty",
+        "_is_unsynced",
         "_leading",
         "_loaded",
         "_log",
@@ -114,6 +115,8 @@ class Raft:
         self.applied_index: i64 = restored.snapshot.index
         self._outbox = Outbox()
         self._leading: Leadership | None = None
+        # Elected by itself alone, and a crash could still take the term back: nobody hears of it.
+        self._is_unsynced = False
         self._unreachable: set[int] = set()
         self._held: set[int] = set()
         self._election = Election(settings, lots)
@@ -255,7 +258,7 @@ class Raft:
 
     def campaign(self) -> None:
         """Try to become the leader: ask first whether that would succeed."""
-        if self._leading is None and self.member in self._replica.configs.current.voters:
+        if self._leading is None and self._may_be_elected():
             self._pre_campaign()
 
     def leader_lost(self) -> None:
@@ -292,7 +295,7 @@ class Raft:
         if leading is not None:
             self._tick_leader(leading)
             return
-        if self._election.tick() and self.member in self._replica.configs.current.voters:
+        if self._election.tick() and self._may_be_elected():
             self._pre_campaign()
 
     def _tick_leader(self, leading: Leadership) -> None:
@@ -317,8 +320,11 @@ class Raft:
         if not self._replica.synced(index, term):
             return
         self._is_dirty = True
-        if self._leading is not None:
-            self._maybe_commit(self._leading)
+        leading = self._leading
+        if leading is not None:
+            if self._replica.durable_index >= leading.first_index:
+                self._is_unsynced = False
+            self._maybe_commit(leading)
 
     def loaded(self, load: Load, entries: Sequence[Entry]) -> None:
         """The answer to a `Load`."""
@@ -512,7 +518,7 @@ class Raft:
     def _on_timeout_now(self, sender: i64, message: TimeoutNow) -> None:
         if message.term != self.term or sender != self.leader or self.role != FOLLOWER:
             return
-        if self.member in self._replica.configs.current.voters:
+        if self._may_be_elected():
             self._campaign(True)
 
     def _on_slice(self, sender: i64, message: SnapshotSlice) -> None:
@@ -567,10 +573,20 @@ class Raft:
         if self._leading is not None:
             self._leading.end()
             self._leading = None
+        self._is_unsynced = False
         self.role = FOLLOWER
         self.leader = leader
         self._outbox.withdraw()
         self._election.wait()
+
+    def _may_be_elected(self) -> bool:
+        """A voter; or one whose removal is in the log and not known to be committed: it may be the
+        only one that has it, and nobody else can be elected then (4.2.2)."""
+        configs = self._replica.configs
+        if self.member in configs.current.voters:
+            return True
+        is_open = configs.index > self.commit_index
+        return is_open and self.member in configs.at(configs.index - 1).voters
 
     def _pre_campaign(self) -> None:
         self.role = PRE_CANDIDATE
@@ -591,6 +607,7 @@ class Raft:
         self._election.attempt(self.member)
         voters = self._replica.configs.current.voters
         if self._election.is_won(voters):
+            self._is_unsynced = not is_pre_vote
             self._win()
             return
         request = VoteRequest(
@@ -692,6 +709,8 @@ class Raft:
             self._incoming.take(result)
         if self.applied_index < self.commit_index:
             self._take_committed(result)
+        if self._is_unsynced:
+            self._outbox.hold()
         self._outbox.take(result, self.term, self.commit_index)
         self._take_news(result)
         return result

@@ -496,5 +496,8 @@ class Leadership:
             if stored > peer.acked_slice:
                 peer.stalled_ticks = 0
             peer.acked_slice = stored
-        elif peer.slice_count == UNKNOWN or stored <= peer.slice_count:
+        elif stored < peer.acked_slice or stored <= peer.slice_count:
             peer.resume_slices(stored)
+        elif peer.slice_count == UNKNOWN:
+            # It is not known here whether there is one behind: the last of them is sent again.
+            peer.resume_slices(stored - 1)

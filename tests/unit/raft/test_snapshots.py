@@ -105,7 +105,8 @@ def test_a_member_that_has_some_slices_gets_the_others() -> None:
     raft.slice_loaded(load, (b"a",), False)
     turn(raft)
     stored(raft, 7)
-    assert [one.slice_number for one in turn(raft).slice_loads] == [7]
+    # From the last one that it has on: whether there is one behind it is not known here.
+    assert [one.slice_number for one in turn(raft).slice_loads] == [6]
 
 
 def test_a_member_that_has_lost_its_slices_gets_them_again() -> None:
