@@ -1,6 +1,7 @@
 # Warren: `make run` and `make test` set themselves up and do their job; `make help` lists the rest.
 # PYTHON is any Python >= 3.11; NAME, DATA, LISTEN, MANAGEMENT and ARGS are for `make run`, WORKERS for
 # `make test`: so many processes share the tests of a suite, file by file, for most of them wait.
+# SEED shifts the seeds of `make mutants`; HOURS is how long `make sim` runs.
 
 PYTHON     ?= python3
 NAME       ?= warren
@@ -9,6 +10,8 @@ LISTEN     ?= 127.0.0.1:5672
 MANAGEMENT ?= 127.0.0.1:15672
 ARGS       ?=
 WORKERS    ?= 2
+SEED       ?= 0
+HOURS      ?= 1
 
 DEV   := .venv/bin
 SETUP := $(PYTHON) tools/environment.py
@@ -17,7 +20,7 @@ TOOLS     ?= $(abspath .tools)
 SPREAD := -n $(WORKERS) --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help python install tools run lint check format test test-pure test-compiled faults mutants wheel bench clean
+.PHONY: help python install tools run lint check format test test-pure test-compiled faults mutants wheel bench clean sim
 
 help:
 	@echo "make run            one durable node: AMQP $(LISTEN), management $(MANAGEMENT), data $(DATA)"
@@ -29,6 +32,7 @@ help:
 	@echo "make check          format, lint, types, import floors, unit and golden tests"
 	@echo "make format         let ruff put the sources in order"
 	@echo "make mutants        every planted fault must be found by the simulations"
+	@echo "make sim            simulations with fresh seeds for HOURS=1; prints what fails"
 	@echo "make wheel          build the compiled wheel in a copy of the sources; prints its path"
 	@echo "make bench          build the load generators; then see bench/README.md"
 	@echo "make clean          remove what was built; environments and data stay"
@@ -80,7 +84,10 @@ test-compiled: python
 	tools/test-installed .venv-compiled/bin/python $(SPREAD)
 
 mutants: install
-	$(DEV)/python tools/mutants.py
+	$(DEV)/python tools/mutants.py --unpatched --seed $(SEED)
+
+sim: install
+	nice $(DEV)/python tools/sim.py --hours $(HOURS)
 
 wheel: python
 	@$(SETUP) wheel

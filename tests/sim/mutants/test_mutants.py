@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 pytestmark = [pytest.mark.source, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
