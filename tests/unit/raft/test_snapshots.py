@@ -411,3 +411,31 @@ def test_a_late_slice_of_an_older_snapshot_drops_nothing() -> None:
     assert not ready.slices
     raft.slice_stored(first)
     assert slice_answers(turn(raft)) == [1]
+
+
+def test_who_lacks_the_last_entry_of_the_snapshot_gets_the_snapshot() -> None:
+    point = SnapshotPoint(4, 1, 1, THREE)
+    for hint_index, wants_snapshot in ((4, False), (3, True)):
+        raft = restored((1, 1), term=1, point=point)
+        elect(raft, 2)
+        raft.step(3, AppendResponse(2, False, 6, 0, hint_index, 1))
+        ready = turn(raft)
+        assert bool(ready.slice_loads) == wants_snapshot
+        assert [load.first for load in ready.loads] == ([] if wants_snapshot else [5])
+
+
+def test_entries_that_were_released_while_they_were_read_are_not_sent() -> None:
+    raft = restored((1, 1, 1), term=1, trailing_entries_max=0)
+    elect(raft, 2)
+    raft.step(2, AppendResponse(2, True, 4, 0))
+    raft.step(3, AppendResponse(2, False, 3, 0, 0, 0))
+    own, for_3 = turn(raft).loads
+    if own.member:
+        own, for_3 = for_3, own
+    raft.loaded(own, entries(1, 1, 1, 1))
+    turns(raft)
+    raft.snapshot_taken(raft.snapshot_point(3))
+    raft.loaded(for_3, entries(1, 1, 1, 1))
+    ready = turn(raft)
+    assert not [one for one in appends(ready, 3) if one.entries]
+    assert [one.index for one in ready.slice_loads] == [3]
