@@ -111,8 +111,10 @@ class RaftHost:
     # Groups
 
     def add(self, uid: int, incarnation: int, restored: Restored, owner: GroupOwner) -> Group:
-        """Begin with a group; what was found of it on disk is in `restored`."""
+        """Begin with a group; what was found of it on disk, and is of use, is in `restored`."""
         assert uid not in self._groups
+        self._log.release_log(uid, restored.snapshot.index)
+        self._log.truncate_log(uid, restored.last_index + 1)
         raft = Raft(self.member, restored, self._settings, self._lots)
         group = Group(uid, incarnation, raft, owner, self._log, self._marks, self.counters)
         self._groups[uid] = group

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 import pytest
 
 from raft.codec import BadMessage, encode
-from raft.entries import COMMAND, Config, Entry
+from raft.entries import COMMAND, Config, Entry, HardState, SnapshotPoint
 from raft.host import NEWS_MAX, RETRY_TICKS
 from raft.links import BULK, CONTROL, put
 from raft.log_group import COMMITTED, LOST, UNKNOWN
 from raft.membership import AddVoter
 from raft.messages import AppendRequest, Message
+from raft.recovery import Restored
 from raft.settings import Settings
 from tests.unit.raft.host_world import GROUP, INCARNATION, Node, World
 
@@ -476,6 +477,16 @@ def test_a_group_that_is_created_anew_does_not_hear_what_was_said_to_the_old_one
     world.settle()
     world.tick(20)
     assert [commands(world, member) for member in (1, 2, 3)] == [[b"new"]] * 3
+
+
+def test_what_the_log_has_of_a_group_beyond_what_is_restored_is_given_up() -> None:
+    world = World()
+    node = world.nodes[1]
+    for index in range(1, 6):
+        node.log.append_raft_entry(GROUP, INCARNATION, index, 1, 1, COMMAND, [b"x"])
+    point = SnapshotPoint(2, 1, 1, Config(world.members))
+    node.restore(GROUP, Restored(HardState(1, 0), point, 4, [(3, 1, 1)], []))
+    assert list(node.log.entries[GROUP]) == [3, 4]
 
 
 def test_a_group_that_goes_while_the_disk_works_for_it_is_not_heard_of_again() -> None:
