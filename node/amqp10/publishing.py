@@ -32,10 +32,15 @@ from warren.wire.amqp10.performatives import Error, Rejected
 from warren.wire.amqp10.serial import MASK
 from warren.wire.amqp10.session import Session
 from warren.wire.amqp10.transfers import Transfers
+from warren.wire.errors import ProtocolError as Refusal
 
 OUT: Final = 1  # what stands for the link in the list of messages that are not decided
 SETTLED: Final = 1  # bits of each: the client wants no outcome
 TAKEN: Final = 2  # and new credit was granted for it
+
+# Why a queue refuses: condition, text, reason (B-33).
+FULL: Final = ("amqp:resource-limit-exceeded", "queue '{}' exceeded maximum length", "maxlen")
+UNAVAILABLE: Final = ("amqp:precondition-failed", "queue '{}' is unavailable", "unavailable")
 
 
 @final
@@ -72,6 +77,7 @@ class PublishingLink(PublishingOnly):
         self._key = b"" if names is None else names + b"\x00"
         self._sent = Unacked()
         self._full: dict[int, Rejected] = {}  # by queue that refused
+        self._down: dict[int, Rejected] = {}  # the same of queues that cannot take anything
 
     @property
     def session(self) -> SessionId:
@@ -199,26 +205,40 @@ class PublishingLink(PublishingOnly):
                 if decided.refused_by == 0:
                     self.core.settle(run.first & MASK, run.count, ACCEPTED)
                 else:
-                    state = self._full_of(decided.refused_by)
+                    state = self._refusal_of(decided.refused_by)
                     self.core.settle(run.first & MASK, run.count, REJECTED, state)
             if run.number & TAKEN == 0 and not self.ended:
                 self.core.confirm(self.link, run.count)
 
-    def _full_of(self, uid: int) -> Rejected:
+    def _refusal_of(self, uid: int) -> Rejected:
         """Why a queue took no more; the same object each time, so that outcomes are joined."""
-        state = self._full.get(uid)
+        outbox = self.publisher.outboxes.get(uid)
+        name = "" if outbox is None else outbox.host.name
+        serves = self._serves(name)
+        reasons = self._full if serves else self._down
+        state = reasons.get(uid)
         if state is None:
-            outbox = self.publisher.outboxes.get(uid)
-            name = "" if outbox is None else outbox.host.name
+            condition, text, reason = FULL if serves else UNAVAILABLE
             error = Error(
-                condition="amqp:resource-limit-exceeded",
-                description=f"queue '{name}' exceeded maximum length",
-                info={"queue": name, "reason": "maxlen"},
+                condition=condition,
+                description=text.format(name),
+                info={"queue": name, "reason": reason},
             )
             state = Rejected(error=error)
             if outbox is not None:
-                self._full[uid] = state
+                reasons[uid] = state
         return state
+
+    def _serves(self, name: str) -> bool:
+        """Whether the queue is one that the log holds whole (0015)."""
+        broker = self.owner.broker
+        queue = broker.queue(self.owner.vhost, name)
+        try:
+            if queue is not None:
+                broker.check_served(queue)
+        except Refusal:
+            return False
+        return True
 
     def on_confirms(self, uid: int, upto_seq: int) -> None:
         if self.publisher.on_confirms(uid, upto_seq):

@@ -14,6 +14,7 @@ import pika.exceptions
 import pytest
 
 from tests.conformance.broker import drain, numbered, publish_all, take
+from tests.conformance.raw10 import DISPOSITION, FLOW, Raw10
 from warren.storage.record import ENTRY, HEADER, PUBLISH, SETTLE, padded
 from warren.testing import Node, NodeFailed
 
@@ -108,6 +109,19 @@ def refusal(node: Node, call: Callable[[Any], object]) -> str:
     return str(caught.value.reply_text)
 
 
+def refusal10(node: Node, queue: str) -> tuple[str, str]:
+    """Why the queue refuses a message of AMQP 1.0: condition and reason."""
+    with Raw10(node.host, node.port) as raw:
+        raw.open()
+        raw.begin()
+        raw.attach_sender(f"/queues/{queue}")
+        raw.expect(FLOW)
+        raw.send(raw.transfer())
+        error = raw.until(DISPOSITION).field(4).value[0].value
+    reasons = [str(value) for key, value in error[2].items() if str(key) == "reason"]
+    return str(error[0]), reasons[0]
+
+
 def test_damaged_queues_are_not_served_and_the_others_are(node: Node) -> None:
     declare(node, well={}, **KINDS)
     node.kill9()
@@ -123,6 +137,7 @@ def test_damaged_queues_are_not_served_and_the_others_are(node: Node) -> None:
         channel.confirm_delivery()
         with pytest.raises(pika.exceptions.NackError):
             channel.basic_publish("", name, b"refused")
+        assert refusal10(node, name) == ("amqp:precondition-failed", "unavailable")
         queue = ask(node, f"/api/queues/%2F/{name}")
         assert (queue["state"], queue["reason"]) == ("crashed", where)
         assert node.log().count(f"{path} at offset {offset}") == 1
