@@ -101,10 +101,10 @@ class Marks:
             self._asked = True
             self._begin_turn()
 
-    def take(self) -> "list[Group]":
-        """The turn looks at these now."""
-        groups = self.dirty
-        self.dirty = []
+    def take(self, count_max: int) -> "list[Group]":
+        """The turn looks at these now; more than that are left for the next one."""
+        groups = self.dirty[:count_max]
+        self.dirty = self.dirty[count_max:]
         for group in groups:
             group.is_dirty = False
         return groups

@@ -13,7 +13,8 @@ runs the turn stops the node when a group asserts; nothing here catches that.
 
 Groups at rest get no ticks (`Raft.is_idle`). They are woken by messages and proposals, and by the
 failure detector: those led from a suspected node elect, those that lead without enough trusted
-voters find out whether they still do. What the detector says reaches NEWS_MAX groups a turn.
+voters find out whether they still do. What the detector says reaches NEWS_MAX groups a turn, and no
+turn takes more than TURN_GROUPS_MAX: others wait for the next one, however many are awake.
 
 A link that is full gets no more entries: groups that have some for the peer hold them back until
 there is room, and then ask how far it is. A read of the log that fails is tried again, every
@@ -42,6 +43,7 @@ from raft.settings import Lots, Settings
 
 TICK_MS: Final = 20  # between two calls of `tick`; `Settings` counts in them
 NEWS_MAX: Final = 512  # groups that are told of a peer in one turn
+TURN_GROUPS_MAX: Final = 1024  # of which a Ready is taken in one turn
 RETRY_TICKS: Final = 50
 FORGET_TICKS: Final = 5  # contents of applied entries stay in memory for one to two times as long
 BATCH_BYTES_MAX: Final = 8 << 20  # for one peer and lane; more goes out before the turn's end
@@ -250,7 +252,7 @@ class RaftHost:
         self._take_ticks()
         begun: list[Group] = []
         readies: list[Ready] = []
-        for group in self._marks.take():
+        for group in self._marks.take(TURN_GROUPS_MAX):
             if not group.is_closed and group.raft.has_ready:
                 ready = group.raft.ready()
                 if group.raft.has_ready:  # There was more than goes into one.

@@ -177,11 +177,22 @@ def test_a_group_is_marked_once_and_asks_for_one_turn() -> None:
     bench.marks.mark(bench.group)
     bench.marks.mark(bench.group)
     assert bench.turns == 1
-    assert bench.marks.take() == [bench.group]
-    assert bench.marks.take() == []
+    assert bench.marks.take(10) == [bench.group]
+    assert bench.marks.take(10) == []
     bench.marks.speak()
     bench.marks.mark(bench.group)
     assert bench.turns == 2
     bench.marks.sleep(bench.group)
     bench.marks.sleep(bench.group)
     assert bench.marks.awake == {}
+
+
+def test_groups_that_are_too_many_for_one_turn_stay_marked_for_the_next() -> None:
+    bench = Bench()
+    others = [Bench().group for _ in range(4)]
+    for group in (*others, *others):
+        bench.marks.mark(group)
+    assert bench.marks.take(3) == others[:3]
+    bench.marks.mark(others[3])
+    assert bench.marks.take(3) == others[3:]
+    assert bench.marks.take(3) == []

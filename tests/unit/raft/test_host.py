@@ -54,6 +54,13 @@ def test_messages_for_other_groups_incarnations_and_senders_are_dropped_and_coun
     assert host.counters.strays == 3
 
 
+def test_a_group_that_asserts_ends_the_turn_and_with_it_the_node() -> None:
+    world = formed()
+    send(world.nodes[1], 2, append(1, [entry(1, 1)]))  # A second leader of the same term.
+    with pytest.raises(AssertionError):
+        world.nodes[1].turn()
+
+
 # Leading
 
 
