@@ -91,6 +91,7 @@ class PeerLinks:
         self._peers = self._admission.peers
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._is_stopping = False
         self._beats = 0
         self._beat_ns = time.monotonic_ns()
         self._timer = asyncio.get_running_loop().call_later(self._beat_s(), self._beat)
@@ -139,6 +140,7 @@ class PeerLinks:
 
     async def close(self) -> None:
         """End everything; the user is told of the links that were there."""
+        self._is_stopping = True
         self._timer.cancel()
         if self._server is not None:
             self._server.close()
@@ -303,7 +305,8 @@ class PeerLinks:
         if link.is_up:
             peer.losses += 1
             peer.last_error = reason
-            log.warning("peer link to node %d is lost: %s", peer.member, reason)
+            level = logging.INFO if self._is_stopping else logging.WARNING
+            log.log(level, "peer link to node %d is lost: %s", peer.member, reason)
             self._user.lost(peer.member, reason)
 
     # Beats

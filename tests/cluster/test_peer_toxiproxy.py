@@ -5,9 +5,11 @@ receiver must see 0, 1, 2, ... of each lane; a link may end early, and none may 
 """
 
 import asyncio
+import os
 import struct
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
+from random import Random
 
 import pytest
 
@@ -18,6 +20,7 @@ from tests.cluster.toxiproxy import Proxy, Toxiproxy, running
 CONTROL = 0
 BULK = 1
 PACE_S = 0.002
+DOWN = "down"
 BOTH = ("upstream", "downstream")
 
 
@@ -125,7 +128,7 @@ def tell(toxiproxy: Toxiproxy, story: Story, settings: LinkSettings = QUICK) -> 
             await world.traffic(40)
             flow.cancel()
             world.check()
-            proxy.close()
+            await proxy.close()
 
     run(begin())
 
@@ -133,7 +136,7 @@ def tell(toxiproxy: Toxiproxy, story: Story, settings: LinkSettings = QUICK) -> 
 def test_latency_delays_and_nothing_else(toxiproxy: Toxiproxy) -> None:
     async def story(world: World) -> None:
         for stream in BOTH:
-            world.proxy.add("latency", stream, latency=40, jitter=20)
+            await world.proxy.add("latency", stream, latency=40, jitter=20)
         before = world.one.user.answers
         await world.one.user.until(lambda: world.one.user.answers >= before + 40)
         status = world.one.links.status(2)
@@ -147,10 +150,10 @@ def test_latency_delays_and_nothing_else(toxiproxy: Toxiproxy) -> None:
 def test_bytes_that_come_in_slices_make_the_same_messages(toxiproxy: Toxiproxy) -> None:
     async def story(world: World) -> None:
         for stream in BOTH:
-            world.proxy.add("slicer", stream, average_size=100, size_variation=90, delay=10)
+            await world.proxy.add("slicer", stream, average_size=100, size_variation=90, delay=10)
         await world.traffic(60)
         for stream in BOTH:
-            world.proxy.remove(f"slicer-{stream}")
+            await world.proxy.remove(f"slicer-{stream}")
         assert world.one.user.count("lost") == 0
 
     tell(toxiproxy, story)
@@ -159,7 +162,7 @@ def test_bytes_that_come_in_slices_make_the_same_messages(toxiproxy: Toxiproxy) 
 def test_a_narrow_line_fills_the_bulk_lane_and_not_the_control_lane(toxiproxy: Toxiproxy) -> None:
     async def story(world: World) -> None:
         one = world.one
-        world.proxy.add("bandwidth", "upstream", rate=400)  # KB/s, for each connection
+        await world.proxy.add("bandwidth", "upstream", rate=400)  # KB/s, for each connection
         content = bytes(100_000)
         while not one.links.is_full(2):
             one.links.send(2, 2, [content])
@@ -168,7 +171,7 @@ def test_a_narrow_line_fills_the_bulk_lane_and_not_the_control_lane(toxiproxy: T
         status = one.links.status(2)
         assert status is not None
         assert status.queued_bytes > 1 << 20  # The beats went round while all this waited.
-        world.proxy.remove("bandwidth-upstream")
+        await world.proxy.remove("bandwidth-upstream")
         drains = one.user.drains
         await one.user.until(lambda: one.user.drains > drains)
         assert one.user.count("lost") == 0
@@ -180,9 +183,9 @@ def test_a_reset_connection_is_told_as_lost_and_made_again(toxiproxy: Toxiproxy)
     async def story(world: World) -> None:
         for round_number in range(3):
             losses = world.one.user.count("lost")
-            world.proxy.add("reset_peer", "downstream", timeout=round_number * 10)
+            await world.proxy.add("reset_peer", "downstream", timeout=round_number * 10)
             await world.one.user.until_count("lost", losses + 1)
-            world.proxy.remove("reset_peer-downstream")
+            await world.proxy.remove("reset_peer-downstream")
             await world.up()
             await world.traffic(20)
 
@@ -195,9 +198,9 @@ def test_a_line_that_ends_in_the_midst_of_a_frame_loses_the_rest_of_the_link(
     async def story(world: World) -> None:
         for cut in (5000, 20_001, 33_333):
             losses = world.two.user.count("lost")
-            world.proxy.add("limit_data", "upstream", bytes=cut)
+            await world.proxy.add("limit_data", "upstream", bytes=cut)
             await world.two.user.until_count("lost", losses + 1)
-            world.proxy.remove("limit_data-upstream")
+            await world.proxy.remove("limit_data-upstream")
             await world.up()
             await world.traffic(20)
 
@@ -207,23 +210,23 @@ def test_a_line_that_ends_in_the_midst_of_a_frame_loses_the_rest_of_the_link(
 def test_a_line_that_swallows_everything_is_given_up_by_both_ends(toxiproxy: Toxiproxy) -> None:
     async def story(world: World) -> None:
         for stream in BOTH:
-            world.proxy.add("timeout", stream, timeout=0)
+            await world.proxy.add("timeout", stream, timeout=0)
         await world.one.user.until(lambda: world.one.user.count("lost") == 1)
         await world.two.user.until(lambda: world.two.user.count("lost") == 1)
         for stream in BOTH:
-            world.proxy.remove(f"timeout-{stream}")
+            await world.proxy.remove(f"timeout-{stream}")
 
     tell(toxiproxy, story, replace(QUICK, silence_ms=300, handshake_timeout_ms=500))
 
 
 def test_one_direction_that_swallows_everything_is_noticed_too(toxiproxy: Toxiproxy) -> None:
     async def story(world: World) -> None:
-        world.proxy.add("timeout", "upstream", timeout=0)
+        await world.proxy.add("timeout", "upstream", timeout=0)
         answers = world.one.user.answers
         await world.two.user.until(lambda: world.two.user.count("lost") == 1)
         await world.one.user.until(lambda: world.one.user.count("lost") == 1)
         assert world.one.user.answers <= answers + 30  # Nothing was answered meanwhile.
-        world.proxy.remove("timeout-upstream")
+        await world.proxy.remove("timeout-upstream")
 
     tell(toxiproxy, story, replace(QUICK, silence_ms=300, handshake_timeout_ms=500))
 
@@ -232,12 +235,59 @@ def test_a_line_that_is_down_for_a_while_comes_back_by_itself(toxiproxy: Toxipro
     async def story(world: World) -> None:
         for _ in range(3):
             losses = world.one.user.count("lost")
-            world.proxy.down()
+            await world.proxy.down()
             await world.one.user.until_count("lost", losses + 1)
             await world.one.user.until_unreachable(2, "")
-            world.proxy.up()
+            await world.proxy.up()
             await world.up()
             await world.traffic(20)
         assert world.check() >= 3
 
     tell(toxiproxy, story)
+
+
+def random_fault(drawn: Random) -> tuple[str, dict[str, int]]:
+    faults: dict[str, dict[str, int]] = {
+        "latency": {"latency": drawn.randrange(50), "jitter": 20},
+        "reset_peer": {"timeout": drawn.randrange(30)},
+        "limit_data": {"bytes": drawn.randrange(1, 3_000_000)},
+        "bandwidth": {"rate": drawn.randrange(200, 5000)},
+        "slicer": {"average_size": 2000, "size_variation": 1500, "delay": 10},
+        "timeout": {"timeout": drawn.randrange(1, 60)},
+        DOWN: {},
+    }
+    return drawn.choice(list(faults.items()))
+
+
+async def suffer(world: World, drawn: Random) -> None:
+    """One fault in one direction, for a moment."""
+    fault, attributes = random_fault(drawn)
+    stream = drawn.choice(BOTH)
+    if fault == DOWN:
+        await world.proxy.down()
+    else:
+        await world.proxy.add(fault, stream, **attributes)
+    await asyncio.sleep(drawn.random() * 0.3)  # So long it lasts.
+    if fault == DOWN:
+        await world.proxy.up()
+    else:
+        await world.proxy.remove(f"{fault}-{stream}")
+
+
+@pytest.mark.parametrize("seed", range(int(os.environ.get("WARREN_LINK_SEEDS", "2"))))
+def test_a_random_run_of_faults_breaks_no_order(toxiproxy: Toxiproxy, seed: int) -> None:
+    async def story(world: World) -> None:
+        drawn = Random(seed)
+        world.streams += [
+            Stream(world.one, world.two, 2, 400_000),  # messages of two frames
+            Stream(world.two, world.one, 2, 400_000),
+        ]
+        for _ in range(10):
+            await suffer(world, drawn)
+            if drawn.random() < 0.3:
+                await world.up()
+            if drawn.random() < 0.2:
+                world.two.links.drop(1, "by chance")
+
+    settings = replace(QUICK, silence_ms=400, handshake_timeout_ms=500, peer_bytes_max=4 << 20)
+    tell(toxiproxy, story, settings)

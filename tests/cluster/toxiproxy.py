@@ -1,5 +1,6 @@
 """The real Toxiproxy between two nodes: its process, and the little of its API that tests need."""
 
+import asyncio
 import contextlib
 import http.client
 import json
@@ -34,7 +35,10 @@ def server_program() -> str:
 
 
 class Proxy:
-    """One listening port before one address; toxics are of this proxy alone."""
+    """One listening port before one address; toxics are of this proxy alone.
+
+    Calls are made from a thread: the server may answer only when the nodes have read more.
+    """
 
     def __init__(self, server: "Toxiproxy", name: str, target: int) -> None:
         self.port = free_port()
@@ -43,25 +47,28 @@ class Proxy:
         address = {"listen": f"{LOOPBACK}:{self.port}", "upstream": f"{LOOPBACK}:{target}"}
         server.call("POST", "/proxies", {"name": name, "enabled": True, **address})
 
-    def add(self, toxic: str, stream: str = "downstream", **attributes: int) -> str:
+    async def _call(self, method: str, path: str, body: object) -> None:
+        await asyncio.to_thread(self._server.call, method, f"/proxies/{self._name}{path}", body)
+
+    async def add(self, toxic: str, stream: str = "downstream", **attributes: int) -> str:
         """Begin to do that to one direction; the name by which it is taken away."""
         name = f"{toxic}-{stream}"
         body = {"name": name, "type": toxic, "stream": stream, "attributes": attributes}
-        self._server.call("POST", f"/proxies/{self._name}/toxics", body)
+        await self._call("POST", "/toxics", body)
         return name
 
-    def remove(self, toxic: str) -> None:
-        self._server.call("DELETE", f"/proxies/{self._name}/toxics/{toxic}", None)
+    async def remove(self, toxic: str) -> None:
+        await self._call("DELETE", f"/toxics/{toxic}", None)
 
-    def down(self) -> None:
+    async def down(self) -> None:
         """Close all connections and take no new ones."""
-        self._server.call("POST", f"/proxies/{self._name}", {"enabled": False})
+        await self._call("POST", "", {"enabled": False})
 
-    def up(self) -> None:
-        self._server.call("POST", f"/proxies/{self._name}", {"enabled": True})
+    async def up(self) -> None:
+        await self._call("POST", "", {"enabled": True})
 
-    def close(self) -> None:
-        self._server.call("DELETE", f"/proxies/{self._name}", None)
+    async def close(self) -> None:
+        await self._call("DELETE", "", None)
 
 
 class Toxiproxy:
