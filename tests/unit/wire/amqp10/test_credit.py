@@ -291,9 +291,23 @@ class NaiveQueue:
         self.ready = 0
         self.count = 0  # deliveries to this consumer
         self.limit = 0
+        self.knows_it = True  # the consumer; what one says that it has put out is not heard
         self.answers: list[tuple[str, int]] = []
 
+    def put_out(self) -> None:
+        """The consumer was too slow: it holds nothing any more."""
+        if self.knows_it:
+            self.knows_it = False
+            self.limit = self.count
+            self.answers.append(("put out", 0))
+
+    def take_in(self, arrived: int) -> None:
+        self.knows_it = True
+        self.count = self.limit = arrived
+
     def credit(self, arrived: int, credit: int, drain: bool) -> None:
+        if not self.knows_it:
+            return
         self.limit = arrived + credit
         self.work()
         if drain:
@@ -310,7 +324,9 @@ class NaiveQueue:
 
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["flow", "drain", "fill", "answer", "answer", "send", "send", "ask"]),
+        st.sampled_from(
+            ["flow", "drain", "fill", "answer", "answer", "send", "send", "ask", "put out"]
+        ),
         st.integers(0, 40),
     ),
     max_size=60,
@@ -346,8 +362,14 @@ def test_a_sender_never_outruns_its_receiver_nor_floods_with_its_queue(
             kind, number = queue.answers.pop(0)
             if kind == "drained":
                 sender.drained(number)
+            elif kind == "put out":
+                queue.ready += int(sender.waiting)
+                sender.renew()
+                queue.take_in(int(sender.arrived))
             else:
                 returned += number - int(sender.offer(Run(1, 1, number, False)))
+        elif step == "put out":
+            queue.put_out()
         elif step == "send":
             count = min(number, int(sender.waiting))
             sender.begin(count)
