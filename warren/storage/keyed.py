@@ -46,6 +46,7 @@ OPEN_FILES: Final = 64
 
 Row = tuple[bytes, bytes]
 Operation = tuple[str, bytes, bytes | None, bytes | None]  # family, key, value, end of a range
+Answer = Callable[[bytes | Exception | None], None]
 
 
 class KeyedDamaged(Exception):
@@ -98,8 +99,15 @@ class Keyed(Protocol):
     def rows(self, family: str, first: bytes, end: bytes) -> Iterator[Row]:
         """Rows with first <= key < end, in ascending order; at start alone."""
 
+    def look_up(self, family: str, key: bytes, done: Answer) -> None:
+        """The value of one key, None if there is none, or an error; `done` is posted.
+
+        It sees every save that has been told to be durable, and may see later ones.
+        """
+
 
 Save = tuple[Iterable[Batch], Callable[[], None]]
+Lookup = tuple[str, bytes, Answer]  # family, key
 
 
 class RocksKeyed:
@@ -119,6 +127,7 @@ class RocksKeyed:
         self._on_healed = on_healed
         self._retry_s = retry_s
         self._saves: SimpleQueue[Save | None] = SimpleQueue()
+        self._lookups: SimpleQueue[Lookup] = SimpleQueue()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         os.makedirs(path, mode=0o700, exist_ok=True)
@@ -128,10 +137,19 @@ class RocksKeyed:
             raise KeyedDamaged(path, error) from error
 
     def save(self, batches: Iterable[Batch], done: Callable[[], None]) -> None:
+        self._start()
+        self._saves.put((batches, done))
+
+    def look_up(self, family: str, key: bytes, done: Answer) -> None:
+        """Waits for no save, but for what is being written between two syncs."""
+        self._start()
+        self._lookups.put((family, key, done))
+        self._saves.put(([], _nothing))  # Wakes the thread.
+
+    def _start(self) -> None:
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="keyed", daemon=True)
             self._thread.start()
-        self._saves.put((batches, done))
 
     def save_now(self, batches: Iterable[Batch]) -> None:
         assert self._thread is None and self._database is not None
@@ -168,12 +186,21 @@ class RocksKeyed:
             if save is None or self._stopping.is_set():
                 return
             waiting: list[Callable[[], None]] = []
+            self._look_up_all()
             for group in groups_of(self._drawn(save, waiting)):
                 self._write(group)
-            if self._stopping.is_set():
-                return
-            for done in waiting:
+                self._tell(waiting)
+                self._look_up_all()
+            self._tell(waiting)
+
+    def _tell(self, waiting: list[Callable[[], None]]) -> None:
+        """All batches of these saves are durable, unless it is being closed."""
+        if self._stopping.is_set():
+            return
+        for done in waiting:
+            if done is not _nothing:
                 self._post(done)
+        waiting.clear()
 
     def _drawn(self, save: Save, waiting: list[Callable[[], None]]) -> Iterator[Batch]:
         """The batches of this save and of those that wait behind it already."""
@@ -183,6 +210,23 @@ class RocksKeyed:
             yield from batches
             waiting.append(done)
             following = self._next()
+
+    def _look_up_all(self) -> None:
+        """Answer the questions that wait."""
+        while True:
+            try:
+                family, key, done = self._lookups.get_nowait()
+            except Empty:
+                return
+            answer: bytes | Exception | None
+            if self._database is None:
+                answer = OSError(f"{self._path} is closed")
+            else:
+                try:
+                    answer = self._database.get(family, key)
+                except Exception as error:  # The binding knows no finer kind.
+                    answer = OSError(f"keyed state in {self._path} cannot be read: {error}")
+            self._post(partial(done, answer))
 
     def _next(self) -> Save | None:
         """Another save that waits already. A None in its place is `close`, which has said so."""
@@ -241,8 +285,15 @@ class KeyedReader:
     def save_now(self, batches: Iterable[Batch]) -> None:
         raise AssertionError("nothing is changed")
 
+    def look_up(self, family: str, key: bytes, done: Answer) -> None:
+        raise AssertionError("nobody waits")
+
     def close(self) -> None:
         self._database.close()
+
+
+def _nothing() -> None:
+    """Nobody waits for a save without batches."""
 
 
 def groups_of(batches: Iterable[Batch]) -> Iterator[list[Batch]]:
@@ -285,6 +336,10 @@ class Database:
             else:
                 changes.delete_range(key, end, handles[family])
         rocks.write(changes)
+
+    def get(self, family: str, key: bytes) -> bytes | None:
+        found: bytes | None = self._rocks.get_column_family(family).get(key)
+        return found
 
     def sync(self) -> None:
         self._rocks.flush_wal(True)

@@ -1,10 +1,11 @@
 """Keyed state without RocksDB, as part of a simulated disk; its thread runs in steps."""
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Protocol
 
 from tests.sim.storage.sim_disk import SimDisk
-from warren.storage.keyed import BATCH_BYTES, Batch, Row
+from warren.storage.keyed import BATCH_BYTES, Answer, Batch, Row
 
 
 class Steps(Protocol):
@@ -43,3 +44,9 @@ class SimKeyed:
         for key in sorted(rows):
             if first <= key < end:
                 yield key, rows[key]
+
+    def look_up(self, family: str, key: bytes, done: Answer) -> None:
+        def work() -> None:
+            self._runner.post(partial(done, self._disk.keyed.written[family].get(key)))
+
+        self._runner.keep(work)

@@ -156,3 +156,48 @@ def test_a_full_disk_raises_an_alarm_and_is_tried_again_until_there_is_room(
     assert len(keys(again, SNAPSHOTS)) == 21
     assert len(loop.alarms) == 2 and loop.alarms[1] is None
     again.close()
+
+
+def test_a_row_that_is_looked_up_is_told_behind_what_was_saved_before(tmp_path: Path) -> None:
+    loop = Loop()
+    keyed = loop.open(tmp_path / "keyed")
+    keyed.save_now([puts(SNAPSHOTS, b"old")])
+    found: list[bytes | Exception | None] = []
+    keyed.look_up(SNAPSHOTS, b"old", found.append)
+    keyed.look_up(SNAPSHOTS, b"none", found.append)
+    keyed.look_up(METADATA, b"old", found.append)
+    loop.run_until(lambda: len(found) == 3)
+    assert found == [b"value of old", None, None]
+    told: list[bool] = []
+    keyed.save([puts(SNAPSHOTS, b"new")], lambda: told.append(True))
+    loop.run_until(lambda: len(told) == 1)
+    keyed.look_up(SNAPSHOTS, b"new", found.append)
+    loop.run_until(lambda: len(found) == 4)
+    assert found[3] == b"value of new"
+    keyed.close()
+
+
+def test_the_end_of_a_save_is_told_while_others_go_on(tmp_path: Path) -> None:
+    loop = Loop()
+    keyed = loop.open(tmp_path / "keyed")
+    told: list[int] = []
+    drawn: list[int] = []
+
+    def endless() -> Iterator[Batch]:
+        """Comes to its end when the save before it, and a row, have been told."""
+        deadline = time.monotonic() + 20
+        while len(told) < 2:
+            assert time.monotonic() < deadline
+            batch = Batch()
+            batch.put(SNAPSHOTS, b"key", bytes(60_000))
+            drawn.append(1)
+            yield batch
+            while not loop.posted.empty():
+                loop.posted.get()()
+
+    keyed.save([puts(SNAPSHOTS, b"first")], lambda: told.append(1))
+    keyed.save(endless(), lambda: told.append(3))
+    keyed.look_up(SNAPSHOTS, b"first", lambda found: told.append(2))
+    loop.run_until(lambda: len(told) == 3)
+    assert told[2] == 3
+    keyed.close()
