@@ -17,6 +17,8 @@ from pathlib import Path
 
 from warren.storage import record
 from warren.storage.disk import OsDisk
+from warren.storage.files import LogFile
+from warren.storage.ledger import Ledger
 from warren.storage.recovery import RecoveredPublish
 from warren.storage.stretches import Stretch
 from warren.storage.wal import Wal
@@ -32,6 +34,21 @@ class Counting:
 
     def entry(self, owner: int, index: int, payload: bytes) -> None:
         self.messages += 1
+
+    def raft_entry(
+        self,
+        owner: int,
+        incarnation: int,
+        index: int,
+        term: int,
+        appended_term: int,
+        kind: int,
+        content: bytes,
+    ) -> None:
+        self.messages += 1
+
+    def hard_state(self, owner: int, incarnation: int, term: int, vote: int) -> None:
+        self.messages += 0
 
     def knows(self, owner: int) -> bool:
         return True
@@ -145,6 +162,61 @@ def append_cost(directory: str, size: int) -> None:
     wal.close(clean=False)
 
 
+def entry_cost(directory: str, size: int) -> None:
+    """The same of entries of log groups, of one member and of several."""
+    wal = Wal(OsDisk(), directory, post=lambda work: None, on_failure=stop)
+    wal.open(Counting())
+    parts = (os.urandom(size),)
+    alone: list[float] = []
+    among: list[float] = []
+    index = 0
+    for _ in range(20):
+        began = time.thread_time()
+        for each in range(index + 1, index + 501):
+            wal.append_entry(1, each, parts)
+            wal.flush()
+        alone.append((time.thread_time() - began) / 500)
+        began = time.thread_time()
+        for each in range(index + 1, index + 501):
+            wal.append_raft_entry(2, 1, each, 3, 3, 0, parts)
+            wal.flush()
+        among.append((time.thread_time() - began) / 500)
+        index += 500
+        wal.release_log(1, index)
+        wal.release_log(2, index)
+    print(f"append_entry + flush, {size:5d} B: {statistics.median(alone) * 1e6:.2f} us CPU")
+    print(f"append_raft_entry + flush, {size:5d} B: {statistics.median(among) * 1e6:.2f} us CPU")
+    wal.close(clean=False)
+
+
+def books(entries: int) -> None:
+    """What the ledger keeps of live entries: memory, and the time to note and to release them."""
+    ledger = Ledger()
+    per_file = 1_000_000
+    files = [LogFile(number + 1, "", 7, 1 << 27) for number in range(entries // per_file + 1)]
+    for file in files:
+        ledger.adopt(file)
+    before = resident_bytes()
+    began = time.perf_counter()
+    for index in range(1, entries + 1):
+        file = files[index // per_file]
+        ledger.place_entry(1, index, file, 4096 + 128 * (index % per_file), 128)
+    noted = time.perf_counter() - began
+    grown = resident_bytes() - before
+    began = time.perf_counter()
+    ledger.release_entries(1, entries)
+    released = time.perf_counter() - began
+    print(
+        f"ledger, {entries} entries: {grown / entries:.0f} B each, noted in "
+        f"{noted / entries * 1e6:.2f} us each, released in {released * 1e3:.2f} ms in all"
+    )
+
+
+def resident_bytes() -> int:
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 def recovery(directory: str, size: int, per_record: int, total_bytes: int) -> None:
     """Write live messages, then open the log again."""
     wal = Wal(OsDisk(), directory, post=lambda work: None, on_failure=stop)
@@ -190,6 +262,11 @@ def main() -> None:
             directory = os.path.join(base, f"append-{size}")
             os.mkdir(directory)
             append_cost(directory, size)
+        directory = os.path.join(base, "entries")
+        os.mkdir(directory)
+        entry_cost(directory, 100)
+        for entries in (1_000_000, 5_000_000):
+            books(entries)
         for size, per_record in ((1024, 1), (100, 100)):
             directory = os.path.join(base, f"recovery-{size}")
             os.mkdir(directory)

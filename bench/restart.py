@@ -34,6 +34,21 @@ class Nobody:
     def entry(self, owner: int, index: int, payload: bytes) -> None:
         return
 
+    def raft_entry(
+        self,
+        owner: int,
+        incarnation: int,
+        index: int,
+        term: int,
+        appended_term: int,
+        kind: int,
+        content: bytes,
+    ) -> None:
+        return
+
+    def hard_state(self, owner: int, incarnation: int, term: int, vote: int) -> None:
+        return
+
     def knows(self, owner: int) -> bool:
         return True
 

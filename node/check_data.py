@@ -9,7 +9,7 @@ running node is refused. Memory as for a start without the bodies' index.
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Final, TextIO
 
 from node.boot import KEYED_DIRECTORY, LOG_DIRECTORY
@@ -22,6 +22,7 @@ from queues.metadata_snapshot import BadSnapshot
 from queues.queue_arguments import QUORUM, queue_type
 from raft.log_group import METADATA_OWNER
 from raft.one_member import Commits, OneMemberGroup
+from warren.storage.damage import Hit
 from warren.storage.disk import DirectoryInUse, DirectoryLock, OsDisk
 from warren.storage.files import LogFile, Shelf
 from warren.storage.keyed import METADATA, KeyedDamaged, KeyedReader
@@ -86,6 +87,19 @@ class OwnerTotals:
 
 
 @dataclass(slots=True)
+class MemberTotals:
+    """What is left of one member of a log group."""
+
+    incarnation: int = 0
+    term: int = 0
+    vote: int = 0
+    entries: int = 0
+    first_index: int = 0
+    last_index: int = 0
+    snapshot_index: int = 0
+
+
+@dataclass(slots=True)
 class Findings:
     """Takes what recovery finds (`RecoverySink`); counts, and keeps the definitions."""
 
@@ -93,6 +107,7 @@ class Findings:
     snapshots: SnapshotStore | None
     totals: dict[int, OwnerTotals] = field(default_factory=dict)
     groups: dict[int, OneMemberGroup] = field(default_factory=dict)
+    members: dict[int, MemberTotals] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
     def group(self, owner: int) -> OneMemberGroup:
@@ -126,6 +141,49 @@ class Findings:
         except KeyedDamaged as error:
             self.problems.append(str(error))
             self.snapshots = None
+
+    def raft_entry(
+        self,
+        owner: int,
+        incarnation: int,
+        index: int,
+        term: int,
+        appended_term: int,
+        kind: int,
+        content: bytes,
+    ) -> None:
+        member = self._member(owner)
+        member.entries += 1
+        member.first_index = min(member.first_index or index, index)
+        member.last_index = max(member.last_index, index)
+
+    def hard_state(self, owner: int, incarnation: int, term: int, vote: int) -> None:
+        member = self._member(owner)
+        member.incarnation, member.term, member.vote = incarnation, term, vote
+
+    def _member(self, owner: int) -> MemberTotals:
+        member = self.members.get(owner)
+        if member is None:
+            member = self.members[owner] = MemberTotals()
+            member.snapshot_index = self._snapshot_index(owner)
+        return member
+
+    def _snapshot_index(self, owner: int) -> int:
+        """Of the newest one of the owner, which is read to its end; 0 if there is none."""
+        if self.snapshots is None:
+            return 0
+        try:
+            head = self.snapshots.head(owner)
+            for _ in () if head is None else self.snapshots.slices(owner, head):
+                pass
+        except KeyedDamaged as error:
+            self.problems.append(str(error))
+            return 0
+        return 0 if head is None else head.index
+
+    def hits_member(self, hit: Hit) -> bool:
+        """Whether a member may lack what its snapshot has not."""
+        return hit.lost_upto > self._member(hit.owner).snapshot_index
 
     def knows(self, owner: int) -> bool:
         return True
@@ -162,6 +220,7 @@ class Check:
     problems: list[str]
     corrupt: list[Row]
     queues: list[Row]
+    members: list[Row]
 
     @property
     def is_sound(self) -> bool:
@@ -177,6 +236,7 @@ class Check:
             "corrupt": self.corrupt,
             "files": file_rows(self.report),
             "queues": self.queues,
+            "members": self.members,
         }
 
 
@@ -212,13 +272,14 @@ def check(directory: str, on_read: Callable[[LogFile], None]) -> Check:
     for file in ledger.files.values():
         disk.close(file.handle)
     rows = queue_rows(findings, report)
+    corrupt = corrupt_rows(findings, report)
     if keyed is not None:
         keyed.close()
     for owner, group in sorted(findings.groups.items()):
         if group.missing_index > 0:
             who = "the definitions" if owner == METADATA_OWNER else f"log group {owner}"
             findings.problems.append(f"entry {group.missing_index} of {who} is missing")
-    return Check(report, findings.problems, corrupt_rows(findings, report), rows)
+    return Check(report, findings.problems, corrupt, rows, member_rows(findings))
 
 
 def open_keyed(path: str) -> tuple[Findings, KeyedReader | None]:
@@ -268,7 +329,10 @@ def hit_queues(findings: Findings, report: RecoveryReport, bad: CorruptRecord) -
         queue = queues.get(hit.owner)
         if queue is None or (hit.place.path, hit.place.offset) != (bad.path, bad.offset):
             continue
-        if hit.entry_after >= 0:
+        if hit.lost_upto >= 0:
+            if not findings.hits_member(hit):
+                continue
+        elif hit.entry_after >= 0:
             is_quorum = queue_type(decode_arguments(queue.arguments)) == QUORUM
             if not is_quorum or findings.snapshots is None:
                 continue
@@ -281,6 +345,17 @@ def hit_queues(findings: Findings, report: RecoveryReport, bad: CorruptRecord) -
     return found
 
 
+def hit_members(findings: Findings, report: RecoveryReport, bad: CorruptRecord) -> list[int]:
+    """The uids of the groups whose member here a bad place hits."""
+    return [
+        hit.owner
+        for hit in report.hits
+        if (hit.place.path, hit.place.offset) == (bad.path, bad.offset)
+        and hit.lost_upto >= 0
+        and findings.hits_member(hit)
+    ]
+
+
 def corrupt_rows(findings: Findings, report: RecoveryReport) -> list[Row]:
     return [
         {
@@ -289,6 +364,7 @@ def corrupt_rows(findings: Findings, report: RecoveryReport) -> list[Row]:
             "record": KIND_NAMES.get(bad.kind, "unknown"),
             "owners": list(bad.owners),
             "queues": hit_queues(findings, report, bad),
+            "members": hit_members(findings, report, bad),
         }
         for bad in report.corrupt
     ]
@@ -329,6 +405,20 @@ def queue_rows(findings: Findings, report: RecoveryReport) -> list[Row]:
     return rows
 
 
+def member_rows(findings: Findings) -> list[Row]:
+    """What is left of each member of a log group; a part of its entries may be of no use."""
+    queues = queues_of(findings.metadata)
+    return [
+        {
+            "uid": owner,
+            "vhost": queues[owner].vhost if owner in queues else None,
+            "name": queues[owner].name if owner in queues else None,
+            **asdict(member),
+        }
+        for owner, member in sorted(findings.members.items())
+    ]
+
+
 def write_report(found: Check, out: TextIO) -> None:
     """Tables, and the verdict in the last line."""
     files = file_rows(found.report)
@@ -340,6 +430,11 @@ def write_report(found: Check, out: TextIO) -> None:
     table = [[row[column] for column in shown_of_queues] for row in found.queues]
     write_table(shown_of_queues, table, out)
     print(file=out)
+    if found.members:
+        shown_of_members = tuple(found.members[0])
+        table = [list(row.values()) for row in found.members]
+        write_table(shown_of_members, table, out)
+        print(file=out)
     if found.report.torn is not None:
         path, offset = found.report.torn
         print(f"torn end, which a start cuts: {path} at offset {offset}", file=out)
@@ -362,5 +457,8 @@ def shown(row: Mapping[str, object], column: str) -> object:
 def whom(row: Mapping[str, object]) -> str:
     queues = row["queues"]
     assert isinstance(queues, list)
-    names = ", ".join(f"queue '{each['name']}' in vhost '{each['vhost']}'" for each in queues)
-    return f"record {row['record']}, hits {names or 'no queue'}"
+    names = [f"queue '{each['name']}' in vhost '{each['vhost']}'" for each in queues]
+    members = row["members"]
+    assert isinstance(members, list)
+    names.extend(f"the member of log group {uid}" for uid in members)
+    return f"record {row['record']}, hits {', '.join(names) or 'no queue'}"

@@ -59,6 +59,21 @@ class Recovered:
             log.error("entry %d of log group %d cannot be read: %s", index, owner, error)
             group.broken_at(index)
 
+    def raft_entry(
+        self,
+        owner: int,
+        incarnation: int,
+        index: int,
+        term: int,
+        appended_term: int,
+        kind: int,
+        content: bytes,
+    ) -> None:
+        self.owner_high = max(self.owner_high, owner)  # Nobody here is a member of such a group.
+
+    def hard_state(self, owner: int, incarnation: int, term: int, vote: int) -> None:
+        self.owner_high = max(self.owner_high, owner)
+
     def knows(self, owner: int) -> bool:
         self.owner_high = max(self.owner_high, owner)
         queue = self._find(owner)

@@ -17,6 +17,7 @@ from typing import Final, Protocol, final
 
 from warren.storage.disk import Disk
 from warren.storage.files import BLOCK_BYTES, SLICE_BYTES, LogFile, Shelf, encode_header
+from warren.storage.group_log import EntryRun
 from warren.storage.ledger import Ledger
 from warren.storage.places import WALK_BYTES, records_at
 from warren.storage.ranges import runs_by_owners
@@ -25,6 +26,7 @@ from warren.storage.record import (
     HEADER_BYTES,
     PADDING,
     PUBLISH,
+    RAFT_ENTRY,
     SEAL,
     Buffer,
     PublishPayload,
@@ -44,6 +46,7 @@ OWNERS_MAX: Final = 128  # asked for their places in one turn
 LONG_ANSWER: Final = 64  # an answer that is not the last one counts as so many owners more
 PLACES_MAX: Final = 1 << 16  # of one file; with more it is read whole
 WORK_MAX: Final = 4096  # of telling owners in one turn; see `Run.work`
+ENTRIES_WORK: Final = 16  # of moving a run of entries, however long
 
 
 class Owners(Protocol):
@@ -146,9 +149,8 @@ class Compaction:
         self._tmp_path = tmp_path
         self._offset = BLOCK_BYTES
         self._questions = self._all_questions()
-        self._question: tuple[LogFile, int] | None = (
-            None  # the current one, not answered to the end
-        )
+        # The current one, not answered to the end.
+        self._question: tuple[LogFile, int, bool] | None = None
         self._after = 0  # where it goes on
         self._places: dict[int, list[int]] = {
             file.id: [] for file in sources if len(file.landmarks) > 0
@@ -157,8 +159,8 @@ class Compaction:
         self._unwritten: list[Copy] = []
         self._unwritten_bytes = 0
         self._runs: list[Run] = []
-        # Owner, index, offset, bytes.
-        self._moved_entries: deque[tuple[int, int, int, int]] = deque()
+        self._moved_entries: deque[tuple[int, EntryRun]] = deque()  # owner, entries in the segment
+        self._open_entries: dict[int, EntryRun] = {}  # the last of them, by owner
         self._relocated = 0
         self._scan: Scan | None = None
         self._scanned_bytes = 0  # of files that are through
@@ -176,10 +178,14 @@ class Compaction:
 
     # Asking where to read.
 
-    def _all_questions(self) -> Iterator[tuple[LogFile, int]]:
+    def _all_questions(self) -> Iterator[tuple[LogFile, int, bool]]:
+        """File, owner, and whether that is about the entries of a group."""
         for file in self.sources:
             for owner in list(file.publishers):
-                yield file, owner
+                yield file, owner, False
+        for file in self.sources:
+            for owner in list(file.groups):
+                yield file, owner, True
 
     def ask_slice(self, owners: Owners, ledger: Ledger) -> bool:
         """Ask some owners where their messages are; True when all have answered."""
@@ -187,23 +193,20 @@ class Compaction:
         while room > 0:
             question = self._question or next(self._questions, None)
             if question is None:
-                self._find_entries(ledger)
                 return True
-            file, owner = question
+            file, owner, is_group = question
             after = 0
             room -= 1
-            if file.id in self._places:
+            if is_group:
+                if file.id in self._places:
+                    self._add_places(file, ledger.entry_places(file, owner, PLACES_MAX + 1))
+            elif file.id in self._places:
                 found, after = owners.places(owner, file.id, self._after)
                 self._add_places(file, found)
                 room -= LONG_ANSWER if after > 0 else 0
             self._after = after
             self._question = question if after > 0 else None
         return False
-
-    def _find_entries(self, ledger: Ledger) -> None:
-        for file in self.sources:
-            for owner in file.groups:
-                self._add_places(file, ledger.entry_places(file, owner))
 
     def _add_places(self, file: LogFile, found: list[int]) -> None:
         places = self._places.get(file.id)
@@ -218,7 +221,7 @@ class Compaction:
     def _read_all(self) -> Iterator[tuple[LogFile, Record]]:
         for file in self.sources:
             for record in self._records_of(file):
-                if record.kind in (PUBLISH, ENTRY):
+                if record.kind in (PUBLISH, ENTRY, RAFT_ENTRY):
                     yield file, record
 
     def _records_of(self, file: LogFile) -> Iterator[Record]:
@@ -273,8 +276,7 @@ class Compaction:
                 if live:
                     found.append(Alive(file, record, payload, live))
                 continue
-            stored = ledger.entries.get(record.owner, {}).get(record.index)
-            if stored is not None and stored.file is file:
+            if ledger.is_live_entry(record.owner, record.index, file, record.offset):
                 found.append(Alive(file, record, None, []))
         return found
 
@@ -338,13 +340,23 @@ class Compaction:
         self.segment.stored += size
         run = copy.run
         if run is None:
-            self._moved_entries.append((copy.owner, copy.index, offset, size))
+            self._note_entry(copy, offset, size)
             return
         run.data_offset = offset + HEADER_BYTES + len(copy.prefix)
         self._runs.append(run)
         for owner, _ in run.targets:
             self.segment.publishers.add(owner)
             self.segment.claimed += len(copy.payload)
+
+    def _note_entry(self, copy: Copy, offset: int, size: int) -> None:
+        self.segment.groups.add(copy.owner)
+        self.segment.claimed += size
+        run = self._open_entries.get(copy.owner)
+        if run is None or run.end != copy.index:
+            run = EntryRun(self.segment, copy.index)
+            self._open_entries[copy.owner] = run
+            self._moved_entries.append((copy.owner, run))
+        run.add(offset, size)
 
     def finish(self, directory: str) -> None:
         """Make the segment durable, then give it its name, then make that durable."""
@@ -377,13 +389,11 @@ class Compaction:
             work += run.work * len(run.targets)
             for owner, first in run.targets:
                 self._relocate(owners, run, owner, first)
+        source_ids = {file.id for file in self.sources}
         while self._moved_entries and work < WORK_MAX:
-            owner, index, offset, size = self._moved_entries.popleft()
-            work += 1
-            self.segment.claimed += size
-            if index in ledger.entries.get(owner, {}):
-                self.segment.live += size
-                ledger.place_entry(owner, index, self.segment, offset, size)
+            entry_owner, moved = self._moved_entries.popleft()
+            work += ENTRIES_WORK
+            ledger.move_entries(entry_owner, moved, source_ids)
         return self._relocated == len(self._runs) and not self._moved_entries
 
     def _relocate(self, owners: Owners, run: Run, owner: int, first: int) -> None:
@@ -425,7 +435,8 @@ def copies_of(alive: Alive) -> list[Copy]:
     record = alive.record
     payload = alive.payload
     if payload is None:
-        return [Copy(ENTRY, record.owner, record.index, 0, b"", bytes(record.payload))]
+        content = bytes(record.payload)
+        return [Copy(record.kind, record.owner, record.index, record.part, b"", content)]
     runs = runs_by_owners(payload.count, alive.live)
     copies: list[Copy] = []
     for place, count, holders in runs:

@@ -36,6 +36,9 @@ class Hit:
     # Of a log group: an entry behind this one may be missing, unless a snapshot has it.
     # -1: messages are missing.
     entry_after: int = -1
+    # Of a member of a group of several: an entry up to this index may be missing, unless its
+    # snapshot has it; FAR: or the last ones, or its vote. -1: it is no such hit.
+    lost_upto: int = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Saying anew what a file says, before it goes: its settlements and marks. On the loop, in slices.
+"""Saying anew what a file says, before it goes: settlements, marks, hard states. On the loop.
 
 A SETTLE is needed while another file has messages of its owner. What stands for all SETTLEs of an
 owner so far is one CHECKPOINT if what is alive can be told in one answer. For an owner with more
@@ -17,6 +17,7 @@ from warren.storage.ranges import gaps_between
 from warren.storage.record import (
     CHECKPOINT,
     DELETED,
+    HARD_STATE,
     MARK,
     SETTLE,
     encode_checkpoint,
@@ -36,6 +37,8 @@ class Appender(Protocol):
         """The file that the next record goes into, or one before it."""
 
     def append(self, kind: int, owner: int, index: int, parts: list[bytes]) -> Location: ...
+
+    def append_hard_state(self, owner: int, incarnation: int, term: int, vote: int) -> Location: ...
 
 
 @final
@@ -78,6 +81,8 @@ class Debts:
                 self._append(DELETED, owner, 0, b"")
             elif owed == MARK:
                 self._append(MARK, owner, self._owners.mark(owner), b"")
+            elif owed == HARD_STATE:
+                self._append_hard_state(owner)
             self._left.pop()
             self._next_seq = 1
 
@@ -101,10 +106,16 @@ class Debts:
         self._ledger.restated(owner, self._begun_in)
         return True
 
-    def _append(self, kind: int, owner: int, index: int, payload: bytes) -> Location:
-        place = self._log.append(kind, owner, index, [payload] if payload else [])
+    def _append_hard_state(self, owner: int) -> None:
+        state = self._ledger.hard_states[owner]
+        place = self._log.append_hard_state(owner, state.incarnation, state.term, state.vote)
+        self._count(place)
+
+    def _append(self, kind: int, owner: int, index: int, payload: bytes) -> None:
+        self._count(self._log.append(kind, owner, index, [payload] if payload else []))
+
+    def _count(self, place: Location) -> None:
         self._tally.debts_paid += 1
         self._tally.debt_bytes += place.byte_count
         self._paid_bytes += place.byte_count
         self.byte_count += place.byte_count
-        return place

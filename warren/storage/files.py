@@ -68,6 +68,7 @@ class LogFile:
         "sealed_lsn",
         "settlers",
         "size",
+        "stated",
         "stored",
         "used",
         "written_before",
@@ -94,7 +95,9 @@ class LogFile:
         self.markers: set[int] = set()  # owners whose newest MARK is in it
         # Messages, by owner, of which a crash left a copy here; the one that counts is elsewhere.
         self.elsewhere: dict[int, RangeSet] = {}
-        self.groups: set[int] = set()  # log groups with an ENTRY in it, dead ones too
+        # Log groups with an ENTRY, a RAFT_ENTRY or a HARD_STATE in it, dead ones too.
+        self.groups: set[int] = set()
+        self.stated: set[int] = set()  # members whose newest HARD_STATE is in it
         # Where some of the records begin, ascending, the first one included: so that a record can
         # be found by a place inside of it. Empty: nobody knows.
         self.landmarks: array[int] = array("I")

@@ -23,8 +23,11 @@ from warren.storage.record import (
     PUBLISH,
     PUBLISH_BYTES,
     PUBLISH_HEAD,
+    RAFT_ENTRY,
+    RAFT_HEAD_BYTES,
     SETTLE,
     SETTLE_HEAD,
+    STATE_BYTES,
     TARGET,
     TARGETS_MAX,
     owner_check,
@@ -32,6 +35,7 @@ from warren.storage.record import (
 )
 
 UNKNOWN: Final = 0
+RAFT_ZEROS_AT: Final = 17  # in the payload of a RAFT_ENTRY
 Targets = tuple[tuple[int, int, int], ...]  # (owner, first message_seq, count); 0: not known
 NOBODY: Final[tuple[int, Targets, int]] = (UNKNOWN, (), 0)
 
@@ -80,7 +84,12 @@ def believed_kind(head: bytes, kind: int, length: int) -> int:
         return kind if layout.size + 16 * range_count == length else UNKNOWN
     if kind in (MARK, DELETED):
         return kind if length == 0 else UNKNOWN
-    return kind if kind in (ENTRY, HARD_STATE) and length > 0 else UNKNOWN
+    if kind == HARD_STATE:
+        return kind if length == STATE_BYTES else UNKNOWN
+    if kind == RAFT_ENTRY:
+        padding = payload[RAFT_ZEROS_AT:RAFT_HEAD_BYTES]
+        return kind if len(padding) == 7 and not any(padding) else UNKNOWN
+    return kind if kind == ENTRY and length > 0 else UNKNOWN
 
 
 def publish_bytes(head: bytes) -> int:

@@ -1,28 +1,37 @@
 """What is alive in which file, and what each file still has to say. No I/O.
 
 A file may go when nothing in it is alive *and* nothing it says is needed: a SETTLE is needed while
-another file holds messages of its owner, for without it they would come back; the newest MARK is
-needed as long as its owner. `debts` names what must be written anew, into a newer file, first.
+another file holds messages of its owner, for without it they would come back; the newest MARK and
+the newest HARD_STATE are needed as long as their owner; a DELETED while another file holds records
+of the owner. `debts` names what must be written anew, into a newer file, first. Compiled.
+
+The live entry of a log group at an index is the one that was appended last: it ends all that was
+there, and behind it, before. After a start it is the one with the highest appended_term; what of
+them is of no use the group says by `truncate_entries` and `release_entries`.
 """
 
 from typing import Final, final
 
+from mypy_extensions import i64
+
 from warren.storage.files import BLOCK_BYTES, LogFile
-from warren.storage.record import CHECKPOINT, DELETED, ENTRY, MARK, SETTLE
+from warren.storage.group_log import EntryRun, GroupLog
+from warren.storage.record import CHECKPOINT, DELETED, ENTRY, HARD_STATE, MARK, SETTLE
 
 THIN: Final = 3  # a file is thin when less than one part in so many is alive
 
 
 @final
-class StoredEntry:
-    """A live entry of a log group: where its record begins and what it claims there."""
+class StoredState:
+    """The newest hard state of a member of a log group, and the file that has it."""
 
-    __slots__ = ("byte_count", "file", "offset")
+    __slots__ = ("file", "incarnation", "term", "vote")
 
-    def __init__(self, file: LogFile, offset: int, byte_count: int) -> None:
+    def __init__(self, file: LogFile, incarnation: int, term: int, vote: int) -> None:
         self.file = file
-        self.offset = offset
-        self.byte_count = byte_count
+        self.incarnation = incarnation
+        self.term = term
+        self.vote = vote
 
 
 @final
@@ -30,18 +39,21 @@ class Ledger:
     """Files by id, owners by uid.
 
     Invariants: `last_seqs[owner]` is at least every message_seq of the owner in any file;
-    `publish_files[owner]` is the number of files that have the owner among their `publishers`.
+    `publish_files[owner]` is the number of files that have the owner among their `publishers`,
+    `group_files[owner]` of those that have it among their `groups`.
     """
 
     def __init__(self) -> None:
         self.files: dict[int, LogFile] = {}
         self.last_seqs: dict[int, int] = {}
         self.publish_files: dict[int, int] = {}
+        self.group_files: dict[int, int] = {}
         self.mark_files: dict[int, LogFile] = {}  # where the newest MARK is
         # Id of the file with the newest one, or with the beginning of what stands for one.
         self.checkpoints: dict[int, int] = {}
         self.deleted: set[int] = set()  # owners that are gone while messages of theirs are in files
-        self.entries: dict[int, dict[int, StoredEntry]] = {}  # ascending indexes
+        self.entries: dict[int, GroupLog] = {}  # of groups that have any
+        self.hard_states: dict[int, StoredState] = {}
         self.frozen: set[int] = set()  # owners that are damaged: what is in files stays there
 
     def adopt(self, file: LogFile) -> None:
@@ -49,6 +61,8 @@ class Ledger:
         self.files[file.id] = file
         for owner in file.publishers:
             self.publish_files[owner] = self.publish_files.get(owner, 0) + 1
+        for owner in file.groups:
+            self.group_files[owner] = self.group_files.get(owner, 0) + 1
 
     def note_publisher(self, file: LogFile, owner: int) -> None:
         """A PUBLISH of the owner was appended to the file."""
@@ -73,6 +87,26 @@ class Ledger:
             if kind == DELETED:
                 self._note_deleted(owner)
 
+    def note_group(self, file: LogFile, owner: int) -> None:
+        """A record of the log of a group was appended to the file."""
+        if owner not in file.groups:
+            file.groups.add(owner)
+            self.group_files[owner] = self.group_files.get(owner, 0) + 1
+
+    def note_hard_state(
+        self, file: LogFile, owner: int, incarnation: int, term: int, vote: int
+    ) -> None:
+        """It was appended to the file, and is the newest one."""
+        self.note_group(file, owner)
+        self._forget_hard_state(owner)
+        self.hard_states[owner] = StoredState(file, incarnation, term, vote)
+        file.stated.add(owner)
+
+    def _forget_hard_state(self, owner: int) -> None:
+        old = self.hard_states.pop(owner, None)
+        if old is not None:
+            old.file.stated.discard(owner)
+
     def _note_mark(self, file: LogFile, owner: int) -> None:
         old = self.mark_files.get(owner)
         if old is file:
@@ -88,36 +122,58 @@ class Ledger:
         marked = self.mark_files.pop(owner, None)
         if marked is not None:
             marked.markers.discard(owner)
-        for entry in self.entries.pop(owner, {}).values():
-            entry.file.live -= entry.byte_count
+        self._forget_hard_state(owner)
+        group = self.entries.pop(owner, None)
+        if group is not None:
+            for run in group.runs:
+                run.file.live -= run.byte_count
 
-    def place_entry(self, owner: int, index: int, file: LogFile, offset: int, size: int) -> None:
-        """An entry is now in `file`; an older one at that index is dead."""
-        file.groups.add(owner)
-        entries = self.entries.setdefault(owner, {})
-        old = entries.get(index)
-        if old is not None:
-            old.file.live -= old.byte_count
-        entries[index] = StoredEntry(file, offset, size)
+    def place_entry(self, owner: int, index: i64, file: LogFile, offset: i64, size: i64) -> None:
+        """An entry was appended to `file`: those from `index` on that there were are dead."""
+        group = self.entries.get(owner)
+        if group is None:
+            group = self.entries[owner] = GroupLog()
+        elif index < group.end:
+            self._bury(group.truncate(index))
+        if group.append(index, file, offset, size):
+            self.note_group(file, owner)
 
-    def sort_entries(self, owner: int) -> None:
-        self.entries[owner] = dict(sorted(self.entries[owner].items()))
-
-    def release_entries(self, owner: int, index: int) -> bool:
-        """Entries up to `index` are dead. True if a file may go now."""
-        entries = self.entries.get(owner)
-        if entries is None:
+    def truncate_entries(self, owner: int, index: i64) -> bool:
+        """Entries from `index` on are dead. True if a file may go now."""
+        group = self.entries.get(owner)
+        if group is None:
             return False
-        gone: list[int] = []
-        for each in entries:
-            if each > index:
-                break
-            gone.append(each)
-        wake = False
-        for each in gone:
-            entry = entries.pop(each)
-            wake = self.release(entry.file.id, entry.byte_count) or wake
+        wake = self._bury(group.truncate(index))
+        if not group.runs:
+            del self.entries[owner]
         return wake
+
+    def release_entries(self, owner: int, index: i64) -> bool:
+        """Entries up to `index` are dead. True if a file may go now."""
+        group = self.entries.get(owner)
+        if group is None:
+            return False
+        wake = self._bury(group.release(index))
+        if not group.runs:
+            del self.entries[owner]
+        return wake
+
+    def _bury(self, died: list[tuple[LogFile, int]]) -> bool:
+        wake = False
+        for file, byte_count in died:
+            wake = self.release(file.id, byte_count) or wake
+        return wake
+
+    def move_entries(self, owner: int, copied: EntryRun, sources: set[int]) -> None:
+        """Entries were copied to another file from those with these ids."""
+        group = self.entries.get(owner)
+        if group is not None:
+            group.move(copied, sources)
+
+    def is_live_entry(self, owner: int, index: i64, file: LogFile, offset: i64) -> bool:
+        """Whether the record of an entry at `offset` is the one that counts."""
+        group = self.entries.get(owner)
+        return group is not None and group.is_at(index, file, offset)
 
     def release(self, file_id: int, byte_count: int) -> bool:
         """So many bytes died. True if the file may go or be compacted now, and could not before."""
@@ -138,12 +194,10 @@ class Ledger:
             and not (self.frozen and self._speaks_of_frozen(file))
         ]
 
-    def entry_places(self, file: LogFile, owner: int) -> list[int]:
-        """Where the live entries of the group in this file begin."""
-        entries = self.entries.get(owner)
-        if entries is None:
-            return []
-        return [entry.offset for entry in entries.values() if entry.file is file]
+    def entry_places(self, file: LogFile, owner: int, most: int) -> list[int]:
+        """Where live entries of the group in this file begin; `most` of them are enough."""
+        group = self.entries.get(owner)
+        return [] if group is None else group.places_in(file, most)
 
     def _speaks_of_frozen(self, file: LogFile) -> bool:
         frozen = self.frozen
@@ -151,24 +205,32 @@ class Ledger:
             frozen.isdisjoint(file.publishers)
             and frozen.isdisjoint(file.settlers)
             and frozen.isdisjoint(file.markers)
+            and frozen.isdisjoint(file.stated)
         )
 
     def debts(self, file: LogFile) -> list[tuple[int, int]]:
         """(kind, owner) of what may have to be said again before the file goes; see `owed`."""
         found = [(CHECKPOINT, owner) for owner in file.settlers]
         found.extend([(MARK, owner) for owner in file.markers])
+        found.extend([(HARD_STATE, owner) for owner in file.stated])
         return found
 
     def owed(self, file: LogFile, kind: int, owner: int) -> int:
         """The kind of record that must be written for a debt of `file`; 0 if none."""
         if kind == MARK:
             return MARK if owner in file.markers else 0
+        if kind == HARD_STATE:
+            return HARD_STATE if owner in file.stated else 0
         if self.checkpoints.get(owner, 0) > file.id or not self._elsewhere(file, owner):
             return 0
         return DELETED if owner in self.deleted else CHECKPOINT
 
     def _elsewhere(self, file: LogFile, owner: int) -> bool:
-        return self.publish_files.get(owner, 0) > (owner in file.publishers)
+        if self.publish_files.get(owner, 0) > (owner in file.publishers):
+            return True
+        if owner not in self.deleted:
+            return False
+        return self.group_files.get(owner, 0) > (owner in file.groups)
 
     def restated(self, owner: int, file_id: int) -> None:
         """What settled the owner's messages has been said anew, beginning in that file."""
@@ -178,14 +240,22 @@ class Ledger:
         """The file is gone for good."""
         del self.files[file.id]
         for owner in file.publishers:
-            left = self.publish_files[owner] - 1
-            if left:
-                self.publish_files[owner] = left
-                continue
-            del self.publish_files[owner]
-            if owner in self.deleted:
+            uncount(self.publish_files, owner)
+        for owner in file.groups:
+            uncount(self.group_files, owner)
+        for owner in self.deleted & (file.publishers | file.groups):
+            if owner not in self.publish_files and owner not in self.group_files:
                 self.deleted.discard(owner)
                 self.checkpoints.pop(owner, None)
+
+
+def uncount(counts: dict[int, int], owner: int) -> None:
+    """One less of it."""
+    left = counts[owner] - 1
+    if left:
+        counts[owner] = left
+    else:
+        del counts[owner]
 
 
 def is_thin(file: LogFile) -> bool:

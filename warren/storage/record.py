@@ -8,11 +8,13 @@ Little-endian; a record begins at a multiple of 8 bytes and is padded with zeros
     durable_offset u32   all bytes of this file before it were durable when this was appended, so
                          that damage before it is corruption, and damage after it may be a torn tail
     owner u64            uid of a queue or log group; PUBLISH: that of the first target
-    index u64            PUBLISH: number of the publish in the whole log; ENTRY: its log index;
-                         MARK: highest delivered message_seq
+    index u64            PUBLISH: number of the publish in the whole log; ENTRY, RAFT_ENTRY: its
+                         log index; MARK: highest delivered message_seq; HARD_STATE: its number
+                         in the whole log
     kind u8, flags u8
     owner_check u16      hash of the owner, so that the owner of a damaged record can be believed
-    part u32             PUBLISH: place of the first message in the record it was first written in
+    part u32             PUBLISH: place of the first message in the record it was first written in;
+                         RAFT_ENTRY, HARD_STATE: incarnation of the group
 
 Payloads are in docs/formats/wal.md. Message ranges are `(first, count)` pairs.
 """
@@ -31,11 +33,12 @@ SETTLE: Final = 2
 CHECKPOINT: Final = 3
 MARK: Final = 4
 ENTRY: Final = 5
-HARD_STATE: Final = 6
+HARD_STATE: Final = 6  # term and vote of a member of such a group
 CLEAN: Final = 7  # the last thing a clean shutdown writes
 DELETED: Final = 8  # the owner is gone, with all its messages
 SEAL: Final = 9  # the last record of a file that gets no more
 OPENED: Final = 10  # the first record of a process: what came before is over
+RAFT_ENTRY: Final = 11  # an entry of a group of several members
 FILE_HEADER: Final = 255  # no record: the first block of a file, of which no more is damaged
 
 KIND_NAMES: Final = {
@@ -49,6 +52,7 @@ KIND_NAMES: Final = {
     DELETED: "DELETED",
     SEAL: "SEAL",
     OPENED: "OPENED",
+    RAFT_ENTRY: "RAFT_ENTRY",
     FILE_HEADER: "file header",
 }
 
@@ -67,6 +71,10 @@ TARGET: Final = Struct("<QQ")
 SETTLE_HEAD: Final = Struct("<B3xI")
 CHECKPOINT_HEAD: Final = Struct("<B3xIQ")
 OFFSET: Final = Struct("<I")
+RAFT_HEAD: Final = Struct("<QQB7x")
+RAFT_HEAD_BYTES: Final = 24
+STATE: Final = Struct("<QQ")
+STATE_BYTES: Final = 16
 LABEL_LENGTH: Final = Struct("<H")
 PADDING: Final = bytes(8)
 
@@ -349,3 +357,24 @@ def decode_checkpoint(payload: memoryview) -> tuple[int, Ranges]:
     version, count, last_seq = CHECKPOINT_HEAD.unpack_from(payload, 0)
     assert version == PAYLOAD_VERSION
     return last_seq, decode_ranges(payload[16 : 16 + 16 * count])
+
+
+def encode_raft_head(term: int, appended_term: int, kind: int) -> bytes:
+    """What comes before the content of an entry in a RAFT_ENTRY."""
+    return RAFT_HEAD.pack(term, appended_term, kind)
+
+
+def decode_raft_head(payload: memoryview) -> tuple[int, int, int]:
+    """(term, appended_term, kind) of a RAFT_ENTRY; its content is behind RAFT_HEAD_BYTES."""
+    term, appended_term, kind = RAFT_HEAD.unpack_from(payload, 0)
+    return term, appended_term, kind
+
+
+def encode_hard_state(term: int, vote: int) -> bytes:
+    return STATE.pack(term, vote)
+
+
+def decode_hard_state(payload: memoryview) -> tuple[int, int]:
+    """(term, vote)."""
+    term, vote = STATE.unpack_from(payload, 0)
+    return term, vote

@@ -25,6 +25,8 @@ from warren.storage.files import (
     id_of,
     salvaged_epoch,
 )
+from warren.storage.found_entries import FoundEntries
+from warren.storage.group_damage import GroupEvidence
 from warren.storage.ledger import Ledger
 from warren.storage.log import SEAL_BYTES
 from warren.storage.ranges import RangeSet
@@ -34,9 +36,11 @@ from warren.storage.record import (
     DELETED,
     ENTRY,
     FILE_HEADER,
+    HARD_STATE,
     HEADER_BYTES,
     MARK,
     PUBLISH,
+    RAFT_ENTRY,
     SEAL,
     SETTLE,
     CorruptRecord,
@@ -97,13 +101,40 @@ class RecoveredPublish:
 
 
 class RecoverySink(Protocol):
-    """Who takes what was found. Calls come in this order: `entry`, `knows`, `owner`, `publish`."""
+    """Who takes what was found. Calls come in this order: `entry`, `raft_entry`, `hard_state`,
+    `knows`, `owner`, `publish`.
+    """
 
     def entry(self, owner: int, index: int, payload: bytes) -> None:
         """An entry of a log group; ascending indexes. It stays in the log until `release_log`."""
 
+    def raft_entry(
+        self,
+        owner: int,
+        incarnation: int,
+        index: int,
+        term: int,
+        appended_term: int,
+        kind: int,
+        content: bytes,
+    ) -> None:
+        """What counts at an index of a group of several members: the record with the highest
+        incarnation, then appended_term. The content of a command (kind 0) is left on disk.
+
+        Some may be of no use: of an earlier incarnation, in the snapshot, or of a tail that was
+        truncated, which begins where the appended_term falls. The group says so by `release_log`
+        and `truncate_log`.
+        """
+
+    def hard_state(self, owner: int, incarnation: int, term: int, vote: int) -> None:
+        """The newest one of a member; once for each that has any."""
+
     def knows(self, owner: int) -> bool:
-        """Whether the owner of messages still exists; all entries have been handed over."""
+        """Whether the owner of messages still exists; all entries have been handed over.
+
+        A member of a group with a hard state exists until it says otherwise (DELETED), whatever
+        the definitions know of it so far.
+        """
 
     def owner(self, owner: int, last_seq: int, mark: int) -> None:
         """No message_seq up to `last_seq` may be used again; `mark` is -1 if none was written."""
@@ -203,9 +234,12 @@ class Recovery:
         self._shelf = shelf
         self._ledger = Ledger()
         self._owners: dict[int, OwnerState] = {}
-        self._payloads: dict[int, dict[int, bytes]] = {}  # of entries, by owner and index
+        self._payloads: dict[int, dict[int, bytes]] = {}  # of ENTRYs, by owner and index
+        self._groups = FoundEntries()
+        self._group_evidence = GroupEvidence()
         self.last_file_id = 0
         self.last_index = 0  # of a PUBLISH
+        self.last_state = 0  # number of a HARD_STATE
         self._rows: list[Row] = []
         self._runs: list[Run] = []
         self._counts: dict[int, list[int]] = {}  # of records by kind, by file
@@ -225,6 +259,7 @@ class Recovery:
             self._read(file, tail)
             self._ledger.files[file.id] = file
         evidence = self._evidence(tail) if self._corrupt else None
+        self.last_state = self._groups.last_state
         self._hand_over_entries(sink)
         self._hand_over_messages(sink)
         self._fill_ledger()
@@ -238,9 +273,16 @@ class Recovery:
             torn=self._torn,
             corrupt=tuple(self._corrupt),
             file_reports=self._file_reports(),
-            hits=() if evidence is None else tuple(evidence.hits(known)),
+            hits=() if evidence is None else self._hits(evidence, known),
             unmarked=frozenset() if evidence is None else frozenset(evidence.unmarked(known)),
         )
+
+    def _hits(self, evidence: Evidence, known: dict[int, Known]) -> tuple[Hit, ...]:
+        gone = {owner for owner, state in self._owners.items() if state.deleted}
+        found = evidence.hits(known)
+        members = self._group_evidence.hits(evidence.places)
+        found.extend([hit for hit in members if hit.owner not in gone])
+        return tuple(found)
 
     def _file_reports(self) -> tuple[FileReport, ...]:
         return tuple(
@@ -281,7 +323,9 @@ class Recovery:
                 evidence.begin_file(file_id, path.startswith(WAL_PREFIX))
                 evidence.bad(unread[file_id])
                 continue
-            evidence.begin_file(file_id, os.path.basename(file.path).startswith(WAL_PREFIX))
+            shared = os.path.basename(file.path).startswith(WAL_PREFIX)
+            evidence.begin_file(file_id, shared)
+            self._group_evidence.begin_file(file_id, shared)
             scan = self._scan(file)
             told = 0
             for record in scan.records(whole=file is not tail):
@@ -292,6 +336,8 @@ class Recovery:
                     evidence.number(record.index)
                 elif record.kind == ENTRY:
                     evidence.entry(record.owner, record.index)
+                elif record.kind in (RAFT_ENTRY, HARD_STATE):
+                    self._group_evidence.note(record, len(evidence.places))
             for bad in scan.corrupt[told:]:
                 evidence.bad(bad)
 
@@ -395,6 +441,7 @@ class Recovery:
             self._note_row(row)
         for run in runs.found:
             self._note_run(run)
+        self._groups.end_file()
         file.used = scan.end
         file.corrupt = bool(scan.corrupt)
         self._corrupt.extend(scan.corrupt)
@@ -450,6 +497,10 @@ class Recovery:
             self._state(owner).deleted = True
         elif kind == ENTRY:
             self._note_entry(file, record)
+        elif kind == RAFT_ENTRY:
+            self._groups.note_raft_entry(file, record)
+        elif kind == HARD_STATE:
+            self._groups.note_hard_state(file, record)
 
     def _note_checkpoint(self, state: OwnerState, record: Record) -> None:
         last_seq, live = decode_checkpoint(record.payload)
@@ -461,14 +512,10 @@ class Recovery:
         state.dead.add(at, last_seq + 1 - at)
 
     def _note_entry(self, file: LogFile, record: Record) -> None:
-        size = padded(len(record.payload))
-        file.claim(size, size)
+        self._groups.note_entry(file, record)
         payloads = self._payloads.setdefault(record.owner, {})
-        if record.index in payloads:
-            file.live -= size  # The copy that compaction made, in a newer file, was seen before.
-            return
-        payloads[record.index] = bytes(record.payload)
-        self._ledger.place_entry(record.owner, record.index, file, record.offset, size)
+        if record.index not in payloads:  # Else a copy, in a newer file, was seen before.
+            payloads[record.index] = bytes(record.payload)
 
     def _note_row(self, row: Row) -> None:
         self.last_index = max(self.last_index, row.index)
@@ -499,10 +546,13 @@ class Recovery:
 
     def _hand_over_entries(self, sink: RecoverySink) -> None:
         for owner in sorted(self._payloads):
-            self._ledger.sort_entries(owner)
             for index, payload in sorted(self._payloads[owner].items()):
                 sink.entry(owner, index, payload)
         self._payloads.clear()
+        for owner, state in self._owners.items():
+            if state.deleted:
+                self._groups.forget(owner)
+        self._groups.hand_over(self._ledger, sink)
 
     def _hand_over_messages(self, sink: RecoverySink) -> None:
         for owner, state in sorted(self._owners.items()):

@@ -18,11 +18,13 @@ import secrets
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from time import perf_counter
 from typing import Final
 
 from warren.storage.compaction import Owners
 from warren.storage.disk import Disk
+from warren.storage.entry_reads import EntryRead, Found, spans_of
 from warren.storage.files import (
     SEGMENT_PREFIX,
     WAL_PREFIX,
@@ -38,14 +40,20 @@ from warren.storage.record import (
     CLEAN,
     DELETED,
     ENTRY,
+    HARD_STATE,
     HEADER_BYTES,
     MARK,
     OPENED,
     PUBLISH,
+    RAFT_ENTRY,
+    RAFT_HEAD_BYTES,
     SETTLE,
+    STATE_BYTES,
     Buffer,
     encode_checkpoint,
+    encode_hard_state,
     encode_publish_prefix,
+    encode_raft_head,
     encode_settle,
     offset_at,
     padded,
@@ -112,6 +120,7 @@ class Wal:
         self._upkeep: Upkeep | None = None
         self._last_file_id = 0
         self._last_index = 0  # of a PUBLISH
+        self._last_state = 0  # number of a HARD_STATE
         self._handed: deque[Batch] = deque()  # appended here, taken by the writer thread
         self._written: Batch | None = None  # the last durable one; set by the writer thread
         self._notice_posted = False
@@ -147,6 +156,8 @@ class Wal:
             self._ledger.adopt(file)
         self._last_file_id = recovery.last_file_id
         self._last_index = recovery.last_index
+        # A number is left out for ever where one may have been lost: no later one closes the gap.
+        self._last_state = recovery.last_state + (1 if report.corrupt else 0)
         self._trim()
         self._log = Log(self._group_bytes, self._take_file, self._hand_over)
         self.append(OPENED, 0, 0, ())
@@ -295,6 +306,45 @@ class Wal:
         """An entry of a log group; it stays until `release_log`."""
         return self.append(ENTRY, owner, index, parts)
 
+    def append_raft_entry(
+        self,
+        owner: int,
+        incarnation: int,
+        index: int,
+        term: int,
+        appended_term: int,
+        kind: int,
+        parts: Sequence[bytes],
+    ) -> Location:
+        """An entry of a group of several members, behind those it has; it stays until `release_log`
+        or `truncate_log`, or until another one is appended at its index or a lower one.
+
+        `appended_term` is the term in which this member appends it: never less than that of an
+        entry before, and more than that of one whose place it takes. It says after a start which
+        of two records at an index counts.
+        """
+        log = self._log
+        assert log is not None
+        length = RAFT_HEAD_BYTES + sum(map(len, parts))
+        payload: list[Buffer] = [encode_raft_head(term, appended_term, kind), *parts]
+        at = log.append(RAFT_ENTRY, owner, index, incarnation, payload, length)
+        file = log.active
+        stored = padded(length)
+        file.claim(stored, stored)
+        self._ledger.place_entry(owner, index, file, at, stored)
+        return Location(file.id, at + HEADER_BYTES, stored)
+
+    def append_hard_state(self, owner: int, incarnation: int, term: int, vote: int) -> Location:
+        """The newest term and vote of a member of a group; kept as long as its owner."""
+        log = self._log
+        assert log is not None
+        self._last_state += 1
+        payload: list[Buffer] = [encode_hard_state(term, vote)]
+        at = log.append(HARD_STATE, owner, self._last_state, incarnation, payload, STATE_BYTES)
+        file = log.active
+        self._ledger.note_hard_state(file, owner, incarnation, term, vote)
+        return Location(file.id, at + HEADER_BYTES, padded(STATE_BYTES))
+
     def flush(self) -> None:
         """Hand everything appended over to the writer."""
         log = self._log
@@ -328,6 +378,15 @@ class Wal:
     def release_log(self, owner: int, index: int) -> None:
         """The entries of the group up to `index` are not needed: a durable snapshot has them."""
         if self._ledger.release_entries(owner, index) and self._upkeep is not None:
+            self._upkeep.wake()
+
+    def truncate_log(self, owner: int, index: int) -> None:
+        """The entries of the group from `index` on are not part of its log any more.
+
+        Nothing is written: what is appended next has a higher appended_term, and after a start
+        that says the same. A group says it after a start, too, of what it has found of no use.
+        """
+        if self._ledger.truncate_entries(owner, index) and self._upkeep is not None:
             self._upkeep.wake()
 
     def freeze(self, owner: int) -> None:
@@ -414,6 +473,27 @@ class Wal:
             if not file.pins and self._upkeep is not None:
                 self._upkeep.unpinned(file)
             read.done(answer)
+
+    def read_entries(
+        self,
+        owner: int,
+        first: int,
+        last: int,
+        bytes_max: int,
+        done: Callable[[list[Found] | Exception], None],
+    ) -> None:
+        """Entries of a group from `first` on, as (index, term, appended_term, kind, content).
+
+        At most those up to `last`, and about `bytes_max` in all, but at least one; fewer, if they
+        are many; none, if `first` is not in the log. They must be durable. `done` is called on
+        the loop thread, later; with an error if any of them cannot be read.
+        """
+        spans = spans_of(self._ledger.entries.get(owner), first, last, bytes_max)
+        read = EntryRead(owner, spans, done)
+        if not spans:
+            self._post(read.finish)
+        for number, span in enumerate(spans):
+            self.read(span.file.id, span.offset, span.length, partial(read.take, number))
 
     def background(self, work: Callable[[], None]) -> None:
         """Run slow work, such as writing a snapshot, beside the log."""

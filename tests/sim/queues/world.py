@@ -335,15 +335,14 @@ class World:
 
     def check_entries(self) -> None:
         """Groups keep what their last snapshot does not have, and none is kept of a group gone."""
-        for owner, entries in self.node.wal._ledger.entries.items():
-            assert not entries or owner in {METADATA_OWNER, *self.node.broker.quorum_hosts}
+        for owner, group in self.node.wal._ledger.entries.items():
+            assert owner in {METADATA_OWNER, *self.node.broker.quorum_hosts}
             if owner != METADATA_OWNER:
-                assert len(entries) <= 2 * QUEUE_SNAPSHOT_ENTRIES
+                assert group.count() <= 2 * QUEUE_SNAPSHOT_ENTRIES
 
     def entry_bytes(self) -> int:
         """What the definitions and the quorum queues' commands claim of the log."""
-        entries = self.node.wal._ledger.entries.values()
-        return sum(entry.byte_count for group in entries for entry in group.values())
+        return sum(group.byte_count() for group in self.node.wal._ledger.entries.values())
 
     def journaled_bytes(self) -> int:
         return sum(

@@ -30,6 +30,9 @@ class Queues:
         self.entries: dict[int, bytes] = {}
         self.entry_lsns: dict[int, int] = {}
         self.publishes = 0
+        # Of members of log groups, by owner: (incarnation, term, vote), and entries by incarnation.
+        self.found_states: dict[int, tuple[int, int, int]] = {}
+        self.found_entries: dict[int, list[tuple[int, tuple[int, int, int, int, bytes]]]] = {}
 
     def copy(self) -> "Queues":
         """What is known of them now, for a check after a crash."""
@@ -48,6 +51,23 @@ class Queues:
         assert not self.entries or index > max(self.entries)
         self.entries[index] = payload
         self.entry_lsns[index] = 0
+
+    def raft_entry(
+        self,
+        owner: int,
+        incarnation: int,
+        index: int,
+        term: int,
+        appended_term: int,
+        kind: int,
+        content: bytes,
+    ) -> None:
+        item = (index, term, appended_term, kind, content)
+        self.found_entries.setdefault(owner, []).append((incarnation, item))
+
+    def hard_state(self, owner: int, incarnation: int, term: int, vote: int) -> None:
+        assert owner not in self.found_states
+        self.found_states[owner] = (incarnation, term, vote)
 
     def knows(self, owner: int) -> bool:
         return owner in self.known

@@ -5,16 +5,20 @@ durable. After a crash:
 
 - reported durable and not settled: there, exactly once, with its bytes;
 - settled, reported durable: gone for good;
-- anything else that is there was once published, with these bytes, and its owner exists.
+- anything else that is there was once published, with these bytes, and its owner exists;
+- members of log groups are found as they were at some moment since (`members`).
 """
 
 from copy import copy
 from random import Random
 
+from tests.sim.storage.members import Members
 from tests.sim.storage.queues_model import Queues
 from tests.sim.storage.sim_disk import Crashed, SimDisk
+from tests.sim.storage.sim_keyed import SimKeyed
 from tests.sim.storage.steps import StepRunner
 from warren.storage.record import padded
+from warren.storage.snapshot import SnapshotStore
 from warren.storage.wal import Wal
 
 DIRECTORY = "/data"
@@ -42,6 +46,7 @@ class World:
         self.recovered = 0
         self.failed: list[BaseException] = []
         self.queues = Queues({10, 11, 12})
+        self.members = Members([1000, 1001])
         self.next_owner = 13
         self.file_bytes = self.random.choice((16_384, 32_768, 65_536))
         self.orderly = self.random.choice((0.1, 0.7))  # how often the oldest are settled first
@@ -61,12 +66,14 @@ class World:
             runner=self.runner,
             draw_epoch=lambda: self.random.getrandbits(32),
         )
+        self.store = SnapshotStore(SimKeyed(self.disk, self.runner))
         report = self.wal.open(self.queues)
         assert not report.corrupt, f"corrupt: {report.corrupt}"
         self.queues.wal = self.wal
         self.wal.on_durable.append(self.on_durable)
         self.wal.attach(self.queues)
         self.wal.release_log(GROUP, self.released)
+        self.members.boot(self.wal, self.store, self.random)
 
     def on_durable(self, lsn: int) -> None:
         while self.noted_marks and self.noted_marks[0][0] <= lsn:
@@ -93,6 +100,8 @@ class World:
             self.delete()
         elif choice < 0.70:
             self.read()
+        elif choice < 0.80:
+            self.members.act()
         else:
             for _ in range(self.random.choice((1, 1, 6))):
                 self.runner.step(self.random)
@@ -215,6 +224,7 @@ class World:
             for index, body in self.queues.entries.items()
             if index > self.released
         )
+        live += self.members.live_bytes()
         assert self.wal.live_bytes() == live, "the books are wrong"
         assert self.wal.pending_bytes == 0
 
@@ -235,10 +245,13 @@ class World:
         """Go on with this disk after a crash."""
         self.crashes += 1
         before = self.queues
+        members = self.members
         self.disk = image
         self.noted_marks = []
         self.queues = Queues(set(before.known))
+        self.members = Members([])
         self.boot()
+        self.members.recover(members, self.queues, self.durable_lsn)
         self.check(before, self.durable_lsn)
 
     def known(self) -> "World":
@@ -257,6 +270,7 @@ class World:
         twin.noted_marks = []
         twin.failed = []
         twin.queues = self.queues.copy()
+        twin.members = self.members.copy()
         return twin
 
     def check(self, before: Queues, durable_lsn: int) -> None:

@@ -9,7 +9,8 @@ from tests.sim.storage.sim_disk import SimDisk
 from tests.sim.storage.sim_keyed import SimKeyed
 from tests.sim.storage.steps import StepRunner
 from warren.storage.keyed import SNAPSHOTS
-from warren.storage.snapshot import HEAD_NUMBER, KEY, SnapshotStore
+from warren.storage.snapshot import SnapshotStore
+from warren.storage.snapshot_slices import HEAD_NUMBER, KEY
 from warren.storage.wal import Wal
 
 
@@ -165,7 +166,7 @@ class Pair(Member):
     def stored(self) -> dict[int, list[int]]:
         """Indexes of the entries that the log keeps, by owner."""
         entries = self.wal._ledger.entries
-        return {owner: list(found) for owner, found in entries.items() if found}
+        return {owner: group.indexes() for owner, group in entries.items()}
 
 
 def snapshot_indexes(disk: SimDisk) -> list[int]:

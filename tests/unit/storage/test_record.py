@@ -8,13 +8,18 @@ from warren.storage.record import (
     CHECKPOINT,
     ENTRY,
     PUBLISH,
+    RAFT_ENTRY,
     Record,
     decode_checkpoint,
+    decode_hard_state,
     decode_publish,
+    decode_raft_head,
     decode_record,
     decode_settle,
     encode_checkpoint,
+    encode_hard_state,
     encode_publish_prefix,
+    encode_raft_head,
     encode_settle,
     owner_check,
     padded,
@@ -165,3 +170,37 @@ def test_only_names_of_the_log_have_an_id() -> None:
     assert id_of("wal-12.log") == -1
     assert id_of("lock") == -1
     assert id_of("snap-00000000000000000001-00000000000000000001.bin") == -1
+
+
+def test_an_entry_of_a_group_of_several_members_has_these_bytes() -> None:
+    head = encode_raft_head(3, 4, 2)
+    length = len(head) + 2
+    header = encode_record_header(
+        0xAABBCCDD, 4096, 500, 7, RAFT_ENTRY, 0x01020304, [head, b"ab"], length
+    )
+    assert (header + head + b"ab").hex()[8:] == (
+        "1a000000"  # length
+        "ddccbbaa"  # epoch
+        "00100000"  # durable_offset
+        "f401000000000000"  # owner
+        "0700000000000000"  # index
+        "0b"  # kind
+        "00"  # flags
+        f"{owner_check(500).to_bytes(2, 'little').hex()}"
+        "04030201"  # incarnation
+        "0300000000000000"  # term
+        "0400000000000000"  # appended_term
+        "02" + "00" * 7 + "6162"  # kind, content
+    )
+
+
+def test_a_hard_state_has_these_bytes() -> None:
+    assert encode_hard_state(3, 2**63).hex() == "0300000000000000" + "0000000000000080"
+
+
+@given(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1), st.integers(0, 255))
+def test_entries_and_hard_states_of_members_come_back_as_they_went(
+    term: int, other: int, kind: int
+) -> None:
+    assert decode_raft_head(memoryview(encode_raft_head(term, other, kind))) == (term, other, kind)
+    assert decode_hard_state(memoryview(encode_hard_state(term, other))) == (term, other)
