@@ -3,7 +3,7 @@
 import pytest
 
 from raft.core import Raft
-from raft.entries import CONFIG, Config
+from raft.entries import CONFIG, Config, HardState, SnapshotPoint
 from raft.membership import (
     AddLearner,
     AddVoter,
@@ -14,11 +14,13 @@ from raft.membership import (
     decode_config,
     encode_config,
 )
-from raft.messages import AppendRequest, AppendResponse, TimeoutNow
+from raft.messages import AppendRequest, AppendResponse, TimeoutNow, VoteResponse
 from raft.quorum import agreed, is_majority
+from raft.recovery import Restored
 from raft.status import FOLLOWER, LEADER
 from tests.unit.raft.cores import (
     THREE,
+    FixedLots,
     appends,
     elect,
     entries,
@@ -27,6 +29,7 @@ from tests.unit.raft.cores import (
     leader,
     restored,
     sent,
+    settings,
     turn,
     turns,
 )
@@ -286,3 +289,38 @@ def test_bytes_that_are_no_configuration_are_refused() -> None:
     for data in wrong:
         with pytest.raises(ValueError, match=r"configuration|member"):
             decode_config(data)
+
+
+def test_one_whose_removal_nobody_else_has_may_still_be_elected() -> None:
+    removal = (2, Config((2, 3)))
+    found = Restored(HardState(1, 1), SnapshotPoint(0, 0, 0, THREE), 2, [(1, 1, 1)], [removal])
+    raft = Raft(1, found, settings(), FixedLots())
+    raft.campaign()
+    raft.step(2, VoteResponse(2, True, True))
+    raft.step(3, VoteResponse(2, True, True))
+    raft.step(2, VoteResponse(2, False, True))
+    assert raft.role != LEADER  # its own vote does not count
+    raft.step(3, VoteResponse(2, False, True))
+    assert raft.role == LEADER
+    turn(raft)
+    match(raft, 2, 3)
+    match(raft, 3, 3)
+    assert (raft.commit_index, raft.role) == (3, FOLLOWER)
+    raft.campaign()
+    assert raft.role == FOLLOWER  # now it is committed
+
+
+def test_a_voter_alone_tells_its_learners_nothing_before_its_term_is_durable() -> None:
+    raft = restored((), term=0, config=Config((1,), (2,)))
+    raft.campaign()
+    ready = raft.ready()
+    assert not ready.messages
+    assert [message.term for message in appends(ready, 2)] == [1]
+    assert raft.propose((b"x",)) is not None
+    raft.tick()
+    assert not raft.ready().messages
+    raft.durable(1, 1)
+    raft.step(2, AppendResponse(1, True, 1, 0))
+    assert [indexes(one.entries) for one in appends(raft.ready(), 2)] == [[2]]
+    assert raft.propose((b"x",)) is not None
+    assert raft.ready().messages
