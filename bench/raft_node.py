@@ -1,0 +1,438 @@
+"""One node of the measurement of log groups (bench/raft.py): groups, log, links, and load on them.
+
+    python -m bench.raft_node MEMBER DIRECTORY PORT,PORT,... --groups N
+
+All on the real thing: `warren.storage.wal` with its syncs, `node.peers`, `raft.host`. The owner of
+a group counts what is committed and keeps nothing; every SNAPSHOT_ENTRIES entries it says that it
+has a snapshot, so that the log may go. Commands come as lines of JSON on stdin, answers go to
+stdout. A failure of the log or of a group ends the process.
+"""
+
+import argparse
+import asyncio
+import gc
+import json
+import os
+import resource
+import sys
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+from node.peers import PeerLinks
+from raft import core
+from raft.codec import BadMessage
+from raft.entries import Config, Entry, SnapshotPoint
+from raft.group import Group
+from raft.host import TICK_MS, RaftHost, host_settings
+from raft.links import BadEnvelope
+from raft.log_group import COMMITTED
+from raft.messages import SnapshotSlice
+from raft.ready import Lead
+from raft.recovery import founded
+from warren.storage.disk import OsDisk
+from warren.storage.recovery import RecoveredPublish
+from warren.storage.stretches import Stretch
+from warren.storage.wal import Wal
+from warren.wire.peer.handshake import Identity
+
+SWITCH_INTERVAL_S: Final = 0.0005
+FIRST_UID: Final = 10
+SNAPSHOT_ENTRIES: Final = 4096
+CLUSTER_ID: Final = b"bench-of-groups!"
+KEY: Final = bytes(32)
+
+
+def tell(**values: Any) -> None:
+    print(json.dumps(values), flush=True)
+
+
+class Nothing:
+    """What the log finds and asks: it begins empty, and there are no messages in it."""
+
+    def entry(self, owner: int, index: int, payload: bytes) -> None:
+        raise AssertionError("the directory is not empty")
+
+    def raft_entry(
+        self,
+        owner: int,
+        incarnation: int,
+        index: int,
+        term: int,
+        appended_term: int,
+        kind: int,
+        content: bytes,
+    ) -> None:
+        raise AssertionError("the directory is not empty")
+
+    def hard_state(self, owner: int, incarnation: int, term: int, vote: int) -> None:
+        raise AssertionError("the directory is not empty")
+
+    def knows(self, owner: int) -> bool:
+        return True
+
+    def owner(self, owner: int, last_seq: int, mark: int) -> None:
+        raise AssertionError("the directory is not empty")
+
+    def publish(self, found: RecoveredPublish) -> None:
+        raise AssertionError("the directory is not empty")
+
+    def stretch(self, found: Stretch) -> None:
+        raise AssertionError("the directory is not empty")
+
+    def live_ranges(self, owner: int, first: int, count: int) -> list[tuple[int, int]]:
+        return []
+
+    def places(self, owner: int, file_id: int, after: int) -> tuple[list[int], int]:
+        return [], 0
+
+    def relocated(
+        self, owner: int, first: int, count: int, file_id: int, data_offset: int, offsets: bytes
+    ) -> None:
+        raise AssertionError("no messages")
+
+    def alive_from(self, owner: int, first: int) -> tuple[list[tuple[int, int]], int]:
+        return [], 0
+
+    def mark(self, owner: int) -> int:
+        return 0
+
+
+class Load:
+    """Proposals in a closed loop: `window` entries of each group in flight."""
+
+    def __init__(self, batch: int, window: int, size: int) -> None:
+        self.parts = [os.urandom(size)] * batch
+        self.window = window
+        self.is_on = True
+        self.entries = 0
+        self.latencies_s: list[float] = []
+
+
+class Counter:
+    """Owner of a group: counts, and keeps the load going where it leads."""
+
+    def __init__(self, node: "Node") -> None:
+        self.node = node
+        self.group: Group | None = None
+        self.applied_index = 0
+        self.snapshot_index = 0
+        self.began: deque[float] = deque()
+
+    def propose(self) -> None:
+        load = self.node.load
+        group = self.group
+        assert group is not None
+        assert load is not None
+        if group.propose(load.parts) is not None:
+            self.began.append(time.perf_counter())
+
+    def store(self, entry: Entry) -> None:
+        raise AssertionError("nothing is attached")
+
+    def truncated(self, index: int) -> None:
+        self.began.clear()
+
+    def apply(self, entries: Sequence[Entry]) -> None:
+        self.applied_index = index = entries[-1].index
+        if index - self.snapshot_index >= self.node.snapshot_entries:
+            self.take_snapshot()
+
+    def take_snapshot(self) -> None:
+        group = self.group
+        assert group is not None
+        self.snapshot_index = self.applied_index
+        group.snapshot_taken(group.snapshot_point(self.applied_index))
+
+    def outcome(self, index: int, term: int, outcome: int) -> None:
+        load = self.node.load
+        if outcome == COMMITTED and self.node.is_watching:
+            self.node.is_watching = False
+            tell(event="commit", at_s=time.monotonic())
+        if load is None or not self.began:
+            return
+        took_s = time.perf_counter() - self.began.popleft()
+        if outcome == COMMITTED:
+            load.entries += 1
+            load.latencies_s.append(took_s)
+        if load.is_on:
+            self.propose()
+
+    def lead(self, lead: Lead) -> None:
+        node = self.node
+        if lead.leader != node.member:
+            self.began.clear()
+        elif lead.is_ready:
+            node.leading += 1
+            if node.is_watching:
+                assert self.group is not None
+                self.group.propose([b"first"])
+            if node.leading == len(node.owners):
+                tell(event="leading", groups=node.leading)
+
+    def configured(self, config: Config) -> None:
+        raise AssertionError("nobody joins")
+
+    def reattach(self, entries: Sequence[Entry], done: Callable[[Sequence[Entry]], None]) -> None:
+        done(entries)
+
+    def read_slice(
+        self, index: int, number: int, done: Callable[[Sequence[bytes] | None, bool], None]
+    ) -> None:
+        done([b"nothing"], True)
+
+    def stage(
+        self, piece: SnapshotSlice, point: SnapshotPoint | None, done: Callable[[], None]
+    ) -> None:
+        if point is not None:
+            self.applied_index = self.snapshot_index = point.index
+        done()
+
+    def drop_staged(self) -> None:
+        self.began.clear()
+
+
+class Node:
+    """Log, links and host put together; also what the links tell (`node.peers.PeerUser`)."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.member: int = arguments.member
+        self.ports = [int(port) for port in arguments.ports.split(",")]
+        self.snapshot_entries: int = arguments.snapshot_entries
+        self.wal = Wal(
+            OsDisk(),
+            str(arguments.directory),
+            post=self.loop.call_soon_threadsafe,
+            on_failure=stop,
+        )
+        nothing = Nothing()
+        self.wal.open(nothing)
+        self.wal.attach(nothing)
+        identity = Identity(self.member, self.member, self.member, CLUSTER_ID, KEY)
+        self.links = PeerLinks(identity, self)
+        self.host = RaftHost(
+            self.member,
+            self.wal,
+            self.links,
+            host_settings(),
+            Random(),
+            self.begin_turn,
+        )
+        self.wal.on_durable.append(self.host.on_durable)
+        self.owners: list[Counter] = []
+        self.load: Load | None = None
+        self.leading = 0
+        self.is_watching = False
+        self.peers_up = 0
+        self.longest_turn_s = 0.0
+        self.turns = 0
+        for number in range(arguments.groups):
+            self.add(FIRST_UID + number)
+
+    def add(self, uid: int) -> None:
+        owner = Counter(self)
+        self.owners.append(owner)
+        config = Config(range(1, len(self.ports) + 1))
+        owner.group = self.host.add(uid, 1, founded(config), owner)
+
+    async def run(self) -> None:
+        await self.links.listen("127.0.0.1", self.ports[self.member - 1])
+        for number, port in enumerate(self.ports, 1):
+            if number != self.member:
+                self.host.add_peer(number)
+                self.links.add_peer(number, "127.0.0.1", port)
+        self.tick()
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(5_000, 10, 1000)
+        reader = asyncio.StreamReader()
+        protocol = asyncio.StreamReaderProtocol(reader)
+        await self.loop.connect_read_pipe(lambda: protocol, sys.stdin)
+        while line := await reader.readline():
+            await self.carry_out(json.loads(line))
+
+    def begin_turn(self) -> None:
+        self.loop.call_soon(self.turn)
+
+    def turn(self) -> None:
+        began = time.perf_counter()
+        try:
+            self.host.end_turn()
+        except Exception as error:
+            stop(error)
+        self.turns += 1
+        self.longest_turn_s = max(self.longest_turn_s, time.perf_counter() - began)
+
+    def tick(self) -> None:
+        self.loop.call_later(TICK_MS / 1000, self.tick)
+        self.host.tick(int(time.monotonic() * 1000))
+
+    # Commands
+
+    async def carry_out(self, command: dict[str, Any]) -> None:
+        name = command["do"]
+        if name == "lead":
+            for owner in self.owners:
+                assert owner.group is not None
+                owner.group.campaign()
+        elif name == "load":
+            await self.run_load(command)
+        elif name == "begin_load":
+            self.begin_load(command)
+        elif name == "watch":
+            self.is_watching = True
+            tell(event="watching")
+        elif name == "snapshot":
+            self.snapshot_all()
+        elif name == "reset":
+            self.longest_turn_s = 0.0
+            tell(event="reset")
+        elif name == "status":
+            self.tell_status()
+        else:
+            raise ValueError(name)
+
+    def begin_load(self, command: dict[str, Any]) -> Load:
+        load = Load(command["batch"], command["window"], command["size"])
+        self.load = load
+        for owner in self.owners:
+            owner.began.clear()
+            for _ in range(load.window):
+                owner.propose()
+        return load
+
+    async def run_load(self, command: dict[str, Any]) -> None:
+        """Until so many seconds have passed or so many entries are committed; tell of it."""
+        load = self.begin_load(command)
+        await asyncio.sleep(command.get("warmup_s", 0))
+        load.entries = 0
+        load.latencies_s.clear()
+        self.longest_turn_s = 0.0
+        turns = self.turns
+        began_s = time.perf_counter()
+        deadline_s = began_s + command["seconds"]
+        entries_max = command.get("entries", 1 << 62)
+        while time.perf_counter() < deadline_s and load.entries < entries_max:
+            await asyncio.sleep(min(0.05, max(deadline_s - time.perf_counter(), 0)))
+        took_s = time.perf_counter() - began_s
+        load.is_on = False
+        latencies = sorted(load.latencies_s)
+        tell(
+            event="load",
+            entries_per_s=round(load.entries / took_s),
+            ops_per_s=round(load.entries * len(load.parts) / took_s),
+            entries=load.entries,
+            p50_ms=round(1000 * part_of(latencies, 0.5), 3),
+            p99_ms=round(1000 * part_of(latencies, 0.99), 3),
+            longest_turn_ms=round(1000 * self.longest_turn_s, 1),
+            turns_per_s=round((self.turns - turns) / took_s),
+        )
+
+    def snapshot_all(self) -> None:
+        """What is applied is not needed any more, all at once."""
+        self.longest_turn_s = 0.0
+        began_s = time.perf_counter()
+        for owner in self.owners:
+            owner.take_snapshot()
+        took_s = time.perf_counter() - began_s
+        self.loop.call_later(
+            1.0,
+            lambda: tell(
+                event="snapshot",
+                applied=sum(owner.applied_index for owner in self.owners),
+                call_ms=round(1000 * took_s, 1),
+                longest_turn_ms=round(1000 * self.longest_turn_s, 1),
+            ),
+        )
+
+    def tell_status(self) -> None:
+        host = self.host
+        counters = host.counters
+        tell(
+            event="status",
+            member=self.member,
+            groups=host.group_count,
+            hibernating=host.hibernating_count,
+            applied=sum(owner.applied_index for owner in self.owners),
+            proposals=counters.proposals,
+            commits=counters.commits,
+            elections=counters.elections,
+            leader_changes=counters.leader_changes,
+            suspicions=counters.suspicions,
+            strays=counters.strays,
+            held_back=counters.held_back,
+            snapshots_sent=counters.snapshots_sent,
+            turns=self.turns,
+            reserve=self.wal.reserve_count,
+            longest_turn_ms=round(1000 * self.longest_turn_s, 1),
+            rss_mb=round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+            build="compiled" if (core.__file__ or "").endswith(".so") else "pure",
+        )
+
+    # What the links tell
+
+    def connected(self, member: int, incarnation: int) -> None:
+        self.host.connected(member)
+        self.peers_up += 1
+        if self.peers_up == len(self.ports) - 1:
+            tell(event="ready", member=self.member)
+
+    def lost(self, member: int, reason: str) -> None:
+        self.host.lost(member)
+
+    def unreachable(self, member: int, reason: str) -> None:
+        print(f"node {member}: {reason}", file=sys.stderr)
+
+    def answered(self, member: int) -> None:
+        self.host.heard(member)
+
+    def received(self, member: int, lane: int, kind: int, payload: memoryview) -> None:
+        try:
+            self.host.receive(member, payload)
+        except (BadEnvelope, BadMessage) as error:
+            self.links.drop(member, str(error))
+
+    def drained(self, member: int) -> None:
+        self.host.drained(member)
+
+    def conflict(self, member: int, text: str) -> None:
+        stop(RuntimeError(text))
+
+
+def part_of(ascending: list[float], part: float) -> float:
+    return ascending[int(len(ascending) * part)] if ascending else 0.0
+
+
+def stop(error: BaseException) -> None:
+    """Nothing goes on after a failure."""
+    traceback.print_exception(error, file=sys.stderr)
+    os._exit(70)
+
+
+async def serve(arguments: argparse.Namespace) -> None:
+    await Node(arguments).run()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("member", type=int)
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("ports")
+    parser.add_argument("--groups", type=int, default=1)
+    parser.add_argument("--snapshot-entries", type=int, default=SNAPSHOT_ENTRIES)
+    parser.add_argument("--profile", type=Path, help="where to put what cProfile finds")
+    arguments = parser.parse_args()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    import uvloop
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(serve(arguments))
+
+
+if __name__ == "__main__":
+    main()
