@@ -184,10 +184,10 @@ class Connection:
         self._check()
         self._groups.append(group)
         line = self._line
-        if line is not None and self.is_open:
-            attach_together(line.core, group)
-            line.mark()
         try:
+            if line is not None and self.is_open:
+                line.mark()
+                attach_together(line.core, group)
             for handle in group:
                 await handle.wait_up(self.timeout_s)
         except BaseException:

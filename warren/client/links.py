@@ -177,11 +177,17 @@ class LinkHandle:
 
 
 def attach_together(core: Core, handles: list[LinkHandle]) -> None:
-    """Attach the links in one new session. ClientError: no session is left."""
+    """Attach the links in one new session. ClientError: no session is left, or an attach is larger
+    than the broker's frames.
+    """
     try:
         session = core.begin()
     except ProtocolError as error:
         raise ClientError(f"too many links on one connection: {error.text}") from error
     session.owner = SessionHome(handles)
     for handle in handles:
-        handle.attach(session)
+        try:
+            handle.attach(session)
+        except ProtocolError as error:
+            session.end()
+            raise ClientError(error.text) from error

@@ -97,6 +97,18 @@ def test_a_refused_link_tells_its_reason_and_hurts_no_other() -> None:
     play(test)
 
 
+def test_an_attach_larger_than_the_brokers_frames_is_an_error_and_hurts_no_other() -> None:
+    async def test(server: Server, connection: Connection) -> None:
+        publisher = await connection.publisher(Q)
+        for _ in range(70):  # Nothing is left of them, no session either.
+            with pytest.raises(ClientError, match="larger than the peer's max-frame-size"):
+                await connection.consumer("/queues/" + "q" * 600)
+            await turns(2)
+        assert (await publisher.publish(Message(b"a"))).is_accepted
+
+    play(test, limits={"max_frame_size": 512})
+
+
 def test_a_link_that_the_broker_ends_fails_what_waits_and_ends_the_loop() -> None:
     async def test(server: Server, connection: Connection) -> None:
         publisher = await connection.publisher(Q)
