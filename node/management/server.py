@@ -72,7 +72,17 @@ def make_app(context: Context) -> web.Application:
         Assets(),
     ):
         app.add_routes(resource.routes())
+        app.add_routes(slashed(resource.routes()))
     return app
+
+
+def slashed(routes: list[web.RouteDef]) -> list[web.RouteDef]:
+    """The same paths with a slash at their end, as some clients write them."""
+    return [
+        web.RouteDef(each.method, each.path + "/", each.handler, each.kwargs)
+        for each in routes
+        if each.path.startswith("/api/")
+    ]
 
 
 @web.middleware

@@ -136,6 +136,8 @@ def test_a_user_is_made_with_a_password_or_a_hash(node: Node, shared: HttpApi) -
         ({"password": "p", "tags": 1}, "tags should be a list of strings, actually was 1"),
         (b"[1]", "not_json"),
         (b'{"a', "not_json"),
+        (b'{"tags": "", "password": "\\ud800"}', "not_json"),
+        (b"[" * 5000, "not_json"),
     ],
 )
 def test_what_is_no_user_is_refused(shared: HttpApi, body: object, reason: object) -> None:
@@ -470,7 +472,7 @@ def test_what_rabbitmq_exports_is_imported(node: Node, shared: HttpApi) -> None:
     shared.post("/definitions/shop", of_shop)
     assert user(node, "anna", "secret").get("/whoami")["tags"] == ["monitoring"]
     again = shared.get("/definitions")
-    for part_of in ("queues", "exchanges", "policies", "topic_permissions"):
+    for part_of in ("queues", "exchanges", "policies", "parameters", "topic_permissions"):
         rows = [{**each, "type": None} for each in again[part_of]]
         assert all({**each, "type": None} in rows for each in whole[part_of])
     letters = shared.get("/queues/shop/letters")
@@ -479,6 +481,9 @@ def test_what_rabbitmq_exports_is_imported(node: Node, shared: HttpApi) -> None:
     sent = {**MESSAGE, "routing_key": "order.new"}
     assert shared.post("/exchanges/shop/in/publish", sent) == {"routed": True}
     assert shared.get("/vhosts/shop")["tags"] == ["one", "two"]
+    assert shared.get("/user-limits/anna") == [{"user": "anna", "value": {"max-channels": 10}}]
+    assert letters["effective_policy_definition"]["max-length"] == 5
+    assert letters["operator_policy"] == "ops"
     for path in ("/vhosts/shop", "/users/anna", "/global-parameters/cluster_name"):
         shared.delete(path)
     shared.put("/users/guest", {"password": "guest", "tags": "administrator"})

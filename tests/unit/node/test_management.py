@@ -531,3 +531,12 @@ def test_a_client_that_leaves_or_never_reads_ends_its_request(
     asyncio.run(asyncio.wait_for(run(), 8))
     assert made < 20_000
     assert [each for each in caplog.records if each.levelname == "ERROR"] == []
+
+
+def test_a_slash_at_the_end_of_a_path_makes_no_difference() -> None:
+    async def test(get: Get) -> None:
+        for path in ("/api/queues", "/api/queues/%2F", "/api/queues/%2F/q1", "/api/whoami"):
+            assert await get(path + "/") == await get(path)
+        assert (await get("/api/queues//"))[0] == 404
+
+    with_api(test)
