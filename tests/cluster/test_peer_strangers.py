@@ -194,12 +194,14 @@ class Relay:
         self.said: list[bytes] = []
         self._target = port
         self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: list[asyncio.StreamWriter] = []
 
     async def open(self) -> None:
         self._server = await asyncio.start_server(self._relay, LOOPBACK, self.port)
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         behind, beyond = await asyncio.open_connection(LOOPBACK, self._target)
+        self._writers += [beyond, writer]
         self.said.append(b"")
         place = len(self.said) - 1
 
@@ -226,6 +228,8 @@ class Relay:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for writer in self._writers:
+            writer.close()
 
 
 def test_a_recorded_handshake_that_is_played_again_is_refused() -> None:

@@ -171,8 +171,8 @@ def test_a_narrow_line_fills_the_bulk_lane_and_not_the_control_lane(toxiproxy: T
         status = one.links.status(2)
         assert status is not None
         assert status.queued_bytes > 1 << 20  # The beats went round while all this waited.
-        await world.proxy.remove("bandwidth-upstream")
         drains = one.user.drains
+        await world.proxy.remove("bandwidth-upstream")
         await one.user.until(lambda: one.user.drains > drains)
         assert one.user.count("lost") == 0
 
