@@ -48,6 +48,7 @@ class Link:
     type: str
     role: str  # `publish` or `consume`
     count: Callable[[], int]
+    until_s: Callable[[], float] = time.monotonic  # when it had no more to do, else now
     begun: int = 0  # count when the time began
     messages: int = 0
     per_s: float = 0.0
@@ -92,7 +93,7 @@ async def run(sides: list[Side], load: Load, progress: OnProgress) -> Measured:
         cpu = (time.process_time() - used) / took
         for link in links:
             link.messages = link.count() - link.begun
-            link.per_s = link.messages / took
+            link.per_s = link.messages / max(link.until_s() - begun, LOOK_S)
         stop.set()
     return Measured(links, round(cpu, 2))
 
@@ -127,6 +128,7 @@ async def _prepare(
         consumer = await side.consumer(queue, load.credit)
         tally = Tally()
         link = Link(side.protocol, queue, type_, "consume", lambda: tally.count)
+        link.until_s = lambda: tally.last_s if tally.count >= load.messages else time.monotonic()
         return link, partial(drink, consumer, tally, stop)
     link = Link(side.protocol, queue, type_, "publish", lambda: publisher.accepted)
     if load.shape == TWO_SENDERS:
@@ -139,6 +141,7 @@ class Tally:
 
     def __init__(self) -> None:
         self.count = 0
+        self.last_s = 0.0  # when it last did, by the monotonic clock
 
 
 async def fill(publisher: Publisher, message: bytes, count: int, progress: OnProgress) -> None:
@@ -189,3 +192,4 @@ async def drink(consumer: Consumer, tally: Tally, stop: asyncio.Event) -> None:
         for delivery in deliveries:
             delivery.accept()
         tally.count += len(deliveries)
+        tally.last_s = time.monotonic()
