@@ -70,7 +70,10 @@ class Process:
     """One node."""
 
     def __init__(self, command: list[str]) -> None:
-        self.popen = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        # Without a buffer, so that a line that has come can be selected for.
+        self.popen = subprocess.Popen(
+            command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
         self.cpu = psutil.Process(self.popen.pid)
 
     def do(self, **command: Any) -> None:

@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import gc
 import json
+import logging
 import os
 import resource
 import sys
@@ -22,6 +23,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any, Final
+
+import uvloop
 
 from node.peers import PeerLinks
 from raft import core
@@ -229,6 +232,7 @@ class Node:
         self.leading = 0
         self.is_watching = False
         self.peers_up = 0
+        self.dials_in_vain = 0
         self.longest_turn_s = 0.0
         self.turns = 0
         for number in range(arguments.groups):
@@ -386,7 +390,7 @@ class Node:
         self.host.lost(member)
 
     def unreachable(self, member: int, reason: str) -> None:
-        print(f"node {member}: {reason}", file=sys.stderr)
+        self.dials_in_vain += 1
 
     def answered(self, member: int) -> None:
         self.host.heard(member)
@@ -425,11 +429,9 @@ def main() -> None:
     parser.add_argument("ports")
     parser.add_argument("--groups", type=int, default=1)
     parser.add_argument("--snapshot-entries", type=int, default=SNAPSHOT_ENTRIES)
-    parser.add_argument("--profile", type=Path, help="where to put what cProfile finds")
     arguments = parser.parse_args()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    import uvloop
-
+    logging.getLogger("warren").setLevel(logging.ERROR)  # Nodes start one after the other.
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve(arguments))
 
