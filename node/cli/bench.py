@@ -1,7 +1,8 @@
 """`warren bench`: what several links on one connection do to each other, measured with our client.
 
 Takes the parsed options; gives a table or JSON on `out`, progress on `err` where that is a
-terminal, and the exit code: 69 if a broker is not there, 70 if it refused something on the way.
+terminal, and the exit code: 69 if a broker is not there, 70 if it refused something on the way,
+130 after Ctrl-C.
 
 The client is one process and one loop. `client_cpu` is the share of a core that it took while it
 measured: near 1 it was the limit, and not the broker.
@@ -33,6 +34,7 @@ EXIT_OK: Final = 0
 EXIT_USAGE: Final = 64
 EXIT_UNREACHABLE: Final = 69
 EXIT_FAILED: Final = 70
+EXIT_INTERRUPTED: Final = 130
 
 COLUMNS: Final = ("broker", "protocol", "link", "queue", "messages", "per_s", "share_of_alone")
 
@@ -62,6 +64,7 @@ def main(options: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     results: list[Result] = []
     unreachable: list[BaseException] = []
     failed: list[BaseException] = []
+    exit_code = EXIT_OK
     try:
         with (
             _progress(None if options.json else err) as progress,
@@ -72,12 +75,15 @@ def main(options: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         unreachable += errors.exceptions
     except* (ClientError, OSError) as errors:
         failed += errors.exceptions
+    except* KeyboardInterrupt:
+        exit_code = EXIT_INTERRUPTED
     for each in unreachable + failed:
         print(f"warren: {each or type(each).__name__}", file=err)
     if unreachable or failed:
-        return EXIT_UNREACHABLE if unreachable else EXIT_FAILED
-    _report(options, results, out)
-    return EXIT_OK
+        exit_code = EXIT_UNREACHABLE if unreachable else EXIT_FAILED
+    if exit_code == EXIT_OK:
+        _report(options, results, out)
+    return exit_code
 
 
 def _places(options: argparse.Namespace) -> list[Place]:
@@ -106,6 +112,9 @@ async def _measure_all(
         getattr(options, "credit", 0),
         getattr(options, "batch", 0),
     )
+    for place in places:  # All of them must be there before the time is spent on one.
+        for protocol in protocols:
+            await (await _dial(place, protocol)).close()
     results: list[Result] = []
     for place in places:
         for group in groups:

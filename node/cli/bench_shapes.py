@@ -149,16 +149,21 @@ async def fill(publisher: Publisher, message: bytes, count: int, progress: OnPro
     batch = [message] * FILL_BATCH
     waiting: deque[asyncio.Future[list[Outcome]]] = deque()
     begun, left = publisher.accepted, count
-    while left:
-        await publisher.ready()
-        batch = batch if left >= FILL_BATCH else batch[:left]
-        waiting.append(publisher.send_encoded(batch))
-        left -= len(batch)
-        if len(waiting) >= FLOOD_BATCHES:
-            await waiting.popleft()
-            progress("filling", publisher.accepted - begun, count)
-    while waiting:
-        await waiting.popleft()
+    try:
+        while left:
+            await publisher.ready()
+            batch = batch if left >= FILL_BATCH else batch[:left]
+            waiting.append(publisher.send_encoded(batch))
+            left -= len(batch)
+            if len(waiting) >= FLOOD_BATCHES:
+                await waiting[0]
+                waiting.popleft()
+                progress("filling", publisher.accepted - begun, count)
+        while waiting:
+            await waiting[0]
+            waiting.popleft()
+    finally:
+        give_up(waiting)
     progress("filling", count, count)
 
 
@@ -168,18 +173,24 @@ async def flood(
     """Publish until told to stop, with `open_max` batches that are not confirmed at a time."""
     waiting: deque[asyncio.Future[list[Outcome]]] = deque()
     ending = asyncio.ensure_future(stop.wait())
-    while not stop.is_set():
-        await publisher.ready()
-        waiting.append(publisher.send_encoded(batch))
-        if len(waiting) >= open_max:
-            oldest = waiting.popleft()
-            await asyncio.wait((oldest, ending), return_when=asyncio.FIRST_COMPLETED)
-            if oldest.done():
-                oldest.result()
-            else:
-                waiting.append(oldest)
+    try:
+        while not stop.is_set():
+            await publisher.ready()
+            waiting.append(publisher.send_encoded(batch))
+            while len(waiting) >= open_max and not stop.is_set():
+                await asyncio.wait((waiting[0], ending), return_when=asyncio.FIRST_COMPLETED)
+                if waiting[0].done():
+                    waiting.popleft().result()
+    finally:
+        ending.cancel()
+        give_up(waiting)
+
+
+def give_up(waiting: deque[asyncio.Future[list[Outcome]]]) -> None:
+    """Nobody waits for these outcomes any more."""
     for each in waiting:
-        each.cancel()
+        if not each.cancel() and not each.cancelled():
+            each.exception()  # Looked at, so that nobody complains.
 
 
 async def drink(consumer: Consumer, tally: Tally, stop: asyncio.Event) -> None:
