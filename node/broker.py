@@ -36,7 +36,7 @@ from queues.hosts.classic import LOGGED, ClassicHost, Steppable, Waking
 from queues.hosts.journal import Journal
 from queues.hosts.quorum import SNAPSHOT_ENTRIES, QuorumHost
 from queues.hosts.undertaker import QueueUndertaker
-from queues.limits import MAX_CONNECTIONS, user_limit, vhost_limit
+from queues.limits import MAX_CHANNELS, MAX_CONNECTIONS, user_limit, vhost_limit
 from queues.message import Chunk
 from queues.metadata import Metadata
 from queues.metadata_commands import (
@@ -396,6 +396,17 @@ class Broker:
             text = f"connection refused for user '{user}': user connection limit ({limit})"
             return ProtocolError(ReplyCode.NOT_ALLOWED, f"{text} is reached")
         return None
+
+    def channel_refusal(self, user: str) -> ProtocolError | None:
+        """Whether the user may open one more channel (S-05)."""
+        limit = user_limit(self.metadata.parameters, user, MAX_CHANNELS)
+        if limit < 0:
+            return None
+        opened = [each.channel_count() for each in self.endpoints.values() if each.user == user]
+        if sum(opened) < limit:
+            return None
+        text = f"number of channels opened for user '{user}' has reached the maximum allowed user"
+        return ProtocolError(ReplyCode.NOT_ALLOWED, f"{text} limit of ({limit})")
 
     def arrived(self, endpoint: "Endpoint") -> None:
         """A client has begun to speak."""

@@ -211,6 +211,10 @@ class Endpoint091:
             self.mark()
 
     def _open_channel(self, number: int) -> None:
+        error = self.broker.channel_refusal(self.user)
+        if error is not None:
+            self._fail_connection(error)
+            return
         session = self.broker.new_session()
         channel = Channel091(self, self.connection, number, session, self.held)
         self.channels[number] = channel

@@ -263,6 +263,12 @@ def test_limits_of_vhosts_and_users_are_kept(node: Node, api: HttpApi) -> None:
     with pytest.raises(pika.exceptions.ProbableAccessDeniedError, match="user connection limit"):
         connect(node, "limited")
     api.delete("/user-limits/limited/max-connections")
+    api.put("/user-limits/limited/max-channels", {"value": 1})
+    connection = connect(node, "limited")
+    connection.channel()
+    with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="number of channels"):
+        connection.channel()
+    api.delete("/user-limits/limited/max-channels")
     assert api.get("/user-limits/limited") == []
     assert api.refused("PUT", "/vhost-limits/v/max-noise", {"value": 1})[0] == 400
     assert api.refused("PUT", "/vhost-limits/v/max-queues", {"value": "1"})[0] == 400
