@@ -13,7 +13,7 @@ from queues.annotations import (
     merged_words,
 )
 
-BOUNDED = settings(max_examples=150, deadline=None, database=None)
+BOUNDED = settings(max_examples=60, deadline=None, database=None)
 WORDS = st.dictionaries(st.binary(max_size=6), st.binary(max_size=9), max_size=4)
 STEP = st.tuples(st.booleans(), st.integers(1, 12), st.integers(1, 6), WORDS)
 
