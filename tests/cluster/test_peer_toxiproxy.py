@@ -15,12 +15,11 @@ import pytest
 
 from node.peering.settings import LinkSettings
 from tests.cluster.peer_nodes import LOOPBACK, QUICK, Member, identity, run
-from tests.cluster.toxiproxy import Proxy, Toxiproxy, running
+from tests.cluster.toxiproxy import Toxiproxy, running
 
 CONTROL = 0
 BULK = 1
 PACE_S = 0.002
-DOWN = "down"
 BOTH = ("upstream", "downstream")
 
 
@@ -77,15 +76,27 @@ class Stream:
 class World:
     """Two nodes, one of which dials the other through the proxy, and traffic both ways."""
 
-    def __init__(self, one: Member, two: Member, proxy: Proxy) -> None:
+    def __init__(self, one: Member, two: Member, toxiproxy: Toxiproxy) -> None:
         self.one = one
         self.two = two
-        self.proxy = proxy
+        self._toxiproxy = toxiproxy
+        self.proxy = toxiproxy.proxy(two.port)
         self.streams = [
             Stream(source, sink, lane, size)
             for source, sink in ((one, two), (two, one))
             for lane, size in ((CONTROL, 40), (BULK, 3000))
         ]
+
+    async def reroute(self, fault: str = "", stream: str = "downstream", **attributes: int) -> None:
+        """Another way between the two, with this fault if any; the link over the old one ends.
+
+        A toxic is never taken away, nor added while links come and go: Toxiproxy may wait for
+        ever then (its issue 558).
+        """
+        self.proxy = self._toxiproxy.proxy(self.two.port)
+        if fault:
+            await self.proxy.add(fault, stream, **attributes)
+        self.one.links.add_peer(2, LOOPBACK, self.proxy.port)
 
     async def up(self) -> None:
         await self.one.user.until(lambda: self.one.links.is_connected(2))
@@ -116,10 +127,9 @@ def tell(toxiproxy: Toxiproxy, story: Story, settings: LinkSettings = QUICK) -> 
 
     async def begin() -> None:
         async with Member(identity(1), settings) as one, Member(identity(2), settings) as two:
-            proxy = toxiproxy.proxy(two.port)
-            one.links.add_peer(2, LOOPBACK, proxy.port)
             two.knows(one)
-            world = World(one, two, proxy)
+            world = World(one, two, toxiproxy)
+            one.links.add_peer(2, LOOPBACK, world.proxy.port)
             await world.up()
             flow = asyncio.get_running_loop().create_task(world.flow())
             await world.traffic(20)
@@ -128,7 +138,6 @@ def tell(toxiproxy: Toxiproxy, story: Story, settings: LinkSettings = QUICK) -> 
             await world.traffic(40)
             flow.cancel()
             world.check()
-            await proxy.close()
 
     run(begin())
 
@@ -152,8 +161,6 @@ def test_bytes_that_come_in_slices_make_the_same_messages(toxiproxy: Toxiproxy) 
         for stream in BOTH:
             await world.proxy.add("slicer", stream, average_size=100, size_variation=90, delay=10)
         await world.traffic(60)
-        for stream in BOTH:
-            await world.proxy.remove(f"slicer-{stream}")
         assert world.one.user.count("lost") == 0
 
     tell(toxiproxy, story)
@@ -162,7 +169,7 @@ def test_bytes_that_come_in_slices_make_the_same_messages(toxiproxy: Toxiproxy) 
 def test_a_narrow_line_fills_the_bulk_lane_and_not_the_control_lane(toxiproxy: Toxiproxy) -> None:
     async def story(world: World) -> None:
         one = world.one
-        await world.proxy.add("bandwidth", "upstream", rate=400)  # KB/s, for each connection
+        await world.proxy.add("bandwidth", "upstream", rate=3000)  # KB/s, for each connection
         content = bytes(100_000)
         while not one.links.is_full(2):
             one.links.send(2, 2, [content])
@@ -172,11 +179,10 @@ def test_a_narrow_line_fills_the_bulk_lane_and_not_the_control_lane(toxiproxy: T
         assert status is not None
         assert status.queued_bytes > 1 << 20  # The beats went round while all this waited.
         drains = one.user.drains
-        await world.proxy.remove("bandwidth-upstream")
         await one.user.until(lambda: one.user.drains > drains)
         assert one.user.count("lost") == 0
 
-    tell(toxiproxy, story, replace(QUICK, peer_bytes_max=4 << 20, silence_ms=8000))
+    tell(toxiproxy, story, replace(QUICK, peer_bytes_max=8 << 20, silence_ms=8000))
 
 
 def test_a_reset_connection_is_told_as_lost_and_made_again(toxiproxy: Toxiproxy) -> None:
@@ -185,7 +191,7 @@ def test_a_reset_connection_is_told_as_lost_and_made_again(toxiproxy: Toxiproxy)
             losses = world.one.user.count("lost")
             await world.proxy.add("reset_peer", "downstream", timeout=round_number * 10)
             await world.one.user.until_count("lost", losses + 1)
-            await world.proxy.remove("reset_peer-downstream")
+            await world.reroute()
             await world.up()
             await world.traffic(20)
 
@@ -200,7 +206,7 @@ def test_a_line_that_ends_in_the_midst_of_a_frame_loses_the_rest_of_the_link(
             losses = world.two.user.count("lost")
             await world.proxy.add("limit_data", "upstream", bytes=cut)
             await world.two.user.until_count("lost", losses + 1)
-            await world.proxy.remove("limit_data-upstream")
+            await world.reroute()
             await world.up()
             await world.traffic(20)
 
@@ -213,8 +219,7 @@ def test_a_line_that_swallows_everything_is_given_up_by_both_ends(toxiproxy: Tox
             await world.proxy.add("timeout", stream, timeout=0)
         await world.one.user.until(lambda: world.one.user.count("lost") == 1)
         await world.two.user.until(lambda: world.two.user.count("lost") == 1)
-        for stream in BOTH:
-            await world.proxy.remove(f"timeout-{stream}")
+        await world.reroute()
 
     tell(toxiproxy, story, replace(QUICK, silence_ms=300, handshake_timeout_ms=500))
 
@@ -226,7 +231,7 @@ def test_one_direction_that_swallows_everything_is_noticed_too(toxiproxy: Toxipr
         await world.two.user.until(lambda: world.two.user.count("lost") == 1)
         await world.one.user.until(lambda: world.one.user.count("lost") == 1)
         assert world.one.user.answers <= answers + 30  # Nothing was answered meanwhile.
-        await world.proxy.remove("timeout-upstream")
+        await world.reroute()
 
     tell(toxiproxy, story, replace(QUICK, silence_ms=300, handshake_timeout_ms=500))
 
@@ -249,29 +254,14 @@ def test_a_line_that_is_down_for_a_while_comes_back_by_itself(toxiproxy: Toxipro
 def random_fault(drawn: Random) -> tuple[str, dict[str, int]]:
     faults: dict[str, dict[str, int]] = {
         "latency": {"latency": drawn.randrange(50), "jitter": 20},
-        "reset_peer": {"timeout": drawn.randrange(30)},
+        "reset_peer": {"timeout": drawn.randrange(300)},
         "limit_data": {"bytes": drawn.randrange(1, 3_000_000)},
         "bandwidth": {"rate": drawn.randrange(200, 5000)},
         "slicer": {"average_size": 2000, "size_variation": 1500, "delay": 10},
         "timeout": {"timeout": drawn.randrange(1, 60)},
-        DOWN: {},
+        "": {},
     }
     return drawn.choice(list(faults.items()))
-
-
-async def suffer(world: World, drawn: Random) -> None:
-    """One fault in one direction, for a moment."""
-    fault, attributes = random_fault(drawn)
-    stream = drawn.choice(BOTH)
-    if fault == DOWN:
-        await world.proxy.down()
-    else:
-        await world.proxy.add(fault, stream, **attributes)
-    await asyncio.sleep(drawn.random() * 0.3)  # So long it lasts.
-    if fault == DOWN:
-        await world.proxy.up()
-    else:
-        await world.proxy.remove(f"{fault}-{stream}")
 
 
 @pytest.mark.parametrize("seed", range(int(os.environ.get("WARREN_LINK_SEEDS", "2"))))
@@ -283,11 +273,12 @@ def test_a_random_run_of_faults_breaks_no_order(toxiproxy: Toxiproxy, seed: int)
             Stream(world.two, world.one, 2, 400_000),
         ]
         for _ in range(10):
-            await suffer(world, drawn)
-            if drawn.random() < 0.3:
-                await world.up()
+            fault, attributes = random_fault(drawn)
+            await world.reroute(fault, drawn.choice(BOTH), **attributes)
+            await asyncio.sleep(drawn.random() * 0.3)  # So long it lasts.
             if drawn.random() < 0.2:
                 world.two.links.drop(1, "by chance")
+        await world.reroute()
 
     settings = replace(QUICK, silence_ms=400, handshake_timeout_ms=500, peer_bytes_max=4 << 20)
     tell(toxiproxy, story, settings)

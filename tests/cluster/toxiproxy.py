@@ -50,15 +50,11 @@ class Proxy:
     async def _call(self, method: str, path: str, body: object) -> None:
         await asyncio.to_thread(self._server.call, method, f"/proxies/{self._name}{path}", body)
 
-    async def add(self, toxic: str, stream: str = "downstream", **attributes: int) -> str:
-        """Begin to do that to one direction; the name by which it is taken away."""
+    async def add(self, toxic: str, stream: str = "downstream", **attributes: int) -> None:
+        """Begin to do that to one direction."""
         name = f"{toxic}-{stream}"
         body = {"name": name, "type": toxic, "stream": stream, "attributes": attributes}
         await self._call("POST", "/toxics", body)
-        return name
-
-    async def remove(self, toxic: str) -> None:
-        await self._call("DELETE", f"/toxics/{toxic}", None)
 
     async def down(self) -> None:
         """Close all connections and take no new ones."""
@@ -66,9 +62,6 @@ class Proxy:
 
     async def up(self) -> None:
         await self._call("POST", "", {"enabled": True})
-
-    async def close(self) -> None:
-        await self._call("DELETE", "", None)
 
 
 class Toxiproxy:
