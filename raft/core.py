@@ -74,13 +74,13 @@ class Raft:
     """
 
     __slots__ = (
+        "_alone_index",
         "_apply_load",
         "_election",
         "_hard_state_has_moved",
         "_held",
         "_incoming",
         "_is_dirty",
-        "_is_unsynced",
         "_leading",
         "_loaded",
         "_log",
@@ -115,8 +115,7 @@ class Raft:
         self.applied_index: i64 = restored.snapshot.index
         self._outbox = Outbox()
         self._leading: Leadership | None = None
-        # Elected by itself alone, and a crash could still take the term back: nobody hears of it.
-        self._is_unsynced = False
+        self._alone_index: i64 = 0  # elected by itself: leads once this entry is durable; 0: no
         self._unreachable: set[int] = set()
         self._held: set[int] = set()
         self._election = Election(settings, lots)
@@ -152,6 +151,12 @@ class Raft:
     @property
     def snapshot_index(self) -> int:
         return self._log.snapshot.index
+
+    @property
+    def snapshot_limit(self) -> int:
+        """How far the machine may be for its state to be saved: what is stored beside the entries
+        must be as durable as a snapshot that refers to it."""
+        return min(self.applied_index, self._replica.durable_index)
 
     @property
     def has_ready(self) -> bool:
@@ -258,7 +263,7 @@ class Raft:
 
     def campaign(self) -> None:
         """Try to become the leader: ask first whether that would succeed."""
-        if self._leading is None and self._may_be_elected():
+        if self._leading is None and self._may_be_elected() and self._alone_index == 0:
             self._pre_campaign()
 
     def leader_lost(self) -> None:
@@ -295,7 +300,7 @@ class Raft:
         if leading is not None:
             self._tick_leader(leading)
             return
-        if self._election.tick() and self._may_be_elected():
+        if self._election.tick() and self._may_be_elected() and self._alone_index == 0:
             self._pre_campaign()
 
     def _tick_leader(self, leading: Leadership) -> None:
@@ -320,11 +325,10 @@ class Raft:
         if not self._replica.synced(index, term):
             return
         self._is_dirty = True
-        leading = self._leading
-        if leading is not None:
-            if self._replica.durable_index >= leading.first_index:
-                self._is_unsynced = False
-            self._maybe_commit(leading)
+        if self._alone_index != 0 and self._replica.durable_index >= self._alone_index:
+            self._lead(self._alone_index)
+        if self._leading is not None:
+            self._maybe_commit(self._leading)
 
     def loaded(self, load: Load, entries: Sequence[Entry]) -> None:
         """The answer to a `Load`."""
@@ -362,7 +366,7 @@ class Raft:
             self._installed(point)
 
     def snapshot_point(self, index: i64) -> SnapshotPoint:
-        """What a snapshot of the machine after `index` is called."""
+        """What a snapshot of the machine after `index` is called; see `snapshot_limit`."""
         assert self._log.snapshot.index <= index <= self.applied_index
         return self._replica.point_at(index)
 
@@ -573,7 +577,7 @@ class Raft:
         if self._leading is not None:
             self._leading.end()
             self._leading = None
-        self._is_unsynced = False
+        self._alone_index = 0
         self.role = FOLLOWER
         self.leader = leader
         self._outbox.withdraw()
@@ -607,8 +611,10 @@ class Raft:
         self._election.attempt(self.member)
         voters = self._replica.configs.current.voters
         if self._election.is_won(voters):
-            self._is_unsynced = not is_pre_vote
-            self._win()
+            if is_pre_vote:
+                self._win()
+            else:
+                self._open_alone()
             return
         request = VoteRequest(
             term, self._log.last_index, self._log.last_term, is_pre_vote, is_transfer
@@ -625,21 +631,33 @@ class Raft:
             self._campaign(False)
             return
         assert self.role == CANDIDATE
+        self._lead(self._log.last_index + 1)
+        self._append_own(NOOP, (), ())
+
+    def _open_alone(self) -> None:
+        """Elected by itself: it leads when its term is durable, for a crash would take that back,
+        and it would lead in the same term again. The first entry is written behind the term."""
+        index = self._log.last_index + 1
+        self._alone_index = index
+        self._replica.append(Entry(index, self.term, NOOP, (), (), self.term))
+
+    def _lead(self, first_index: i64) -> None:
+        """From the entry that opens the term on, which is in the log or is the next."""
+        self._alone_index = 0
         self.role = LEADER
         self.leader = self.member
         self._election.heard()
-        config = self._replica.configs.current
         self._leading = Leadership(
             self.member,
             self.term,
+            first_index,
             self._log,
             self._outbox,
             self._settings,
-            config,
+            self._replica.configs.current,
             self._unreachable,
             self._held,
         )
-        self._append_own(NOOP, (), ())
 
     def _set_hard_state(self, term: i64, vote: i64) -> None:
         assert term > self.term or (term == self.term and self.vote in (0, vote))
@@ -662,7 +680,8 @@ class Raft:
         leading = self._leading
         assert leading is not None
         self._wake(leading)
-        leading.configure(config, self._unreachable, self._held)
+        next_index = self._log.last_index + 1
+        leading.configure(config, self._unreachable, self._held, next_index)
         index = self._append_own(CONFIG, (encode_config(config),), ())
         self._replica.configure(index, config)
         return index
@@ -709,8 +728,6 @@ class Raft:
             self._incoming.take(result)
         if self.applied_index < self.commit_index:
             self._take_committed(result)
-        if self._is_unsynced:
-            self._outbox.hold()
         self._outbox.take(result, self.term, self.commit_index)
         self._take_news(result)
         return result

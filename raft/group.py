@@ -212,7 +212,8 @@ class Group:
             self._marks.mark(self)
 
     def snapshot_point(self, index: int) -> SnapshotPoint:
-        """What to write with a snapshot of the machine behind `index`, which was applied."""
+        """What to write with a snapshot of the machine behind `index`, which was applied and is
+        durable in the log (`Raft.snapshot_limit`)."""
         return self.raft.snapshot_point(index)
 
     def snapshot_taken(self, point: SnapshotPoint) -> None:

@@ -52,6 +52,7 @@ class Leadership:
         self,
         member: i64,
         term: i64,
+        first_index: i64,
         log: Log,
         outbox: Outbox,
         settings: Settings,
@@ -64,7 +65,7 @@ class Leadership:
         self._log = log
         self._outbox = outbox
         self._settings = settings
-        self.first_index: i64 = log.last_index + 1
+        self.first_index: i64 = first_index
         self.peers: dict[int, Progress] = {}
         self.elapsed: i64 = 0  # ticks since the last look whether a majority is there
         self._beat_elapsed: i64 = 0
@@ -74,14 +75,16 @@ class Leadership:
         self._read_is_open = False  # nothing was sent with `_read_seq` so far
         self._reads: list[tuple[int, int, int]] = []  # read_seq, context, index
         self._shared: AppendRequest | None = None  # the newest message with entries
-        self.configure(config, unreachable, held)
+        self.configure(config, unreachable, held, first_index)
 
-    def configure(self, config: Config, unreachable: set[int], held: set[int]) -> None:
-        """Other members count from the next entry on."""
+    def configure(
+        self, config: Config, unreachable: set[int], held: set[int], next_index: i64
+    ) -> None:
+        """Other members count; new ones are first told of the entry at `next_index`."""
         members = config.members()
         for member in members:
             if member != self._member and member not in self.peers:
-                peer = Progress(member, self._log.last_index + 1)
+                peer = Progress(member, next_index)
                 peer.is_reachable = member not in unreachable
                 peer.is_held = member in held
                 self.peers[member] = peer

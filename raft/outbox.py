@@ -50,11 +50,6 @@ class Outbox:
         """What was acknowledged was for a leader that is not followed any more."""
         self._ack_member = 0
 
-    def hold(self) -> None:
-        """Nothing leaves before all that was handed to the log is durable."""
-        self.messages_after_sync = self.messages + self.messages_after_sync
-        self.messages = []
-
     def take(self, result: Ready, term: i64, commit_index: i64) -> None:
         """All into the Ready."""
         if self._ack_member != 0:

@@ -428,8 +428,10 @@ class Member:
         disk, index = self.disk, self.machine.index
         if self._saving or index <= disk.point.index or not disk.has(index):
             return
-        self._saving = True
         assert self.core is not None
+        if index > self.core.snapshot_limit:
+            return
+        self._saving = True
         point = self.core.snapshot_point(index)
         entry = disk.record(index).entry
         assert (point.term, point.appended_term) == (entry.term, entry.appended_term)

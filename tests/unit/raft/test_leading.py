@@ -531,3 +531,15 @@ def test_settings_that_make_no_sense_are_refused() -> None:
     ):
         with pytest.raises(AssertionError):
             settings(**wrong)
+
+
+def test_a_snapshot_may_be_taken_of_what_is_applied_and_durable() -> None:
+    raft = leader()
+    propose(raft)
+    raft.ready()
+    match(raft, 2, 2)
+    match(raft, 3, 2)
+    raft.ready()
+    assert (raft.applied_index, raft.snapshot_limit) == (2, 1)
+    raft.durable(2, 1)
+    assert raft.snapshot_limit == 2
