@@ -1,13 +1,13 @@
 """Policies and operator policies: /api/policies and /api/operator-policies, by vhost and name.
 
-Policies are for policymakers, in the vhosts that they see; operator policies are set by
-administrators alone.
+Lists are for everybody, of the vhosts that they see; a single policy is for policymakers, who set
+them; operator policies are set by administrators alone.
 """
 
 import msgspec
 from aiohttp import web
 
-from node.management.access import Context, caller_of, policy_vhosts
+from node.management.access import Context, asked_vhosts, caller_of, policy_vhosts
 from node.management.bodies import read_body
 from node.management.changes import delete, existing_vhost, put
 from node.management.listing import list_reply
@@ -39,7 +39,7 @@ class Policies:
 
     async def every(self, request: web.Request) -> web.StreamResponse:
         rows: list[Row] = []
-        for vhost in policy_vhosts(self._context, request):
+        for vhost in asked_vhosts(self._context, request):
             rows += policy_rows(self._context, vhost, self._operator)
         return await list_reply(request, rows, lambda row: str(row["name"]), lambda row: row)
 

@@ -228,7 +228,8 @@ def test_policymakers_set_policies_and_parameters_in_their_vhosts(node: Node, ap
     policy = {"pattern": "^none$", "definition": {"expires": 1000}}
     assert maker.put("/policies/%2F/m", policy) == 201
     assert maker.refused("PUT", "/policies/v/m", policy)[0] == 401
-    assert user(node, "watch").refused("GET", "/policies")[0] == 401
+    assert user(node, "watch").refused("GET", "/policies/%2F/m")[0] == 401
+    assert [each["name"] for each in user(node, "watch").get("/policies")] == ["m"]
     assert maker.put("/parameters/shovel/%2F/s", {"value": {"src-uri": "amqp://"}}) == 201
     assert maker.get("/parameters/shovel/%2F/s")["value"] == {"src-uri": "amqp://"}
     assert maker.refused("PUT", "/parameters/nothing/%2F/s", {"value": 1})[0] == 400

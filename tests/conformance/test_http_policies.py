@@ -182,13 +182,19 @@ def test_an_exchange_gets_its_alternate_by_policy(api: HttpApi) -> None:
     assert take(api) == ["found"]
 
 
-def test_policies_and_what_they_did_are_there_after_a_crash(node: Node, shared: HttpApi) -> None:
+def test_policies_and_what_they_did_outlive_a_stop_and_a_crash(node: Node, shared: HttpApi) -> None:
     shared.put("/vhosts/v", {})
     for kind in ("classic", "quorum"):
         queue(shared, kind, queue_type=kind)
     policy(shared, "p", "^(classic|quorum)$", max_length=1)
     for kind in ("classic", "quorum"):
         publish(shared, "1", "2", key=kind)
+    queue(shared, "before", queue_type="quorum")  # What it took before the policy, it has taken.
+    publish(shared, "1", "2", key="before")
+    shared.post("/queues/v/before/get", {**TAKE, "count": 1})
+    policy(shared, "full", "^before$", max_length=1, overflow="reject-publish")
+    node.restart()  # Now the policy is there before the log of the queue is read.
+    assert take(shared, "before") == ["2"]
     node.kill9()
     node.start()
     for kind in ("classic", "quorum"):

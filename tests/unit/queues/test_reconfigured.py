@@ -61,10 +61,12 @@ def test_a_limit_on_bytes_counts_the_bodies_that_are_there_already() -> None:
 def test_messages_that_were_handed_down_in_the_same_turn_count_too() -> None:
     desk = Desk()
     give(desk, [bytes(100)])
-    desk.host.configure(Options(bytes_max=1000), DEFAULT, None)
+    give(desk, [bytes(30)])
+    desk.host.configure(Options(bytes_max=140), DEFAULT, None)
     give(desk, [bytes(50)])
     desk.turn()
-    assert desk.host.machine.notes.ready_bytes == 150
+    assert ready(desk) == [2, 3]
+    assert desk.host.machine.notes.ready_bytes == 80
 
 
 def test_bodies_that_are_on_disk_count_as_large_as_they_are_stored() -> None:
