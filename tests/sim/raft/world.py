@@ -26,7 +26,7 @@ from tests.sim.raft.network import Network
 from tests.sim.raft.truth import Truth
 
 TICK = 10
-SETTLE_MAX = 6000  # so long it may take until all is well again
+SETTLE_MAX = 6000  # so long it may take until all is well again; at rest four times as long
 QUIET = 800  # so long nobody must say anything
 TRACE_LENGTH = 80
 TRACED = os.environ.get("WARREN_SIM_TRACE") == "1"
@@ -324,7 +324,7 @@ class World:
         )
 
     def settle(self) -> None:
-        self.run_until(self.is_settled, SETTLE_MAX, "at rest")
+        self.run_until(self.is_settled, 4 * SETTLE_MAX, "at rest")
         leader = self.leader()
         assert leader is not None and leader.core is not None
         for number in leader.core.config.members():
