@@ -29,7 +29,7 @@ from queues.routing.router import ALTERNATE_ARGUMENT
 if TYPE_CHECKING:
     from node.broker import Broker
 
-SLICE: Final = 256
+SLICE: Final = 64  # 5 ms uncompiled
 
 
 @dataclass(frozen=True, slots=True)
