@@ -57,6 +57,7 @@ PURGE_ENTRIES: Final = 5_000_000
 NEVER: Final = 1 << 62
 RESERVE_FILES: Final = 2  # of the log; until they are written the disk is busy with them
 WAIT_S: Final = 120.0
+GATHER_S: Final = 0.3
 ROOT: Final = str(Path(__file__).resolve().parent.parent)
 # What is installed comes before the sources: with a compiled build that is what is measured.
 NODE_CODE: Final = (
@@ -114,11 +115,24 @@ class Cluster:
                 self.processes.append(Process(command))
             for process in self.processes:
                 process.hear("ready")
-            self.leader.do(do="lead")
-            self.leader.hear("leading")
+            self._gather()
         except BaseException:
             self.close()
             raise
+
+    def _gather(self) -> None:
+        """Have the first node lead; others may have been elected while all were starting."""
+        deadline_s = time.monotonic() + WAIT_S
+        while True:
+            for process in self.processes:
+                process.do(do="gather", member=1)
+            time.sleep(GATHER_S)
+            self.leader.do(do="status")
+            status = self.leader.hear("status")
+            if status["leading"] == status["groups"]:
+                return
+            if time.monotonic() > deadline_s:
+                raise RuntimeError(f"the first node does not lead: {status}")
 
     @property
     def leader(self) -> Process:

@@ -169,13 +169,9 @@ class Counter:
         node = self.node
         if lead.leader != node.member:
             self.began.clear()
-        elif lead.is_ready:
-            node.leading += 1
-            if node.is_watching:
-                assert self.group is not None
-                self.group.propose([b"first"])
-            if node.leading == len(node.owners):
-                tell(event="leading", groups=node.leading)
+        elif lead.is_ready and node.is_watching:
+            assert self.group is not None
+            self.group.propose([b"first"])
 
     def configured(self, config: Config) -> None:
         raise AssertionError("nobody joins")
@@ -229,7 +225,6 @@ class Node:
         self.wal.on_durable.append(self.host.on_durable)
         self.owners: list[Counter] = []
         self.load: Load | None = None
-        self.leading = 0
         self.is_watching = False
         self.peers_up = 0
         self.dials_in_vain = 0
@@ -280,10 +275,8 @@ class Node:
 
     async def carry_out(self, command: dict[str, Any]) -> None:
         name = command["do"]
-        if name == "lead":
-            for owner in self.owners:
-                assert owner.group is not None
-                owner.group.campaign()
+        if name == "gather":
+            self.gather(command["member"])
         elif name == "load":
             await self.run_load(command)
         elif name == "begin_load":
@@ -300,6 +293,16 @@ class Node:
             self.tell_status()
         else:
             raise ValueError(name)
+
+    def gather(self, member: int) -> None:
+        """Have that member lead all groups; asked of all nodes until it does."""
+        for owner in self.owners:
+            group = owner.group
+            assert group is not None
+            if member == self.member and group.raft.leader == 0:
+                group.campaign()
+            elif member != self.member and group.is_leader:
+                group.transfer(member)
 
     def begin_load(self, command: dict[str, Any]) -> Load:
         load = Load(command["batch"], command["window"], command["size"])
@@ -362,6 +365,7 @@ class Node:
             member=self.member,
             groups=host.group_count,
             hibernating=host.hibernating_count,
+            leading=sum(each.group.is_leader for each in self.owners if each.group is not None),
             applied=sum(owner.applied_index for owner in self.owners),
             proposals=counters.proposals,
             commits=counters.commits,
