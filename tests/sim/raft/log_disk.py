@@ -224,6 +224,7 @@ class LogDisk:
         self._durable = [HardRecord(state)]
         for entry in entries:
             record = known.get((entry.index, entry.appended_term), EntryRecord(entry))
+            record.is_durable = True
             self._durable.append(record)
             for number in self.lost_bodies & set(published(entry)):
                 self.bodies[number] = True

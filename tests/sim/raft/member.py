@@ -12,7 +12,7 @@ from random import Random
 from typing import Protocol
 
 from raft.core import Raft
-from raft.entries import CONFIG, Entry, HardState, SnapshotPoint
+from raft.entries import CONFIG, Config, Entry, HardState, SnapshotPoint
 from raft.membership import Change, Refused
 from raft.messages import (
     AppendResponse,
@@ -52,11 +52,15 @@ class Surroundings(Protocol):
 
     def read_delay(self) -> int: ...
 
+    def send_batch(self, source: int, target: int, content: bytes) -> None: ...
+
     def paused_for(self, number: int) -> int: ...
 
     def tells(self, text: str) -> None: ...
 
     def is_heard(self, leader: int, term: int, since: int, voters: Sequence[int]) -> bool: ...
+
+    def crash(self, number: int, down_for: int = 0) -> None: ...
 
     def on_sync_wanted(self, member: int, hard_state: HardState | None) -> None:
         """A batch was handed to the disk: a moment that faults like."""
@@ -87,6 +91,7 @@ class Asked:
     commit_index: int
     at: int
     term: int
+    config: Config
 
 
 class Member:
@@ -207,7 +212,7 @@ class Member:
         for entry in ready.committed:
             self._apply(entry)
         for read in ready.reads:
-            self._answer(core, read)
+            self._answer(read)
         lead = ready.lead
         if lead is not None:
             assert (lead.term, lead.leader) == (core.term, core.leader), "an old word of who leads"
@@ -405,19 +410,25 @@ class Member:
         assert core is not None
         context = self._next_context
         self._next_context += 1
-        asked = Asked(self.world.truth.commit_index, self.world.now, core.term)
+        asked = Asked(self.world.truth.commit_index, self.world.now, core.term, core.config)
         if core.read(context):
             self._reads[context] = asked
         self.act()
 
-    def _answer(self, core: Raft, read: Read) -> None:
+    def is_heard(self, asked: Asked) -> bool:
+        """By a majority of the members when it was asked, or of those that came in since."""
+        configs = [asked.config, *(config for _, config in self.disk.configs[-2:])]
+        is_heard = self.world.is_heard
+        return any(is_heard(self.number, asked.term, asked.at, c.voters) for c in configs)
+
+    def _answer(self, read: Read) -> None:
         asked = self._reads.pop(read.context)
         if read.index < 0:
             return
         assert read.index >= asked.commit_index, (
             f"a stale read: {read.index}, and {asked.commit_index} was committed"
         )
-        heard = self.world.is_heard(self.number, asked.term, asked.at, core.config.voters)
+        heard = self.is_heard(asked)
         assert heard, "a read is answered, and no majority was asked"
         self.world.tells(f"{self.number} reads {read.index}")
 
@@ -514,7 +525,7 @@ class Member:
         leads = core.role == LEADER or (core.term == self._led_term and index > known)
         if leads and index > self._commit_seen:
             first = min(self._commit_seen, known) + 1
-            world.truth.commits(self.number, core.term, world.disks, core.config, first, index)
+            world.truth.commits(self.number, core.term, world.disks, [core.config], first, index)
         self._commit_seen = index
 
     def _check(self, core: Raft) -> None:

@@ -12,7 +12,7 @@
 It knows of each member only what its host sees: its log on disk, and what it says.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from raft.entries import CONFIG, Config, Entry, SnapshotPoint
@@ -116,15 +116,21 @@ class Truth:
     # Commits
 
     def commits(
-        self, member: int, term: int, disks: dict[int, LogDisk], config: Config, first: int, to: int
+        self,
+        member: int,
+        term: int,
+        disks: dict[int, LogDisk],
+        configs: Sequence[Config],
+        first: int,
+        to: int,
     ) -> None:
-        """A leader says that its entries first..to are committed."""
+        """A leader says that its entries first..to are committed, by one of these members."""
         disk = disks[member]
         assert to <= disk.last_index, f"{member} commits {to} and has {disk.last_index}"
         assert disk.term(to) == term, f"committed by counting: {to} of term {disk.term(to)}"
-        copies = [voter for voter in config.voters if has_durably(disks.get(voter), to, term)]
-        assert 2 * len(copies) > len(config.voters), (
-            f"{to} is committed in term {term} and durable on {copies} of {config.voters}"
+        copies = [number for number in disks if has_durably(disks[number], to, term)]
+        assert any(is_majority(copies, config.voters) for config in configs), (
+            f"{to} is committed in term {term} and durable on {copies} of {configs}"
         )
         for index in range(first, to + 1):
             if index == len(self.committed):
@@ -158,10 +164,12 @@ class Truth:
         assert knows, "a snapshot of another configuration"
 
 
-def has_durably(disk: LogDisk | None, index: int, term: int) -> bool:
+def is_majority(some: Sequence[int], voters: Sequence[int]) -> bool:
+    return 2 * len([voter for voter in voters if voter in some]) > len(voters)
+
+
+def has_durably(disk: LogDisk, index: int, term: int) -> bool:
     """Whether a crash of that member would leave it the entry."""
-    if disk is None:
-        return False
     if index <= disk.point.index:
         return True
     return disk.has(index) and disk.term(index) == term and disk.record(index).is_durable
