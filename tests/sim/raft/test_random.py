@@ -15,7 +15,7 @@ from tests.sim.raft.life import live
 from tests.sim.raft.weather import Weather
 from tests.sim.raft.world import World
 
-FIRST, _, LAST = os.environ.get("WARREN_SIM_SEEDS", "0:90").partition(":")
+FIRST, _, LAST = os.environ.get("WARREN_SIM_SEEDS", "0:75").partition(":")
 
 
 @pytest.mark.parametrize("seed", range(int(FIRST), int(LAST)))
