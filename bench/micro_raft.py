@@ -1,6 +1,6 @@
 """What the Raft core costs: CPU per committed entry, leader and two followers in one process.
 
-    python bench/micro_raft.py [--entries 20000] [--codec]
+    python -m bench.micro_raft [--entries 20000] [--codec]
 
 Each turn so many proposals are made, and all is done until they are committed on all three; disks
 and network are free. `--codec`: messages become bytes and messages again on their way. Then a
