@@ -47,13 +47,13 @@ def test_two_senders_are_counted_each_for_itself(
 def test_a_slow_queue_leaves_the_fast_one_its_rate_in_amqp_10(
     node: Node, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The bound is loose, for the machine may be busy; the benchmark looks for 90 %."""
+    """Rates are the business of the benchmark: here it is that only one of them is held back."""
     more = ("--seconds", "1", "--protocol", "1.0", "--alone")
     [result] = bench(node, capsys, "two-senders", *more)["results"]
     fast, slow = result["links"]
     assert slow["messages"] <= 170 * (1000 / SLOW_MS) * 1.5
     assert fast["messages"] > slow["messages"]
-    assert fast["share_of_alone"] > 0.5
+    assert fast["share_of_alone"] > 0 and slow["share_of_alone"] is None
 
 
 def test_a_slow_queue_leaves_a_consumer_its_rate_in_amqp_10(
