@@ -1,6 +1,6 @@
 """The log alone, crashed at all moments of a run.
 
-`WARREN_SIM_SEEDS=first:last` runs other seeds; one takes about a third of a second.
+`WARREN_SIM_SEEDS=first:last` runs other seeds; one takes about a second.
 """
 
 import os

@@ -83,6 +83,8 @@ class World:
     # One step of load.
 
     def act(self) -> None:
+        if self.random.random() < 0.1:
+            self.members.act()
         choice = self.random.random()
         if choice < 0.30 and self.live_count() < LIVE_MAX:
             self.publish()
@@ -100,8 +102,6 @@ class World:
             self.delete()
         elif choice < 0.70:
             self.read()
-        elif choice < 0.80:
-            self.members.act()
         else:
             for _ in range(self.random.choice((1, 1, 6))):
                 self.runner.step(self.random)
