@@ -15,7 +15,8 @@ from tests.conformance.broker import Broker
 from tests.conformance.programs import missing, program
 
 PICTURES = os.environ.get("WARREN_SCREENSHOTS", "")
-pytestmark = pytest.mark.timeout(60)
+# Of one build: nothing of the page is compiled.
+pytestmark = [pytest.mark.timeout(60), pytest.mark.source]
 
 
 @pytest.fixture(scope="module")
