@@ -154,10 +154,13 @@ class StorageSection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestingSection:
-    """For tests and benchmarks alone (`node.slow_queues`)."""
+    """For tests and benchmarks alone."""
 
-    slow_queues: tuple[str, ...] = ()  # quorum queues that hear late that they are durable
+    # Quorum queues that hear late that they are durable (`node.slow_queues`).
+    slow_queues: tuple[str, ...] = ()
     slow_ms: Annotated[int, Meta(ge=0, le=60_000)] = 50
+    # In pairs: the address of a peer, and the one that is dialed in its place (a proxy before it).
+    peer_routes: tuple[Address, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,6 +298,10 @@ def _check_cluster(config: Config) -> None:
                 f"{key} is set and cluster.secret_file is not: peers must prove that they know "
                 "a common secret; allowed: the path of a file that holds it"
             )
+    if len(config.testing.peer_routes) % 2:
+        raise ConfigError(
+            f"testing.peer_routes has {len(config.testing.peer_routes)} addresses; allowed: pairs"
+        )
     if cluster.silence_ms < 2 * cluster.beat_interval_ms:
         raise ConfigError(
             f"cluster.silence_ms = {cluster.silence_ms}: allowed: at least twice "

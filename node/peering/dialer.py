@@ -70,7 +70,7 @@ class Dialer:
         self.last_error = ""
         self._dials = dials
         self._member = member
-        self._address = address
+        self._address = settings.way_to(address)
         self._settings = settings
         self._tls = tls
         self._backoff = Backoff(settings.retry_ms_min, settings.retry_ms_max, random)

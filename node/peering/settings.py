@@ -1,14 +1,17 @@
 """What can be set of the links to other nodes."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from warren.wire.peer.connection import MESSAGE_BYTES_MAX, PEER_BYTES_MAX
 
 if TYPE_CHECKING:
-    from node.config import ClusterSection
+    from node.config import ClusterSection, TestingSection
 
 BULK_BEATS_APART: Final = 10  # the bulk connection beats so much more seldom, and silence allowing
+
+Target = tuple[str, int]  # host and port
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,10 +28,16 @@ class LinkSettings:
     message_bytes_max: int = MESSAGE_BYTES_MAX
     strangers_max: int = 64  # connections that have not proven who they are
     strangers_per_host_max: int = 16
+    # What is dialed in place of an address: proxies before nodes, for tests.
+    routes: Mapping[Target, Target] = field(default_factory=dict)
 
     def pairing_ns(self) -> int:
         """How long a control connection waits for the bulk connection beside it."""
         return (self.connect_timeout_ms + 2 * self.handshake_timeout_ms) * 1_000_000
+
+    def way_to(self, address: Target) -> Target:
+        """What to dial to reach that address."""
+        return self.routes.get(address, address)
 
     def bulk_beats_apart(self) -> int:
         """Every how many beats the bulk connection has one."""
@@ -36,11 +45,15 @@ class LinkSettings:
         return max(1, min(BULK_BEATS_APART, per_silence))
 
 
-def link_settings(cluster: "ClusterSection") -> LinkSettings:
+def link_settings(
+    cluster: "ClusterSection", testing: "TestingSection | None" = None
+) -> LinkSettings:
     """Those of the configuration."""
+    targets = [(each.host, each.port) for each in testing.peer_routes] if testing else []
     return LinkSettings(
         beat_interval_ms=cluster.beat_interval_ms,
         silence_ms=cluster.silence_ms,
         handshake_timeout_ms=cluster.handshake_timeout_ms,
         peer_bytes_max=cluster.peer_bytes_max,
+        routes=dict(zip(targets[::2], targets[1::2], strict=True)),
     )

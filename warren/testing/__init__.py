@@ -1,6 +1,7 @@
 """Real nodes for tests: start one, talk to it with any client, kill it, start it again.
 
-`Node` runs a broker as a process of its own; `warren.testing.plugin` offers it to pytest:
+`Node` runs a broker as a process of its own, `ClusterOfNodes` several that form a cluster;
+`warren.testing.plugin` offers both to pytest:
 
     # conftest.py
     pytest_plugins = ["warren.testing.plugin"]
@@ -9,6 +10,7 @@
         connection = pika.BlockingConnection(pika.URLParameters(warren_node.url))
 """
 
+from warren.testing.cluster import ClusterOfNodes
 from warren.testing.node import Node, NodeFailed, free_port
 
-__all__ = ["Node", "NodeFailed", "free_port"]
+__all__ = ["ClusterOfNodes", "Node", "NodeFailed", "free_port"]

@@ -50,16 +50,18 @@ def free_port() -> int:
 class Node:
     """A broker to test against; use it as a context manager.
 
-    `config` is the text of its TOML file and `settings` what `--set` would be given; `data_dir`
-    outlives the node when it is given and goes with it when it is not.
+    `config` is the text of its TOML file and `settings` what `--set` is given at each
+    start; `data_dir` outlives the node when it is given and goes with it when it is not.
 
-    Invariant: `process` is None or a child that was ready once and that this object will end.
+    Invariant: `process` is None or a child that this object will end.
     """
 
     def __init__(
         self,
         name: str = "test",
         *,
+        port: int | None = None,
+        management_port: int | None = None,
         data_dir: Path | None = None,
         config: str = "",
         settings: Mapping[str, str] | None = None,
@@ -69,14 +71,15 @@ class Node:
     ) -> None:
         self.name = name
         self.host = "127.0.0.1"
-        self.port = free_port()
-        self.management_port = free_port()
+        self.port = port or free_port()
+        self.management_port = management_port or free_port()
         self.ready_seconds = ready_seconds
         self.ready_line = ""
         self.process: subprocess.Popen[bytes] | None = None
+        self.is_paused = False
         self._python = python
         self._config = config
-        self._settings = dict(settings or {})
+        self.settings = dict(settings or {})
         self._environment = dict(environment or {})
         self._folder = Path(tempfile.mkdtemp(prefix="warren-node-"))
         self.data_dir = data_dir or self._folder / "data"
@@ -139,15 +142,27 @@ class Node:
             path = self._folder / "warren.toml"
             path.write_text(self._config, "utf-8")
             words += ["--config", str(path)]
-        for key, value in self._settings.items():
+        for key, value in self.settings.items():
             words += ["--set", f"{key}={value}"]
         return words
 
     def start(self) -> None:
         """Start the process and wait for its ready line; `NodeFailed` if none comes in time."""
+        self.begin()
+        self.await_ready()
+
+    def begin(self) -> None:
+        """Start the process and do not wait: `await_ready` does."""
         assert not self.is_running(), "the node runs already"
+        self.is_paused = False
+        self.ready_line = ""
         self.process = self.launch()
-        self.ready_line = self._wait_for_ready(self.process)
+
+    def await_ready(self, seconds: float | None = None) -> None:
+        """Wait for the ready line; `NodeFailed` if it does not come in time or is another one."""
+        assert self.process is not None, "the node was not begun"
+        limit = self.ready_seconds if seconds is None else seconds
+        self.ready_line = self._wait_for_ready(self.process, limit)
 
     def launch(self) -> subprocess.Popen[bytes]:
         """Start a process with this node's command and return it at once; the caller ends it."""
@@ -164,19 +179,42 @@ class Node:
                 env=environment | self._environment,
             )
 
-    def kill9(self) -> None:
+    def kill9(self, wait: bool = True) -> None:
         """End the process at once, as a power cut of the program would; returns when it is gone."""
         process = self._running()
         process.send_signal(signal.SIGKILL)
-        self._reap(process, 10.0)
+        if wait:
+            self.await_end()
 
-    def stop(self, seconds: float = 15.0) -> None:
+    def stop(self, seconds: float = 15.0, wait: bool = True) -> None:
         """Ask the process to end (SIGTERM); `NodeFailed` unless it exits with 0 in time."""
         process = self._running()
         process.send_signal(signal.SIGTERM)
-        code = self._reap(process, seconds)
+        if not wait:
+            return
+        code = self.await_end(seconds)
         if code != 0:
             raise NodeFailed(f"exit code {code} after SIGTERM\n{self._log_tail()}")
+
+    def await_end(self, seconds: float = 15.0) -> int:
+        """Wait until the process has ended; its exit code. `NodeFailed` if it goes on."""
+        assert self.process is not None, "the node was not begun"
+        return self._reap(self.process, seconds)
+
+    def pause(self) -> None:
+        """Halt the process (SIGSTOP): its sockets stay open and nothing answers."""
+        self._running().send_signal(signal.SIGSTOP)
+        self.is_paused = True
+
+    def resume(self) -> None:
+        """Let a process that was paused go on."""
+        self._running().send_signal(signal.SIGCONT)
+        self.is_paused = False
+
+    def wipe(self) -> None:
+        """Remove the data directory of a node that does not run: a disk that was replaced."""
+        assert not self.is_running(), "only the data of a node that does not run is removed"
+        shutil.rmtree(self.data_dir, ignore_errors=True)
 
     def restart(self) -> None:
         """Stop cleanly if it runs, then start on the same data and ports."""
@@ -188,6 +226,7 @@ class Node:
         """End the process if it still runs and remove the temporary folder."""
         if self.process is not None and self.process.poll() is None:
             self.process.terminate()
+            self.process.send_signal(signal.SIGCONT)  # One that is paused would not see the other.
             try:
                 self._reap(self.process, 10.0)
             except NodeFailed:
@@ -210,16 +249,16 @@ class Node:
             process.stdout.close()
         return code
 
-    def _wait_for_ready(self, process: subprocess.Popen[bytes]) -> str:
+    def _wait_for_ready(self, process: subprocess.Popen[bytes], seconds: float) -> str:
         assert process.stdout is not None
-        deadline = time.monotonic() + self.ready_seconds
+        deadline = time.monotonic() + seconds
         received = b""
         with selectors.DefaultSelector() as selector:
             selector.register(process.stdout, selectors.EVENT_READ)
             while b"\n" not in received:
                 left = deadline - time.monotonic()
                 if left <= 0 or not selector.select(left):
-                    raise NodeFailed(f"not ready in {self.ready_seconds} s\n{self._log_tail()}")
+                    raise NodeFailed(f"not ready in {seconds} s\n{self._log_tail()}")
                 chunk = os.read(process.stdout.fileno(), 4096)
                 if not chunk:
                     code = self._reap(process, 10.0)

@@ -1,0 +1,208 @@
+"""A cluster of broker processes under the control of a test. Imports nothing of the broker itself.
+
+    with ClusterOfNodes(3) as cluster:            # formed: every node has said that it is ready
+        connection = pika.BlockingConnection(pika.URLParameters(cluster.node(2).url))
+        cluster.node(1).kill9()                   # or stop(), pause(), resume(), wipe(), restart()
+        cluster.node(1).start()
+
+    with ClusterOfNodes(3, proxied=True) as cluster:    # every link behind a Toxiproxy
+        cluster.links.part([1], [2, 3])
+        cluster.links.heal()
+
+Nodes are numbered from 1 and named `n1`, `n2`, ...; each is a `warren.testing.Node` with a data
+directory, ports and a log of its own. All of them are on the founding list, unless `founders` says
+how many are. The ports for peers ascend with the numbers, so that in a cluster that was formed from
+nothing node 1 has the member id 1.
+
+A `ClusterOfNodes` owns a folder (given, or temporary) with a data directory for each node and the
+secret. When a block ends by an exception, or `keep_logs` is called, the logs outlive the cluster.
+"""
+
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from warren.testing.links import Links, ports_of_links
+from warren.testing.node import Node, NodeFailed, free_port
+
+READY_SECONDS: Final = 30.0
+LOOPBACK: Final = "127.0.0.1"
+SECRET_BYTES: Final = 32
+
+
+class ClusterOfNodes:
+    """Nodes that are members of one cluster; use it as a context manager.
+
+    `config` and `settings` are for every node as for `Node`; `node_settings[number]` are for one.
+    `proxied`: `links` puts every link between two nodes behind Toxiproxy.
+
+    Invariant: `nodes` are all nodes that there are, whether they run or not.
+    """
+
+    def __init__(
+        self,
+        count: int = 3,
+        *,
+        data_dir: Path | None = None,
+        config: str = "",
+        settings: Mapping[str, str] | None = None,
+        node_settings: Mapping[int, Mapping[str, str]] | None = None,
+        environment: Mapping[str, str] | None = None,
+        proxied: bool = False,
+        founders: int | None = None,
+        ready_seconds: float = READY_SECONDS,
+    ) -> None:
+        self.logs_kept: Path | None = None
+        self._folder = Path(tempfile.mkdtemp(prefix="warren-cluster-"))
+        self._data = data_dir or self._folder
+        self._links: Links | None = None
+        ports = _distinct_ports(3 * count)
+        self.peer_ports = sorted(ports[:count])
+        if proxied:
+            self._links = Links(self.peer_ports, _distinct_ports(ports_of_links(count), ports))
+        common = {**(settings or {}), "cluster.secret_file": str(self._secret_file())}
+        seeds = self.peer_ports[: founders or count]
+        common["cluster.seeds"] = ",".join(f"{LOOPBACK}:{port}" for port in seeds)
+        self.nodes = [
+            Node(
+                f"n{number}",
+                port=ports[count + number - 1],
+                management_port=ports[2 * count + number - 1],
+                data_dir=self._data / f"n{number}",
+                config=config,
+                settings={
+                    **common,
+                    **self._own_settings(number),
+                    **(node_settings or {}).get(number, {}),
+                },
+                environment=environment,
+                ready_seconds=ready_seconds,
+            )
+            for number in range(1, count + 1)
+        ]
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException as error:
+            error.add_note(f"logs of the nodes: {self.keep_logs()}")
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            error.add_note(f"logs of the nodes: {self.keep_logs()}")
+        self.close()
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    @property
+    def links(self) -> Links:
+        """What can be done to the links between nodes; only of a cluster that is `proxied`."""
+        assert self._links is not None, "ClusterOfNodes(proxied=True) has links"
+        return self._links
+
+    @property
+    def urls(self) -> list[str]:
+        """AMQP URLs of all nodes, in order."""
+        return [node.url for node in self.nodes]
+
+    def node(self, number: int) -> Node:
+        """The node of that number, the first is 1."""
+        assert 1 <= number <= len(self.nodes)
+        return self.nodes[number - 1]
+
+    def number_of(self, name: str) -> int:
+        """The number of the node of that name."""
+        return next(i for i, node in enumerate(self.nodes, 1) if node.name == name)
+
+    def others(self, number: int) -> list[Node]:
+        """All nodes but that one."""
+        return [node for i, node in enumerate(self.nodes, 1) if i != number]
+
+    def start(self, numbers: Iterable[int] | None = None) -> None:
+        """Start those nodes, or all that do not run, at once; wait until all are ready."""
+        if self._links is not None:
+            self._links.start()
+        chosen = list(numbers) if numbers is not None else self._resting()
+        for number in chosen:
+            self.node(number).begin()
+        for number in chosen:
+            self.node(number).await_ready()
+
+    def kill9(self) -> None:
+        """End all nodes at the same moment, as a power cut would."""
+        running = [node for node in self.nodes if node.is_running()]
+        for node in running:
+            node.kill9(wait=False)
+        for node in running:
+            node.await_end()
+
+    def stop(self) -> None:
+        """Ask all nodes to end, and wait until each has."""
+        running = [node for node in self.nodes if node.is_running()]
+        for node in running:
+            node.stop(wait=False)
+        for node in running:
+            code = node.await_end()
+            if code != 0:
+                raise NodeFailed(f"{node.name}: exit code {code} after SIGTERM")
+
+    def keep_logs(self) -> Path:
+        """Copy the logs to a folder that outlives the cluster; that folder."""
+        if self.logs_kept is None:
+            self.logs_kept = Path(tempfile.mkdtemp(prefix="warren-logs-"))
+        for node in self.nodes:
+            if node.log_path.exists():
+                shutil.copyfile(node.log_path, self.logs_kept / f"{node.name}.log")
+        return self.logs_kept
+
+    def close(self) -> None:
+        """End all that runs and remove the temporary folder."""
+        for node in self.nodes:
+            node.close()
+        if self._links is not None:
+            self._links.stop()
+            self._links = None
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _resting(self) -> list[int]:
+        return [number for number, node in enumerate(self.nodes, 1) if not node.is_running()]
+
+    def _own_settings(self, number: int) -> dict[str, str]:
+        own = {"listeners.cluster": f"{LOOPBACK}:{self.peer_ports[number - 1]}"}
+        if self._links is not None:
+            own["testing.peer_routes"] = self._links.routes(number)
+        return own
+
+    def _secret_file(self) -> Path:
+        """The secret; made when it is not there yet, for the eyes of its owner alone."""
+        self._data.mkdir(parents=True, exist_ok=True)
+        path = self._data / "secret"
+        if not path.exists():
+            path.touch(0o600)
+            path.write_text(secrets.token_hex(SECRET_BYTES), "utf-8")
+        return path
+
+
+def _distinct_ports(count: int, others: Iterable[int] = ()) -> list[int]:
+    """So many free ports, no two of them the same and none of `others`."""
+    taken = set(others)
+    ports: list[int] = []
+    while len(ports) < count:
+        port = free_port()
+        if port not in taken:
+            taken.add(port)
+            ports.append(port)
+    return ports
