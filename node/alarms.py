@@ -1,4 +1,4 @@
-"""Resource alarms of this node: memory in use, free disk, and a disk that fails (G-01, G-02).
+"""Resource alarms: memory in use, free disk, a disk that fails (G-01, G-02), other nodes' (G-03).
 
 Told the readings by `node.boot` and `node.disk_monitor`, and of every call to the disk that failed
 without losing anything (`disk_failed`): no space for the log's reserve, a snapshot that could not
@@ -32,7 +32,10 @@ class DiskFault:
 
 
 class Alarms:
-    """Which alarms are set. `on_change` is called when that changes."""
+    """Which alarms are set. `on_change` is called when that changes.
+
+    `memory` and `disk` are this node's own; publishers wait for those of other nodes as well.
+    """
 
     def __init__(
         self, memory_limit_bytes: int, disk_limit_bytes: int, on_change: Callable[[], None]
@@ -44,6 +47,9 @@ class Alarms:
         self.memory = False
         self.disk = False  # too little is free, or there is a fault
         self.faults: dict[str, DiskFault] = {}  # by place
+        self.memory_elsewhere = False  # on another node of the cluster
+        self.disk_elsewhere = False
+        self.on_local: Callable[[], None] | None = None  # this node's own have changed
         self._low_disk = False
         self._on_change = on_change
 
@@ -58,6 +64,13 @@ class Alarms:
         self._low_disk = free_bytes < self.disk_limit_bytes
         self._judge()
 
+    def observe_cluster(self, memory: bool, disk: bool) -> None:
+        """What other nodes say, all together (G-03)."""
+        if (memory, disk) != (self.memory_elsewhere, self.disk_elsewhere):
+            self.memory_elsewhere = memory
+            self.disk_elsewhere = disk
+            self._on_change()
+
     def _judge(self) -> None:
         memory = self.memory_used_bytes >= self.memory_limit_bytes
         disk = self._low_disk or bool(self.faults)
@@ -65,6 +78,8 @@ class Alarms:
             self.memory = memory
             self.disk = disk
             self._on_change()
+            if self.on_local is not None:
+                self.on_local()
 
     # Faults
 
@@ -101,11 +116,14 @@ class Alarms:
     # What they are about
 
     def is_set(self) -> bool:
-        return self.memory or self.disk
+        return self.memory or self.disk or self.memory_elsewhere or self.disk_elsewhere
 
     def reason(self) -> str:
         """The reason of connection.blocked (A-12)."""
-        reasons = ((self.memory, LOW_MEMORY), (self.disk, LOW_DISK))
+        reasons = (
+            (self.memory or self.memory_elsewhere, LOW_MEMORY),
+            (self.disk or self.disk_elsewhere, LOW_DISK),
+        )
         return " & ".join(text for is_set, text in reasons if is_set)
 
     def details(self) -> tuple[str, ...]:
