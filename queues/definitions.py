@@ -64,6 +64,7 @@ class Queue(msgspec.Struct, frozen=True, array_like=True, gc=False):
     auto_delete: bool
     arguments: bytes
     node: str  # where its leader was placed at first
+    members: tuple[int, ...] = ()  # who has it, if it is a quorum queue in a cluster
 
     @property
     def exclusive(self) -> bool:

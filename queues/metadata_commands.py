@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from queues.definitions import NO_ARGUMENTS, Destination, Uid
+from queues.members import Member
 
 FORMAT_VERSION: Final = 1
 _HEAD: Final = bytes((FORMAT_VERSION,))
@@ -84,6 +85,7 @@ class DeclareQueue(msgspec.Struct, frozen=True, array_like=True, tag_field="kind
     arguments: bytes = NO_ARGUMENTS
     node: str = ""
     server_named: bool = False  # the broker made the name: `amq.` is allowed
+    members: tuple[int, ...] = ()  # of a quorum queue in a cluster; the first is to lead at first
 
 
 class DeleteQueue(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=10):
@@ -187,6 +189,87 @@ class ClearTopicPermissions(msgspec.Struct, frozen=True, array_like=True, tag_fi
     exchange: str = ""
 
 
+class Found(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=22):
+    """The cluster begins with these members, one for each place of the founding list. Those of
+    which nobody has heard so far have no name and the incarnation 0."""
+
+    cluster_id: int
+    members: tuple[Member, ...]
+
+
+class AddMember(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=23):
+    """Take in the node, give it an id. Answered Created or Exists with the `Member`.
+
+    A known name with another incarnation has lost its data directory: what it was is removed. A
+    founding place without a name is taken by who comes from its address. A removed incarnation is
+    refused.
+    """
+
+    name: str
+    incarnation: int
+    cluster_host: str
+    cluster_port: int
+    host_id: str = ""
+    zone: str = ""
+    amqp: str = ""
+    management: str = ""
+
+
+class RemoveMember(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=24):
+    """That node is forgotten; it never returns with this data directory."""
+
+    member: int
+
+
+class PutMember(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=25):
+    """Addresses, host, zone, draining. The id, its name and its incarnation must be as they are."""
+
+    member: Member
+
+
+class SetQueueMembers(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=26):
+    """Who has the quorum queue, ascending or not; the first one is to lead at first."""
+
+    uid: Uid
+    members: tuple[int, ...]
+
+
+class NodeUp(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=27):
+    """A process of the node begins: the first command of each. The one before it has ended."""
+
+    node: str
+    member: int
+    process: int  # its incarnation: `Broker.incarnation`
+
+
+class NodeDown(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=28):
+    """That process has ended, or is given up: exclusive queues of its connections and what was
+    transient on it go, at most `queue_max` queues at once. Deleted, with what went."""
+
+    node: str
+    process: int
+    queue_max: int
+
+
+class DeleteByNode(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=29):
+    """Queues of a node that is no member any more, at most `queue_max` at once. Deleted."""
+
+    node: str
+    queue_max: int
+
+
+class Numbered(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=30):
+    """A batch of one process, counted from 1. One that was applied before changes nothing.
+
+    `answered`: outcomes of batches up to this one are not needed any more.
+    """
+
+    process: int
+    number: int
+    answered: int
+    commands: tuple["Command", ...]
+
+
 Command = (
     DeclareVhost
     | DeleteVhost
@@ -209,6 +292,15 @@ Command = (
     | DeleteParameter
     | SetTopicPermissions
     | ClearTopicPermissions
+    | Found
+    | AddMember
+    | RemoveMember
+    | PutMember
+    | SetQueueMembers
+    | NodeUp
+    | NodeDown
+    | DeleteByNode
+    | Numbered
 )
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
