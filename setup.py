@@ -73,6 +73,7 @@ COMPILED = [
     "queues/routing/topic.py",
     "queues/seqset.py",
     "queues/store.py",
+    "queues/streams.py",
     "queues/timeouts.py",
     "queues/traits.py",
     "queues/unacked.py",

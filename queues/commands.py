@@ -37,6 +37,16 @@ END_SESSION: Final = 9
 CONFIGURE: Final = 10
 TICK: Final = 11
 RESTARTED: Final = 12
+NUMBERED: Final = 13
+LEADS: Final = 14
+RETIRE: Final = 15
+SUSPEND: Final = 16
+UNSUSPEND: Final = 17
+END_PROCESS: Final = 18
+BURIED: Final = 19
+
+TERM_BITS: Final = 23  # a message_seq is term << TERM_SHIFT | counter where leaders change
+TERM_SHIFT: Final = 40
 
 ACCEPT: Final = 1  # done with
 REJECT: Final = 2  # dead-lettered or dropped
@@ -49,6 +59,12 @@ TRAITS: Final = 1  # bits of the flag byte before traits: there are some; and ea
 PRIORITIES: Final = 2
 TTLS: Final = 4
 SIZES: Final = 8
+
+
+# What sessions give; the others are the host's own, or the cluster's.
+OF_SESSIONS: Final = frozenset(
+    (ENQUEUE, SETTLE, ATTACH, CREDIT, DETACH, GET, PURGE, INSPECT, END_SESSION, RETIRE)
+)
 
 
 class BadCommand(Exception):
@@ -220,12 +236,117 @@ class Restarted(Command):
         self.next_seq: i64 = next_seq
 
 
+@final
+class Numbered(Command):
+    """The `number`th command of the session's stream (0042): it is applied once, in its turn.
+
+    `confirmed`: the session knows what became of its publishes up to this one.
+    """
+
+    def __init__(self, session: SessionId, number: i64, confirmed: i64, command: Command) -> None:
+        super().__init__(NUMBERED)
+        assert command.kind in OF_SESSIONS
+        self.session = session
+        self.number: i64 = number  # 1-based
+        self.confirmed: i64 = confirmed
+        self.command = command
+
+
+@final
+class Leads(Command):
+    """A leader begins: it numbers messages from `term << 40 | 1` on. Its first command."""
+
+    def __init__(self, term: i64) -> None:
+        super().__init__(LEADS)
+        self.term: i64 = term
+
+
+@final
+class Retire(Command):
+    """The queue is about to be deleted: from now on it refuses every publish (Q-04).
+
+    Only if nothing is ready (`if_empty`) and nobody consumes (`if_unused`), where that is asked.
+    Off: it goes on. The answer is `Inspected`, and says whether the conditions held.
+    """
+
+    def __init__(
+        self, session: SessionId, off: bool = False, if_empty: bool = False, if_unused: bool = False
+    ) -> None:
+        super().__init__(RETIRE)
+        self.session = session
+        self.off = off
+        self.if_empty = if_empty
+        self.if_unused = if_unused
+
+
+@final
+class Suspend(Command):
+    """The process (high half of its session ids) cannot be reached: its consumers get nothing new,
+    and after `timeout_ms` what they hold is ready again (Q-55)."""
+
+    def __init__(self, process: int, timeout_ms: i64) -> None:
+        super().__init__(SUSPEND)
+        self.process = process
+        self.timeout_ms: i64 = timeout_ms
+
+
+@final
+class Unsuspend(Command):
+    """The process is there again, with its sessions."""
+
+    def __init__(self, process: int) -> None:
+        super().__init__(UNSUSPEND)
+        self.process = process
+
+
+@final
+class EndProcess(Command):
+    """The process is gone for good: all its sessions are over."""
+
+    def __init__(self, process: int) -> None:
+        super().__init__(END_PROCESS)
+        self.process = process
+
+
+@final
+class Buried(Command):
+    """Where dead letters are kept until they are safe elsewhere (D-08): these are."""
+
+    def __init__(self, runs: list[tuple[int, int]]) -> None:
+        super().__init__(BURIED)
+        self.runs = runs  # (first message_seq, count)
+
+
+def session_named(command: Command) -> SessionId:
+    """Whose command it is; 0: no session's."""
+    if isinstance(command, Settle | Attach | Credit | Detach):
+        return session_of(command.key)
+    if isinstance(command, Enqueue | Get | Purge | Inspect | EndSession | Retire | Numbered):
+        return command.session
+    return SessionId(0)
+
+
+def enqueue_of(command: Command) -> Enqueue | None:
+    """The Enqueue that the command is, or has in it."""
+    if isinstance(command, Numbered):
+        command = command.command
+    return command if isinstance(command, Enqueue) else None
+
+
 class Flag(IntEnum):
     """Bits of the flag byte of ATTACH and CREDIT."""
 
     AUTO_RETURN = 1
     EXCLUSIVE = 2
     DRAIN = 4
+
+
+class RetireFlag(IntEnum):
+    """Bits of the flag byte of RETIRE."""
+
+    OFF = 1
+    IF_EMPTY = 2
+    IF_UNUSED = 4
 
 
 def encode(command: Command) -> bytes:
@@ -263,6 +384,28 @@ def encode(command: Command) -> bytes:
         return head
     if isinstance(command, Restarted):
         return head + _u64(command.next_seq)
+    return head + _encode_led(command)
+
+
+def _encode_led(command: Command) -> bytes:
+    """The fields of commands that only queues in a cluster are given."""
+    if isinstance(command, Numbered):
+        inner = encode(command.command)
+        numbers = _u64(command.number) + _u64(command.confirmed) + _u32(len(inner))
+        return _session(command.session) + numbers + inner
+    if isinstance(command, Leads):
+        return _u64(command.term)
+    if isinstance(command, Retire):
+        flags = RetireFlag.OFF * command.off | RetireFlag.IF_EMPTY * command.if_empty
+        flags |= RetireFlag.IF_UNUSED * command.if_unused
+        return _session(command.session) + bytes((flags,))
+    if isinstance(command, Suspend):
+        return _u64(command.process) + _u64(command.timeout_ms)
+    if isinstance(command, Unsuspend | EndProcess):
+        return _u64(command.process)
+    if isinstance(command, Buried):
+        runs = [_u64(first) + _u32(count) for first, count in command.runs]
+        return _u32(len(runs)) + b"".join(runs)
     raise BadCommand(f"no encoding for {type(command).__name__}")
 
 
@@ -292,9 +435,7 @@ def _decode(kind: int, reader: "_Reader") -> Command:
         outcome = reader.take(1)
         if not ACCEPT <= outcome <= FAIL:
             raise BadCommand(f"unknown outcome {outcome}")
-        count = reader.take(4)
-        reader.need(12 * count)
-        runs = [(reader.take(8), reader.take(4)) for _ in range(count)]
+        runs = reader.runs()
         words = reader.words() if reader.data[1] == ANNOTATED else b""
         return Settle(key, outcome, runs, words)
     if kind == ATTACH:
@@ -318,6 +459,8 @@ def _decode(kind: int, reader: "_Reader") -> Command:
         return Tick()
     if kind == RESTARTED:
         return Restarted(reader.take(8))
+    if NUMBERED <= kind <= BURIED:
+        return _decode_led(kind, reader)
     session = SessionId(reader.take(16))
     if kind == GET:
         return Get(session)
@@ -328,6 +471,27 @@ def _decode(kind: int, reader: "_Reader") -> Command:
     if kind == END_SESSION:
         return EndSession(session)
     raise BadCommand(f"unknown kind {kind}")
+
+
+def _decode_led(kind: int, reader: "_Reader") -> Command:
+    if kind == LEADS:
+        return Leads(reader.term())
+    if kind == SUSPEND:
+        return Suspend(reader.wide(), reader.take(8))
+    if kind == UNSUSPEND:
+        return Unsuspend(reader.wide())
+    if kind == END_PROCESS:
+        return EndProcess(reader.wide())
+    if kind == BURIED:
+        return Buried(reader.runs())
+    session = SessionId(reader.take(16))
+    if kind == NUMBERED:
+        number, confirmed, size = reader.take(8), reader.take(8), reader.take(4)
+        return Numbered(session, number, confirmed, reader.inner(session, size))
+    known = RetireFlag.OFF | RetireFlag.IF_EMPTY | RetireFlag.IF_UNUSED
+    flags = reader.flags(known)
+    conditions = bool(flags & RetireFlag.IF_EMPTY), bool(flags & RetireFlag.IF_UNUSED)
+    return Retire(session, bool(flags & RetireFlag.OFF), *conditions)
 
 
 class _Reader:
@@ -374,6 +538,32 @@ class _Reader:
         priorities = self.column(PRIORITIES, flags, 4 * count)
         ttls = self.column(TTLS, flags, 8 * count)
         return Traits(priority, ttl, priorities, ttls, self.column(SIZES, flags, 4 * count))
+
+    def wide(self) -> int:
+        """The next 8 bytes, all of whose bits count: the number of a process."""
+        self.need(8)
+        self.place += 8
+        return int.from_bytes(self.data[self.place - 8 : self.place], "little")
+
+    def term(self) -> int:
+        term = self.take(8)
+        if not 0 < term < 1 << TERM_BITS:
+            raise BadCommand(f"term {term}")
+        return term
+
+    def runs(self) -> list[tuple[int, int]]:
+        count = self.take(4)
+        self.need(12 * count)
+        return [(self.take(8), self.take(4)) for _ in range(count)]
+
+    def inner(self, session: SessionId, size: int) -> Command:
+        """A command of that session."""
+        self.need(size)
+        self.place += size
+        command = decode(self.data[self.place - size : self.place])
+        if command.kind not in OF_SESSIONS or session_named(command) != session:
+            raise BadCommand(f"a command of kind {command.kind} in a stream of others")
+        return command
 
     def words(self) -> bytes:
         """Annotations: at least one."""

@@ -19,6 +19,7 @@ LEFT_EXPIRED: Final = 4
 LEFT_MAXLEN: Final = 5  # dropped from the head of a full queue, or refused with dead-lettering
 LEFT_DELIVERY_LIMIT: Final = 6
 LEFT_REFUSED: Final = 7  # never was in the queue: the publish was refused (reject-publish)
+LEFT_BURIED: Final = 8  # dead-lettered at least once: the letters are safe where they went
 
 
 @mypyc_attr(acyclic=True)
@@ -207,3 +208,36 @@ class Inspected(Effect):
 @final
 class LastConsumerGone(Effect):
     """The queue had consumers and has none now (auto-delete)."""
+
+
+@final
+class Applied(Effect):
+    """The session's commands up to this number are in the state (0042)."""
+
+    def __init__(self, session: SessionId, number: i64) -> None:
+        self.session = session
+        self.number: i64 = number
+
+
+@final
+class Unwanted(Effect):
+    """Of the Enqueue that is next in the batch nothing was taken: it came a second time, or too
+    early. Its messages would have been message_first.., and these numbers are used up: an `Enqueued`
+    or this is told of each Enqueue, in order. Whoever stored their bodies lets them go.
+    """
+
+    def __init__(self, session: SessionId, message_first: i64, count: i64) -> None:
+        self.session = session
+        self.message_first: i64 = message_first
+        self.count: i64 = count
+
+
+@final
+class Dying(Effect):
+    """Messages first.. are out of the queue, to be dead-lettered; their bodies stay until `Left`
+    with LEFT_BURIED (D-08). `reason` is one of LEFT_*."""
+
+    def __init__(self, first: i64, count: i64, reason: i64) -> None:
+        self.first: i64 = first
+        self.count: i64 = count
+        self.reason: i64 = reason

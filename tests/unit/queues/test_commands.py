@@ -220,7 +220,7 @@ def test_every_truncation_and_every_addition_is_refused(command: Command) -> Non
         decode(data + b"\0")
 
 
-@pytest.mark.parametrize("kind", [0, 13, 77, 255])
+@pytest.mark.parametrize("kind", [0, 20, 77, 255])
 def test_an_unknown_kind_is_refused_whatever_follows(kind: int) -> None:
     for size in (0, 16, 20, 40):
         with pytest.raises(BadCommand):
@@ -257,7 +257,7 @@ def test_annotations_that_are_none_or_too_many_are_refused(words: bytes) -> None
         decode(bytes(data) + len(words).to_bytes(4, "little") + words)
 
 
-@pytest.mark.parametrize("kind", [1, *range(3, 10), 11, 12])
+@pytest.mark.parametrize("kind", [1, *range(3, 10), *range(11, 20)])
 def test_no_other_kind_has_a_second_version(kind: int) -> None:
     with pytest.raises(BadCommand, match="version"):
         decode(bytes([kind, 2]) + bytes(60))
@@ -321,7 +321,7 @@ def test_a_number_beyond_63_bits_is_refused() -> None:
 
 
 @BOUNDED
-@given(st.binary(max_size=60), st.integers(0, 13))
+@given(st.binary(max_size=60), st.integers(0, 20))
 def test_bytes_that_are_no_command_raise_nothing_but_bad_command(data: bytes, kind: int) -> None:
     for candidate in (data, bytes([kind, 1]) + data):
         try:
