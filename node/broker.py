@@ -18,6 +18,7 @@ from node.auth.access import AccessView
 from node.auth.desk import LoginDesk, is_loopback
 from node.auth.permissions import PermissionCache
 from node.clock import NodeClock, monotonic_ms
+from node.cluster.unknown import UnknownHost
 from node.damage import Damages, Owners
 from node.hold import Hold
 from node.hosts import QueueHosts
@@ -61,8 +62,11 @@ from warren.wire.errors import ProtocolError, ReplyCode
 
 if TYPE_CHECKING:
     from node.amqp10.endpoint import Endpoint10
+    from node.cluster.leaders import Leaders
+    from node.cluster.queues_part import QueuesPart
     from node.config import Config
     from node.endpoint091 import Endpoint091
+    from queues.away.neighbour import Neighbour
     from warren.storage.pages import Pages
 
 log = logging.getLogger("warren.broker")
@@ -129,6 +133,11 @@ class Broker:
         self.queue_defaults = QueueDefaults(config.consumer_timeout, config.sac_handover == "drain")
         self.group: LogGroup | None = None
         self.node_name = config.node.name
+        self.member = 0  # of this node in its cluster; 0: it is in none
+        self.away: QueuesPart | None = None  # the way to queues of other nodes
+        self.leaders: Leaders | None = None  # who leads which group of the cluster
+        self.homes_version = 0  # grows whenever a node is taken for down, or is back
+        self.member_of: Callable[[str], int] = lambda name: 0  # id of the member of that name
         self.incarnation = int.from_bytes(os.urandom(8), "big")
         self.hold = Hold()
         self.channel_credit = CreditSpec(*config.credit_flow_default_credit)
@@ -233,6 +242,8 @@ class Broker:
     def _add_queue(self, queue: Queue) -> None:
         """Give it a host now if it has something to do unasked: its log, or the time."""
         self.queues_created += 1
+        if not self.is_home(queue):
+            return
         arguments = self.policies.arguments_of(queue)
         if queue_type(arguments) == QUORUM:
             self._add_quorum_host(self.hosts.add(queue))
@@ -294,7 +305,10 @@ class Broker:
             quorum.delete()
             self.recovering.pop(queue.uid, None)
         self.damages.remove(queue.uid)
-        self._removed_ready[queue.uid] = self.hosts.remove(queue)
+        if self.away is not None:
+            self.away.remove(queue.uid)
+        if self.is_home(queue):
+            self._removed_ready[queue.uid] = self.hosts.remove(queue)
         self.queues_deleted += 1
 
     def load_definitions(self) -> None:
@@ -311,11 +325,36 @@ class Broker:
         found = self.metadata.vhosts.get(vhost)
         return None if found is None else found.queues.get(name)
 
+    def is_home(self, queue: Queue) -> bool:
+        """Whether it is on this node: home of a classic queue, member of a quorum queue."""
+        if self.member == 0:
+            return True
+        if queue.members:
+            return self.member in queue.members
+        return queue.node == self.node_name
+
+    def is_down(self, queue: Queue) -> bool:
+        """Whether it is a classic queue of another node that cannot be reached."""
+        if self.away is None or queue.members or self.is_home(queue):
+            return False
+        return self.away.is_down(self.home_of(queue))
+
+    def home_of(self, queue: Queue) -> int:
+        """Member id of the home of a classic queue; 0: that node is a member no more."""
+        return self.member_of(queue.node)
+
+    def home_of_classic(self, uid: int) -> int | None:
+        """See `node.cluster.leaders.HomeOf`."""
+        queue = self.metadata.queue(uid)
+        return None if queue is None or queue.members else self.home_of(queue)
+
     def check_served(self, queue: Queue) -> None:
-        """Raise 404 for a queue that the log does not hold whole."""
+        """Raise 404 for a queue that the log does not hold whole, or whose home is down."""
         crashed = self.damages.hosts.get(queue.uid)
         if crashed is not None:
             raise crashed.error()
+        if self.is_down(queue):
+            raise home_down(queue)
 
     def has_exchange(self, vhost: str, name: str) -> bool:
         found = self.metadata.vhosts.get(vhost)
@@ -333,7 +372,34 @@ class Broker:
         if crashed is not None:
             return crashed
         quorum = self.quorum_hosts.get(uid)
-        return self.hosts[uid] if quorum is None else quorum
+        if quorum is not None:
+            return quorum
+        if self.away is not None:
+            queue = self.metadata.queue(uid)
+            if queue is not None and not self.is_home(queue):
+                rules = self.policies.rules_of(queue)
+                single = rules.options.single_active
+                home = self.home_of(queue)
+                return self.away.proxy(home, uid, queue.vhost, queue.name, False, single)
+        return self.hosts[uid]
+
+    def host_for_visitor(self, uid: int) -> QueueHost | None:
+        """A queue of this node, for a session of another; None: it was deleted."""
+        queue = self.metadata.queue(uid)
+        if queue is None and uid < self.metadata.next_uid:
+            return None
+        if queue is None or not self.is_home(queue):
+            return UnknownHost(uid)  # Declared there, and not known here yet.
+        return self.host(uid)
+
+    def homes_changed(self) -> None:
+        """A node is taken for down, or is back: what was found of its queues no longer holds."""
+        self.homes_version += 1
+
+    @property
+    def neighbours(self) -> "dict[int, Neighbour]":
+        """The streams to other nodes, by member."""
+        return {} if self.away is None else self.away.neighbours
 
     async def accept_damage(self, queue: Queue) -> None:
         """Serve a damaged queue with what could be read; the answer comes when that is durable."""
@@ -348,8 +414,11 @@ class Broker:
         await done
 
     def is_at_rest(self, uid: int) -> bool:
-        """Whether nobody uses the queue and it has no message."""
-        return uid not in self.hosts.awake
+        """Whether nobody uses the queue and it has no message, as far as that is known here."""
+        if uid in self.hosts.awake:
+            return False
+        queue = self.metadata.queue(uid) if self.member else None
+        return queue is None or self.is_home(queue)
 
     def ready_of_removed(self, uid: int) -> int:
         """How many messages were ready in a queue that this commit removed."""
@@ -476,6 +545,12 @@ class Broker:
             pager.files.read(chunk.page_id, offset, chunk.size(), done)
         else:
             self.bodies.read(file_id, offset, chunk.size(), done)
+
+
+def home_down(queue: Queue) -> ProtocolError:
+    """As RabbitMQ says it (A-04)."""
+    text = f"home node '{queue.node}' of durable queue '{queue.name}' in vhost '{queue.vhost}'"
+    return ProtocolError(ReplyCode.NOT_FOUND, f"{text} is down or inaccessible")
 
 
 def wire_limits(config: "Config") -> Limits:

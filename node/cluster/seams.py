@@ -52,6 +52,9 @@ class Peers(Protocol):
     def send(self, member: int, kind: int, lane: int, parts: list[bytes]) -> None:
         """Send a frame, or lose it."""
 
+    def is_full(self, member: int) -> bool:
+        """Whether the bulk connection takes nothing now, or there is none: what is sent is lost."""
+
     def is_connected(self, member: int) -> bool:
         """Whether a link stands."""
 

@@ -3,11 +3,12 @@
 Both are home of some queues and have sessions that use those of the other: a `Neighbour` has the
 proxies of its queues, the visitors that its sessions are here, and the one stream that both speak
 on. The host tells it when the connection comes and goes, gives it the frames that arrive, and
-takes what is to be sent at the end of a turn (`end_turn`).
+takes what is to be sent at the end of a turn (`end_turn`), as far as the connection has room.
 
-A connection that breaks is latency. A process that is another one than before, or a node that is
-given up (`lost`), ends the sessions that it had here, and to sessions here its queues are gone.
-Messages begin with a byte that says for whom they are: 0 the home, 1 its user. Compiled.
+A connection that breaks is latency. A process that is another one than before (`lost`), or a node
+that is given up (`give_up`), ends the sessions that it had here, and to sessions here its queues
+are gone. While a stream is full, sessions that publish to it are held up. Messages begin with a
+byte that says for whom they are: 0 the home, 1 its user. Compiled.
 """
 
 from collections.abc import Callable
@@ -17,12 +18,18 @@ from queues.away.home import FindHost, Visitors
 from queues.away.items import BadItem
 from queues.away.proxy import Proxies
 from queues.away.seam import EndOfTurn
-from warren.wire.peer.stream import BadFrame, Restarted, Stream
+from warren.wire.peer.stream import UNACKED_BYTES_MAX, BadFrame, Restarted, Stream
 
 FOR_HOME: Final = b"\x00"
 FOR_USER: Final = b"\x01"
+GO_ON_BYTES: Final = UNACKED_BYTES_MAX // 2  # unacknowledged, after the stream was full
 
 SendFrame = Callable[[list[bytes]], None]
+HasRoom = Callable[[], bool]
+
+
+def always() -> bool:
+    return True
 
 
 @final
@@ -30,15 +37,23 @@ class Neighbour:
     """One other node."""
 
     def __init__(
-        self, process: int, find: FindHost, send_frame: SendFrame, turn: EndOfTurn
+        self,
+        process: int,
+        find: FindHost,
+        send_frame: SendFrame,
+        turn: EndOfTurn,
+        has_room: HasRoom = always,
     ) -> None:
         self.stream = Stream(process)
         self.proxies = Proxies(self._to_home, turn)
         self.visitors = Visitors(find, self._to_user, turn)
         self._send_frame = send_frame
+        self._has_room = has_room
 
     def _to_home(self, parts: list[bytes]) -> None:
         self.stream.send([FOR_HOME, *parts])
+        if self.stream.is_full:
+            self.proxies.hold_up()
 
     def _to_user(self, parts: list[bytes]) -> None:
         self.stream.send([FOR_USER, *parts])
@@ -58,6 +73,8 @@ class Neighbour:
             self.lost()
         elif news is not None:
             self._take(news)
+        elif self.stream.unacked_bytes <= GO_ON_BYTES:
+            self.proxies.go_on()
 
     def _take(self, message: bytes) -> None:
         kind = message[:1]
@@ -72,10 +89,25 @@ class Neighbour:
         """The process that was there is gone, with all that was under way."""
         self.visitors.peer_lost()
         self.proxies.home_lost()
+        self.proxies.go_on()
+
+    def give_up(self, process: int) -> None:
+        """It was not heard of for too long. Should its process live, it is to take this one for
+        another, under that number, so that both sides begin anew."""
+        self.lost()
+        self.proxies.is_down = True
+        self.stream = Stream(process)
+
+    def come_back(self) -> None:
+        """After `give_up`: it was heard of again."""
+        self.proxies.come_back()
 
     def end_turn(self) -> None:
         """Send what has come together; proxies and visitors were asked before."""
-        for frame in self.stream.take_frames():
+        while self._has_room():
+            frame = self.stream.take_frame()
+            if frame is None:
+                return
             self._send_frame(frame)
 
 

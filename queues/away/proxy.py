@@ -9,8 +9,9 @@ session and queue before the session has looked at them (`view`), which it does 
 deliveries; those that it settles unseen go as well. That of basic.get comes before its answer.
 
 The home is lost when its node is: publishes that were not confirmed are refused, and to its
-sessions the queue is gone (RabbitMQ cancels their consumers). A stream that is only interrupted is
-nothing but latency. Compiled.
+sessions the queue is gone (RabbitMQ cancels their consumers). As long as the node is down, all
+that is handed down is answered so. A stream that is only interrupted is nothing but latency; while
+it is full, the sessions that publish to it are held up by credit. Compiled.
 """
 
 from collections import deque
@@ -47,12 +48,24 @@ from queues.away.items import (
     take_items,
 )
 from queues.away.seam import PART_BYTES, WINDOW_BYTES, EndOfTurn, Send
-from queues.commands import Command, EndSession, SessionId, Settle
+from queues.commands import (
+    ATTACH,
+    DETACH,
+    GET,
+    INSPECT,
+    PURGE,
+    Command,
+    EndSession,
+    SessionId,
+    Settle,
+)
 from queues.credit import CreditActor, CreditSpec
 from queues.host import SessionSink, View
 from queues.message import Chunk
 
 TAKEN_BYTES: Final = WINDOW_BYTES // 4  # looked at, and told to the home at once
+ANSWERED: Final = frozenset((ATTACH, DETACH, GET, PURGE, INSPECT))  # commands that are
+HELD_SPEC: Final = CreditSpec(1, 1)  # of the edge that holds up proxies of a full stream
 
 
 @final
@@ -150,15 +163,24 @@ class Proxy:
 
     def publish(self, sink: SessionSink, chunk: Chunk, first_seq: i64) -> None:
         """See QueueHost."""
-        tie = self._tie(sink)
         count = chunk.count()
+        if self._proxies.is_down:
+            self._proxies.refuse(self, sink, first_seq, count)
+            return
+        tie = self._tie(sink)
         tie.published = first_seq + count - 1
         sink.credit.send(self.credit, count)
+        if self._proxies.is_held:
+            self._proxies.hold(self.credit)
         session = sink.session
         self._proxies.put(put_run(PUBLISH, self.uid, session, first_seq, chunk, 0, count))
 
     def command(self, sink: SessionSink, command: Command) -> None:
         """See QueueHost."""
+        if self._proxies.is_down:
+            if command.kind in ANSWERED:
+                self._proxies.refuse(self, sink, 1, 0)
+            return
         tie = self._tie(sink)
         self._proxies.put([put_command(self.uid, sink.session, command)])
         if isinstance(command, Settle):
@@ -296,6 +318,19 @@ def answer(sink: SessionSink, uid: int, item: Item) -> None:
 
 
 @final
+class Refusal:
+    """Publishes that a node which is down does not get; or a command that wants an answer."""
+
+    __slots__ = ("count", "first_seq", "host", "sink")
+
+    def __init__(self, host: Proxy, sink: SessionSink, first_seq: i64, count: i64) -> None:
+        self.host = host
+        self.sink = sink
+        self.first_seq: i64 = first_seq
+        self.count: i64 = count
+
+
+@final
 class Proxies:
     """The proxies of all queues whose home is one other node.
 
@@ -304,6 +339,11 @@ class Proxies:
 
     def __init__(self, send: Send, turn: EndOfTurn) -> None:
         self.hosts: dict[int, Proxy] = {}
+        self.is_down = False  # nothing goes there until the node is heard of again
+        self.is_held = False  # the stream has taken as much as it may
+        self._stream_credit = CreditActor("peer stream", HELD_SPEC)
+        self._held: list[CreditActor] = []  # of proxies that were published to since then
+        self._refusals: list[Refusal] = []
         self._send = send
         self._turn = turn
         self._parts: list[bytes] = []
@@ -326,9 +366,13 @@ class Proxies:
         for part in parts:
             self._bytes += len(part)
         if self._bytes >= PART_BYTES:
-            self.end_turn()
+            self._flush()
 
     def end_turn(self) -> None:
+        self._answer_refused()
+        self._flush()
+
+    def _flush(self) -> None:
         if len(self._parts) > 0:
             parts = self._parts
             self._parts = []
@@ -348,3 +392,53 @@ class Proxies:
         self._bytes = 0
         for host in list(self.hosts.values()):
             host.home_lost()
+
+    # While the node is down
+
+    def refuse(self, host: Proxy, sink: SessionSink, first_seq: i64, count: i64) -> None:
+        """Answer with the turn: these publishes are refused, and to the session the queue is gone,
+        so that it begins anew when the node is back."""
+        if len(self._refusals) == 0:
+            self._turn.mark_away(self)
+        self._refusals.append(Refusal(host, sink, first_seq, count))
+
+    def _answer_refused(self) -> None:
+        refusals = self._refusals
+        if len(refusals) == 0:
+            return
+        self._refusals = []
+        gone: dict[tuple[int, SessionId], Refusal] = {}
+        for each in refusals:
+            uid = each.host.uid
+            gone[int(uid), each.sink.session] = each
+            if each.count > 0:
+                each.sink.on_refused(uid, each.first_seq, each.count)
+                each.sink.on_confirms(uid, each.first_seq + each.count - 1)
+        for each in gone.values():
+            each.sink.on_gone(each.host.uid)
+
+    def come_back(self) -> None:
+        """The node is heard of again: sessions may use its queues."""
+        self._answer_refused()
+        self.is_down = False
+
+    # While the stream is full
+
+    def hold_up(self) -> None:
+        """The stream has taken as much as it may."""
+        self.is_held = True
+
+    def hold(self, credit: CreditActor) -> None:
+        """The proxy's sessions get no more credit until the stream has room again."""
+        if not credit.is_blocked():
+            credit.send(self._stream_credit, 1)
+            self._held.append(credit)
+
+    def go_on(self) -> None:
+        """There is room again."""
+        if self.is_held:
+            self.is_held = False
+            held = self._held
+            self._held = []
+            for credit in held:
+                self._stream_credit.ack(credit, 1)

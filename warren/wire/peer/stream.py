@@ -3,7 +3,7 @@
 A connection breaks and comes back; both sides say what they expect next, and it goes on there. A
 process is known by a number that it draws when it starts; when the other side's is another one
 than before, everything under way is lost, and whoever uses the stream is told (`Restarted`). No
-I/O: `take_frames` is what goes to the connection, once a turn.
+I/O: `take_frame` is what goes to the connection next, as long as that has room.
 
 Frames, little-endian, each a message of the connection below:
 
@@ -57,7 +57,8 @@ class Kept:
 class Stream:
     """One node's end of the stream to one other.
 
-    Invariant: `_kept` are the messages `_next - len(_kept)` .. `_next - 1`.
+    Invariant: `_kept` are the messages `_next - len(_kept)` .. `_next - 1`, and `_unsent` are those
+    of them that are above `_sent`.
     """
 
     def __init__(self, process: int) -> None:
@@ -68,6 +69,7 @@ class Stream:
         self._sent: i64 = 0  # highest number that was given to this connection
         self._expected: i64 = 1  # of the other side
         self._kept: deque[Kept] = deque()
+        self._unsent: deque[Kept] = deque()
         self._greeted = False  # the other side has said hello on this connection
         self._connected = False
         self._hello_due = False
@@ -83,12 +85,19 @@ class Stream:
         """Everything was acknowledged."""
         return len(self._kept) == 0
 
+    @property
+    def stands(self) -> bool:
+        """Both sides have said hello on this connection."""
+        return self._connected and self._greeted
+
     def send(self, parts: Sequence[bytes]) -> None:
         """A message in parts that are not joined; they must not change."""
         byte_count: i64 = 0
         for part in parts:
             byte_count += len(part)
-        self._kept.append(Kept(self._next, parts, byte_count))
+        kept = Kept(self._next, parts, byte_count)
+        self._kept.append(kept)
+        self._unsent.append(kept)
         self._next += 1
         self.unacked_bytes += byte_count
 
@@ -105,33 +114,31 @@ class Stream:
         self._greeted = False
 
     def take_frames(self) -> list[list[bytes]]:
-        """What is to be sent now, each frame in parts."""
+        """All that is to be sent now, each frame in parts."""
         frames: list[list[bytes]] = []
-        if not self._connected:
-            return frames
-        if self._hello_due:
-            self._hello_due = False
-            hello = HELLO_LAYOUT.pack(HELLO, self._process, self._peer, self._expected)
-            frames.append([hello])
-        if not self._greeted:
-            return frames
-        for kept in self._unsent():
-            frames.append([NUMBERED.pack(DATA, kept.number), *kept.parts])
-        if self._ack_due:
-            self._ack_due = False
-            frames.append([NUMBERED.pack(ACK, self._expected)])
+        frame = self.take_frame()
+        while frame is not None:
+            frames.append(frame)
+            frame = self.take_frame()
         return frames
 
-    def _unsent(self) -> list[Kept]:
-        """Kept messages that this connection was not given yet."""
-        unsent: list[Kept] = []
-        for kept in reversed(self._kept):
-            if kept.number <= self._sent:
-                break
-            unsent.append(kept)
-        unsent.reverse()
-        self._sent = self._next - 1
-        return unsent
+    def take_frame(self) -> list[bytes] | None:
+        """The next frame, in parts. None: there is nothing to be sent."""
+        if not self._connected:
+            return None
+        if self._hello_due:
+            self._hello_due = False
+            return [HELLO_LAYOUT.pack(HELLO, self._process, self._peer, self._expected)]
+        if not self._greeted:
+            return None
+        if len(self._unsent) > 0:
+            kept = self._unsent.popleft()
+            self._sent = kept.number
+            return [NUMBERED.pack(DATA, kept.number), *kept.parts]
+        if self._ack_due:
+            self._ack_due = False
+            return [NUMBERED.pack(ACK, self._expected)]
+        return None
 
     def received(self, frame: bytes) -> bytes | Restarted | None:
         """A frame of this connection: a message, or news of the other side, or nothing to tell.
@@ -168,11 +175,13 @@ class Stream:
         self._sent = wanted - 1
         if resumed:
             self._acknowledged(wanted)
+        self._unsent = deque(self._kept)  # All that is left of them is above `_sent` now.
         return Restarted() if restarted else None
 
     def _begin_anew(self) -> None:
         """What was for the old process is of no use to the new one."""
         self._kept.clear()
+        self._unsent.clear()
         self._next = 1
         self._expected = 1
         self.unacked_bytes = 0
@@ -193,3 +202,5 @@ class Stream:
         kept = self._kept
         while kept and kept[0].number < expected:
             self.unacked_bytes -= kept.popleft().byte_count
+        while self._unsent and self._unsent[0].number < expected:
+            self._unsent.popleft()

@@ -1,0 +1,235 @@
+"""Queues in use across nodes: the stream to each other node, its queues and its sessions here.
+
+The part of kind QUEUES (0036, 0041). Takes what comes from the links, gives frames to them; what
+sessions of this node hand down for queues of another goes through the `Proxy` that `host` gives.
+
+A link that breaks is latency: everything waits. A node is *down* when a stream to it has not stood
+for `down_after_ms`, or when it is removed. Then what was not confirmed is refused, to sessions here
+its queues are gone, and what its sessions held here is ready again; until it is back, publishes to
+its queues are refused, and whoever wants to use them is answered 404 (`node.broker`). This end
+draws a new process number for the stream then, so that the other end, should it live and have
+waited longer, ends the same sessions when it hears of it. A process that is another one than before
+is the same at once, and not down.
+
+Nothing is sent before this node is in service (`open`): its queues have to be there first. Bounded:
+64 MiB that a node has not acknowledged; then sessions that publish to its queues are held up, and
+no others. What the link has no room for waits here. No I/O, and no clock but what it is told.
+"""
+
+import logging
+import os
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from node.cluster.seams import QUEUES, QUEUES_LANE, Peers
+from queues.away.items import BadItem
+from queues.away.neighbour import BadFrame, Neighbour
+from queues.away.proxy import Proxy
+from queues.away.seam import Ending
+from queues.credit import CreditSpec
+from queues.host import QueueHost
+from warren.wire.peer.codes import PeerFault
+from warren.wire.peer.stream import HELLO
+
+log = logging.getLogger("warren.cluster")
+
+DOWN_AFTER_MS: Final = 5_000
+STANDS: Final = -1  # since when a stream has not stood
+HELLO_BYTE: Final = bytes([HELLO])
+NOBODY: Final = 0  # the home of queues whose node is a member no more
+
+
+class Homes(Protocol):
+    """What it needs of the broker."""
+
+    def host_for_visitor(self, uid: int) -> QueueHost | None:
+        """A queue of this node, for a session of another; None: it was deleted."""
+
+    def homes_changed(self) -> None:
+        """A node is down, or back: what was found of its queues is to be looked at again."""
+
+
+def draw_process() -> int:
+    """A number for this end of a stream that no other has had."""
+    return int.from_bytes(os.urandom(8), "big") | 1
+
+
+class Other:
+    """One other node."""
+
+    __slots__ = ("gone_since_ms", "greeting", "is_down", "neighbour")
+
+    def __init__(self, neighbour: Neighbour, now_ms: int) -> None:
+        self.neighbour = neighbour
+        self.gone_since_ms = now_ms  # STANDS: the stream stands
+        self.is_down = False
+        self.greeting: list[bytes] = []  # came before this node was open
+
+
+class QueuesPart:
+    """See the module. `node.cluster.seams.PeerPart` and `queues.away.seam.EndOfTurn`."""
+
+    def __init__(
+        self,
+        peers: Peers,
+        homes: Homes,
+        begin_turn: Callable[[], None],
+        monotonic_ms: Callable[[], int],
+        spec: CreditSpec,
+        down_after_ms: int = DOWN_AFTER_MS,
+    ) -> None:
+        self._peers = peers
+        self._homes = homes
+        self._begin_turn = begin_turn
+        self._now_ms = monotonic_ms
+        self._spec = spec
+        self._down_after_ms = down_after_ms
+        self._others: dict[int, Other] = {}
+        self._marked: list[Ending] = []
+        self._is_open = False
+
+    @property
+    def neighbours(self) -> dict[int, Neighbour]:
+        """The streams to other nodes, by member."""
+        return {member: other.neighbour for member, other in self._others.items()}
+
+    def is_down(self, member: int) -> bool:
+        """Whether the queues of that node cannot be used now."""
+        return self._other(member).is_down
+
+    # Proxies
+
+    def proxy(
+        self, member: int, uid: int, vhost: str, name: str, quorum: bool, single_active: bool
+    ) -> Proxy:
+        """The queue, whose home that node is, as sessions of this one see it."""
+        proxies = self._other(member).neighbour.proxies
+        known = proxies.hosts.get(uid)
+        if known is None:
+            known = Proxy(uid, vhost, name, quorum, single_active, self._spec, proxies)
+            proxies.add(known)
+        return known
+
+    def remove(self, uid: int) -> None:
+        """The queue is deleted."""
+        for other in self._others.values():
+            other.neighbour.proxies.remove(uid)
+
+    def _other(self, member: int) -> Other:
+        other = self._others.get(member)
+        if other is None:
+            neighbour = Neighbour(
+                draw_process(),
+                self._homes.host_for_visitor,
+                lambda frame: self._peers.send(member, QUEUES, QUEUES_LANE, frame),
+                self,
+                lambda: not self._peers.is_full(member),
+            )
+            other = self._others[member] = Other(neighbour, self._now_ms())
+            if member == NOBODY:
+                other.is_down = neighbour.proxies.is_down = True
+        return other
+
+    # From the links (PeerPart)
+
+    def open(self) -> None:
+        """This node is in service: its queues are there, and may be used from elsewhere."""
+        self._is_open = True
+        self._begin_turn()
+        for member, other in self._others.items():
+            if self._peers.is_connected(member):
+                greeting, other.greeting = other.greeting, []
+                other.neighbour.connected()
+                for payload in greeting:
+                    self._take(member, other, payload)
+
+    def peer_connected(self, member: int) -> None:
+        other = self._other(member)
+        other.greeting = []
+        if self._is_open:
+            other.neighbour.connected()
+
+    def peer_lost(self, member: int) -> None:
+        other = self._other(member)
+        other.greeting = []
+        other.neighbour.disconnected()
+        if other.gone_since_ms == STANDS:
+            other.gone_since_ms = self._now_ms()
+
+    def peer_removed(self, member: int) -> None:
+        """It never comes back, and neither do its queues."""
+        other = self._other(member)
+        other.neighbour.disconnected()
+        self._give_up(member, other)
+
+    def peer_received(self, member: int, payload: memoryview) -> None:
+        other = self._other(member)
+        if self._is_open:
+            self._take(member, other, bytes(payload))
+        else:
+            other.greeting = [bytes(payload)]
+            if other.greeting[0][:1] != HELLO_BYTE:
+                raise PeerFault("queues: more than hello before this node has said it")
+
+    def _take(self, member: int, other: Other, frame: bytes) -> None:
+        try:
+            other.neighbour.received(frame)
+        except (BadFrame, BadItem) as error:
+            raise PeerFault(f"queues: {error}") from None
+        if other.neighbour.stream.stands and other.gone_since_ms != STANDS:
+            self._came_up(member, other)
+
+    # The end of a turn (EndOfTurn, and what calls it)
+
+    def mark_away(self, ending: Ending) -> None:
+        if not self._marked:
+            self._begin_turn()
+        self._marked.append(ending)
+
+    def end_turn(self) -> None:
+        """Send what the turn has brought; all hosts were stepped, and endpoints flushed."""
+        while self._marked:
+            marked, self._marked = self._marked, []
+            for each in marked:
+                each.end_turn()
+        for other in self._others.values():
+            other.neighbour.end_turn()
+
+    # Time
+
+    def tick(self) -> None:
+        """About once a second: who has been away for too long, and how queues stand here."""
+        self._begin_turn()
+        now_ms = self._now_ms()
+        for member, other in self._others.items():
+            since_ms = other.gone_since_ms
+            if since_ms == STANDS:
+                other.neighbour.visitors.tell_counts()
+            elif not other.is_down and now_ms - since_ms >= self._down_after_ms:
+                self._give_up(member, other)
+                if self._peers.is_connected(member):  # It starts, and has not come that far yet.
+                    other.neighbour.connected()
+
+    def _give_up(self, member: int, other: Other) -> None:
+        """What it had here, and what was under way to it, is over."""
+        if other.is_down:
+            return
+        other.is_down = True
+        self._begin_turn()
+        log.warning(
+            "node %d cannot be reached: its %d queues that are in use here are down, and %d uses "
+            "of queues of this node from there have ended",
+            member,
+            len(other.neighbour.proxies.hosts),
+            other.neighbour.visitors.count,
+        )
+        other.neighbour.give_up(draw_process())
+        self._homes.homes_changed()
+
+    def _came_up(self, member: int, other: Other) -> None:
+        other.gone_since_ms = STANDS
+        if other.is_down:
+            other.is_down = False
+            log.info("node %d is back, and with it its queues", member)
+            other.neighbour.come_back()
+            self._homes.homes_changed()
