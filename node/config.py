@@ -56,6 +56,8 @@ class NodeSection:
         default_factory=default_node_name
     )
     data_dir: Path = Path("data")
+    host_id: Annotated[str, Meta(max_length=255)] = ""  # of the machine; "": its host name
+    zone: Annotated[str, Meta(max_length=255)] = ""  # queues are spread over zones as well
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +67,9 @@ class ListenersSection:
     amqp: Address = AMQP_ADDRESS
     management: Address = MANAGEMENT_ADDRESS
     cluster: Address | None = None
+    # What clients and operators are told instead of these, where something lies in between.
+    amqp_advertised: Address | None = None
+    management_advertised: Address | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +85,8 @@ class ClusterSection:
 
     secret_file: Path | None = None
     seeds: tuple[Address, ...] = ()
+    advertised: Address | None = None  # where peers reach this node; None: `listeners.cluster`
+    name: Annotated[str, Meta(max_length=255)] = ""  # shown until `cluster_name` is set
     beat_interval_ms: Annotated[int, Meta(ge=10, le=10_000)] = 100
     silence_ms: Annotated[int, Meta(ge=100, le=600_000)] = 5000  # a connection is given up after
     handshake_timeout_ms: Annotated[int, Meta(ge=100, le=600_000)] = 5000
@@ -302,10 +309,34 @@ def _check_cluster(config: Config) -> None:
         raise ConfigError(
             f"testing.peer_routes has {len(config.testing.peer_routes)} addresses; allowed: pairs"
         )
+    _check_listener(config)
     if cluster.silence_ms < 2 * cluster.beat_interval_ms:
         raise ConfigError(
             f"cluster.silence_ms = {cluster.silence_ms}: allowed: at least twice "
             f"cluster.beat_interval_ms ({cluster.beat_interval_ms})"
+        )
+
+
+def _check_listener(config: Config) -> None:
+    """Where peers reach this node has to be known before it listens."""
+    cluster = config.cluster
+    listener = config.listeners.cluster
+    if listener is None:
+        for key, is_set in {
+            "cluster.seeds": cluster.seeds,
+            "cluster.advertised": cluster.advertised,
+        }.items():
+            if is_set:
+                raise ConfigError(
+                    f"{key} is set and listeners.cluster is not; allowed: an address on which this "
+                    "node listens for other nodes (--cluster)"
+                )
+        return
+    address = cluster.advertised or listener
+    if address.is_wildcard or address.port == 0:
+        raise ConfigError(
+            f"listeners.cluster = {listener}: other nodes cannot connect to {address}; allowed: "
+            "cluster.advertised beside it, with the address that they shall use"
         )
 
 

@@ -49,6 +49,11 @@ class Address:
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
+    @property
+    def is_wildcard(self) -> bool:
+        """Every address of this machine: to listen on, not to connect to."""
+        return self.host in ("0.0.0.0", "::")
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:

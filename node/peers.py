@@ -7,6 +7,9 @@ whole. What is sent while there is none is lost. Of two nodes the one with the l
 link ends the old one first, so that nothing of the old one comes behind the first of the new one.
 Within a link each lane keeps its order, nothing is doubled and nothing is left out.
 
+Somebody without a link can be asked a question by its address alone (`ask`, `take_questions`), also
+before this node is a member and has peers.
+
 Limits: bytes that wait for a peer (`is_full`), connections that have not proven who they are, the
 time they have for it, and silence, after which a link is given up. Beats go out on a timer; the
 answers are told to the user, who judges whether the peer is alive (`raft.detector`).
@@ -21,21 +24,30 @@ from random import Random, SystemRandom
 from typing import Final, Protocol
 
 from node.peering.admission import Admission
+from node.peering.asking import Answer, Questioner, Reception
 from node.peering.dialer import Dialer
 from node.peering.identity import draw_id
 from node.peering.link_socket import LinkSocket
 from node.peering.record import Link, Peer, PeerStatus
 from node.peering.refusals import RefusalLog
 from node.peering.settings import LinkSettings
-from warren.wire.peer.codes import CONTROL_LANE, CONTROL_ROLE, RAFT
+from warren.wire.peer.codes import (
+    ACCEPTED,
+    ASK_ROLE,
+    CONTROL_LANE,
+    CONTROL_ROLE,
+    RAFT,
+    UNKNOWN,
+)
 from warren.wire.peer.connection import PeerConnection
 from warren.wire.peer.frames import Frame
-from warren.wire.peer.handshake import NONCE_BYTES, Claim, Handshake, Identity
+from warren.wire.peer.handshake import ID_MAX, NONCE_BYTES, Claim, Handshake, Identity
 
 log = logging.getLogger("warren.peers")
 
 STALL_BEATS: Final = 3  # a timer that is late by so many says that this node stood still
 REPLACED: Final = "replaced by a new connection"
+ANYBODY: Final = ID_MAX  # asked is whoever is at that address
 
 
 class PeerUser(Protocol):
@@ -87,8 +99,9 @@ class PeerLinks:
         self._accepting = accepting
         self._dialing = dialing
         self._random = random or SystemRandom()
-        self._admission = Admission(identity.node_id, self._settings, user.conflict)
+        self._admission = Admission(identity, self._settings, user.conflict)
         self._peers = self._admission.peers
+        self._reception = Reception()
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_stopping = False
@@ -107,6 +120,15 @@ class PeerLinks:
         )
         bound: int = self._server.sockets[0].getsockname()[1]
         return bound
+
+    def become(self, member: int, cluster_id: bytes) -> None:
+        """This node is that member of that cluster, from now on."""
+        self._identity.node_id = member
+        self._identity.cluster_id = cluster_id
+
+    def given_below(self, member: int) -> None:
+        """All ids below that have been given: who is no peer was removed."""
+        self._admission.given_below = member
 
     def add_peer(self, member: int, host: str, port: int, incarnation: int = 0) -> None:
         """There is such a node. Its `incarnation`, if it is known; else the first one counts.
@@ -149,6 +171,7 @@ class PeerLinks:
             self._end_link(peer, "this node stops")
         for stranger in list(self._admission.strangers):
             stranger.abort("this node stops")
+        self._reception.close()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     # Sending
@@ -188,6 +211,40 @@ class PeerLinks:
         peer = self._peers.get(member)
         link = peer.link if peer is not None else None
         return link if link is not None and link.is_up else None
+
+    # Questions
+
+    async def ask(self, host: str, port: int, question: bytes) -> bytes:
+        """Ask whoever is there. AskFailed: there is no answer."""
+        questioner = Questioner(question)
+        socket = self._question_socket(questioner)
+        return await questioner.ask(socket, (host, port), self._settings, self._dialing)
+
+    def take_questions(self, answer: Answer) -> None:
+        """Questions of others are answered so."""
+        self._reception.answer = answer
+
+    def boot_of(self, member: int) -> int:
+        """The process of the peer that was linked last; 0: none was."""
+        peer = self._peers.get(member)
+        return 0 if peer is None else peer.boot
+
+    def incarnation_of(self, member: int) -> int:
+        """The data directory of the peer; 0: not known."""
+        peer = self._peers.get(member)
+        return 0 if peer is None else peer.incarnation
+
+    def is_superseded(self, member: int, boot: int) -> bool:
+        """Whether another process has taken the place of that one."""
+        peer = self._peers.get(member)
+        return peer is not None and boot in peer.past_boots
+
+    def _question_socket(self, questioner: Questioner) -> LinkSocket:
+        handshake = Handshake(self._identity, os.urandom(NONCE_BYTES), ASK_ROLE, ANYBODY, draw_id())
+        settings = self._settings
+        core = PeerConnection(handshake, settings.peer_bytes_max, settings.message_bytes_max)
+        timeout_ms = settings.handshake_timeout_ms
+        return LinkSocket(questioner, core, ASK_ROLE, ANYBODY, timeout_ms)
 
     # Dialing
 
@@ -237,12 +294,17 @@ class PeerLinks:
             socket.abort(fault)
 
     def judge(self, socket: LinkSocket, claim: Claim) -> int:
+        if claim.role == ASK_ROLE:
+            return ACCEPTED if self._reception.takes() else UNKNOWN
         return self._admission.judge(claim, socket.is_dialer)
 
     def opened(self, socket: LinkSocket) -> None:
         claim = socket.core.claim()
-        peer = self._peers[claim.node_id]
         self._admission.strangers.pop(socket, None)
+        if claim.role == ASK_ROLE:
+            self._reception.opened(socket)
+            return
+        peer = self._peers[claim.node_id]
         socket.member = peer.member
         if claim.role == CONTROL_ROLE:
             self._end_link(peer, REPLACED)
@@ -266,6 +328,9 @@ class PeerLinks:
             link.control.go_on()
 
     def received(self, socket: LinkSocket, frame: Frame) -> None:
+        if socket.role == ASK_ROLE:
+            self._reception.received(socket, frame)
+            return
         peer = self._peers.get(socket.member)
         if peer is None or peer.link is None or not peer.link.is_up:
             socket.abort("a message before the link was up")
@@ -283,6 +348,9 @@ class PeerLinks:
             self._user.drained(socket.member)
 
     def ended(self, socket: LinkSocket, reason: str) -> None:
+        if socket in self._reception:
+            self._reception.ended(socket)
+            return
         if not socket.is_dialer and (socket.member == 0 or socket in self._admission.strangers):
             self._admission.strangers.pop(socket, None)
             self.refusals.tell(socket.host, reason, time.monotonic_ns() // 1_000_000)

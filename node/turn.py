@@ -11,6 +11,7 @@ from typing import Final, Protocol, final
 
 from mypy_extensions import i64
 
+from queues.away.seam import Ending
 from queues.hosts.classic import Steppable
 from queues.hosts.journal import Journal
 from queues.paging import Pager
@@ -18,6 +19,7 @@ from queues.paging import Pager
 READ_BYTES_MAX: Final = 2 << 20  # of input in one turn; what came beyond waits for the next
 READ_MS_MAX: Final = 4.0  # reading in one turn; then it ends, and the rest belongs to the next
 STEPS_MAX: Final = 8  # rounds of host steps in one turn; what is left goes on in the next
+GROUP_ROUNDS_MAX: Final = 2  # of log groups in a turn: what they bring about may be proposed
 # Upper bounds of the buckets of `warren_loop_turn_ms`, in milliseconds.
 TURN_BUCKETS_MS: Final[tuple[float, ...]] = (
     0.1,
@@ -32,6 +34,13 @@ TURN_BUCKETS_MS: Final[tuple[float, ...]] = (
     100.0,
     1000.0,
 )
+
+
+class Groups(Protocol):
+    """The log groups of a node in a cluster (`raft.host.RaftHost`)."""
+
+    def end_turn(self) -> None:
+        """Take in what has arrived and become durable, write, send, and apply what is committed."""
 
 
 class Flushable(Protocol):
@@ -56,6 +65,9 @@ class Turn:
         self._hosts: list[Steppable] = []
         self._later: list[Steppable] = []
         self._endpoints: list[Flushable] = []
+        self._endings: list[Ending] = []
+        self._groups_due = False
+        self.groups: Groups | None = None  # of a node in a cluster
         self._between: list[Callable[[], None]] = []
         self._stepping = False
         self._scheduled = False
@@ -108,6 +120,18 @@ class Turn:
         if not self._scheduled:
             self.begin()
 
+    def mark_away(self, ending: Ending) -> None:
+        """Something is to go to another node: keeps `queues.away.seam.EndOfTurn`."""
+        self._endings.append(ending)
+        if not self._scheduled:
+            self.begin()
+
+    def begin_groups(self) -> None:
+        """The log groups have something for a turn: this one, or the next if they are through."""
+        self._groups_due = True
+        if not self._scheduled:
+            self.begin()
+
     def finish_now(self) -> None:
         """End the turn in this very callback (a sync came back: nothing else is to be read).
 
@@ -124,7 +148,8 @@ class Turn:
             self._on_failure(error)
 
     def run(self) -> None:
-        """Step the marked queues, write the journal, flush the marked endpoints."""
+        """Step the marked queues, write the journal, end the turn of the log groups, which need
+        what is journaled, and of what goes to other nodes; flush the marked endpoints."""
         journal = self.journal
         now = self.now_ms
         assert journal is not None
@@ -133,6 +158,10 @@ class Turn:
         self.read_bytes = 0
         self._step_hosts(now_ms)
         journal.end_turn(now_ms)  # the disk works while the sockets are written
+        if self._groups_due:
+            self._run_groups(journal, now_ms)
+        if len(self._endings) > 0:
+            self._send_away()
         endpoints = self._endpoints
         self._endpoints = []
         for endpoint in endpoints:
@@ -141,6 +170,8 @@ class Turn:
             # What the flush settled (automatic acknowledgement) belongs to the same turn.
             self._step_hosts(now_ms)
             journal.end_turn(now_ms)
+        if len(self._endings) > 0:
+            self._send_away()
         if self.pager is not None:
             self.pager.end_turn()
         self._scheduled = False
@@ -148,8 +179,31 @@ class Turn:
         if len(self._later) > 0:
             self._hosts.extend(self._later)
             self._later = []
-        if len(self._hosts) > 0 or len(self._endpoints) > 0:
+        if len(self._hosts) > 0 or len(self._endpoints) > 0 or self._is_asked():
             self.begin()
+
+    def _is_asked(self) -> bool:
+        """Whether something that is of a cluster waits for the next turn."""
+        return self._groups_due or len(self._endings) > 0
+
+    def _run_groups(self, journal: Journal, now_ms: int) -> None:
+        """What is applied may step hosts, and what these journal may be proposed."""
+        groups = self.groups
+        assert groups is not None
+        rounds: i64 = 0
+        while self._groups_due and rounds < GROUP_ROUNDS_MAX:
+            self._groups_due = False
+            groups.end_turn()
+            if len(self._hosts) > 0:
+                self._step_hosts(now_ms)
+            journal.end_turn(now_ms)
+            rounds += 1
+
+    def _send_away(self) -> None:
+        endings = self._endings
+        self._endings = []
+        for ending in endings:
+            ending.end_turn()
 
     def _step_hosts(self, now_ms: int) -> None:
         rounds: i64 = 0

@@ -20,19 +20,20 @@ from warren.wire.peer.codes import (
     UNKNOWN,
     refusal_text,
 )
-from warren.wire.peer.handshake import Claim
+from warren.wire.peer.handshake import Claim, Identity
 
 
 class Admission:
     """The list at the door."""
 
     def __init__(
-        self, node_id: int, settings: LinkSettings, on_conflict: Callable[[int, str], None]
+        self, identity: Identity, settings: LinkSettings, on_conflict: Callable[[int, str], None]
     ) -> None:
         self.peers: dict[int, Peer] = {}
         self.forgotten: set[int] = set()
+        self.given_below = 0  # ids that the cluster has given: who is no peer was removed
         self.strangers: dict[LinkSocket, str] = {}  # accepted, not let in yet -> their hosts
-        self._node_id = node_id
+        self._identity = identity
         self._settings = settings
         self._on_conflict = on_conflict
 
@@ -40,8 +41,8 @@ class Admission:
         """ACCEPTED, or why not."""
         peer = self.peers.get(claim.node_id)
         if peer is None:
-            return FORGOTTEN if claim.node_id in self.forgotten else UNKNOWN
-        if not is_dialed and self._node_id < claim.node_id:
+            return FORGOTTEN if self.has_forgotten(claim.node_id) else UNKNOWN
+        if not is_dialed and self._identity.node_id < claim.node_id:
             return DIRECTION
         if peer.incarnation not in (0, claim.incarnation):
             return self._conflict(peer, claim, INCARNATION)
@@ -50,6 +51,10 @@ class Admission:
         if claim.role != CONTROL_ROLE and not peer.awaits_bulk(claim.pair):
             return PAIR
         return ACCEPTED
+
+    def has_forgotten(self, member: int) -> bool:
+        """Whether that node was a member and is none any more."""
+        return member in self.forgotten or (member < self.given_below and member not in self.peers)
 
     def _conflict(self, peer: Peer, claim: Claim, code: int) -> int:
         if peer.is_new_conflict(claim.boot):

@@ -93,11 +93,11 @@ class Dialer:
         """One link from its beginning to its end; why it did not come up, or ''."""
         pair = self._dials.draw_pair()
         control = self._dials.dialed(self._member, CONTROL_ROLE, pair)
-        reason = await self._open(control)
+        reason = await open_socket(control, self._address, self._settings, self._tls)
         if reason:
             return reason
         bulk = self._dials.dialed(self._member, BULK_ROLE, pair)
-        reason = await self._open(bulk)
+        reason = await open_socket(bulk, self._address, self._settings, self._tls)
         if reason:
             control.abort(f"the bulk connection failed: {reason}")
             return reason
@@ -109,28 +109,34 @@ class Dialer:
             self._backoff.reset()
         return ""
 
-    async def _open(self, socket: LinkSocket) -> str:
-        """Connect, and let both sides prove who they are; '' or what went wrong."""
-        loop = asyncio.get_running_loop()
-        host, port = self._address
-        handshake_s = self._settings.handshake_timeout_ms / 1000 if self._tls else None
-        try:
-            async with asyncio.timeout(self._settings.connect_timeout_ms / 1000):
-                await loop.create_connection(
-                    lambda: socket,
-                    host,
-                    port,
-                    ssl=self._tls,
-                    server_hostname=host if self._tls else None,
-                    ssl_handshake_timeout=handshake_s,
-                )
-            return await socket.opening
-        except TimeoutError:
-            reason = f"no connection within {self._settings.connect_timeout_ms} ms"
-        except (OSError, UnicodeError) as error:  # The latter: a host name that cannot be one.
-            reason = f"cannot connect: {getattr(error, 'strerror', None) or error}"
-        except asyncio.CancelledError:
-            socket.abort("dialing was stopped")
-            raise
-        socket.abort(reason)
-        return reason
+
+async def open_socket(
+    socket: LinkSocket,
+    address: tuple[str, int],
+    settings: LinkSettings,
+    tls: ssl.SSLContext | None,
+) -> str:
+    """Connect, and let both sides prove who they are; '' or what went wrong."""
+    loop = asyncio.get_running_loop()
+    host, port = address
+    handshake_s = settings.handshake_timeout_ms / 1000 if tls else None
+    try:
+        async with asyncio.timeout(settings.connect_timeout_ms / 1000):
+            await loop.create_connection(
+                lambda: socket,
+                host,
+                port,
+                ssl=tls,
+                server_hostname=host if tls else None,
+                ssl_handshake_timeout=handshake_s,
+            )
+        return await socket.opening
+    except TimeoutError:
+        reason = f"no connection within {settings.connect_timeout_ms} ms"
+    except (OSError, UnicodeError) as error:  # The latter: a host name that cannot be one.
+        reason = f"cannot connect: {getattr(error, 'strerror', None) or error}"
+    except asyncio.CancelledError:
+        socket.abort("dialing was stopped")
+        raise
+    socket.abort(reason)
+    return reason

@@ -129,9 +129,21 @@ def test_bad_users_are_refused_and_their_passwords_are_not_shown(users: str, wor
 def test_seeds_without_a_secret_are_refused() -> None:
     assert "cluster.secret_file is not" in refusal(sets=("cluster.seeds=a:1",))
     assert "cluster.secret_file is not" in refusal(sets=("listeners.cluster=a:1",))
-    config = load(sets=["cluster.seeds=a:1,[::1]:2", "cluster.secret_file=/run/secret"])
+    given = ["cluster.seeds=a:1,[::1]:2", "cluster.secret_file=/run/secret"]
+    config = load(sets=[*given, "listeners.cluster=a:1"])
     assert config.cluster.seeds == (Address("a", 1), Address("::1", 2))
     assert config.cluster.secret_file == Path("/run/secret")
+
+
+def test_a_node_that_others_could_not_reach_is_refused() -> None:
+    secret = "cluster.secret_file=/run/secret"
+    assert "listeners.cluster is not" in refusal(sets=("cluster.seeds=a:1", secret))
+    assert "listeners.cluster is not" in refusal(sets=("cluster.advertised=a:1", secret))
+    for address in ("0.0.0.0:1", "[::]:1", "a:0"):
+        text = refusal(sets=(f"listeners.cluster={address}", secret))
+        assert f"other nodes cannot connect to {address}" in text
+        config = load(sets=[f"listeners.cluster={address}", "cluster.advertised=b:2", secret])
+        assert config.cluster.advertised == Address("b", 2)
 
 
 def test_a_wrong_name_in_the_environment_is_refused_and_a_foreign_one_is_reported() -> None:
@@ -168,7 +180,9 @@ def test_every_key_can_be_set_by_text() -> None:
     texts = {
         "compat": "3.x", "node.name": "7", "node.data_dir": "/d", "listeners.amqp": "h:1",
         "listeners.management": "[::1]:0", "management.metrics_need_login": "true",
-        "listeners.cluster": "h:2",
+        "listeners.cluster": "h:2", "listeners.amqp_advertised": "h:3",
+        "listeners.management_advertised": "h:4", "cluster.advertised": "h:5",
+        "cluster.name": "c", "node.host_id": "m", "node.zone": "z",
         "cluster.beat_interval_ms": "50", "cluster.silence_ms": "9000",
         "cluster.handshake_timeout_ms": "200", "cluster.peer_bytes_max": "2MiB",
         "cluster.secret_file": "/s", "cluster.seeds": "a:1, b:2", "limits.channel_max": "9",

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from typing import Final
 
-# What a connection is for; a link is one of each.
+# What a connection is for; a link is one of each of the first two.
 CONTROL_ROLE: Final = 0
 BULK_ROLE: Final = 1
-ROLE_NAMES: Final[tuple[str, ...]] = ("control", "bulk")
+ASK_ROLE: Final = 2  # no link: one question to a node whose id need not be known, and its answer
+ROLE_NAMES: Final[tuple[str, ...]] = ("control", "bulk", "ask")
 
 # Lanes: each keeps its order. The first one has the control connection for itself.
 CONTROL_LANE: Final = 0
@@ -17,6 +18,8 @@ LANE_COUNT: Final = 4
 BEAT: Final = 1
 BEAT_ANSWER: Final = 2
 RAFT: Final = 3  # a batch of messages of log groups
+ASK: Final = 4  # the question of a connection that asks
+ASK_ANSWER: Final = 5
 OTHER_KIND_MIN: Final = 128  # from here on to 255: the link does not look into them
 
 # Why a connection is not taken

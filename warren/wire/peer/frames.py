@@ -13,6 +13,9 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from warren.wire.peer.codes import (
+    ASK,
+    ASK_ANSWER,
+    ASK_ROLE,
     BEAT,
     BEAT_ANSWER,
     CONTROL_LANE,
@@ -56,6 +59,7 @@ class FrameReader:
 
     def __init__(self, role: int, message_bytes_max: i64) -> None:
         self._is_control = role == CONTROL_ROLE
+        self._is_ask = role == ASK_ROLE
         self._message_bytes_max: i64 = message_bytes_max
         self._head = b""
         self._in_frame = False
@@ -112,6 +116,9 @@ class FrameReader:
             if length != BEAT_BYTES or flags != 0 or lane != CONTROL_LANE:
                 raise PeerFault("a beat is malformed")
             self._slot = _BEAT_SLOT
+        elif self._is_ask:
+            if kind not in (ASK, ASK_ANSWER) or lane != CONTROL_LANE or flags != 0:
+                raise PeerFault(f"a frame of kind {kind} on a connection that asks")
         elif kind != RAFT and kind < OTHER_KIND_MIN:
             raise PeerFault(f"a frame of unknown kind {kind}")
         elif (lane == CONTROL_LANE) != self._is_control:

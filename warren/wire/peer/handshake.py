@@ -21,7 +21,7 @@ from mypy_extensions import i64
 
 from warren.wire.peer.codes import (
     ACCEPTED,
-    BULK_ROLE,
+    ASK_ROLE,
     CLUSTER,
     PROOF,
     SAME_NODE,
@@ -36,6 +36,7 @@ VERSION_MIN: Final = 1  # of the peer link, spoken here
 VERSION_MAX: Final = 1
 ID_MAX: Final = (1 << 63) - 1  # of nodes and all other numbers that are drawn
 CLUSTER_ID_BYTES: Final = 16
+FOUNDING_BYTES: Final = 8  # of a cluster id: the digest of the founding list
 NONCE_BYTES: Final = 32
 SECRET_BYTES_MIN: Final = 16
 
@@ -47,6 +48,7 @@ HEAD_BYTES: Final = 16
 HELLO_BYTES: Final = 104
 PROOF_BYTES: Final = 48
 _NO_MAC: Final = bytes(32)
+_NO_NUMBER: Final = bytes(8)
 
 _KEY_LABEL: Final = b"warren peer link: key"
 _DIALER_LABEL: Final = b"warren peer link: dialer"
@@ -59,11 +61,27 @@ def link_key(secret: bytes) -> bytes:
     return hmac.digest(secret, _KEY_LABEL, "sha256")
 
 
+def link_cluster_id(founding: bytes, cluster_id: int) -> bytes:
+    """What is said on the link: of the digest of the founding list the beginning, and the number of
+    the cluster, 0 as long as this node does not know it."""
+    return founding[:FOUNDING_BYTES] + cluster_id.to_bytes(8, "little")
+
+
+def are_of_one_cluster(one: bytes, other: bytes) -> bool:
+    """Whether they may be: a node that is being founded does not know the number yet."""
+    if one[:FOUNDING_BYTES] != other[:FOUNDING_BYTES]:
+        return False
+    first = one[FOUNDING_BYTES:]
+    second = other[FOUNDING_BYTES:]
+    return first in (second, _NO_NUMBER) or second == _NO_NUMBER
+
+
 @final
 class Identity:
     """What this node says of itself, and the key it proves it with.
 
     `incarnation` is that of the data directory, `boot` that of the process; both are drawn once.
+    A node that is no member yet has its incarnation for a `node_id`.
     """
 
     __slots__ = ("boot", "cluster_id", "incarnation", "key", "node_id")
@@ -162,7 +180,7 @@ class Handshake:
     def take(self, message: bytes) -> None:
         """One whole message of the other side."""
         _magic, kind, code, role, zero, version_min, version_max = _HEAD.unpack_from(message)
-        if zero != 0 or version_min > version_max or role > BULK_ROLE:
+        if zero != 0 or version_min > version_max or role > ASK_ROLE:
             raise PeerFault("a message of the handshake is malformed")
         if kind == _PROOF and self._expected == _HELLO:
             raise PeerFault(f"refused without a proof: {refusal_text(code)}", code)
@@ -262,7 +280,9 @@ class Handshake:
         """What both ends can tell by themselves; the host knows who else may come."""
         mine = self._identity
         code = ACCEPTED
-        if theirs.cluster_id != mine.cluster_id:
+        if self._role == ASK_ROLE:
+            code = SAME_NODE if theirs.incarnation == mine.incarnation else ACCEPTED
+        elif not are_of_one_cluster(theirs.cluster_id, mine.cluster_id):
             code = CLUSTER
         elif theirs.node_id == mine.node_id:
             code = SAME_NODE
@@ -289,7 +309,7 @@ class Handshake:
     def _hello(self, version_min: int, version_max: int) -> bytes:
         mine = self._identity
         claim = _CLAIM.pack(
-            mine.node_id,
+            mine.incarnation if self._role == ASK_ROLE else mine.node_id,
             self._target,
             mine.incarnation,
             mine.boot,

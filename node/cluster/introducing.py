@@ -1,0 +1,139 @@
+"""How a member makes sure of its place: it is known as it is, and it knows what is committed.
+
+`introduce` has a command of this node committed. When that is applied here, so is all that was
+committed before: the definitions of this node are current. Then the row of this node is brought to
+what the configuration says. `watch` asks peers that cannot be reached how this node stands; a node
+that was forgotten, or whose place another has, hears of it though nobody dials it any more.
+Both try for as long as they run.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+import msgspec
+
+from node.cluster.definitions_seam import TIMED_OUT, Definitions
+from node.cluster.entering import Asks, EnteringFailed
+from node.cluster.identity import Membership, PeerAddress
+from node.cluster.questions import (
+    STANDING_TEXTS,
+    BadQuestion,
+    Who,
+    Word,
+    decode_answer,
+    encode,
+)
+from node.peering.asking import AskFailed
+from queues.members import Member
+from queues.metadata_commands import AddMember, Batch, Command, PutMember
+from queues.metadata_outcomes import Outcome, Refused
+
+log = logging.getLogger("warren.cluster")
+
+PAUSE_S: Final = 1.0  # between questions, and between proposals that failed
+
+
+async def propose(definitions: Definitions, command: Command) -> Outcome:
+    """Have a command committed; what came of it."""
+    done: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+
+    def told(outcome: Outcome) -> None:
+        if not done.done():  # Whoever waited may have been cancelled.
+            done.set_result(outcome)
+
+    definitions.propose(command, told)
+    return await done
+
+
+async def introduce(definitions: Definitions, me: Member) -> None:
+    """Until the definitions know this node as `me`, and it all that they were when it began.
+
+    EnteringFailed: the cluster does not have this node.
+    """
+    await _commit(definitions, Batch(()))
+    while True:
+        command = _correction(definitions, me)
+        if command is None:
+            return
+        await _commit(definitions, command)
+
+
+def _correction(definitions: Definitions, me: Member) -> Command | None:
+    """What makes the row of this node right; None: it is. EnteringFailed: it cannot be."""
+    row = next((each for each in definitions.members() if each.id == me.id), None)
+    if row is None:
+        raise EnteringFailed(f"member {me.id}, this node, was removed from the cluster")
+    if row.incarnation == 0:
+        return AddMember(
+            me.name,
+            me.incarnation,
+            me.cluster_host,
+            me.cluster_port,
+            me.host_id,
+            me.zone,
+            me.amqp,
+            me.management,
+        )
+    if row.incarnation != me.incarnation:
+        raise EnteringFailed(
+            f"member {me.id} of the cluster is another data directory, that of '{row.name}'"
+        )
+    wanted = msgspec.structs.replace(me, draining=row.draining)
+    return None if row == wanted else PutMember(wanted)
+
+
+async def _commit(definitions: Definitions, command: Command) -> None:
+    told = ""
+    while True:
+        outcome = await propose(definitions, command)
+        if not isinstance(outcome, Refused):
+            return
+        if not outcome.text.endswith(TIMED_OUT):
+            raise EnteringFailed(f"the cluster does not take this node: {outcome.text}")
+        if outcome.text != told:
+            told = outcome.text
+            log.warning("no majority of the cluster can be reached: %s", outcome.text)
+        await asyncio.sleep(PAUSE_S)
+
+
+class Standing(Protocol):
+    """What is asked for."""
+
+    @property
+    def held(self) -> Membership: ...
+
+    @property
+    def boot(self) -> int: ...
+
+    def unreachable_peers(self) -> Sequence[PeerAddress]:
+        """Those without a link."""
+
+
+async def watch(asks: Asks, standing: Standing, on_fatal: Callable[[str], None]) -> None:
+    """Ask, one peer at a time, for ever; `on_fatal` is told the text once this node has to stop."""
+    turn = 0
+    while True:
+        peers = standing.unreachable_peers()
+        if peers:
+            turn += 1
+            text = await _stands(asks, standing, peers[turn % len(peers)])
+            if text:
+                on_fatal(text)
+                return
+        await asyncio.sleep(PAUSE_S)
+
+
+async def _stands(asks: Asks, standing: Standing, peer: PeerAddress) -> str:
+    """'' or why this node is none of the cluster."""
+    held = standing.held
+    question = Who(held.cluster_id, held.member, held.incarnation, standing.boot)
+    try:
+        answer = decode_answer(await asks.ask(peer.host, peer.port, encode(question)))
+    except (AskFailed, BadQuestion) as error:
+        log.debug("member %d was asked and did not answer: %s", peer.member, error)
+        return ""
+    if not isinstance(answer, Word):
+        return ""
+    return STANDING_TEXTS.get(answer.standing, "")

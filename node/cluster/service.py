@@ -1,0 +1,393 @@
+"""This node as a member of its cluster: links to the others, log groups, and what both carry.
+
+    cluster = Cluster(config)                # reads the secret and the file of membership
+    await cluster.enter()                    # listens; if empty, founds or is taken in
+    cluster.equip(wal, turn)                 # `raft` is there: groups can be added
+    cluster.attach(kind, part)               # each part takes its kind of frames
+    cluster.begin(definitions)               # links are dialed, time goes on
+    await cluster.introduce()                # the definitions know this node, and it knows them
+
+Keeps `seams.Peers` for the parts and `node.peers.PeerUser` for the links: what a link tells goes to
+the log groups and to the parts, in a turn that has begun. Owns the links, the file of membership
+and the timer. A frame that makes no sense ends the link that it came over. What the definitions say
+of members is followed: peers are added, changed and removed, and written to the file, so that a
+node that starts finds them. A node that the cluster has forgotten, or whose place another has
+taken, hears of it when it asks, and stops (`on_fatal`).
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
+
+from node.cluster.definitions_seam import Definitions
+from node.cluster.entering import Entering, EnteringFailed
+from node.cluster.identity import (
+    BadMembership,
+    Membership,
+    MembershipFile,
+    PeerAddress,
+    alone_fault,
+    was_used,
+)
+from node.cluster.introducing import introduce, watch
+from node.cluster.reception import ClusterReception
+from node.cluster.seams import PeerPart
+from node.config_layers import Address
+from node.forming import list_digest
+from node.peering.identity import draw_id, load_incarnation, read_secret
+from node.peering.settings import link_settings
+from node.peers import PeerLinks
+from node.turn import Turn
+from queues.members import Member
+from queues.metadata_commands import Found
+from raft.codec import BadMessage
+from raft.entries import Config as Voters
+from raft.host import TICK_MS, RaftHost, host_settings
+from raft.links import BadEnvelope
+from raft.log_group import METADATA_OWNER, GroupLog
+from warren.storage.disk import Disk
+from warren.wire.peer.codes import RAFT, PeerFault
+from warren.wire.peer.handshake import Identity, link_cluster_id, link_key
+
+if TYPE_CHECKING:
+    from node.config import Config
+
+log = logging.getLogger("warren.cluster")
+
+DEFINITIONS_TICKS: Final = 5  # of the timer, between two of the definitions
+
+
+class TickedDefinitions(Definitions, Protocol):
+    """The group of the definitions, as it is driven."""
+
+    def tick(self, now_ms: int) -> None:
+        """About every 100 ms; monotonic time."""
+
+
+class Cluster:
+    """See the module. Invariant: `_peers` are all members but this one, as they are known here."""
+
+    def __init__(self, config: "Config", disk: Disk) -> None:
+        """BadSecret, BadNodeId, BadMembership: this node cannot be a member as it is."""
+        assert config.cluster.secret_file is not None
+        assert config.listeners.cluster is not None
+        directory = str(config.node.data_dir)
+        key = link_key(read_secret(config.cluster.secret_file))
+        self.incarnation = load_incarnation(disk, directory)
+        self.boot = draw_id()  # of this process
+        self.seeds = config.cluster.seeds
+        self.seeds_digest = list_digest([str(seed) for seed in self.seeds])
+        self.raft: RaftHost
+        self.definitions: TickedDefinitions | None = None
+        self.is_current = False  # all is applied that was committed when this node started
+        self.on_fatal: Callable[[str], None] = self._told_fatal
+        self._config = config
+        self._file = MembershipFile(disk, directory)
+        self._me = member_of(config, self.incarnation)
+        self._peers: dict[int, PeerAddress] = {}
+        self._parts: dict[int, PeerPart] = {}
+        self._begin_turn: Callable[[], None]
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._ticks = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_saving = False
+        held = self._file.read(config.node.name, self.incarnation)
+        if held is None and was_used(disk, directory):
+            raise BadMembership(alone_fault(directory))
+        if held is None and not self.seeds:
+            raise BadMembership(
+                "listeners.cluster is set, cluster.seeds is not, and the data directory is empty: "
+                "a new node needs the founding list (--seed), the same on every node"
+            )
+        identity = Identity(self.incarnation, self.incarnation, self.boot, bytes(16), key)
+        settings = link_settings(config.cluster, config.testing)
+        self.links = PeerLinks(identity, self, settings)
+
+    # Coming to be a member
+
+    @property
+    def membership(self) -> Membership | None:
+        return self._file.held
+
+    @property
+    def held(self) -> Membership:
+        """What this node is, once it is anything."""
+        held = self._file.held
+        assert held is not None
+        return held
+
+    async def enter(self) -> None:
+        """Listen; then, if this node is empty, wait until it has a place.
+
+        EnteringFailed: it will never have one. OSError: it cannot listen, or write its file.
+        """
+        address = self._config.listeners.cluster
+        assert address is not None
+        self.links.take_questions(ClusterReception(self).answer)
+        await self.links.listen(address.host, address.port)
+        if self._file.held is None:
+            entered = await Entering(self.links, self._me, self.seeds).run()
+            self._file.write(entered)
+        elif self.held.cluster_id == 0 and self.seeds_digest != list_digest(self.held.founders):
+            raise EnteringFailed(
+                "this node takes part in the founding of a cluster of "
+                f"{', '.join(self.held.founders)}, and cluster.seeds is another list now"
+            )
+        self._become()
+        for peer in self.held.peers:
+            self._peers[peer.member] = peer
+        self._me = msgspec.structs.replace(self._me, id=self.held.member)
+
+    def _become(self) -> None:
+        held = self.held
+        cluster_id = link_cluster_id(list_digest(held.founders), held.cluster_id)
+        self.links.become(held.member, cluster_id)
+        self.links.given_below(held.given_below)
+
+    def founding(self) -> Voters:
+        """The configuration in which the first group began, as far as this node took part."""
+        founders = self.held.founders if self.held.is_founder else ()
+        return Voters(range(1, len(founders) + 1))
+
+    def found(self) -> Found:
+        """What the first leader of a new cluster begins with: itself, and empty places."""
+        rows = []
+        for place, text in enumerate(self.held.founders, 1):
+            peer = self._peers.get(place)
+            if peer is None:
+                assert place == self.member, text
+                rows.append(self._me)
+            else:
+                rows.append(Member(place, "", 0, peer.host, peer.port))
+        return Found(draw_id(), tuple(rows))
+
+    def equip(self, wal: GroupLog, turn: Turn) -> None:
+        """From now on `raft` is there, worked by the turn."""
+        self._begin_turn = turn.begin
+        self.raft = RaftHost(
+            self.member, wal, self.links, host_settings(), Random(), turn.begin_groups
+        )
+        turn.groups = self.raft
+
+    def begin(self, definitions: TickedDefinitions) -> None:
+        """All parts are attached and all groups are there: dial, and let time go on."""
+        self.definitions = definitions
+        definitions.on_changed.append(self._member_changed)
+        for row in definitions.members():
+            if row.id != self.member and row.id not in self._peers:
+                self._peers[row.id] = address_of(row)
+        for peer in self._peers.values():
+            self._add_peer(peer)
+        self._tick()
+        self._start(watch(self.links, self, self._fatal))
+
+    async def introduce(self) -> None:
+        """See `node.cluster.introducing`. EnteringFailed: the cluster does not have this node."""
+        assert self.definitions is not None
+        await introduce(self.definitions, self._me)
+        self.is_current = True
+
+    async def close(self) -> None:
+        """End links, timer and tasks; the parts are told that the links are gone."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.links.close()
+
+    # Peers (`seams.Peers`)
+
+    @property
+    def member(self) -> int:
+        return self.held.member
+
+    def attach(self, kind: int, part: PeerPart) -> None:
+        assert kind not in self._parts
+        self._parts[kind] = part
+
+    def send(self, member: int, kind: int, lane: int, parts: list[bytes]) -> None:
+        self.links.send(member, lane, parts, kind)
+
+    def is_connected(self, member: int) -> bool:
+        return self.links.is_connected(member)
+
+    def is_trusted(self, member: int) -> bool:
+        return member == self.member or self.raft.detector.is_trusted(member)
+
+    def members(self) -> list[int]:
+        return sorted([self.member, *self._peers])
+
+    # What the reception and the watch ask
+
+    def incarnation_seen(self, member: int) -> int:
+        return self.links.incarnation_of(member)
+
+    def is_superseded(self, member: int, boot: int) -> bool:
+        return self.links.is_superseded(member, boot)
+
+    def unreachable_peers(self) -> list[PeerAddress]:
+        return [peer for peer in self._peers.values() if not self.is_connected(peer.member)]
+
+    # What the links tell (`node.peers.PeerUser`)
+
+    def connected(self, member: int, incarnation: int) -> None:
+        self._begin_turn()
+        self.raft.connected(member)
+        for part in self._parts.values():
+            part.peer_connected(member)
+        self._hasten()
+
+    def lost(self, member: int, reason: str) -> None:
+        self._begin_turn()
+        self.raft.lost(member)
+        for part in self._parts.values():
+            part.peer_lost(member)
+
+    def unreachable(self, member: int, reason: str) -> None:
+        """The dialer has told the log; the watch asks the peer how this node stands."""
+
+    def answered(self, member: int) -> None:
+        self.raft.heard(member)
+
+    def received(self, member: int, lane: int, kind: int, payload: memoryview) -> None:
+        try:
+            if kind == RAFT:
+                self.raft.receive(member, payload)
+                return
+            part = self._parts.get(kind)
+            if part is None:
+                raise PeerFault(f"frames of kind {kind}, which this node does not know")
+            self._begin_turn()
+            part.peer_received(member, payload)
+        except (BadEnvelope, BadMessage) as error:
+            self.links.drop(member, f"log groups: {error}")
+        except PeerFault as fault:
+            self.links.drop(member, fault.text)
+
+    def drained(self, member: int) -> None:
+        self.raft.drained(member)
+
+    def conflict(self, member: int, text: str) -> None:
+        """The other one is wrong, and hears it from whom it asks; this node has its own place."""
+        log.error("somebody came as member %d and was refused: %s", member, text)
+
+    def _hasten(self) -> None:
+        """Nobody leads and there is a majority: the first of it need not wait for chance."""
+        group = self.raft.group(METADATA_OWNER)
+        if group is None or group.raft.leader != 0:
+            return
+        voters = group.config.voters
+        here = [voter for voter in voters if self.is_trusted(voter)]
+        if 2 * len(here) > len(voters) and here[0] == self.member:
+            group.campaign()
+
+    # What the definitions tell
+
+    def _member_changed(self, before: Member | None, after: Member | None) -> None:
+        if after is not None and after.id != self.member:
+            peer = address_of(after)
+            self._peers[after.id] = peer
+            self._add_peer(peer)
+        elif after is None and before is not None:
+            self._removed(before.id)
+        if not self._is_saving:
+            self._is_saving = True
+            self._loop.call_soon(self._save)
+
+    def _add_peer(self, peer: PeerAddress) -> None:
+        self.raft.add_peer(peer.member)
+        self.links.add_peer(peer.member, peer.host, peer.port, peer.incarnation)
+
+    def _removed(self, member: int) -> None:
+        if member == self.member:
+            self._fatal("this node was removed from the cluster")
+            return
+        self._peers.pop(member, None)
+        self.links.remove_peer(member)
+        self.raft.remove_peer(member)
+        for part in self._parts.values():
+            part.peer_removed(member)
+
+    def _save(self) -> None:
+        """What has changed goes to the file, all of a turn at once."""
+        self._is_saving = False
+        definitions = self.definitions
+        assert definitions is not None
+        held = self.held
+        if held.cluster_id not in (0, definitions.cluster_id):
+            self._fatal(
+                f"the definitions are of cluster {definitions.cluster_id:016x}, and this data "
+                f"directory belongs to cluster {held.cluster_id:016x}"
+            )
+            return
+        now = msgspec.structs.replace(
+            held,
+            cluster_id=definitions.cluster_id or held.cluster_id,
+            given_below=max([held.given_below, *(peer + 1 for peer in self._peers)]),
+            peers=tuple(peer for _, peer in sorted(self._peers.items())),
+        )
+        if now != held:
+            self._file.write(now)
+            self._become()
+
+    # Time and tasks
+
+    def _tick(self) -> None:
+        self._timer = self._loop.call_later(TICK_MS / 1000, self._tick)
+        now_ms = int(time.monotonic() * 1000)
+        self.raft.tick(now_ms)
+        self._ticks += 1
+        if self._ticks % DEFINITIONS_TICKS == 0 and self.definitions is not None:
+            self._begin_turn()
+            self.definitions.tick(now_ms)
+
+    def _start(self, work: Coroutine[object, object, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.result()  # It only ends by a fault of ours, which the loop then tells.
+
+    def _fatal(self, text: str) -> None:
+        log.critical("%s", text)
+        self.on_fatal(text)
+
+    def _told_fatal(self, text: str) -> None:
+        """Nobody wanted to know: it is in the log."""
+
+
+def member_of(config: "Config", incarnation: int) -> Member:
+    """How the definitions shall know this node; its id is 0."""
+    address = config.cluster.advertised or config.listeners.cluster
+    assert address is not None
+    return Member(
+        id=0,
+        name=config.node.name,
+        incarnation=incarnation,
+        cluster_host=address.host,
+        cluster_port=address.port,
+        host_id=config.node.host_id,
+        zone=config.node.zone,
+        amqp=_told(config.listeners.amqp_advertised, config.listeners.amqp),
+        management=_told(config.listeners.management_advertised, config.listeners.management),
+    )
+
+
+def _told(advertised: Address | None, listener: Address) -> str:
+    """What others are told of a listener; '' where nobody could use it as it is."""
+    address = advertised or listener
+    return "" if address.is_wildcard or address.port == 0 else str(address)
+
+
+def address_of(row: Member) -> PeerAddress:
+    return PeerAddress(row.id, row.cluster_host, row.cluster_port, row.incarnation)
