@@ -1,0 +1,286 @@
+"""Bodies of a quorum queue on one of its members: which are in the store, and what for.
+
+Bodies are written before the entry that speaks of them, by the leader when it proposes and by
+followers in `promise`. Until the machine has applied the entry they are *promised*; then it has
+them, or has passed over their numbers: message_seqs ascend along the log, so what is promised below
+the machine's next number and was not taken is of nobody (of an entry that was cut off, or of one
+that came a second time), and is released. So a truncation needs no look at them.
+
+Bodies of a snapshot that is coming in are *staged*: they count once it is installed.
+
+`BodyReader` gives bodies back as runs (`queues.hosts.quorum_entry`), for members that are behind.
+Owns both sets of numbers (`ClassicHost.promises` and `staged`, so that the log keeps them); what it
+asks of the disk is answered by `ClassicHost.loaded`. A body that cannot be read is tried again
+after a while. Compiled.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from queues.commands import SessionId
+from queues.credit import CreditActor, CreditSpec
+from queues.fifo import Fifo
+from queues.host import PublishingOnly
+from queues.hosts.classic import ClassicHost
+from queues.hosts.journal import Journal
+from queues.hosts.quorum_entry import cut_of, put_run
+from queues.hosts.seams import Steps
+from queues.message import Chunk
+from queues.seqset import SeqSet
+
+READ_AGAIN_MS: Final = 1000
+
+
+@final
+class Bodies:
+    """See the module. Invariant: what is promised or staged is in the store; no number is both."""
+
+    def __init__(self, inner: ClassicHost, journal: Journal) -> None:
+        self.promises = SeqSet()
+        self.staged = SeqSet()
+        inner.promises = self.promises
+        inner.staged = self.staged
+        self._inner = inner
+        self._journal = journal
+
+    def promise_own(self, chunk: Chunk, first: i64) -> None:
+        """The leader is about to propose an entry with these messages; the chunk is reserved."""
+        count = chunk.count()
+        self._inner.store.add(first, chunk, 0, count, True)
+        self._inner.store.cancel_reserve(chunk)
+        self._journal.publish(chunk, self._inner.uid, first)
+        self.promises.add(first, count)
+
+    def promise(self, chunk: Chunk, first: i64, now_ms: i64) -> None:
+        """An entry is about to be written that the leader has proposed with these messages."""
+        count = chunk.count()
+        self._put(chunk, first, now_ms)
+        self.staged.remove(first, count)
+        self.promises.remove(first, count)  # Of an entry that was here before, and was cut off.
+        self.promises.add(first, count)
+
+    def stage(self, chunk: Chunk, first: i64, now_ms: i64) -> None:
+        """Messages of a snapshot that is coming in; those that are here already stay as they are.
+
+        What is here and dead is dead in the snapshot as well.
+        """
+        for run_first, run_count in self._put(chunk, first, now_ms):
+            self.staged.add(run_first, run_count)
+
+    def _put(self, chunk: Chunk, first: i64, now_ms: i64) -> list[tuple[int, int]]:
+        """Write and store those that are not in the store; which these are."""
+        inner = self._inner
+        missing: list[tuple[int, int]] = []
+        at = first
+        for found, found_count in inner.store.spans_within(first, chunk.count()):
+            if found > at:
+                missing.append((at, found - at))
+            at = found + found_count
+        end = first + chunk.count()
+        if end > at:
+            missing.append((at, end - at))
+        for run_first, run_count in missing:
+            piece = cut_of(chunk, run_first - first, run_count)
+            self._journal.write_now(piece, inner.uid, run_first, now_ms)
+            inner.store.add(run_first, piece, 0, run_count, True)
+        return missing
+
+    def taken(self, first: i64, count: i64) -> None:
+        """The machine has these now."""
+        self.promises.remove(first, count)
+
+    def drop_passed(self) -> None:
+        """The machine has applied an entry: what it has passed over goes."""
+        promises = self.promises
+        next_seq = self._inner.machine.next_seq
+        if promises.count > 0 and promises.first() < next_seq:
+            for first, count in promises.split_below(next_seq).runs():
+                self._inner.release_found(first, count)
+
+    def drop_staged(self) -> None:
+        staged = self.staged.runs()
+        self.staged.clear()
+        for first, count in staged:
+            self._inner.release_found(first, count)
+
+    def install(self, machine: Fifo) -> None:
+        """The queue is what the snapshot says: what it has not goes."""
+        inner = self._inner
+        dead = SeqSet()
+        for runs in (
+            inner.machine.alive_within(1, inner.machine.next_seq - 1),
+            self.staged.runs(),
+            self.promises.split_below(machine.next_seq).runs(),
+        ):
+            for first, count in runs:
+                dead.add(first, count)
+        for first, count in machine.alive_within(1, machine.next_seq - 1):
+            dead.remove(first, count)
+        self.staged.clear()
+        inner.machine = machine
+        for first, count in dead.runs():
+            inner.release_found(first, count)
+
+    def recovered(self) -> None:
+        """All bodies were found that the log has: those behind the machine may be of entries that
+        are still to be applied; of the others, what the machine has not is dead."""
+        inner = self._inner
+        machine = inner.machine
+        for found in inner.take_found():
+            behind = max(found.first, machine.next_seq)
+            end = found.first + found.count
+            if end > behind:
+                self.promises.add(behind, end - behind)
+            end = min(end, machine.next_seq)
+            at = found.first
+            for first, count in sorted(machine.alive_within(at, end - at)):
+                if first > at:
+                    inner.release_found(at, first - at)
+                at = first + count
+            if end > at:
+                inner.release_found(at, end - at)
+
+    def clear(self) -> None:
+        """The queue goes, or its member: all that the machine does not know."""
+        self.drop_staged()
+        promised = self.promises.runs()
+        self.promises.clear()
+        for first, count in promised:
+            self._inner.release_found(first, count)
+
+
+@final
+class Gathering:
+    """Bodies that are wanted: of each range (first, end) the runs of what is alive in it.
+
+    `found` has those of the ranges that are through. It stops behind a range with which `room`
+    bytes are used up, or within it, if `is_cut`; `at` is where it stopped, in the last range.
+    """
+
+    def __init__(
+        self,
+        ranges: list[tuple[int, int]],
+        room: i64,
+        is_cut: bool,
+        done: Callable[["Gathering"], None],
+    ) -> None:
+        self.ranges = ranges
+        self.room: i64 = room
+        self.is_cut = is_cut
+        self.done = done
+        self.found: list[list[bytes]] = [[]]
+        self.at: i64 = ranges[0][0]
+
+    @property
+    def is_over(self) -> bool:
+        return self.at >= self.ranges[len(self.found) - 1][1]
+
+
+@final
+class BodyReader(PublishingOnly):
+    """Reads bodies back, one gathering after the other. To the host it is a session."""
+
+    def __init__(self, inner: ClassicHost, turn: Steps) -> None:
+        self._inner = inner
+        self._turn = turn
+        self._credit = CreditActor("bodies for others", CreditSpec(1, 1))
+        self._waiting: deque[Gathering] = deque()
+        self._is_working = False
+
+    @property
+    def session(self) -> SessionId:
+        return SessionId(0)
+
+    @property
+    def credit(self) -> CreditActor:
+        return self._credit
+
+    def on_confirms(self, uid: int, upto_seq: int) -> None:
+        return
+
+    def on_refused(self, uid: int, first_seq: int, count: int) -> None:
+        return
+
+    def on_gone(self, uid: int) -> None:
+        self._waiting.clear()
+
+    def on_loaded(self, uid: int) -> None:
+        self._work()
+
+    def on_unreadable(self, uid: int) -> None:
+        self._turn.wake_host(self, int(self._inner.machine.now_ms) + READ_AGAIN_MS)
+
+    def on_timer(self) -> None:
+        self._work()
+
+    @property
+    def is_gone(self) -> bool:
+        return self._inner.is_gone
+
+    def gather(self, wanted: Gathering) -> None:
+        self._waiting.append(wanted)
+        self._work()
+
+    def clear(self) -> None:
+        """Nobody wants them any more."""
+        self._waiting.clear()
+
+    def _work(self) -> None:
+        if self._is_working:
+            return  # `done` has asked for more, or the disk has answered at once.
+        self._is_working = True
+        while len(self._waiting) > 0:
+            wanted = self._waiting[0]
+            if not self._go_on(wanted):
+                break
+            if len(self._waiting) > 0 and self._waiting[0] is wanted:
+                self._waiting.popleft()
+                wanted.done(wanted)
+        self._is_working = False
+
+    def _go_on(self, wanted: Gathering) -> bool:
+        """False: the disk is asked."""
+        while True:
+            end = wanted.ranges[len(wanted.found) - 1][1]
+            while wanted.at < end and not (wanted.is_cut and wanted.room <= 0):
+                if not self._go_on_within(wanted, end):
+                    return False
+            if wanted.room <= 0 or len(wanted.found) == len(wanted.ranges):
+                return True
+            wanted.found.append([])
+            wanted.at = wanted.ranges[len(wanted.found) - 1][0]
+
+    def _go_on_within(self, wanted: Gathering, end: i64) -> bool:
+        """A bounded part of one range."""
+        inner = self._inner
+        spans, following = inner.journaled_from(wanted.at)
+        into = wanted.found[len(wanted.found) - 1]
+        for first, count in spans:
+            at: i64 = first
+            stop = min(at + count, end)
+            while at < stop:
+                wanted.at = at
+                if wanted.is_cut and wanted.room <= 0:
+                    return True
+                view = inner.bytes_of(self, at, stop - at)
+                if view is None:
+                    return False
+                some: i64 = view.count
+                if wanted.is_cut:
+                    some = fitting(view.chunk, view.index, some, wanted.room)
+                into.extend(put_run(at, view.chunk, view.index, some))
+                wanted.room -= view.chunk.bytes_between(view.index, view.index + some)
+                at += some
+        wanted.at = end if following == 0 else min(end, following)
+        return True
+
+
+def fitting(chunk: Chunk, index: i64, count: i64, room: i64) -> i64:
+    """How many of the messages index.. fit into `room` bytes; at least one."""
+    fit: i64 = 1
+    while fit < count and chunk.bytes_between(index, index + fit + 1) <= room:
+        fit += 1
+    return fit

@@ -1,0 +1,672 @@
+"""A quorum queue on a node that has a member of its group (0038, 0043).
+
+Every member applies what is committed, the leader alone speaks: of the effects a follower takes
+what concerns bodies. Sessions of all nodes come in through `hand_down` (`queues.away.seam.HomeEnd`)
+with numbered commands; what a leader loses is sent again by them, to whoever leads then, so nothing
+is told of a proposal that is lost.
+
+A leader begins when all entries of older terms are applied here: with `Leads(term)`, behind which
+messages are numbered from term << 40 | 1 on, and with the queue's options where they have changed.
+It makes one entry of what a turn brought, with the bodies in the log before it; while the group
+takes nothing more, what comes waits, and its senders for their credit. It alone looks at the time.
+
+Bodies are the business of `quorum_bodies`, snapshots of `quorum_snapshot`, entries of
+`quorum_entry`. Owns the machine's role and what is on its way to the group; the machine, the store
+and the sinks are those of a `ClassicHost` in mode LOGGED. Keeps `raft.log_group.GroupOwner`. An
+entry that this node cannot read stops it, for its machine would not be that of the others.
+
+    member = QuorumMember(node, inner, journal, turn, shelf)
+    member.begin_new(config, birth, join) | member.load(standing, state), ..., member.recovered()
+    member.join(group)
+
+Compiled.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from queues.away.seam import StreamSink
+from queues.commands import (
+    TERM_SHIFT,
+    Command,
+    Configure,
+    Leads,
+    SessionId,
+    Tick,
+    enqueue_of,
+)
+from queues.credit import CreditActor
+from queues.expiry import FAR
+from queues.fifo import Fifo
+from queues.fifo_snapshot import decode_fifo, encode_fifo
+from queues.host import SessionSink, View
+from queues.hosts.applying import apply_entry
+from queues.hosts.classic import ClassicHost
+from queues.hosts.journal import Journal
+from queues.hosts.quorum_bodies import Bodies, BodyReader, Gathering
+from queues.hosts.quorum_entry import (
+    decode_member_entry,
+    encode_member_entry,
+    put_run,
+    take_attached,
+    twin_of,
+)
+from queues.hosts.quorum_snapshot import Incoming, Outgoing, Shelf, Standing
+from queues.hosts.seams import Steps, Undertaker
+from queues.message import Chunk
+from queues.options import Options
+from queues.streams import Resume, Resumed
+from raft.entries import COMMAND, CONFIG, Config, Entry, SnapshotPoint
+from raft.group import Group
+from raft.membership import AddVoter, Change, RemoveMember
+from raft.messages import SnapshotSlice
+from raft.ready import Lead
+from raft.status import Status
+
+SNAPSHOT_ENTRIES: Final = 4096
+SENDING_ENTRIES: Final = 16  # times as many, while somebody gets the last one
+REATTACH_BYTES: Final = 1 << 20  # bodies with entries for one who is behind, in one go
+CAMPAIGN_MS: Final = 50  # until it is tried again by whoever is to lead a new queue
+RETRY_MS: Final = 20  # until what the group did not take is proposed again
+CAMPAIGNS: Final = 20
+
+OnLead = Callable[[int, int, int, bool], None]  # uid, leader or 0, term, leads here and is ready
+
+
+@final
+class Batch:
+    """Commands that are proposed together, with the bodies beside them."""
+
+    __slots__ = ("attached", "commands", "message_first", "now_ms", "owed", "place")
+
+    def __init__(self, now_ms: i64, message_first: i64, commands: list[Command]) -> None:
+        self.now_ms: i64 = now_ms
+        self.message_first: i64 = message_first
+        self.commands = commands
+        self.attached: list[bytes] = []
+        self.owed: list[tuple[CreditActor, int]] = []  # whose messages these are
+        self.place: tuple[int, int] = (0, 0)  # index and term, once it is proposed
+
+
+@final
+class QuorumMember:
+    """See the module. Invariant: nothing is handed down, stepped or open unless `term` is set."""
+
+    def __init__(
+        self,
+        node: i64,
+        inner: ClassicHost,
+        journal: Journal,
+        turn: Steps,
+        shelf: Shelf,
+        snapshot_entries: i64 = SNAPSHOT_ENTRIES,
+    ) -> None:
+        self.node: i64 = node  # member id
+        self.inner = inner
+        self.uid: i64 = inner.uid
+        self.vhost = inner.vhost
+        self.name = inner.name
+        self.term: i64 = 0  # in which it leads and takes commands; 0: it does not
+        self.leader: i64 = 0
+        self.on_lead: OnLead | None = None
+        self.on_left: Callable[[int], None] | None = None  # its group has it no more
+        self.applied_index: i64 = 0
+        self.bodies = Bodies(inner, journal)
+        self.options = inner.options  # what the definitions say
+        self._journal = journal
+        self._turn = turn
+        self._shelf = shelf
+        self._reader = BodyReader(inner, turn)
+        self._outgoing = Outgoing(self.uid, shelf, self._reader)
+        self._incoming = Incoming(self.uid, shelf, journal, self.bodies, self._mark_later)
+        self._group: Group | None = None
+        self._birth = b""
+        self._wanted: tuple[int, ...] = ()  # members by the definitions; empty: not known
+        self._sinks: dict[SessionId, StreamSink] = {}
+        self._commands: list[Command] = []
+        self._chunks: list[Chunk] = []
+        self._owed: list[tuple[CreditActor, int]] = []
+        self._stepped: deque[Batch] = deque()  # to be proposed when their bodies are written
+        self._open: deque[Batch] = deque()  # proposed, and not known to be committed
+        self._next_seq: i64 = 1  # of the leader's next message
+        self._marked = False
+        self._timer_ms: i64 = FAR
+        self._campaigns: i64 = 0  # left, of a new queue that begins here
+        self._snapshot_entries: i64 = snapshot_entries
+        inner.machine.begin_streams()
+
+    # What listings and sessions see
+
+    @property
+    def quorum(self) -> bool:
+        return True
+
+    @property
+    def single_active(self) -> bool:
+        return self.inner.single_active
+
+    @property
+    def is_gone(self) -> bool:
+        return self.inner.is_gone
+
+    @property
+    def is_leading(self) -> bool:
+        return self.term > 0
+
+    @property
+    def ready_count(self) -> int:
+        return self.inner.ready_count
+
+    @property
+    def checked_out_count(self) -> int:
+        return self.inner.checked_out_count
+
+    @property
+    def consumer_count(self) -> int:
+        return self.inner.consumer_count
+
+    @property
+    def credit(self) -> CreditActor:
+        return self.inner.credit
+
+    def status(self) -> Status | None:
+        """How the group stands, as this member sees it; None: it has not begun."""
+        return None if self._group is None else self._group.raft.status()
+
+    # HomeEnd
+
+    def hand_down(self, sink: StreamSink, command: Command, chunk: Chunk | None) -> bool:
+        """See HomeEnd. The chunk stays its owner's: what is kept here is another one."""
+        if self.term == 0:
+            return False
+        inner = self.inner
+        self._adopt(sink)
+        if chunk is not None:
+            own = twin_of(chunk)
+            enqueue = enqueue_of(command)
+            assert enqueue is not None
+            if enqueue.traits is None:
+                enqueue.traits = inner.traits(own)
+            inner.expect(own)
+            count = own.count()
+            sink.credit.send(inner.credit, count)
+            self._chunks.append(own)
+            self._owed.append((sink.credit, count))
+        self._commands.append(command)
+        self._mark()
+        return True
+
+    def resume(self, sink: StreamSink, wanted: Resume) -> Resumed | None:
+        """See HomeEnd."""
+        if self.term == 0:
+            return None
+        self._adopt(sink)
+        return self.inner.machine.resume(wanted)
+
+    def _adopt(self, sink: StreamSink) -> None:
+        session = sink.session
+        known = self._sinks.get(session)
+        if known is not sink:
+            if known is not None:
+                self.forget_sink(session)
+            self._sinks[session] = sink
+            self.inner.adopt(sink)
+
+    def forget_sink(self, session: SessionId) -> None:
+        sink = self._sinks.pop(session, None)
+        if sink is not None:
+            self.inner.forget_sink(session)
+            self.inner.credit.peer_down(sink.credit)
+            sink.credit.peer_down(self.inner.credit)
+
+    def view(self, sink: SessionSink, first: int, count: int) -> View | None:
+        return self.inner.view(sink, first, count)
+
+    def order(self, command: Command) -> bool:
+        """A command of the node's own (a process that is gone, suspended, back); False: this node
+        does not lead, and whoever does hears of it as well."""
+        if self.term == 0:
+            return False
+        self._commands.append(command)
+        self._mark()
+        return True
+
+    def configure(self, options: Options, undertaker: Undertaker | None) -> None:
+        """The definitions say so from now on; the leader has all members follow."""
+        self.inner.bury_by(undertaker)
+        self.options = options
+        if self.term > 0 and not self.inner.options.same(options):
+            self._commands.append(self._configuration())
+            self._mark()
+
+    def _configuration(self) -> Configure:
+        """Bodies of what is promised are in the store; of what is only handed down, here."""
+        return self.inner.reconfigured(self.options, self._next_seq, self._chunks)
+
+    # The turn
+
+    def _mark(self) -> None:
+        if not self._marked:
+            self._marked = True
+            self._turn.mark_host(self)
+
+    def _mark_later(self) -> None:
+        if not self._marked:
+            self._marked = True
+            self._turn.mark_host_later(self)
+
+    def on_timer(self) -> None:
+        self._timer_ms = FAR
+        self._mark()
+
+    def step(self, now_ms: i64) -> None:
+        """Make an entry of what was handed down, or of what time brings about."""
+        self._marked = False
+        group = self._group
+        if self.inner.is_gone or group is None:
+            return
+        self._outgoing.write(group.raft.durable_index, self._saved)
+        if self.term == 0:
+            self._campaign(group, now_ms)
+            return
+        if len(self._stepped) > 0:
+            self._journal.entry(self)  # What the group did not take before.
+            return
+        if len(self._commands) == 0 and not self._is_due(now_ms):
+            return
+        batch = Batch(now_ms, self._next_seq, self._commands)
+        batch.owed = self._owed
+        for chunk in self._chunks:
+            batch.attached.extend(put_run(self._next_seq, chunk, 0, chunk.count()))
+            self.bodies.promise_own(chunk, self._next_seq)
+            self._next_seq += chunk.count()
+        self._commands = []
+        self._chunks = []
+        self._owed = []
+        self._stepped.append(batch)
+        self._journal.entry(self)
+
+    def _is_due(self, now_ms: i64) -> bool:
+        """Whether time brings something about; then there is a command that has it come."""
+        if len(self._open) > 0:
+            return False  # What is under way brings the time with it.
+        machine = self.inner.machine
+        if not machine.has_more() and now_ms < machine.due_ms:
+            self._set_timer()
+            return False
+        self._commands.append(Tick())
+        return True
+
+    def _set_timer(self) -> None:
+        due_ms = self.inner.machine.due_ms
+        if due_ms < self._timer_ms:
+            self._timer_ms = due_ms
+            self._turn.wake_host(self, due_ms)
+
+    def propose(self) -> None:
+        """The messages of what was stepped are in the log: so shall be its entries."""
+        group = self._group
+        if group is None or self.term == 0:
+            return
+        while len(self._stepped) > 0:
+            batch = self._stepped[0]
+            entry = encode_member_entry(batch.now_ms, batch.message_first, batch.commands)
+            place = group.propose([entry], batch.attached)
+            if place is None:  # Too much is under way, or a transfer; or `lead` is about to tell.
+                self._turn.wake_host(self, int(batch.now_ms) + RETRY_MS)
+                return
+            self._stepped.popleft()
+            batch.attached = []
+            batch.place = place
+            self._open.append(batch)
+        if len(self._commands) > 0:
+            self._mark_later()
+
+    # GroupOwner: the log
+
+    def store(self, entry: Entry) -> None:
+        now_ms = self.inner.machine.now_ms
+        for first, chunk in take_attached(entry.attached):
+            self.bodies.promise(chunk, first, now_ms)
+
+    def truncated(self, index: int) -> None:
+        """What was promised there goes when the machine passes over it."""
+
+    def apply(self, entries: Sequence[Entry]) -> None:
+        group = self._group
+        assert group is not None
+        for entry in entries:
+            self.applied_index = entry.index
+            if entry.kind == COMMAND:
+                self._apply(entry)
+            elif entry.kind == CONFIG:
+                self._settle_members(group)
+                if self._group is None:
+                    return  # This node was removed, and has left.
+        inner = self.inner
+        inner.store.tidy()
+        if inner.is_burying:
+            inner.step(inner.machine.now_ms)
+        if self.term > 0:
+            if len(self._stepped) > 0:
+                self._mark_later()
+            elif inner.machine.has_more():
+                self._turn.mark_host_later(self)
+            else:
+                self._set_timer()
+        self._take_snapshot(group)
+
+    def _apply(self, entry: Entry) -> None:
+        inner = self.inner
+        now_ms: i64 = 0
+        message_first: i64 = 0
+        batch = self._batch_of(entry)
+        if batch is not None:
+            commands = batch.commands
+            now_ms = batch.now_ms
+            message_first = batch.message_first
+        else:
+            content = entry.parts[0] if len(entry.parts) == 1 else b"".join(entry.parts)
+            decoded = decode_member_entry(content)
+            commands = decoded.commands
+            now_ms = decoded.now_ms
+            message_first = decoded.message_first
+        message_end = message_first
+        for command in commands:
+            enqueue = enqueue_of(command)
+            if enqueue is not None:
+                message_end += enqueue.count
+        apply_entry(self.inner, self.bodies, commands, now_ms, self._told())
+        assert inner.machine.next_seq == message_end, "messages have other numbers than bodies"
+        if batch is not None:
+            for sender, count in batch.owed:
+                inner.credit.ack(sender, count)
+
+    def _told(self) -> "dict[SessionId, StreamSink] | None":
+        """Who is told of what the machine says; None: this node is no leader, and nobody is."""
+        return self._sinks if self.term > 0 else None
+
+    def _batch_of(self, entry: Entry) -> Batch | None:
+        """What was proposed here for this place, if it is what came to be there."""
+        if len(self._open) == 0:
+            return None
+        batch = self._open[0]
+        if batch.place != (entry.index, entry.term):
+            return None
+        return self._open.popleft()
+
+    def outcome(self, index: int, term: int, outcome: int) -> None:
+        """Of what was lost the sessions hear from the next leader, which does not have it."""
+        while len(self._open) > 0 and self._open[0].place[0] <= index:
+            if self._open[0].place[1] > term:
+                return
+            self._open.popleft()
+
+    # GroupOwner: who leads
+
+    def lead(self, lead: Lead) -> None:
+        leads = lead.is_ready and lead.leader == self.node
+        if self.term > 0 and (not leads or lead.term != self.term):
+            self._step_down()
+        self.leader = lead.leader
+        if lead.leader != 0:
+            self._campaigns = 0
+        if leads and self.term == 0:
+            self._take_over(lead.term)
+        told = self.on_lead
+        if told is not None:
+            told(int(self.uid), int(self.leader), int(lead.term), self.term > 0)
+
+    def _take_over(self, term: i64) -> None:
+        """All that older leaders have committed is applied here."""
+        machine = self.inner.machine
+        is_new = machine.next_seq == 1
+        self.term = term
+        self._next_seq = term << TERM_SHIFT | 1
+        self.inner.options = machine.options
+        commands: list[Command] = [Leads(term)]
+        if is_new or not machine.options.same(self.options):
+            commands.append(self._configuration())
+        self._stepped.append(Batch(machine.now_ms, self._next_seq, commands))
+        self.propose()
+        self._follow()
+
+    def _step_down(self) -> None:
+        """Others lead: what was handed down is theirs, and so are the sessions."""
+        self.term = 0
+        self._drop_work()
+        sinks = self._sinks
+        self._sinks = {}
+        self.inner.credit.peer_down_everywhere()
+        for session in sinks:
+            self.inner.forget_sink(session)
+        for sink in sinks.values():
+            sink.on_leader_lost(int(self.uid))
+
+    def _drop_work(self) -> None:
+        for chunk in self._chunks:
+            self.inner.store.cancel_reserve(chunk)
+        self._commands = []
+        self._chunks = []
+        self._owed = []
+        self._stepped.clear()
+
+    def campaign_first(self) -> None:
+        """The queue is new, and is to begin here: stand, until there is a leader."""
+        self._campaigns = CAMPAIGNS
+        self._mark()
+
+    def _campaign(self, group: Group, now_ms: i64) -> None:
+        if self._campaigns > 0 and self.leader == 0:
+            self._campaigns -= 1
+            group.campaign()
+            self._turn.wake_host(self, now_ms + CAMPAIGN_MS)
+
+    def transfer(self, member: int) -> bool:
+        """Have another member lead; False: it cannot be tried here."""
+        return self._group is not None and self._group.transfer(member)
+
+    # Members
+
+    def follow(self, members: tuple[int, ...]) -> None:
+        """The definitions name these as members."""
+        self._wanted = members
+        self._follow()
+
+    def configured(self, config: Config) -> None:
+        """What is in the log may be taken back; what counts is told by `apply`."""
+
+    def _settle_members(self, group: Group) -> None:
+        """A change of the members is committed."""
+        config = group.raft.config
+        if self.node in config.members() or len(self._wanted) == 0 or self.node in self._wanted:
+            self._follow()
+            return
+        left = self.on_left
+        if left is not None:
+            left(int(self.uid))
+
+    def _follow(self) -> None:
+        """One step from the group's members to those that are wanted, if this node leads."""
+        group = self._group
+        if group is None or self.term == 0 or len(self._wanted) == 0:
+            return
+        config = group.raft.config
+        change = next_change(config, self._wanted, self.node)
+        if change is not None:
+            group.change(change)  # Refused: another one is under way, and comes back here.
+        elif self.node not in self._wanted:
+            for member in self._wanted:
+                if member in config.voters and group.transfer(member):
+                    return
+
+    # GroupOwner: snapshots
+
+    def _take_snapshot(self, group: Group) -> None:
+        outgoing = self._outgoing
+        outgoing.write(group.raft.durable_index, self._saved)
+        behind = self.applied_index - group.raft.snapshot_index
+        if behind < self._snapshot_entries or outgoing.is_busy:
+            return
+        is_sending = group.raft.is_sending_snapshot
+        if is_sending and behind < SENDING_ENTRIES * self._snapshot_entries:
+            return
+        machine = self.inner.machine
+        point = group.snapshot_point(int(self.applied_index))
+        outgoing.take(Standing(point, machine.next_seq, self._birth), encode_fifo(machine))
+        outgoing.write(group.raft.durable_index, self._saved)
+
+    def _saved(self, point: SnapshotPoint) -> None:
+        if self._group is not None:
+            self._group.snapshot_taken(point)
+
+    def reattach(self, entries: Sequence[Entry], done: Callable[[Sequence[Entry]], None]) -> None:
+        ranges: list[tuple[int, int]] = []
+        for entry in entries:
+            ranges.append(range_of(entry))
+
+        def gathered(wanted: Gathering) -> None:
+            result: list[Entry] = []
+            for place in range(len(wanted.found)):
+                entry = entries[place]
+                attached = wanted.found[place]
+                result.append(
+                    Entry(
+                        entry.index,
+                        entry.term,
+                        entry.kind,
+                        entry.parts,
+                        attached,
+                        entry.appended_term,
+                    )
+                )
+            done(result)
+
+        self._reader.gather(Gathering(ranges, REATTACH_BYTES, False, gathered))
+
+    def read_slice(
+        self, index: int, number: int, done: Callable[[Sequence[bytes] | None, bool], None]
+    ) -> None:
+        self._outgoing.read_slice(index, number, done)
+
+    def stage(
+        self, piece: SnapshotSlice, point: SnapshotPoint | None, done: Callable[[], None]
+    ) -> None:
+        now_ms = self.inner.machine.now_ms
+        if point is None:
+            self._incoming.stage(piece, now_ms, done)
+            return
+        last = point
+
+        def staged() -> None:
+            self._install(last, done)
+
+        self._incoming.stage(piece, now_ms, staged)
+
+    def _install(self, point: SnapshotPoint, done: Callable[[], None]) -> None:
+        """All slices are durable: have them count, then go on with them."""
+        if self.inner.is_gone:
+            return
+        fresh = Fifo(self.inner.machine.options)
+        fresh.begin_streams()
+        decode_fifo(fresh, self._incoming.state())
+        standing = Standing(point, fresh.next_seq, self._birth)
+        slice_count = self._incoming.slice_count
+        self._outgoing.give_up()
+
+        def installed() -> None:
+            if self.inner.is_gone:
+                return
+            self._incoming.finish(fresh)
+            self.inner.options = fresh.options
+            self.applied_index = point.index
+            self._outgoing.stands(standing, slice_count)
+            done()
+
+        self._incoming.install(standing, installed)
+
+    def drop_staged(self) -> None:
+        self._incoming.drop()
+
+    # Beginning and end
+
+    def begin_new(
+        self, config: Config, appended_term: i64, birth: bytes, done: Callable[[], None]
+    ) -> None:
+        """A member that is new: `config` as its group was founded, or empty for one that joins it.
+
+        `done` when it may take part, for it will be found again. `appended_term`: the last one of
+        an earlier member of the group on this node, or 0: what is left of its log is not taken for
+        this one's.
+        """
+        self._birth = birth
+        point = SnapshotPoint(0, 0, appended_term, config)
+        self._outgoing.take(Standing(point, 1, birth), encode_fifo(self.inner.machine))
+
+        def begun(at: SnapshotPoint) -> None:
+            done()
+
+        self._outgoing.write(0, begun)
+
+    def load(self, standing: Standing, slices: Sequence[bytes]) -> None:
+        """The node starts: the newest snapshot. Bodies are found next, then `recovered`."""
+        decode_fifo(self.inner.machine, b"".join(slices))
+        self.inner.options = self.inner.machine.options
+        self._birth = standing.birth
+        self.applied_index = standing.point.index
+        self._outgoing.stands(standing, len(slices))
+
+    def recovered(self) -> None:
+        """All bodies were found."""
+        self.bodies.recovered()
+
+    def join(self, group: Group) -> None:
+        """Take part in the group (`RaftHost.add`)."""
+        self._group = group
+        self._mark()
+
+    def leave(self) -> None:
+        """The definition is gone, or the group has no member here any more: all that is here of it
+        goes. The inner host is told next (`ClassicHost.delete`), and whoever added the group
+        removes it."""
+        self.term = 0
+        self._group = None
+        self._drop_work()
+        self._open.clear()
+        self._sinks = {}
+        self._outgoing.close()
+        self._reader.clear()
+        self._incoming.drop()
+        self.bodies.clear()
+        self._shelf.forget(int(self.uid))
+
+
+def range_of(entry: Entry) -> tuple[int, int]:
+    """The numbers that the messages of an entry have: first, end."""
+    if entry.kind != COMMAND:
+        return 1, 1
+    content = entry.parts[0] if len(entry.parts) == 1 else b"".join(entry.parts)
+    decoded = decode_member_entry(content)
+    end = decoded.message_first
+    for command in decoded.commands:
+        enqueue = enqueue_of(command)
+        if enqueue is not None:
+            end += enqueue.count
+    return decoded.message_first, end
+
+
+def next_change(config: Config, wanted: Sequence[int], own: i64) -> Change | None:
+    """What brings the members nearer to those that are wanted: who is new comes first, and goes
+    on by itself to be a voter; nobody leaves before. The leader leaves last, by a transfer."""
+    for member in wanted:
+        if member not in config.voters and member not in config.joining:
+            return AddVoter(member)
+    if len(config.joining) > 0:
+        return None
+    for member in config.members():
+        if member not in wanted and member != own:
+            return RemoveMember(member)
+    return None
