@@ -558,11 +558,14 @@ class _Reader:
 
     def inner(self, session: SessionId, size: int) -> Command:
         """A command of that session."""
-        self.need(size)
+        self.need(max(size, 1))
+        kind = self.data[self.place]
+        if kind not in OF_SESSIONS:
+            raise BadCommand(f"a command of kind {kind} in a stream of others")
         self.place += size
         command = decode(self.data[self.place - size : self.place])
-        if command.kind not in OF_SESSIONS or session_named(command) != session:
-            raise BadCommand(f"a command of kind {command.kind} in a stream of others")
+        if session_named(command) != session:
+            raise BadCommand("a command of another session in a stream of others")
         return command
 
     def words(self) -> bytes:

@@ -6,6 +6,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from queues.commands import ConsumerKey
+from queues.rows import Rows
 from queues.seqset import SeqSet
 
 VOID_SLACK: Final = 16  # empty places that a short line may have
@@ -34,9 +35,20 @@ class Consumer:
         self.in_turn = False  # stands in the line of its priority
         self.void: i64 = 0  # of its places in that line so many, the first ones, do not count
         self.held = SeqSet()
+        self.rows: Rows | None = None  # of what it holds, where it may have to be sent again
+        self.suspended = False  # its process cannot be reached: it gets nothing new
         self.timeout_ms: i64 = -1  # for settling a delivery; -1: the queue's own
         self.generations: list[Generation] = []  # of what it holds, oldest first
         self.returned: SeqSet | None = None  # given back since the last look at the generations
+
+    def remove_held(self, first: i64, count: i64) -> list[tuple[int, int]]:
+        """It holds these no more; those that it held, as runs."""
+        runs = self.held.remove(first, count)
+        rows = self.rows
+        if rows is not None:
+            for run_first, run_count in runs:
+                rows.remove(run_first, run_count)
+        return runs
 
     def timeout_or(self, default_ms: i64) -> i64:
         return self.timeout_ms if self.timeout_ms >= 0 else default_ms

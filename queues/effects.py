@@ -222,8 +222,8 @@ class Applied(Effect):
 @final
 class Unwanted(Effect):
     """Of the Enqueue that is next in the batch nothing was taken: it came a second time, or too
-    early. Its messages would have been message_first.., and these numbers are used up: an `Enqueued`
-    or this is told of each Enqueue, in order. Whoever stored their bodies lets them go.
+    early. Its messages would have been message_first.., and these numbers are used up. Of each
+    Enqueue, in order, `Enqueued` or this is told. Whoever stored their bodies lets them go.
     """
 
     def __init__(self, session: SessionId, message_first: i64, count: i64) -> None:
@@ -241,3 +241,11 @@ class Dying(Effect):
         self.first: i64 = first
         self.count: i64 = count
         self.reason: i64 = reason
+
+
+@final
+class SessionOver(Effect):
+    """The cluster has ended the session, which may not know: its process was given up."""
+
+    def __init__(self, session: SessionId) -> None:
+        self.session = session

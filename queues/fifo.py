@@ -10,7 +10,9 @@ What a message is made of is the host's business; what the options need of it co
 Work that may grow with the backlog (expiry, purge, dropping) is done in slices: what is to leave
 is out of `ready` at once and leaves the queue in the next batches. While `has_more()`, the host
 applies again soon, with an empty batch if need be; at `due_ms` it does so because something is due.
-Compiled.
+
+Where the leader may change, `begin_streams` is called first: then sessions are `queues.streams`,
+and what that takes is in `queues.led`. Elsewhere it costs nothing. Compiled.
 """
 
 from collections import deque
@@ -25,8 +27,8 @@ from queues.commands import (
     ENQUEUE,
     FAIL,
     GET,
+    NUMBERED,
     REJECT,
-    RELEASE,
     RETURN_UNSEEN,
     SETTLE,
     Attach,
@@ -39,6 +41,7 @@ from queues.commands import (
     Enqueue,
     Get,
     Inspect,
+    Numbered,
     Purge,
     Restarted,
     SessionId,
@@ -47,6 +50,7 @@ from queues.commands import (
     consumer_key,
 )
 from queues.consumers import Consumer
+from queues.dying import DEATHS, DyingRuns
 from queues.effects import (
     ACQUIRED_SHIFT,
     LEFT_ACCEPTED,
@@ -61,6 +65,7 @@ from queues.effects import (
     Delivers,
     Detached,
     Drained,
+    Dying,
     Effect,
     Enqueued,
     Got,
@@ -69,19 +74,22 @@ from queues.effects import (
     LastConsumerGone,
     Left,
     Purged,
-    QueueExpired,
     Refused,
     ResendFrom,
-    TimedOut,
 )
-from queues.expiry import FAR, Arrivals, Calendar
+from queues.expiry import Arrivals, Calendar
 from queues.leaving import Leaving as Leaving
 from queues.leaving import begin_leave
-from queues.notes import Noted, Notes
+from queues.led import admit, apply_led, begin_consumer, pass_over_bare, refuse_all, resume
+from queues.notes import Notes
 from queues.options import DROP_HEAD, REJECT_PUBLISH_DLX, Options
+from queues.passing import DUE_SLICE as DUE_SLICE
+from queues.passing import expire_by_ttl, pass_time
 from queues.ready import Ready, alike
 from queues.roster import Roster
+from queues.rows import Row
 from queues.seqset import SeqSet
+from queues.streams import Resume, Resumed, Streams
 from queues.timeouts import Timeouts
 from queues.traits import Traits
 
@@ -92,7 +100,6 @@ LONG_TURN: Final = 32
 
 LEAVE_SLICE: Final = 8192  # messages that leave in one batch, beside those that are settled in it
 DEAD_SLICE: Final = 1024  # the same where what leaves is dead-lettered
-DUE_SLICE: Final = 4096  # entries of the calendar looked at in one batch
 FAILED_MASK: Final = (1 << ACQUIRED_SHIFT) - 1
 
 
@@ -101,11 +108,13 @@ class Fifo:
     """State of one queue.
 
     Invariant: each message in the queue is either in `ready`, or held by exactly one consumer, or
-    in `leaving`; `redelivered` and `overdue` are subsets of all together.
+    in `leaving`; `redelivered` and `overdue` are subsets of all together. Messages in `dying` have
+    left the queue, and only their bodies are kept.
     """
 
     def __init__(self, options: Options | None = None) -> None:
         self.options = Options() if options is None else options
+        self.retired = False  # refuses every publish, for it is about to be deleted
         self.next_seq: i64 = 1
         self.ready = Ready(self.options.levels)
         self.notes = Notes(self.ready, self.options)
@@ -124,15 +133,17 @@ class Fifo:
         self.annotations = Annotations()
         self.unused_since_ms: i64 = -1  # -1: since the first batch, which is still to come
         self.timeouts = Timeouts(self.roster)
-        self._behind = False  # more is due than one batch could look at
-        self._put_off: deque[Command] = deque()  # until nothing expired can be served
+        self.streams: Streams | None = None  # where the leader may change
+        self.dying = DyingRuns()
+        self.behind = False  # more is due than one batch could look at
+        self.put_off: deque[Command] = deque()  # until nothing expired can be served
         self._effects: list[Effect] = []
         self._plain = False  # messages need no look of their own
         self._came_back = False  # messages were returned: the queue may be over its limits
         self._noted = False  # some message has more to it than its number
-        self._set_options(self.options)
+        self.set_options(self.options)
 
-    def _set_options(self, options: Options) -> None:
+    def set_options(self, options: Options) -> None:
         self.options = options
         self.notes.configure(options)
         self.roster.drain_handover = options.drain_handover
@@ -163,31 +174,25 @@ class Fifo:
         self.next_seq = next_seq
         self.delivered_high = min(redelivered_upto, next_seq - 1)
 
-    # Snapshots (queues.fifo_snapshot)
+    # Where the leader may change (queues.led)
 
-    def begin_snapshot(
-        self, options: Options, next_seq: i64, now_ms: i64, delivered_high: i64
-    ) -> None:
-        """A new machine is to become that of a snapshot."""
+    def begin_streams(self) -> None:
+        """Called of a new machine."""
         assert self.next_seq == 1
-        assert options.levels == self.options.levels
-        self._set_options(options)
-        self.next_seq = next_seq
-        self.now_ms = now_ms
-        self.delivered_high = delivered_high
+        self.streams = Streams()
 
-    def end_snapshot(self, levels: Noted, sizes: Noted) -> None:
-        """Everything else is in place."""
-        self.notes.restore(levels, sizes)
-        self._due_by(self.now_ms)
+    def resume(self, wanted: Resume) -> Resumed:
+        """What a session's proxy has to know of a new leader; nothing changes."""
+        return resume(self, wanted)
 
-    def level_runs(self) -> Noted:
-        """Levels of all messages, where there are several."""
-        return self.notes.level_runs(self.alive_within(1, self.next_seq - 1))
+    def tell(self, effect: Effect) -> None:
+        self._effects.append(effect)
 
-    def size_runs(self) -> Noted:
-        """Sizes of all messages, where they are counted."""
-        return self.notes.size_runs(self.alive_within(1, self.next_seq - 1))
+    def activate(self) -> None:
+        self.roster.activate(self._effects)
+
+    def set_retired(self, retired: bool) -> None:
+        self.retired = retired
 
     # Batches
 
@@ -198,23 +203,9 @@ class Fifo:
         effects: list[Effect] = []
         self._effects = effects
         if self.now_ms >= self.due_ms:
-            self._pass_time()
+            pass_time(self)
         for command in commands:
-            kind = command.kind
-            if kind == ENQUEUE:
-                assert isinstance(command, Enqueue)
-                self._enqueue(command)
-            elif kind == SETTLE:
-                assert isinstance(command, Settle)
-                self._settle(command)
-            elif kind == CREDIT:
-                assert isinstance(command, Credit)
-                self._credit(command)
-            elif kind == GET:
-                assert isinstance(command, Get)
-                self._get(command)
-            else:
-                self._seldom(command)
+            self._apply(command)
         self._check_out()
         if self._came_back:
             self._came_back = False
@@ -223,9 +214,32 @@ class Fifo:
         if len(self.leaving) > 0:
             self._let_leave()
         if self.checked_out > 0 and self.timeouts.wants_plan():
-            self._due_by(self.timeouts.plan(self.now_ms, self.options.consumer_timeout_ms))
+            self.due_by(self.timeouts.plan(self.now_ms, self.options.consumer_timeout_ms))
+        if self.streams is not None:
+            self.streams.end_batch(effects)
         self._effects = []
         return effects
+
+    def _apply(self, command: Command) -> None:
+        kind = command.kind
+        if kind == ENQUEUE:
+            assert isinstance(command, Enqueue)
+            self._enqueue(command)
+        elif kind == SETTLE:
+            assert isinstance(command, Settle)
+            self._settle(command)
+        elif kind == NUMBERED:
+            assert isinstance(command, Numbered)
+            if admit(self, command):
+                self._apply(command.command)
+        elif kind == CREDIT:
+            assert isinstance(command, Credit)
+            self._credit(command)
+        elif kind == GET:
+            assert isinstance(command, Get)
+            self._get(command)
+        else:
+            self._seldom(command)
 
     def _seldom(self, command: Command) -> None:
         if isinstance(command, Attach):
@@ -235,21 +249,21 @@ class Fifo:
         elif isinstance(command, Purge):
             self._purge(command.session)
         elif isinstance(command, Inspect):
-            self._use()
+            self.use()
             answer = Inspected(command.session, self.ready.count, self.roster.attached_count)
             self._effects.append(answer)
         elif isinstance(command, EndSession):
-            self._end_session(command.session)
+            self.end_session(command.session)
         elif isinstance(command, Configure):
             self._configure(command)
         elif isinstance(command, Restarted):
             self._restarted(command.next_seq)
-        else:
-            assert isinstance(command, Tick)
+        elif not isinstance(command, Tick):
+            apply_led(self, command)
 
     def has_more(self) -> bool:
         """Whether work is left that wants another batch soon."""
-        return len(self.leaving) > 0 or self._behind or self.due_ms <= self.now_ms
+        return len(self.leaving) > 0 or self.behind or self.due_ms <= self.now_ms
 
     @property
     def consumers(self) -> dict[ConsumerKey, Consumer]:
@@ -260,6 +274,12 @@ class Fifo:
         return self.roster.attached_count
 
     def alive_within(self, first: i64, count: i64) -> list[tuple[int, int]]:
+        """Of which of these messages the bodies are needed, in no order."""
+        found = self.queue_within(first, count)
+        found.extend(self.dying.within(first, count))
+        return found
+
+    def queue_within(self, first: i64, count: i64) -> list[tuple[int, int]]:
         """Which of these messages are in the queue, in no order."""
         found = self.ready.within(first, count)
         found.extend(self.roster.held_within(first, count))
@@ -275,6 +295,9 @@ class Fifo:
         count = command.count
         traits = command.traits
         last_seen: i64 = self.last_seqs.get(session, 0)
+        if first != last_seen + 1 and self.streams is not None:
+            pass_over_bare(self, command, last_seen + 1)
+            return
         if first > last_seen + 1:
             self._effects.append(ResendFrom(session, last_seen + 1))
             return
@@ -289,7 +312,11 @@ class Fifo:
         self.last_seqs[session] = first + count - 1
         message_first = self.next_seq
         self.next_seq = message_first + count
-        self._effects.append(Enqueued(session, first, count, message_first))
+        enqueued = Enqueued(session, first, count, message_first)
+        if self.retired:
+            refuse_all(self, enqueued)
+            return
+        self._effects.append(enqueued)
         if self._plain and traits is None:
             self.ready.add(message_first, count, 0)
         else:
@@ -310,7 +337,7 @@ class Fifo:
         if self.due_ms <= self.now_ms:
             # A lifetime of nothing: whoever waits gets it, or nobody.
             self._check_out()
-            self._pass_time()
+            pass_time(self)
 
     def _put(self, first: i64, count: i64, traits: Traits | None, index: i64) -> None:
         """Messages first.. are ready; they are `index`.. of the traits."""
@@ -320,12 +347,12 @@ class Fifo:
             if self.arrivals.wants_prune():
                 self.arrivals.prune(self.roster.oldest_held(self.ready.oldest()))
             self.arrivals.note(first, self.now_ms, options.ttl_ms)
-            self._due_by(self.arrivals.due_ms(first, options.ttl_ms))
+            self.due_by(self.arrivals.due_ms(first, options.ttl_ms))
         if traits is not None and (traits.ttls is not None or traits.ttl_ms >= 0):
             due_ms = self.calendar.note(first, count, self.now_ms, traits, index)
             if self.calendar.wants_sweep(self.ready.count + self.checked_out):
                 due_ms = self.now_ms
-            self._due_by(due_ms)
+            self.due_by(due_ms)
 
     # Limits (Q-16)
 
@@ -355,6 +382,8 @@ class Fifo:
 
     def _refuse(self, session: SessionId, first: i64, message_first: i64, count: i64) -> None:
         dead = self.options.overflow == REJECT_PUBLISH_DLX
+        if self.streams is not None:
+            self.streams.refuse(session, first, count)
         self._effects.append(Refused(session, first, count))
         reason = LEFT_MAXLEN if dead else LEFT_REFUSED
         self._effects.append(Left(message_first, count, reason))
@@ -369,7 +398,7 @@ class Fifo:
         noted = len(command.annotations) > 0 and outcome != ACCEPT
         self.roster.held_changes()
         for first, count in command.runs:
-            for run_first, run_count in consumer.held.remove(first, count):
+            for run_first, run_count in consumer.remove_held(first, count):
                 self.checked_out -= run_count
                 if noted:
                     self.annotations.merge(run_first, run_count, command.annotations)
@@ -393,6 +422,14 @@ class Fifo:
             self.overdue.remove(first, count)
         if self._noted:
             self._forget(first, count)
+        if self.options.keeps_dead and reason in DEATHS:
+            self.dying.add(first, count, reason)
+            self._effects.append(Dying(first, count, reason))
+        else:
+            self.let_go(first, count, reason)
+
+    def let_go(self, first: i64, count: i64, reason: i64) -> None:
+        """Nothing is known of them any more."""
         left = Left(first, count, reason)
         if len(self.annotations.words) > 0:
             left.annotations = self.annotations.take(first, count)
@@ -436,9 +473,9 @@ class Fifo:
         """Messages from `first` on are ready again: their time may be over."""
         due_ms = self.arrivals.due_ms(first, self.options.ttl_ms)
         if due_ms <= self.now_ms:
-            self._expire_by_ttl()
+            expire_by_ttl(self)
         else:
-            self._due_by(due_ms)
+            self.due_by(due_ms)
 
     def _mark_redelivered(self, first: i64, count: i64) -> None:
         if self.redelivered.count > 0:
@@ -487,6 +524,8 @@ class Fifo:
         consumer = Consumer(command.key, command.priority)
         consumer.auto_return = command.auto_return
         consumer.timeout_ms = command.timeout_ms
+        if self.streams is not None:
+            begin_consumer(self, consumer)
         roster.attach(consumer, command.exclusive)
         self._effects.append(Attached(command.key))
         if self.options.single_active and roster.may_change(consumer):
@@ -496,11 +535,13 @@ class Fifo:
 
     def _credit(self, command: Credit) -> None:
         """Absolute credit, counted from the delivery count that its giver knew (B-12)."""
-        if self._behind:
-            self._put_off.append(command)
+        if self.behind:
+            self.put_off.append(command)
             return
         consumer = self.roster.consumers.get(command.key)
         if consumer is None or not consumer.attached:
+            if command.drain and self.streams is not None:
+                self._effects.append(Drained(command.key, 0))  # Whoever asked waits for it.
             return
         consumer.auto_return = command.auto_return
         self.roster.give(
@@ -519,13 +560,13 @@ class Fifo:
             if consumer.held.count == 0:
                 self.roster.remove(key)
             if self.options.single_active and self.roster.may_change(consumer):
-                self.roster.activate(self._effects)
+                self.activate()
         self._effects.append(Detached(key))
 
     def _leave_line(self, consumer: Consumer) -> None:
         self.roster.detach(consumer)
         if self.roster.attached_count == 0:
-            self._use()
+            self.use()
             self._effects.append(LastConsumerGone())
 
     def _holds_nothing(self, consumer: Consumer) -> None:
@@ -533,28 +574,30 @@ class Fifo:
         if not consumer.attached:
             self.roster.remove(consumer.key)
         if self.options.single_active and self.roster.waits_for(consumer):
-            self.roster.activate(self._effects)
+            self.activate()
 
-    def _end_session(self, session: SessionId) -> None:
+    def end_session(self, session: SessionId) -> None:
         self.last_seqs.pop(session, None)
-        if len(self._put_off) > 0:
+        if self.streams is not None:
+            self.streams.end(session)
+        if len(self.put_off) > 0:
             self._call_off(session)
         roster = self.roster
         ended = roster.of_session(session)
         for key in ended:
-            self._end_consumer(roster.remove(key), FAIL)
+            self.end_consumer(roster.remove(key), FAIL)
         if self.options.single_active and (roster.gives_way or roster.active_key in ended):
             roster.activate(self._effects)
 
     def _call_off(self, session: SessionId) -> None:
         """Nobody is there any more to take what the session wanted to get."""
         kept: deque[Command] = deque()
-        for command in self._put_off:
+        for command in self.put_off:
             if not isinstance(command, Get) or command.session != session:
                 kept.append(command)
-        self._put_off = kept
+        self.put_off = kept
 
-    def _end_consumer(self, consumer: Consumer, outcome: i64) -> None:
+    def end_consumer(self, consumer: Consumer, outcome: i64) -> None:
         """It is gone, and no longer in `consumers`: what it held goes back."""
         if consumer.attached:
             self._leave_line(consumer)
@@ -566,11 +609,13 @@ class Fifo:
     def _restarted(self, next_seq: i64) -> None:
         sessions: dict[SessionId, bool] = dict.fromkeys(self.last_seqs, True)
         sessions.update(dict.fromkeys(self.roster.sessions(), True))
-        sessions.update({get.session: True for get in self._put_off if isinstance(get, Get)})
+        if self.streams is not None:
+            sessions.update(dict.fromkeys(self.streams.by_session, True))
+        sessions.update({get.session: True for get in self.put_off if isinstance(get, Get)})
         for session in list(sessions):
-            self._end_session(session)
+            self.end_session(session)
         self.next_seq = max(self.next_seq, next_seq)
-        self._use()  # The time in which nobody could use it does not count.
+        self.use()  # The time in which nobody could use it does not count.
 
     # Taking messages
 
@@ -579,9 +624,9 @@ class Fifo:
         return not self.roster.lines.is_empty()
 
     def _get(self, command: Get) -> None:
-        self._use()
-        if self._behind:
-            self._put_off.append(command)
+        self.use()
+        if self.behind:
+            self.put_off.append(command)
             return
         session = command.session
         if self.ready.count == 0:
@@ -616,7 +661,7 @@ class Fifo:
 
     def _check_out(self) -> None:
         """Hand ready messages to consumers with credit, the highest priority first, in turns."""
-        if self._behind:
+        if self.behind:
             return
         for level in self.roster.lines.levels:
             while self.ready.count > 0 and level.count > 0:
@@ -643,6 +688,10 @@ class Fifo:
                     count = 1
             self._take(consumer, first, count)
             delivery_seq = consumer.delivery_count + 1
+            if consumer.rows is not None and self.streams is not None:
+                self.streams.order += 1
+                order = self.streams.order
+                consumer.rows.add(Row(order, delivery_seq, first, count, redelivered, tries))
             consumer.delivery_count += count
             consumer.credit -= count
             want -= count
@@ -660,72 +709,16 @@ class Fifo:
         if first + count - 1 > self.delivered_high:
             self.delivered_high = first + count - 1
 
-    # Time
+    # Time (queues.passing)
 
-    def _due_by(self, due_ms: i64) -> None:
+    def due_by(self, due_ms: i64) -> None:
         if due_ms < self.due_ms:
             self.due_ms = due_ms
 
-    def _pass_time(self) -> None:
-        """Do what is due, and find out when the next thing will be."""
-        options = self.options
-        now_ms = self.now_ms
-        self.due_ms = FAR
-        if self.unused_since_ms < 0:
-            self.unused_since_ms = now_ms
-        if options.ttl_ms >= 0:
-            self._expire_by_ttl()
-        if self.calendar.count > 0 or self._behind:
-            self._expire_by_calendar()
-        if now_ms >= self.timeouts.check_ms:
-            self._check_timeouts()
-            if self.checked_out > 0:
-                self.timeouts.plan(now_ms, options.consumer_timeout_ms)
-        self._due_by(self.timeouts.due_ms())
-        if options.expires_ms >= 0:
-            self._expire_queue()
-
-    def _expire_by_ttl(self) -> None:
-        """What is ready and older than the queue's TTL leaves, wherever it stands."""
-        ttl_ms = self.options.ttl_ms
-        boundary = self.arrivals.boundary(self.now_ms, ttl_ms, self.next_seq)
-        if boundary > 0:
-            self._expire_parts(self.ready.split_below(boundary))
-        oldest = self.ready.oldest()
-        if oldest > 0:
-            self._due_by(self.arrivals.due_ms(oldest, ttl_ms))
-
-    def _expire_parts(self, parts: list[SeqSet]) -> None:
-        for part in parts:
-            if self.options.bytes_max >= 0:
-                for first, count in part.runs():
-                    self.notes.taken(first, count)
-            self.leaving.append(Leaving(part, LEFT_EXPIRED))
-
-    def _expire_by_calendar(self) -> None:
-        """One slice of the messages whose own expiration is due."""
-        calendar = self.calendar
-        for first, count in calendar.take_due(self.now_ms, DUE_SLICE):
-            found: i64 = 0
-            for run_first, run_count in self.ready.remove(first, count):
-                self.notes.taken(run_first, run_count)
-                begin_leave(self.leaving, run_first, run_count, LEFT_EXPIRED)
-                found += run_count
-            if found < count and self.checked_out > 0:
-                self._note_overdue(first, count)
-        due_ms = calendar.next_due_ms()
-        self._behind = due_ms <= self.now_ms
-        if calendar.wants_sweep(self.ready.count + self.checked_out):
-            calendar.sweep(self.alive_within, DUE_SLICE)
-            due_ms = self.now_ms
-        self._due_by(due_ms)
-        if not self._behind and len(self._put_off) > 0:
-            self._resume()
-
-    def _resume(self) -> None:
+    def resume_put_off(self) -> None:
         """Nothing that has expired is ready any more: do what waited for that."""
-        put_off = self._put_off
-        self._put_off = deque()
+        put_off = self.put_off
+        self.put_off = deque()
         for command in put_off:
             if isinstance(command, Get):
                 self._get(command)
@@ -733,39 +726,13 @@ class Fifo:
                 assert isinstance(command, Credit)
                 self._credit(command)
 
-    def _note_overdue(self, first: i64, count: i64) -> None:
-        for run_first, run_count in self.roster.held_within(first, count):
-            self.overdue.remove(run_first, run_count)
-            self.overdue.add(run_first, run_count)
+    # The queue's options
 
-    def _check_timeouts(self) -> None:
-        """Consumers that keep a delivery for too long are out (C-15)."""
-        late = self.timeouts.take_late(self.now_ms, self.options.consumer_timeout_ms)
-        for consumer in late:
-            self.roster.remove(consumer.key)
-            timeout = consumer.timeout_or(self.options.consumer_timeout_ms)
-            self._effects.append(TimedOut(consumer.key, timeout))
-            self._end_consumer(consumer, RELEASE)
-        if self.options.single_active and len(late) > 0:
-            self.roster.activate(self._effects)
-
-    # The queue's own expiry, and its options
-
-    def _use(self) -> None:
+    def use(self) -> None:
         """The queue is in use now (Q-02: x-expires)."""
         self.unused_since_ms = self.now_ms
         if self.options.expires_ms >= 0:
-            self._due_by(self.now_ms + self.options.expires_ms)
-
-    def _expire_queue(self) -> None:
-        if self.roster.attached_count > 0:
-            return  # Its time begins when the last consumer goes.
-        due_ms = self.unused_since_ms + self.options.expires_ms
-        if due_ms <= self.now_ms:
-            self._effects.append(QueueExpired())
-            self._use()  # in case that nobody deletes it
-        else:
-            self._due_by(due_ms)
+            self.due_by(self.now_ms + self.options.expires_ms)
 
     def _configure(self, command: Configure) -> None:
         """Other limits hold at once; levels and counting are fixed for the life of a queue."""
@@ -774,9 +741,9 @@ class Fifo:
         assert options.levels == old.levels
         assert options.counts_deliveries == old.counts_deliveries
         assert options.single_active == old.single_active
-        self._set_options(options)
+        self.set_options(options)
         if options.bytes_max >= 0 and old.bytes_max < 0:
-            self.notes.begin_sizes(self.alive_within(1, self.next_seq - 1), command.sizes)
+            self.notes.begin_sizes(self.queue_within(1, self.next_seq - 1), command.sizes)
         if options.ttl_ms >= 0 and old.ttl_ms < 0:
             self.arrivals = Arrivals()
             if not self._is_empty():  # What came before counts from now on.
@@ -784,13 +751,13 @@ class Fifo:
         elif options.ttl_ms >= 0:
             self.arrivals.change(self.now_ms, old.ttl_ms, options.ttl_ms)
         if options.expires_ms != old.expires_ms:
-            self._use()
+            self.use()
         self.timeouts.look_sooner = True
         if options.single_active:
-            self.roster.activate(self._effects)
+            self.activate()
         if options.overflow == DROP_HEAD:
             self._drop_head()
-        self._pass_time()
+        pass_time(self)
 
     def _is_empty(self) -> bool:
         return self.ready.count == 0 and self.checked_out == 0 and len(self.leaving) == 0

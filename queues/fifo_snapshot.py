@@ -11,13 +11,24 @@ import msgspec
 from queues.annotations import WORDS_BYTES_MAX, decode_words
 from queues.commands import BadCommand, ConsumerKey, SessionId, decode, encode
 from queues.consumers import Consumer, Generation
+from queues.dying import DEATHS
 from queues.expiry import FAR
 from queues.fifo import Fifo, Leaving
+from queues.led_snapshot import (
+    LedState,
+    RowState,
+    led_state,
+    restored_rows,
+    restored_streams,
+    row_states,
+)
 from queues.options import Options, decode_options
+from queues.rows import Rows
 from queues.seqset import SeqSet
+from queues.streams import Streams
 
-VERSION: Final = 2
-FIRST_VERSION: Final = 1  # without annotations
+VERSION: Final = 3
+OLD_VERSIONS: Final = (1, 2)  # without annotations; without what changing leaders need
 Runs = list[tuple[int, int]]
 KEY_BYTES: Final = 20
 SESSION_BYTES: Final = 16
@@ -38,6 +49,8 @@ class ConsumerState(msgspec.Struct, frozen=True, array_like=True):
     held: Runs
     generations: list[tuple[int, Runs]]
     returned: Runs
+    suspended: bool = False
+    rows: list[RowState] | None = None
 
 
 class FifoState(msgspec.Struct, frozen=True, array_like=True):
@@ -66,6 +79,9 @@ class FifoState(msgspec.Struct, frozen=True, array_like=True):
     look_sooner: bool
     put_off: list[bytes]  # commands that wait until what is due has left
     annotations: list[tuple[int, int, bytes]] = []  # first, count, words of each
+    retired: bool = False
+    dying: list[tuple[int, int, int]] = []  # first, count, reason
+    led: LedState | None = None  # where the leader may change
 
 
 def encode_fifo(machine: Fifo) -> bytes:
@@ -75,6 +91,7 @@ def encode_fifo(machine: Fifo) -> bytes:
 
 def machine_state(machine: Fifo) -> FifoState:
     roster = machine.roster
+    everything = machine.queue_within(1, machine.next_seq - 1)
     return FifoState(
         VERSION,
         machine.options.encode(),
@@ -102,12 +119,15 @@ def machine_state(machine: Fifo) -> FifoState:
         list(zip(machine.arrivals.firsts, machine.arrivals.times, strict=True)),
         machine.calendar.entries(),
         sorted(machine.attempts.items()),
-        machine.level_runs(),
-        machine.size_runs(),
+        machine.notes.level_runs(everything),
+        machine.notes.size_runs(everything),
         machine.timeouts.check_ms,
         machine.timeouts.look_sooner,
-        [encode(command) for command in machine._put_off],
+        [encode(command) for command in machine.put_off],
         machine.annotations.runs(),
+        machine.retired,
+        machine.dying.runs(),
+        led_state(machine.streams),
     )
 
 
@@ -119,19 +139,32 @@ def decode_fifo(machine: Fifo, data: bytes) -> None:
         put_off = [decode(command) for command in state.put_off]
     except (msgspec.DecodeError, ValueError, BadCommand) as error:
         raise BadSnapshot(str(error)) from error
-    if state.version not in (FIRST_VERSION, VERSION):
+    if state.version not in (*OLD_VERSIONS, VERSION):
         raise BadSnapshot(f"a snapshot of version {state.version}")
     if options.levels != machine.options.levels:
         raise BadSnapshot(f"{options.levels} levels of priority")
     _check(state, options)
-    machine.begin_snapshot(options, state.next_seq, state.now_ms, state.delivered_high)
+    try:
+        streams = None if state.led is None else restored_streams(state.led)
+        rows = [_rows(each, streams) for each in state.consumers]
+    except ValueError as error:
+        raise BadSnapshot(str(error)) from error
+    assert machine.next_seq == 1
+    machine.set_options(options)
+    machine.streams = streams if streams is not None else machine.streams
+    machine.next_seq = state.next_seq
+    machine.now_ms = state.now_ms
+    machine.delivered_high = state.delivered_high
+    machine.retired = state.retired
+    for first, count, reason in state.dying:
+        machine.dying.add(first, count, reason)
     machine.unused_since_ms = state.unused_since_ms
     for level, runs in enumerate(state.lanes):
         for first, count in runs:
             machine.ready.add(first, count, level)
     machine.redelivered = _set(state.redelivered)
     machine.overdue = _set(state.overdue)
-    _restore_consumers(machine, state)
+    _restore_consumers(machine, state, rows)
     machine.last_seqs = {_to_session(session): seq for session, seq in state.last_seqs}
     for reason, purged, session, runs in state.leaving:
         leaving = Leaving(_set(runs), reason)
@@ -145,10 +178,11 @@ def decode_fifo(machine: Fifo, data: bytes) -> None:
     machine.attempts = dict(state.attempts)
     machine.timeouts.check_ms = state.check_ms
     machine.timeouts.look_sooner = state.look_sooner
-    machine._put_off.extend(put_off)
+    machine.put_off.extend(put_off)
     for first, count, words in state.annotations:
         machine.annotations.restore(first, count, words)
-    machine.end_snapshot(state.levels, state.sizes)
+    machine.notes.restore(state.levels, state.sizes)
+    machine.due_by(state.now_ms)
 
 
 def _check(state: FifoState, options: Options) -> None:
@@ -171,6 +205,10 @@ def _check(state: FifoState, options: Options) -> None:
     for runs in others:
         _merged(runs, state.next_seq)
     everything = _merged(sorted(alive), state.next_seq)
+    dying = [(first, count) for first, count, _ in state.dying]
+    kept = _merged(sorted(alive + dying), state.next_seq)
+    if any(reason not in DEATHS for _, _, reason in state.dying):
+        raise BadSnapshot("a death of an unknown reason")
     if len(state.lanes) != options.levels:
         raise BadSnapshot(f"{len(state.lanes)} levels of messages")
     for rows, wanted in ((state.levels, options.levels > 1), (state.sizes, options.bytes_max >= 0)):
@@ -181,7 +219,7 @@ def _check(state: FifoState, options: Options) -> None:
         raise BadSnapshot("a level that there is not")
     if any(not 0 <= size < 1 << 31 for _, _, size in state.sizes):
         raise BadSnapshot("a size out of its bounds")
-    _check_annotations(state, everything)
+    _check_annotations(state, kept)
 
 
 def _check_annotations(state: FifoState, everything: Runs) -> None:
@@ -229,9 +267,14 @@ def _merged(runs: Runs, next_seq: int) -> Runs:
     return merged
 
 
-def _restore_consumers(machine: Fifo, state: FifoState) -> None:
+def _rows(state: ConsumerState, streams: Streams | None) -> Rows | None:
+    order = 0 if streams is None else streams.order
+    return restored_rows(state.rows, state.held, state.delivery_count, order)
+
+
+def _restore_consumers(machine: Fifo, state: FifoState, rows: list[Rows | None]) -> None:
     roster = machine.roster
-    for each in state.consumers:
+    for each, own in zip(state.consumers, rows, strict=True):
         consumer = Consumer(_to_key(each.key), each.priority)
         consumer.credit = each.credit
         consumer.delivery_count = each.delivery_count
@@ -239,6 +282,8 @@ def _restore_consumers(machine: Fifo, state: FifoState) -> None:
         consumer.attached = each.attached
         consumer.timeout_ms = each.timeout_ms
         consumer.held = _set(each.held)
+        consumer.rows = own
+        consumer.suspended = each.suspended
         consumer.generations = [Generation(at, _set(runs)) for at, runs in each.generations]
         consumer.returned = _set(each.returned) if each.returned else None
         roster.add(consumer)
@@ -264,6 +309,8 @@ def _consumer_state(consumer: Consumer) -> ConsumerState:
         consumer.held.runs(),
         [(each.at_ms, each.seqs.runs()) for each in consumer.generations],
         [] if consumer.returned is None else consumer.returned.runs(),
+        consumer.suspended,
+        row_states(consumer.rows),
     )
 
 

@@ -17,7 +17,8 @@ SINGLE_ACTIVE: Final = 1  # bits of the flag byte
 DRAIN_HANDOVER: Final = 2
 COUNTS_DELIVERIES: Final = 4
 DEAD_LETTERS: Final = 8
-KNOWN_FLAGS: Final = 15
+KEEPS_DEAD: Final = 16
+KNOWN_FLAGS: Final = 31
 
 LAYOUT: Final = Struct("<BBBBqqqqqq")
 
@@ -41,6 +42,7 @@ class Options:
         consumer_timeout_ms: i64 = -1,
         expires_ms: i64 = -1,
         dead_letters: bool = False,
+        keeps_dead: bool = False,
     ) -> None:
         self.levels: i64 = levels  # of priority; a higher one clamps to the highest
         self.default_level: i64 = default_level  # of a message without a priority
@@ -55,12 +57,14 @@ class Options:
         self.consumer_timeout_ms: i64 = consumer_timeout_ms
         self.expires_ms: i64 = expires_ms  # unused for so long, the queue goes
         self.dead_letters = dead_letters  # what leaves is worked on further: smaller slices
+        self.keeps_dead = keeps_dead  # what dies stays until it is `Buried` (D-08)
 
     def encode(self) -> bytes:
         flags = SINGLE_ACTIVE if self.single_active else 0
         flags |= DRAIN_HANDOVER if self.drain_handover else 0
         flags |= COUNTS_DELIVERIES if self.counts_deliveries else 0
         flags |= DEAD_LETTERS if self.dead_letters else 0
+        flags |= KEEPS_DEAD if self.keeps_dead else 0
         return LAYOUT.pack(
             flags,
             self.overflow,
@@ -110,4 +114,5 @@ def decode_options(data: bytes) -> Options:
         timeout,
         expires,
         bool(flags & DEAD_LETTERS),
+        bool(flags & KEEPS_DEAD),
     )

@@ -80,6 +80,8 @@ class Roster:
 
     def give(self, consumer: Consumer, credit: i64) -> None:
         consumer.credit = credit if credit > 0 else 0
+        if consumer.suspended:
+            return
         if consumer.credit > 0 and not consumer.in_turn and consumer.attached:
             if self.single_active and (self.gives_way or self.active_key != consumer.key):
                 return
@@ -135,7 +137,7 @@ class Roster:
         """Who is to be active: the highest priority, of those the active one, else the first."""
         best: Consumer | None = None
         for consumer in self.consumers.values():
-            if not consumer.attached:
+            if not consumer.attached or consumer.suspended:
                 continue
             better = best is None or consumer.priority > best.priority
             if best is not None and consumer.priority == best.priority:
@@ -145,6 +147,8 @@ class Roster:
         return best
 
     def _waits_to_empty(self, current: Consumer) -> bool:
+        if current.suspended:
+            return False
         return current.held.count > 0 and (current.attached or self.drain_handover)
 
     def activate(self, effects: list[Effect]) -> None:

@@ -3,6 +3,7 @@
 from queues.annotations import decode_words
 from queues.effects import (
     Activated,
+    Applied,
     Attached,
     AttachRefused,
     Delivers,
@@ -19,7 +20,9 @@ from queues.effects import (
     QueueExpired,
     Refused,
     ResendFrom,
+    SessionOver,
     TimedOut,
+    Unwanted,
 )
 
 Row = tuple[object, ...]
@@ -40,6 +43,9 @@ def rows_of(effect: Effect) -> list[Row]:
         case Refused():
             numbers = range(effect.first_seq, effect.first_seq + effect.count)
             return [("refused publish", effect.session, number) for number in numbers]
+        case Unwanted():
+            numbers = range(effect.message_first, effect.message_first + effect.count)
+            return [("unwanted", effect.session, number) for number in numbers]
         case KnownAlready():
             return [("known", effect.session, effect.first_seq + i) for i in range(effect.count)]
         case Delivers():
@@ -83,6 +89,10 @@ def _row_of(effect: Effect) -> Row:
             return ("purged", effect.session, effect.count)
         case Inspected():
             return ("inspected", effect.session, effect.ready, effect.consumer_count)
+        case SessionOver():
+            return ("session over", effect.session)
+        case Applied():
+            return ("applied", effect.session, effect.number)
         case LastConsumerGone():
             return ("last consumer gone",)
         case _:

@@ -14,19 +14,27 @@ from queues.commands import (
     RETURN_UNSEEN,
     Attach,
     BadCommand,
+    Buried,
     Command,
     Configure,
+    ConsumerKey,
     Credit,
     Detach,
+    EndProcess,
     EndSession,
     Enqueue,
     Get,
     Inspect,
+    Leads,
+    Numbered,
     Purge,
     Restarted,
+    Retire,
     SessionId,
     Settle,
+    Suspend,
     Tick,
+    Unsuspend,
     consumer_key,
     decode,
     encode,
@@ -132,7 +140,20 @@ GOLDEN: list[tuple[Command, str]] = [
     ),
     (Tick(), "0b01"),
     (Restarted(258), "0c01" + "0201000000000000"),
+    (
+        Numbered(SESSION, 7, 258, Get(SESSION)),
+        "0d01" + SESSION_BYTES + "0700000000000000" + "0201000000000000" + "12000000"
+        "0601" + SESSION_BYTES,
+    ),
+    (Leads(9), "0e01" + "0900000000000000"),
+    (Retire(SESSION, False, True, True), "0f01" + SESSION_BYTES + "06"),
+    (Retire(SESSION, True), "0f01" + SESSION_BYTES + "01"),
+    (Suspend(0xFF << 56 | 1, 60_000), "1001" + "01000000000000ff" + "60ea000000000000"),
+    (Unsuspend(0xFF << 56 | 1), "1101" + "01000000000000ff"),
+    (EndProcess(0xFF << 56 | 1), "1201" + "01000000000000ff"),
+    (Buried([(258, 1)]), "1301" + "01000000" + "0201000000000000" + "01000000"),
 ]
+
 
 U32 = st.integers(0, (1 << 32) - 1)
 I32 = st.integers(-(1 << 31), (1 << 31) - 1)
@@ -160,7 +181,23 @@ def enqueue_of(
     return Enqueue(session, first, count, Traits(priority, ttl_ms, *kept))
 
 
+PROCESSES = st.integers(0, (1 << 64) - 1)
+
+
+def numbered_of(number: int, confirmed: int, key: ConsumerKey, kind: int) -> Numbered:
+    session = session_of(key)
+    commands: list[Command] = [Get(session), Detach(key), Enqueue(session, 5, 2)]
+    return Numbered(session, number, confirmed, commands[kind])
+
+
 COMMANDS: st.SearchStrategy[Command] = st.one_of(
+    st.builds(numbered_of, U63, U63, KEYS, st.integers(0, 2)),
+    st.builds(Leads, st.integers(1, (1 << 23) - 1)),
+    st.builds(Retire, SESSIONS, FLAGS, FLAGS, FLAGS),
+    st.builds(Suspend, PROCESSES, U63),
+    st.builds(Unsuspend, PROCESSES),
+    st.builds(EndProcess, PROCESSES),
+    st.builds(Buried, RUNS),
     st.builds(Enqueue, SESSIONS, U63, U32),
     st.builds(enqueue_of, SESSIONS, U63, st.integers(0, 5), I32, I64, st.integers(0, 7)),
     st.builds(Settle, KEYS, st.integers(ACCEPT, FAIL), RUNS),
@@ -184,10 +221,12 @@ def fields_of(command: Command) -> tuple[object, ...]:
         *("session", "first_seq", "count", "key", "outcome", "runs"),
         *("credit", "auto_return", "exclusive", "priority", "delivery_count", "drain"),
         *("timeout_ms", "options", "sizes", "next_seq", "annotations"),
+        *("number", "confirmed", "term", "off", "if_empty", "if_unused", "process"),
     )
     traits = traits_fields(command.traits) if isinstance(command, Enqueue) else None
+    inner = fields_of(command.command) if isinstance(command, Numbered) else None
     fields = (getattr(command, name, None) for name in names)
-    return type(command), command.kind, traits, *fields
+    return type(command), command.kind, traits, inner, *fields
 
 
 def traits_fields(traits: Traits | None) -> tuple[object, ...] | None:
@@ -297,7 +336,7 @@ def test_a_column_that_the_bytes_cannot_hold_is_refused_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "value"), [(2, 16), (2, 128), (3, 3), (3, 255), (5, 1), (5, 255)]
+    ("place", "value"), [(2, 32), (2, 128), (3, 3), (3, 255), (5, 1), (5, 255)]
 )
 def test_unknown_options_are_refused(place: int, value: int) -> None:
     data = bytearray(encode(Configure(Options())))
@@ -342,3 +381,19 @@ def test_columns_without_the_bit_for_traits_are_refused(flags: int) -> None:
     data[-1] = flags
     with pytest.raises(BadCommand, match="columns of no traits"):
         decode(bytes(data) + bytes(64))
+
+
+@pytest.mark.parametrize(
+    "inner", [Get(SessionId(8)), Tick(), Leads(1), Numbered(SESSION, 1, 0, Get(SESSION))]
+)
+def test_a_stream_has_commands_of_its_own_session_alone(inner: Command) -> None:
+    head = encode(Numbered(SESSION, 1, 0, Get(SESSION)))[:34]
+    inside = encode(inner)
+    with pytest.raises(BadCommand, match="stream of others"):
+        decode(head + len(inside).to_bytes(4, "little") + inside)
+
+
+@pytest.mark.parametrize("term", [0, 1 << 23, 1 << 62])
+def test_a_term_that_no_message_number_can_bear_is_refused(term: int) -> None:
+    with pytest.raises(BadCommand, match="term"):
+        decode(bytes((14, 1)) + term.to_bytes(8, "little"))

@@ -219,7 +219,7 @@ FIELDS = (
     *["version", "options", "next_seq", "now_ms", "delivered_high", "unused_since_ms", "lanes"],
     *["redelivered", "overdue", "consumers", "lines", "exclusive", "active", "gives_way"],
     *["last_seqs", "leaving", "arrivals", "calendar", "attempts", "levels", "sizes"],
-    *["check_ms", "look_sooner", "put_off", "annotations"],
+    *["check_ms", "look_sooner", "put_off", "annotations", "retired", "dying", "led"],
 )
 WRONG: list[tuple[str, object]] = [
     ("options", b"short"),
@@ -282,11 +282,11 @@ def test_a_snapshot_of_the_first_version_has_no_annotations() -> None:
 
 
 def test_the_bytes_of_an_empty_machine_are_those_of_the_document() -> None:
-    """An array of 25 elements, as docs/formats/queue-snapshot.md lists them."""
+    """An array of 28 elements, as docs/formats/queue-snapshot.md lists them."""
     since = Fifo().unused_since_ms
     runs: list[object] = []
     fields = [
-        2,
+        3,
         Options().encode(),
         1,
         0,
@@ -302,8 +302,8 @@ def test_the_bytes_of_an_empty_machine_are_those_of_the_document() -> None:
         False,
     ]
     fields += [runs] * 7
-    expected = msgspec.msgpack.encode([*fields, FAR, False, runs, runs])
-    assert expected.startswith(bytes.fromhex("dc001902c434"))
+    expected = msgspec.msgpack.encode([*fields, FAR, False, runs, runs, False, runs, None])
+    assert expected.startswith(bytes.fromhex("dc001c03c434"))
     assert encode_fifo(Fifo()) == expected
 
 
