@@ -112,12 +112,20 @@ class RaftHost:
 
     # Groups
 
-    def add(self, uid: int, incarnation: int, restored: Restored, owner: GroupOwner) -> Group:
-        """Begin with a group; what was found of it on disk, and is of use, is in `restored`."""
+    def add(
+        self,
+        uid: int,
+        incarnation: int,
+        restored: Restored,
+        owner: GroupOwner,
+        settings: Settings | None = None,
+    ) -> Group:
+        """Begin with a group; what was found of it on disk, and is of use, is in `restored`.
+        `settings`: other ones than those of the host."""
         assert uid not in self._groups
         self._log.release_log(uid, restored.snapshot.index)
         self._log.truncate_log(uid, restored.last_index + 1)
-        raft = Raft(self.member, restored, self._settings, self._lots)
+        raft = Raft(self.member, restored, settings or self._settings, self._lots)
         group = Group(uid, incarnation, raft, owner, self._log, self._marks, self.counters)
         self._groups[uid] = group
         self._configure(group, raft.config)
