@@ -10,6 +10,8 @@ from typing import Final, NewType
 
 import msgspec
 
+from queues.members import Member, Process
+
 Uid = NewType("Uid", int)
 
 METADATA_UID: Final = Uid(1)  # owner id of the metadata group itself
@@ -65,6 +67,7 @@ class Queue(msgspec.Struct, frozen=True, array_like=True, gc=False):
     arguments: bytes
     node: str  # where its leader was placed at first
     members: tuple[int, ...] = ()  # who has it, if it is a quorum queue in a cluster
+    process: int = 0  # it goes when this process of a node has ended; 0: there is none such
 
     @property
     def exclusive(self) -> bool:
@@ -169,4 +172,6 @@ Definition = (
     | Exchange
     | Queue
     | Binding
+    | Member
+    | Process
 )

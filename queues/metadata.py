@@ -8,11 +8,19 @@ Refusals carry the code and the sentence that a client gets to see (A-03, A-04).
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import islice
 from typing import Final, assert_never
 
+import msgspec
+
+from queues import (
+    metadata_bindings,
+    metadata_process_rows,
+    metadata_rules,
+    metadata_snapshot,
+)
 from queues import metadata_commands as commands
-from queues import metadata_rules, metadata_snapshot
 from queues.arguments import is_canonical
 from queues.definitions import (
     DEFAULT_VHOST,
@@ -21,7 +29,6 @@ from queues.definitions import (
     PREDECLARED,
     Binding,
     Definition,
-    Destination,
     Exchange,
     Parameter,
     Permission,
@@ -32,7 +39,9 @@ from queues.definitions import (
     User,
     VhostEntry,
 )
+from queues.members import Member, Process, process_of_connection
 from queues.metadata_access import Access
+from queues.metadata_cluster import Processes, Roster, RosterRow, refused
 from queues.metadata_commands import Command
 from queues.metadata_outcomes import (
     NOTHING_DELETED,
@@ -47,22 +56,17 @@ from queues.metadata_outcomes import (
     Removed,
     Replaced,
 )
+from queues.metadata_process_rows import ProcessRow
 from queues.metadata_refusals import (
-    binding_fault,
-    binding_refusal,
     exchange_declare_refusal,
-    exchange_delete_refusal,
-    exchange_text,
     is_locked,
     locked,
-    missing,
     no_vhost,
     queue_declare_refusal,
     queue_limit_refusal,
-    queue_text,
     with_default_type,
 )
-from queues.metadata_rows import Head, Loaded, Rows, Unsaved, VhostRow, read_head
+from queues.metadata_rows import Head, Loaded, Rows, Saved, Unsaved, VhostRow, read_head
 from queues.metadata_vhost import VHost
 from warren.wire.errors import ReplyCode
 
@@ -80,10 +84,15 @@ class Metadata:
         self.access = Access()
         self.vhosts: dict[str, VHost] = {}
         self.parameters: dict[tuple[str, str], Parameter] = {}  # global: by component and name
+        self.roster = Roster()
+        self.processes = Processes()
         self._queues: dict[int, Queue] = {}
+        self._of_process: dict[int, dict[int, Queue]] = {}  # no inner dict is empty
         self._owned: dict[str, dict[int, Queue]] = {}  # by connection id; no inner dict is empty
         self._unsaved: dict[int, Change] = {}  # by uid; see `take_unsaved`
         self._unsaved_vhosts: dict[str, None] = {}
+        self._unsaved_processes: dict[int, None] = {}
+        self._is_roster_unsaved = False
         self._note_changes(self._add_vhost(FIRST_VHOST).changes)
         self.version = self.vhosts[DEFAULT_VHOST].version = 0
 
@@ -107,6 +116,11 @@ class Metadata:
                 tuple(metadata_snapshot.of_vhost(each) for each in self.vhosts.values()),
                 tuple(self.access.topic_permissions_by_key.values()),
                 tuple(self.parameters.values()),
+                self.roster_row(),
+                tuple(
+                    metadata_process_rows.row_of(self.processes.batches[each])
+                    for each in sorted(self.processes.batches)
+                ),
             )
         )
 
@@ -117,18 +131,22 @@ class Metadata:
         All of it is unsaved: this is how machines of earlier versions were kept.
         """
         snapshot = metadata_snapshot.decode(data)
-        machine = cls._empty(
+        machine = cls.empty(
             snapshot.applied_index, snapshot.version, snapshot.next_uid, snapshot.access_version
         )
-        machine._take_access(snapshot.users, snapshot.permissions, snapshot.topic_permissions)
-        machine._take_rules(snapshot.parameters)
+        machine.take_access(snapshot.users, snapshot.permissions, snapshot.topic_permissions)
+        machine.take_rules(snapshot.parameters)
         for each in snapshot.vhosts:
-            machine._take_vhost(each.entry, each.version)
-            machine._take_in(each.exchanges)
-            machine._take_in(each.queues)
-            machine._take_in(each.bindings)
-            machine._take_rules((*each.policies, *each.parameters))
-        subjects: list[Definition] = [
+            machine.take_vhost(each.entry, each.version)
+            machine.take_in(each.exchanges)
+            machine.take_in(each.queues)
+            machine.take_in(each.bindings)
+            machine.take_rules((*each.policies, *each.parameters))
+        if snapshot.roster is not None:
+            machine.take_cluster(snapshot.roster, snapshot.processes)
+        machine._is_roster_unsaved = True
+        machine._unsaved_processes = dict.fromkeys(machine.processes.batches)
+        subjects: list[Saved] = [
             *snapshot.users,
             *snapshot.permissions,
             *snapshot.topic_permissions,
@@ -151,20 +169,22 @@ class Metadata:
         if head is None:
             return None
         assert head.redo_count == 0
-        machine = cls._empty(head.applied_index, head.version, head.next_uid, head.access_version)
+        machine = cls.empty(head.applied_index, head.version, head.next_uid, head.access_version)
         loaded = Loaded(rows)
-        machine._take_access(loaded.users, loaded.permissions, loaded.topic_permissions)
+        machine.take_access(loaded.users, loaded.permissions, loaded.topic_permissions)
         for vhost in loaded.vhosts:
-            machine._take_vhost(vhost.entry, vhost.version)
-        machine._take_rules(loaded.policies)
-        machine._take_rules(loaded.parameters)
-        machine._take_in(loaded.exchanges)
-        machine._take_in(loaded.queues)
-        machine._take_in(loaded.bindings)
+            machine.take_vhost(vhost.entry, vhost.version)
+        machine.take_rules(loaded.policies)
+        machine.take_rules(loaded.parameters)
+        machine.take_in(loaded.exchanges)
+        machine.take_in(loaded.queues)
+        machine.take_in(loaded.bindings)
+        if loaded.roster is not None:
+            machine.take_cluster(loaded.roster, loaded.processes)
         return machine
 
     @classmethod
-    def _empty(cls, index: int, version: int, next_uid: int, access_version: int) -> "Metadata":
+    def empty(cls, index: int, version: int, next_uid: int, access_version: int) -> "Metadata":
         machine = cls()
         machine.applied_index = index
         machine.version = version
@@ -175,7 +195,44 @@ class Metadata:
         machine._unsaved_vhosts.clear()
         return machine
 
-    def _take_access(
+    def roster_row(self) -> RosterRow:
+        return self.roster.row(list(self.processes.ended))
+
+    def take_cluster(self, roster: RosterRow, rows: Iterable[ProcessRow]) -> None:
+        self.roster.take(roster)
+        self.processes.ended = dict.fromkeys(roster.ended)
+        for row in rows:
+            self.take_process(row)
+
+    def take_process(self, row: ProcessRow) -> None:
+        self.processes.up[row.process.node] = row.process
+        self.processes.batches[row.process.incarnation] = metadata_process_rows.batches_of(row)
+
+    def be(self, new: "Metadata") -> None:
+        """Have the state of a machine that is of no use any more, itself left as unsaved as it
+        was; for `metadata_stream.become`."""
+        self.applied_index = new.applied_index
+        self.version = new.version
+        self.next_uid = new.next_uid
+        self.access.be(new.access)
+        self.vhosts = new.vhosts
+        self.parameters = new.parameters
+        self.roster = new.roster
+        self._unsaved_processes |= dict.fromkeys(self.processes.batches | new.processes.batches)
+        self.processes = new.processes
+        self._queues = new._queues
+        self._owned = new._owned
+        self._of_process = new._of_process
+        self._unsaved_vhosts |= dict.fromkeys(new.vhosts)
+        self._is_roster_unsaved = True
+
+    def note_unsaved(self, changes: Iterable[Change]) -> None:
+        """The state has become another one by them."""
+        for change in changes:
+            if not isinstance(change.subject, Member | Process):
+                self._unsaved[change.subject.uid] = change
+
+    def take_access(
         self,
         users: Iterable[User],
         permissions: Iterable[Permission],
@@ -187,7 +244,7 @@ class Metadata:
             (each.user, each.vhost, each.exchange): each for each in topic_permissions
         }
 
-    def _take_rules(self, subjects: Iterable[Policy | Parameter]) -> None:
+    def take_rules(self, subjects: Iterable[Policy | Parameter]) -> None:
         for subject in subjects:
             if isinstance(subject, Policy):
                 self.vhosts[subject.vhost].policies.put(subject)
@@ -197,11 +254,11 @@ class Metadata:
     def _parameters_of(self, vhost: str) -> dict[tuple[str, str], Parameter]:
         return self.vhosts[vhost].parameters if vhost else self.parameters
 
-    def _take_vhost(self, entry: VhostEntry, version: int) -> None:
+    def take_vhost(self, entry: VhostEntry, version: int) -> None:
         vhost = self.vhosts[entry.name] = VHost(entry)
         vhost.version = version
 
-    def _take_in(self, subjects: Iterable[Exchange | Queue | Binding]) -> None:
+    def take_in(self, subjects: Iterable[Exchange | Queue | Binding]) -> None:
         for subject in subjects:
             vhost = self.vhosts[subject.vhost]
             if isinstance(subject, Binding):
@@ -216,18 +273,27 @@ class Metadata:
         """How many objects have changed since `take_unsaved`."""
         return len(self._unsaved)
 
-    def take_unsaved(self) -> Unsaved:
-        """What has changed since the last time, and what all of it is the state of."""
-        head = Head(self.applied_index, self.version, self.next_uid, self.access.version)
+    def take_unsaved(self, point: bytes = b"") -> Unsaved:
+        """What has changed since the last time, and what all of it is the state of; `point` is
+        opaque, and is kept in the head."""
+        head = Head(self.applied_index, self.version, self.next_uid, self.access.version, 0, point)
         vhosts = [
             VhostRow(self.vhosts[name].entry, self.vhosts[name].version)
             for name in self._unsaved_vhosts
             if name in self.vhosts
         ]
         changes = self._unsaved.values()
+        batches = self.processes.batches
+        processes = {
+            each: metadata_process_rows.row_of(batches[each]) if each in batches else None
+            for each in self._unsaved_processes
+        }
+        roster = self.roster_row() if self._is_roster_unsaved else None
         self._unsaved = {}
         self._unsaved_vhosts = {}
-        return Unsaved(head, vhosts, changes)
+        self._unsaved_processes = {}
+        self._is_roster_unsaved = False
+        return Unsaved(head, vhosts, changes, roster, processes)
 
     def apply(self, index: int, command: Command) -> Outcome:
         """Change the state by the committed command at `index` of the log."""
@@ -235,14 +301,44 @@ class Metadata:
         self.applied_index = index
         return self._apply(command)
 
+    def pass_over(self, index: int) -> None:
+        """The entry at `index` of the log is none for the machine."""
+        assert index > self.applied_index
+        self.applied_index = index
+
     def _apply(self, command: Command) -> Outcome:
         if isinstance(command, commands.Batch):
             outcomes = tuple(self._apply(each) for each in command.commands)
-            return Batched(outcomes, tuple(each for one in outcomes for each in one.changes))
+            return _batched(outcomes)
+        if isinstance(command, commands.Numbered):
+            return self._apply_numbered(command)
         outcome = self._carry_out(command)
         if outcome.changes:
             self._note_changes(outcome.changes)
         return outcome
+
+    def _apply_numbered(self, command: commands.Numbered) -> Outcome:
+        """A batch of a process: now, if it is the next one, and never again."""
+        if not command.commands:
+            return NOT_IN_TURN
+        done: list[Outcome] = []
+        batches = self.processes.batches.get(command.process)
+        if batches is None:
+            first = command.commands[0]
+            begins = isinstance(first, commands.NodeUp) and first.process == command.process
+            if not begins or command.number != 1:
+                return refused(f"process {command.process:016x} has ended")
+            done.append(self._apply(first))
+            if command.process not in self.processes.batches:
+                return done[0]
+        elif command.number != batches.last + 1:
+            return NOT_IN_TURN
+        done += [self._apply(each) for each in command.commands[len(done) :]]
+        batches = self.processes.batches.get(command.process)
+        if batches is not None:  # Else it has ended, by its own word or as it began.
+            batches.applied(command, tuple(done))
+            self._unsaved_processes[command.process] = None
+        return _batched(tuple(done))
 
     def _carry_out(self, command: Command) -> Outcome:
         match command:
@@ -272,8 +368,22 @@ class Metadata:
                 return self._delete_queues(list(islice(owned, queue_max or None)))
             case commands.NodeRestarted():
                 return self._restart_node(command)
-            case commands.Batch():
+            case commands.Batch() | commands.Numbered():
                 raise AssertionError("a batch is taken apart before")
+            case commands.SetQueueMembers():
+                return self._set_queue_members(command)
+            case commands.NodeDown():
+                return self._end_process(command)
+            case commands.DeleteByNode():
+                return self._delete_by_node(command)
+            case (
+                commands.Found()
+                | commands.AddMember()
+                | commands.PutMember()
+                | commands.RemoveMember()
+                | commands.NodeUp()
+            ):
+                return self._change_cluster(command)
             case _:
                 vhost = self.vhosts.get(command.vhost)
                 if vhost is None:
@@ -285,15 +395,15 @@ class Metadata:
             case commands.DeclareExchange():
                 return self._declare_exchange(vhost, command)
             case commands.DeleteExchange():
-                return _delete_exchange(vhost, command)
+                return metadata_bindings.delete_exchange(vhost, command)
             case commands.DeclareQueue():
                 return self._declare_queue(vhost, command)
             case commands.DeleteQueue():
                 return self._delete_queue(vhost, command)
             case commands.Bind():
-                return self._bind(vhost, command)
+                return metadata_bindings.bind(vhost, command, self._take_uid)
             case commands.Unbind():
-                return _unbind(vhost, command)
+                return metadata_bindings.unbind(vhost, command)
             case commands.PutPolicy():
                 return metadata_rules.put_policy(vhost, command, self._take_uid)
             case commands.DeletePolicy():
@@ -315,6 +425,9 @@ class Metadata:
         access_touched = False
         for change in changes:
             subject = change.subject
+            if isinstance(subject, Member | Process):
+                self._note_cluster(subject)
+                continue
             self._unsaved[subject.uid] = change
             if isinstance(subject, User | Permission | TopicPermission):
                 access_touched = True
@@ -334,6 +447,8 @@ class Metadata:
         self._queues[queue.uid] = queue
         if queue.exclusive_owner:
             self._owned.setdefault(queue.exclusive_owner, {})[queue.uid] = queue
+        if queue.process:
+            self._of_process.setdefault(queue.process, {})[queue.uid] = queue
 
     def _forget_queue(self, queue: Queue) -> None:
         del self._queues[queue.uid]
@@ -342,6 +457,17 @@ class Metadata:
             del owned[queue.uid]
             if not owned:
                 del self._owned[queue.exclusive_owner]
+        if queue.process:
+            of_process = self._of_process[queue.process]
+            del of_process[queue.uid]
+            if not of_process:
+                del self._of_process[queue.process]
+
+    def _note_cluster(self, subject: Member | Process) -> None:
+        self.roster.changed_index = self.applied_index
+        self._is_roster_unsaved = True
+        if isinstance(subject, Process):
+            self._unsaved_processes[subject.incarnation] = None
 
     # Vhosts, users, permissions
 
@@ -451,6 +577,18 @@ class Metadata:
 
     def _declare_queue(self, vhost: VHost, command: commands.DeclareQueue) -> Outcome:
         assert command.name and is_canonical(command.arguments)
+        doomed = vhost.queues.get(command.name)
+        if doomed is None or not self._is_doomed(doomed):
+            return self._declare_queue_anew(vhost, command)
+        gone = self._delete_queues([doomed])
+        outcome = self._declare_queue_anew(vhost, command)
+        return replace(outcome, changes=gone.changes + outcome.changes)
+
+    def _is_doomed(self, queue: Queue) -> bool:
+        """Its process has ended: it goes with one of the next entries."""
+        return queue.process != 0 and queue.process not in self.processes.batches
+
+    def _declare_queue_anew(self, vhost: VHost, command: commands.DeclareQueue) -> Outcome:
         if vhost.entry.default_queue_type:
             command = with_default_type(command, vhost.entry.default_queue_type)
         refusal = queue_declare_refusal(vhost, command)
@@ -471,9 +609,18 @@ class Metadata:
             command.auto_delete,
             command.arguments,
             command.node,
+            self.roster.known(command.members),
+            self._process_of(command),
         )
         self._note_queue(queue)
         return Created(queue, (vhost.add(queue),))
+
+    def _process_of(self, command: commands.DeclareQueue) -> int:
+        """With which the queue goes: that of its connection, or of its home if it is transient."""
+        if command.exclusive_owner:
+            process = process_of_connection(command.exclusive_owner)
+            return process if process in self.processes.batches else 0
+        return 0 if command.durable else self.processes.incarnation_at(command.node)
 
     def _delete_queue(self, vhost: VHost, command: commands.DeleteQueue) -> Outcome:
         queue = vhost.queues.get(command.name)
@@ -488,39 +635,6 @@ class Metadata:
         for queue in queues:
             changes += self.vhosts[queue.vhost].remove(queue)
         return Deleted(tuple(queues), tuple(changes))
-
-    def _bind(self, vhost: VHost, command: commands.Bind) -> Outcome:
-        assert is_canonical(command.arguments)
-        refusal = binding_refusal(vhost, command)
-        if refusal is not None:
-            return refusal
-        source = vhost.exchanges.get(command.source)
-        if source is None:
-            return missing(exchange_text(command.source, vhost))
-        if command.destination_kind is Destination.QUEUE:
-            queue = vhost.queues.get(command.destination)
-            target = 0 if queue is None else queue.uid
-            text = queue_text(command.destination, vhost)
-        else:
-            exchange = vhost.exchanges.get(command.destination)
-            target = 0 if exchange is None else -exchange.uid
-            text = exchange_text(command.destination, vhost)
-        if target == 0:
-            return missing(text)
-        return self._bind_found(vhost, source, target, command)
-
-    def _bind_found(
-        self, vhost: VHost, source: Exchange, target: int, command: commands.Bind
-    ) -> Outcome:
-        old = vhost.binding(_binding_key(command))
-        if old is not None:
-            return Exists(old)
-        refusal = binding_fault(source, command)
-        if refusal is not None:
-            return refusal
-        binding = Binding(self._take_uid(), vhost.name, *_binding_key(command), target)
-        shared = vhost.shared(binding)
-        return Created(shared, (vhost.add(shared),))
 
     def _restart_node(self, command: commands.NodeRestarted) -> Outcome:
         queues = [
@@ -539,6 +653,68 @@ class Metadata:
                     changes += vhost.remove(exchange)
         return Deleted(tuple(subjects), tuple(changes))
 
+    # The cluster
+
+    def _change_cluster(
+        self,
+        command: commands.Found
+        | commands.AddMember
+        | commands.PutMember
+        | commands.RemoveMember
+        | commands.NodeUp,
+    ) -> Outcome:
+        match command:
+            case commands.Found():
+                return self.roster.found(command)
+            case commands.AddMember():
+                outcome = self.roster.add(command)
+            case commands.PutMember():
+                return self.roster.put(command)
+            case commands.RemoveMember(member):
+                outcome = self.roster.remove(member)
+            case commands.NodeUp():
+                return self.processes.begin(command)
+        ended: list[Change] = []
+        for change in outcome.changes:
+            if isinstance(change, Removed) and isinstance(change.subject, Member):
+                ended += self.processes.end(change.subject.name)
+        return replace(outcome, changes=(*ended, *outcome.changes)) if ended else outcome
+
+    def _set_queue_members(self, command: commands.SetQueueMembers) -> Outcome:
+        old = self._queues.get(command.uid)
+        if old is None:
+            return Refused(ReplyCode.NOT_FOUND, f"no queue {command.uid}")
+        if not command.members or self.roster.known(command.members) != command.members:
+            return refused(f"members {command.members} are not different members of the cluster")
+        if old.members == command.members:
+            return Exists(old)
+        queue = msgspec.structs.replace(old, members=command.members)
+        self.vhosts[queue.vhost].add(queue)
+        self._note_queue(queue)
+        return Created(queue, (Replaced(queue),))
+
+    def _end_process(self, command: commands.NodeDown) -> Outcome:
+        ended = self.processes.end(command.node, command.process)
+        if command.process in self.processes.batches:
+            return refused(f"process {command.process:016x} is not one of '{command.node}'")
+        of_process = self._of_process.get(command.process, {}).values()
+        deleted = self._delete_queues(list(islice(of_process, command.queue_max)))
+        return Deleted(deleted.subjects, ended + deleted.changes)
+
+    def ended_with_queues(self) -> list[int]:
+        """Processes that have ended, and have queues that are still to go."""
+        return [each for each in self._of_process if each not in self.processes.batches]
+
+    def _delete_by_node(self, command: commands.DeleteByNode) -> Outcome:
+        if self.roster.cluster_id == 0 or self.roster.named(command.node) is not None:
+            return refused(f"node '{command.node}' was not removed from a cluster")
+        of_node = (
+            queue
+            for queue in self._queues.values()
+            if queue.node == command.node and not queue.members
+        )
+        return self._delete_queues(list(islice(of_node, command.queue_max)))
+
 
 InVhost = (
     commands.DeclareExchange
@@ -554,6 +730,13 @@ InVhost = (
 FIRST_VHOST: Final = commands.DeclareVhost(DEFAULT_VHOST, "Default virtual host")
 
 
+NOT_IN_TURN: Final = Batched((), ())  # a batch that was applied before, or comes too early
+
+
+def _batched(outcomes: tuple[Outcome, ...]) -> Batched:
+    return Batched(outcomes, tuple(each for one in outcomes for each in one.changes))
+
+
 def _entry_of(uid: Uid, command: commands.DeclareVhost) -> VhostEntry:
     return VhostEntry(
         uid,
@@ -563,36 +746,4 @@ def _entry_of(uid: Uid, command: commands.DeclareVhost) -> VhostEntry:
         command.default_queue_type,
         command.tracing,
         command.protected,
-    )
-
-
-def _delete_exchange(vhost: VHost, command: commands.DeleteExchange) -> Outcome:
-    refusal = exchange_delete_refusal(vhost, command)
-    if refusal is not None:
-        return refusal
-    exchange = vhost.exchanges.get(command.name)
-    if exchange is None:
-        return NOTHING_DELETED
-    return Deleted((exchange,), tuple(vhost.remove(exchange)))
-
-
-def _unbind(vhost: VHost, command: commands.Unbind) -> Outcome:
-    refusal = binding_refusal(vhost, command)
-    if refusal is not None:
-        return refusal
-    binding = vhost.binding(_binding_key(command))
-    if binding is None:
-        return NOTHING_DELETED
-    return Deleted((binding,), tuple(vhost.remove(binding)))
-
-
-def _binding_key(
-    command: commands.Bind | commands.Unbind,
-) -> tuple[str, Destination, str, bytes, bytes]:
-    return (
-        command.source,
-        command.destination_kind,
-        command.destination,
-        command.binding_key,
-        command.arguments,
     )

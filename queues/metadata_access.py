@@ -38,3 +38,21 @@ class Access:
 
     def permissions_in(self, vhost: str) -> list[Permission]:
         return [each for each in self.permissions_by_key.values() if each.vhost == vhost]
+
+    def take_user(self, user: User) -> None:
+        """Out of a state that is being read, as the following."""
+        self.users[user.name] = user
+
+    def take(self, permission: Permission) -> None:
+        self.permissions_by_key[permission.user, permission.vhost] = permission
+
+    def take_topic(self, permission: TopicPermission) -> None:
+        key = (permission.user, permission.vhost, permission.exchange)
+        self.topic_permissions_by_key[key] = permission
+
+    def be(self, new: "Access") -> None:
+        """Have the contents of one that is of no use any more."""
+        self.version = new.version
+        self.users = new.users
+        self.permissions_by_key = new.permissions_by_key
+        self.topic_permissions_by_key = new.topic_permissions_by_key

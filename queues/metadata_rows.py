@@ -16,7 +16,6 @@ import msgspec
 
 from queues.definitions import (
     Binding,
-    Definition,
     Exchange,
     Parameter,
     Permission,
@@ -26,7 +25,10 @@ from queues.definitions import (
     User,
     VhostEntry,
 )
+from queues.members import Member, Process
+from queues.metadata_cluster import RosterRow
 from queues.metadata_outcomes import Change, Removed
+from queues.metadata_process_rows import ProcessRow
 from queues.metadata_snapshot import BadSnapshot
 
 FORMAT_VERSION: Final = 1
@@ -40,13 +42,27 @@ BINDING: Final = b"b"
 PARAMETER: Final = b"a"
 PERMISSION: Final = b"p"
 POLICY: Final = b"o"
+PROCESS: Final = b"s"
 QUEUE: Final = b"q"
 REDO: Final = b"r"
+ROSTER: Final = b"m"
 TOPIC_PERMISSION: Final = b"t"
 USER: Final = b"u"
 VHOST: Final = b"v"
 
 T = TypeVar("T")
+# What has a row of its own, by its uid.
+Saved = (
+    VhostEntry
+    | User
+    | Permission
+    | TopicPermission
+    | Policy
+    | Parameter
+    | Exchange
+    | Queue
+    | Binding
+)
 Row = tuple[bytes, bytes | None]  # None: it goes
 Rows = Callable[[bytes, bytes], Iterator[tuple[bytes, bytes]]]  # first key, end
 
@@ -59,6 +75,7 @@ class Head(msgspec.Struct, frozen=True, array_like=True):
     next_uid: int
     access_version: int
     redo_count: int = 0  # parts that are still to be carried out
+    point: bytes = b""  # of the log group, if it has several members: opaque
 
 
 class VhostRow(msgspec.Struct, frozen=True, array_like=True):
@@ -69,12 +86,21 @@ class VhostRow(msgspec.Struct, frozen=True, array_like=True):
 class Unsaved:
     """What a machine has changed since it was asked last; none of it changes any more."""
 
-    __slots__ = ("changes", "head", "vhosts")
+    __slots__ = ("changes", "head", "processes", "roster", "vhosts")
 
-    def __init__(self, head: Head, vhosts: list[VhostRow], changes: Iterable[Change]) -> None:
+    def __init__(
+        self,
+        head: Head,
+        vhosts: list[VhostRow],
+        changes: Iterable[Change],
+        roster: RosterRow | None,
+        processes: Mapping[int, ProcessRow | None],
+    ) -> None:
         self.head = head
         self.vhosts = vhosts  # those that are there and in which anything changed
-        self.changes = changes  # the last one of each object
+        self.changes = changes  # the last one of each object, of the kinds that are `Saved`
+        self.roster = roster  # None: as it was
+        self.processes = processes  # by incarnation, those that changed; None: it goes
 
 
 _ENCODE: Final = msgspec.msgpack.Encoder().encode
@@ -96,7 +122,7 @@ _SELDOM: Final[Mapping[type, bytes]] = {
 }
 
 
-def kind_of(subject: Definition) -> bytes:
+def kind_of(subject: Saved) -> bytes:
     if isinstance(subject, Binding):
         return BINDING
     if isinstance(subject, Queue):
@@ -110,8 +136,13 @@ def rows_of(unsaved: Unsaved) -> Iterator[Row]:
     """The changed rows, without the head."""
     for vhost in unsaved.vhosts:
         yield key_of(VHOST, vhost.entry.uid), _ENCODE(vhost)
+    if unsaved.roster is not None:
+        yield key_of(ROSTER, 0), _ENCODE(unsaved.roster)
+    for process, row in unsaved.processes.items():
+        yield key_of(PROCESS, process), None if row is None else _ENCODE(row)
     for change in unsaved.changes:
         subject = change.subject
+        assert not isinstance(subject, Member | Process)
         key = key_of(kind_of(subject), subject.uid)
         if isinstance(change, Removed):
             yield key, None
@@ -148,7 +179,7 @@ def parts_of(rows: Iterable[Row], batch_bytes: int) -> Iterator[list[Row]]:
 
 
 def head_row(head: Head, redo_count: int) -> Row:
-    counted = Head(head.applied_index, head.version, head.next_uid, head.access_version, redo_count)
+    counted = msgspec.structs.replace(head, redo_count=redo_count)
     return HEAD, bytes((FORMAT_VERSION,)) + _ENCODE(counted)
 
 
@@ -193,6 +224,8 @@ class Loaded:
         self.exchanges = _objects(rows, EXCHANGE, Exchange)
         self.queues = _objects(rows, QUEUE, Queue)
         self.bindings = _objects(rows, BINDING, Binding)
+        self.roster = next(_objects(rows, ROSTER, RosterRow), None)
+        self.processes = list(_objects(rows, PROCESS, ProcessRow))
 
 
 def _objects(rows: Rows, kind: bytes, form: type[T]) -> Iterator[T]:

@@ -15,6 +15,8 @@ from queues.definitions import (
     User,
     VhostEntry,
 )
+from queues.metadata_cluster import RosterRow
+from queues.metadata_process_rows import ProcessRow
 from queues.metadata_vhost import VHost
 
 FORMAT_VERSION: Final = 1
@@ -47,6 +49,8 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     vhosts: tuple[VhostSnapshot, ...]
     topic_permissions: tuple[TopicPermission, ...] = ()
     parameters: tuple[Parameter, ...] = ()  # global ones
+    roster: RosterRow | None = None
+    processes: tuple[ProcessRow, ...] = ()  # by ascending incarnation
 
 
 def of_vhost(vhost: VHost) -> VhostSnapshot:

@@ -93,15 +93,13 @@ def declare_queue(
     arguments: dict[str, object] | None = None,
     owner: str = "",
     node: str = "n1",
-    **flags: bool,
+    durable: bool = False,
+    auto_delete: bool = False,
+    server_named: bool = False,
 ) -> commands.DeclareQueue:
+    encoded = encode_arguments(arguments or {})
     return commands.DeclareQueue(
-        "/",
-        name,
-        exclusive_owner=owner,
-        arguments=encode_arguments(arguments or {}),
-        node=node,
-        **flags,
+        "/", name, durable, owner, auto_delete, encoded, node, server_named
     )
 
 

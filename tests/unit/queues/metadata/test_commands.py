@@ -5,12 +5,14 @@ import pytest
 from queues import metadata_commands as commands
 from queues.arguments import encode_arguments
 from queues.definitions import Destination, Uid
+from queues.members import Member
 from queues.metadata import Metadata
 from queues.metadata_commands import BadCommand, Batch, Command, decode, encode
 
 ARGUMENTS = encode_arguments({"x-expires": 5})
 KEY = b"\xffk"
 TO_QUEUE = Destination.QUEUE
+NODE = Member(3, "n", 9, "h", 5)
 
 # docs/formats/metadata.md. These bytes are on disks: a change needs a new version.
 GOLDEN: list[tuple[Command, str]] = [
@@ -33,7 +35,7 @@ GOLDEN: list[tuple[Command, str]] = [
     (commands.DeleteExchange("v", "x", True), "019408a176a178c3"),
     (
         commands.DeclareQueue("v", "q", True, "c", False, ARGUMENTS, "n", True),
-        "019909a176a171c3a163c2c4130000000f09782d657870697265734900000005a16ec3",
+        "019a09a176a171c3a163c2c4130000000f09782d657870697265734900000005a16ec390",
     ),
     (commands.DeleteQueue("v", "q", Uid(300), "c"), "01950aa176a171cd012ca163"),
     (commands.Bind("v", "x", TO_QUEUE, "q", KEY), "01980ba176a17800a171c402ff6bc400a0"),
@@ -53,6 +55,21 @@ GOLDEN: list[tuple[Command, str]] = [
     (commands.DeleteParameter("", "c", "n"), "019413a0a163a16e"),
     (commands.SetTopicPermissions("u", "v", "x", "w", "r"), "019614a175a176a178a177a172"),
     (commands.ClearTopicPermissions("u", "v", "x"), "019415a175a176a178"),
+    (commands.Found(7, (NODE,)), "01931607919a03a16e09a16805a0a0a0a0c2"),
+    (
+        commands.AddMember("n", 9, "h", 5, "i", "z", "a", "m"),
+        "019917a16e09a16805a169a17aa161a16d",
+    ),
+    (commands.RemoveMember(3), "01921803"),
+    (
+        commands.PutMember(Member(3, "n", 9, "h", 5, "i", "z", "a", "m", True)),
+        "0192199a03a16e09a16805a169a17aa161a16dc3",
+    ),
+    (commands.SetQueueMembers(Uid(300), (3, 1)), "01931acd012c920301"),
+    (commands.NodeUp("n", 3, 255), "01941ba16e03ccff"),
+    (commands.NodeDown("n", 255, 9), "01941ca16eccff09"),
+    (commands.DeleteByNode("n", 9), "01931da16e09"),
+    (commands.Numbered(255, 2, 1, (commands.DeleteVhost("v"),)), "01951eccff0201919202a176"),
 ]
 
 
@@ -107,16 +124,16 @@ def test_a_snapshot_has_these_bytes() -> None:
 
 
 SNAPSHOT = [
-    "019904041d02919519a175a168a86172676f6e32696491aa6d6f6e69746f72696e6791961aa175a1",
+    "019b04041d02919519a175a168a86172676f6e32696491aa6d6f6e69746f72696e6791961aa175a1",
     "2fa163a177a17291979710a12fb444656661756c74207669727475616c20686f737490a0c2c20398",
     "9811a12fa0a6646972656374c3c2c2c4009812a12faa616d712e646972656374a6646972656374c3",
     "c2c2c4009813a12faa616d712e66616e6f7574a666616e6f7574c3c2c2c4009814a12fa9616d712e",
     "746f706963a5746f706963c3c2c2c4009815a12fab616d712e68656164657273a768656164657273",
     "c3c2c2c4009816a12fa9616d712e6d61746368a768656164657273c3c2c2c4009817a12fb2616d71",
     "2e7261626269746d712e7472616365a5746f706963c3c2c3c4009818a12fb2616d712e7261626269",
-    "746d712e6576656e74a5746f706963c3c2c3c40091981ba12fa171c3a0c2c4130000000f09782d65",
-    "7870697265734900000005a16e91981ca12fa9616d712e746f70696300a171c402ff6bc4001b9090",
-    "9090",
+    "746d712e6576656e74a5746f706963c3c2c3c400919a1ba12fa171c3a0c2c4130000000f09782d65",
+    "7870697265734900000005a16e900091981ca12fa9616d712e746f70696300a171c402ff6bc4001b",
+    "90909090" + "96000100909090" + "90",
 ]
 
 SNAPSHOT_WITHOUT_RULES = [
