@@ -8,7 +8,7 @@ here, its changes are carried to routers and hosts, and whoever proposed it is a
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
@@ -62,6 +62,7 @@ from warren.wire.errors import ProtocolError, ReplyCode
 
 if TYPE_CHECKING:
     from node.amqp10.endpoint import Endpoint10
+    from node.cluster.definitions_seam import Definitions
     from node.cluster.leaders import Leaders
     from node.cluster.queues_part import QueuesPart
     from node.config import Config
@@ -132,6 +133,7 @@ class Broker:
         self.timers = timers
         self.queue_defaults = QueueDefaults(config.consumer_timeout, config.sac_handover == "drain")
         self.group: LogGroup | None = None
+        self.definitions: Definitions | None = None  # instead of it, in a cluster
         self.node_name = config.node.name
         self.member = 0  # of this node in its cluster; 0: it is in none
         self.away: QueuesPart | None = None  # the way to queues of other nodes
@@ -166,9 +168,13 @@ class Broker:
         self._caches: dict[tuple[str, str, bool], RouteCache] = {}
         self._proposed: dict[int, Callable[[Outcome], None]] = {}
         self._removed_ready: dict[int, int] = {}
+        self._replaced_count = 0  # times that the definitions became others all at once
         self._session_count = 0
         self._connection_count = 0
         self.in_service = False
+        self._begin_to_count()
+
+    def _begin_to_count(self) -> None:
         self.counts = Counts()  # of AMQP 0-9-1, and of dead letters
         self.counts10 = Counts()  # of AMQP 1.0
         self.connections_opened = self.connections_closed = 0
@@ -199,6 +205,9 @@ class Broker:
 
     def propose(self, command: Command, done: Callable[[Outcome], None] | None = None) -> None:
         """Have a command committed; `done` hears the outcome once it is applied here."""
+        if self.definitions is not None:
+            self.definitions.propose(command, done)
+            return
         assert self.group is not None
         index = self.group.propose([encode(command)])
         if done is not None:
@@ -215,7 +224,31 @@ class Broker:
             done(outcome)
         self._removed_ready = {}
 
-    def _carry(self, changes: tuple[Change, ...]) -> None:
+    def carry(self, changes: Sequence[Change]) -> dict[int, int]:
+        """Follow changes of the definitions of a cluster; what was ready in queues that went."""
+        self._carry(changes)
+        ready, self._removed_ready = self._removed_ready, {}
+        return ready
+
+    def answer_proposal(
+        self, done: Callable[[Outcome], None], outcome: Outcome, ready: Mapping[int, int]
+    ) -> None:
+        """Tell a proposer in a cluster; `ready` is what `carry` gave for the outcome's entry."""
+        self._removed_ready = dict(ready)
+        done(outcome)
+        self._removed_ready = {}
+
+    def forget_routes(self) -> None:
+        """Routes that were looked up while routers followed great changes do not hold."""
+        self._replaced_count += 1
+
+    def remove_unborn(self, queue: Queue) -> None:
+        """The log had messages of a queue that is none."""
+        if self.metadata.queue(queue.uid) is None:
+            self._remove_queue(queue)
+            self._removed_ready = {}
+
+    def _carry(self, changes: Sequence[Change]) -> None:
         """Bring routers and hosts to what the machine says now."""
         for change in changes:
             subject = change.subject
@@ -247,7 +280,7 @@ class Broker:
         arguments = self.policies.arguments_of(queue)
         if queue_type(arguments) == QUORUM:
             self._add_quorum_host(self.hosts.add(queue))
-        elif EXPIRES in arguments:
+        elif EXPIRES in arguments and queue.uid not in self.hosts.awake:
             self.hosts.add(queue)
 
     def _make_host(self, queue: Queue) -> ClassicHost:
@@ -437,14 +470,15 @@ class Broker:
                 self.router(vhost),
                 permissions,
                 self.host,
-                self._metadata_version,
+                self.definitions_version,
                 partial(self.answers.targets, vhost),
             )
             self._caches[key] = cache
         return cache
 
-    def _metadata_version(self) -> int:
-        return self.metadata.version
+    def definitions_version(self) -> int:
+        """Another one whenever what was looked up in the definitions may hold no more."""
+        return self.metadata.version + self._replaced_count
 
     # Connections
 

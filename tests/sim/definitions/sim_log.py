@@ -1,0 +1,120 @@
+"""The log of one simulated node, as the groups and the births need it: records, durable in order.
+
+What was flushed becomes durable by `sync`. A crash keeps what is durable, and some of what comes
+next. Dead records stay: a recovery is to know which ones count.
+"""
+
+from collections.abc import Callable, Sequence
+from random import Random
+
+from node.cluster.definitions_store import BIRTHS_OWNER, DefinitionsRecovery
+from raft.log_group import METADATA_OWNER, Found
+
+RaftRecord = tuple[int, int, int, int, int, bytes]  # incarnation, index, terms, kind, content
+HardState = tuple[int, int, int]  # incarnation, term, vote
+Birth = tuple[int, bytes]  # number, content
+Record = tuple[str, RaftRecord | HardState | Birth]
+
+
+class SimLog:
+    """Keeps `GroupLog` and `BirthLog`, for the group of the definitions alone."""
+
+    def __init__(self, records: Sequence[Record] = ()) -> None:
+        self.records: list[Record] = list(records)
+        self.durable_lsn = self.flushed_lsn = len(self.records)
+        self.released = 0
+        self.released_births = 0
+        self.live: dict[int, RaftRecord] = {}
+        self.reads: list[Callable[[], None]] = []
+
+    @property
+    def appended_lsn(self) -> int:
+        return len(self.records)
+
+    def append_raft_entry(
+        self,
+        owner: int,
+        incarnation: int,
+        index: int,
+        term: int,
+        appended_term: int,
+        kind: int,
+        parts: Sequence[bytes],
+    ) -> None:
+        assert owner == METADATA_OWNER
+        record = (incarnation, index, term, appended_term, kind, b"".join(parts))
+        self.records.append(("entry", record))
+        self.live[index] = record
+
+    def append_hard_state(self, owner: int, incarnation: int, term: int, vote: int) -> None:
+        assert owner == METADATA_OWNER
+        self.records.append(("state", (incarnation, term, vote)))
+
+    def append_entry(self, owner: int, index: int, parts: Sequence[bytes]) -> None:
+        assert owner == BIRTHS_OWNER
+        self.records.append(("birth", (index, b"".join(parts))))
+
+    def truncate_log(self, owner: int, index: int) -> None:
+        for dead in [each for each in self.live if each >= index]:
+            del self.live[dead]
+
+    def release_log(self, owner: int, index: int) -> None:
+        if owner == BIRTHS_OWNER:
+            self.released_births = max(self.released_births, index)
+            return
+        self.released = max(self.released, index)
+        for dead in [each for each in self.live if each <= index]:
+            del self.live[dead]
+
+    def read_entries(
+        self,
+        owner: int,
+        first: int,
+        last: int,
+        bytes_max: int,
+        done: Callable[[Found | Exception], None],
+    ) -> None:
+        found: Found = []
+        for index in range(first, last + 1):
+            if index not in self.live:
+                break
+            _, _, term, appended_term, kind, content = self.live[index]
+            found.append((index, term, appended_term, kind, content))
+        self.reads.append(lambda: done(found))
+
+    def flush(self) -> None:
+        self.flushed_lsn = len(self.records)
+
+    # What the world does
+
+    @property
+    def is_behind(self) -> bool:
+        return self.durable_lsn < self.flushed_lsn
+
+    def sync(self) -> int:
+        self.durable_lsn = self.flushed_lsn
+        return self.durable_lsn
+
+    def crash(self, random: Random) -> "SimLog":
+        """What the next process finds: also births that were released, perhaps."""
+        kept = random.randint(self.durable_lsn, len(self.records))
+        after = SimLog(self.records[:kept])
+        after.released_births = self.released_births
+        return after
+
+    def recover(self, recovery: DefinitionsRecovery, random: Random) -> None:
+        """Hand over what is there, in any order."""
+        records = list(self.records)
+        random.shuffle(records)
+        newest: dict[int, RaftRecord] = {}
+        for _, record in records:
+            if len(record) == 6:
+                known = newest.get(record[1])
+                if known is None or known[3] < record[3]:
+                    newest[record[1]] = record
+                recovery.raft_entry(*record)
+            elif len(record) == 3:
+                recovery.hard_state(*record)
+            elif record[0] > self.released_births or random.random() < 0.5:
+                recovery.birth(*record)
+        self.live = newest
