@@ -36,7 +36,6 @@ BATCH_BYTES: Final = 60_000
 ROW_BYTES: Final = 8  # what a row takes in a part of a redo, besides its key and value
 
 HEAD: Final = b"\x00"
-KEY_END: Final = b"\xff"
 EXCHANGE: Final = b"e"
 BINDING: Final = b"b"
 PARAMETER: Final = b"a"
@@ -230,7 +229,7 @@ class Loaded:
 
 def _objects(rows: Rows, kind: bytes, form: type[T]) -> Iterator[T]:
     decoder = msgspec.msgpack.Decoder(form)
-    for _, value in rows(kind, kind + KEY_END):
+    for _, value in rows(kind, bytes((kind[0] + 1,))):
         yield _decoded(decoder, value)
 
 

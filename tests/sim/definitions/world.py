@@ -300,6 +300,8 @@ class World:
             return False
         if any(node.definitions.status().waiting for node in nodes):
             return False
+        if any(node.definitions._switching is not None for node in nodes):
+            return False
         if any(node.machine.ended_with_queues() for node in nodes):
             return False
         return all(node.definitions.leader for node in nodes)

@@ -21,6 +21,7 @@ from queues.metadata_outcomes import (
     Removed,
     Replaced,
 )
+from queues.metadata_rows import batches_of
 from tests.unit.queues.metadata.steps import Steps, declare_queue
 
 CLUSTER = 0xABC
@@ -442,3 +443,17 @@ def test_the_same_commands_make_the_same_machine_whatever_was_saved_between(
     assert len(set(incarnations)) == len(incarnations) and len(set(names)) == len(names)
     gone = {each.incarnation for each in one.roster.removed.values()}
     assert not gone & set(incarnations)
+
+
+@pytest.mark.parametrize("process", [1, (1 << 63), (1 << 64) - 1])
+def test_a_process_of_any_incarnation_is_among_the_rows(process: int) -> None:
+    steps = founded()
+    steps.do(batch(process, 1, commands.NodeUp("n1", 1, process)))
+    saved: dict[bytes, bytes] = {}
+    for rows in batches_of(steps.machine.take_unsaved(b"point")):
+        saved.update({key: value for key, value in rows if value is not None})
+    loaded = Metadata.load(
+        lambda first, end: ((key, saved[key]) for key in sorted(saved) if first <= key < end)
+    )
+    assert loaded is not None and list(loaded.processes.batches) == [process]
+    assert loaded.snapshot() == steps.machine.snapshot()
