@@ -6,7 +6,9 @@ deliveries that name them, as far as the window goes that the proxy opens (`TAKE
 on disk are waited for. Publishes are granted to the proxy again as the host takes them, so that
 its internal flow control reaches the sessions of other nodes.
 
-`Visitors` has those of one other node. When that is gone, all their sessions end. Compiled.
+`Visitors` has those of one other node. When that is gone, all their sessions end. At a quorum
+queue, whose leader is here for a while, they only leave (0042): the cluster ends sessions, by a
+command, and until then they may resume here or elsewhere. Compiled.
 """
 
 from collections import deque
@@ -17,6 +19,7 @@ from mypy_extensions import i64
 
 from queues.away.items import (
     ACTIVATED,
+    APPLIED,
     ATTACH_REFUSED,
     ATTACHED,
     BODIES,
@@ -31,9 +34,14 @@ from queues.away.items import (
     GOT_BODY,
     GRANTED,
     INSPECTED,
+    NOT_LEADER,
+    NUMBERED,
     PUBLISH,
     PURGED,
     REFUSED,
+    RESEND,
+    RESUME,
+    RESUMED,
     TAKEN,
     TIMED_OUT,
     UNREADABLE,
@@ -41,34 +49,39 @@ from queues.away.items import (
     Item,
     put_numbers,
     put_run,
+    resume_in,
     take_items,
 )
-from queues.away.seam import PART_BYTES, WINDOW_BYTES, EndOfTurn, Send
+from queues.away.seam import (
+    PART_BYTES,
+    WINDOW_BYTES,
+    EndOfTurn,
+    FindEnd,
+    HomeEnd,
+    Send,
+)
+from queues.away.telling import tell_resumed
 from queues.commands import (
-    ATTACH,
-    CREDIT,
-    DETACH,
-    END_SESSION,
-    GET,
-    INSPECT,
-    PURGE,
-    SETTLE,
+    ENQUEUE,
+    OF_SESSIONS,
     BadCommand,
+    Command,
     EndSession,
+    Enqueue,
+    Numbered,
     SessionId,
     Settle,
     decode,
+    session_named,
 )
 from queues.credit import CreditActor, CreditSpec
-from queues.host import QueueHost
+from queues.host import QueueHost, View
 from queues.message import Chunk
 from queues.seqset import SeqSet
 
 FindHost = Callable[[int], QueueHost | None]
 VISITOR_CREDIT: Final = CreditSpec(400, 200)
-OF_SESSIONS: Final = frozenset(
-    (SETTLE, ATTACH, CREDIT, DETACH, GET, PURGE, INSPECT, END_SESSION)
-)  # ENQUEUE comes as PUBLISH, with its messages; the others are the home's own
+AS_COMMANDS: Final = OF_SESSIONS - {ENQUEUE}  # that comes as PUBLISH, with its messages
 
 
 @final
@@ -85,10 +98,22 @@ class Promised:
 
 @final
 class Visitor:
-    """A session of another node, at one queue."""
+    """A session of another node, at one queue: at its home, or at the end of its leader."""
 
-    def __init__(self, session: SessionId, host: QueueHost, visitors: "Visitors") -> None:
-        self.host = host
+    def __init__(
+        self,
+        session: SessionId,
+        uid: i64,
+        host: QueueHost | None,
+        end: HomeEnd | None,
+        visitors: "Visitors",
+    ) -> None:
+        self.uid: i64 = uid
+        self._host = host
+        self._end = end
+        self._term: i64 = 0  # of the leader that it speaks to
+        self._attempt: i64 = 0  # of the proxy to resume here
+        self._last: i64 = 0  # the number of its EndSession
         self._session = session
         self._visitors = visitors
         self._credit = CreditActor("visitor", VISITOR_CREDIT, self.grant)
@@ -108,18 +133,65 @@ class Visitor:
     # From the proxy
 
     def publish(self, chunk: Chunk, first_seq: i64) -> None:
+        host = self._host
+        assert host is not None
         self._to_grant += chunk.count()
-        self.host.publish(self, chunk, first_seq)
+        host.publish(self, chunk, first_seq)
 
     def command(self, data: bytes) -> bool:
         """Hand a command down; whether it was the session's last. BadCommand."""
+        host = self._host
+        assert host is not None
+        command = self._decoded(data)
+        host.command(self, command)
+        return isinstance(command, EndSession)
+
+    def _decoded(self, data: bytes) -> Command:
         command = decode(data)
-        if command.kind not in OF_SESSIONS:
+        if command.kind not in AS_COMMANDS:
             raise BadCommand(f"a command of kind {command.kind}, which no session gives")
         if isinstance(command, Settle):
             self._forget(command.runs)
-        self.host.command(self, command)
-        return isinstance(command, EndSession)
+            if len(self._promised) > 0:
+                self._visitors.want_pump(self)
+        return command
+
+    # From the proxy of a queue whose leader may change
+
+    def numbered(self, item: Item, term: int, number: int, confirmed: int) -> bool:
+        """A command of the stream; whether this node leads and has taken it. BadCommand."""
+        end = self._end
+        if end is None or end.term != term:
+            return False
+        self._term = term
+        command: Command
+        if item.kind == PUBLISH:
+            assert item.chunk is not None
+            command = Enqueue(self._session, item.first, item.chunk.count())
+        else:
+            command = self._decoded(item.command)
+        if number < 1 or confirmed < 0 or session_named(command) != self._session:
+            raise BadCommand(f"command {number} of a stream of others")
+        if isinstance(command, EndSession):
+            self._last = number
+        return end.hand_down(self, Numbered(self._session, number, confirmed, command), item.chunk)
+
+    def resume(self, item: Item) -> bool:
+        """The proxy asks how the session stands; whether this node leads and has said so."""
+        term, attempt, wanted = resume_in(item)
+        end = self._end
+        if end is None or end.term != term:
+            return False
+        self._term = term
+        self._attempt = attempt
+        self._promised.clear()
+        self._got = None
+        self._room = WINDOW_BYTES
+        resumed = end.resume(self, wanted)
+        if resumed is None:
+            return False
+        tell_resumed(self, int(self.uid), term, resumed)
+        return True
 
     def taken(self, byte_count: i64) -> None:
         """So many bytes of bodies were looked at."""
@@ -127,10 +199,14 @@ class Visitor:
         self.pump()
 
     def end(self) -> None:
-        """The session's node is gone."""
+        """The session's node is gone, or what was under way to it and from it."""
         self._promised.clear()
         self._got = None
-        self.host.command(self, EndSession(self._session))
+        if self._host is not None:
+            self._host.command(self, EndSession(self._session))
+        if self._end is not None:
+            self._end.forget_sink(self._session)
+            self._credit.peer_down_everywhere()
 
     def grant(self) -> None:
         """Let the proxy's sessions publish as much again as was taken, if the host has room."""
@@ -162,12 +238,12 @@ class Visitor:
         """Send bodies while there is room, at least one message whenever nothing is under way."""
         while len(self._promised) > 0 and self._room > 0:
             head = self._promised[0]
-            view = self.host.view(self, head.first, head.count)
+            view = self._view(head.first, head.count)
             if view is None:
                 return  # `on_loaded` goes on.
             chunk, index = view.chunk, view.index
             count = within(chunk, index, view.count, self._room)
-            run = put_run(BODIES, self.host.uid, self._session, head.first, chunk, index, count)
+            run = put_run(BODIES, int(self.uid), self._session, head.first, chunk, index, count)
             self._visitors.put(run)
             self._room -= chunk.bytes_between(index, index + count)
             if count == head.count:
@@ -176,7 +252,41 @@ class Visitor:
                 head.first += count
                 head.count -= count
 
-    # From the host (SessionSink)
+    def _view(self, first: i64, count: i64) -> View | None:
+        if self._end is not None:
+            return self._end.view(self, first, count)
+        assert self._host is not None
+        return self._host.view(self, first, count)
+
+    def counts(self) -> tuple[int, int, int]:
+        """How the queue stands."""
+        if self._end is not None:
+            end = self._end
+            return end.ready_count, end.checked_out_count, end.consumer_count
+        host = self._host
+        assert host is not None
+        return host.ready_count, host.checked_out_count, host.consumer_count
+
+    # From the leader's end (StreamSink)
+
+    def on_resumed(self, uid: int, term: int, number: int) -> None:
+        self._tell(RESUMED, term, self._attempt, number)
+
+    def on_applied(self, uid: int, number: int) -> None:
+        self._tell(APPLIED, number)
+        if 0 < self._last <= number:
+            self._visitors.leave(self)
+
+    def on_resend(self, uid: int) -> None:
+        self._tell(RESEND)
+
+    def on_leader_lost(self, uid: int) -> None:
+        self._promised.clear()
+        self._got = None
+        self._tell(NOT_LEADER, self._term)
+        self._visitors.leave(self)
+
+    # From both (SessionSink)
 
     def on_confirms(self, uid: int, upto_seq: int) -> None:
         self._tell(CONFIRMS, upto_seq)
@@ -210,12 +320,11 @@ class Visitor:
         if got is None:
             return
         message, redelivered, ready, attempts = got
-        view = self.host.view(self, message, 1)
+        view = self._view(message, 1)
         if view is None:
             return
         self._got = None
-        uid = self.host.uid
-        body = put_run(GOT_BODY, uid, self._session, message, view.chunk, view.index, 1)
+        body = put_run(GOT_BODY, int(self.uid), self._session, message, view.chunk, view.index, 1)
         self._visitors.put(body)
         self._tell(GOT, message, redelivered, ready, attempts)
 
@@ -234,6 +343,9 @@ class Visitor:
     def on_timed_out(self, uid: int, number: int, timeout_ms: int) -> None:
         left = [each for each in self._promised if each.number != number]
         self._promised = deque(left)
+        if number == 0 and self._got is not None:
+            self._got = None
+            self._tell(GOT, 0, 0, 0, 0)
         self._tell(TIMED_OUT, number, timeout_ms)
 
     def on_drained(self, uid: int, number: int, delivery_count: int) -> None:
@@ -259,7 +371,7 @@ class Visitor:
         self._visitors.leave(self)
 
     def _tell(self, kind: int, *numbers: int) -> None:
-        self._visitors.put([put_numbers(kind, self.host.uid, self._session, *numbers)])
+        self._visitors.put([put_numbers(kind, int(self.uid), self._session, *numbers)])
 
 
 def within(chunk: Chunk, index: i64, count: i64, room: i64) -> i64:
@@ -270,12 +382,20 @@ def within(chunk: Chunk, index: i64, count: i64, room: i64) -> i64:
     return fit
 
 
+def no_end(uid: int) -> HomeEnd | None:
+    """Where no queue has a leader that may change."""
+    return None
+
+
 @final
 class Visitors:
     """All sessions of one other node that use queues of this one."""
 
-    def __init__(self, find: FindHost, send: Send, turn: EndOfTurn) -> None:
+    def __init__(
+        self, find: FindHost, send: Send, turn: EndOfTurn, find_end: FindEnd = no_end
+    ) -> None:
         self._find = find
+        self._find_end = find_end
         self._send = send
         self._turn = turn
         self._visitors: dict[tuple[int, SessionId], Visitor] = {}
@@ -292,22 +412,54 @@ class Visitors:
 
     def received(self, data: bytes) -> None:
         """A message of the stream. BadItem: the peer is wrong, or of another version."""
+        address: Item | None = None
         for item in take_items(data):
+            if item.kind == NUMBERED:
+                address = item
+                continue
+            if address is not None or item.kind == RESUME:
+                self._hand_to_leader(item, address)
+                address = None
+                continue
             visitor = self._visitor(item)
-            if visitor is None:
-                self.put([put_numbers(GONE, item.uid, item.session)])
-            else:
+            if visitor is not None:
                 self._hand_down(visitor, item)
+            elif item.kind != TAKEN:  # That may be late, and of a session that has left.
+                self.put([put_numbers(GONE, item.uid, item.session)])
+        if address is not None:
+            raise BadItem("a number without a command")
+
+    def _hand_to_leader(self, item: Item, address: Item | None) -> None:
+        """A question about a session, or a command of its stream, whose address came before."""
+        key = (int(item.uid), item.session)
+        visitor = self._visitors.get(key)
+        if visitor is None:
+            visitor = Visitor(item.session, item.uid, None, self._find_end(item.uid), self)
+            self._visitors[key] = visitor
+        if address is None:
+            term = item.numbers[0]
+            taken = visitor.resume(item)
+        else:
+            if item.kind not in (PUBLISH, COMMAND) or address.session != item.session:
+                raise BadItem(f"a number for an item of kind {item.kind}")
+            term, number, confirmed = address.numbers
+            try:
+                taken = visitor.numbered(item, term, number, confirmed)
+            except BadCommand as error:
+                raise BadItem(str(error)) from None
+        if not taken:
+            self.put([put_numbers(NOT_LEADER, item.uid, item.session, term)])
+            self.leave(visitor)
 
     def _visitor(self, item: Item) -> Visitor | None:
         """Of that session at that queue; None if there is no such queue."""
         key = (int(item.uid), item.session)
         visitor = self._visitors.get(key)
         if visitor is None:
-            host = self._find(item.uid)
+            host = None if item.kind == TAKEN else self._find(item.uid)
             if host is None:
                 return None
-            visitor = Visitor(item.session, host, self)
+            visitor = Visitor(item.session, item.uid, host, None, self)
             self._visitors[key] = visitor
         return visitor
 
@@ -330,8 +482,9 @@ class Visitors:
             raise BadItem(f"an item of kind {item.kind} for a home")
 
     def leave(self, visitor: Visitor) -> None:
-        """Its session is over, or its queue."""
-        self._visitors.pop((visitor.host.uid, visitor.session), None)
+        """Its session is over, or its queue, or the time in which this node leads it."""
+        self._visitors.pop((int(visitor.uid), visitor.session), None)
+        visitor.credit.peer_down_everywhere()
 
     def want_pump(self, visitor: Visitor) -> None:
         """It has bodies to send: behind all that this turn tells it."""
@@ -376,12 +529,12 @@ class Visitors:
         """Once in a while: how the queues stand that are used from there."""
         seen: dict[int, tuple[int, int, int]] = {}
         for visitor in self._visitors.values():
-            host = visitor.host
-            if host.uid not in seen:
-                counts = (host.ready_count, host.checked_out_count, host.consumer_count)
-                seen[host.uid] = counts
-                if self._counts.get(host.uid) != counts:
-                    self.put([put_numbers(COUNTED, host.uid, SessionId(0), *counts)])
+            uid = int(visitor.uid)
+            if uid not in seen:
+                counts = visitor.counts()
+                seen[uid] = counts
+                if self._counts.get(uid) != counts:
+                    self.put([put_numbers(COUNTED, uid, SessionId(0), *counts)])
         self._counts = seen
 
     def peer_lost(self) -> None:

@@ -7,6 +7,8 @@ items, one behind the other; integers are little-endian (docs/formats/queue-item
     PUBLISH   first_seq u64, format u8, info u32, base u32, names u16, count u32, size u32,
               then the names, count + 1 offsets u32, the first one `base`, and `size` bytes of data
     COMMAND   length u32, a command (queues.commands)
+    RESUME    count u32, then so many i64: term, attempt, asked, confirmed (queues.streams.Resume),
+              and pairs: a consumer, the delivery_seq that it wants next
     BODIES    as PUBLISH, with the message_seq of the first message for first_seq; GOT_BODY too
     others    so many i64 as NUMBERS says
 
@@ -22,11 +24,14 @@ from mypy_extensions import i64
 
 from queues.commands import Command, SessionId, encode
 from queues.message import FORMAT_091, FORMAT_10, Chunk
+from queues.streams import Resume
 
 # To the home of the queue
 PUBLISH: Final = 1
 COMMAND: Final = 2
 TAKEN: Final = 3  # bytes of bodies that were looked at: so many more may come
+NUMBERED: Final = 4  # term, number, confirmed: of the PUBLISH or COMMAND that is the next item
+RESUME: Final = 5  # how does the session stand? (queues.streams)
 
 # Back
 BODIES: Final = 16
@@ -47,9 +52,15 @@ GONE: Final = 30
 GRANTED: Final = 31  # so many publishes of the session were taken: internal flow control
 COUNTED: Final = 32  # ready, checked out, consumers, for listings; session 0
 GOT_BODY: Final = 33  # the message that the GOT behind it names
+# Of quorum queues alone
+APPLIED: Final = 34  # commands up to this number are in the state
+RESUMED: Final = 35  # term, attempt, number of the last command that was applied
+RESEND: Final = 36  # a command is missing
+NOT_LEADER: Final = 37  # in that term this node does not lead, or no longer
 
 NUMBERS: Final = {
     TAKEN: 1,
+    NUMBERED: 3,
     CONFIRMS: 1,
     REFUSED: 2,
     DELIVERS: 6,
@@ -66,6 +77,10 @@ NUMBERS: Final = {
     GONE: 0,
     GRANTED: 1,
     COUNTED: 3,
+    APPLIED: 1,
+    RESUMED: 3,
+    RESEND: 0,
+    NOT_LEADER: 1,
 }
 
 HEAD: Final = Struct("<BQQQ")
@@ -73,6 +88,7 @@ COLUMNS: Final = [Struct(f"<{count}q") for count in range(7)]
 RUN: Final = Struct("<QBIIHII")
 LENGTH: Final = Struct("<I")
 COUNTER_MASK: Final = (1 << 64) - 1
+RESUME_HEAD: Final = 4  # numbers before the pairs
 MESSAGES_MAX: Final = 1 << 24  # in one run; nothing that a node reads in one go has more
 
 
@@ -110,6 +126,26 @@ def put_numbers(kind: int, uid: int, session: SessionId, *numbers: int) -> bytes
 def put_command(uid: int, session: SessionId, command: Command) -> bytes:
     encoded = encode(command)
     return put_head(COMMAND, uid, session) + LENGTH.pack(len(encoded)) + encoded
+
+
+def put_resume(uid: int, term: int, attempt: int, wanted: Resume) -> bytes:
+    numbers = [term, attempt, wanted.asked, wanted.confirmed]
+    for number, delivery_seq in wanted.wanted:
+        numbers += (number, delivery_seq)
+    count = LENGTH.pack(len(numbers))
+    return (
+        put_head(RESUME, uid, wanted.session) + count + Struct(f"<{len(numbers)}q").pack(*numbers)
+    )
+
+
+def resume_in(item: Item) -> tuple[int, int, Resume]:
+    """Term and attempt of a RESUME, and what it asks. BadItem: it makes no sense."""
+    numbers = item.numbers
+    if len(numbers) < RESUME_HEAD or len(numbers) % 2 != 0 or min(numbers) < 0:
+        raise BadItem(f"a question about a session in {len(numbers)} numbers")
+    term, attempt, asked, confirmed = numbers[:RESUME_HEAD]
+    pairs = list(zip(numbers[RESUME_HEAD::2], numbers[RESUME_HEAD + 1 :: 2], strict=True))
+    return term, attempt, Resume(item.session, asked, confirmed, pairs)
 
 
 def put_run(
@@ -164,6 +200,11 @@ def _take(data: bytes, at: int, into: list[Item]) -> int:
         at += LENGTH.size
         item.command = _piece(data, at, length)
         return int(at + length)
+    if kind == RESUME:
+        (length,) = LENGTH.unpack_from(data, at)
+        numbers = _piece(data, at + LENGTH.size, 8 * length)
+        item.numbers = Struct(f"<{length}q").unpack(numbers)
+        return int(at + LENGTH.size + len(numbers))
     wanted = NUMBERS.get(kind)
     if wanted is None:
         raise BadItem(f"an item of kind {kind}")

@@ -7,17 +7,18 @@ takes what is to be sent at the end of a turn (`end_turn`), as far as the connec
 
 A connection that breaks is latency. A process that is another one than before (`lost`), or a node
 that is given up (`give_up`), ends the sessions that it had here, and to sessions here its queues
-are gone. While a stream is full, sessions that publish to it are held up. Messages begin with a
+are gone. Quorum queues lead elsewhere then, or go on here: to their sessions it is latency, too
+(0042). While a stream is full, sessions that publish to it are held up. Messages begin with a
 byte that says for whom they are: 0 the home, 1 its user. Compiled.
 """
 
 from collections.abc import Callable
 from typing import Final, final
 
-from queues.away.home import FindHost, Visitors
+from queues.away.home import FindHost, Visitors, no_end
 from queues.away.items import BadItem
-from queues.away.proxy import Proxies
-from queues.away.seam import EndOfTurn
+from queues.away.proxy import Proxies, Roams
+from queues.away.seam import EndOfTurn, FindEnd
 from warren.wire.peer.stream import UNACKED_BYTES_MAX, BadFrame, Restarted, Stream
 
 FOR_HOME: Final = b"\x00"
@@ -34,7 +35,7 @@ def always() -> bool:
 
 @final
 class Neighbour:
-    """One other node."""
+    """One other node; `member` is its id, for queues whose leader may change."""
 
     def __init__(
         self,
@@ -43,10 +44,13 @@ class Neighbour:
         send_frame: SendFrame,
         turn: EndOfTurn,
         has_room: HasRoom = always,
+        find_end: FindEnd = no_end,
+        member: int = 0,
+        roams: Roams | None = None,
     ) -> None:
         self.stream = Stream(process)
-        self.proxies = Proxies(self._to_home, turn)
-        self.visitors = Visitors(find, self._to_user, turn)
+        self.proxies = Proxies(self._to_home, turn, member, roams)
+        self.visitors = Visitors(find, self._to_user, turn, find_end)
         self._send_frame = send_frame
         self._has_room = has_room
 

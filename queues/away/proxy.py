@@ -15,7 +15,7 @@ it is full, the sessions that publish to it are held up by credit. Compiled.
 """
 
 from collections import deque
-from typing import Final, final
+from typing import Final, Protocol, final
 
 from mypy_extensions import i64
 
@@ -330,6 +330,16 @@ class Refusal:
         self.count: i64 = count
 
 
+class Roams(Protocol):
+    """Takes answers of leaders (`queues.away.roaming`)."""
+
+    def take(self, member: int, item: Item) -> None:
+        """BadItem: it makes no sense."""
+
+    def lost(self, member: int) -> None:
+        """What was under way to that node and from it is lost."""
+
+
 @final
 class Proxies:
     """The proxies of all queues whose home is one other node.
@@ -337,8 +347,12 @@ class Proxies:
     Takes what the home sends (`received`), gives to `send` what the turn has put together.
     """
 
-    def __init__(self, send: Send, turn: EndOfTurn) -> None:
+    def __init__(
+        self, send: Send, turn: EndOfTurn, member: int = 0, roams: Roams | None = None
+    ) -> None:
         self.hosts: dict[int, Proxy] = {}
+        self._member = member  # the other node
+        self._roams = roams  # who takes what its leaders of quorum queues say
         self.is_down = False  # nothing goes there until the node is heard of again
         self.is_held = False  # the stream has taken as much as it may
         self._stream_credit = CreditActor("peer stream", HELD_SPEC)
@@ -385,6 +399,8 @@ class Proxies:
             host = self.hosts.get(item.uid)
             if host is not None:
                 host.take(item)
+            elif self._roams is not None:
+                self._roams.take(self._member, item)
 
     def home_lost(self) -> None:
         """The node is gone, with all that was under way to it."""
@@ -392,6 +408,8 @@ class Proxies:
         self._bytes = 0
         for host in list(self.hosts.values()):
             host.home_lost()
+        if self._roams is not None:
+            self._roams.lost(self._member)
 
     # While the node is down
 

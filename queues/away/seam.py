@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from queues.commands import Command, SessionId
+from queues.credit import CreditActor
 from queues.host import Counts, SessionSink, View
 from queues.message import Chunk
 from queues.streams import Resume, Resumed
@@ -40,6 +41,9 @@ class StreamSink(SessionSink, Protocol):
     from `HomeEnd.resume`, to the end of the leader's term.
     """
 
+    def on_resumed(self, uid: int, term: int, number: int) -> None:
+        """What was asked by `HomeEnd.resume` is told from here on (`queues.away.telling`)."""
+
     def on_applied(self, uid: int, number: int) -> None:
         """Effect `Applied`: commands of the session up to this number are in the state for good.
         Told behind everything that they have brought about in the same batch, confirms too.
@@ -67,8 +71,9 @@ class HomeEnd(Counts, Protocol):
         watchers of leaders are told is no earlier than this."""
 
     def hand_down(self, sink: StreamSink, command: Command, chunk: Chunk | None) -> bool:
-        """Propose it. `chunk`: the messages, if it enqueues. False: this node does not lead, and
-        nothing was taken. From now on `sink` is told what concerns its session."""
+        """Propose it. `chunk`: the messages, if it enqueues (`enqueue_of`, whose traits are still
+        to be filled in). False: this node does not lead, and nothing was taken. From now on `sink`
+        is told what concerns its session."""
 
     def resume(self, sink: StreamSink, wanted: Resume) -> Resumed | None:
         """What the session's stream has to know, by the machine as it stands: `Fifo.resume`. From
@@ -76,7 +81,8 @@ class HomeEnd(Counts, Protocol):
         does not lead. Whoever asked sees to it that the session is told."""
 
     def view(self, sink: StreamSink, first: int, count: int) -> View | None:
-        """See QueueHost."""
+        """See QueueHost. None as well, and for good, if the session holds it no more: it may have
+        settled it by a command that came before it asked."""
 
     def forget_sink(self, session: SessionId) -> None:
         """Whoever stood here for the session has gone; the session itself goes on."""
@@ -88,8 +94,15 @@ FindEnd = Callable[[int], HomeEnd | None]  # by uid of the queue
 class Road(Protocol):
     """The way to the queues of one other node (`queues.away.proxy.Proxies`)."""
 
+    @property
+    def is_held(self) -> bool:
+        """The stream has taken as much as it may."""
+
     def put(self, parts: list[bytes]) -> None:
         """Items to be sent at the end of the turn, in order."""
+
+    def hold(self, credit: CreditActor) -> None:
+        """While it is held: no more credit for the senders of this account until there is room."""
 
 
 FindRoad = Callable[[int], Road | None]  # by member id; None: that node was never heard of

@@ -9,13 +9,18 @@ from queues.away.items import (
     HEAD,
     NUMBERS,
     PUBLISH,
+    RESUME,
     BadItem,
     put_command,
+    put_head,
     put_numbers,
+    put_resume,
     put_run,
+    resume_in,
     take_items,
 )
 from queues.commands import Get, SessionId, decode
+from queues.streams import Resume
 from tests.unit.queues.messages import bodies_of, chunk_of
 
 SESSION = SessionId(0x0102030405060708 << 64 | 9)
@@ -104,3 +109,30 @@ def test_wrong_fields_are_refused(at: int, value: int) -> None:
     message[at] = value
     with pytest.raises(BadItem):
         take_items(bytes(message))
+
+
+def test_a_question_about_a_session_has_these_bytes_and_comes_back() -> None:
+    wanted = Resume(SESSION, 7, 3, [(1, 9), (258, 1)])
+    encoded = put_resume(5, 4, 2, wanted)
+    numbers = (4, 2, 7, 3, 1, 9, 258, 1)
+    head = "0505000000000000000900000000000000080706050403020108000000"
+    assert encoded.hex() == head + b"".join(n.to_bytes(8, "little") for n in numbers).hex()
+    (item,) = take_items(encoded)
+    term, attempt, back = resume_in(item)
+    assert (term, attempt, back.asked, back.confirmed) == (4, 2, 7, 3)
+    assert (back.session, back.wanted) == (SESSION, wanted.wanted)
+
+
+@pytest.mark.parametrize("count", [0, 3, 5])
+def test_a_question_in_too_few_or_odd_numbers_is_refused(count: int) -> None:
+    head = put_head(RESUME, 5, SESSION) + count.to_bytes(4, "little")
+    (item,) = take_items(head + bytes(8 * count))
+    with pytest.raises(BadItem):
+        resume_in(item)
+
+
+def test_a_question_that_is_cut_short_is_refused() -> None:
+    encoded = put_resume(5, 4, 2, Resume(SESSION, 7, 3, [(1, 9)]))
+    for end in range(1, len(encoded)):
+        with pytest.raises(BadItem):
+            take_items(encoded[:end])

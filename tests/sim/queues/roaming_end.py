@@ -1,0 +1,248 @@
+"""A member of a quorum queue, without a log of its own (`queues.away.seam.HomeEnd`).
+
+It applies the world's committed entries at its own pace, and keeps bodies. While it leads it makes
+entries of what it is handed, which the world may commit or lose; it may go on so for a while after
+another leads. Bodies are at times on disk, so that whoever looks has to wait for them.
+"""
+
+from typing import Protocol
+
+from queues.away.seam import StreamSink
+from queues.away.strand import Strand
+from queues.away.telling import tell
+from queues.commands import (
+    Command,
+    Leads,
+    SessionId,
+    Tick,
+    decode,
+    encode,
+    enqueue_of,
+    session_of,
+)
+from queues.effects import (
+    Applied,
+    Effect,
+    Enqueued,
+    Left,
+    Refused,
+    ResendFrom,
+    SessionOver,
+    Unwanted,
+)
+from queues.fifo import Fifo
+from queues.fifo_snapshot import decode_fifo, encode_fifo
+from queues.host import View
+from queues.message import Chunk
+from queues.options import Options
+from queues.streams import Resume, Resumed
+
+
+class Lots(Protocol):
+    """Whether something goes badly."""
+
+    def random(self) -> float: ...
+
+
+class Entry:
+    """Commands as bytes, as a log has them, and the chunks of those that enqueue."""
+
+    def __init__(
+        self, term: int, now_ms: int, commands: list[Command], chunks: list[Chunk]
+    ) -> None:
+        self.term = term
+        self.now_ms = now_ms
+        self.commands = [encode(command) for command in commands]
+        self.chunks = chunks
+
+    def decoded(self) -> list[Command]:
+        return [decode(each) for each in self.commands]
+
+
+def machine_of(options: Options) -> Fifo:
+    machine = Fifo(options)
+    machine.begin_streams()
+    return machine
+
+
+class End:
+    """See the module. `term` is not 0 while it leads, or believes so."""
+
+    def __init__(self, uid: int, options: Options, lots: Lots) -> None:
+        self._uid = uid
+        self._options = options
+        self._lots = lots
+        self.machine = machine_of(options)
+        self.applied = 0
+        self.term = 0
+        self.proposed: list[Entry] = []
+        self._commands: list[Command] = []
+        self._chunks: list[Chunk] = []
+        self._bodies: dict[int, tuple[Chunk, int]] = {}
+        self._sinks: dict[SessionId, StreamSink] = {}
+        self._waiting: dict[SessionId, StreamSink] = {}  # for bodies to be loaded
+
+    @property
+    def uid(self) -> int:
+        return self._uid
+
+    @property
+    def ready_count(self) -> int:
+        return int(self.machine.ready.count)
+
+    @property
+    def checked_out_count(self) -> int:
+        return int(self.machine.checked_out)
+
+    @property
+    def consumer_count(self) -> int:
+        return int(self.machine.attached_count)
+
+    @property
+    def body_count(self) -> int:
+        return len(self._bodies)
+
+    # HomeEnd
+
+    def hand_down(self, sink: StreamSink, command: Command, chunk: Chunk | None) -> bool:
+        if self.term == 0:
+            return False
+        self._sinks[sink.session] = sink
+        assert (enqueue_of(command) is None) == (chunk is None)
+        self._commands.append(command)
+        if chunk is not None:
+            self._chunks.append(chunk)
+        return True
+
+    def resume(self, sink: StreamSink, wanted: Resume) -> Resumed | None:
+        if self.term == 0:
+            return None
+        self._sinks[sink.session] = sink
+        return self.machine.resume(wanted)
+
+    def view(self, sink: StreamSink, first: int, count: int) -> View | None:
+        mine = [key for key in self.machine.consumers if session_of(key) == sink.session]
+        held = [self.machine.consumers[key].held.contains(first) for key in mine]
+        if not any(held):
+            assert not isinstance(sink, Strand), f"message {first} is not held by who looks at it"
+            return None
+        if self._lots.random() < 0.2:
+            self._waiting[sink.session] = sink
+            return None
+        chunk, index = self._bodies[first]
+        end = first + 1
+        while end < first + count and self._bodies.get(end, (None, 0))[0] is chunk:
+            end += 1
+        return View(chunk, index, first, end - first)
+
+    def forget_sink(self, session: SessionId) -> None:
+        self._sinks.pop(session, None)
+        self._waiting.pop(session, None)
+
+    # Leading
+
+    def begin(self, term: int) -> None:
+        """All entries of older terms are applied."""
+        self.term = term
+        self._commands.append(Leads(term))
+        self.propose(0)
+
+    def step_down(self) -> None:
+        """It hears that another leads, or led in the meantime."""
+        self.term = 0
+        self.proposed = []
+        self._commands = []
+        self._chunks = []
+        sinks, self._sinks = self._sinks, {}
+        self._waiting = {}
+        for sink in sinks.values():
+            sink.on_leader_lost(self._uid)
+
+    def give(self, command: Command) -> None:
+        """Something that the cluster wants."""
+        assert self.term > 0
+        self._commands.append(command)
+
+    def propose(self, now_ms: int) -> None:
+        """Make an entry of what was handed down, or of the time."""
+        if not self._commands and (self.machine.has_more() or now_ms >= self.machine.due_ms):
+            self._commands.append(Tick())
+        if self.term > 0 and self._commands:
+            self.proposed.append(Entry(self.term, now_ms, self._commands, self._chunks))
+            self._commands = []
+            self._chunks = []
+
+    # Applying
+
+    def apply(self, entry: Entry) -> None:
+        self.applied += 1
+        effects = self.machine.apply(entry.decoded(), entry.now_ms)
+        chunks = list(entry.chunks)
+        confirms: list[Enqueued] = []
+        for effect in effects:
+            if isinstance(effect, Enqueued | Unwanted):
+                chunk = chunks.pop(0)
+                assert chunk.count() == effect.count
+                if isinstance(effect, Enqueued):
+                    for place in range(effect.count):
+                        self._bodies[effect.message_first + place] = (chunk, place)
+                    confirms.append(effect)
+            elif isinstance(effect, Left):
+                for seq in range(effect.first, effect.first + effect.count):
+                    del self._bodies[seq]
+        assert not chunks
+        if self.term > 0:
+            self._speak(effects, confirms)
+
+    def _speak(self, effects: list[Effect], confirms: list[Enqueued]) -> None:
+        for effect in effects:
+            if isinstance(effect, Refused):
+                sink = self._sinks.get(effect.session)
+                if sink is not None:
+                    sink.on_refused(self._uid, effect.first_seq, effect.count)
+        for each in confirms:
+            sink = self._sinks.get(each.session)
+            if sink is not None:
+                sink.on_confirms(self._uid, each.first_seq + each.count - 1)
+        for effect in effects:
+            self._tell(effect)
+
+    def _tell(self, effect: Effect) -> None:
+        if isinstance(effect, Enqueued | Unwanted | Left | Refused):
+            return
+        session = getattr(effect, "session", None)
+        if session is None and hasattr(effect, "key"):
+            session = session_of(effect.key)
+        sink = None if session is None else self._sinks.get(session)
+        if sink is None:
+            return
+        if isinstance(effect, Applied):
+            sink.on_applied(self._uid, effect.number)
+            stream = self.machine.streams
+            if stream is not None and effect.session not in stream.by_session:
+                self.forget_sink(effect.session)
+        elif isinstance(effect, ResendFrom):
+            sink.on_resend(self._uid)
+        elif isinstance(effect, SessionOver):
+            self.forget_sink(effect.session)
+            sink.on_gone(self._uid)
+        else:
+            tell(sink, self._uid, effect)
+
+    def load(self) -> None:
+        """Bodies that were waited for are there."""
+        waiting, self._waiting = self._waiting, {}
+        for sink in waiting.values():
+            sink.on_loaded(self._uid)
+
+    def restart(self) -> None:
+        """The node begins anew, with what it has on disk."""
+        copy = machine_of(self._options)
+        decode_fifo(copy, encode_fifo(self.machine))
+        self.machine = copy
+        self.term = 0
+        self.proposed = []
+        self._commands = []
+        self._chunks = []
+        self._sinks = {}
+        self._waiting = {}
