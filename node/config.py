@@ -91,6 +91,7 @@ class ClusterSection:
     silence_ms: Annotated[int, Meta(ge=100, le=600_000)] = 5000  # a connection is given up after
     handshake_timeout_ms: Annotated[int, Meta(ge=100, le=600_000)] = 5000
     peer_bytes_max: Annotated[ByteCount, Meta(ge=1024 * 1024)] = 64 * 1024 * 1024  # unsent, each
+    coordination: bool = True  # jobs that one node does at a time; without, the leader does them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
