@@ -14,11 +14,14 @@ from random import Random
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from node.alarms import Alarms
+from node.amqp10.hints import HintCounts
 from node.auth.access import AccessView
 from node.auth.desk import LoginDesk, is_loopback
 from node.auth.permissions import PermissionCache
 from node.clock import NodeClock, monotonic_ms
+from node.cluster.coordination.seam import Coordination, NoCoordination
 from node.cluster.unknown import UnknownHost
+from node.cluster.whereis import Alone, WhereIs
 from node.damage import Damages, Owners
 from node.hold import Hold
 from node.hosts import QueueHosts
@@ -67,6 +70,7 @@ if TYPE_CHECKING:
     from node.cluster.queues_part import QueuesPart
     from node.config import Config
     from node.endpoint091 import Endpoint091
+    from node.peering.record import PeerStatus
     from queues.away.neighbour import Neighbour
     from warren.storage.pages import Pages
 
@@ -135,11 +139,7 @@ class Broker:
         self.group: LogGroup | None = None
         self.definitions: Definitions | None = None  # instead of it, in a cluster
         self.node_name = config.node.name
-        self.member = 0  # of this node in its cluster; 0: it is in none
-        self.away: QueuesPart | None = None  # the way to queues of other nodes
-        self.leaders: Leaders | None = None  # who leads which group of the cluster
-        self.homes_version = 0  # grows whenever a node is taken for down, or is back
-        self.member_of: Callable[[str], int] = lambda name: 0  # id of the member of that name
+        self._stand_alone()
         self.incarnation = int.from_bytes(os.urandom(8), "big")
         self.hold = Hold()
         self.channel_credit = CreditSpec(*config.credit_flow_default_credit)
@@ -180,6 +180,18 @@ class Broker:
         self.connections_opened = self.connections_closed = 0
         self.channels_opened = self.channels_closed = 0
         self.queues_created = self.queues_deleted = self.queues_declared = 0
+
+    def _stand_alone(self) -> None:
+        """As a node that is in no cluster; a cluster puts others in place."""
+        self.member = 0  # of this node in its cluster; 0: it is in none
+        self.away: QueuesPart | None = None  # the way to queues of other nodes
+        self.leaders: Leaders | None = None  # who leads which group of the cluster
+        self.homes_version = 0  # grows whenever a node is taken for down, or is back
+        self.member_of: Callable[[str], int] = lambda name: 0  # id of the member of that name
+        self.whereis: WhereIs = Alone(self.node_name)
+        self.hint_counts = HintCounts()
+        self.coordination: Coordination = NoCoordination()
+        self.peer_statuses: Callable[[], dict[str, PeerStatus]] = dict  # of links, by node
 
     # Time and names
 
@@ -263,6 +275,8 @@ class Broker:
                     self._add_queue(subject)
                 elif isinstance(change, Removed):
                     self._remove_queue(subject)
+                else:
+                    self.whereis.queue_changed(subject.uid)
         self.policies.go_on()
 
     def router(self, vhost: str) -> Router:

@@ -3,11 +3,12 @@
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from node.amqp10.endpoint import Endpoint10
+from node.amqp10.endpoint import Endpoint10, url_of
 from node.amqp10.listing import session_views
 from node.broker import BodyLog
+from node.cluster.topology import Topology, topology_of
 from node.damage import Damages
 from node.management.view import (
     BindingView,
@@ -21,6 +22,7 @@ from node.management.view import (
     LogView,
     NodeView,
     PagingView,
+    PeerView,
     PolicyView,
     ProtocolCounters,
     QueueView,
@@ -42,6 +44,9 @@ from warren.storage.wal import SYNC_BOUNDS_S
 
 if TYPE_CHECKING:
     from node.broker import Broker, Endpoint
+
+
+WILDCARDS: Final = frozenset({"0.0.0.0", "::"})  # listen everywhere, and name no host
 
 
 class LiveView:
@@ -141,6 +146,20 @@ class LiveView:
             queues_created=broker.queues_created,
             queues_deleted=broker.queues_deleted,
             dead_lettered=dict(counts.dead_lettered),
+            links_local=broker.hint_counts.local,
+            links_remote=broker.hint_counts.remote,
+            leader_pushes=broker.hint_counts.pushes,
+            peers=tuple(
+                PeerView(
+                    node=name,
+                    is_connected=each.is_connected,
+                    rtt_ms=each.rtt_ns / 1e6,
+                    sent_bytes=each.bytes_sent,
+                    received_bytes=each.bytes_received,
+                    losses=each.losses,
+                )
+                for name, each in sorted(broker.peer_statuses().items())
+            ),
         )
 
     def vhosts(self) -> Sequence[VhostView]:
@@ -196,6 +215,26 @@ class LiveView:
         )
         host = broker.hosts.awake.get(queue.uid)
         return at_rest if host is None else self._in_use(at_rest, host)
+
+    def topology(self, vhost: str, name: str) -> Topology | None:
+        broker = self._broker
+        queue = broker.queue(vhost, name)
+        if queue is None:
+            return None
+        return topology_of(broker.whereis.place(queue), broker.whereis, self._urls_of)
+
+    def _urls_of(self, name: str) -> list[str]:
+        """Where clients reach that node, as far as anybody has told."""
+        place = self._broker.whereis.node(name)
+        if place is not None and place.amqp:
+            return [f"amqp://{place.amqp}"]
+        if name != self._broker.node_name:
+            return []
+        return [
+            url_of(host_of(name) if each.host in WILDCARDS else each.host, each.port)
+            for each in self._listeners
+            if each.protocol == "amqp"
+        ]
 
     def _in_use(self, queue: QueueView, host: ClassicHost) -> QueueView:
         broker = self._broker
@@ -321,6 +360,11 @@ class LiveView:
             return "the queue is not damaged"
         await broker.accept_damage(queue)
         return ""
+
+
+def host_of(node: str) -> str:
+    """The host in a node's name: what is behind the `@`."""
+    return node.partition("@")[2] or node
 
 
 def protocol_counters(

@@ -81,7 +81,10 @@ class ConsumingLink:
 
     def start(self) -> None:
         """Ask the queue; it answers in this turn."""
-        self.owner.dynamics.join(self.host.name)
+        owner = self.owner
+        owner.dynamics.join(self.host.name)
+        queue = owner.broker.queue(owner.vhost, self.host.name)
+        owner.hints.join(self.link, self.core, queue)
         self._ask()
 
     def _ask(self) -> None:
@@ -102,6 +105,7 @@ class ConsumingLink:
         self.host.command(self, EndSession(self._session))
         self._credit.peer_down_everywhere()
         self.owner.dynamics.leave(self.host.name, self.asked.made)
+        self.owner.hints.leave(self.link)
 
     def give_back(self, runs: list[tuple[int, int]]) -> None:
         """Messages that the client never saw."""

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 from urllib.parse import quote
 
+from node.cluster.topology import Topology
+from node.cluster.whereis import NodePlace, Place
 from queues.arguments import decode_arguments
 from queues.conversion.values import map_of
 from queues.definitions import Binding, Destination, Queue
@@ -13,18 +15,17 @@ from queues.host import Counts
 from queues.queue_arguments import queue_type
 from warren.wire.amqp10.values import Array, UInt, ULong
 
-LEADER_EPOCH: Final = 1  # one node: a queue never has another leader
 HASH_BYTES: Final = 9  # 12 characters
 
 Description = dict[object, object]
 
 
-def queue_description(queue: Queue, counts: Counts | None) -> Description:
+def queue_description(queue: Queue, place: Place, counts: Counts | None) -> Description:
     """As RabbitMQ 4 describes a queue; `counts` None: at rest."""
     arguments = decode_arguments(queue.arguments)
     return {
-        "leader": queue.node,
-        "replicas": Array("string", [queue.node]),
+        "leader": place.leader,
+        "replicas": Array("string", list(place.replicas)),
         "message_count": ULong(0 if counts is None else counts.ready_count),
         "consumer_count": UInt(0 if counts is None else counts.consumer_count),
         "name": queue.name,
@@ -42,34 +43,44 @@ def removed_description(message_count: int) -> Description:
     return {"message_count": ULong(message_count)}
 
 
-def topology_description(queue: Queue, here: str, endpoints: Sequence[str]) -> Description:
+def topology_description(topology: Topology) -> Description:
     """Who serves the queue, and where (B-75)."""
-    leader: Description = {
-        "node": queue.node,
-        "role": "leader",
-        "state": "running",
-        "match_lag": ULong(0),
-        "endpoints": list(endpoints),
-        "zone": None,
-    }
+    members: list[object] = [
+        {
+            "node": each.node,
+            "role": each.role,
+            "state": each.state,
+            "match_lag": None if each.match_lag is None else ULong(each.match_lag),
+            "endpoints": list(each.endpoints),
+            "zone": each.zone,
+        }
+        for each in topology.members
+    ]
     return {
-        "leader": queue.node,
-        "leader_epoch": ULong(LEADER_EPOCH),
-        "members": [leader],
-        "local": queue.node == here,
-        "suggestions": [],
+        "leader": topology.leader,
+        "leader_epoch": ULong(topology.leader_epoch),
+        "state": topology.state,
+        "members": members,
+        "local": topology.local,
+        "suggestions": list(topology.suggestions),
     }
+
+
+def load_description(connections: int, queues: int) -> Description:
+    """Of one node; `queues` that it leads."""
+    return {"connections": ULong(connections), "queues": ULong(queues)}
 
 
 def node_description(
-    name: str, endpoints: Sequence[str], connections: int, queues: int
+    node: NodePlace, endpoints: Sequence[str], load: Description | None
 ) -> Description:
+    """`load` None: it is not known here."""
     return {
-        "name": name,
+        "name": node.name,
         "listeners": list(endpoints),
-        "state": "running",
-        "availability-zone": None,
-        "load": {"connections": ULong(connections), "queues": ULong(queues)},
+        "state": "running" if node.is_running else "down",
+        "availability-zone": node.zone,
+        "load": load,
     }
 
 

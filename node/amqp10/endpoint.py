@@ -9,16 +9,19 @@ checked, the client does not take its answers, or twice as much is in flight.
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from node.amqp10.dynamic import Dynamics
-from node.amqp10.locality import OFF, OFFERED, Hints, are_wanted, hints_of
+from node.amqp10.hints import HintCounts, LinkHints, Timer
+from node.amqp10.locality import OFF, OFFERED, are_wanted
 from node.amqp10.management import Management
 from node.amqp10.publishing import PublishingLink
 from node.amqp10.sessions import Session10
 from node.auth.login import Accepted, Check, LoginOutcome
 from node.auth.login import Refused as LoginRefused
 from node.auth.permissions import PermissionCache, vhost_refusal
+from node.cluster.whereis import WhereIs
 from node.facts import ConnectionFacts
 from node.plans import RouteCache
 from node.reading import ANSWER_BYTES_MAX, Reading, Transport
@@ -87,6 +90,7 @@ class Endpoint10:
         self.is_amqp10 = True
         self.owns_queues = False
         self.dynamics = Dynamics(self)
+        self.hints = LinkHints(self)
         self.connection = Connection(
             broker.wire_limits10, broker.monotonic_ms(), broker.mechanisms.split()
         )
@@ -391,19 +395,39 @@ class Endpoint10:
         return self._management
 
     @property
-    def listener_urls(self) -> list[str]:
-        """Of this node, as this client reached it."""
-        return [url_of(*self.here)]
+    def whereis(self) -> WhereIs:
+        return self.broker.whereis
 
-    def locality(self, queue: str) -> Hints | None:
-        """What the flows of a link with this queue tell."""
-        broker = self.broker
+    @property
+    def hint_counts(self) -> HintCounts:
+        return self.broker.hint_counts
+
+    def urls_of(self, node: str) -> list[str]:
+        """Of a node's listener; of this one as this client reached it, unless it is told another.
+
+        Names that nobody knows (any more) have none.
+        """
+        place = self.broker.whereis.node(node)
+        if place is not None and place.amqp:
+            return [f"amqp://{place.amqp}"]
+        return [url_of(*self.here)] if node == self.broker.node_name else []
+
+    def hints_wanted(self) -> bool:
+        """Whether flows of this connection tell where queues are."""
         opened = self.connection.peer_open
         desired = None if opened is None else opened.desired_capabilities
-        found = broker.queue(self.vhost, queue)
-        if found is None or not are_wanted(broker.config.amqp10.locality_hints, desired):
-            return None
-        return hints_of(found, broker.node_name, self.listener_urls)
+        return are_wanted(self.broker.config.amqp10.locality_hints, desired)
+
+    def monotonic_ms(self) -> int:
+        return self.broker.monotonic_ms()
+
+    def call_later(self, ms: int, call: Callable[[], None]) -> Timer:
+        """`call` comes within a turn."""
+        return asyncio.get_running_loop().call_later(ms / 1000, self._in_turn, call)
+
+    def _in_turn(self, call: Callable[[], None]) -> None:
+        self.broker.turn.begin()
+        call()
 
     def is_impersonator(self) -> bool:
         return "impersonator" in self.tags

@@ -1,15 +1,15 @@
 """What flows tell of a link's queue: where its leader is (FEATURES B-70 to B-73). Pure.
 
 Links with a fixed queue have it, consumers' and publishers' alike: in full with their first flow
-and in answer to echo, in short with every other. On one node the leader is always here.
+and in answer to echo, in short with every other (`node.amqp10.hints` has them told of changes).
 """
 
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from node.amqp10.descriptions import LEADER_EPOCH
+from node.cluster.whereis import ELECTING, MINORITY, Place
 from queues.addresses import parse_target
-from queues.definitions import Queue
-from warren.wire.amqp10.values import Symbol, ULong
+from warren.wire.amqp10.values import Symbol, UInt, ULong
 
 CAPABILITY: Final = "queue-locality:v1"
 OFFERED: Final = [CAPABILITY, "leader-hints"]
@@ -18,21 +18,35 @@ ALWAYS: Final = "always"
 NEGOTIATED: Final = "negotiated"
 OFF: Final = "off"
 
+# When a client may look again, where there is no leader
+RETRY_MS: Final = {ELECTING: 200, MINORITY: 1000}
+
 Hints = tuple[dict[str, object], dict[str, object]]
+UrlsOf = Callable[[str], Sequence[str]]  # of a node's listener, by its name
 
 
-def hints_of(queue: Queue, here: str, urls: list[str]) -> Hints:
+def hints_of(place: Place, here: str, urls_of: UrlsOf) -> Hints:
     """(in full, in short) of a queue, for a connection to node `here`."""
-    local = queue.node == here
-    short: dict[str, object] = {"local": local, "leader-epoch": ULong(LEADER_EPOCH)}
+    leader = place.leader
+    local = leader == here
+    short: dict[str, object] = {"local": local, "leader-epoch": ULong(place.epoch)}
     full = short | {
-        "local-replica": False,
-        "leader": queue.node,
-        "leader-endpoints": list(urls),
-        "replicas": [queue.node],
-        "state": Symbol("running"),
+        "local-replica": not local and here in place.replicas,
+        "leader": leader,
+        "leader-endpoints": [] if leader is None else list(urls_of(leader)),
+        "replicas": list(place.replicas),
+        "state": Symbol(place.state),
     }
+    if place.state in RETRY_MS:
+        full["retry-after-ms"] = UInt(RETRY_MS[place.state])
     return full, short
+
+
+def with_activity(hints: dict[str, object], before: dict[str, object] | None) -> dict[str, object]:
+    """The same, with what the link told before of a single active consumer."""
+    if before is None or ACTIVE not in before:
+        return hints
+    return hints | {ACTIVE: before[ACTIVE]}
 
 
 def are_wanted(setting: str, desired: list[str] | None) -> bool:

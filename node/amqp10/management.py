@@ -33,6 +33,8 @@ from node.amqp10.requests import (
     split_target,
 )
 from node.auth.permissions import CONFIGURE
+from node.cluster.topology import topology_of
+from node.cluster.whereis import NodePlace, WhereIs
 from node.definitions import (
     Actor,
     Definitions,
@@ -62,6 +64,7 @@ class ManagedBroker(Definitions, Protocol):
 
     metadata: Metadata
     queues_declared: int
+    whereis: WhereIs
 
     @property
     def endpoints(self) -> Sized:
@@ -88,9 +91,8 @@ class Requester(Actor, Protocol):
     @property
     def broker(self) -> ManagedBroker: ...
 
-    @property
-    def listener_urls(self) -> list[str]:
-        """Where others reach this node as this connection did: `amqp://host:port`."""
+    def urls_of(self, node: str) -> list[str]:
+        """Where others reach that node as this connection reached this one: `amqp://host:port`."""
 
 
 class Management:
@@ -145,7 +147,7 @@ class Management:
             case "DELETE", ["bindings", segment]:
                 self._unbind(decode_binding_segment(segment), done)
             case "GET", ["nodes"]:
-                done(Reply(200, [self._node()]))
+                done(Reply(200, self._nodes()))
             case "PUT", ["auth", "tokens"]:
                 raise RequestError(400, "the connection was not authenticated by a token")
             case _:
@@ -170,11 +172,14 @@ class Management:
         self._broker.check_served(queue)
         at_rest = self._broker.is_at_rest(queue.uid)
         counts = None if at_rest else self._broker.host(queue.uid)
-        return descriptions.queue_description(queue, counts)
+        place = self._broker.whereis.place(queue)
+        return descriptions.queue_description(queue, place, counts)
 
     def _topology(self, queue: Queue) -> descriptions.Description:
-        urls = self._requester.listener_urls
-        return descriptions.topology_description(queue, self._broker.node_name, urls)
+        whereis = self._broker.whereis
+        place = whereis.place(queue)
+        topology = topology_of(place, whereis, self._requester.urls_of)
+        return descriptions.topology_description(topology)
 
     def _put_queue(self, name: str, body: object, done: Done) -> None:
         fields = decode_queue(body)
@@ -312,14 +317,22 @@ class Management:
 
     # Nodes
 
-    def _node(self) -> descriptions.Description:
+    def _nodes(self) -> list[descriptions.Description]:
+        urls_of = self._requester.urls_of
+        nodes = self._broker.whereis.nodes()
+        return [
+            descriptions.node_description(each, urls_of(each.name), self._load(each))
+            for each in nodes
+        ]
+
+    def _load(self, node: NodePlace) -> descriptions.Description | None:
+        """As it was told; this node knows its own."""
+        if node.load is not None:
+            return descriptions.load_description(node.load.connections, node.load.leaders)
         broker = self._broker
-        return descriptions.node_description(
-            broker.node_name,
-            self._requester.listener_urls,
-            len(broker.endpoints),
-            broker.metadata.queue_count,
-        )
+        if node.name != broker.node_name:
+            return None
+        return descriptions.load_description(len(broker.endpoints), broker.metadata.queue_count)
 
     # What they share
 

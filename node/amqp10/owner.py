@@ -13,7 +13,7 @@ from queues.publishing import Held, Targets
 
 if TYPE_CHECKING:
     from node.amqp10.dynamic import Dynamics
-    from node.amqp10.locality import Hints
+    from node.amqp10.hints import LinkHints
     from node.amqp10.management import Management
     from node.amqp10.publishing import PublishingLink
     from queues.routing.router import Route
@@ -63,8 +63,9 @@ class Owner10(Protocol):
     def held(self) -> Held:
         """Bytes that all links of the connection have in flight."""
 
-    def locality(self, queue: str) -> "Hints | None":
-        """What flows of links with this queue are to tell; None: nothing."""
+    @property
+    def hints(self) -> "LinkHints":
+        """What flows of its links tell of their queues."""
 
     def management(self) -> "Management":
         """Carries out requests to `/management`."""

@@ -75,6 +75,7 @@ class PublishingLink(PublishingOnly):
         self.publisher.confirming = True
         self.plans = owner.plans()
         self._key = b"" if names is None else names + b"\x00"
+        self._plan: Plan | None = None  # of an exchange; what flows tell of it
         self._sent = Unacked()
         self._full: dict[int, Rejected] = {}  # by queue that refused
         self._down: dict[int, Rejected] = {}  # the same of queues that cannot take anything
@@ -90,7 +91,23 @@ class PublishingLink(PublishingOnly):
     def start(self) -> None:
         """The link is up."""
         if self.queue is not None:
-            self.owner.dynamics.join(self.queue)
+            owner = self.owner
+            owner.dynamics.join(self.queue)
+            queue = owner.broker.queue(owner.vhost, self.queue)
+            owner.hints.join(self.link, self.core, queue)
+        elif self.names is not None:
+            self.plans.refresh()
+            self._resolve(self.plans.get(self._key) or self.plans.make(self._key))
+
+    def _resolve(self, plan: Plan) -> None:
+        """Where the plan of an exchange leads to one queue alone, flows tell of that (B-73)."""
+        self._plan = plan
+        owner = self.owner
+        hosts = plan.targets.hosts
+        queue = None
+        if plan.plain and len(hosts) == 1:
+            queue = owner.broker.queue(owner.vhost, hosts[0].name)
+        owner.hints.resolve(self.link, self.core, queue)
 
     def leave(self) -> None:
         """The client has detached the link: it takes nothing more, but what it has sent is still
@@ -116,6 +133,7 @@ class PublishingLink(PublishingOnly):
         self.ended = True
         if self.queue is not None:
             self.owner.dynamics.leave(self.queue, self.made)
+        self.owner.hints.leave(self.link)
 
     # Down
 
@@ -130,6 +148,8 @@ class PublishingLink(PublishingOnly):
         plan = plans.get(self._key)
         if plan is None:
             plan = plans.make(self._key)
+        if plan is not self._plan and self.queue is None:
+            self._resolve(plan)
         if plan.plain and not is_special(run):
             self._publish(run, plan.targets, names)
         else:

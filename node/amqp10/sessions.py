@@ -111,7 +111,6 @@ class Session10:
         uid = self._next_uid
         mine = PublishingLink(self.owner, self.core, link, uid, names, target.address, made)
         self._next_uid += 1
-        self._locate(link, mine.queue)
         if self.core.accept(link, event.attach.source, target):
             link.owner = mine
             self.publishing[int(mine.uid)] = mine
@@ -127,7 +126,6 @@ class Session10:
         mine = ConsumingLink(self.owner, self.core, link, self._next_uid, asked, self.unacked)
         self._next_uid += 1
         link.owner = mine
-        self._locate(link, asked.host.name)
         self.consuming[int(mine.uid)] = mine
         mine.start()
 
@@ -162,12 +160,6 @@ class Session10:
             dynamics.make(terminus, made, refused)
         except Refusal as refusal:
             raise error_of(refusal) from refusal
-
-    def _locate(self, link: Link, queue: str | None) -> None:
-        """Have the link's flows tell where its queue is (B-71)."""
-        hints = None if queue is None else self.owner.locality(queue)
-        if hints is not None:
-            link.properties, link.properties_short = hints
 
     def _refuse(self, link: Link, error: ProtocolError) -> None:
         if error.scope is Scope.LINK:

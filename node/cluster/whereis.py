@@ -5,10 +5,11 @@ node that is in no cluster answers with `Alone`; in a cluster `node.cluster.plac
 what `Leaders` and the definitions say. Nothing here waits or asks another node. No I/O.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from node.cluster.coordination.seam import Load
 from queues.definitions import Queue
 
 # What the leadership of a queue is doing (B-71)
@@ -22,12 +23,14 @@ ALONE_EPOCH: Final = 1  # of a queue that never has another leader
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Of one queue. `epoch` never goes down: the term of the leader, or the last one known."""
+    """Of one queue. `epoch` is the term of its leader; where that is not known, it may be 0."""
 
     leader: str | None  # name of the node; None: nobody leads
     epoch: int
     replicas: tuple[str, ...]  # names of all members, the leader too
     state: str = RUNNING
+    # How many entries members have still to get, by name, as far as this node knows.
+    lags: Mapping[str, int] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,7 @@ class NodePlace:
     amqp: str = ""  # host:port of its AMQP listener; "": where the client reached it, or unknown
     zone: str | None = None
     is_running: bool = True
+    load: Load | None = None  # as it told it last
 
 
 Told = Callable[[], None]
@@ -63,6 +67,9 @@ class WhereIs(Protocol):
 
     def unwatch(self, uid: int, told: Told) -> None: ...
 
+    def queue_changed(self, uid: int) -> None:
+        """The definition of the queue is another one: members came or went."""
+
 
 class Alone:
     """A node that is in no cluster: it leads everything, for ever."""
@@ -75,7 +82,7 @@ class Alone:
         return self._here
 
     def place(self, queue: Queue) -> Place:
-        return Place(queue.node, ALONE_EPOCH, (queue.node,))
+        return Place(queue.node, ALONE_EPOCH, (queue.node,), RUNNING, {queue.node: 0})
 
     def node(self, name: str) -> NodePlace | None:
         return NodePlace(name) if name == self._here else None
@@ -88,3 +95,6 @@ class Alone:
 
     def unwatch(self, uid: int, told: Told) -> None:
         """Nobody watches."""
+
+    def queue_changed(self, uid: int) -> None:
+        """Its place does not."""

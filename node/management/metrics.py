@@ -90,6 +90,8 @@ class Snapshot:
         counters = self._view.counters()
         yield from _counter_families(counters)
         yield from _dead_letter_families(counters)
+        yield from _locality_families(counters)
+        yield from _peer_families(counters)
         yield _counter("rabbitmq_auth_attempts", "Login attempts", self._desk.attempts)
         yield _counter(
             "rabbitmq_auth_attempts_succeeded", "Logins that succeeded", self._desk.succeeded
@@ -244,6 +246,45 @@ def _dead_letter_families(counters: CountersView) -> Iterator[Metric]:
         for kind in (CLASSIC, QUORUM):
             count = counters.dead_lettered.get((kind, reason), 0)
             family.add_metric([f"rabbit_{kind}_queue", "at_most_once"], count)
+        yield family
+
+
+def _locality_families(counters: CountersView) -> Iterator[Metric]:
+    """How many links of AMQP 1.0 are where their queue is led, of those that are told so."""
+    local, remote = counters.links_local, counters.links_remote
+    links = GaugeMetricFamily(
+        "warren_amqp10_links", "Links with a queue, by where it is led", labels=["leader"]
+    )
+    links.add_metric(["local"], local)
+    links.add_metric(["remote"], remote)
+    yield links
+    ratio = local / (local + remote) if local + remote else 1.0
+    yield GaugeMetricFamily("warren_amqp10_locality_ratio", "Share of local ones", value=ratio)
+    yield _counter(
+        "warren_amqp10_leader_pushes", "Flows that told of a new leader", counters.leader_pushes
+    )
+
+
+def _peer_families(counters: CountersView) -> Iterator[Metric]:
+    """Links to other nodes."""
+    if not counters.peers:
+        return
+    for name, words, key in (
+        ("warren_peer_connected", "1 while the link to the node stands", "is_connected"),
+        ("warren_peer_rtt_ms", "Round trip of the control connection, ms", "rtt_ms"),
+    ):
+        gauge = GaugeMetricFamily(name, words, labels=["peer"])
+        for each in counters.peers:
+            gauge.add_metric([each.node], getattr(each, key))
+        yield gauge
+    for name, words, key in (
+        ("warren_peer_sent_bytes", "Bytes sent to the node", "sent_bytes"),
+        ("warren_peer_received_bytes", "Bytes that came from it", "received_bytes"),
+        ("warren_peer_link_losses", "Links to it that were lost", "losses"),
+    ):
+        family = CounterMetricFamily(name, words, labels=["peer"])
+        for each in counters.peers:
+            family.add_metric([each.node], getattr(each, key))
         yield family
 
 

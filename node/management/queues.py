@@ -1,5 +1,7 @@
 """Queues: /api/queues, by vhost and name; PUT declares, DELETE deletes, contents are purged."""
 
+from dataclasses import asdict
+
 from aiohttp import web
 
 from node.definitions import queue_declaration, queue_deletion, readable_queue
@@ -23,6 +25,7 @@ class Queues:
             web.get("/api/queues", self.every),
             web.get("/api/queues/{vhost}", self.every),
             web.get("/api/queues/{vhost}/{queue}", self.one),
+            web.get("/api/queues/{vhost}/{queue}/topology", self.topology),
             web.put("/api/queues/{vhost}/{queue}", self.declare),
             web.delete("/api/queues/{vhost}/{queue}", self.delete),
             web.delete("/api/queues/{vhost}/{queue}/contents", self.purge),
@@ -43,6 +46,14 @@ class Queues:
         if row is None:
             raise ApiError.not_found()
         return object_reply(request, row)
+
+    async def topology(self, request: web.Request) -> web.Response:
+        """Where the leader and the members are, and how to reach them."""
+        (vhost,) = asked_vhosts(self._context, request)
+        found = self._context.view.topology(vhost, request.match_info["queue"])
+        if found is None:
+            raise ApiError.not_found()
+        return object_reply(request, asdict(found))
 
     async def declare(self, request: web.Request) -> web.Response:
         actor = acting(self._context, request)

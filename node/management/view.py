@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from node.cluster.topology import Topology
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerView:
@@ -169,6 +171,18 @@ class DeliveryCounters:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PeerView:
+    """The link to one other node, since this one began."""
+
+    node: str
+    is_connected: bool = False
+    rtt_ms: float = 0.0
+    sent_bytes: int = 0
+    received_bytes: int = 0
+    losses: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CountersView:
     """Everything counted since start."""
 
@@ -182,6 +196,10 @@ class CountersView:
     queues_created: int = 0
     queues_deleted: int = 0
     dead_lettered: Mapping[tuple[str, str], int] = field(default_factory=dict)  # by type, reason
+    links_local: int = 0  # of AMQP 1.0, whose queue is led by this node; now
+    links_remote: int = 0
+    leader_pushes: int = 0  # flows that told of another leader
+    peers: tuple[PeerView, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -351,6 +369,9 @@ class BrokerView(Protocol):
     def queue_names(self, vhost: str) -> Sequence[str]: ...
 
     def queue(self, vhost: str, name: str) -> QueueView | None: ...
+
+    def topology(self, vhost: str, name: str) -> Topology | None:
+        """Where a queue is led and who has it; None: there is no such queue."""
 
     def exchange_names(self, vhost: str) -> Sequence[str]: ...
 

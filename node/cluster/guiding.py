@@ -1,0 +1,137 @@
+"""What tells clients where leaders are, and nodes who does what, put together for a member.
+
+    guiding = Guiding(broker, cluster, definitions, leaders, loop.call_later)
+    guiding.attach()      # before the links begin: takes frames of kind COORDINATION
+    guiding.start()       # once the broker serves: coordination begins to tick
+    guiding.stop()
+
+Puts `WhereIs` and `Coordination` of a cluster in place of those of a node alone (`Broker.whereis`,
+`Broker.coordination`). Owns no state but what it counts to tell the load of this node.
+"""
+
+from collections.abc import Callable, Mapping
+from time import monotonic
+from typing import TYPE_CHECKING, Protocol
+
+from node.cluster.coordination.seam import Load
+from node.cluster.coordination.service import Coordinator, Membership
+from node.cluster.definitions_seam import Definitions
+from node.cluster.places import ClusterPlaces, LeaderTable
+from node.cluster.seams import COORDINATION, Peers
+from node.peering.record import PeerStatus
+from queues.members import Member
+
+if TYPE_CHECKING:
+    from node.broker import Broker
+
+CallLater = Callable[[float, Callable[[], None]], object]
+
+
+class LinkStatus(Protocol):
+    """`node.peers.PeerLinks`, as far as it is asked here."""
+
+    def status(self, member: int) -> PeerStatus | None: ...
+
+
+class LinkedPeers(Peers, Protocol):
+    """`node.cluster.service.Cluster`."""
+
+    @property
+    def links(self) -> LinkStatus: ...
+
+
+class CountedLeaders(LeaderTable, Protocol):
+    """`node.cluster.leaders.Leaders`."""
+
+    def led_here(self) -> Mapping[int, int]:
+        """Groups that this node leads."""
+
+
+class Guiding:
+    """See the module."""
+
+    def __init__(
+        self,
+        broker: "Broker",
+        peers: LinkedPeers,
+        definitions: Definitions,
+        leaders: CountedLeaders,
+        call_later: CallLater,
+    ) -> None:
+        self._broker = broker
+        self._peers = peers
+        self._definitions = definitions
+        self._leaders = leaders
+        self._messages = 0  # so far, when the load was told last
+        self._told_s = monotonic()
+        self.coordinator: Coordinator | None = None
+        if broker.config.cluster.coordination:
+            self.coordinator = Coordinator(
+                peers, self._membership, self._load, monotonic, call_later
+            )
+            broker.coordination = self.coordinator
+        self.places = ClusterPlaces(
+            broker.node_name,
+            peers,
+            leaders,
+            definitions.members,
+            broker.metadata.queue,
+            self._lags,
+            broker.coordination.loads,
+        )
+        broker.whereis = self.places
+        broker.peer_statuses = self._statuses
+        definitions.on_changed.append(self._member_changed)
+
+    def attach(self) -> None:
+        if self.coordinator is not None:
+            self._peers.attach(COORDINATION, self.coordinator)
+
+    def start(self) -> None:
+        if self.coordinator is not None:
+            self.coordinator.start()
+
+    def stop(self) -> None:
+        if self.coordinator is not None:
+            self.coordinator.stop()
+
+    def _member_changed(self, before: Member | None, after: Member | None) -> None:
+        self.places.nodes_changed()
+
+    def _statuses(self) -> dict[str, PeerStatus]:
+        """Of the links to the other nodes, by name."""
+        found = {}
+        for each in self._definitions.members():
+            status = self._peers.links.status(each.id)
+            if status is not None and each.name:
+                found[each.name] = status
+        return found
+
+    def _lags(self, uid: int) -> Mapping[int, int]:
+        """How far the members of a queue that is led here are behind it."""
+        return {}
+
+    def _membership(self) -> Membership:
+        """This node takes part once the definitions know its process: the one before has voted."""
+        definitions, broker = self._definitions, self._broker
+        members = [each.id for each in definitions.members() if each.name]
+        if definitions.process_of(broker.node_name) != broker.incarnation:
+            members = [each for each in members if each != self._peers.member]
+        return definitions.membership_index, tuple(members)
+
+    def _load(self) -> Load:
+        broker = self._broker
+        counts = (broker.counts, broker.counts10)
+        messages = sum(
+            int(each.received + each.delivered + each.delivered_no_ack) for each in counts
+        )
+        now_s = monotonic()
+        rate = (messages - self._messages) / max(0.001, now_s - self._told_s)
+        self._messages, self._told_s = messages, now_s
+        me = self._definitions.member_named(broker.node_name)
+        return Load(
+            len(self._leaders.led_here()),
+            len(broker.endpoints),
+            max(0, int(rate)),
+            me is not None and me.draining,
+        )
