@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Final, Self, cast
 
 from warren.client.consumer import Consumer
-from warren.client.dialling import TIMEOUT_S, Backoff, socket_dial
+from warren.client.dialling import TIMEOUT_S, Backoff, Redial, socket_dial
 from warren.client.errors import ClientError, ConnectionLost, LoginFailed, PeerError, peer_error
 from warren.client.line import Line, now_ms
 from warren.client.links import LinkHandle, OnLinkState, SessionHome, attach_together
@@ -98,7 +98,6 @@ class Connection:
         self.server_properties: dict[str, object] = {}
         self.error: ClientError | None = None  # why it is over for good
         self._container_id = container_id
-        self._backoff = backoff
         self._limits = limits
         self._dial_out = dial
         self._line: Line | None = None
@@ -106,7 +105,7 @@ class Connection:
         self._reason: ClientError | None = None  # why the line will be lost
         self.detaching: set[LinkHandle] = set()  # closed here, and the broker has not answered
         self._groups: list[list[LinkHandle]] = []  # links that share a session
-        self._redialling: asyncio.Task[None] | None = None
+        self._redial = Redial(backoff, self._dial, self._end)
         self._closed = asyncio.Event()  # no line
         self._is_closing = False
 
@@ -213,9 +212,7 @@ class Connection:
     async def close(self) -> None:
         """Close all links and the connection; returns when the broker has answered, or in time."""
         self._is_closing = True
-        if self._redialling is not None:
-            self._redialling.cancel()
-            await asyncio.wait([self._redialling])
+        await self._redial.stop()
         line = self._line
         if line is not None:
             line.core.close()
@@ -250,8 +247,17 @@ class Connection:
         finally:
             self._opening = None
         for group in list(self._groups):
-            attach_together(core, group)
+            self._attach_again(core, group)
         line.mark()
+
+    def _attach_again(self, core: Core, group: list[LinkHandle]) -> None:
+        """What the new connection has no room for is over; the others are not."""
+        try:
+            attach_together(core, group)
+        except ClientError as error:
+            self._groups.remove(group)
+            for handle in group:
+                handle.over(error)
 
     def _open_frame(self) -> Open:
         return Open(
@@ -260,19 +266,6 @@ class Connection:
             desired_capabilities=list(CAPABILITIES),
             properties={"product": "warren.client"},
         )
-
-    async def _redial(self, backoff: Backoff) -> None:
-        attempt = 0
-        while self._line is None:
-            await asyncio.sleep(backoff.wait_s(attempt))
-            attempt += 1
-            try:
-                await self._dial()
-            except LoginFailed as error:
-                self._end(error)
-                return
-            except (OSError, ClientError):
-                continue  # TimeoutError is an OSError. The broker may come back yet.
 
     def _end(self, error: ClientError) -> None:
         """Nothing comes back any more."""
@@ -294,13 +287,13 @@ class Connection:
         if self._opening is not None:
             self._fail_opening(reason)
             return
-        if self._is_closing or self._backoff is None:
+        if self._is_closing or self._redial.is_off:
             self._end(reason)
             return
         for group in self._groups:
             for handle in group:
                 handle.lost(ConnectionLost(str(reason)))
-        self._redialling = asyncio.create_task(self._redial(self._backoff))
+        self._redial.begin()
 
     def _fail_opening(self, error: ClientError) -> None:
         if self._opening is not None and not self._opening.done():

@@ -15,10 +15,10 @@ those that wait here are forgotten, and settling an old one does nothing.
 """
 
 import asyncio
-from collections import deque
 from typing import TYPE_CHECKING, Final, Self
 
 from warren.client.errors import ClientError
+from warren.client.inbox import Inbox
 from warren.client.links import LinkHandle, OnLinkState, Terms
 from warren.client.message import Message, try_decode
 from warren.client.state import LinkState
@@ -136,8 +136,7 @@ class Consumer:
         self._connection = connection
         self._credit = credit
         self._paused = False
-        self._arrived: deque[Delivery] = deque()
-        self._news = asyncio.Event()  # something arrived, or a flow, or the end
+        self._inbox: Inbox[Delivery] = Inbox(self.handle.check)
         self._unsettled = 0
 
     @property
@@ -154,7 +153,7 @@ class Consumer:
     @property
     def waiting(self) -> int:
         """Deliveries that have come and were not taken yet."""
-        return len(self._arrived)
+        return len(self._inbox)
 
     @property
     def unsettled(self) -> int:
@@ -167,26 +166,23 @@ class Consumer:
         return self
 
     async def __anext__(self) -> Delivery:
-        while not self._arrived:
-            if self.handle.error is not None:
-                raise StopAsyncIteration
-            await self._wait()
+        try:
+            await self._inbox.until(1)
+        except ClientError:
+            raise StopAsyncIteration from None
         return self._take()
 
     async def get(self, *, timeout_s: float | None = None) -> Delivery:
         """The next delivery. TimeoutError; ClientError: the link is over."""
-        async with asyncio.timeout(timeout_s):
-            while not self._arrived:
-                self.handle.check()
-                await self._wait()
+        await self._inbox.until(1, timeout_s)
         return self._take()
 
     async def get_many(self, *, timeout_s: float | None = None) -> list[Delivery]:
         """All deliveries that are here, one at least. TimeoutError; ClientError."""
-        first = await self.get(timeout_s=timeout_s)
-        rest, self._arrived = self._arrived, deque()
+        await self._inbox.until(1, timeout_s)
+        taken = self._inbox.take_all()
         self._regrant()
-        return [first, *rest]
+        return taken
 
     async def receive(self, count: int = 1, *, timeout_s: float = 1.0) -> list[Delivery]:
         """Up to `count` deliveries: at once if they are there, else what comes within the time.
@@ -196,15 +192,12 @@ class Consumer:
         """
         if self._credit:
             raise ClientError("receive is for consumers with credit 0; use get")
-        self._grant(count - len(self._arrived))
+        self._grant(count - len(self._inbox))
         try:
-            async with asyncio.timeout(timeout_s):
-                while len(self._arrived) < count:
-                    self.handle.check()
-                    await self._wait()
+            await self._inbox.until(count, timeout_s)
         except TimeoutError:
             await self._drain()
-        return [self._take() for _ in range(min(count, len(self._arrived)))]
+        return [self._take() for _ in range(min(count, len(self._inbox)))]
 
     async def _drain(self) -> None:
         """Use up the credit: what is on its way comes, then nothing more."""
@@ -215,16 +208,12 @@ class Consumer:
         self._connection.mark()
         async with asyncio.timeout(self._connection.timeout_s):
             while self.handle.link is link and link.receiver.credit > 0:
-                await self._wait()
+                await self._inbox.wait()
         if self.handle.link is link:
             session.grant(link, 0)
 
-    async def _wait(self) -> None:
-        self._news.clear()
-        await self._news.wait()
-
     def _take(self) -> Delivery:
-        delivery = self._arrived.popleft()
+        delivery = self._inbox.take()
         self._regrant()
         return delivery
 
@@ -240,7 +229,7 @@ class Consumer:
         self._connection.mark()
         async with asyncio.timeout(self._connection.timeout_s):
             while self.handle.link is link and link.receiver.overrun > 0:
-                await self._wait()
+                await self._inbox.wait()
 
     def resume(self) -> None:
         """Go on, after `pause`."""
@@ -251,14 +240,14 @@ class Consumer:
         """How many deliveries may wait here from now on."""
         self._credit = credit
         if not self._paused:
-            self._grant(max(0, credit - len(self._arrived)))
+            self._grant(max(0, credit - len(self._inbox)))
 
     def _regrant(self) -> None:
         """Fill the credit up again when half of it is used."""
         link = self.handle.link
         if self._paused or not self._credit or link is None or link.receiver is None:
             return
-        wanted = self._credit - len(self._arrived)
+        wanted = self._credit - len(self._inbox)
         if 2 * (wanted - link.receiver.credit) >= self._credit:
             self._grant(wanted)
 
@@ -296,20 +285,21 @@ class Consumer:
             end = int(read_i32_le(run.offsets, 4 * place + 4))
             payload = run.data[int(payload_at(run.data, start)) : end]
             delivery_id = int(run.id_at(place))
-            self._arrived.append(Delivery(self, session, delivery_id, payload, not run.settled))
+            delivery = Delivery(self, session, delivery_id, payload, not run.settled)
+            self._inbox.arrived.append(delivery)
         if not run.settled:
             self._unsettled += int(run.count)
         link = self.handle.link
         if link is not None and link.receiver is not None:
             link.receiver.unconfirmed = 0  # Grants are our own, and do not wait for outcomes.
         self._regrant()
-        self._news.set()
+        self._inbox.tell()
 
     def on_flow(self, flow: Flow) -> None:
         link = self.handle.link
         if link is not None and link.receiver is not None and flow.link_credit == 0:
             link.receiver.overrun = 0  # The broker has seen that we took credit back.
-        self._news.set()
+        self._inbox.tell()
 
     def on_settled(self, event: Settled) -> None:
         """The broker settled deliveries by itself; ours say what they say."""
@@ -321,6 +311,6 @@ class Consumer:
         raise AssertionError("a receiver sent")
 
     def on_down(self, error: ClientError, for_good: bool) -> None:
-        self._arrived = deque(each for each in self._arrived if not each._open)
+        self._inbox.keep(lambda each: not each._open)
         self._unsettled = 0
-        self._news.set()
+        self._inbox.tell()

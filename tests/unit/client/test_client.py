@@ -26,6 +26,7 @@ from warren.client.dialling import Backoff
 from warren.client.message import decode_message
 from warren.wire.amqp10.errors import Condition, ProtocolError
 from warren.wire.amqp10.events import ACCEPTED, MODIFIED, REJECTED, RELEASED
+from warren.wire.amqp10.limits import Limits
 from warren.wire.amqp10.performatives import Error, Modified, Rejected
 
 URL = "amqp://guest:guest@somewhere/%2F"
@@ -487,3 +488,17 @@ def test_all_that_is_here_is_taken_at_once_and_credit_comes_back() -> None:
             await consumer.get_many(timeout_s=0.01)
 
     play(test)
+
+
+def test_a_link_that_the_next_connection_has_no_room_for_is_over_alone() -> None:
+    async def test(server: Server, connection: Connection) -> None:
+        publisher = await connection.publisher(Q)
+        consumer = await connection.consumer(Q)
+        server.limits = Limits(channel_max=0)
+        server.cut()
+        with pytest.raises(ClientError, match="too many links"):
+            await consumer.get()
+        assert (await publisher.publish(Message(b"a"))).is_accepted
+        assert len(server.peers) == 2
+
+    play(test, reconnect=True, backoff=QUICK)

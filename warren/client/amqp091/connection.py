@@ -16,7 +16,7 @@ from warren.client.amqp091.errors import ReplyError
 from warren.client.amqp091.line import Line, now_ms
 from warren.client.amqp091.management import Management
 from warren.client.amqp091.publisher import OnReturned, Publisher
-from warren.client.dialling import TIMEOUT_S, Backoff, socket_dial
+from warren.client.dialling import TIMEOUT_S, Backoff, Redial, socket_dial
 from warren.client.errors import ClientError, ConnectionLost, LoginFailed
 from warren.client.url import BrokerUrl, parse_url
 from warren.wire.amqp091.client import ClientConnection, ClientLimits
@@ -108,7 +108,6 @@ class Connection:
         self.blocked: str | None = None  # why the broker takes no messages
         self.error: ClientError | None = None  # why it is over for good
         self._name = name
-        self._backoff = backoff
         self._limits = limits
         self._on_blocked = on_blocked
         self._dial_out = dial
@@ -119,7 +118,7 @@ class Connection:
         self._handles: list[ChannelHandle] = []  # that are to be there
         self._by_number: dict[int, ChannelHandle] = {}
         self._silent: set[object] = set()  # who wants nothing read
-        self._redialling: asyncio.Task[None] | None = None
+        self._redial = Redial(backoff, self._dial, self._end)
         self._closed = asyncio.Event()  # no line
         self._is_closing = False
 
@@ -258,9 +257,7 @@ class Connection:
         Outcomes that have not come by then are lost.
         """
         self._is_closing = True
-        if self._redialling is not None:
-            self._redialling.cancel()
-            await asyncio.wait([self._redialling])
+        await self._redial.stop()
         line = self._line
         if line is not None:
             for handle in self._handles:
@@ -306,19 +303,6 @@ class Connection:
                 self.forget(handle)
                 handle.over(error)
 
-    async def _redial(self, backoff: Backoff) -> None:
-        attempt = 0
-        while self._line is None:
-            await asyncio.sleep(backoff.wait_s(attempt))
-            attempt += 1
-            try:
-                await self._dial()
-            except LoginFailed as error:
-                self._end(error)
-                return
-            except (OSError, ClientError):
-                continue  # TimeoutError is an OSError. The broker may come back yet.
-
     def _end(self, error: ClientError) -> None:
         """Nothing comes back any more."""
         if self.error is None:
@@ -340,17 +324,17 @@ class Connection:
         if self._opening is not None:
             self._fail_opening(reason)
             return
-        for_good = self._is_closing or self._backoff is None
+        for_good = self._is_closing or self._redial.is_off
         for handle in carried:
             if for_good:
                 handle.gone()
             else:
                 handle.lost(ConnectionLost(str(reason)))
         self._tell_blocked(None)
-        if for_good or self._backoff is None:
+        if for_good:
             self._end(reason)
             return
-        self._redialling = asyncio.create_task(self._redial(self._backoff))
+        self._redial.begin()
 
     def on_writable(self) -> None:
         for handle in list(self._by_number.values()):

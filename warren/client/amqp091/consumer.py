@@ -17,13 +17,13 @@ turn of the loop go out together, as one basic.ack where they are the oldest.
 """
 
 import asyncio
-from collections import deque
 from typing import TYPE_CHECKING, Final, Self
 
 from warren.client.amqp091.channel import Answer, ChannelHandle
 from warren.client.amqp091.errors import ReplyError
 from warren.client.amqp091.message import Message, decode_content
 from warren.client.errors import ClientError, ConnectionLost
+from warren.client.inbox import Inbox
 from warren.wire.amqp091.client_events import Arrived
 from warren.wire.amqp091.contents import DELIVER, delivery_tag, method_id, method_payload
 from warren.wire.amqp091.events import ACK, NACK, REJECT, Settles
@@ -146,8 +146,7 @@ class Consumer:
         self._is_up = False  # the channel is open
         self._consuming = False  # basic.consume sent, and no basic.cancel
         self._epoch = 0  # counts the channels
-        self._arrived: deque[Delivery] = deque()
-        self._news = asyncio.Event()  # something arrived, or the end
+        self._inbox: Inbox[Delivery] = Inbox(self.handle.check)
         self._unsettled = 0
         self._done = 0
         self._ahead: set[int] = set()
@@ -156,7 +155,7 @@ class Consumer:
     @property
     def waiting(self) -> int:
         """Deliveries that have come and were not taken yet."""
-        return len(self._arrived)
+        return len(self._inbox)
 
     @property
     def unsettled(self) -> int:
@@ -169,26 +168,23 @@ class Consumer:
         return self
 
     async def __anext__(self) -> Delivery:
-        while not self._arrived:
-            if self.handle.error is not None:
-                raise StopAsyncIteration
-            await self._wait()
+        try:
+            await self._inbox.until(1)
+        except ClientError:
+            raise StopAsyncIteration from None
         return self._take()
 
     async def get(self, *, timeout_s: float | None = None) -> Delivery:
         """The next delivery. TimeoutError; ClientError: the channel is over."""
-        async with asyncio.timeout(timeout_s):
-            while not self._arrived:
-                self.handle.check()
-                await self._wait()
+        await self._inbox.until(1, timeout_s)
         return self._take()
 
     async def get_many(self, *, timeout_s: float | None = None) -> list[Delivery]:
         """All deliveries that are here, one at least. TimeoutError; ClientError."""
-        first = await self.get(timeout_s=timeout_s)
-        rest, self._arrived = self._arrived, deque()
+        await self._inbox.until(1, timeout_s)
+        taken = self._inbox.take_all()
         self._let_read()
-        return [first, *rest]
+        return taken
 
     async def receive(self, count: int = 1, *, timeout_s: float = 1.0) -> list[Delivery]:
         """Up to `count` deliveries: at once if they are there, else what comes within the time.
@@ -200,19 +196,16 @@ class Consumer:
             raise ClientError("receive is for consumers with credit 0; use get")
         if not 0 < count <= CREDIT_MAX:
             raise ValueError(f"count {count}: allowed: 1 to {CREDIT_MAX}")
-        self._wanted = max(0, count - len(self._arrived))
+        self._wanted = max(0, count - len(self._inbox))
         self._begin()
         try:
-            async with asyncio.timeout(timeout_s):
-                while len(self._arrived) < count:
-                    self.handle.check()
-                    await self._wait()
+            await self._inbox.until(count, timeout_s)
         except TimeoutError:
             await self._cancel()  # What is on its way comes before the answer.
         finally:
             self._wanted = 0
             await self._cancel()
-        return [self._take() for _ in range(min(count, len(self._arrived)))]
+        return [self._take() for _ in range(min(count, len(self._inbox)))]
 
     async def fetch(self) -> Delivery | None:
         """basic.get: the next message of the queue, or None: there is none at the moment."""
@@ -225,17 +218,13 @@ class Consumer:
         assert isinstance(method, BasicGetOk)
         return self._made(epoch, method.delivery_tag, answer)
 
-    async def _wait(self) -> None:
-        self._news.clear()
-        await self._news.wait()
-
     def _take(self) -> Delivery:
-        delivery = self._arrived.popleft()
+        delivery = self._inbox.take()
         self._let_read()
         return delivery
 
     def _let_read(self) -> None:
-        if self._settled and len(self._arrived) * 2 < SETTLED_WAITING_MAX:
+        if self._settled and len(self._inbox) * 2 < SETTLED_WAITING_MAX:
             self._connection.let_read(self)
 
     # Consuming
@@ -340,12 +329,12 @@ class Consumer:
             content = data[start:end]
             start = end
             if method_id(content, 0) == DELIVER:
-                self._arrived.append(self._made(epoch, delivery_tag(content, 0), content))
+                self._inbox.arrived.append(self._made(epoch, delivery_tag(content, 0), content))
             else:
                 self.handle.answered(method_id(content, 0), content)
-        if self._settled and len(self._arrived) > SETTLED_WAITING_MAX:
+        if self._settled and len(self._inbox) > SETTLED_WAITING_MAX:
             self._connection.stop_reading(self)
-        self._news.set()
+        self._inbox.tell()
 
     def _made(self, epoch: int, tag: int, content: bytes) -> Delivery:
         if not self._settled:
@@ -365,11 +354,11 @@ class Consumer:
         """Nothing waits to be sent."""
 
     def on_down(self, error: ClientError, for_good: bool) -> None:
-        self._arrived = deque(each for each in self._arrived if not each._open)
+        self._inbox.keep(lambda each: not each._open)
         self._connection.let_read(self)
         self._is_up = self._consuming = False
         self._unsettled = 0
         self._done = 0
         self._ahead = set()
         self._acked = []
-        self._news.set()
+        self._inbox.tell()
