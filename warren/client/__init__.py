@@ -16,8 +16,9 @@
 Links have their own credit, so that a slow queue slows nothing else: `Publisher.publish` waits for
 the outcome, `Consumer.pause` and `resume` stop and go, `Consumer.receive` takes what is there
 within a time, by drain. `on_link_state` tells what the broker says of a link: where the leader is,
-whether a consumer is the active one. With `reconnect=True` a lost connection is made anew, with all
-its links. Needs nothing but the standard library; on uvloop, if the program runs on it.
+whether a consumer is the active one; in a cluster links move to the leaders of their queues by
+themselves (`follow`). With `reconnect=True` a lost connection is made anew, with all its links.
+Needs nothing but the standard library; on uvloop, if the program runs on it.
 """
 
 from warren.client.connection import Connection, connect
@@ -30,6 +31,7 @@ from warren.client.errors import (
     PublisherFull,
     RequestFailed,
 )
+from warren.client.following import Follow
 from warren.client.management import Management
 from warren.client.message import Message
 from warren.client.outcome import Outcome
@@ -42,6 +44,7 @@ __all__ = [
     "ConnectionLost",
     "Consumer",
     "Delivery",
+    "Follow",
     "LinkState",
     "LoginFailed",
     "Management",

@@ -6,13 +6,13 @@ Everything runs on one event loop. Waits have deadlines (`timeout_s`, 10 s unles
 import asyncio
 import ssl
 import uuid
-from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Final, Self, cast
 
 from warren.client.consumer import Consumer
 from warren.client.dialling import TIMEOUT_S, Backoff, Redial, socket_dial
 from warren.client.errors import ClientError, ConnectionLost, LoginFailed, PeerError, peer_error
+from warren.client.following import Dial, Follow, Following
 from warren.client.line import Line, now_ms
 from warren.client.links import LinkHandle, OnLinkState, SessionHome, attach_together
 from warren.client.management import Management
@@ -43,8 +43,7 @@ from warren.wire.amqp10.session import Session
 
 CAPABILITIES: Final = ("LINK_PAIR_V1_0", "queue-locality:v1", "leader-hints")
 
-
-Dial = Callable[[Line], Awaitable[None]]  # makes the line's socket; OSError if it cannot
+FOLLOW: Final = Follow()
 
 
 async def connect(
@@ -57,13 +56,15 @@ async def connect(
     limits: Limits | None = None,
     tls: ssl.SSLContext | None = None,
     dial: Dial | None = None,
+    follow: Follow | None = FOLLOW,
 ) -> "Connection":
     """Connect and log in. OSError, TimeoutError, LoginFailed or PeerError if that fails.
 
     connection = await connect("amqp://guest:guest@localhost/%2F", reconnect=True)
 
     `reconnect`: a connection that is lost later is made anew, for as long as it takes. `dial`:
-    another way to the broker than a socket.
+    another way to the broker than a socket. `follow`: links move to the leaders of their queues,
+    over connections of their own (`warren.client.following`); None: they stay on this one.
     """
     where = parse_url(url)
     connection = Connection(
@@ -74,6 +75,8 @@ async def connect(
         limits or Limits(max_link_credit=0, max_queue_credit=0),
         dial or socket_dial(where, tls),
     )
+    if follow is not None and (dial is None or follow.dial is not None):
+        connection.follow(follow, tls)
     await connection._dial()
     return connection
 
@@ -108,6 +111,8 @@ class Connection:
         self._redial = Redial(backoff, self._dial, self._end)
         self._closed = asyncio.Event()  # no line
         self._is_closing = False
+        self.following: Following | None = None
+        self.heir: Connection | None = None  # who has the links when this one is over
 
     async def __aenter__(self) -> Self:
         return self
@@ -123,6 +128,11 @@ class Connection:
     @property
     def is_open(self) -> bool:
         return self._line is not None and self._opening is None
+
+    @property
+    def node(self) -> str:
+        """Name of the node at the other end; '': it did not tell."""
+        return str(self.server_properties.get("node", ""))
 
     # Links
 
@@ -143,7 +153,7 @@ class Connection:
         publisher = Publisher(
             self, address, name or str(uuid.uuid4()), settled, waiting_max, on_link_state
         )
-        await self._add([publisher.handle])
+        await self.attach([publisher.handle])
         return publisher
 
     async def consumer(
@@ -170,16 +180,17 @@ class Connection:
             filters,
             on_link_state,
         )
-        await self._add([consumer.handle])
+        await self.attach([consumer.handle])
         return consumer
 
     async def management(self) -> Management:
         """Declares, binds, deletes and looks at queues and exchanges."""
         management = Management(self)
-        await self._add(management.handles)
+        await self.attach(management.handles)
         return management
 
-    async def _add(self, group: list[LinkHandle]) -> None:
+    async def attach(self, group: list[LinkHandle]) -> None:
+        """Attach links together; raise why they are not up in time."""
         self._check()
         self._groups.append(group)
         line = self._line
@@ -197,6 +208,28 @@ class Connection:
     def forget(self, handle: LinkHandle) -> None:
         """The link does not come back with the next connection."""
         self._groups = [group for group in self._groups if handle not in group]
+        if self.following is not None:
+            self.following.forget(handle)
+
+    def take_over(self, arriving: LinkHandle, handle: LinkHandle) -> None:
+        """`handle` has the link of `arriving` now."""
+        self._groups = [[handle] if arriving in group else group for group in self._groups]
+
+    def inherit(self, groups: list[list[LinkHandle]], error: ClientError) -> None:
+        """Links of a connection that is over are to be on this one."""
+        for group in groups:
+            for handle in group:
+                handle.lost(ConnectionLost(str(error)))
+                handle.connection = self
+            self._groups.append(group)
+            line = self._line
+            if line is not None and self.is_open:
+                self._attach_again(line.core, group)
+                line.mark()
+
+    @property
+    def has_links(self) -> bool:
+        return bool(self._groups or self.detaching)
 
     def mark(self) -> None:
         """A link has something to send."""
@@ -209,9 +242,28 @@ class Connection:
 
     # Dialling and closing
 
+    def follow(self, follow: Follow, tls: ssl.SSLContext | None) -> None:
+        """Have links follow the leaders of their queues from now on."""
+
+        async def open_to(url: BrokerUrl) -> Connection:
+            dial = socket_dial(url, tls) if follow.dial is None else follow.dial(url)
+            other = Connection(url, self._container_id, None, self.timeout_s, self._limits, dial)
+            other.following = self.following
+            other.heir = self
+            await other._dial()
+            return other
+
+        self.following = Following(self, follow, open_to)
+
+    async def wait_lost(self) -> None:
+        """Until the connection is lost or closed."""
+        await self._closed.wait()
+
     async def close(self) -> None:
         """Close all links and the connection; returns when the broker has answered, or in time."""
         self._is_closing = True
+        if self.following is not None and self.following.home is self:
+            await self.following.close()
         await self._redial.stop()
         line = self._line
         if line is not None:
@@ -267,14 +319,26 @@ class Connection:
             properties={"product": "warren.client"},
         )
 
+    def abort(self, error: ClientError) -> None:
+        """Cut the connection: it is over."""
+        if self._line is not None:
+            self._line.abort()
+            self._line = None
+        self._end(error)
+
     def _end(self, error: ClientError) -> None:
         """Nothing comes back any more."""
         if self.error is None:
             self.error = error
         groups, self._groups = self._groups, []
+        if self.heir is not None and self.heir.error is None:
+            self.heir.inherit(groups, error)
+            return
         for group in groups:
             for handle in group:
                 handle.over(error)
+        if self.following is not None and self.following.home is self:
+            self.following.end(error)
 
     # What the line tells
 
@@ -284,6 +348,7 @@ class Connection:
         self._line = None
         for handle in list(self.detaching):
             handle.gone()
+            handle.over(reason)
         if self._opening is not None:
             self._fail_opening(reason)
             return

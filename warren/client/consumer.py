@@ -45,6 +45,16 @@ if TYPE_CHECKING:
 PRIORITY: Final = "rabbitmq:priority"
 
 
+class Hold:
+    """Deliveries of one link that have no outcome."""
+
+    __slots__ = ("count", "handle")
+
+    def __init__(self, handle: LinkHandle) -> None:
+        self.handle = handle
+        self.count = 0
+
+
 class Delivery:
     """One message, and the way to say what became of it. Only the first word counts."""
 
@@ -105,6 +115,37 @@ class Delivery:
             self._consumer._settle(self._session, self.delivery_id, outcome, state)
 
 
+class Left:
+    """The user of a link that its consumer has left, while it holds deliveries of it."""
+
+    def __init__(self, consumer: "Consumer", session: Session, handle: LinkHandle) -> None:
+        self._consumer = consumer
+        self._session = session
+        self._handle = handle
+
+    def on_received(self, run: Transfers) -> None:
+        """It came although credit had been taken back."""
+        self._consumer.take_in(run, self._session, self._handle)
+
+    def on_down(self, error: ClientError, for_good: bool) -> None:
+        self._consumer.lost(self._handle)
+
+    def on_up(self, attach: Attach) -> None:
+        """It was."""
+
+    def on_flow(self, flow: Flow) -> None:
+        """It asks for nothing."""
+
+    def on_settled(self, event: Settled) -> None:
+        """Ours say what they say."""
+
+    def on_sent(self, delivery_id: int, count: int) -> None:
+        raise AssertionError("a receiver sent")
+
+    def on_withdrawn(self, count: int) -> None:
+        raise AssertionError("a receiver sent")
+
+
 class Consumer:
     """Made by `Connection.consumer`.
 
@@ -132,12 +173,15 @@ class Consumer:
             properties=None if priority is None else {PRIORITY: Int(priority)},
         )
         self.handle = LinkHandle(connection, terms, self, on_link_state)
+        self.handle.movable = self
         self.address = address
         self._connection = connection
         self._credit = credit
         self._paused = False
+        self._wanted = 0  # by `receive`
+        self._is_resting = False
         self._inbox: Inbox[Delivery] = Inbox(self.handle.check)
-        self._unsettled = 0
+        self._holds: dict[Session, Hold] = {}  # of links that live
 
     @property
     def state(self) -> LinkState:
@@ -157,8 +201,8 @@ class Consumer:
 
     @property
     def unsettled(self) -> int:
-        """Deliveries that came on this connection and have no outcome."""
-        return self._unsettled
+        """Deliveries that came on a link that lives and have no outcome."""
+        return sum(each.count for each in self._holds.values())
 
     # Taking deliveries
 
@@ -192,11 +236,14 @@ class Consumer:
         """
         if self._credit:
             raise ClientError("receive is for consumers with credit 0; use get")
+        self._wanted = count
         self._grant(count - len(self._inbox))
         try:
             await self._inbox.until(count, timeout_s)
         except TimeoutError:
             await self._drain()
+        finally:
+            self._wanted = 0
         return [self._take() for _ in range(min(count, len(self._inbox)))]
 
     async def _drain(self) -> None:
@@ -205,7 +252,7 @@ class Consumer:
         if link is None or link.receiver is None or session is None:
             return
         session.grant(link, link.receiver.credit, True)
-        self._connection.mark()
+        self.handle.connection.mark()
         async with asyncio.timeout(self._connection.timeout_s):
             while self.handle.link is link and link.receiver.credit > 0:
                 await self._inbox.wait()
@@ -222,14 +269,19 @@ class Consumer:
     async def pause(self) -> None:
         """Stop: after this returns nothing comes any more but what is here already."""
         self._paused = True
+        await self._take_back(self._connection.timeout_s)
+
+    async def _take_back(self, timeout_s: float) -> bool:
+        """Ask for nothing, and wait until the broker knows; whether the link is still there."""
         link, session = self.handle.link, self.handle.session
         if link is None or link.receiver is None or session is None:
-            return
+            return False
         session.grant(link, 0, False, True)
-        self._connection.mark()
-        async with asyncio.timeout(self._connection.timeout_s):
+        self.handle.connection.mark()
+        async with asyncio.timeout(timeout_s):
             while self.handle.link is link and link.receiver.overrun > 0:
                 await self._inbox.wait()
+        return self.handle.link is link
 
     def resume(self) -> None:
         """Go on, after `pause`."""
@@ -253,23 +305,66 @@ class Consumer:
 
     def _grant(self, credit: int) -> None:
         link, session = self.handle.link, self.handle.session
-        if credit >= 0 and link is not None and session is not None and self.handle.is_up:
+        if self._is_resting or link is None or session is None:
+            return
+        if credit >= 0 and self.handle.is_up:
             session.grant(link, credit)
-            self._connection.mark()
+            self.handle.connection.mark()
 
     # Outcomes
 
     def _settle(
         self, session: Session, delivery_id: int, outcome: int, state: DeliveryState | None
     ) -> None:
-        if session is self.handle.session:
-            self._unsettled -= 1
-            session.settle(delivery_id, 1, outcome, state)
-            self._connection.mark()
+        hold = self._holds.get(session)
+        if hold is None:
+            return
+        hold.count -= 1
+        session.settle(delivery_id, 1, outcome, state)
+        hold.handle.connection.mark()
+        self._let_go(session, hold)
+
+    def _let_go(self, session: Session, hold: "Hold") -> None:
+        """Detach a link that was left, once nothing is held of it."""
+        if hold.handle is not self.handle and not hold.count:
+            del self._holds[session]
+            hold.handle.drop()
 
     async def close(self) -> None:
         """Detach the link: deliveries without an outcome go back to the queue."""
+        for hold in list(self._holds.values()):
+            if hold.handle is not self.handle:
+                hold.handle.drop()
         await self.handle.close(self._connection.timeout_s)
+
+    # Following the leader (`warren.client.following.Movable`)
+
+    async def rest(self, timeout_s: float) -> bool:
+        """Ask for nothing until `go_on`; True once nothing is on its way any more. Not while
+        `receive` waits."""
+        self._is_resting = True
+        if self._wanted:
+            return False
+        try:
+            return await self._take_back(timeout_s)
+        except TimeoutError:
+            return False
+
+    def leave(self, left: LinkHandle) -> None:
+        """What is held of the old link is settled there, and then it goes."""
+        session = left.session
+        assert session is not None
+        left.user = Left(self, session, left)
+        hold = self._holds.setdefault(session, Hold(left))
+        hold.handle = left
+        self._let_go(session, hold)
+
+    def go_on(self) -> None:
+        self._is_resting = False
+        if self._wanted:
+            self._grant(self._wanted - len(self._inbox))
+        else:
+            self._regrant()
 
     # What the link tells
 
@@ -278,8 +373,12 @@ class Consumer:
 
     def on_received(self, run: Transfers) -> None:
         session = self.handle.session
-        if session is None:
-            return
+        if session is not None:
+            self.take_in(run, session, self.handle)
+            self._regrant()
+
+    def take_in(self, run: Transfers, session: Session, handle: LinkHandle) -> None:
+        """Messages came on this link."""
         for place in range(int(run.count)):
             start = int(read_i32_le(run.offsets, 4 * place))
             end = int(read_i32_le(run.offsets, 4 * place + 4))
@@ -288,11 +387,10 @@ class Consumer:
             delivery = Delivery(self, session, delivery_id, payload, not run.settled)
             self._inbox.arrived.append(delivery)
         if not run.settled:
-            self._unsettled += int(run.count)
-        link = self.handle.link
+            self._holds.setdefault(session, Hold(handle)).count += int(run.count)
+        link = handle.link
         if link is not None and link.receiver is not None:
             link.receiver.unconfirmed = 0  # Grants are our own, and do not wait for outcomes.
-        self._regrant()
         self._inbox.tell()
 
     def on_flow(self, flow: Flow) -> None:
@@ -311,6 +409,12 @@ class Consumer:
         raise AssertionError("a receiver sent")
 
     def on_down(self, error: ClientError, for_good: bool) -> None:
-        self._inbox.keep(lambda each: not each._open)
-        self._unsettled = 0
+        self.lost(self.handle)
+
+    def lost(self, handle: LinkHandle) -> None:
+        """The link is gone, and what is held of it goes back to the queue."""
+        for session, hold in list(self._holds.items()):
+            if hold.handle is handle:
+                del self._holds[session]
+        self._inbox.keep(lambda each: not each._open or each._session in self._holds)
         self._inbox.tell()

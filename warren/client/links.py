@@ -22,6 +22,7 @@ from warren.wire.amqp10.transfers import Transfers
 
 if TYPE_CHECKING:
     from warren.client.connection import Connection
+    from warren.client.following import Movable
 
 OnLinkState = Callable[[LinkState], None]
 
@@ -46,6 +47,31 @@ class LinkUser(Protocol):
 
     def on_withdrawn(self, count: int) -> None:
         """The last messages that were offered are not sent, for the broker took credit back."""
+
+
+class Quiet:
+    """The user of a link that nobody uses yet, or any more."""
+
+    def on_up(self, attach: Attach) -> None:
+        """It waits."""
+
+    def on_down(self, error: ClientError, for_good: bool) -> None:
+        """Nobody misses it."""
+
+    def on_received(self, run: Transfers) -> None:
+        """It has no credit, so nothing comes."""
+
+    def on_flow(self, flow: Flow) -> None:
+        """Its credit is in the link."""
+
+    def on_settled(self, event: Settled) -> None:
+        """Nothing was sent."""
+
+    def on_sent(self, delivery_id: int, count: int) -> None:
+        """Nothing is sent."""
+
+    def on_withdrawn(self, count: int) -> None:
+        """Nothing was offered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +111,7 @@ class LinkHandle:
         self.link: Link | None = None
         self.session: Session | None = None
         self.error: ClientError | None = None
+        self.movable: Movable | None = None  # where the link may follow its leader
         self._on_link_state = on_link_state
         self._changed = asyncio.Event()  # up, or over for good
         self._detached = asyncio.Event()
@@ -125,16 +152,45 @@ class LinkHandle:
         """Detach; the link does not come back."""
         if self.error is not None:
             return
-        session, link = self.session, self.link
         self.connection.forget(self)
+        if self.drop():
+            async with asyncio.timeout(timeout_s):
+                await self._detached.wait()
+
+    def drop(self) -> bool:
+        """Detach, and wait for nothing; whether there is an answer to be waited for."""
+        if self.error is not None:
+            return False
+        session, link = self.session, self.link
         self.over(PeerError("amqp:link:detach-forced", "the link was closed"))
         if session is None or link is None or not self.connection.is_open:
-            return
+            return False
         session.detach(link)
         self.connection.detaching.add(self)
         self.connection.mark()
-        async with asyncio.timeout(timeout_s):
-            await self._detached.wait()
+        return True
+
+    def replace_by(self, arriving: "LinkHandle") -> "LinkHandle":
+        """Be carried by what carries `arriving` from now on; the old link, in a handle of its own.
+
+        Both must be up, and alone in their sessions.
+        """
+        left = LinkHandle(self.connection, self.terms, Quiet())
+        assert self.link is not None and self.session is not None
+        assert arriving.link is not None and arriving.session is not None
+        left.link, left.session = self.link, self.session
+        left.link.owner = left
+        left.session.owner = SessionHome([left])
+        self.connection.forget(self)
+        self.connection.detaching.add(left)
+        self.link, self.session = arriving.link, arriving.session
+        self.link.owner = self
+        self.session.owner = SessionHome([self])
+        self.connection = arriving.connection
+        self.connection.take_over(arriving, self)
+        arriving.link = arriving.session = None
+        self._see(arriving.state)
+        return left
 
     # What the connection tells
 
@@ -150,10 +206,16 @@ class LinkHandle:
 
     def on_flow(self, flow: Flow) -> None:
         if flow.properties:
-            self.state = self.state.merged(flow.properties)
-            if self._on_link_state is not None:
-                self._on_link_state(self.state)
+            self._see(self.state.merged(flow.properties))
         self.user.on_flow(flow)
+
+    def _see(self, state: LinkState) -> None:
+        """Of the link, as the broker tells it."""
+        self.state = state
+        if self._on_link_state is not None:
+            self._on_link_state(state)
+        if self.connection.following is not None:
+            self.connection.following.told(self)
 
     def gone(self) -> None:
         """Nothing is known of the link on the other side any more."""

@@ -92,6 +92,11 @@ class Outbox:
         return self.waiting_count + offered + len(self._unsettled)
 
     @property
+    def in_flight(self) -> int:
+        """Messages that were taken to be sent and have no outcome."""
+        return sum(count for _, count in self._offered) + len(self._unsettled)
+
+    @property
     def first_unsettled(self) -> int:
         """The id of the oldest message that was sent and has no outcome; -1: there is none."""
         return next(iter(self._unsettled), -1)

@@ -12,6 +12,7 @@ yet fails with ConnectionLost: it may have arrived.
 import asyncio
 import struct
 from collections.abc import Iterable
+from contextlib import suppress
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
@@ -58,11 +59,14 @@ class Publisher:
             snd_settle_mode=SENDER_SETTLED if settled else SENDER_UNSETTLED,
         )
         self.handle = LinkHandle(connection, terms, self, on_link_state)
+        self.handle.movable = self
         self.address = address
         self._connection = connection
         self._settled = settled
         self._outbox = Outbox(waiting_max, ID_MASK)
         self._scheduled = False
+        self._is_resting = False
+        self._calm = asyncio.Event()  # less is under way
 
     @property
     def state(self) -> LinkState:
@@ -145,12 +149,32 @@ class Publisher:
         """Offer as many messages as there is credit for, as one run."""
         self._scheduled = False
         handle = self.handle
-        if handle.session is None or handle.link is None:
+        if self._is_resting or handle.session is None or handle.link is None:
             return
         taken = self._outbox.take(self.credit)
         if taken:
             handle.session.offer(handle.link, run_of(taken, self._settled))
-            self._connection.mark()
+            handle.connection.mark()
+
+    # Following the leader (`warren.client.following.Movable`)
+
+    async def rest(self, timeout_s: float) -> bool:
+        """Send nothing until `go_on`; True once all that was sent has its outcome."""
+        self._is_resting = True
+        link = self.handle.link
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while self.handle.link is link and self._outbox.in_flight:
+                    self._calm.clear()
+                    await self._calm.wait()
+        return self.handle.link is link and not self._outbox.in_flight
+
+    def leave(self, left: LinkHandle) -> None:
+        left.drop()
+
+    def go_on(self) -> None:
+        self._is_resting = False
+        self._pump()
 
     # What the link tells
 
@@ -162,25 +186,29 @@ class Publisher:
 
     def on_sent(self, delivery_id: int, count: int) -> None:
         self._outbox.sent(delivery_id, count, self._settled)
+        self._calm.set()
 
     def on_withdrawn(self, count: int) -> None:
         self._outbox.withdrawn(count)
+        self._calm.set()
 
     def on_settled(self, event: Settled) -> None:
         outcome = outcome_of(event)
         if outcome is None or not event.sent:
             return
         self._outbox.settled(int(event.first), int(event.last), outcome)
+        self._calm.set()
         if not event.settled:
             count = int(ahead(event.last, event.first)) + 1
             event.session.settle_sent(event.first, count)
-            self._connection.mark()
+            self.handle.connection.mark()
 
     def on_received(self, run: Transfers) -> None:
         raise AssertionError("a sender received")
 
     def on_down(self, error: ClientError, for_good: bool) -> None:
         self._outbox.lost(error, for_good)
+        self._calm.set()
 
 
 def run_of(payloads: list[bytes], settled: bool) -> Run:

@@ -96,7 +96,9 @@ class Peer:
                 self.core.refuse_login()
         elif isinstance(event, OpenRequested):
             self.server.opened.append(event.open.hostname)
-            self.core.accept_open(Open(container_id="server", properties={"product": "pipe"}))
+            self.core.accept_open(
+                Open(container_id="server", properties=self.server.properties_of_open())
+            )
         elif isinstance(event, AttachRequested):
             self._attach(event)
         elif isinstance(event, Received):
@@ -138,6 +140,7 @@ class Peer:
             return
         run = event.transfers
         session = self.core.sessions[event.link.channel]
+        self.server.received += run.count
         queue = event.link.owner
         assert isinstance(queue, deque)
         queue.extend(payloads(run.data, run.offsets))
@@ -198,6 +201,7 @@ class Server:
     def __init__(self, **limits: int) -> None:
         self.limits = Limits(**limits)
         self.broker = FakeManaged()
+        self.node = ""  # as its open frame tells
         self.queues: dict[str, deque[bytes]] = {}
         self.opened: list[str | None] = []
         self.refused: set[str] = set()
@@ -208,7 +212,22 @@ class Server:
         self.settled: list[int] = []
         self.states: list[DeliveryState | None] = []
         self.reachable = True
+        self.received = 0  # messages of publishers
         self.peers: list[Peer] = []
+
+    def properties_of_open(self) -> dict[str, object]:
+        named: dict[str, object] = {"node": self.node} if self.node else {}
+        return {"product": "pipe", **named}
+
+    def tell(self, properties: dict[str, object]) -> None:
+        """Push this in flows of all links, those to come too."""
+        self.properties = properties
+        for peer in self.peers:
+            for link in peer.links:
+                if link.status == ATTACHED:
+                    link.properties = properties
+                    peer.core.sessions[link.channel].push_flow(link)
+            peer.flush()
 
     async def dial(self, line: Line) -> None:
         if not self.reachable:
