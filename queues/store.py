@@ -396,6 +396,20 @@ class Store:
         end = slot.first + slot.count
         return end if slot.live > 0 and seq < end else 0
 
+    def spans_within(self, first: i64, count: i64) -> list[tuple[int, int]]:
+        """What of these messages is in slots and extents that have a live message, ascending."""
+        found: list[tuple[int, int]] = []
+        end = first + count
+        place: i64 = max(bisect_right(self._firsts, first) - 1, self._head)
+        while place < len(self._slots) and self._slots[place].first < end:
+            slot = self._slots[place]
+            place += 1
+            at = max(slot.first, first)
+            stop = min(slot.first + slot.count, end)
+            if slot.live > 0 and stop > at:
+                found.append((at, stop - at))
+        return found
+
     def slots(self) -> list[Slot]:
         """Slots that have a live message, ascending; extents are written out and stay folded."""
         found: list[Slot] = []

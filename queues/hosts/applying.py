@@ -21,6 +21,7 @@ from queues.effects import (
     Left,
     QueueExpired,
     ResendFrom,
+    SessionOver,
     Unwanted,
 )
 from queues.hosts.classic import ClassicHost
@@ -77,6 +78,8 @@ def say(host: ClassicHost, sinks: Sinks, effect: Effect) -> None:
         sink = sinks.get(effect.session)
         if sink is not None:
             sink.on_resend(int(host.uid))
+    elif isinstance(effect, SessionOver):
+        drop_sink(host, sinks, effect.session, True)
     elif not isinstance(effect, Unwanted):
         if isinstance(effect, Delivers):
             host.delivered_count += effect.count
@@ -105,8 +108,16 @@ def end_session(host: ClassicHost, sinks: Sinks, command: Command) -> None:
     if isinstance(command, Numbered):
         command = command.command
     if isinstance(command, EndSession):
-        sink = sinks.pop(command.session, None)
-        if sink is not None:
-            host.forget_sink(command.session)
-            host.credit.peer_down(sink.credit)
-            sink.credit.peer_down(host.credit)
+        drop_sink(host, sinks, command.session, False)
+
+
+def drop_sink(host: ClassicHost, sinks: Sinks, session: SessionId, is_told: bool) -> None:
+    """Nobody is told any more of the session, which may not know yet that it is over."""
+    sink = sinks.pop(session, None)
+    if sink is None:
+        return
+    host.forget_sink(session)
+    host.credit.peer_down(sink.credit)
+    sink.credit.peer_down(host.credit)
+    if is_told:
+        sink.on_gone(int(host.uid))

@@ -23,7 +23,6 @@ from queues.annotations import Annotations
 from queues.commands import (
     Command,
     Configure,
-    ConsumerKey,
     EndSession,
     Enqueue,
     SessionId,
@@ -39,23 +38,16 @@ from queues.effects import (
     LEFT_EXPIRED,
     LEFT_MAXLEN,
     LEFT_REJECTED,
-    Activated,
-    Attached,
-    AttachRefused,
     Delivers,
-    Detached,
-    Drained,
     Effect,
     Enqueued,
     Got,
-    Inspected,
     KnownAlready,
     LastConsumerGone,
     Left,
     Purged,
     QueueExpired,
     Refused,
-    TimedOut,
 )
 from queues.expiry import FAR
 from queues.extents import Columns
@@ -69,9 +61,11 @@ from queues.hosts.seams import Steppable as Steppable
 from queues.hosts.seams import Steps as Steps
 from queues.hosts.seams import Undertaker as Undertaker
 from queues.hosts.seams import Waking as Waking
+from queues.hosts.telling import number_of, session_in, tell
 from queues.hosts.weighing import sizes_in
 from queues.message import FORMAT_091, Chunk
 from queues.options import DROP_HEAD, Options
+from queues.seqset import SeqSet
 from queues.store import BodyBudget, Slot, Store
 from queues.traits import Traits, decode_meta, traits_of
 from warren.wire.amqp091.events import INFO_EXPIRATION, INFO_PERSISTENT, INFO_PRIORITY
@@ -149,6 +143,9 @@ class ClassicHost:
         self.promised_first: i64 = 1
         self.promised_end: i64 = 1
         self._moved: list[tuple[int, int, int, int, bytes]] = []  # of the promised
+        # Of a member of a group of several: numbers above the machine's whose bodies are here.
+        self.promises: SeqSet | None = None
+        self.settles = True  # for good: nothing that leaves comes again
         self.published_count: i64 = 0
         self.delivered_count: i64 = 0
         self.accepted_count: i64 = 0
@@ -244,6 +241,21 @@ class ClassicHost:
         """The session is about to use the queue (of a host around this one)."""
         self._sinks[sink.session] = sink
 
+    def forget_sink(self, session: SessionId) -> None:
+        """Nobody stands here for the session any more."""
+        self._sinks.pop(session, None)
+        self._reading.end_session(session)
+
+    def bytes_of(self, sink: SessionSink, first: i64, count: i64) -> View | None:
+        """As `view`, of any messages in the store, and as they are stored."""
+        return self._reading.view(self, sink, first, count)
+
+    def take_found(self) -> list[Found]:
+        """What a recovery has found, in no order."""
+        found = self._found
+        self._found = []
+        return found
+
     def command(self, sink: SessionSink, command: Command) -> None:
         """Apply the command in this turn, after what was handed down before."""
         self._sinks[sink.session] = sink
@@ -334,7 +346,7 @@ class ClassicHost:
             elif isinstance(effect, Delivers):
                 self._delivers(effect)
             elif isinstance(effect, Left):
-                self._left(effect)
+                self.left(effect)
             else:
                 self._answer(effect)
 
@@ -403,7 +415,7 @@ class ClassicHost:
             effect.attempts,
         )
 
-    def _left(self, effect: Left) -> None:
+    def left(self, effect: Left) -> None:
         reason = effect.reason
         self.accepted_count += effect.count if reason == LEFT_ACCEPTED else 0
         if self.undertaker is not None and reason in DEATHS:
@@ -411,7 +423,7 @@ class ClassicHost:
             if effect.annotations is not None:
                 self._dying_noted.restore_all(effect.annotations)
         else:
-            self._release(effect.first, effect.count)
+            self.release_found(effect.first, effect.count)
 
     def _bury(self, now_ms: i64) -> None:
         """Hand some of the dying to the dead-letter exchange, then let them go."""
@@ -478,51 +490,46 @@ class ClassicHost:
             stop = min(end, slot.first + slot.count)
             if slot.journaled:
                 index, last = slot.pieces(seq, stop)
-                self._journal.settle(self.uid, seq, stop - seq)
+                if self.settles:
+                    self._journal.settle(self.uid, seq, stop - seq)
                 self._journal.release(slot.chunk, index, last)
             self.store.release(seq, stop - seq)
             seq = stop
 
+    def release_found(self, first: i64, count: i64) -> None:
+        """The same, for what of these messages is in the store: a member of a group that was
+        behind never got those that were dead by then."""
+        if self.promises is None:
+            self._release(first, count)
+            return
+        for run_first, run_count in self.store.spans_within(first, count):
+            self._release(run_first, run_count)
+
     def _answer(self, effect: Effect) -> None:
-        uid = self.uid
+        """What concerns one session, or the queue itself."""
+        if isinstance(effect, LastConsumerGone | QueueExpired):
+            self.unused(effect)
+            return
+        # A session on the same node neither repeats nor leaves out a number.
+        assert not isinstance(effect, KnownAlready), "a local session repeated a publish"
+        self.count_answer(effect)
+        sink = self._sinks.get(session_in(effect))
+        if sink is None:
+            assert isinstance(effect, Purged), "an answer to nobody"
+            return  # Who has gone during a long purge need not know.
+        tell(sink, self.uid, effect, self.auto_delete and self.machine.attached_count == 0)
+
+    def unused(self, effect: Effect) -> None:
+        """Its last consumer is gone, or its time is over."""
+        if self.auto_delete or isinstance(effect, QueueExpired):
+            self._turn.queue_unused(int(self.uid))
+
+    def count_answer(self, effect: Effect) -> None:
         if isinstance(effect, Got):
             if effect.message > 0:
                 self.delivered_count += 1
-            sink = self._sinks[effect.session]
-            sink.on_got(uid, effect.message, effect.redelivered, effect.ready, effect.attempts)
-        elif isinstance(effect, Attached):
-            self._sinks[session_of(effect.key)].on_attached(uid, number_of(effect.key))
-        elif isinstance(effect, AttachRefused):
-            self._sinks[session_of(effect.key)].on_attach_refused(uid, number_of(effect.key))
-        elif isinstance(effect, Detached):
-            goes = self.auto_delete and self.machine.attached_count == 0
-            sink = self._sinks[session_of(effect.key)]
-            sink.on_detached(uid, number_of(effect.key), goes)
-        elif isinstance(effect, Drained):
-            sink = self._sinks[session_of(effect.key)]
-            sink.on_drained(uid, number_of(effect.key), effect.delivery_count)
-        elif isinstance(effect, Purged):
-            if effect.session in self._sinks:  # Who has gone during a long purge need not know.
-                self._sinks[effect.session].on_purged(uid, effect.count)
-        elif isinstance(effect, Inspected):
-            sink = self._sinks[effect.session]
-            sink.on_inspected(uid, effect.ready, effect.consumer_count)
         elif isinstance(effect, Refused):
-            self._sinks[effect.session].on_refused(uid, effect.first_seq, effect.count)
             self.refused_count += effect.count
-        elif isinstance(effect, Activated):
-            sink = self._sinks[session_of(effect.key)]
-            sink.on_activated(uid, number_of(effect.key), effect.active)
-        elif isinstance(effect, TimedOut):
-            sink = self._sinks[session_of(effect.key)]
-            sink.on_timed_out(uid, number_of(effect.key), effect.timeout_ms)
-        elif isinstance(effect, LastConsumerGone | QueueExpired):
-            if self.auto_delete or isinstance(effect, QueueExpired):
-                self._turn.queue_unused(int(uid))
-        else:
-            # A session on the same node neither repeats nor leaves out a number.
-            assert not isinstance(effect, KnownAlready), "a local session repeated a publish"
-            raise AssertionError(f"unexpected effect {type(effect).__name__}")
 
     # Bodies on disk
 
@@ -557,6 +564,8 @@ class ClassicHost:
 
     def _promised(self, first: i64, count: i64) -> list[tuple[int, int]]:
         """Which of these messages are to be applied; they are alive as far as the log goes."""
+        if self.promises is not None:
+            return self.promises.within(first, count)
         start = max(first, self.machine.next_seq, self.promised_first)
         end = min(first + count, self.promised_end)
         return [(start, end - start)] if start < end else []
@@ -571,7 +580,15 @@ class ClassicHost:
             if start < end:
                 runs.append((start, end - start))
         runs.sort()
-        return runs
+        return runs if self.promises is None else self._stored(runs)
+
+    def _stored(self, runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """What of these is in the store: until it has caught up, a member may know messages of
+        which it has settled the bodies before a restart."""
+        found: list[tuple[int, int]] = []
+        for first, count in runs:
+            found.extend(self.store.spans_within(first, count))
+        return found
 
     def journaled_from(self, first: i64) -> tuple[list[tuple[int, int]], int]:
         """Messages from `first` on that the log must keep, as ascending (first, count), a bounded
@@ -751,8 +768,12 @@ class ClassicHost:
 
     # The end of the queue
 
-    def delete(self) -> int:
-        """The definition is gone: tell the sessions, free everything; return what was ready."""
+    def delete(self, for_good: bool = True) -> int:
+        """The definition is gone: tell the sessions, free everything; return what was ready.
+
+        Not `for_good`: another member of its group may come to be here.
+        """
+        self.settles = for_good
         self._gone = True
         ready = self.machine.ready.count
         self.credit.peer_down_everywhere()
@@ -762,7 +783,7 @@ class ClassicHost:
             # Of a damaged queue all that was found, for the machine knows nothing of it.
             gone = [(int(each.first), int(each.count)) for each in self._found] or self._alive()
             for first, count in gone:
-                self._release(first, count)
+                self.release_found(first, count)
         self._dying.clear()
         self._dying_noted = Annotations()
         if self.undertaker is not None:
@@ -770,14 +791,9 @@ class ClassicHost:
         self.store.clear()
         for chunk in self._chunks:
             self.store.cancel_reserve(chunk)
-        if self.durable:
+        if self.durable and for_good:
             self._journal.deleted(self.uid)
         self._sinks = {}
         self._commands = []
         self._chunks = []
         return ready
-
-
-def number_of(key: ConsumerKey) -> int:
-    """The session's own number of the consumer."""
-    return key & 0xFFFFFFFF

@@ -90,8 +90,11 @@ class Receipt:
         self.counts: list[int] = []
         self.chunks: list[Chunk] = []
         self.marks: list[tuple[int, Marked]] = []
+        self.calls: list[Callable[[], None]] = []
 
     def is_empty(self) -> bool:
+        if len(self.calls) > 0:
+            return False
         return len(self.sinks) == 0 and len(self.chunks) == 0 and len(self.marks) == 0
 
 
@@ -242,34 +245,46 @@ class Journal:
         self._log.flush()
 
     def _write_chunks(self, now_ms: i64) -> None:
-        log = self._log
-        kept = self._receipt.chunks
         for chunk in self._chunks:
             targets = chunk.targets
             chunk.targets = None
-            data = chunk.data
-            if data is None or targets is None:
+            if chunk.data is None or targets is None:
                 continue  # settled already, by every queue that took it
-            assert chunk.file_id == 0, "a chunk has one place"
-            traits = chunk.traits
-            meta = b"" if traits is None else encode_meta(traits, chunk.count())
-            place = log.append_publish(
-                chunk.format_tag,
-                chunk.info,
-                now_ms,
-                targets,
-                meta,
-                chunk.offsets,
-                data,
-                chunk.base,
-                chunk.names,
-            )
-            chunk.file_id = place.file_id
-            chunk.file_offset = place.offset
-            if chunk.unclaimed > 0:  # Some messages were settled before they were written.
-                log.release(chunk.file_id, chunk.unclaimed)
-            kept.append(chunk)
+            self._write(chunk, targets, now_ms)
         self._chunks = []
+
+    def _write(self, chunk: Chunk, targets: list[tuple[int, int]], now_ms: i64) -> None:
+        data = chunk.data
+        assert data is not None
+        assert chunk.file_id == 0, "a chunk has one place"
+        traits = chunk.traits
+        meta = b"" if traits is None else encode_meta(traits, chunk.count())
+        place = self._log.append_publish(
+            chunk.format_tag,
+            chunk.info,
+            now_ms,
+            targets,
+            meta,
+            chunk.offsets,
+            data,
+            chunk.base,
+            chunk.names,
+        )
+        chunk.file_id = place.file_id
+        chunk.file_offset = place.offset
+        if chunk.unclaimed > 0:  # Some messages were settled before they were written.
+            self._log.release(chunk.file_id, chunk.unclaimed)
+        self._receipt.chunks.append(chunk)
+
+    def write_now(self, chunk: Chunk, uid: i64, message_first: i64, now_ms: i64) -> None:
+        """The chunk, a new one of this queue alone, goes into the log before all that is appended
+        from now on: a follower's entry is behind its bodies."""
+        self._write(chunk, [(uid, message_first)], now_ms)
+
+    def when_durable(self, done: Callable[[], None]) -> None:
+        """Call back when everything that is in the log, or journaled, by now is synced. Whoever
+        asks sees to it that a turn ends."""
+        self._receipt.calls.append(done)
 
     def on_durable(self, lsn: i64) -> None:
         """Everything up to `lsn` is synced: confirm, and let bodies over the budget go."""
@@ -282,6 +297,8 @@ class Journal:
             for i in range(len(receipt.sinks)):
                 self.credit.ack(receipt.hosts[i], receipt.counts[i])
                 receipt.sinks[i].on_confirms(receipt.uids[i], receipt.seqs[i])
+            for call in receipt.calls:
+                call()
             for message_seq, marked in receipt.marks:
                 marked.mark_durable(message_seq)
             for chunk in receipt.chunks:

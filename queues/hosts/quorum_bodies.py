@@ -1,17 +1,18 @@
 """Bodies of a quorum queue on one of its members: which are in the store, and what for.
 
 Bodies are written before the entry that speaks of them, by the leader when it proposes and by
-followers in `promise`. Until the machine has applied the entry they are *promised*; then it has
-them, or has passed over their numbers: message_seqs ascend along the log, so what is promised below
-the machine's next number and was not taken is of nobody (of an entry that was cut off, or of one
-that came a second time), and is released. So a truncation needs no look at them.
-
-Bodies of a snapshot that is coming in are *staged*: they count once it is installed.
+followers in `promise`, and with the slices of a snapshot that comes in. Until the machine has
+applied the entry, or is that of the snapshot, they are *promised*; then it has them, or has passed
+over their numbers: message_seqs ascend along the log, so what is promised below the machine's next
+number and was not taken is of nobody (of an entry that was cut off, or of one that came a second
+time), and is released. So neither a truncation nor a snapshot that is dropped needs a look at them;
+and it must have none, for the same message may come again, and what was settled once in the log is
+dead for good (docs/formats/wal.md).
 
 `BodyReader` gives bodies back as runs (`queues.hosts.quorum_entry`), for members that are behind.
-Owns both sets of numbers (`ClassicHost.promises` and `staged`, so that the log keeps them); what it
-asks of the disk is answered by `ClassicHost.loaded`. A body that cannot be read is tried again
-after a while. Compiled.
+Owns the set of what is promised (`ClassicHost.promises`, so that the log keeps it); what it asks of
+the disk is answered by `ClassicHost.loaded`. A body that cannot be read is tried again after a
+while. Compiled.
 """
 
 from collections import deque
@@ -36,13 +37,12 @@ READ_AGAIN_MS: Final = 1000
 
 @final
 class Bodies:
-    """See the module. Invariant: what is promised or staged is in the store; no number is both."""
+    """See the module. Invariant: what is promised is in the store, and not below the machine's next
+    number but while an entry is being applied."""
 
     def __init__(self, inner: ClassicHost, journal: Journal) -> None:
         self.promises = SeqSet()
-        self.staged = SeqSet()
         inner.promises = self.promises
-        inner.staged = self.staged
         self._inner = inner
         self._journal = journal
 
@@ -55,38 +55,26 @@ class Bodies:
         self.promises.add(first, count)
 
     def promise(self, chunk: Chunk, first: i64, now_ms: i64) -> None:
-        """An entry is about to be written that the leader has proposed with these messages."""
-        count = chunk.count()
-        self._put(chunk, first, now_ms)
-        self.staged.remove(first, count)
-        self.promises.remove(first, count)  # Of an entry that was here before, and was cut off.
-        self.promises.add(first, count)
+        """Messages of an entry that is about to be written, or of a snapshot that is coming in.
 
-    def stage(self, chunk: Chunk, first: i64, now_ms: i64) -> None:
-        """Messages of a snapshot that is coming in; those that are here already stay as they are.
-
-        What is here and dead is dead in the snapshot as well.
+        Those that are here already stay as they are. Of those below the machine's next number all
+        that is alive is here.
         """
-        for run_first, run_count in self._put(chunk, first, now_ms):
-            self.staged.add(run_first, run_count)
-
-    def _put(self, chunk: Chunk, first: i64, now_ms: i64) -> list[tuple[int, int]]:
-        """Write and store those that are not in the store; which these are."""
         inner = self._inner
+        end = first + chunk.count()
+        at = max(first, inner.machine.next_seq)
         missing: list[tuple[int, int]] = []
-        at = first
-        for found, found_count in inner.store.spans_within(first, chunk.count()):
+        for found, found_count in inner.store.spans_within(at, end - at):
             if found > at:
                 missing.append((at, found - at))
             at = found + found_count
-        end = first + chunk.count()
         if end > at:
             missing.append((at, end - at))
         for run_first, run_count in missing:
             piece = cut_of(chunk, run_first - first, run_count)
             self._journal.write_now(piece, inner.uid, run_first, now_ms)
             inner.store.add(run_first, piece, 0, run_count, True)
-        return missing
+            self.promises.add(run_first, run_count)
 
     def taken(self, first: i64, count: i64) -> None:
         """The machine has these now."""
@@ -100,26 +88,18 @@ class Bodies:
             for first, count in promises.split_below(next_seq).runs():
                 self._inner.release_found(first, count)
 
-    def drop_staged(self) -> None:
-        staged = self.staged.runs()
-        self.staged.clear()
-        for first, count in staged:
-            self._inner.release_found(first, count)
-
     def install(self, machine: Fifo) -> None:
-        """The queue is what the snapshot says: what it has not goes."""
+        """The queue is what a snapshot says: what that has not goes."""
         inner = self._inner
         dead = SeqSet()
         for runs in (
             inner.machine.alive_within(1, inner.machine.next_seq - 1),
-            self.staged.runs(),
             self.promises.split_below(machine.next_seq).runs(),
         ):
             for first, count in runs:
                 dead.add(first, count)
         for first, count in machine.alive_within(1, machine.next_seq - 1):
             dead.remove(first, count)
-        self.staged.clear()
         inner.machine = machine
         for first, count in dead.runs():
             inner.release_found(first, count)
@@ -145,7 +125,6 @@ class Bodies:
 
     def clear(self) -> None:
         """The queue goes, or its member: all that the machine does not know."""
-        self.drop_staged()
         promised = self.promises.runs()
         self.promises.clear()
         for first, count in promised:

@@ -72,6 +72,7 @@ REATTACH_BYTES: Final = 1 << 20  # bodies with entries for one who is behind, in
 CAMPAIGN_MS: Final = 50  # until it is tried again by whoever is to lead a new queue
 RETRY_MS: Final = 20  # until what the group did not take is proposed again
 CAMPAIGNS: Final = 20
+PROCESS_SHIFT: Final = 64  # of a session id: what is above is its process
 
 OnLead = Callable[[int, int, int, bool], None]  # uid, leader or 0, term, leads here and is ready
 
@@ -223,7 +224,17 @@ class QuorumMember:
             sink.credit.peer_down(self.inner.credit)
 
     def view(self, sink: SessionSink, first: int, count: int) -> View | None:
+        """See HomeEnd. None as well for what was settled meanwhile, by a command that its session
+        gave to another leader."""
+        if self.inner.store.find_live(first) is None:
+            return None
         return self.inner.view(sink, first, count)
+
+    def processes(self) -> set[int]:
+        """Of all sessions that the queue knows of."""
+        streams = self.inner.machine.streams
+        assert streams is not None
+        return {int(session) >> PROCESS_SHIFT for session in streams.by_session}
 
     def order(self, command: Command) -> bool:
         """A command of the node's own (a process that is gone, suspended, back); False: this node
@@ -309,8 +320,8 @@ class QuorumMember:
     def propose(self) -> None:
         """The messages of what was stepped are in the log: so shall be its entries."""
         group = self._group
-        if group is None or self.term == 0:
-            return
+        if group is None or self.term == 0 or group.raft.term != self.term:
+            return  # It leads no more, or anew in another term: `lead` is about to tell.
         while len(self._stepped) > 0:
             batch = self._stepped[0]
             entry = encode_member_entry(batch.now_ms, batch.message_first, batch.commands)
@@ -632,11 +643,11 @@ class QuorumMember:
         """The definition is gone, or the group has no member here any more: all that is here of it
         goes. The inner host is told next (`ClassicHost.delete`), and whoever added the group
         removes it."""
-        self.term = 0
+        self.inner.settles = False  # The same messages may come again, if a member does.
+        if self.term > 0:
+            self._step_down()
         self._group = None
-        self._drop_work()
         self._open.clear()
-        self._sinks = {}
         self._outgoing.close()
         self._reader.clear()
         self._incoming.drop()

@@ -272,7 +272,7 @@ class Incoming:
             return
         assert content[:1] == OF_BODIES
         for first, chunk in take_runs(content, 1):
-            self._bodies.stage(chunk, first, now_ms)
+            self._bodies.promise(chunk, first, now_ms)
         self._journal.when_durable(durable)
         self._wake()
 
@@ -287,9 +287,8 @@ class Incoming:
         self._stream += 1
 
     def drop(self) -> None:
-        """What was staged is of no use."""
+        """What was staged is of no use; bodies stay promised."""
         if len(self._state) > 0:
             self._shelf.drop_staged(self._uid)
         self._state = []
         self._stream += 1
-        self._bodies.drop_staged()

@@ -87,6 +87,11 @@ class SnapshotStore:
         head = self.head(owner)
         return None if head is None else (head.index, b"".join(self.slices(owner, head)))
 
+    @property
+    def owners(self) -> list[int]:
+        """Who has any, ascending."""
+        return sorted(self._owners)
+
     # At start.
 
     def open(self, owner: int) -> SnapshotHead | None:
@@ -123,6 +128,14 @@ class SnapshotStore:
             if row is not None:
                 found = decode_head(owner, last, row[1])
         return found, last
+
+    def load_slices(self, owner: int) -> tuple[bytes, list[bytes]] | None:
+        """Point and slices of the newest snapshot, to go on from (`open`); None if there is none.
+
+        At start alone. KeyedDamaged: it is not whole.
+        """
+        head = self.open(owner)
+        return None if head is None else (head.point, list(self.slices(owner, head)))
 
     def slices(self, owner: int, head: SnapshotHead) -> Iterator[bytes]:
         """The slices of a snapshot; KeyedDamaged, at the last one, if they are not what its head
@@ -218,7 +231,7 @@ class SnapshotStore:
 
     def _newest_index(self, owner: int) -> int:
         head = self._newest.get(owner)
-        return 0 if head is None else head.index
+        return -1 if head is None else head.index
 
     def _give_up_writer(self, owner: int) -> None:
         writer = self._writers.pop(owner, None)

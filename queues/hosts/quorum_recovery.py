@@ -1,0 +1,92 @@
+"""Log groups of quorum queues as a start finds them: from snapshots and the log to their members.
+
+`begin` reads the newest snapshot of each group (its machine, where it stands, and what the node
+wrote down when the member was made: `birth`); then the log's recovery tells entries, terms and
+votes; `restored` says what a member begins with. A group without a snapshot was left: what the log
+has of it is of nobody, but for its term, in case that the member is made anew. Not compiled.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from queues.hosts.quorum_snapshot import Standing, decode_standing
+from raft.entries import Config, HardState, SnapshotPoint
+from raft.recovery import FoundLog, Restored
+
+INCARNATION: Final = 1  # of every group of a queue: a uid is never used again
+
+
+Load = Callable[[int], tuple[bytes, list[bytes]] | None]  # point and slices of the newest snapshot
+
+
+class FoundGroup:
+    """One group with a snapshot."""
+
+    def __init__(self, standing: Standing, slices: list[bytes]) -> None:
+        self.standing = standing
+        self.slices = slices  # of the machine
+        self.log = FoundLog(INCARNATION)
+
+    def restored(self) -> Restored:
+        """All was told. ValueError: it is no log."""
+        return self.log.restored(self.standing.point)
+
+
+class FoundGroups:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self.groups: dict[int, FoundGroup] = {}  # by uid
+        self._terms: dict[int, int] = {}  # the highest that the log knows, by uid
+        self._strays: dict[int, int] = {}  # last entry of groups that were left, by uid
+
+    def begin(self, owners: list[int], load: Load) -> None:
+        """Read the snapshots. ValueError: of a version that this node does not know."""
+        for owner in owners:
+            found = load(owner)
+            if found is not None:
+                point, slices = found
+                self.groups[owner] = FoundGroup(decode_standing(point), slices)
+
+    def raft_entry(
+        self,
+        owner: int,
+        incarnation: int,
+        index: int,
+        term: int,
+        appended_term: int,
+        kind: int,
+        content: bytes,
+    ) -> None:
+        """See `RecoverySink`."""
+        group = self.groups.get(owner)
+        if group is None:
+            self._strays[owner] = max(index, self._strays.get(owner, 0))
+        else:
+            group.log.add(incarnation, index, term, appended_term, kind, content)
+
+    def hard_state(self, owner: int, incarnation: int, term: int, vote: int) -> None:
+        """See `RecoverySink`."""
+        self._terms[owner] = max(term, self._terms.get(owner, 0))
+        group = self.groups.get(owner)
+        if group is not None:
+            group.log.add_hard_state(incarnation, term, vote)
+
+    def knows(self, owner: int) -> bool:
+        """Whether its messages are wanted."""
+        return owner in self.groups
+
+    def term_of(self, owner: int) -> int:
+        """No member of the group was here in a higher one."""
+        return self._terms.get(owner, 0)
+
+    def strays(self) -> dict[int, int]:
+        """Groups that were left: the last entry that the log has of each."""
+        return self._strays
+
+
+def beginning(node: int, config: Config, term: int) -> Restored:
+    """What a new member begins with: `config` as the group was founded, or an empty one if it joins
+    it. `term`: of an earlier member of the group on this node, or 0; in it no vote is given."""
+    point = SnapshotPoint(0, 0, term, config)
+    return Restored(HardState(term, node if term > 0 else 0), point, 0, [], [])

@@ -1,0 +1,280 @@
+"""A node with one member of one quorum queue: real log, real log groups, real machine, put together
+as a node of a cluster does it, on a simulated disk and with threads that run one step at a time.
+"""
+
+from collections.abc import Callable
+from random import Random
+from typing import Final, Protocol
+
+from node.owners import QueueOwners
+from node.timers import Timers
+from node.turn import Turn
+from queues.credit import CreditActor, CreditSpec
+from queues.extents import Columns
+from queues.hosts.classic import LOGGED, ClassicHost
+from queues.hosts.journal import Journal
+from queues.hosts.quorum_member import QuorumMember
+from queues.hosts.quorum_recovery import INCARNATION, FoundGroups, beginning
+from queues.message import Chunk
+from queues.options import Options
+from queues.store import BodyBudget
+from raft.entries import Config
+from raft.host import RaftHost
+from raft.recovery import Restored
+from raft.settings import Settings
+from tests.sim.queues.node import Timer
+from tests.sim.storage.sim_disk import SimDisk
+from tests.sim.storage.sim_keyed import SimKeyed
+from tests.sim.storage.steps import StepRunner
+from warren.storage.recovery import RecoveredPublish
+from warren.storage.snapshot import SnapshotStore
+from warren.storage.stretches import Stretch
+from warren.storage.wal import Wal
+
+UID: Final = 9
+DIRECTORY: Final = "/log"
+LOG_CREDIT: Final = CreditSpec(4000, 800)
+OPTIONS: Final = Options(levels=32, default_level=4, counts_deliveries=True, delivery_limit=1000)
+
+
+class Network(Protocol):
+    """What a node asks of the world around it."""
+
+    @property
+    def now_ms(self) -> int: ...
+
+    def send(self, source: int, target: int, lane: int, batch: bytes) -> None: ...
+
+    def is_open(self, source: int, target: int) -> bool: ...
+
+    def leads(self, member: int, leader: int, term: int, is_ready: bool) -> None: ...
+
+
+class Sink:
+    """Takes what the log has found (`RecoverySink`)."""
+
+    def __init__(self, found: FoundGroups, host: Callable[[], ClassicHost | None]) -> None:
+        self._found = found
+        self._host = host
+        self.entry_count = 0
+        self.raft_entry = found.raft_entry
+        self.hard_state = found.hard_state
+        self.knows = found.knows
+
+    def entry(self, owner: int, index: int, payload: bytes) -> None:
+        raise AssertionError("an entry of a group of one member")
+
+    def owner(self, owner: int, last_seq: int, mark: int) -> None:
+        assert owner == UID
+
+    def publish(self, found: RecoveredPublish) -> None:
+        host = self._host()
+        assert host is not None
+        chunk = Chunk(found.format_tag, None, 0, found.offsets, found.info, found.label)
+        chunk.file_id = found.file_id
+        chunk.file_offset = found.data_offset
+        chunk.durable = True
+        for _, first, live in found.targets:
+            host.recover(chunk, first, live, found.meta, found.now_ms)
+
+    def stretch(self, found: Stretch) -> None:
+        host = self._host()
+        assert host is not None
+        whole = Chunk(found.format_tag, None, 0, b"", found.info, found.label)
+        whole.file_id = found.file_id
+        whole.durable = True
+        columns = Columns(found.places, found.counts, found.sizes, found.arrivals)
+        host.recover_stretch(found.first, found.count, whole, columns)
+
+
+class GroupNode:
+    """One life of a node. Keeps `Steps` for the host and `Links` for the groups."""
+
+    def __init__(
+        self, number: int, disk: SimDisk, world: Network, random: Random, settings: Settings
+    ) -> None:
+        self.number = number
+        self.world = world
+        self.disk = disk
+        self.random = random
+        self.runner = StepRunner()
+        self.runner.saves_late = random.random() < 0.5
+        self.failed: list[BaseException] = []
+        self._timer_list: list[Timer] = []
+        self.turn = Turn(self.runner.post, self.failed.append)
+        file_bytes = random.choice((16_384, 65_536))
+        self.wal = Wal(
+            disk,
+            DIRECTORY,
+            post=self.runner.post,
+            on_failure=self.failed.append,
+            file_bytes=file_bytes,
+            group_bytes=random.choice((512, 4096, 1 << 20)),
+            reserve_files=random.choice((2, 6)),
+            slack_bytes=random.choice((0, file_bytes)),
+            runner=self.runner,
+            draw_epoch=lambda: random.getrandbits(32),
+        )
+        self.budget = BodyBudget(random.choice((0, 2_000, 1 << 30)))
+        self.journal = Journal(self.wal, self.budget, CreditActor("log", LOG_CREDIT))
+        self.wal.before_upkeep = self._end_turn
+        self.turn.journal = self.journal
+        self.turn.now_ms = lambda: world.now_ms
+        self.timers = Timers(self._set_timer, lambda: world.now_ms, self.turn.begin)
+        self.shelf = SnapshotStore(SimKeyed(disk, self.runner))
+        lots = Random(random.getrandbits(64))
+        self.raft = RaftHost(number, self.wal, self, settings, lots, self.turn.begin_groups)
+        self.turn.groups = self.raft
+        self.member: QuorumMember | None = None
+        self.hosts: dict[int, ClassicHost] = {}
+        self.is_joined = False
+        self.recover()
+
+    # Life
+
+    def recover(self) -> None:
+        """Begin with what the disk has."""
+        self.found = FoundGroups()
+        self.found.begin(self.shelf.owners, self.shelf.load_slices)
+        group = self.found.groups.get(UID)
+        if group is not None:
+            self.make().load(group.standing, group.slices)
+        report = self.wal.open(Sink(self.found, lambda: self.hosts.get(UID)))
+        assert not report.corrupt, f"corrupt: {report.corrupt}"
+        for owner, index in self.found.strays().items():
+            self.wal.release_log(owner, index)
+        if group is not None:
+            assert self.member is not None
+            self.member.recovered()
+            self._join(group.restored())
+        self.wal.on_durable.append(self._durable)
+        self.wal.attach(QueueOwners(self.hosts, lambda uid: 0))
+        self.turn.begin()
+
+    def make(self) -> QuorumMember:
+        """The host of the queue, and this node's member of its group."""
+        credit = CreditActor("queue", CreditSpec(400, 200))
+        inner = ClassicHost(
+            UID, "/", "q", True, self.journal, self.budget, self, credit, False, OPTIONS, LOGGED
+        )
+        self.hosts[UID] = inner
+        entries = self.random.choice((4, 16, 64))
+        self.member = QuorumMember(self.number, inner, self.journal, self, self.shelf, entries)
+        self.member.on_lead = self._leads
+        self.member.on_left = self._left
+        return self.member
+
+    def found_member(self, config: Config, first: bool) -> None:
+        """A new member: of a new group, or one that joins it."""
+        assert self.member is None
+        member = self.make()
+        term = self.found.term_of(UID)
+
+        def begun() -> None:
+            if self.member is member:
+                self._join(beginning(self.number, config, term))
+                if first:
+                    member.campaign_first()
+
+        member.begin_new(config, term, b"birth", begun)
+
+    def _join(self, restored: Restored) -> None:
+        member = self.member
+        assert member is not None
+        group = self.raft.add(UID, INCARNATION, restored, member)
+        self.is_joined = True
+        member.join(group)
+
+    def _left(self, uid: int) -> None:
+        """The group does not have this node any more; not in the midst of what it is told."""
+        self.runner.post(self.leave)
+
+    def leave(self) -> None:
+        """All that is here of the queue goes."""
+        member = self.member
+        if member is None:
+            return
+        self.turn.begin()
+        group = self.raft.group(UID)
+        if group is not None:
+            self.found.hard_state(UID, INCARNATION, group.raft.term, 0)
+            self.raft.remove(UID)
+        member.leave()
+        member.inner.delete(for_good=False)
+        del self.hosts[UID]
+        self.member = None
+        self.is_joined = False
+
+    def _leads(self, uid: int, leader: int, term: int, is_ready: bool) -> None:
+        self.world.leads(self.number, leader, term, is_ready)
+
+    # Links
+
+    def send(self, member: int, lane: int, parts: list[bytes]) -> None:
+        self.world.send(self.number, member, lane, b"".join(parts))
+
+    def is_full(self, member: int) -> bool:
+        return not self.world.is_open(self.number, member)
+
+    # Steps
+
+    def mark_host(self, host: object) -> None:
+        self.turn.mark_host(host)  # type: ignore[arg-type]
+
+    def mark_host_later(self, host: object) -> None:
+        self.turn.mark_host_later(host)  # type: ignore[arg-type]
+
+    def wake_host(self, host: object, due_ms: int) -> None:
+        self.timers.wake(host, due_ms)  # type: ignore[arg-type]
+
+    def queue_unused(self, uid: int) -> None:
+        """Nobody deletes it here."""
+
+    def load(self, host: ClassicHost, chunk: Chunk) -> None:
+        def done(result: bytes | Exception) -> None:
+            self.turn.begin()
+            assert isinstance(result, bytes), f"a body cannot be read: {result}"
+            host.loaded(chunk, result)
+
+        self.wal.read(chunk.file_id, chunk.file_offset, chunk.size(), done)
+
+    # Time and disk
+
+    def _set_timer(self, delay_s: float, callback: Callable[[], None]) -> Timer:
+        timer = Timer(self.world.now_ms + 1000 * delay_s, callback)
+        self._timer_list.append(timer)
+        return timer
+
+    def pass_time(self) -> None:
+        due = [timer for timer in self._timer_list if timer.due_ms <= self.world.now_ms + 0.01]
+        self._timer_list = [timer for timer in self._timer_list if timer not in due]
+        for timer in due:
+            self.runner.post(timer.fire)
+
+    def _durable(self, lsn: int) -> None:
+        self.turn.begin()
+        self.raft.on_durable(lsn)
+        self.journal.on_durable(lsn)
+        self.turn.finish_now()
+
+    def _end_turn(self) -> None:
+        self.journal.end_turn(self.world.now_ms)
+        self.journal.settle_now()
+
+    def run(self, steps: int) -> None:
+        """Some pieces of what the loop and the threads have to do."""
+        for _ in range(steps):
+            if not self.runner.step(self.random):
+                break
+        self.check()
+
+    def run_loop(self) -> None:
+        """What is posted to the loop, and no thread."""
+        while self.runner.posted:
+            self.runner.posted.popleft()()
+        self.check()
+
+    def check(self) -> None:
+        """What would stop a node stops the test."""
+        for error in self.failed:
+            raise error

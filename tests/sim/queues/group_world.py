@@ -1,0 +1,420 @@
+"""A quorum queue on several nodes, in bad weather: what is published, confirmed and settled is
+looked at by those who did it, and the members of the group are compared with each other.
+
+By lots: nodes run a little, batches arrive, time passes, sessions work; links break, nodes lose
+power and what is not synced, all at once, too; leaders move, members come and go, disks are wiped.
+At the end all is well again: then everything that was confirmed and not settled is there, once, and
+nothing is left of the rest.
+"""
+
+from collections import deque
+from random import Random
+from typing import Final
+from zlib import crc32
+
+from queues.commands import ACCEPT, FAIL, RELEASE, SessionId
+from queues.fifo_snapshot import encode_fifo
+from raft.entries import Config
+from raft.settings import Settings
+from raft.status import LEADER
+from tests.sim.queues.group_node import UID, GroupNode
+from tests.sim.queues.group_session import Books, Session
+from tests.sim.storage.sim_disk import Crashed, SimDisk
+
+TICK_MS: Final = 20
+BEAT_MS: Final = 100
+SETTLE_STEPS: Final = 60_000
+NODES_MAX: Final = 9
+
+
+class GroupWorld:
+    """See the module. Members are numbered from 1; a wiped node comes back under a new number."""
+
+    def __init__(self, seed: int, count: int) -> None:
+        self.random = Random(seed)
+        self.now_ms = 1000
+        self.disks = {number: SimDisk() for number in range(1, count + 1)}
+        self.nodes: dict[int, GroupNode | None] = dict.fromkeys(self.disks)
+        self.wanted = tuple(sorted(self.disks))
+        self.channels: dict[tuple[int, int, int], deque[bytes]] = {}
+        self.cut: set[tuple[int, int]] = set()  # ways on which nothing comes through
+        self.leaders: dict[int, int] = {}  # term, by member that leads and is ready
+        self.books = Books({}, {})
+        self.sessions: list[Session] = []
+        self.states: dict[int, tuple[int, int]] = {}  # by index: checksum of the machine, whose
+        self.ticked_ms = self.beaten_ms = self.now_ms
+        self.published = 0
+        self.is_calm = False
+        self.has_changed = False  # other members are wanted than founded the group
+        self.settings = Settings(
+            election_ticks=10,
+            heartbeat_ticks=2,
+            suspicion_ticks=2,
+            append_bytes_max=self.random.choice((200, 2000, 1 << 20)),
+            window_bytes=self.random.choice((400, 1 << 20)),
+            window_messages=self.random.choice((1, 4, 64)),
+            apply_bytes_max=self.random.choice((300, 1 << 20)),
+            uncommitted_bytes_max=self.random.choice((4000, 1 << 20)),
+            trailing_entries_max=self.random.choice((0, 4, 1000)),
+            tells_commits_at_once=self.random.random() < 0.5,
+        )
+        for number in self.disks:
+            self.start(number)
+
+    # Nodes
+
+    def alive(self) -> list[GroupNode]:
+        return [node for node in self.nodes.values() if node is not None]
+
+    def start(self, number: int) -> None:
+        disk = self.disks[number]
+        random = Random(self.random.getrandbits(64))
+        node = GroupNode(number, disk, self, random, self.settings)
+        self.nodes[number] = node
+        for other in range(1, NODES_MAX + 1):
+            if other != number:
+                node.raft.add_peer(other)
+        for peer in self.alive():
+            if peer is not node and self.is_open(number, peer.number):
+                self.connect(node, peer)
+        self.follow(number)
+
+    def connect(self, node: GroupNode, peer: GroupNode) -> None:
+        node.raft.connected(peer.number)
+        peer.raft.connected(node.number)
+
+    def crash(self, number: int) -> None:
+        """The power is gone, and what was not synced."""
+        node = self.nodes[number]
+        if node is None:
+            return
+        self.nodes[number] = None
+        self.leaders.pop(number, None)
+        self.disks[number] = self.disks[number].crash(self.random)
+        for ends, channel in self.channels.items():
+            if number in ends[:2]:
+                channel.clear()
+        for peer in self.alive():
+            peer.raft.lost(number)
+        for session in self.sessions:
+            if session.face is not None and session.face.node is node:
+                session.disconnect()
+
+    def wipe(self, number: int) -> None:
+        """Its disk is empty: it comes back as another member."""
+        new = max(self.disks) + 1
+        if new > NODES_MAX:
+            return
+        self.crash(number)
+        del self.disks[number]
+        del self.nodes[number]
+        for peer in self.alive():
+            peer.raft.remove_peer(number)
+        self.disks[new] = SimDisk()
+        self.nodes[new] = None
+        self.start(new)
+        self.want([new if each == number else each for each in self.wanted])
+
+    def follow(self, number: int) -> None:
+        """The node hears what the definitions say."""
+        node = self.nodes[number]
+        if node is None:
+            return
+        if node.member is None and number in self.wanted:
+            config = Config(()) if self.has_changed else Config(self.wanted)
+            node.found_member(config, not self.has_changed and number == self.wanted[0])
+        if node.member is not None:
+            node.member.follow(self.wanted)
+
+    def want(self, members: list[int]) -> None:
+        self.has_changed = True
+        self.wanted = tuple(sorted(members))
+        for number in list(self.nodes):
+            self.follow(number)
+
+    # Network
+
+    def is_open(self, source: int, target: int) -> bool:
+        return (source, target) not in self.cut and self.nodes.get(target) is not None
+
+    def send(self, source: int, target: int, lane: int, batch: bytes) -> None:
+        if self.is_open(source, target) and self.nodes.get(source) is not None:
+            self.channels.setdefault((source, target, lane), deque()).append(batch)
+
+    def leads(self, member: int, leader: int, term: int, is_ready: bool) -> None:
+        if is_ready and leader == member:
+            self.leaders[member] = term
+        else:
+            self.leaders.pop(member, None)
+
+    def find_leader(self) -> GroupNode | None:
+        if not self.leaders:
+            return None
+        best = max(self.leaders, key=lambda member: self.leaders[member])
+        return self.nodes[best]
+
+    def deliver(self) -> None:
+        """A batch arrives somewhere."""
+        full = [ends for ends, channel in self.channels.items() if channel]
+        if not full:
+            return
+        source, target, lane = self.random.choice(full)
+        batch = self.channels[source, target, lane].popleft()
+        node = self.nodes.get(target)
+        if node is not None and (source, target) not in self.cut:
+            node.raft.receive(source, memoryview(batch))
+
+    def break_link(self, one: int, other: int) -> None:
+        """What was under way is lost; the link is there again at once."""
+        for ends, channel in self.channels.items():
+            if ends[:2] in ((one, other), (other, one)):
+                channel.clear()
+        first, second = self.nodes.get(one), self.nodes.get(other)
+        if first is None or second is None:
+            return
+        first.raft.lost(other)
+        second.raft.lost(one)
+        if self.is_open(one, other) and self.is_open(other, one):
+            self.connect(first, second)
+
+    def pass_time(self) -> None:
+        self.now_ms += self.random.choice((1, 3, 10))
+        while self.now_ms - self.ticked_ms >= TICK_MS:
+            self.ticked_ms += TICK_MS
+            for node in self.alive():
+                node.raft.tick(self.ticked_ms)
+                node.pass_time()
+        if self.now_ms - self.beaten_ms >= BEAT_MS:
+            self.beaten_ms = self.now_ms
+            for node in self.alive():
+                for peer in self.alive():
+                    ends = (node.number, peer.number)
+                    if node is not peer and ends not in self.cut and ends[::-1] not in self.cut:
+                        node.raft.heard(peer.number)
+
+    # What happens
+
+    def run(self, steps: int) -> None:
+        for _ in range(steps):
+            self.step()
+
+    def step(self) -> None:
+        random = self.random
+        lot = random.random()
+        alive = self.alive()
+        if lot < 0.5 and alive:
+            self.run_node(random.choice(alive), random.randint(1, 12))
+        elif lot < 0.75:
+            for _ in range(random.randint(1, 4)):
+                self.deliver()
+        elif lot < 0.87:
+            self.pass_time()
+        elif lot < 0.99 or self.is_calm:
+            self.work()
+        elif random.random() < 0.4:
+            self.fault()
+
+    def run_node(self, node: GroupNode, steps: int) -> None:
+        try:
+            node.run(steps)
+        except Crashed:
+            self.crash(node.number)
+            return
+        self.compare(node)
+
+    def compare(self, node: GroupNode) -> None:
+        """Members that have applied the same are the same."""
+        member = node.member
+        if member is None or member.applied_index == 0 or self.random.random() < 0.7:
+            return
+        index = int(member.applied_index)
+        state = crc32(encode_fifo(member.inner.machine))
+        known = self.states.setdefault(index, (state, node.number))
+        assert known[0] == state, f"{node.number} and {known[1]} differ at {index}"
+
+    def fault(self) -> None:
+        random = self.random
+        numbers = sorted(self.nodes)
+        lot = random.random()
+        down = [number for number in numbers if self.nodes[number] is None]
+        if lot < 0.25:
+            one, other = random.sample(numbers, 2)
+            self.break_link(one, other)
+        elif lot < 0.35:
+            self.cut = {
+                (one, other)
+                for one in numbers
+                for other in numbers
+                if one != other and random.random() < 0.3
+            }
+        elif lot < 0.5:
+            self.mend()
+        elif lot < 0.65:
+            node = self.nodes[random.choice(numbers)]
+            if node is not None and random.random() < 0.5:
+                node.disk.crash_in = random.randint(0, 12)
+            elif node is not None:
+                self.crash(node.number)
+        elif lot < 0.85 and down:
+            self.start(random.choice(down))
+        elif lot < 0.88:
+            for number in numbers:
+                self.crash(number)
+        elif lot < 0.94:
+            self.move_leader()
+        elif not down and len(self.wanted) >= 3:
+            self.change_members()
+
+    def mend(self) -> None:
+        """All ways are open."""
+        cut, self.cut = self.cut, set()
+        for one, other in sorted(cut):
+            first, second = self.nodes.get(one), self.nodes.get(other)
+            if first is not None and second is not None:
+                self.connect(first, second)
+
+    def move_leader(self) -> None:
+        leader = self.find_leader()
+        if leader is not None and leader.member is not None:
+            leader.turn.begin()
+            leader.member.transfer(self.random.choice(self.wanted))
+
+    def change_members(self) -> None:
+        """Not before the last change is through: of two disks that are lost at once all is."""
+        leader = self.find_leader()
+        status = None if leader is None or leader.member is None else leader.member.status()
+        if status is None or status.config != Config(self.wanted):
+            return
+        if self.random.random() < 0.4:
+            self.wipe(self.random.choice(self.wanted))
+        elif len(self.wanted) > 3 and self.random.random() < 0.6:
+            leaver = self.random.choice(self.wanted)
+            self.want([each for each in self.wanted if each != leaver])
+        elif others := [number for number in self.nodes if number not in self.wanted]:
+            self.want([*self.wanted, self.random.choice(others)])
+
+    # Sessions
+
+    def work(self) -> None:
+        """One of the sessions does something."""
+        random = self.random
+        if not self.sessions or (len(self.sessions) < 4 and random.random() < 0.02):
+            self.sessions.append(self.new_session())
+        session = random.choice(self.sessions)
+        lot = random.random()
+        if session.face is None:
+            leader = self.find_leader()
+            if leader is not None and leader.member is not None:
+                session.connect(leader)
+        elif random.random() < 0.01:
+            session.disconnect()
+        elif self.is_calm:
+            session.face.read_some()
+        elif lot < 0.35 and len(session.kept) < 30:
+            session.publish(self.payloads())
+        elif lot < 0.45 and not session.is_attached:
+            session.attach()
+        elif lot < 0.7:
+            session.face.read_some()
+        elif session.held:
+            some = [seq for seq in session.held if random.random() < 0.6]
+            if some:
+                session.settle(some, random.choice((ACCEPT, ACCEPT, ACCEPT, RELEASE, FAIL)))
+        elif random.random() < 0.01 and not session.kept:
+            self.end(session)
+
+    def new_session(self) -> Session:
+        counter = self.random.getrandbits(40)
+        return Session(SessionId(7 << 64 | counter), self.books)
+
+    def end(self, session: Session) -> None:
+        session.end()
+
+    def payloads(self) -> list[bytes]:
+        found = []
+        for _ in range(self.random.choice((1, 1, 2, 5))):
+            self.published += 1
+            found.append(b"message %d " % self.published + bytes(self.random.choice((0, 20, 300))))
+        return found
+
+    # The end
+
+    def calm_down(self) -> None:
+        """All nodes are up, nothing breaks any more, nobody publishes."""
+        self.is_calm = True
+        self.mend()
+        for number in sorted(self.nodes):
+            node = self.nodes[number]
+            if node is None:
+                self.start(number)
+            else:
+                node.disk.crash_in = -1
+
+    def run_until(self, what: str, reached: object) -> None:
+        assert callable(reached)
+        for _ in range(SETTLE_STEPS):
+            if reached():
+                return
+            self.step()
+        raise AssertionError(f"{what} does not come about")
+
+    def drain(self) -> None:
+        """Everybody goes, one who is new takes all."""
+        self.calm_down()
+        self.run_until("an end of what was handed down", self.nothing_kept)
+        for session in self.sessions:
+            session.disconnect()
+            if not session.is_ended:
+                session.end()
+        self.run_until("an end of the sessions", self.nothing_kept)
+        last = self.new_session()
+        self.sessions = [last]
+        last.attach()
+        self.run_until("an empty queue", lambda: self.takes_all(last))
+        for letter in self.books.letters.values():
+            assert not letter.confirmed or letter.settled, f"{letter.payload!r} is lost"
+        self.run_until("rest", self.is_at_rest)
+        self.check_leaks()
+
+    def nothing_kept(self) -> bool:
+        return not any(session.kept for session in self.sessions)
+
+    def takes_all(self, last: Session) -> bool:
+        if last.face is not None and last.held:
+            last.settle(sorted(last.held), ACCEPT)
+        leader = self.find_leader()
+        if leader is None or leader.member is None or last.kept or last.unread:
+            return False
+        member = leader.member
+        return last.is_attached and member.ready_count == 0 and member.checked_out_count == 0
+
+    def is_at_rest(self) -> bool:
+        """All who are wanted are members, and have applied the same."""
+        leader = self.find_leader()
+        if leader is None or leader.member is None:
+            return False
+        status = leader.member.status()
+        if status is None or status.config.voters != self.wanted or status.config.learners:
+            return False
+        if any(node.member is None for node in self.alive() if node.number in self.wanted):
+            return False
+        members = [node.member for node in self.alive() if node.number in self.wanted]
+        indexes = {int(member.applied_index) for member in members if member is not None}
+        return indexes == {int(status.last_index)} and not any(self.channels.values())
+
+    def check_leaks(self) -> None:
+        for node in self.alive():
+            if node.number not in self.wanted:
+                continue
+            member = node.member
+            assert member is not None
+            assert member.bodies.promises.count == 0, f"{node.number} keeps promises"
+            assert member.inner.store.is_empty(), f"{node.number} keeps bodies"
+            states = crc32(encode_fifo(member.inner.machine))
+            known = self.states.setdefault(int(member.applied_index), (states, node.number))
+            assert known[0] == states, "members differ at the end"
+
+    def has_leader(self) -> bool:
+        leader = self.find_leader()
+        group = None if leader is None else leader.raft.group(UID)
+        return group is not None and group.raft.role == LEADER
