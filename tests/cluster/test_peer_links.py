@@ -51,6 +51,18 @@ def test_only_the_node_with_the_lower_id_dials() -> None:
     run(story())
 
 
+def test_a_peer_is_dialed_where_the_way_to_it_leads() -> None:
+    async def story() -> None:
+        async with Member(identity(2)) as two:
+            ways = replace(QUICK, routes={(LOOPBACK, 1): (LOOPBACK, two.port)})
+            async with Member(identity(1), ways) as one:
+                two.knows(one)
+                one.links.add_peer(2, LOOPBACK, 1)
+                await one.user.until(lambda: one.links.is_connected(2))
+
+    run(story())
+
+
 def test_beats_are_answered_on_both_sides_and_the_round_is_known() -> None:
     async def story() -> None:
         async with Member(identity(1)) as one, Member(identity(2)) as two:

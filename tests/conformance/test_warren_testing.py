@@ -60,3 +60,35 @@ def test_nothing_is_left_when_a_node_is_closed(tmp_path: Path) -> None:
 def test_a_free_port_can_be_listened_on() -> None:
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", free_port()))
+
+
+def test_a_paused_node_answers_nobody_until_it_is_resumed(warren_node: Node) -> None:
+    assert warren_node.api("GET", "/api/overview")["node"] == "test"
+    warren_node.pause()
+    with pytest.raises(TimeoutError):
+        warren_node.api("GET", "/api/overview", seconds=0.3)
+    warren_node.resume()
+    assert warren_node.api("GET", "/api/overview")["node"] == "test"
+
+
+def test_an_answer_that_is_an_error_is_told(warren_node: Node) -> None:
+    with pytest.raises(NodeFailed, match="404"):
+        warren_node.api("GET", "/api/queues/%2F/none")
+
+
+def test_a_paused_node_can_be_closed() -> None:
+    with Node() as node:
+        pid = node.pid
+        node.pause()
+    assert not psutil.pid_exists(pid)
+
+
+def test_a_wiped_node_begins_with_nothing(warren_node: Node) -> None:
+    warren_node.api("PUT", "/api/queues/%2F/kept", {"durable": True})
+    with pytest.raises(AssertionError):
+        warren_node.wipe()
+    warren_node.kill9()
+    warren_node.wipe()
+    warren_node.begin()
+    warren_node.await_ready()
+    assert warren_node.api("GET", "/api/queues") == []

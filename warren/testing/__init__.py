@@ -11,6 +11,6 @@
 """
 
 from warren.testing.cluster import ClusterOfNodes
-from warren.testing.node import Node, NodeFailed, free_port
+from warren.testing.node import Node, NodeFailed, free_port, free_ports
 
-__all__ = ["ClusterOfNodes", "Node", "NodeFailed", "free_port"]
+__all__ = ["ClusterOfNodes", "Node", "NodeFailed", "free_port", "free_ports"]

@@ -20,6 +20,7 @@ secret. When a block ends by an exception, or `keep_logs` is called, the logs ou
 
 import secrets
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -27,7 +28,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from warren.testing.links import Links, ports_of_links
-from warren.testing.node import Node, NodeFailed, free_port
+from warren.testing.node import Node, NodeFailed, free_ports
 
 READY_SECONDS: Final = 30.0
 LOOPBACK: Final = "127.0.0.1"
@@ -38,7 +39,8 @@ class ClusterOfNodes:
     """Nodes that are members of one cluster; use it as a context manager.
 
     `config` and `settings` are for every node as for `Node`; `node_settings[number]` are for one.
-    `proxied`: `links` puts every link between two nodes behind Toxiproxy.
+    `proxied`: `links` puts every link between two nodes behind Toxiproxy. `base_port`: that of AMQP
+    on the first node; ports of the API are 10,000 higher, those for peers 20,000 higher.
 
     Invariant: `nodes` are all nodes that there are, whether they run or not.
     """
@@ -52,18 +54,20 @@ class ClusterOfNodes:
         settings: Mapping[str, str] | None = None,
         node_settings: Mapping[int, Mapping[str, str]] | None = None,
         environment: Mapping[str, str] | None = None,
+        python: str = sys.executable,
         proxied: bool = False,
         founders: int | None = None,
+        base_port: int | None = None,
         ready_seconds: float = READY_SECONDS,
     ) -> None:
         self.logs_kept: Path | None = None
         self._folder = Path(tempfile.mkdtemp(prefix="warren-cluster-"))
         self._data = data_dir or self._folder
         self._links: Links | None = None
-        ports = _distinct_ports(3 * count)
-        self.peer_ports = sorted(ports[:count])
+        ports = _ports(count, base_port)
+        self.peer_ports = ports[:count]
         if proxied:
-            self._links = Links(self.peer_ports, _distinct_ports(ports_of_links(count), ports))
+            self._links = Links(self.peer_ports, free_ports(ports_of_links(count), ports))
         common = {**(settings or {}), "cluster.secret_file": str(self._secret_file())}
         seeds = self.peer_ports[: founders or count]
         common["cluster.seeds"] = ",".join(f"{LOOPBACK}:{port}" for port in seeds)
@@ -73,6 +77,7 @@ class ClusterOfNodes:
                 port=ports[count + number - 1],
                 management_port=ports[2 * count + number - 1],
                 data_dir=self._data / f"n{number}",
+                log_path=self._data / f"n{number}.log" if data_dir else None,
                 config=config,
                 settings={
                     **common,
@@ -80,6 +85,7 @@ class ClusterOfNodes:
                     **(node_settings or {}).get(number, {}),
                 },
                 environment=environment,
+                python=python,
                 ready_seconds=ready_seconds,
             )
             for number in range(1, count + 1)
@@ -133,17 +139,23 @@ class ClusterOfNodes:
 
     def start(self, numbers: Iterable[int] | None = None) -> None:
         """Start those nodes, or all that do not run, at once; wait until all are ready."""
+        for node in self.begin(numbers):
+            node.await_ready()
+
+    def begin(self, numbers: Iterable[int] | None = None) -> list[Node]:
+        """The same without waiting: the nodes that were begun, for `Node.await_ready`."""
         if self._links is not None:
             self._links.start()
         chosen = list(numbers) if numbers is not None else self._resting()
-        for number in chosen:
-            self.node(number).begin()
-        for number in chosen:
-            self.node(number).await_ready()
+        nodes = [self.node(number) for number in chosen]
+        for node in nodes:
+            node.begin()
+        return nodes
 
-    def kill9(self) -> None:
-        """End all nodes at the same moment, as a power cut would."""
-        running = [node for node in self.nodes if node.is_running()]
+    def kill9(self, numbers: Iterable[int] | None = None) -> None:
+        """End those nodes, or all, at the same moment, as a power cut would."""
+        chosen = self.nodes if numbers is None else [self.node(number) for number in numbers]
+        running = [node for node in chosen if node.is_running()]
         for node in running:
             node.kill9(wait=False)
         for node in running:
@@ -196,13 +208,9 @@ class ClusterOfNodes:
         return path
 
 
-def _distinct_ports(count: int, others: Iterable[int] = ()) -> list[int]:
-    """So many free ports, no two of them the same and none of `others`."""
-    taken = set(others)
-    ports: list[int] = []
-    while len(ports) < count:
-        port = free_port()
-        if port not in taken:
-            taken.add(port)
-            ports.append(port)
-    return ports
+def _ports(count: int, base: int | None) -> list[int]:
+    """For peers, for AMQP and for the API of each node; those for peers ascend."""
+    if base is not None:
+        return [base + offset + n for offset in (20_000, 0, 10_000) for n in range(count)]
+    ports = free_ports(3 * count)
+    return sorted(ports[:count]) + ports[count:]

@@ -6,6 +6,9 @@ the packages beside this one. Its log is the file `node.log` in the folder; stdo
 but the ready line.
 """
 
+import base64
+import http.client
+import json
 import os
 import random
 import selectors
@@ -16,10 +19,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import psutil
 
@@ -47,6 +50,18 @@ def free_port() -> int:
     raise NodeFailed("no free loopback port found")
 
 
+def free_ports(count: int, others: Iterable[int] = ()) -> list[int]:
+    """So many free ports, no two of them the same and none of `others`."""
+    taken = set(others)
+    ports: list[int] = []
+    while len(ports) < count:
+        port = free_port()
+        if port not in taken:
+            taken.add(port)
+            ports.append(port)
+    return ports
+
+
 class Node:
     """A broker to test against; use it as a context manager.
 
@@ -63,6 +78,7 @@ class Node:
         port: int | None = None,
         management_port: int | None = None,
         data_dir: Path | None = None,
+        log_path: Path | None = None,
         config: str = "",
         settings: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
@@ -83,7 +99,7 @@ class Node:
         self._environment = dict(environment or {})
         self._folder = Path(tempfile.mkdtemp(prefix="warren-node-"))
         self.data_dir = data_dir or self._folder / "data"
-        self.log_path = self._folder / "node.log"
+        self.log_path = log_path or self._folder / "node.log"
 
     def __enter__(self) -> Self:
         try:
@@ -132,6 +148,23 @@ class Node:
     def log(self) -> str:
         """All that the node has written to stderr, over all its starts."""
         return self.log_path.read_text("utf-8", "replace") if self.log_path.exists() else ""
+
+    def api(self, method: str, path: str, body: object = None, seconds: float = 10.0) -> Any:
+        """One request to the HTTP API as guest; what it answers, decoded. OSError: nobody does;
+        NodeFailed: the answer is an error."""
+        login = base64.b64encode(b"guest:guest").decode()
+        headers = {"Authorization": f"Basic {login}", "Content-Type": "application/json"}
+        content = None if body is None else json.dumps(body)
+        connection = http.client.HTTPConnection(self.host, self.management_port, timeout=seconds)
+        try:
+            connection.request(method, path, content, headers)
+            answer = connection.getresponse()
+            text = answer.read().decode("utf-8", "replace")
+        finally:
+            connection.close()
+        if answer.status >= 300:
+            raise NodeFailed(f"{method} {path}: {answer.status} {text}")
+        return json.loads(text) if text else None
 
     def command(self) -> list[str]:
         """The command line of the node."""
@@ -203,7 +236,9 @@ class Node:
 
     def pause(self) -> None:
         """Halt the process (SIGSTOP): its sockets stay open and nothing answers."""
-        self._running().send_signal(signal.SIGSTOP)
+        process = self._running()
+        process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)  # Until it has stopped.
         self.is_paused = True
 
     def resume(self) -> None:

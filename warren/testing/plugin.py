@@ -3,7 +3,7 @@
 When a test of a cluster fails, the logs of its nodes are kept, and the report says where.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 
@@ -12,14 +12,16 @@ from warren.testing.node import Node
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Keep the logs of clusters whose test has failed, before their fixtures end."""
-    report: pytest.TestReport = yield  # type: ignore[misc]
+    report = yield
     if report.failed:
         for value in getattr(item, "funcargs", {}).values():
             if isinstance(value, ClusterOfNodes):
                 report.sections.append(("logs of the nodes", str(value.keep_logs())))
-    return report  # type: ignore[return-value]
+    return report
 
 
 @pytest.fixture

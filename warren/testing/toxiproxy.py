@@ -14,6 +14,7 @@ import http.client
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -99,6 +100,12 @@ class ToxiproxyServer:
             self._process.kill()
             self._process.wait(10)
             self._process = None
+
+    def freeze(self) -> None:
+        """Halt the server: nothing goes through, and it answers nobody. The next change ends it."""
+        assert self._process is not None, "the server does not run"
+        self._process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOWAIT)  # Until it has stopped.
 
     def add(self, name: str, toxic: Toxic) -> None:
         """Begin to do that to one direction of a proxy."""

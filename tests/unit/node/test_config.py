@@ -6,6 +6,7 @@ import pytest
 
 from node.config import GUEST, KEYS, Address, Config, ConfigError, load
 from node.config_layers import parse_address, parse_byte_count
+from node.peering.settings import link_settings
 
 
 def refusal(
@@ -146,6 +147,16 @@ def test_a_node_that_others_could_not_reach_is_refused() -> None:
         assert config.cluster.advertised == Address("b", 2)
 
 
+def test_ways_to_peers_are_pairs_of_addresses() -> None:
+    assert "testing.peer_routes has 3 addresses; allowed: pairs" in refusal(
+        sets=("testing.peer_routes=a:1,b:2,c:3",)
+    )
+    config = load(None, {}, ("testing.peer_routes=a:1,b:2",))
+    settings = link_settings(config.cluster, config.testing)
+    assert settings.way_to(("a", 1)) == ("b", 2)
+    assert settings.way_to(("b", 2)) == ("b", 2)
+
+
 def test_a_wrong_name_in_the_environment_is_refused_and_a_foreign_one_is_reported() -> None:
     text = refusal(environment={"WARREN_LIMITS_CHANEL_MAX": "5"})
     assert "WARREN_LIMITS_CHANEL_MAX (environment): allowed: WARREN_LIMITS_CHANNEL_MAX" in text
@@ -184,7 +195,6 @@ def test_every_key_can_be_set_by_text() -> None:
         "listeners.management_advertised": "h:4", "cluster.advertised": "h:5",
         "cluster.name": "c", "node.host_id": "m", "node.zone": "z",
         "cluster.beat_interval_ms": "50", "cluster.silence_ms": "9000",
-        "cluster.coordination": "false",
         "cluster.handshake_timeout_ms": "200", "cluster.peer_bytes_max": "2MiB",
         "cluster.secret_file": "/s", "cluster.seeds": "a:1, b:2", "limits.channel_max": "9",
         "limits.frame_max": "9000", "limits.heartbeat_s": "0", "limits.handshake_timeout_ms": "100",
@@ -202,6 +212,7 @@ def test_every_key_can_be_set_by_text() -> None:
         "amqp10.session_max": "1", "amqp10.link_max": "1", "amqp10.max_incoming_window": "1",
         "amqp10.max_link_credit": "1", "amqp10.max_queue_credit": "1", "default_vhost": "v",
         "amqp10.locality_hints": "off", "testing.slow_queues": "a,b", "testing.slow_ms": "1",
+            "testing.peer_routes": "a:1,b:2",
     }  # fmt: skip
     assert set(texts) == set(KEYS)
     by_set = load(sets=[f"{key}={text}" for key, text in texts.items()])
