@@ -1,5 +1,6 @@
-"""The `warren` command. `warren server` runs one node, `warren check-data` verifies its files,
-`warren bench` measures links of one connection.
+"""The `warren` command. `warren server` runs one node, `warren cluster` several of them,
+`warren check-data` verifies files, `warren bench` measures links of one connection, `warren chaos`
+breaks clusters.
 
 Only the arguments are read here. The broker is imported after they and the configuration have been
 found good, so that a mistake is answered at once.
@@ -14,6 +15,7 @@ from typing import Final
 
 from node.cli.bench_arguments import add_arguments as add_bench
 from node.cli.chaos_arguments import add_arguments as add_chaos
+from node.cli.cluster_arguments import add_arguments as add_cluster
 
 EXIT_USAGE: Final = 64  # sysexits
 EXIT_CONFIG: Final = 78
@@ -56,9 +58,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         return bench(options, sys.stdout, sys.stderr)
     if options.command == "chaos":
-        from node.cli.chaos import main as chaos
+        return chaos(options)
+    if options.command == "cluster":
+        from node.cli.cluster import main as cluster
 
-        return chaos(options, sys.stdout, sys.stderr)
+        return cluster(options, sys.stdout, sys.stderr)
     make_parser().print_help(sys.stderr)
     return EXIT_USAGE
 
@@ -104,7 +108,19 @@ def make_parser() -> argparse.ArgumentParser:
     check.add_argument("--formatter", choices=("table", "json"), default="table")
     add_bench(commands)
     add_chaos(commands)
+    add_cluster(commands)
     return parser
+
+
+def chaos(options: argparse.Namespace) -> int:
+    """`warren chaos check` and `warren chaos run`."""
+    if options.chaos == "run":
+        from node.cli.chaos_run import main as run
+
+        return run(options, sys.stdout, sys.stderr)
+    from node.cli.chaos import main as check
+
+    return check(options, sys.stdout, sys.stderr)
 
 
 def serve(options: argparse.Namespace) -> int:

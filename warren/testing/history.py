@@ -8,6 +8,7 @@ or brought in the wrong order. For tests, for chaos runs, and for whoever has su
         recorder.settled("p1:17", "c1", "accept")                  # before it is sent
         recorder.answered("p1:17", "c1")                           # 1.0: the settlement came back
         recorder.fault("kill", "n2"); recorder.healed("kill", "n2")
+        recorder.noted("leader", "orders", "n2")                   # not judged; for pictures
         recorder.drained("orders")       # at the end: a consumer found nothing more to take
     verdict = judge(read(path))
 
@@ -49,7 +50,7 @@ class Kind(Enum):
     UNFLAGGED = "delivered again without the redelivered flag"
     REORDERED = "delivered to a consumer before an earlier message of the same publisher"
     WRONG_QUEUE = "delivered from a queue that it was not published to"
-    UNREFUSED = "refused by the broker, and delivered all the same"
+    UNREFUSED = "refused by the broker without a fault, and delivered all the same"
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +177,10 @@ class Recorder:
     def healed(self, name: str, target: str) -> None:
         self._write({"event": "healed", "name": name, "target": target})
 
+    def noted(self, what: str, target: str, text: str) -> None:
+        """Something for the picture of the run, such as a new leader; it is not judged."""
+        self._write({"event": "noted", "what": what, "target": target, "text": text})
+
     def drained(self, queue: str) -> None:
         """All faults are healed, and the queue has nothing more to give."""
         self._write({"event": "drained", "queue": queue})
@@ -216,7 +221,8 @@ class _Message:
     taken: bool = False
     answered: bool = False
     released: bool = False  # given back since its last delivery
-    settled_at: int = 0  # how many faults had begun or ended when it was accepted
+    published_at: int = 0  # how many faults had begun or ended then
+    settled_at: int = 0  # the same when it was accepted
     holder: str = ""  # the consumer of its last delivery, if that has not ended
 
 
@@ -246,6 +252,7 @@ class _Judge:
         self._fault_count = 0  # faults begun or ended so far
         self._open_faults = 0
         self._drained: set[str] = set()
+        self._phantoms: set[str] = set()
 
     def take(self, event: dict[str, Any]) -> None:
         line = event.get("line", 0)
@@ -284,6 +291,7 @@ class _Judge:
             raise BadHistory(f"line {line}: the id {name!r} does not end in a number")
         self._verdict.published += 1
         message = _Message(event["queue"], event["publisher"], int(number), line)
+        message.published_at = self._faults_before()
         self._messages[name] = message
         self._drained.discard(message.queue)
 
@@ -295,8 +303,10 @@ class _Judge:
 
     def _on_refused(self, event: dict[str, Any], line: int) -> None:
         message = self._message(event, line)
-        message.refused = True
         self._verdict.refused += 1
+        if self._fault_since(message.published_at):
+            return  # It says no more than that nobody answers for the message.
+        message.refused = True
         if message.delivered:
             self._verdict.add(Kind.UNREFUSED, event["id"], line, "")
 
@@ -306,6 +316,7 @@ class _Judge:
         name, consumer = event["id"], event["consumer"]
         message = self._messages.get(name)
         if message is None:
+            self._phantoms.add(name)
             verdict.add(Kind.PHANTOM, name, line, f"to {consumer}")
             return
         if message.queue != event["queue"]:
@@ -341,6 +352,10 @@ class _Judge:
         if not event["redelivered"]:
             verdict.add(Kind.UNFLAGGED, name, line, detail)
 
+    def _faults_before(self) -> int:
+        """What `_fault_since` is to be asked with later; a fault that goes on counts as one."""
+        return self._fault_count - (self._open_faults > 0)
+
     def _fault_since(self, count: int) -> bool:
         """Whether a fault was there when `count` had been counted, or has come since."""
         return self._open_faults > 0 or self._fault_count > count
@@ -356,6 +371,8 @@ class _Judge:
             message.holder = ""
 
     def _on_settled(self, event: dict[str, Any], line: int) -> None:
+        if event["id"] in self._phantoms:
+            return
         message = self._message(event, line)
         if event["outcome"] not in OUTCOMES:
             raise BadHistory(f"line {line}: the outcome {event['outcome']!r}")
@@ -366,7 +383,7 @@ class _Judge:
             if not message.taken:
                 self._verdict.taken += 1
             message.taken = True
-            message.settled_at = self._fault_count - (self._open_faults > 0)
+            message.settled_at = self._faults_before()
         else:
             message.released = True
 
@@ -381,6 +398,9 @@ class _Judge:
             self._fault_count += 1
         for name in self._held.pop(event["consumer"], set()):
             self._messages[name].holder = ""
+
+    def _on_noted(self, event: dict[str, Any], line: int) -> None:
+        """For people."""
 
     def _on_fault(self, event: dict[str, Any], line: int) -> None:
         del line

@@ -242,3 +242,32 @@ def test_a_line_cut_short_by_a_kill_is_passed_over(tmp_path: Path) -> None:
     with path.open("a") as file:
         file.write('{"event":"publ')
     assert judge(read(path)).published == 1
+
+
+def test_a_message_refused_while_something_was_wrong_may_be_there_all_the_same(
+    tmp_path: Path,
+) -> None:
+    def story(recorder: Recorder) -> None:
+        publish(recorder, 1, confirm=False)
+        recorder.fault("kill", "n1")
+        recorder.refused("p:1")
+        recorder.healed("kill", "n1")
+        take(recorder, 1)
+        recorder.drained("q")
+
+    verdict = judged(tmp_path, story)
+    assert verdict.is_clean
+    assert verdict.refused == 1
+
+
+def test_a_phantom_that_is_settled_is_still_one_finding(tmp_path: Path) -> None:
+    def story(recorder: Recorder) -> None:
+        recorder.delivered("q", "p:9", "c", False)
+        recorder.settled("p:9", "c", "accept")
+
+    assert judged(tmp_path, story).counts == {Kind.PHANTOM: 1}
+
+
+def test_what_is_noted_for_the_picture_is_not_judged(tmp_path: Path) -> None:
+    verdict = judged(tmp_path, lambda recorder: recorder.noted("leader", "q", "n2"))
+    assert verdict.is_clean

@@ -1,0 +1,156 @@
+"""`warren chaos run SCENARIO`: a local cluster under load, broken again and again, and judged.
+
+Writes to a folder: `history.jsonl`, `timeline.svg`, `verdict.json`, and the logs of the nodes. Exit
+codes: 0 nothing is wrong, 1 something is, 69 there is no Toxiproxy for a scenario that needs it,
+70 a node did not start or did not come back, 130 after Ctrl-C.
+"""
+
+import argparse
+import asyncio
+import json
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from node.cli.chaos import EXIT_WRONG, as_json
+from warren.testing import ClusterOfNodes, NodeFailed
+from warren.testing.chaos.campaign import Campaign, OnProgress
+from warren.testing.chaos.clients import Habits
+from warren.testing.chaos.local import LocalTarget
+from warren.testing.chaos.picture import draw
+from warren.testing.chaos.scenarios import Scenario, scenario
+from warren.testing.chaos.timeline import Timeline, timeline
+from warren.testing.chaos.workload import NotDeclared, Plan, QueuePlan, Workload
+from warren.testing.history import Recorder, Verdict, judge, read
+from warren.testing.toxiproxy import ToxiproxyFailed, find_server
+
+EXIT_UNREACHABLE: Final = 69
+EXIT_FAILED: Final = 70
+EXIT_INTERRUPTED: Final = 130
+SLOTS: Final = 300  # in a picture
+
+
+def main(options: argparse.Namespace, out: TextIO, err: TextIO) -> int:
+    """Run the scenario, judge it and report; the exit code is returned."""
+    chosen = scenario(options.scenario)
+    if chosen.needs_links and find_server() is None:
+        print("warren: this scenario needs toxiproxy-server: make tools, or PATH", file=err)
+        return EXIT_UNREACHABLE
+    folder = options.out or Path(time.strftime(f"chaos-{chosen.name}-%Y%m%d-%H%M%S"))
+    folder.mkdir(parents=True, exist_ok=True)
+    history = folder / "history.jsonl"
+    history.unlink(missing_ok=True)
+    try:
+        _break(options, chosen, folder, err)
+    except (NodeFailed, NotDeclared, ToxiproxyFailed) as error:
+        print(f"warren: {error}", file=err)
+        return EXIT_FAILED
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    return conclude(folder, options, out)
+
+
+def conclude(folder: Path, options: argparse.Namespace, out: TextIO) -> int:
+    """Judge the history in the folder, keep what it looks like, report; the exit code."""
+    history = folder / "history.jsonl"
+    verdict = judge(read(history))
+    made = timeline(read(history), max(0.2, 60 * options.minutes / SLOTS))
+    _write(folder, options, verdict, made)
+    _report(folder, verdict, made, out)
+    return 0 if verdict.is_clean else EXIT_WRONG
+
+
+def plan_of(options: argparse.Namespace) -> Plan:
+    """The clients that the options ask for: each queue has one of each kind for every node."""
+    queues = tuple(
+        QueuePlan(f"chaos-{number}", options.queue_type, options.nodes, options.nodes)
+        for number in range(1, options.queues + 1)
+    )
+    clients = options.nodes * options.queues
+    habits = Habits(rate=options.rate / clients, size=options.size)
+    protocols = ("amqp091", "amqp10") if options.protocol == "both" else (options.protocol,)
+    return Plan(queues=queues, protocols=protocols, habits=habits)
+
+
+def _break(options: argparse.Namespace, chosen: Scenario, folder: Path, err: TextIO) -> None:
+    """The run itself; its history and the logs are in the folder afterwards."""
+    cluster = ClusterOfNodes(options.nodes, proxied=chosen.needs_links)
+    try:
+        cluster.start()
+        target = LocalTarget(cluster)
+        with Recorder(folder / "history.jsonl") as recorder, progress(options, err) as told:
+            campaign = Campaign(
+                target,
+                cluster.urls,
+                chosen,
+                plan_of(options),
+                recorder,
+                target.depth,
+                options.seed,
+                told,
+            )
+            asyncio.run(campaign.run(60 * options.minutes))
+    finally:
+        shutil.copytree(cluster.keep_logs(), folder / "logs", dirs_exist_ok=True)
+        cluster.close()
+
+
+def _write(folder: Path, options: argparse.Namespace, verdict: Verdict, made: Timeline) -> None:
+    """The picture and the verdict."""
+    title = (
+        f"{options.scenario}, {options.nodes} nodes, {options.queue_type} queues, "
+        f"seed {options.seed}"
+    )
+    (folder / "timeline.svg").write_text(draw(made, title), "utf-8")
+    kept: dict[str, Any] = as_json(verdict)
+    kept["longest_silence_s"] = made.longest_silences()
+    kept["leaders"] = len(made.leaders)
+    (folder / "verdict.json").write_text(json.dumps(kept, indent=2) + "\n", "utf-8")
+
+
+def _report(folder: Path, verdict: Verdict, made: Timeline, out: TextIO) -> None:
+    out.write(verdict.format() + "\n")
+    for fault, seconds in made.longest_silences().items():
+        out.write(f"longest time without a confirm, {fault}: {seconds:.2f} s\n")
+    out.write(f"kept in {folder}: history.jsonl, timeline.svg, verdict.json, logs\n")
+
+
+@contextmanager
+def progress(options: argparse.Namespace, err: TextIO) -> Iterator[OnProgress | None]:
+    """A bar where `err` is a terminal; else a line for each thing that begins."""
+    if not err.isatty():
+        yield _lines(err)
+        return
+    columns = (BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=Console(file=err), transient=True) as progress:
+        task = progress.add_task("starting", total=60 * options.minutes)
+
+        def told(doing: str, seconds: float, workload: Workload) -> None:
+            counts = workload.counts
+            words = f"{doing}: confirmed {counts.confirmed:,}, taken {counts.taken:,}"
+            progress.update(task, completed=seconds, description=words)
+
+        yield told
+
+
+def _lines(err: TextIO) -> OnProgress:
+    last = ""
+
+    def told(doing: str, seconds: float, workload: Workload) -> None:
+        nonlocal last
+        if doing != last:
+            last = doing
+            counts = workload.counts
+            print(
+                f"{seconds:7.1f} s  {doing}; confirmed {counts.confirmed}, taken {counts.taken}",
+                file=err,
+                flush=True,
+            )
+
+    return told

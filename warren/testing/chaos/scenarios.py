@@ -1,0 +1,75 @@
+"""Scenarios: which faults a run has, for how long each, and how long the cluster rests between.
+
+The name of each fault is a scenario of that fault alone; the others mix several. Faults come in an
+order drawn by lot, each as often as any other, so that a run that is long enough has them all.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from warren.testing.chaos.faults import MAKERS
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """Faults by name; durations in seconds, drawn between two bounds."""
+
+    name: str
+    faults: tuple[str, ...]
+    lasts_s: tuple[float, float] = (3.0, 10.0)
+    rests_s: tuple[float, float] = (3.0, 6.0)
+
+    @property
+    def needs_links(self) -> bool:
+        """Whether it breaks links, so that there must be something before them."""
+        return bool(set(self.faults) - PROCESS_FAULTS)
+
+    def order(self, drawn: Random) -> Iterator[str]:
+        """Names of faults without end: all of them in some order, then in another; none if there
+        are none."""
+        while self.faults:
+            yield from drawn.sample(self.faults, len(self.faults))
+
+    def lasts(self, drawn: Random) -> float:
+        return drawn.uniform(*self.lasts_s)
+
+    def rests(self, drawn: Random) -> float:
+        return drawn.uniform(*self.rests_s)
+
+
+PROCESS_FAULTS: Final = frozenset({"kill", "kill-all", "restart", "pause", "wipe"})
+PARTITIONS: Final = ("isolate", "halves", "swallow", "one-way", "deaf")
+TOXICS: Final = (
+    "down",
+    "latency",
+    "jitter",
+    "bandwidth",
+    "slow-close",
+    "timeout",
+    "reset-peer",
+    "slicer",
+    "limit-data",
+)
+
+MIXED: Final[Mapping[str, tuple[str, ...]]] = {
+    "processes": ("kill", "pause", "restart", "kill-all", "wipe"),
+    "partitions": PARTITIONS,
+    "network": TOXICS,
+    "all": (*sorted(PROCESS_FAULTS), *PARTITIONS, *TOXICS),
+}
+
+
+def scenario(name: str) -> Scenario:
+    """KeyError: there is none of that name."""
+    if name in MIXED:
+        return Scenario(name, MIXED[name])
+    if name in MAKERS:
+        return Scenario(name, (name,))
+    raise KeyError(name)
+
+
+def names() -> list[str]:
+    """All scenarios, the mixed ones first."""
+    return [*MIXED, *MAKERS]
