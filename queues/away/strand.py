@@ -384,7 +384,6 @@ class Strand:
             return
         self._attempt += 1
         wanted = self._wants()
-        self._told.clear()
         self._taken_bytes = 0
         self._getting = None
         for body in self._bodies:
@@ -423,6 +422,7 @@ class Strand:
             self._session_over()
             return
         self.is_open = True
+        self._told.clear()  # It is told again.
         self._sent = number
         if self._asking > number:
             self._asking = 0

@@ -56,7 +56,7 @@ class Client:
         self._next_number = 1
         self._unseen: deque[tuple[int, int]] = deque()  # consumer, message_seq
         self._seen: deque[tuple[int, int]] = deque()
-        self._expected: deque[str] = deque()  # kinds of the answers that are still to come
+        self._expected: deque[tuple[str, int]] = deque()  # answers to come: kind, consumer or 0
         self.is_over = False
         self.quiet = False  # takes and accepts all, and does nothing else
 
@@ -109,7 +109,7 @@ class Client:
     def attach(self, credit: int) -> None:
         number = self._next_number
         self._next_number += 1
-        self._expected.append("attached")
+        self._expected.append(("attached", number))
         self.consumers[number] = 0
         self._give(Attach(consumer_key(self._session, number), credit, True, False, 0))
 
@@ -127,11 +127,11 @@ class Client:
             del self.consumers[number]
             self._ask("detached", Detach(key))
         elif kind == "drain" and number:
-            self._ask("drained", Credit(key, self.consumers[number], 3, True, True))
+            self._ask("drained", Credit(key, self.consumers[number], 3, True, True), number)
             self._give(Credit(key, self.consumers[number], WINDOW, False, True))
 
-    def _ask(self, answer: str, command: Command) -> None:
-        self._expected.append(answer)
+    def _ask(self, answer: str, command: Command, number: int = 0) -> None:
+        self._expected.append((answer, number))
         self._give(command)
 
     def _give(self, command: Command) -> None:
@@ -169,7 +169,7 @@ class Client:
     def _answer(self, kind: str) -> None:
         assert not self.is_over, f"{kind} after the end"
         assert self._expected, f"{kind}, and nothing was asked"
-        assert self._expected[0] == kind, f"{kind} where {self._expected[0]} was asked"
+        assert self._expected[0][0] == kind, f"{kind} where {self._expected[0]} was asked"
         self._expected.popleft()
 
     def on_confirms(self, uid: int, upto_seq: int) -> None:
@@ -210,8 +210,11 @@ class Client:
 
     def on_got(self, uid: int, message: int, redelivered: bool, ready: int, attempts: int) -> None:
         self._answer("got")
-        if message > 0:
-            self._unseen.append((0, message))
+        if message > 0:  # Its body is at hand.
+            view = self._host.view(self, message, 1)
+            assert view is not None, "got, and not there"
+            assert body_of(view.chunk, view.index) == self._truth.bodies[message]
+            self._seen.append((0, message))
 
     def on_attached(self, uid: int, number: int) -> None:
         self._answer("attached")
@@ -228,6 +231,8 @@ class Client:
     def on_timed_out(self, uid: int, number: int, timeout_ms: int) -> None:
         assert not self.is_over
         self.consumers.pop(number, None)
+        kept = [each for each in self._expected if each != ("drained", number)]
+        self._expected = deque(kept)
         self._unseen = deque([each for each in self._unseen if each[0] != number])
         self._seen = deque([each for each in self._seen if each[0] != number])
 
