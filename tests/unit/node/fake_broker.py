@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from node.cluster.topology import Topology, TopologyMember
 from node.management.view import (
     BindingView,
     ConnectionView,
@@ -13,6 +14,7 @@ from node.management.view import (
     ListenerView,
     NodeView,
     PagingView,
+    PeerView,
     ProtocolCounters,
     QueueView,
     SessionView,
@@ -127,6 +129,9 @@ class FakeBroker:
             protocols=(ProtocolCounters(received=11, confirmed=10, publishers=3),),
             deliveries=(DeliveryCounters(delivered_consume_manual_ack=4, acknowledged=2),),
             connections_opened=6,
+            links_local=3,
+            links_remote=1,
+            peers=(PeerView(node="n2", is_connected=True, sent_bytes=70, losses=1),),
         )
 
     def vhosts(self) -> Sequence[VhostView]:
@@ -142,6 +147,15 @@ class FakeBroker:
         if self.on_queue is not None:
             self.on_queue(vhost, name)
         return self.queues.get((vhost, name))
+
+    def topology(self, vhost: str, name: str) -> Topology | None:
+        if (vhost, name) not in self.queues:
+            return None
+        members = tuple(
+            TopologyMember(node=node, role=role, endpoints=(f"amqp://{node}:5672",))
+            for node, role in (("n1", "follower"), ("n2", "leader"))
+        )
+        return Topology(leader="n2", leader_epoch=7, state="running", local=False, members=members)
 
     def exchange_names(self, vhost: str) -> Sequence[str]:
         return [name for each, name in self.exchanges if each == vhost]

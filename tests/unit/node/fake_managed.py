@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from node.auth.permissions import PermissionCache
+from node.cluster.whereis import Alone, WhereIs
 from queues.commands import SessionId
 from queues.definitions import Queue
 from queues.metadata import Metadata
@@ -27,6 +28,7 @@ class FakeManaged:
         self.damaged: set[str] = set()
         self.queues_declared = 0
         self.endpoints = {"one": 1}
+        self.whereis: WhereIs = Alone(HERE)
         self._removed: dict[int, int] = {}
 
     @property
@@ -92,9 +94,11 @@ class FakeRequester:
         self.id = id_
         self.vhost = "/"
         self.owns_queues = False
-        self.listener_urls = ["amqp://127.0.0.1:5672"]
         self.access = FakeAccess(permitted={("guest", "/"): ALL})
         self.permissions = PermissionCache(self.access, "guest", "/")
+
+    def urls_of(self, node: str) -> list[str]:
+        return ["amqp://127.0.0.1:5672"] if node == HERE else [f"amqp://{node}:5672"]
 
     def permit(self, configure: str, write: str, read: str) -> None:
         self.access.permitted["guest", "/"] = (configure, write, read)

@@ -4,7 +4,10 @@ import pytest
 
 from node.amqp10.management import Management
 from node.amqp10.requests import Reply, Request
+from node.cluster.coordination.seam import Load
+from node.cluster.whereis import Alone, NodePlace, Place
 from queues.commands import EndSession, Purge
+from queues.definitions import Queue
 from tests.unit.node.fake_managed import HERE, FakeManaged, FakeRequester
 from warren.wire.amqp10.values import (
     Array,
@@ -303,6 +306,53 @@ def test_the_topology_says_where_the_leader_is(room: Room) -> None:
     assert (reply.status, reply.body["leader"], reply.body["local"]) == (200, HERE, True)
     [member] = reply.body["members"]
     assert member["role"] == "leader" and member["endpoints"] == ["amqp://127.0.0.1:5672"]
+
+
+class Elsewhere(Alone):
+    """Node HERE in a cluster of three, where every queue is led by `n2`."""
+
+    def place(self, queue: Queue) -> Place:
+        return Place("n2", 7, (HERE, "n2", "n3"), lags={"n2": 0, "n3": 12})
+
+    def node(self, name: str) -> NodePlace | None:
+        return {each.name: each for each in self.nodes()}.get(name)
+
+    def nodes(self) -> list[NodePlace]:
+        return [
+            NodePlace(HERE),
+            NodePlace("n2", zone="east", load=Load(leaders=3, connections=4)),
+            NodePlace("n3", is_running=False),
+        ]
+
+
+def test_in_a_cluster_the_topology_names_all_members_and_where_else_to_connect(room: Room) -> None:
+    room.ask("PUT", "/queues/q", {})
+    room.broker.whereis = Elsewhere(HERE)
+    topology = room.ask("GET", "/queues/q/topology").body
+    assert isinstance(topology, dict)
+    assert (topology["leader"], topology["leader_epoch"], topology["local"]) == ("n2", 7, False)
+    assert topology["suggestions"] == ["amqp://n2:5672"]
+    members = topology["members"]
+    assert [each["role"] for each in members] == ["follower", "leader", "follower"]
+    assert [each["state"] for each in members] == ["running", "running", "down"]
+    assert [each["match_lag"] for each in members] == [None, 0, 12]
+    assert [each["zone"] for each in members] == [None, "east", None]
+    described = room.ask("GET", "/queues/q").body
+    assert isinstance(described, dict)
+    assert (described["leader"], described["replicas"].items) == ("n2", [HERE, "n2", "n3"])
+
+
+def test_in_a_cluster_all_nodes_are_listed_with_what_they_told(room: Room) -> None:
+    room.broker.whereis = Elsewhere(HERE)
+    nodes = room.ask("GET", "/nodes").body
+    assert isinstance(nodes, list)
+    assert [each["state"] for each in nodes] == ["running", "running", "down"]
+    assert [each["availability-zone"] for each in nodes] == [None, "east", None]
+    assert [each["load"] for each in nodes] == [
+        {"connections": 1, "queues": 0},
+        {"connections": 4, "queues": 3},
+        None,
+    ]
 
 
 def test_nodes_are_listed_with_their_listeners(room: Room) -> None:

@@ -195,6 +195,7 @@ def test_every_key_can_be_set_by_text() -> None:
         "listeners.management_advertised": "h:4", "cluster.advertised": "h:5",
         "cluster.name": "c", "node.host_id": "m", "node.zone": "z",
         "cluster.beat_interval_ms": "50", "cluster.silence_ms": "9000",
+        "cluster.coordination": "false",
         "cluster.handshake_timeout_ms": "200", "cluster.peer_bytes_max": "2MiB",
         "cluster.secret_file": "/s", "cluster.seeds": "a:1, b:2", "limits.channel_max": "9",
         "limits.frame_max": "9000", "limits.heartbeat_s": "0", "limits.handshake_timeout_ms": "100",

@@ -431,6 +431,9 @@ def test_metrics_need_no_login_from_loopback_and_carry_rabbitmq_names() -> None:
         assert values["warren_wal_pending_bytes"] == 9
         assert values["warren_bodies_in_memory_bytes"] == 70
         assert values["warren_page_files"] == 3
+        assert values["warren_amqp10_locality_ratio"] == 0.75
+        assert values["warren_peer_sent_bytes_total"] == 70
+        assert values["warren_peer_connected"] == values["warren_peer_link_losses_total"] == 1
         assert values["warren_page_written_bytes_total"] == 800
         (received,) = families["rabbitmq_global_messages_acknowledged"].samples
         assert received.labels == {"protocol": "amqp091", "queue_type": "rabbit_classic_queue"}
@@ -453,6 +456,19 @@ def test_metrics_can_be_closed_to_loopback_too() -> None:
         assert (await get("/metrics", user="watch"))[0] == 200
 
     with_api(test, metrics_need_login=True)
+
+
+def test_the_topology_of_a_queue_says_where_its_leader_is_to_whoever_may_see_the_queue() -> None:
+    async def test(get: Get) -> None:
+        path = "/api/queues/shop/a%2Fb%20%25/topology"
+        status, topology = await get(path, user="shop")
+        assert (status, topology["leader"], topology["leader_epoch"]) == (200, "n2", 7)
+        assert [each["role"] for each in topology["members"]] == ["follower", "leader"]
+        assert topology["members"][1]["endpoints"] == ["amqp://n2:5672"]
+        assert (await get("/api/queues/shop/none/topology"))[0] == 404
+        assert (await get("/api/queues/%2F/q1/topology", user="shop"))[0] == 401
+
+    with_api(test)
 
 
 def test_a_long_list_is_made_in_slices_and_the_loop_turns_meanwhile() -> None:
