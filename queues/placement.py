@@ -8,21 +8,28 @@ cluster that is a node by lot, for there the counts even out by themselves. A no
 drained gets nothing new. Nodes that are down get members where there are too few others, as long as
 those that run are a majority: such a member begins when its node is back.
 
-Pure: lots are drawn from the `Random` that is handed in. Not compiled: asked once for each declare.
+Pure: lots are drawn from the `Lots` that are handed in. Not compiled: asked once for a declare.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final, Protocol, TypeVar
 
 from queues.members import Member
 
-if TYPE_CHECKING:
-    from random import Random
+T = TypeVar("T")
 
 CLIENT_LOCAL: Final = "client-local"
 QUEUES_COUNTED_MAX: Final = 1000
 GROUP_SIZE_DEFAULT: Final = 3
+
+
+class Lots(Protocol):
+    """What is needed of `random.Random`."""
+
+    def choice(self, seq: Sequence[T], /) -> T: ...
+
+    def shuffle(self, x: list[Any], /) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +65,7 @@ def choose_members(
     here: int,
     locator: str,
     queue_count: int,
-    random: "Random",
+    random: Lots,
 ) -> Choice:
     """Members of a new queue of that size, declared on node `here`. Never empty: a cluster in which
     no node may take anything new has it on `here` alone."""
@@ -78,7 +85,7 @@ def choose_members(
 
 
 def choose_home(
-    candidates: Sequence[Candidate], here: int, locator: str, queue_count: int, random: "Random"
+    candidates: Sequence[Candidate], here: int, locator: str, queue_count: int, random: Lots
 ) -> int:
     """Where a classic queue lives that is declared on `here`, or where a quorum queue is led."""
     eligible = [each for each in candidates if each.is_eligible]
@@ -93,9 +100,7 @@ def choose_home(
     return here if here in fewest else random.choice(fewest)
 
 
-def add_member(
-    candidates: Sequence[Candidate], members: Sequence[int], random: "Random"
-) -> int | None:
+def add_member(candidates: Sequence[Candidate], members: Sequence[int], random: Lots) -> int | None:
     """The node on which one more member of a queue is best; None: there is none that runs."""
     by_id = {each.id: each for each in candidates}
     chosen = [by_id[member] for member in members if member in by_id]
@@ -106,9 +111,7 @@ def add_member(
     return chosen[-1].id
 
 
-def _spread(
-    chosen: list[Candidate], pool: Sequence[Candidate], size: int, random: "Random"
-) -> None:
+def _spread(chosen: list[Candidate], pool: Sequence[Candidate], size: int, random: Lots) -> None:
     """Add to `chosen` from the pool, each time the one that shares least, up to that size."""
     left = list(pool)
     random.shuffle(left)
