@@ -186,6 +186,22 @@ def test_wrong_json_is_told_where_it_was_typed(page: Any, base: str, name: str) 
     adding.get_by_text("not JSON").wait_for()
 
 
+def test_a_filter_that_is_no_expression_is_told_and_one_that_is_ends_that(
+    page: Any, base: str, channel: Any, name: str
+) -> None:
+    channel.queue_declare(name)
+    log_in(page, base, "#/queues")
+    page.get_by_role("link", name=name).wait_for()
+    page.get_by_label("regular expression").check()
+    page.get_by_placeholder("part of the name").fill("[")
+    page.keyboard.press("Enter")
+    page.locator("section [role=alert]").get_by_text("not a regular expression").wait_for()
+    page.get_by_placeholder("part of the name").fill(name)
+    page.keyboard.press("Enter")
+    page.locator("section [role=alert] .note").wait_for(state="detached")
+    page.get_by_role("link", name=name).wait_for()
+
+
 def test_names_of_clients_are_text_and_nothing_else(page: Any, base: str, channel: Any) -> None:
     hostile = "<img src=x onerror=document.title='taken'>"
     channel.queue_declare(hostile, auto_delete=True, exclusive=True)

@@ -22,10 +22,12 @@ export class Listing {
     this.body = h("tbody");
     this.headRow = h("tr");
     this.pages = h("div", { class: "pages" });
+    this.told = h("div", { role: "alert" });
     this.element = h(
       "section",
       { class: "card" },
       paged ? this.tools() : null,
+      this.told,
       h(
         "div",
         { class: "scroll", tabindex: "0", role: "region", "aria-label": what },
@@ -43,7 +45,7 @@ export class Listing {
       this.name = filter.value;
       this.useRegex = regex.checked;
       this.page = 1;
-      this.refresh();
+      this.again();
     };
     filter.addEventListener("change", apply);
     regex.addEventListener("change", apply);
@@ -74,7 +76,16 @@ export class Listing {
     this.sort = sort;
     this.page = 1;
     this.head();
-    this.refresh();
+    this.again();
+  }
+
+  /** Renew the rows because somebody asked for others; what is wrong with that is told here. */
+  async again() {
+    try {
+      await this.refresh();
+    } catch (error) {
+      this.told.replaceChildren(h("span", { class: "note bad" }, error.message));
+    }
   }
 
   async refresh() {
@@ -85,6 +96,7 @@ export class Listing {
     }
     if (this.sort) Object.assign(query, { sort: this.sort, sort_reverse: this.reverse });
     const answer = await get(path(this.segments, query));
+    this.told.replaceChildren();
     const rows = Array.isArray(answer) ? answer : answer.items;
     this.show(rows, Array.isArray(answer) ? null : answer);
   }
@@ -112,7 +124,7 @@ export class Listing {
   turning(paging) {
     const to = (page) => () => {
       this.page = page;
-      this.refresh();
+      this.again();
     };
     const last = Math.max(1, paging.page_count);
     return [
