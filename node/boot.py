@@ -26,10 +26,11 @@ from node.clock import NodeClock
 from node.damage import LostDefinitions
 from node.definition_rows import DefinitionRows
 from node.disk_monitor import DiskMonitor
+from node.door import AmqpDoor
 from node.front import ManagementFront
-from node.listener import listen
 from node.memory import BodyPaging, MemoryKeeper, memory_total_bytes
 from node.owners import QueueOwners, Recovered
+from node.resetting import wipe_if_marked
 from node.slow_queues import SlowCommits
 from node.timers import Timers
 from node.turn import Turn
@@ -93,6 +94,8 @@ def run(config: "Config") -> int:
     for warning in config.warnings:
         log.warning("%s", warning)
     try:
+        if wipe_if_marked(OsDisk(), str(config.node.data_dir)):
+            log.warning("this node was reset: data directory %s was emptied", config.node.data_dir)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(run_node(config))
     except (OSError, KeyedDamaged, BadSnapshot, LostDefinitions) as error:
@@ -114,7 +117,6 @@ class Node:
         self._config = config
         self._stopping = asyncio.Event()
         self._status = 0
-        self._servers: list[asyncio.Server] = []
         loop = asyncio.get_running_loop()
         self.turn = Turn(loop.call_soon, self._turn_failed)
         self.clock = NodeClock()
@@ -189,9 +191,10 @@ class Node:
         if self.group.missing_index > 0:
             self._definitions.save(broker.metadata, self.group)
         amqp = self._config.listeners.amqp
-        server = await listen(broker, amqp.host, amqp.port)
-        self._servers.append(server)
-        amqp_port = server.sockets[0].getsockname()[1]
+        door = AmqpDoor(broker, amqp.host, amqp.port)
+        await door.open()
+        broker.door = door
+        amqp_port = door.port
         address = self._config.listeners.management
         front = ManagementFront(broker, amqp_port)
         management_port = front.bind(address.host, address.port)
@@ -431,8 +434,8 @@ class Node:
     async def _stop(self, front: ManagementFront) -> None:
         """Close listeners and connections, write what is left, say that the stop was clean."""
         broker = self.broker
-        for server in self._servers:
-            server.close()
+        if broker.door is not None:
+            broker.door.close()
         for endpoint in list(broker.arrivals.values()):
             endpoint.close("broker forced connection closure with reason 'shutdown'")
         await self._drain(1.0)

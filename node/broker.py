@@ -67,8 +67,10 @@ if TYPE_CHECKING:
     from node.amqp10.endpoint import Endpoint10
     from node.cluster.definitions_seam import Definitions
     from node.cluster.leaders import Leaders
+    from node.cluster.operating import Operating
     from node.cluster.queues_part import QueuesPart
     from node.config import Config
+    from node.door import AmqpDoor
     from node.endpoint091 import Endpoint091
     from node.peering.record import PeerStatus
     from queues.away.neighbour import Neighbour
@@ -171,7 +173,6 @@ class Broker:
         self._replaced_count = 0  # times that the definitions became others all at once
         self._session_count = 0
         self._connection_count = 0
-        self.in_service = False
         self._begin_to_count()
 
     def _begin_to_count(self) -> None:
@@ -192,6 +193,12 @@ class Broker:
         self.hint_counts = HintCounts()
         self.coordination: Coordination = NoCoordination()
         self.peer_statuses: Callable[[], dict[str, PeerStatus]] = dict  # of links, by node
+        self.in_service = False
+        self.in_maintenance = False
+        self.lone_groups: dict[int, OneMemberGroup] = {}  # of quorum queues, in no cluster
+        self.place: Callable[[Command], Command] | None = None  # of queues, in a cluster
+        self.operating: Operating | None = None
+        self.door: AmqpDoor | None = None
 
     # Time and names
 
@@ -217,6 +224,8 @@ class Broker:
 
     def propose(self, command: Command, done: Callable[[Outcome], None] | None = None) -> None:
         """Have a command committed; `done` hears the outcome once it is applied here."""
+        if self.place is not None:
+            command = self.place(command)
         if self.definitions is not None:
             self.definitions.propose(command, done)
             return
@@ -319,6 +328,7 @@ class Broker:
         host = QuorumHost(inner, self.journal, self, self.quorum_snapshot_entries)
         self.quorum_hosts[inner.uid] = host
         group = self.make_group(inner.uid, host.committed)
+        self.lone_groups[inner.uid] = group
         if self.in_service:
             host.begin(group)
             self.policies.apply_to_queue(inner.uid)
@@ -351,6 +361,7 @@ class Broker:
         if quorum is not None:
             quorum.delete()
             self.recovering.pop(queue.uid, None)
+            self.lone_groups.pop(queue.uid, None)
         self.damages.remove(queue.uid)
         if self.away is not None:
             self.away.remove(queue.uid)
@@ -539,6 +550,22 @@ class Broker:
         if self.endpoints.pop(endpoint.id, None) is not None:
             self.connections_closed += 1
             self.endpoints_by_name.pop(endpoint.name, None)
+
+    # What maintenance asks (node.cluster.maintenance.Clients)
+
+    @property
+    def client_count(self) -> int:
+        return len(self.arrivals)
+
+    def close_clients(self, reason: str) -> int:
+        """Begin to close all connections, with 320; how many there are."""
+        clients = list(self.arrivals.values())
+        for each in clients:
+            each.close(reason)
+        return len(clients)
+
+    def set_in_maintenance(self, is_so: bool) -> None:
+        self.in_maintenance = is_so
 
     def delete_queues_of(self, connection_id: str, done: Callable[[], None] | None = None) -> None:
         """The connection is gone; so are its exclusive queues (Q-01), some in each turn."""

@@ -65,16 +65,17 @@ class LiveView:
         broker = self._broker
         alarms = broker.alarms
         turn = broker.turn
+        is_open = broker.in_service and not broker.in_maintenance
         return NodeView(
             name=broker.node_name,
             cluster_name=broker.node_name,
             version=self._version,
             build=self._build,
-            in_service=broker.in_service,
+            in_service=is_open,
             uptime_ms=broker.now_ms() - self._started_ms,
             process_id=os.getpid(),
             data_dir=str(broker.config.node.data_dir),
-            listeners=self._listeners,
+            listeners=tuple(each for each in self._listeners if is_open or each.protocol != "amqp"),
             memory_used_bytes=alarms.memory_used_bytes,
             memory_limit_bytes=alarms.memory_limit_bytes,
             memory_alarm=alarms.memory,
@@ -105,7 +106,7 @@ class LiveView:
 
     def totals(self) -> TotalsView:
         broker = self._broker
-        hosts = broker.hosts.awake.values()
+        hosts = self._led()
         vhosts = broker.metadata.vhosts.values()
         return TotalsView(
             messages_ready=sum(host.ready_count for host in hosts),
@@ -118,6 +119,17 @@ class LiveView:
             connections=len(broker.endpoints),
             channels=sum(each.channel_count() for each in broker.endpoints.values()),
         )
+
+    def _led(self) -> list[ClassicHost]:
+        """Hosts of queues that are led here: what others lead is counted there."""
+        hosts = self._broker.hosts.awake
+        operating = self._broker.operating
+        if operating is None or operating.is_alone:
+            return list(hosts.values())
+        return [host for uid, host in hosts.items() if operating.is_led_here(uid)]
+
+    def queues_here(self, vhost: str) -> Sequence[str]:
+        return [host.name for host in self._led() if host.vhost == vhost]
 
     def counters(self) -> CountersView:
         broker = self._broker
@@ -166,7 +178,7 @@ class LiveView:
         ready: dict[str, int] = {}
         held: dict[str, int] = {}
         crashed = {host.vhost for host in self._broker.damages.hosts.values()}
-        for host in self._broker.hosts.awake.values():
+        for host in self._led():
             ready[host.vhost] = ready.get(host.vhost, 0) + host.ready_count
             held[host.vhost] = held.get(host.vhost, 0) + host.checked_out_count
         return [
@@ -214,7 +226,9 @@ class LiveView:
             owner="" if owner is None else owner.name,
         )
         host = broker.hosts.awake.get(queue.uid)
-        return at_rest if host is None else self._in_use(at_rest, host)
+        view = at_rest if host is None else self._in_use(at_rest, host)
+        operating = broker.operating
+        return view if operating is None else operating.with_place(queue, view)
 
     def topology(self, vhost: str, name: str) -> Topology | None:
         broker = self._broker

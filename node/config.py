@@ -120,9 +120,24 @@ class Amqp10Section:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReconciliationSection:
+    """Quorum queues get back to their size by themselves (Q-67). Times in milliseconds."""
+
+    enabled: bool = True
+    auto_remove: bool = True  # members of nodes that were forgotten or are taken for dead
+    interval: Annotated[int, Meta(ge=1000)] = 3_600_000
+    trigger_interval: Annotated[int, Meta(ge=100)] = 10_000  # after a node has come or gone
+    target_group_size: Annotated[int, Meta(ge=0, le=255)] = 0  # 0: what each began with
+    dead_after: Annotated[int, Meta(ge=1000)] = 3_600_000  # a node that is down
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumQueueSection:
     """What holds for all quorum queues."""
 
+    initial_group_size: Annotated[int, Meta(ge=1, le=255)] = 3  # or the size of the cluster
+    auto_rebalance: bool = True  # leaders, after a node has come or gone
+    continuous_membership_reconciliation: ReconciliationSection = ReconciliationSection()
     global_qos: bool = False  # whether basic.qos with global=true may span them (C-20)
 
 
@@ -224,6 +239,7 @@ class Config:
     credit_flow_default_credit: tuple[int, int] = (400, 200)  # initial, granted again after
     msg_store_credit_disc_bound: tuple[int, int] = (4000, 800)
     consumer_timeout: Annotated[int, Meta(ge=0)] = 1_800_000  # ms to settle a delivery; 0: for ever
+    queue_leader_locator: Literal["client-local", "balanced"] = "client-local"
     sac_handover: Literal["at-once", "drain"] = "at-once"  # after a cancel: see FEATURES C-16
     vm_memory_high_watermark: WatermarkSection = WatermarkSection()
     disk_free_limit: DiskFreeLimitSection = DiskFreeLimitSection()

@@ -7,7 +7,10 @@ the rest of the node to start, is imported in a thread and takes the port over w
 import asyncio
 import gc
 import importlib
+import os
+import signal
 import socket
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -51,10 +54,13 @@ class ManagementFront:
         await asyncio.to_thread(importlib.import_module, "node.management.server")
         from node import __main__ as program
         from node.broker_view import LiveView
+        from node.cluster.operating import Operating
         from node.management.access import Context
+        from node.management.cluster_desk import ClusterDesk
         from node.management.server import ManagementServer
         from node.management.view import ListenerView
         from node.operations import LiveOperations
+        from warren.storage.disk import OsDisk
 
         broker = self._broker
         listeners = (
@@ -66,13 +72,23 @@ class ManagementFront:
             ListenerView(protocol="http", host=host, port=bound.getsockname()[1]),
         )
         view = LiveView(broker, listeners, build, program.installed_version())
+        operations = LiveOperations(broker)
+        operating = broker.operating or Operating.alone(
+            broker, broker.lone_groups.get, asyncio.get_running_loop().call_later
+        )
+        broker.operating = operating
+        if broker.door is not None:
+            operating.open_to(broker.door)
+        directory = str(broker.config.node.data_dir)
+        operating.stop_by(partial(os.kill, os.getpid(), signal.SIGTERM), OsDisk(), directory)
         self._server = ManagementServer(
             Context(
                 view,
                 broker.access,
                 broker.logins,
-                LiveOperations(broker),
+                operations,
                 broker.config.management.metrics_need_login,
+                ClusterDesk(view, operating, operations.close_connections),
             )
         )
         await self._server.serve(bound)

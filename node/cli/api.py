@@ -52,6 +52,10 @@ class Api:
     def delete(self, path: str, reason: str = "") -> object:
         return self._ask("DELETE", path, None, {"X-Reason": reason} if reason else {})
 
+    def delete_with(self, path: str, body: object) -> object:
+        """The same, with what exactly is to go in the body."""
+        return self._ask("DELETE", path, body)
+
     def _ask(
         self, method: str, path: str, body: object, more: Mapping[str, str] = NO_HEADERS
     ) -> object:

@@ -14,6 +14,8 @@ from urllib.parse import quote
 
 from node.cli.api import Api, ApiFailure
 from node.cli.changes import CHANGES, LISTS, BadCall, change, list_rows
+from node.cli.operating import COMMANDS as CLUSTER
+from node.cli.operating import run as run_cluster
 from node.cli.tables import write_json, write_table
 
 EXIT_OK: Final = 0
@@ -25,8 +27,9 @@ URL_DEFAULT: Final = "http://127.0.0.1:15672"
 COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "list_queues": (
         "name", "messages", "vhost", "type", "durable", "auto_delete", "exclusive", "arguments",
-        "node", "state", "policy", "messages_ready", "messages_unacknowledged", "message_bytes",
-        "message_bytes_ready", "message_bytes_unacknowledged", "memory", "consumers", "reason",
+        "node", "state", "leader", "members", "online", "policy", "messages_ready",
+        "messages_unacknowledged", "message_bytes", "message_bytes_ready",
+        "message_bytes_unacknowledged", "memory", "consumers", "reason",
     ),
     "list_connections": (
         "user", "peer_host", "peer_port", "state", "name", "vhost", "host", "port", "protocol",
@@ -67,6 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         **dict.fromkeys(COLUMNS, list_objects),
         **dict.fromkeys(CHANGES, change),
         **dict.fromkeys(LISTS, list_rows),
+        **dict.fromkeys(CLUSTER, run_cluster),
     }
     try:
         password = options.password or os.environ.get("WARREN_CTL_PASSWORD") or "guest"
@@ -108,6 +112,8 @@ def make_parser() -> argparse.ArgumentParser:
         verb.describe(commands.add_parser(name, help=verb.help))
     for name, listing in LISTS.items():
         listing.describe(commands.add_parser(name, help=listing.help))
+    for name, row in CLUSTER.items():
+        row.describe(commands.add_parser(name, help=row.help))
     return parser
 
 

@@ -6,7 +6,7 @@ and administrator see all; vhosts, users, permissions and definitions are the ad
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
@@ -17,6 +17,9 @@ from node.auth.sasl import parse_basic
 from node.management.operations import Operations
 from node.management.replies import ApiError
 from node.management.view import BrokerView
+
+if TYPE_CHECKING:
+    from node.management.cluster_desk import ClusterDesk
 
 LOGIN_TAGS: Final = frozenset({"management", "policymaker", "monitoring", "administrator"})
 MONITOR_TAGS: Final = frozenset({"monitoring", "administrator"})
@@ -33,6 +36,7 @@ class Context:
     desk: LoginDesk
     operations: Operations
     metrics_need_login: bool = False  # from loopback; from elsewhere they always do
+    cluster: "ClusterDesk | None" = None  # None: this node is asked alone
 
 
 @dataclass(frozen=True, slots=True)

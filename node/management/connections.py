@@ -35,36 +35,45 @@ class Connections:
         view = self._context.view
         user = request.match_info.get("user")
         vhosts = asked_vhosts(self._context, request) if "vhost" in request.match_info else []
+        cluster = self._context.cluster
+        others = {} if cluster is None else await cluster.connections()
 
         def row_of(name: str) -> dict[str, object] | None:
             connection = view.connection(name)
-            if connection is None or not (caller.is_monitor or connection.user == caller.name):
+            row = others.get(name) if connection is None else connection_row(connection)
+            if row is None or not (caller.is_monitor or row["user"] == caller.name):
                 return None
-            if user not in (None, connection.user) or (vhosts and connection.vhost not in vhosts):
+            if user not in (None, row["user"]) or (vhosts and row["vhost"] not in vhosts):
                 return None
-            return connection_row(connection)
+            return row
 
-        names = view.connection_names()
+        names = [*view.connection_names(), *others]
         if not caller.is_monitor or request.match_info:  # Pages count what the caller sees.
             names = [name for name in names if row_of(name) is not None]
         return await list_reply(request, await sorted_in_slices(names, str), str, row_of)
 
     async def one(self, request: web.Request) -> web.Response:
-        return json_reply(connection_row(self._asked(request)))
+        return json_reply((await self._asked(request))[0])
 
     async def sessions(self, request: web.Request) -> web.Response:
-        connection = self._asked(request)
-        return json_reply(
-            [session_row(each) for each in self._context.view.sessions(connection.name)]
-        )
+        row, is_here = await self._asked(request)
+        if self._context.cluster is not None and not is_here:
+            return json_reply(await self._context.cluster.sessions(str(row["name"])))
+        found = self._context.view.sessions(str(row["name"]))
+        return json_reply([session_row(each) for each in found])
 
     async def close(self, request: web.Request) -> web.Response:
-        connection = self._asked(request)
+        row, is_here = await self._asked(request)
         caller = caller_of(request)
-        if not caller.is_administrator and connection.user != caller.name:
+        if not caller.is_administrator and row["user"] != caller.name:
             raise not_authorized("Not administrator user")
         reason = request.headers.get("X-Reason", REASON_DEFAULT)[:REASON_LENGTH_MAX]
-        if not self._context.view.close_connection(connection.name, reason):
+        name, cluster = str(row["name"]), self._context.cluster
+        if cluster is not None and not is_here:
+            is_closed = await cluster.close_connection(name, reason)
+        else:
+            is_closed = self._context.view.close_connection(name, reason)
+        if not is_closed:
             raise ApiError.not_found()
         return web.Response(status=204)
 
@@ -74,17 +83,23 @@ class Connections:
             raise not_authorized("Not administrator user")
         reason = request.headers.get("X-Reason", REASON_DEFAULT)[:REASON_LENGTH_MAX]
         self._context.operations.close_connections("", user, reason)
+        if self._context.cluster is not None:
+            await self._context.cluster.close_connections_of(user, reason)
         return web.Response(status=204)
 
-    def _asked(self, request: web.Request) -> ConnectionView:
-        """The connection in the path, if there is one and the caller may see it."""
-        caller = caller_of(request)
-        connection = self._context.view.connection(request.match_info["name"])
-        if connection is None:
+    async def _asked(self, request: web.Request) -> tuple[dict[str, object], bool]:
+        """The connection in the path, if there is one that the caller may see, and whether it is
+        one of this node."""
+        caller, name = caller_of(request), request.match_info["name"]
+        connection = self._context.view.connection(name)
+        row = None if connection is None else connection_row(connection)
+        if row is None and self._context.cluster is not None:
+            row = await self._context.cluster.connection(name)
+        if row is None:
             raise ApiError.not_found()
-        if not caller.is_monitor and connection.user != caller.name:
+        if not caller.is_monitor and row["user"] != caller.name:
             raise not_authorized("User not authorised to access object")
-        return connection
+        return row, connection is not None
 
 
 def connection_row(connection: ConnectionView) -> dict[str, object]:

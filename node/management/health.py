@@ -1,5 +1,6 @@
 """GET /api/health/checks/...: 200 `{"status": "ok"}`, or 503 with the reason."""
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -7,7 +8,7 @@ from aiohttp import web
 
 from node.auth.permissions import READ
 from node.definitions import queue_declaration
-from node.management.access import Context
+from node.management.access import Context, asked_vhosts
 from node.management.changes import acting, change, refused
 from node.management.nodes import alarms_of
 from node.management.replies import ApiError, json_reply
@@ -16,6 +17,13 @@ from warren.wire.errors import ProtocolError
 
 CHECKS: Final = "/api/health/checks"
 ALIVENESS: Final = "aliveness-test"
+LEADERLESS: Final = "quorum-queues-without-elected-leaders"
+LEADERLESS_PATHS: Final = (
+    "all-vhosts",
+    "all-vhosts/pattern/{pattern}",
+    "vhost/{vhost}",
+    "vhost/{vhost}/pattern/{pattern}",
+)
 EMPTY_PROPERTIES: Final = b"\x00\x00"
 # Names under which clients ask for the protocol of a listener.
 PROTOCOL_NAMES: Final[Mapping[str, str]] = {
@@ -45,11 +53,23 @@ class Health:
             web.get(f"{CHECKS}/below-node-connection-limit", self.connection_limit),
             web.get(f"{CHECKS}/metadata-store/initialized", self.metadata_store),
             web.get(f"{CHECKS}/metadata-store/initialized/with-data", self.metadata_store),
+            web.get(f"{CHECKS}/node-is-quorum-critical", self.quorum_critical),
+            *(
+                web.get(f"{CHECKS}/{LEADERLESS}/{path}", self.leaderless)
+                for path in LEADERLESS_PATHS
+            ),
+            web.get(f"{CHECKS}/reached-target-cluster-size", self.cluster_size),
             web.get("/api/aliveness-test/{vhost}", self.aliveness),
         ]
 
     async def alarms(self, request: web.Request) -> web.Response:
-        return self._alarms("There are alarms in effect in the cluster")
+        cluster = self._context.cluster
+        if cluster is None:
+            return self._alarms("There are alarms in effect in the cluster")
+        alarms = cluster.alarms()
+        return (
+            _failed("There are alarms in effect in the cluster", alarms=alarms) if alarms else _ok()
+        )
 
     async def local_alarms(self, request: web.Request) -> web.Response:
         return self._alarms("There are alarms in effect on the node")
@@ -118,6 +138,53 @@ class Health:
         if request.path.endswith("with-data") and not (metadata.vhosts and metadata.access.users):
             return _failed("Metadata store has not yet been initialized with data")
         return _ok()
+
+    async def quorum_critical(self, request: web.Request) -> web.Response:
+        """Whether queues, or the definitions, hang on this node: one that is to be stopped."""
+        if self._context.cluster is None:
+            return _ok()
+        operating = self._context.cluster.operating
+        here = operating.landscape.here
+        critical = operating.membership.critical(here)
+        queues = [{"vhost": each.vhost, "name": each.name} for each in critical]
+        definitions = operating.membership.is_definitions_critical(here)
+        if not critical and not definitions:
+            return _ok()
+        return _failed(
+            "There are quorum queues that would lose their quorum if the target node is shut down",
+            queues=queues,
+            definitions=definitions,
+        )
+
+    async def leaderless(self, request: web.Request) -> web.Response:
+        """Quorum queues that nobody leads, of the vhosts and names that are asked for."""
+        if self._context.cluster is None:
+            return _ok()
+        vhosts = set(asked_vhosts(self._context, request))
+        try:
+            pattern = re.compile(request.match_info.get("pattern", ""))
+        except (re.error, RecursionError, OverflowError) as error:
+            raise ApiError.bad_request(f"not a regular expression: {error}") from error
+        found = self._context.cluster.operating.membership.leaderless(
+            lambda queue: queue.vhost in vhosts and bool(pattern.search(queue.name))
+        )
+        if not found:
+            return _ok()
+        queues = [{"vhost": each.vhost, "name": each.name, "type": "quorum"} for each in found]
+        return _failed("There are quorum queues without elected leaders", queues=queues)
+
+    async def cluster_size(self, request: web.Request) -> web.Response:
+        """Whether as many nodes run as the cluster has members."""
+        if self._context.cluster is None:
+            return _ok()
+        landscape = self._context.cluster.operating.landscape
+        members = landscape.members()
+        running = sum(landscape.is_running(each.id) for each in members)
+        if running < len(members):
+            return _failed(
+                "Cluster has not yet reached its target size", running=running, target=len(members)
+            )
+        return _ok(running=running, target=len(members))
 
     async def aliveness(self, request: web.Request) -> web.Response:
         """A message through a queue of its own, and back."""

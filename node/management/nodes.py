@@ -1,4 +1,4 @@
-"""GET /api/nodes and /api/nodes/{name}: for monitoring users."""
+"""GET /api/nodes and /api/nodes/{name}: for monitoring users. Any node answers for all."""
 
 from aiohttp import web
 
@@ -8,7 +8,7 @@ from node.management.view import NodeView, RecoveryView
 
 
 class Nodes:
-    """The nodes of the cluster: this one."""
+    """The nodes of the cluster; those that do not answer in time are listed as not running."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -18,14 +18,22 @@ class Nodes:
 
     async def every(self, request: web.Request) -> web.Response:
         caller_of(request).require_monitor()
+        cluster = self._context.cluster
+        if cluster is not None:
+            return json_reply(await cluster.nodes())
         return json_reply([node_row(self._context.view.node())])
 
     async def one(self, request: web.Request) -> web.Response:
         caller_of(request).require_monitor()
-        node = self._context.view.node()
-        if request.match_info["name"] != node.name:
+        asked, node = request.match_info["name"], self._context.view.node()
+        cluster = self._context.cluster
+        if cluster is not None:
+            row = await cluster.node(asked)
+        else:
+            row = node_row(node) if asked == node.name else None
+        if row is None:
             raise ApiError.not_found()
-        return json_reply(node_row(node))
+        return json_reply(row)
 
 
 def node_row(node: NodeView) -> dict[str, object]:

@@ -1,7 +1,8 @@
-"""GET /api/overview, /api/whoami, /api/auth: totals of the node, and who asks."""
+"""GET /api/overview, /api/whoami, /api/auth: totals of the cluster, and who asks."""
 
 import os
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 from aiohttp import web
 
@@ -10,13 +11,13 @@ from node.management.access import Context, caller_of
 from node.management.nodes import listener_rows
 from node.management.parameters import cluster_name
 from node.management.replies import json_reply
-from node.management.view import CountersView, TotalsView
+from node.management.view import BrokerView, CountersView, TotalsView
 
 API_VERSION: Final = "4.0.5"  # the RabbitMQ release whose names and shapes these are
 
 
 class Overview:
-    """Totals of the node, and who asks."""
+    """Totals of all nodes that answer, and who asks."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -31,9 +32,10 @@ class Overview:
         ]
 
     async def overview(self, request: web.Request) -> web.Response:
-        view = self._context.view
-        node = view.node()
-        totals = view.totals()
+        node = self._context.view.node()
+        counts = [overview_counts(self._context.view)]
+        if self._context.cluster is not None:
+            counts += await self._context.cluster.overviews()
         body: dict[str, object] = {
             "product_name": "Warren",
             "product_version": node.version,
@@ -43,13 +45,10 @@ class Overview:
             "node": node.name,
             "rates_mode": "none",
             "statistics_db_event_queue": 0,
-            "queue_totals": _queue_totals(totals),
-            "object_totals": _object_totals(totals),
-            "message_stats": message_stats(view.counters()),
-            "churn_rates": _churn(view.counters()),
+            **{key: summed(counts, key) for key in COUNTED},
         }
         if caller_of(request).is_monitor:
-            body["listeners"] = listener_rows(node)
+            body["listeners"] = [row for each in counts for row in each["listeners"]]
         return json_reply(body)
 
     async def whoami(self, request: web.Request) -> web.Response:
@@ -89,6 +88,31 @@ def message_stats(counters: CountersView) -> dict[str, int]:
         "deliver_get": sum(end.delivered for end in ends),
         "redeliver": sum(end.redelivered for end in ends),
         "ack": sum(end.acknowledged for end in ends),
+    }
+
+
+COUNTED: Final = ("queue_totals", "object_totals", "message_stats", "churn_rates")
+SHARED: Final = frozenset(("exchanges", "queues"))  # every node has all of them
+
+
+def overview_counts(view: BrokerView) -> dict[str, Any]:
+    """What one node counts, and where it listens."""
+    totals, counters = view.totals(), view.counters()
+    return {
+        "queue_totals": _queue_totals(totals),
+        "object_totals": _object_totals(totals),
+        "message_stats": message_stats(counters),
+        "churn_rates": _churn(counters),
+        "listeners": listener_rows(view.node()),
+    }
+
+
+def summed(counts: Sequence[dict[str, Any]], key: str) -> dict[str, int]:
+    """One kind of counts over all nodes; the first ones are those of this node."""
+    first = counts[0][key]
+    return {
+        name: value if name in SHARED else sum(each[key].get(name, 0) for each in counts)
+        for name, value in first.items()
     }
 
 

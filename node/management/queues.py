@@ -35,17 +35,32 @@ class Queues:
     async def every(self, request: web.Request) -> web.StreamResponse:
         view = self._context.view
         keys: list[tuple[str, str]] = []
-        for vhost in asked_vhosts(self._context, request):
+        vhosts = asked_vhosts(self._context, request)
+        for vhost in vhosts:
             names = await sorted_in_slices(view.queue_names(vhost), str)
             keys += [(vhost, name) for name in names]
-        return await list_reply(request, keys, lambda key: key[1], self._row)
+        cluster = self._context.cluster
+        live = {} if cluster is None else await cluster.live_queues(vhosts)
+
+        def row_of(key: tuple[str, str]) -> dict[str, object] | None:
+            queue = live.get(key) or view.queue(*key)
+            return None if queue is None else queue_row(queue)
+
+        return await list_reply(request, keys, lambda key: key[1], row_of)
 
     async def one(self, request: web.Request) -> web.Response:
         (vhost,) = asked_vhosts(self._context, request)
-        row = self._row((vhost, request.match_info["queue"]))
-        if row is None:
+        queue = await self._live(vhost, request.match_info["queue"])
+        if queue is None:
             raise ApiError.not_found()
-        return object_reply(request, row)
+        return object_reply(request, queue_row(queue))
+
+    async def _live(self, vhost: str, name: str) -> QueueView | None:
+        """As its leader sees it."""
+        cluster = self._context.cluster
+        if cluster is None:
+            return self._context.view.queue(vhost, name)
+        return await cluster.live_queue(vhost, name)
 
     async def topology(self, request: web.Request) -> web.Response:
         """Where the leader and the members are, and how to reach them."""
@@ -80,7 +95,7 @@ class Queues:
             refused(error)
         if command is None:
             raise ApiError.not_found()
-        queue = self._context.view.queue(actor.vhost, name)
+        queue = await self._live(actor.vhost, name)
         place = f"queue '{name}' in vhost '{actor.vhost}'"
         if query_flag(request, "if-unused") and queue is not None and queue.consumers:
             raise ApiError.bad_request(f"{place} in use")
@@ -118,10 +133,6 @@ class Queues:
         if refusal:
             raise ApiError.bad_request(refusal)
         return web.Response(status=204)
-
-    def _row(self, key: tuple[str, str]) -> dict[str, object] | None:
-        queue = self._context.view.queue(*key)
-        return None if queue is None else queue_row(queue)
 
 
 def queue_row(queue: QueueView) -> dict[str, object]:
@@ -164,6 +175,10 @@ def queue_row(queue: QueueView) -> dict[str, object]:
             "ack": queue.acknowledged,
         },
     }
+    if queue.members:
+        row["leader"] = queue.leader
+        row["members"] = list(queue.members)
+        row["online"] = list(queue.online)
     if queue.exclusive:
         row["owner_pid_details"] = {"name": queue.owner}
     return row

@@ -20,6 +20,7 @@ from aiohttp.typedefs import Handler
 from node.management.access import CALLER, Context, identify
 from node.management.assets import Assets
 from node.management.bindings import Bindings
+from node.management.cluster import ClusterOperations
 from node.management.connections import Connections
 from node.management.definitions import DefinitionFiles
 from node.management.exchanges import Exchanges
@@ -51,6 +52,7 @@ def make_app(context: Context) -> web.Application:
         middlewares=[answer_errors, require_login], client_max_size=BODY_BYTES_MAX
     )
     app[CONTEXT] = context
+    of_cluster = () if context.cluster is None else (ClusterOperations(context, context.cluster),)
     for resource in (
         Overview(context),
         Nodes(context),
@@ -70,6 +72,7 @@ def make_app(context: Context) -> web.Application:
         Health(context),
         Metrics(context),
         Assets(),
+        *of_cluster,
     ):
         app.add_routes(resource.routes())
         app.add_routes(slashed(resource.routes()))

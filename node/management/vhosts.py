@@ -3,7 +3,8 @@
 What a PUT leaves out of a vhost that is there stays as it is. A protected one cannot be deleted.
 """
 
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from aiohttp import web
 
@@ -16,6 +17,8 @@ from node.management.view import VhostView
 from queues.definitions import Uid, VhostEntry
 from queues.metadata_commands import DeclareVhost, SetPermissions
 from queues.queue_arguments import CLASSIC, QUORUM
+
+Others = Mapping[str, Mapping[str, Sequence[Any]]]  # by vhost and node: ready, unsettled, runs
 
 CREATED: Final = 201
 TYPES: Final = (CLASSIC, QUORUM)  # that can be a default
@@ -42,12 +45,20 @@ class Vhosts:
     async def every(self, request: web.Request) -> web.StreamResponse:
         by_name = {each.name: each for each in self._context.view.vhosts()}
         names = asked_vhosts(self._context, request)
-        return await list_reply(request, names, str, lambda name: self._row(by_name[name]))
+        others = await self._others()
+        return await list_reply(
+            request, names, str, lambda name: with_others(self._row(by_name[name]), others)
+        )
 
     async def one(self, request: web.Request) -> web.Response:
         (asked,) = asked_vhosts(self._context, request)
         (vhost,) = (each for each in self._context.view.vhosts() if each.name == asked)
-        return object_reply(request, self._row(vhost))
+        return object_reply(request, with_others(self._row(vhost), await self._others()))
+
+    async def _others(self) -> Others:
+        """What other nodes say of their vhosts."""
+        cluster = self._context.cluster
+        return {} if cluster is None else await cluster.vhosts()
 
     async def set(self, request: web.Request) -> web.Response:
         caller_of(request).require_administrator()
@@ -73,10 +84,14 @@ class Vhosts:
         return web.Response(status=204)
 
     async def start(self, request: web.Request) -> web.Response:
-        """They all run wherever the node does."""
+        """They all run wherever their nodes do."""
         caller_of(request).require_administrator()
         existing_vhost(self._context, request)
-        if request.match_info["node"] != self._context.view.node().name:
+        names = {self._context.view.node().name}
+        if self._context.cluster is not None:
+            members = self._context.cluster.operating.landscape.members()
+            names = {each.name for each in members}
+        if request.match_info["node"] not in names:
             raise ApiError.not_found()
         return web.Response(status=204)
 
@@ -99,6 +114,22 @@ class Vhosts:
         found = self._context.operations.metadata.vhosts.get(vhost.name)
         entry = VhostEntry(Uid(0), vhost.name, "", ()) if found is None else found.entry
         return vhost_row(vhost, entry, self._context.view.node().name)
+
+
+def with_others(row: Body, others: Others) -> Body:
+    """The row with the counts of the other nodes."""
+    states = row["cluster_state"]
+    assert isinstance(states, dict)
+    for node, (ready, unsettled, runs) in others.get(str(row["name"]), {}).items():
+        states[node] = "running" if runs else "stopped"
+        for key, count in (("messages_ready", ready), ("messages_unacknowledged", unsettled)):
+            own = row[key]
+            assert isinstance(own, int)
+            row[key] = own + count
+            total = row["messages"]
+            assert isinstance(total, int)
+            row["messages"] = total + count
+    return row
 
 
 def vhost_command(name: str, body: Body, old: VhostEntry) -> DeclareVhost:

@@ -222,7 +222,10 @@ class QueueView:
     auto_delete: bool
     exclusive: bool
     arguments: Mapping[str, object]
-    node: str
+    node: str  # that leads it now, or where it lives
+    leader: str = ""  # of a quorum queue: the same; "": nobody does
+    members: tuple[str, ...] = ()  # of a quorum queue: names of nodes
+    online: tuple[str, ...] = ()  # those of them that run
     policy: PolicyView = PolicyView()
     state: str = "running"
     reason: str = ""  # why the state is not good
@@ -372,6 +375,9 @@ class BrokerView(Protocol):
 
     def topology(self, vhost: str, name: str) -> Topology | None:
         """Where a queue is led and who has it; None: there is no such queue."""
+
+    def queues_here(self, vhost: str) -> Sequence[str]:
+        """Names of queues that are led on this node and have been used, so have counts."""
 
     def exchange_names(self, vhost: str) -> Sequence[str]: ...
 

@@ -14,7 +14,11 @@ export function overview() {
 }
 
 async function refresh(element) {
-  const [totals, nodes] = await Promise.all([get("overview"), get("nodes").catch(() => [])]);
+  const [totals, nodes, cluster] = await Promise.all([
+    get("overview"),
+    get("nodes").catch(() => []),
+    get("cluster").catch(() => ({ nodes: [] })),
+  ]);
   FLOW.observe(totals.message_stats || {});
   const queues = totals.queue_totals || {};
   WAITING.note([queues.messages_ready || 0, queues.messages_unacknowledged || 0]);
@@ -27,7 +31,8 @@ async function refresh(element) {
       chart("Messages waiting", WAITING, ["ready", "unacknowledged"], count),
     ),
     card("Totals", objects(totals)),
-    nodes.length ? nodeTable(nodes) : null,
+    nodes.length ? nodeTable(nodes, cluster.nodes) : null,
+    cluster.nodes.length > 1 ? clusterMap(cluster) : null,
     card("", h("p", {}, `${totals.product_name} ${totals.product_version}, `, h("a", { href: "metrics" }, "metrics"))),
   );
 }
@@ -44,18 +49,46 @@ function objects(totals) {
   ]);
 }
 
-function nodeTable(nodes) {
+function nodeTable(nodes, members) {
+  const leads = new Map(members.map((member) => [member.name, member.leads]));
   const columns = [
     { title: "Node", value: (node) => node.name },
     { title: "State", value: nodeState },
-    { title: "Uptime", value: (node) => duration(node.uptime) },
-    { title: "Memory", value: (node) => used(node.mem_used, node.mem_limit, node.mem_alarm) },
-    { title: "Disk free", value: (node) => free(node) },
+    { title: "Leads", number: true, value: (node) => count(leads.get(node.name)) },
+    { title: "Uptime", value: (node) => (node.running ? duration(node.uptime) : "") },
+    { title: "Memory", value: (node) => (node.running ? used(node.mem_used, node.mem_limit, node.mem_alarm) : "") },
+    { title: "Disk free", value: (node) => (node.running ? free(node) : "") },
     { title: "Sockets", number: true, value: (node) => count(node.sockets_used) },
-    { title: "Files", number: true, value: (node) => `${count(node.fd_used)} / ${count(node.fd_total)}` },
-    { title: "Build", value: (node) => `${node.version} ${node.build || ""}` },
+    { title: "Files", number: true, value: (node) => (node.running ? `${count(node.fd_used)} / ${count(node.fd_total)}` : "") },
+    { title: "Build", value: (node) => (node.running ? `${node.version} ${node.build || ""}` : "") },
   ];
   return table("nodes", columns, nodes);
+}
+
+/** The nodes by zone and machine: who runs, who leads how many queues. */
+function clusterMap(cluster) {
+  const places = new Map();
+  for (const node of cluster.nodes) {
+    const place = [node.zone, node.host_id].filter(Boolean).join(" / ") || "no zone told";
+    places.set(place, [...(places.get(place) || []), node]);
+  }
+  const most = Math.max(1, ...cluster.nodes.map((node) => node.leads));
+  return card(
+    "Cluster map",
+    h(
+      "div",
+      { class: "cards" },
+      [...places].map(([place, members]) => h("div", { class: "place" }, h("h3", {}, place), members.map((node) => mapped(node, most)))),
+    ),
+  );
+}
+
+function mapped(node, most) {
+  const fill = h("i");
+  fill.style.width = `${(100 * node.leads) / most}%`;
+  const kind = node.running ? (node.being_drained ? tag("in maintenance", "warn") : tag("running", "good")) : tag("down", "bad");
+  const text = `${count(node.leads)} queues led or at home here`;
+  return h("div", {}, h("b", {}, node.name), " ", kind, h("div", { class: "empty" }, text), h("div", { class: "bar", role: "img", "aria-label": text }, fill));
 }
 
 function nodeState(node) {
@@ -65,6 +98,7 @@ function nodeState(node) {
     node.disk_free_alarm && "disk alarm",
     node.clock_alarm && "clock alarm",
   ].filter(Boolean);
+  for (const name of node.partitions || []) alarms.push(`cannot reach ${name}`);
   if (alarms.length) return alarms.map((text) => tag(text, "bad"));
   return node.being_drained ? tag("in maintenance", "warn") : state("running");
 }

@@ -14,6 +14,7 @@ export function queues() {
     { title: "", value: (row) => features(row) },
     { title: "State", sort: "state", value: (row) => state(row.state) },
     { title: "Leader", sort: "node", value: (row) => row.leader || row.node },
+    { title: "Members", number: true, value: (row) => (row.members ? `${row.online.length} of ${row.members.length}` : "") },
     { title: "Ready", sort: "messages_ready", number: true, value: (row) => count(row.messages_ready) },
     { title: "Unacked", sort: "messages_unacknowledged", number: true, value: (row) => count(row.messages_unacknowledged) },
     { title: "Total", sort: "messages", number: true, value: (row) => count(row.messages) },

@@ -157,6 +157,12 @@ class FakeBroker:
         )
         return Topology(leader="n2", leader_epoch=7, state="running", local=False, members=members)
 
+    def queues_here(self, vhost: str) -> Sequence[str]:
+        here = self.the_node.name
+        return [
+            each.name for each in self.queues.values() if (each.vhost, each.node) == (vhost, here)
+        ]
+
     def exchange_names(self, vhost: str) -> Sequence[str]:
         return [name for each, name in self.exchanges if each == vhost]
 

@@ -1,0 +1,419 @@
+"""Commands of `warrenctl` about the cluster, its nodes and the members of quorum queues.
+
+Each is a row of COMMANDS: its arguments as rabbitmqctl, rabbitmq-queues, rabbitmq-upgrade and
+rabbitmq-diagnostics have them, and what it asks of the HTTP API. What waits (`await_...`) asks
+again every POLL_S until it is so or the time of `--timeout` is over, and then ends with 69.
+"""
+
+import argparse
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TextIO
+
+from node.cli.api import EXIT_UNAVAILABLE, Api, ApiFailure
+from node.cli.changes import Argument, BadCall, Options, path
+from node.cli.tables import write_json, write_table
+
+Run = Callable[[Api, Options, TextIO], None]
+Row = Mapping[str, object]
+
+POLL_S: Final = 0.25
+CHECKS: Final = "/api/health/checks"
+STATUS_COLUMNS: Final = (
+    "Node Name", "Raft State", "Membership", "Last Log Index", "Last Written", "Last Applied",
+    "Commit Index", "Snapshot Index", "Term", "Machine Version",
+)  # fmt: skip
+RESULT_COLUMNS: Final = ("vhost", "name", "size", "result")
+PATTERNS: Final = (Argument("--vhost-pattern", ".*"), Argument("--queue-pattern", ".*"))
+NODE: Final = Argument("node")
+OWN_NODE: Final = Argument("node", "")  # the one that is asked, unless another is named
+QUEUE: Final = Argument("queue")
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command. `told`: what is printed before, from the arguments."""
+
+    help: str
+    told: str
+    arguments: tuple[Argument, ...]
+    run: Run
+    in_vhost: bool = False
+
+    def describe(self, parser: argparse.ArgumentParser) -> None:
+        if self.in_vhost:
+            parser.add_argument("-p", "--vhost", default="/")
+        for argument in self.arguments:
+            argument.add_to(parser)
+
+
+def run(api: Api, options: Options, out: TextIO) -> None:
+    """Carry out one of COMMANDS."""
+    command = COMMANDS[options.command]
+    if OWN_NODE in command.arguments and not options.node:
+        options.node = str(api.get_object("/api/overview").get("node"))
+    if command.told and not options.quiet and options.formatter == "table":
+        print(command.told.format(**vars(options)), file=out)
+    command.run(api, options, out)
+
+
+def done(options: Options, out: TextIO, text: str = "", answer: object = None) -> None:
+    """What is printed behind something that was done."""
+    if options.formatter == "json":
+        write_json({"result": "ok"} if answer is None else answer, out)
+    elif text and not options.quiet:
+        print(text, file=out)
+
+
+def rows_of(answer: object, place: str) -> list[Row]:
+    if not isinstance(answer, list) or not all(isinstance(each, dict) for each in answer):
+        raise ApiFailure(f"{place}: the answer is not a list of objects", 70)
+    return answer
+
+
+def show(rows: Sequence[Row], columns: Sequence[str], options: Options, out: TextIO) -> None:
+    if options.formatter == "json":
+        write_json(list(rows), out)
+        return
+    table = [[row.get(column) for column in columns] for row in rows]
+    write_table(columns, table, out, with_names=not options.no_table_headers)
+
+
+# The cluster
+
+
+def cluster_status(api: Api, options: Options, out: TextIO) -> None:
+    name = api.get_object("/api/cluster-name").get("name")
+    nodes = api.get_list("/api/nodes")
+    running = [each for each in nodes if each.get("running")]
+    told = {
+        "cluster_name": name,
+        "disk_nodes": [each.get("name") for each in nodes],
+        "running_nodes": [each.get("name") for each in running],
+        "partitions": {
+            each["name"]: each["partitions"] for each in nodes if each.get("partitions")
+        },
+        "alarms": [alarm for each in nodes for alarm in alarms_of(each)],
+        "versions": {str(each.get("name")): each.get("version") for each in running},
+        "maintenance_status": {str(each.get("name")): maintenance_of(each) for each in nodes},
+        "listeners": {str(each.get("name")): each.get("listeners") for each in running},
+    }
+    if options.formatter == "json":
+        write_json(told, out)
+        return
+    rows = [
+        (
+            each.get("name"),
+            "running" if each.get("running") else "not running",
+            maintenance_of(each),
+            each.get("version"),
+            ", ".join(alarm["resource"] for alarm in alarms_of(each)) or "none",
+            ", ".join(map(str, listed(each, "partitions"))) or "none",
+            ", ".join(listener_text(row) for row in listed(each, "listeners")),
+        )
+        for each in nodes
+    ]
+    print(f"Cluster name: {name}", file=out)
+    columns = ("Node", "State", "Maintenance", "Version", "Alarms", "Cannot reach", "Listeners")
+    write_table(columns, rows, out)
+
+
+def listed(row: Row, key: str) -> list[Any]:
+    found = row.get(key)
+    return found if isinstance(found, list) else []
+
+
+def alarms_of(node: Row) -> list[dict[str, str]]:
+    keys = (("memory", "mem_alarm"), ("disk", "disk_free_alarm"), ("clock", "clock_alarm"))
+    name = str(node.get("name"))
+    return [{"node": name, "resource": resource} for resource, key in keys if node.get(key)]
+
+
+def maintenance_of(node: Row) -> str:
+    return "under maintenance" if node.get("being_drained") else "not under maintenance"
+
+
+def listener_text(row: Row) -> str:
+    return f"{row.get('protocol')} {row.get('ip_address')}:{row.get('port')}"
+
+
+def alarms(api: Api, options: Options, out: TextIO) -> None:
+    """Those of all nodes."""
+    rows = [alarm for each in api.get_list("/api/nodes") for alarm in alarms_of(each)]
+    show(rows, ("node", "resource"), options, out)
+
+
+def forget(api: Api, options: Options, out: TextIO) -> None:
+    query = "?force=true" if options.force else ""
+    answer = api.delete(path("nodes", options.node) + query)
+    failed = rows_of(answer, "forget_cluster_node")
+    if failed and options.formatter == "table":
+        write_table(
+            RESULT_COLUMNS, [[row.get(key) for key in RESULT_COLUMNS] for row in failed], out
+        )
+        return
+    done(options, out, answer=failed or None)
+
+
+def reset(api: Api, options: Options, out: TextIO) -> None:
+    api.post(path("nodes", options.node, "reset"), {"force": options.force})
+    done(options, out, f"Node {options.node} leaves the cluster and stops; it starts empty")
+
+
+def drain(api: Api, options: Options, out: TextIO) -> None:
+    answer = api.post(path("nodes", options.node, "drain"), {"force": options.force})
+    report = answer if isinstance(answer, dict) else {}
+    closed, moved = report.get("connections_closed"), report.get("leaders_moved")
+    done(
+        options, out, f"{options.node}: {closed} connections closed, {moved} leaders moved", report
+    )
+    if options.formatter == "table":
+        for each in listed(report, "still_led_here"):
+            print(f"still led there: {each}", file=out)
+
+
+def revive(api: Api, options: Options, out: TextIO) -> None:
+    api.post(path("nodes", options.node, "revive"), {})
+    done(options, out, f"{options.node} takes clients again")
+
+
+def await_online_nodes(api: Api, options: Options, out: TextIO) -> None:
+    wanted = whole(options.count)
+
+    def is_so() -> bool:
+        nodes = api.get_list("/api/nodes")
+        return sum(bool(each.get("running")) for each in nodes) >= wanted
+
+    await_until(is_so, options.timeout, f"fewer than {wanted} nodes are running")
+    done(options, out)
+
+
+def await_online_quorum_plus_one(api: Api, options: Options, out: TextIO) -> None:
+    def is_so() -> bool:
+        try:
+            api.get(f"{CHECKS}/node-is-quorum-critical")
+        except ApiFailure as failure:
+            if failure.exit_code != EXIT_UNAVAILABLE:
+                raise
+            return False
+        return True
+
+    await_until(is_so, options.timeout, "queues still hang on this node")
+    done(options, out)
+
+
+def await_until(is_so: Callable[[], bool], seconds: float, reason: str) -> None:
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        if time.monotonic() >= deadline:
+            raise ApiFailure(f"after {seconds:g} s {reason}", EXIT_UNAVAILABLE)
+        time.sleep(POLL_S)
+
+
+def check(name: str, text: str) -> Run:
+    """A health check: 69 and the reason where it fails."""
+
+    def run_check(api: Api, options: Options, out: TextIO) -> None:
+        api.get(f"{CHECKS}/{name}")
+        done(options, out, text)
+
+    return run_check
+
+
+# Quorum queues
+
+
+def quorum_status(api: Api, options: Options, out: TextIO) -> None:
+    place = path("queues", "quorum", options.vhost, options.queue, "status")
+    show(api.get_list(place), STATUS_COLUMNS, options, out)
+
+
+def add_member(api: Api, options: Options, out: TextIO) -> None:
+    place = path("queues", "quorum", options.vhost, options.queue, "replicas", "add")
+    api.post(place, {"node": options.node})
+    done(options, out)
+
+
+def delete_member(api: Api, options: Options, out: TextIO) -> None:
+    place = path("queues", "quorum", options.vhost, options.queue, "replicas", "delete")
+    api.delete_with(place, {"node": options.node})
+    done(options, out)
+
+
+def transfer_leadership(api: Api, options: Options, out: TextIO) -> None:
+    place = path("queues", "quorum", options.vhost, options.queue, "leader")
+    api.post(place, {"node": options.node})
+    done(options, out)
+
+
+def grow(api: Api, options: Options, out: TextIO) -> None:
+    place = path("queues", "quorum", "replicas", "on", options.node, "grow")
+    answer = api.post(place, {"strategy": strategy(options), **patterns(options)})
+    show(rows_of(answer, "grow"), RESULT_COLUMNS, options, out)
+
+
+def grow_to_count(api: Api, options: Options, out: TextIO) -> None:
+    body = {"count": whole(options.count), "strategy": strategy(options), **patterns(options)}
+    answer = api.post(path("queues", "quorum", "replicas", "grow-to-count"), body)
+    show(rows_of(answer, "grow_to_count"), RESULT_COLUMNS, options, out)
+
+
+def shrink(api: Api, options: Options, out: TextIO) -> None:
+    query = "?errors_only=true" if options.errors_only else ""
+    place = path("queues", "quorum", "replicas", "on", options.node, "shrink")
+    show(rows_of(api.delete(place + query), "shrink"), RESULT_COLUMNS, options, out)
+
+
+def rebalance(api: Api, options: Options, out: TextIO) -> None:
+    if options.type not in ("all", "classic", "quorum"):
+        raise BadCall(f"unknown type: {options.type}; known: all, classic, quorum")
+    answer = api.post("/api/rebalance/queues", {"type": options.type, **patterns(options)})
+    columns = ("node", "number of classic queues", "number of quorum queues")
+    show(rows_of(answer, "rebalance"), columns, options, out)
+
+
+def strategy(options: Options) -> str:
+    chosen = str(options.strategy)
+    if chosen not in ("all", "even"):
+        raise BadCall(f"unknown strategy: {chosen}; known: all, even")
+    return chosen
+
+
+def patterns(options: Options) -> dict[str, str]:
+    return {"vhost_pattern": options.vhost_pattern, "queue_pattern": options.queue_pattern}
+
+
+def whole(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise BadCall(f"not a number: {text}")
+    return int(text)
+
+
+FORCE: Final = Argument("--force", is_flag=True)
+
+COMMANDS: Final[Mapping[str, Command]] = {
+    "cluster_status": Command("nodes of the cluster, and how they are", "", (), cluster_status),
+    "forget_cluster_node": Command(
+        "remove a node for good; --force: also while it runs",
+        "Removing node {node} from the cluster",
+        (NODE, FORCE),
+        forget,
+    ),
+    "reset": Command(
+        "have a node leave the cluster, stop, and start empty",
+        "Resetting node {node} ...",
+        (OWN_NODE, FORCE),
+        reset,
+    ),
+    "drain": Command(
+        "put a node into maintenance: no clients, no leaders",
+        "Will put node {node} into maintenance mode. The node will no longer serve any client "
+        "traffic!",
+        (OWN_NODE, FORCE),
+        drain,
+    ),
+    "revive": Command(
+        "take a node out of maintenance",
+        "Will undo maintenance mode for node {node}",
+        (OWN_NODE,),
+        revive,
+    ),
+    "await_online_nodes": Command(
+        "wait until so many nodes run",
+        "Will wait for at least {count} nodes to join the cluster ...",
+        (Argument("count"),),
+        await_online_nodes,
+    ),
+    "await_online_quorum_plus_one": Command(
+        "wait until no queue would lose its quorum with this node",
+        "Will wait for a quorum + 1 of nodes to be online for all quorum queues ...",
+        (),
+        await_online_quorum_plus_one,
+    ),
+    "alarms": Command("alarms of all nodes", "Alarms of the cluster:", (), alarms),
+    "check_alarms": Command(
+        "fail if there is an alarm in the cluster",
+        "",
+        (),
+        check("alarms", "There are no alarms in effect"),
+    ),
+    "check_local_alarms": Command(
+        "fail if there is an alarm on the node",
+        "",
+        (),
+        check("local-alarms", "There are no alarms in effect on the node"),
+    ),
+    "check_running": Command(
+        "fail if the node serves no clients",
+        "",
+        (),
+        check("is-in-service", "The node is in service"),
+    ),
+    "check_if_node_is_quorum_critical": Command(
+        "fail if queues would lose their quorum with this node",
+        "",
+        (),
+        check("node-is-quorum-critical", "No quorum queue depends on this node"),
+    ),
+    "check_for_quorum_queues_without_an_elected_leader": Command(
+        "fail if a quorum queue has no leader",
+        "",
+        (),
+        check(
+            "quorum-queues-without-elected-leaders/all-vhosts", "All quorum queues have a leader"
+        ),
+    ),
+    "quorum_status": Command(
+        "how the members of a quorum queue stand",
+        "Status of quorum queue {queue} on vhost {vhost} ...",
+        (QUEUE,),
+        quorum_status,
+        in_vhost=True,
+    ),
+    "add_member": Command(
+        "add a member to a quorum queue",
+        "Adding a replica for queue {queue} on node {node}...",
+        (QUEUE, NODE),
+        add_member,
+        in_vhost=True,
+    ),
+    "delete_member": Command(
+        "remove a member from a quorum queue",
+        "Removing a replica of queue {queue} on node {node}...",
+        (QUEUE, NODE),
+        delete_member,
+        in_vhost=True,
+    ),
+    "transfer_leadership": Command(
+        "have another member lead a quorum queue",
+        "Transferring leadership of queue {queue} in vhost {vhost} to node {node}...",
+        (QUEUE, NODE),
+        transfer_leadership,
+        in_vhost=True,
+    ),
+    "grow": Command(
+        "add a member on a node to all quorum queues, or to those with an even number",
+        "Growing {strategy} quorum queues on {node}...",
+        (NODE, Argument("strategy"), *PATTERNS),
+        grow,
+    ),
+    "grow_to_count": Command(
+        "add members to quorum queues until they have so many",
+        "Growing {strategy} quorum queues to {count} members...",
+        (Argument("count"), Argument("strategy"), *PATTERNS),
+        grow_to_count,
+    ),
+    "shrink": Command(
+        "remove the members of all quorum queues from a node",
+        "Shrinking quorum queues on {node}...",
+        (NODE, Argument("--errors-only", is_flag=True)),
+        shrink,
+    ),
+    "rebalance": Command(
+        "spread the leaders of queues over the nodes: all, classic or quorum",
+        "Rebalancing {type} queues...",
+        (Argument("type"), *PATTERNS),
+        rebalance,
+    ),
+}

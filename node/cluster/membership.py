@@ -1,0 +1,422 @@
+"""What operators do to the cluster and to the members of its quorum queues (Q-66, N-01, N-06).
+
+    membership = Membership(landscape, definitions, groups, asking)
+    await membership.add_member(queue, "rabbit@four")       # Refused says why not
+    rows = await membership.grow("rabbit@four", all_queues, even=False)
+
+Takes names of nodes and queues; proposes commands of the definitions (`SetQueueMembers`,
+`RemoveMember`, ...) and hands leaderships over. That a queue's members were set means that every
+node knows it; its log group follows by itself, one member at a time, and shows in `quorum_status`.
+A leadership is handed over by the node that has it, which is asked to (`StatusPart`). Nothing here
+costs a queue its majority unless it is told to (`force`).
+
+Limits: changes of many queues go IN_FLIGHT at a time, hand-overs one by one for each node. When
+something fails, the queue it failed for has the reason in its row, and the others go on.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final, Protocol, TypeVar
+
+from msgspec.structs import replace
+
+from node.cluster.groups import Groups, plain_row, status_row
+from node.cluster.landscape import Chosen, Landscape
+from node.cluster.status_part import NoAnswer, Unanswerable
+from queues.definitions import Queue, Uid
+from queues.members import Member
+from queues.metadata_commands import (
+    Command,
+    PutMember,
+    RemoveMember,
+    SetQueueMembers,
+)
+from queues.metadata_outcomes import Outcome
+from queues.metadata_outcomes import Refused as RefusedCommand
+from queues.placement import Candidate, add_member
+from queues.regrouping import (
+    GroupView,
+    Move,
+    Refusal,
+    Step,
+    grown,
+    is_critical,
+    is_majority,
+    rebalance,
+    shrunk,
+)
+from raft.log_group import METADATA_OWNER
+
+TRANSFER: Final = "transfer"  # a question: [uid, member] -> [whether it leads now]
+GROUP: Final = "group"  # [uid] -> [GroupRow as a list], [] where there is none
+IN_FLIGHT: Final = 64
+HANDED_OVER_S: Final = 5.0  # a leader that has not changed by then does not
+POLL_S: Final = 0.005
+MOVES_MAX: Final = 10_000
+
+T = TypeVar("T")
+
+
+class Refused(Exception):
+    """It is not done; the text says why. `missing`: what it names is not there."""
+
+    def __init__(self, text: str, missing: bool = False) -> None:
+        super().__init__(text)
+        self.missing = missing
+
+
+class Definitions(Protocol):
+    """`node.cluster.definitions_seam.Definitions`, or a node alone."""
+
+    @property
+    def leader(self) -> int: ...
+
+    def members(self) -> list[Member]: ...
+
+    def propose(self, command: Command, done: Callable[[Outcome], None] | None = None) -> None: ...
+
+
+class Asking(Protocol):
+    """`node.cluster.status_part.StatusPart`."""
+
+    def serve(self, question: str, answer: Callable[[int, Any], AsyncIterator[object]]) -> None: ...
+
+    async def ask(
+        self, member: int, question: str, about: object = None, timeout_s: float = 2.0
+    ) -> list[Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class QueueResult:
+    """What became of one queue."""
+
+    vhost: str
+    name: str
+    size: int
+    error: str = ""  # "": it was done
+
+
+def every_queue(queue: Queue) -> bool:
+    return True
+
+
+class Membership:
+    """See the module. All methods run on the loop thread."""
+
+    def __init__(
+        self,
+        landscape: Landscape,
+        definitions: Definitions,
+        groups: Groups,
+        asking: Asking,
+        random: Random,
+    ) -> None:
+        self.landscape = landscape
+        self._definitions = definitions
+        self._groups = groups
+        self._asking = asking
+        self._random = random
+        asking.serve(TRANSFER, self._transfer_asked)
+        asking.serve(GROUP, self._group_asked)
+
+    # Changes of the definitions
+
+    async def carry_out(self, command: Command) -> Outcome:
+        """Refused, with the text of the definitions, where it is refused."""
+        answered: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+
+        def told(outcome: Outcome) -> None:
+            if not answered.done():
+                answered.set_result(outcome)
+
+        self._definitions.propose(command, told)
+        outcome = await answered
+        if isinstance(outcome, RefusedCommand):
+            raise Refused(outcome.text)
+        return outcome
+
+    async def _take(self, group: GroupView, step: Step | Refusal) -> QueueResult:
+        """Carry a step out; never raises for one queue among many."""
+        if isinstance(step, Refusal):
+            return QueueResult(group.vhost, group.name, len(group.members), step.reason)
+        known = {each.id for each in self.landscape.members()}
+        members = tuple(each for each in step.members if each in known)
+        try:
+            await self.carry_out(SetQueueMembers(Uid(step.uid), members))
+        except Refused as error:
+            return QueueResult(group.vhost, group.name, len(group.members), str(error))
+        return QueueResult(group.vhost, group.name, len(members))
+
+    async def _take_all(
+        self, groups: Sequence[GroupView], step_of: Callable[[GroupView], Step | Refusal]
+    ) -> list[QueueResult]:
+        results: list[QueueResult] = []
+        for start in range(0, len(groups), IN_FLIGHT):
+            part = groups[start : start + IN_FLIGHT]
+            results += await gathered(self._take(each, step_of(each)) for each in part)
+        return results
+
+    # Members of quorum queues
+
+    def _candidate(self, node: str) -> Candidate:
+        found = next((c for c in self.landscape.candidates() if c.member.name == node), None)
+        if found is None:
+            raise Refused(f"node '{node}' is not a member of the cluster", missing=True)
+        return found
+
+    async def add_member(self, queue: Queue, node: str) -> None:
+        """One more member of the queue, on that node."""
+        group = self.landscape.group(queue)
+        await self._one(group, grown(group, self._candidate(node)))
+
+    async def delete_member(self, queue: Queue, node: str) -> None:
+        """The queue without its member there; a node that was forgotten is named `gone@ID`."""
+        group = self.landscape.group(queue)
+        names = {self.landscape.name_of(each): each for each in group.members}
+        if node not in names:
+            self._candidate(node)
+        await self._one(group, shrunk(group, names.get(node, 0)))
+
+    async def _one(self, group: GroupView, step: Step | Refusal) -> None:
+        result = await self._take(group, step)
+        if result.error:
+            raise Refused(result.error)
+
+    async def grow(self, node: str, chosen: Chosen, even: bool) -> list[QueueResult]:
+        """A member there for all queues that are chosen, or for those with an even number."""
+        candidate = self._candidate(node)
+        groups = [
+            each
+            for each in self.landscape.groups(chosen)
+            if candidate.id not in each.members and not (even and len(each.members) % 2)
+        ]
+        return await self._take_all(groups, lambda group: grown(group, candidate))
+
+    async def shrink(self, node: str, errors_only: bool = False) -> list[QueueResult]:
+        """No member there any more, wherever a queue can do without it."""
+        member = self._candidate(node).id
+        groups = [each for each in self.landscape.groups() if member in each.members]
+        results = await self._take_all(groups, lambda group: shrunk(group, member))
+        return [each for each in results if each.error or not errors_only]
+
+    async def grow_to_count(self, count: int, chosen: Chosen, even: bool) -> list[QueueResult]:
+        """As many members for each of the queues, on the best nodes; a member at a time."""
+        asked = [
+            each
+            for each in self.landscape.groups(chosen)
+            if len(each.members) < count and not (even and len(each.members) % 2)
+        ]
+        results: list[QueueResult] = []
+        for group in asked:
+            candidates = self.landscape.candidates(counted=True)
+            results.append(await self._grow_to(group, count, candidates))
+        return results
+
+    async def _grow_to(
+        self, group: GroupView, count: int, candidates: Sequence[Candidate]
+    ) -> QueueResult:
+        members = group.members
+        while len(members) < count:
+            added = add_member(candidates, members, self._random)
+            if added is None:
+                break
+            members = (*members, added)
+        if len(members) == len(group.members):
+            reason = "no other node may take a member"
+            return QueueResult(group.vhost, group.name, len(members), reason)
+        return await self._take(group, Step(group.uid, members))
+
+    # Leaders
+
+    async def transfer(self, queue: Queue, node: str) -> None:
+        """Have the member there lead the queue."""
+        group = self.landscape.group(queue)
+        target = self._candidate(node)
+        if target.id not in group.members:
+            raise Refused(f"node '{node}' has no member of the queue")
+        if not target.is_running:
+            raise Refused(f"node '{node}' is not running")
+        if group.leader == 0:
+            raise Refused("the queue has no leader")
+        if group.leader != target.id and not await self.hand_over(
+            Move(group.uid, group.leader, target.id)
+        ):
+            raise Refused(f"the leader did not move to node '{node}'")
+
+    async def hand_over(self, move: Move) -> bool:
+        """Ask the leader's node to; whether the target leads after that."""
+        try:
+            answer = await self._asking.ask(
+                move.source, TRANSFER, [move.uid, move.target], HANDED_OVER_S + 1
+            )
+        except NoAnswer:
+            return False
+        return answer == [True]
+
+    async def _transfer_asked(self, asker: int, about: Any) -> AsyncIterator[object]:
+        uid, member = numbers(about, 2)
+        begun = self._groups.transfer(uid, member)
+        yield begun and await reached(lambda: self._leads_elsewhere(uid, member), HANDED_OVER_S)
+
+    def _leads_elsewhere(self, uid: int, member: int) -> bool:
+        row = self._groups.row(uid)
+        return row is None or row.leader == member
+
+    async def rebalance(self, kind: str, chosen: Chosen) -> list[dict[str, object]]:
+        """Spread the leaders of the quorum queues among these; how many each node leads then.
+
+        Classic queues live where they live; they are counted and not moved.
+        """
+        groups = self.landscape.groups(chosen)
+        if kind != "classic":
+            candidates = self.landscape.candidates()
+            moves = await asyncio.to_thread(rebalance, groups, candidates, MOVES_MAX)
+            await self.hand_over_all(moves)
+        return self._leader_rows(chosen)
+
+    async def hand_over_all(self, moves: Sequence[Move]) -> list[Move]:
+        """Nodes at the same time, the queues of each one after the other; those that failed."""
+        by_source: dict[int, list[Move]] = {}
+        for move in moves:
+            by_source.setdefault(move.source, []).append(move)
+        failed = await gathered(self._hand_over_some(each) for each in by_source.values())
+        return [move for part in failed for move in part]
+
+    async def _hand_over_some(self, moves: Sequence[Move]) -> list[Move]:
+        return [move for move in moves if not await self.hand_over(move)]
+
+    def _leader_rows(self, chosen: Chosen) -> list[dict[str, object]]:
+        quorum = dict.fromkeys((each.name for each in self.landscape.members()), 0)
+        classic = dict(quorum)
+        for queue in self.landscape.queues():
+            if queue.members:
+                name = self.landscape.name_of(self.landscape.leader_of(queue))
+                if chosen(queue) and name in quorum:
+                    quorum[name] += 1
+            elif queue.node in classic and chosen(queue):
+                classic[queue.node] += 1
+        return [
+            {
+                "node": name,
+                "number of classic queues": classic[name],
+                "number of quorum queues": quorum[name],
+            }
+            for name in quorum
+        ]
+
+    # How it stands
+
+    async def quorum_status(self, queue: Queue) -> list[dict[str, object]]:
+        """A row for each member, asked of its node."""
+        group = self.landscape.group(queue)
+        return list(await gathered(self._member_row(group.uid, each) for each in group.members))
+
+    async def _member_row(self, uid: int, member: int) -> dict[str, object]:
+        name = self.landscape.name_of(member)
+        try:
+            answer = await self._asking.ask(member, GROUP, [uid])
+        except NoAnswer:
+            return status_row(name, "nodedown", {})
+        return status_row(name, "noproc", answer[0] if answer else {})
+
+    async def _group_asked(self, asker: int, about: Any) -> AsyncIterator[object]:
+        (uid,) = numbers(about, 1)
+        row = self._groups.row(uid)
+        if row is not None:
+            yield plain_row(row)
+
+    def critical(self, node: int) -> list[GroupView]:
+        """Quorum queues that would lose their majority with that node. None in a cluster of one."""
+        if len(self.landscape.members()) < 2:
+            return []
+        return [each for each in self.landscape.groups() if is_critical(each, node)]
+
+    def is_definitions_critical(self, node: int) -> bool:
+        """Whether the definitions could not be changed any more without that node."""
+        members = tuple(each.id for each in self.landscape.members())
+        online = frozenset(each for each in members if self.landscape.is_running(each))
+        if len(members) < 2:
+            return False
+        return is_majority(online, members) and not is_majority(online - {node}, members)
+
+    def leaderless(self, chosen: Chosen) -> list[Queue]:
+        """Quorum queues that nobody leads, as far as this node has heard."""
+        found = self.landscape.queues()
+        return [
+            each
+            for each in found
+            if each.members and chosen(each) and self.landscape.leader_of(each) == 0
+        ]
+
+    # Members of the cluster
+
+    async def forget(self, node: str, force: bool = False) -> list[QueueResult]:
+        """The node is no member any more, for good; its queues where they could do without it.
+
+        Refused while it runs, unless forced: whoever runs should be stopped first, or reset. Its
+        classic queues are deleted by the leader of the definitions.
+        """
+        member = self._candidate(node)
+        if len(self.landscape.members()) < 2:
+            raise Refused("a node cannot be forgotten by itself")
+        if member.id == self.landscape.here and not force:
+            raise Refused(f"node '{node}' is this node; reset it, or ask another one")
+        if member.is_running and not force:
+            raise Refused(f"node '{node}' is running; stop it before it is forgotten")
+        if member.is_running and self._breaks_definitions(member.id) and not force:
+            raise Refused("the nodes that would be left are no majority")
+        results = await self.shrink(node)
+        await self.carry_out(RemoveMember(member.id))
+        return [each for each in results if each.error]
+
+    def _breaks_definitions(self, member: int) -> bool:
+        left = tuple(each.id for each in self.landscape.members() if each.id != member)
+        online = frozenset(each for each in left if self.landscape.is_running(each))
+        return not is_majority(online, left)
+
+    async def set_draining(self, member: int, draining: bool) -> None:
+        """Mark the node for all."""
+        found = next((each for each in self.landscape.members() if each.id == member), None)
+        if found is None:
+            raise Refused("this node is not a member of the cluster", missing=True)
+        if found.draining != draining:
+            await self.carry_out(PutMember(replace(found, draining=draining)))
+
+    async def lead_definitions_elsewhere(self) -> bool:
+        """Hand the lead of the definitions to another node that runs; True if this one has none."""
+        row = self._groups.row(METADATA_OWNER)
+        here = self.landscape.here
+        if row is None or not row.is_leader or self._definitions.leader != here:
+            return True
+        for candidate in self.landscape.candidates():
+            if candidate.id in row.voters and candidate.id != here and candidate.is_eligible:
+                move = Move(METADATA_OWNER, here, candidate.id)
+                if await self.hand_over(move):
+                    return True
+        return False
+
+
+async def gathered(awaitables: Iterable[Awaitable[T]]) -> list[T]:
+    return list(await asyncio.gather(*awaitables))
+
+
+async def reached(is_so: Callable[[], bool], seconds: float) -> bool:
+    """Whether something came to be so within that time."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + seconds
+    while not is_so():
+        if loop.time() >= deadline:
+            return False
+        await asyncio.sleep(POLL_S)
+    return True
+
+
+def numbers(about: Any, count: int) -> list[int]:
+    """What a question is about, if it is so many numbers; Unanswerable else."""
+    if not isinstance(about, list) or len(about) != count:
+        raise Unanswerable(f"wanted {count} numbers")
+    if not all(isinstance(each, int) for each in about):
+        raise Unanswerable(f"wanted {count} numbers")
+    return about

@@ -1,0 +1,177 @@
+"""What operators and the API need of a cluster, put together: see the modules that it imports.
+
+    seats = Seats(cluster, definitions, leaders, RaftGroups(raft), coordination, leads_definitions)
+    operating = Operating(broker, seats, loop.call_later, rules_of(config), Random())
+    operating.attach()              # before links begin
+    ...
+    operating.tick(now_ms)          # about once a second, by a clock that does not jump
+
+A node that is in no cluster has `Operating.alone`: the same with itself as its only member, so that
+whoever asks gets one kind of answer. Owns no task but those of its parts; `stop` ends them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from random import Random
+from typing import TYPE_CHECKING, Final, Protocol
+
+from node.alarms import Alarms
+from node.cluster.alarms_part import AlarmsPart, CallLater
+from node.cluster.alone import HERE, AloneLeaders, AloneMembership, AlonePeers, Proposer
+from node.cluster.coordination.seam import Coordination, NoCoordination
+from node.cluster.groups import Groups, LoneGroups
+from node.cluster.landscape import Landscape, LeaderTable
+from node.cluster.leaving import Leaving
+from node.cluster.maintenance import Clients, Door, Maintenance, MaintenanceDesk
+from node.cluster.membership import Definitions, Membership
+from node.cluster.placing import Placing
+from node.cluster.reconciling import Reconciling, Rules
+from node.cluster.seams import ALARMS, STATUS, Peers
+from node.cluster.status_part import StatusPart
+from node.management.view import QueueView
+from queues.definitions import Queue
+from queues.members import Member
+from queues.metadata import Metadata
+from queues.queue_arguments import QUORUM
+from warren.storage.disk import Disk
+
+if TYPE_CHECKING:
+    from raft.one_member import OneMemberGroup
+
+
+DOWN: Final = "down"  # states of queues, in RabbitMQ's words
+MINORITY: Final = "minority"
+
+
+@dataclass(frozen=True, slots=True)
+class Seats:
+    """What the parts stand on; one value for each seam."""
+
+    peers: Peers
+    definitions: Definitions
+    leaders: LeaderTable
+    groups: Groups
+    coordination: Coordination
+    leads_definitions: Callable[[], bool]
+
+
+class Site(Clients, Proposer, Protocol):
+    """The broker of this node, as far as it is needed here."""
+
+    @property
+    def node_name(self) -> str: ...
+
+    @property
+    def metadata(self) -> Metadata: ...
+
+    @property
+    def alarms(self) -> Alarms: ...
+
+
+class Operating:
+    """See the module."""
+
+    def __init__(
+        self, broker: Site, seats: Seats, call_later: CallLater, rules: Rules, random: Random
+    ) -> None:
+        self.peers = seats.peers
+        self.groups = seats.groups
+        self.landscape = Landscape(broker, seats.definitions, seats.peers, seats.leaders)
+        self.status = StatusPart(seats.peers)
+        self.alarms = AlarmsPart(seats.peers, broker.alarms, call_later)
+        self.placing = Placing(self.landscape, random, rules.locator, rules.group_size)
+        self.membership = Membership(
+            self.landscape, seats.definitions, seats.groups, self.status, random
+        )
+        self.reconciling = Reconciling(
+            self.membership,
+            seats.groups,
+            seats.coordination,
+            seats.leads_definitions,
+            rules,
+            random,
+        )
+        self.is_alone = isinstance(seats.peers, AlonePeers)
+        self._broker = broker
+        self.maintenance: MaintenanceDesk | None = None  # once there is a door for clients
+        self.leaving: Leaving | None = None  # once it is known how the process ends
+
+    @classmethod
+    def alone(
+        cls,
+        broker: Site,
+        groups: "Callable[[int], OneMemberGroup | None]",
+        call_later: CallLater,
+    ) -> "Operating":
+        """Of a node that is in no cluster."""
+        me = Member(HERE, broker.node_name, 0, "", 0)
+        membership = AloneMembership(broker, me)
+        seats = Seats(
+            AlonePeers(),
+            membership,
+            AloneLeaders(),
+            LoneGroups(groups, HERE),
+            NoCoordination(),
+            lambda: False,
+        )
+        return cls(broker, seats, call_later, Rules(is_on=False, auto_rebalance=False), Random())
+
+    def attach(self) -> None:
+        """Take the kinds of frames that are for these parts, and tell the alarms of this node."""
+        self.peers.attach(ALARMS, self.alarms)
+        self.peers.attach(STATUS, self.status)
+        self._broker.alarms.on_local = self.alarms.tell
+
+    def open_to(self, door: Door) -> None:
+        """Clients come in there: the node can be drained."""
+        maintenance = Maintenance(self.membership, door, self._broker)
+        self.maintenance = MaintenanceDesk(maintenance, self.membership, self.status)
+
+    def stop_by(self, stop: Callable[[], None], disk: Disk, directory: str) -> None:
+        """That is how the process is ended in good order: the node can be reset."""
+        self.leaving = Leaving(self.membership, self.status, disk, directory, stop)
+
+    # What listings ask
+
+    def is_led_here(self, uid: int) -> bool:
+        """Whether the queue lives here, or is led from here."""
+        queue = self.landscape.metadata.queue(uid)
+        return queue is not None and self._led_by(queue) == self.landscape.here
+
+    def _led_by(self, queue: Queue) -> int:
+        if queue.members:
+            return self.landscape.leader_of(queue)
+        home = self.landscape.member_named(queue.node)
+        return 0 if home is None else home.id
+
+    def with_place(self, queue: Queue, view: QueueView) -> QueueView:
+        """The listing of a queue with where it is, and whether anybody serves it."""
+        landscape = self.landscape
+        if view.type == QUORUM:
+            group = landscape.group(queue)
+            leader = landscape.name_of(group.leader) if group.leader else ""
+            state = view.state
+            if not group.has_majority:
+                state = MINORITY
+            elif not leader:
+                state = DOWN
+            return replace(
+                view,
+                node=leader or queue.node,
+                leader=leader,
+                members=tuple(landscape.name_of(each) for each in group.members),
+                online=tuple(
+                    landscape.name_of(each) for each in group.members if each in group.online
+                ),
+                state=state,
+            )
+        home = self._led_by(queue)
+        if self.is_alone or landscape.is_running(home):
+            return view
+        return replace(view, state=DOWN, reason=f"its node {queue.node} is not running")
+
+    def tick(self, now_ms: int) -> None:
+        self.reconciling.tick(now_ms)
+
+    def stop(self) -> None:
+        self.reconciling.stop()

@@ -1,0 +1,103 @@
+"""Where a queue that is being declared goes: fills in home and members of the command (Q-68, N-06).
+
+Takes `DeclareQueue`, alone or in a batch, before it is proposed; gives it back with the name of the
+home (of a classic queue) or of the first leader (of a quorum queue), and with the members. A queue
+that is there already, and a command that names its members, stay as they are. Exclusive queues live
+where their connection is. What operators should know (members that share a machine) is logged once
+for each text. Asked by `Broker.propose` of a node in a cluster, and by nobody else.
+"""
+
+import logging
+from collections.abc import Mapping
+from random import Random
+from typing import Final
+
+from msgspec.structs import replace
+
+from node.cluster.landscape import Landscape
+from queues.arguments import decode_arguments
+from queues.metadata_commands import Batch, Command, DeclareQueue
+from queues.placement import (
+    CLIENT_LOCAL,
+    GROUP_SIZE_DEFAULT,
+    QUEUES_COUNTED_MAX,
+    choose_home,
+    choose_members,
+)
+from queues.policies import with_policy
+from queues.queue_arguments import QUORUM, queue_type
+
+log = logging.getLogger("warren.placement")
+
+LOCATOR: Final = "x-queue-leader-locator"
+OLD_LOCATOR: Final = "x-queue-master-locator"
+INITIAL_SIZE: Final = "x-quorum-initial-group-size"
+WARNINGS_MAX: Final = 100  # different ones; then they are logged no more
+
+
+class Placing:
+    """See the module."""
+
+    def __init__(
+        self,
+        landscape: Landscape,
+        random: Random,
+        locator: str = CLIENT_LOCAL,
+        group_size: int = GROUP_SIZE_DEFAULT,
+    ) -> None:
+        """`locator` and `group_size` hold where neither queue nor policy says anything."""
+        self._landscape = landscape
+        self._random = random
+        self._locator = locator
+        self._group_size = group_size
+        self._warned: set[str] = set()
+
+    def placed(self, command: Command) -> Command:
+        """The command as it is to be proposed."""
+        if isinstance(command, DeclareQueue):
+            return self._placed(command)
+        if isinstance(command, Batch):
+            return Batch(tuple(self.placed(each) for each in command.commands))
+        return command
+
+    def _placed(self, command: DeclareQueue) -> DeclareQueue:
+        landscape = self._landscape
+        vhost = landscape.metadata.vhosts.get(command.vhost)
+        if vhost is None or command.name in vhost.queues or command.members:
+            return command
+        declared = decode_arguments(command.arguments)
+        kind = queue_type(declared)
+        policy = vhost.policies.effective(kind, command.name).definition
+        arguments = with_policy(declared, policy)
+        quorum = kind == QUORUM
+        if command.exclusive_owner and not quorum:
+            return replace(command, node=landscape.name_of(landscape.here))
+        locator = self.locator_of(arguments)
+        counted = landscape.queue_count <= QUEUES_COUNTED_MAX
+        candidates = landscape.candidates(counted)
+        here, count = landscape.here, landscape.queue_count
+        if not quorum:
+            home = choose_home(candidates, here, locator, count, self._random)
+            return replace(command, node=landscape.name_of(home))
+        size = self._size_of(arguments)
+        choice = choose_members(candidates, size, here, locator, count, self._random)
+        self._warn(choice.warning)
+        leader = landscape.name_of(choice.members[0])
+        return replace(command, node=leader, members=choice.members)
+
+    def locator_of(self, arguments: Mapping[str, object]) -> str:
+        for key in (LOCATOR, OLD_LOCATOR):
+            found = arguments.get(key)
+            if isinstance(found, str):
+                return found
+        return self._locator
+
+    def _size_of(self, arguments: Mapping[str, object]) -> int:
+        size = arguments.get(INITIAL_SIZE)
+        wanted = int(size) if isinstance(size, int) else self._group_size
+        return min(wanted, len(self._landscape.members()) or 1)
+
+    def _warn(self, text: str) -> None:
+        if text and text not in self._warned and len(self._warned) < WARNINGS_MAX:
+            self._warned.add(text)
+            log.warning("a new quorum queue: %s", text)

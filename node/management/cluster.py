@@ -1,0 +1,237 @@
+"""The cluster and the members of quorum queues: replicas, leaders, maintenance, forgetting.
+
+Paths are RabbitMQ's where it has them (/api/queues/quorum/..., /api/rebalance/queues); ours are
+/api/nodes/{node}/drain, /revive and /reset, DELETE /api/nodes/{node}, POST .../{queue}/leader and
+/api/cluster. All of them are the administrator's, but for what only reads. What many queues are
+asked for answers with a row for each; `result` is `ok` or why not.
+"""
+
+import re
+from collections.abc import Awaitable
+from typing import Final, TypeVar
+
+from aiohttp import web
+
+from node.cluster.landscape import Chosen, is_quorum
+from node.cluster.membership import Membership, QueueResult, Refused
+from node.management.access import Context, asked_vhosts, caller_of
+from node.management.bodies import flag, query_flag, read_body, text, whole
+from node.management.cluster_desk import ClusterDesk
+from node.management.replies import ApiError, json_reply
+from queues.definitions import Queue
+
+T = TypeVar("T")
+
+QUORUM: Final = "/api/queues/quorum"
+ONE: Final = f"{QUORUM}/{{vhost}}/{{queue}}"
+STRATEGIES: Final = ("all", "even")
+KINDS: Final = ("all", "quorum", "classic")
+COUNT_MAX: Final = 255
+PATTERN_LENGTH_MAX: Final = 4096
+
+
+class ClusterOperations:
+    """See the module."""
+
+    def __init__(self, context: Context, desk: ClusterDesk) -> None:
+        self._context = context
+        self._desk = desk
+        self._membership: Membership = desk.operating.membership
+
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            web.get("/api/cluster", self.map),
+            web.get(f"{ONE}/status", self.status),
+            web.post(f"{ONE}/replicas/add", self.add),
+            web.delete(f"{ONE}/replicas/delete", self.remove),
+            web.post(f"{ONE}/leader", self.transfer),
+            web.post(f"{QUORUM}/replicas/on/{{node}}/grow", self.grow),
+            web.delete(f"{QUORUM}/replicas/on/{{node}}/shrink", self.shrink),
+            web.post(f"{QUORUM}/replicas/grow-to-count", self.grow_to_count),
+            web.post("/api/rebalance/queues", self.rebalance),
+            web.post("/api/nodes/{node}/drain", self.drain),
+            web.post("/api/nodes/{node}/revive", self.revive),
+            web.post("/api/nodes/{node}/reset", self.reset),
+            web.delete("/api/nodes/{node}", self.forget),
+        ]
+
+    # What only reads
+
+    async def map(self, request: web.Request) -> web.Response:
+        """Nodes, and which of them leads which quorum queue and has which classic one."""
+        caller_of(request).require_monitor()
+        landscape = self._desk.operating.landscape
+        led: dict[str, int] = {}
+        for queue in landscape.queues():
+            name = landscape.name_of(landscape.leader_of(queue)) if queue.members else queue.node
+            led[name] = led.get(name, 0) + 1
+        rows = [
+            {
+                "name": each.name,
+                "member_id": each.id,
+                "running": landscape.is_running(each.id),
+                "being_drained": each.draining,
+                "host_id": each.host_id,
+                "zone": each.zone,
+                "address": f"{each.cluster_host}:{each.cluster_port}",
+                "amqp": each.amqp,
+                "management": each.management,
+                "leads": led.get(each.name, 0),
+            }
+            for each in landscape.members()
+        ]
+        return json_reply({"nodes": rows, "this_node": landscape.name_of(landscape.here)})
+
+    async def status(self, request: web.Request) -> web.Response:
+        return json_reply(await self._membership.quorum_status(self._queue(request)))
+
+    # Members of one queue
+
+    async def add(self, request: web.Request) -> web.Response:
+        queue, node = await self._queue_and_node(request)
+        await answered(self._membership.add_member(queue, node))
+        return web.Response(status=204)
+
+    async def remove(self, request: web.Request) -> web.Response:
+        queue, node = await self._queue_and_node(request)
+        await answered(self._membership.delete_member(queue, node))
+        return web.Response(status=204)
+
+    async def transfer(self, request: web.Request) -> web.Response:
+        queue, node = await self._queue_and_node(request)
+        await answered(self._membership.transfer(queue, node))
+        return web.Response(status=204)
+
+    async def _queue_and_node(self, request: web.Request) -> tuple[Queue, str]:
+        caller_of(request).require_administrator()
+        queue = self._queue(request)
+        return queue, text(await read_body(request, "node"), "node")
+
+    def _queue(self, request: web.Request) -> Queue:
+        (vhost,) = asked_vhosts(self._context, request)
+        name = request.match_info["queue"]
+        queue = self._context.operations.definitions.queue(vhost, name)
+        if queue is None:
+            raise ApiError.not_found()
+        if not is_quorum(queue):
+            raise ApiError.bad_request(f"queue '{name}' is not a quorum queue")
+        return queue
+
+    # Many queues
+
+    async def grow(self, request: web.Request) -> web.Response:
+        caller_of(request).require_administrator()
+        body = await read_body(request)
+        even = strategy_of(body) == "even"
+        node = request.match_info["node"]
+        results = await answered(self._membership.grow(node, chosen_by(body), even))
+        return json_reply(result_rows(results))
+
+    async def shrink(self, request: web.Request) -> web.Response:
+        caller_of(request).require_administrator()
+        errors_only = query_flag(request, "errors_only")
+        node = request.match_info["node"]
+        return json_reply(result_rows(await answered(self._membership.shrink(node, errors_only))))
+
+    async def grow_to_count(self, request: web.Request) -> web.Response:
+        caller_of(request).require_administrator()
+        body = await read_body(request, "count")
+        count = whole(body, "count", 0, 1, COUNT_MAX)
+        even = strategy_of(body) == "even"
+        results = await answered(self._membership.grow_to_count(count, chosen_by(body), even))
+        return json_reply(result_rows(results))
+
+    async def rebalance(self, request: web.Request) -> web.Response:
+        caller_of(request).require_administrator()
+        body = await read_body(request)
+        kind = text(body, "type", "all")
+        if kind not in KINDS:
+            raise ApiError.bad_request(f"unknown type: {kind}; known: {', '.join(KINDS)}")
+        return json_reply(await answered(self._membership.rebalance(kind, chosen_by(body))))
+
+    # Nodes
+
+    async def drain(self, request: web.Request) -> web.Response:
+        caller_of(request).require_administrator()
+        maintenance = self._desk.operating.maintenance
+        if maintenance is None:
+            raise ApiError(503, "unavailable", "the node is starting")
+        force = flag(await read_body(request), "force")
+        report = await answered(maintenance.drain(request.match_info["node"], force))
+        return json_reply(
+            {
+                "connections_closed": report.connections,
+                "leaders_moved": report.moved,
+                "still_led_here": list(report.stuck),
+            }
+        )
+
+    async def revive(self, request: web.Request) -> web.Response:
+        caller_of(request).require_administrator()
+        maintenance = self._desk.operating.maintenance
+        if maintenance is None:
+            raise ApiError(503, "unavailable", "the node is starting")
+        await answered(maintenance.revive(request.match_info["node"]))
+        return web.Response(status=204)
+
+    async def reset(self, request: web.Request) -> web.Response:
+        """The node leaves, stops, and starts empty."""
+        caller_of(request).require_administrator()
+        leaving = self._desk.operating.leaving
+        if leaving is None:
+            raise ApiError(503, "unavailable", "the node is starting")
+        force = flag(await read_body(request), "force")
+        await answered(leaving.reset(request.match_info["node"], force))
+        return web.Response(status=204)
+
+    async def forget(self, request: web.Request) -> web.Response:
+        """`?force=true`: also while it runs."""
+        caller_of(request).require_administrator()
+        node, force = request.match_info["node"], query_flag(request, "force")
+        return json_reply(result_rows(await answered(self._membership.forget(node, force))))
+
+
+async def answered(work: Awaitable[T]) -> T:
+    """ApiError for what is refused: 404 if it names something that is not there, else 400."""
+    try:
+        return await work
+    except Refused as error:
+        if error.missing:
+            raise ApiError.not_found(str(error)) from error
+        raise ApiError.bad_request(str(error)) from error
+
+
+def strategy_of(body: dict[str, object]) -> str:
+    strategy = text(body, "strategy", "all")
+    if strategy not in STRATEGIES:
+        raise ApiError.bad_request(f"unknown strategy: {strategy}; known: all, even")
+    return strategy
+
+
+def chosen_by(body: dict[str, object]) -> Chosen:
+    """Queues by `vhost_pattern` and `queue_pattern`, found anywhere in the name."""
+    vhost = pattern_of(body, "vhost_pattern")
+    name = pattern_of(body, "queue_pattern")
+    return lambda queue: bool(vhost.search(queue.vhost) and name.search(queue.name))
+
+
+def pattern_of(body: dict[str, object], key: str) -> re.Pattern[str]:
+    expression = text(body, key, ".*")
+    try:
+        if len(expression) > PATTERN_LENGTH_MAX:
+            raise ApiError.bad_request(f"{key} is too long")
+        return re.compile(expression)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise ApiError.bad_request(f"{key} is not a regular expression: {error}") from error
+
+
+def result_rows(results: list[QueueResult]) -> list[dict[str, object]]:
+    return [
+        {
+            "vhost": each.vhost,
+            "name": each.name,
+            "size": each.size,
+            "result": each.error or "ok",
+        }
+        for each in results
+    ]

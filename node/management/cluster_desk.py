@@ -1,0 +1,267 @@
+"""The whole cluster for the API of one node: what only another node knows is asked of it (N-02).
+
+Takes the view of this node and its `Operating`; gives rows and counts of the other nodes, and
+answers the same questions of theirs. All nodes are asked at the same time, with a time limit
+(`node.cluster.status_part`); one that does not answer is left out, or listed as not running: it
+never makes a request fail, or wait longer than that. Definitions are asked of nobody: every node
+has all of them. A node in no cluster asks nobody, and so waits for nothing.
+
+Live counts of queues travel as rows of values, in the order of LIVE_FIELDS behind vhost and name.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from node.cluster.operating import Operating
+from node.cluster.status_part import NoAnswer, Unanswerable
+from node.management.connections import connection_row, session_row
+from node.management.nodes import alarms_of, node_row
+from node.management.overview import overview_counts
+from node.management.view import BrokerView, QueueView
+
+Row = dict[str, Any]
+Key = tuple[str, str]  # vhost and name of a queue
+
+PART: Final = 250  # rows in one part of an answer
+NODE: Final = "node"
+OVERVIEW: Final = "overview"
+QUEUES: Final = "queues"
+QUEUE: Final = "queue"
+VHOSTS: Final = "vhosts"
+CONNECTIONS: Final = "connections"
+CONNECTION: Final = "connection"
+SESSIONS: Final = "sessions"
+CLOSE: Final = "close_connection"
+CLOSE_OF: Final = "close_connections_of"
+
+LIVE_FIELDS: Final = (
+    "state", "reason", "owner", "messages_ready", "messages_unacknowledged", "message_bytes_ready",
+    "message_bytes_unacknowledged", "messages_ram", "messages_paged_out", "message_bytes_ram",
+    "message_bytes_paged_out", "memory_bytes", "consumers", "consumer_capacity", "published",
+    "delivered", "delivered_no_ack", "got", "got_no_ack", "redelivered", "acknowledged",
+)  # fmt: skip
+
+CloseOf = Callable[[str, str, str], int]  # vhost, user, reason
+
+
+class ClusterDesk:
+    """See the module."""
+
+    def __init__(self, view: BrokerView, operating: Operating, close_of: CloseOf) -> None:
+        self.operating = operating
+        self._view = view
+        self._close_of = close_of
+        self._status = operating.status
+        for question, answer in (
+            (NODE, self._node_asked),
+            (OVERVIEW, self._overview_asked),
+            (QUEUES, self._queues_asked),
+            (QUEUE, self._queue_asked),
+            (VHOSTS, self._vhosts_asked),
+            (CONNECTIONS, self._connections_asked),
+            (CONNECTION, self._connection_asked),
+            (SESSIONS, self._sessions_asked),
+            (CLOSE, self._close_asked),
+            (CLOSE_OF, self._close_of_asked),
+        ):
+            self._status.serve(question, answer)
+
+    # Nodes
+
+    async def nodes(self) -> list[Row]:
+        """All nodes, by name."""
+        found = await self._status.ask_others(NODE)
+        rows = [self._own_row()]
+        for member in self.operating.landscape.members():
+            if member.id != self.operating.landscape.here:
+                parts = found.get(member.id)
+                rows.append(parts[0] if parts else self._silent_row(member.id))
+        with_partitions(rows)
+        return sorted(rows, key=lambda row: str(row["name"]))
+
+    async def node(self, name: str) -> Row | None:
+        """One of them, as it says itself; None: there is none of that name."""
+        member = self.operating.landscape.member_named(name)
+        if member is None or member.id == self.operating.landscape.here:
+            return self._own_row() if name == self._view.node().name else None
+        return next(row for row in await self.nodes() if row["name"] == name)
+
+    def _own_row(self) -> Row:
+        return {**node_row(self._view.node()), **self._member_columns(self._here)}
+
+    @property
+    def _here(self) -> int:
+        return self.operating.landscape.here
+
+    def _member_columns(self, member: int) -> Row:
+        landscape = self.operating.landscape
+        found = next((each for each in landscape.members() if each.id == member), None)
+        away = [each.name for each in landscape.members() if not landscape.is_running(each.id)]
+        row: Row = {"partitions": [], "unreachable": away if member == self._here else []}
+        if found is not None:
+            row["member_id"] = found.id
+            row["host_id"] = found.host_id
+            row["zone"] = found.zone
+            row["being_drained"] = found.draining
+        return row
+
+    def _silent_row(self, member: int) -> Row:
+        """A node that does not answer."""
+        name = self.operating.landscape.name_of(member)
+        row: Row = {"name": name, "type": "disc", "running": False, "being_drained": False}
+        return {**row, "listeners": [], "alarm_details": [], **self._member_columns(member)}
+
+    async def _node_asked(self, asker: int, about: Any) -> AsyncIterator[object]:
+        yield self._own_row()
+
+    def alarms(self) -> list[dict[str, str]]:
+        """Those of all nodes, as health checks show them."""
+        rows = alarms_of(self._view.node())
+        for member, (memory, disk) in self.operating.alarms.by_member().items():
+            name = self.operating.landscape.name_of(member)
+            rows += [
+                {"node": name, "resource": resource}
+                for resource, is_on in (("memory", memory), ("disk", disk))
+                if is_on
+            ]
+        return rows
+
+    # Totals
+
+    async def overviews(self) -> list[Row]:
+        """The counts of the other nodes, as `overview_counts` gives them."""
+        found = await self._status.ask_others(OVERVIEW)
+        return [parts[0] for parts in found.values() if parts]
+
+    async def _overview_asked(self, asker: int, about: Any) -> AsyncIterator[object]:
+        yield overview_counts(self._view)
+
+    async def vhosts(self) -> Mapping[str, Mapping[str, Sequence[Any]]]:
+        """By vhost and node: messages ready, unacknowledged, and whether it runs there."""
+        found: dict[str, dict[str, Sequence[Any]]] = {}
+        for member, parts in (await self._status.ask_others(VHOSTS)).items():
+            for name, *counts in parts or ():
+                node = self.operating.landscape.name_of(member)
+                found.setdefault(name, {})[node] = counts
+        return found
+
+    async def _vhosts_asked(self, asker: int, about: Any) -> AsyncIterator[object]:
+        for each in self._view.vhosts():
+            yield [each.name, each.messages_ready, each.messages_unacknowledged, each.running]
+
+    # Queues
+
+    async def live_queues(self, vhosts: Sequence[str]) -> Mapping[Key, QueueView]:
+        """The queues that are led on other nodes, with their counts."""
+        asked = await self._status.ask_others(QUEUES, list(vhosts))
+        found: dict[Key, QueueView] = {}
+        for parts in asked.values():
+            for part in parts or ():
+                for row in part:
+                    view = self._with_counts(row)
+                    if view is not None:
+                        found[view.vhost, view.name] = view
+                await asyncio.sleep(0)
+        return found
+
+    async def live_queue(self, vhost: str, name: str) -> QueueView | None:
+        """One queue as its leader sees it, or as this node does."""
+        view = self._view.queue(vhost, name)
+        if view is None:
+            return None
+        leader = self.operating.landscape.member_named(view.leader or view.node)
+        if leader is None or leader.id == self._here:
+            return view
+        try:
+            rows = await self._status.ask(leader.id, QUEUE, [vhost, name])
+        except NoAnswer:
+            return view
+        return view if not rows else self._with_counts(rows[0]) or view
+
+    def _with_counts(self, row: Sequence[Any]) -> QueueView | None:
+        vhost, name, *counts = row
+        view = self._view.queue(vhost, name)
+        if view is None:
+            return None
+        return replace(view, **dict(zip(LIVE_FIELDS, counts, strict=False)))
+
+    async def _queues_asked(self, asker: int, about: Any) -> AsyncIterator[object]:
+        for vhost in about:
+            names = self._view.queues_here(vhost)
+            for start in range(0, len(names), PART):
+                found = (self._view.queue(vhost, name) for name in names[start : start + PART])
+                yield [live_row(each) for each in found if each is not None]
+
+    async def _queue_asked(self, asker: int, about: Any) -> AsyncIterator[object]:
+        vhost, name = about
+        view = self._view.queue(vhost, name)
+        if view is not None:
+            yield live_row(view)
+
+    # Connections
+
+    async def connections(self) -> dict[str, Row]:
+        """Those of the other nodes, by name."""
+        found = await self._status.ask_others(CONNECTIONS)
+        return {
+            row["name"]: row for parts in found.values() for part in parts or () for row in part
+        }
+
+    async def connection(self, name: str) -> Row | None:
+        """One of another node."""
+        found: Row | None = await self._first(CONNECTION, name)
+        return found
+
+    async def sessions(self, name: str) -> list[Row]:
+        return await self._first(SESSIONS, name) or []
+
+    async def close_connection(self, name: str, reason: str) -> bool:
+        """Close one of another node; whether there was one."""
+        return bool(await self._first(CLOSE, [name, reason]))
+
+    async def close_connections_of(self, user: str, reason: str) -> None:
+        """Close those that the user has on other nodes."""
+        await self._status.ask_others(CLOSE_OF, [user, reason])
+
+    async def _first(self, question: str, about: object) -> Any:
+        """What the one node says that knows of it."""
+        found = await self._status.ask_others(question, about)
+        return next((parts[0] for parts in found.values() if parts and parts[0]), None)
+
+    async def _connections_asked(self, asker: int, about: Any) -> AsyncIterator[object]:
+        names = self._view.connection_names()
+        for start in range(0, len(names), PART):
+            found = (self._view.connection(name) for name in names[start : start + PART])
+            yield [connection_row(each) for each in found if each is not None]
+
+    async def _connection_asked(self, asker: int, about: Any) -> AsyncIterator[object]:
+        found = self._view.connection(about)
+        if found is not None:
+            yield connection_row(found)
+
+    async def _sessions_asked(self, asker: int, about: Any) -> AsyncIterator[object]:
+        yield [session_row(each) for each in self._view.sessions(about)]
+
+    async def _close_asked(self, asker: int, about: Any) -> AsyncIterator[object]:
+        name, reason = about
+        yield self._view.close_connection(name, reason)
+
+    async def _close_of_asked(self, asker: int, about: Any) -> AsyncIterator[object]:
+        user, reason = about
+        if not user:
+            raise Unanswerable("of which user")
+        yield self._close_of("", user, reason)
+
+
+def live_row(queue: QueueView) -> list[object]:
+    return [queue.vhost, queue.name, *(getattr(queue, name) for name in LIVE_FIELDS)]
+
+
+def with_partitions(rows: Sequence[Row]) -> None:
+    """Fill in which running nodes each of them cannot reach."""
+    running = {row["name"] for row in rows if row["running"]}
+    for row in rows:
+        away = row.pop("unreachable", ())
+        row["partitions"] = sorted(name for name in away if name in running)

@@ -1,0 +1,185 @@
+"""Operating a cluster of real nodes: any node answers for all, alarms, maintenance, forgetting."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pika
+import pytest
+
+from node.cli.warrenctl import main
+from warren.testing.cluster import ClusterOfNodes
+from warren.testing.node import Node
+
+pytestmark = [pytest.mark.timeout(60)]
+LOGIN = "Basic Z3Vlc3Q6Z3Vlc3Q="  # guest, guest
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[ClusterOfNodes]:
+    with ClusterOfNodes(3) as started:
+        yield started
+
+
+def ask(node: Node, path: str, method: str = "GET", body: Any = None) -> tuple[int, Any]:
+    """Status and answer; no request takes more than a few seconds."""
+    data = None if body is None else json.dumps(body).encode()
+    headers = {"Authorization": LOGIN, "Content-Type": "application/json"}
+    request = Request(f"{node.management_url}/api/{path}", data, headers, method=method)
+    try:
+        with urlopen(request, timeout=8) as answer:
+            text = answer.read()
+            return answer.status, json.loads(text) if text else None
+    except HTTPError as error:
+        return error.code, json.loads(error.read() or b"null")
+
+
+def eventually(is_so: Callable[[], object], seconds: float = 10.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < deadline, is_so
+        time.sleep(0.05)
+
+
+def all_run(node: Node) -> bool:
+    return running(node) == ["n1", "n2", "n3"]
+
+
+def running(node: Node) -> list[str]:
+    return [row["name"] for row in ask(node, "nodes")[1] if row["running"]]
+
+
+def test_any_node_lists_all_of_them(cluster: ClusterOfNodes) -> None:
+    for node in cluster.nodes:
+        eventually(partial(all_run, node))
+    status, row = ask(cluster.node(1), "nodes/n3")
+    assert (status, row["name"], row["partitions"]) == (200, "n3", [])
+    assert row["mem_used"] > 0
+    _, found = ask(cluster.node(2), "cluster")
+    assert [each["name"] for each in found["nodes"]] == ["n1", "n2", "n3"]
+
+
+def test_connections_and_totals_are_those_of_all_nodes(cluster: ClusterOfNodes) -> None:
+    connections = [pika.BlockingConnection(pika.URLParameters(node.url)) for node in cluster.nodes]
+    try:
+        for node in cluster.nodes:
+            rows = ask(node, "connections")[1]
+            assert sorted(row["node"] for row in rows) == ["n1", "n2", "n3"]
+            assert ask(node, "overview")[1]["object_totals"]["connections"] == 3
+        name = next(row["name"] for row in rows if row["node"] == "n3").replace(" ", "%20")
+        assert ask(cluster.node(1), f"connections/{name}", "DELETE")[0] == 204
+        with pytest.raises(pika.exceptions.AMQPError):
+            connections[2].process_data_events(time_limit=5)
+    finally:
+        for each in connections:
+            if each.is_open:
+                each.close()
+
+
+def test_a_queue_shows_the_counts_of_its_node_on_all_nodes(cluster: ClusterOfNodes) -> None:
+    connection = pika.BlockingConnection(pika.URLParameters(cluster.node(2).url))
+    channel = connection.channel()
+    channel.confirm_delivery()
+    channel.queue_declare("counted", durable=True)
+    for _ in range(3):
+        channel.basic_publish("", "counted", b"x")
+    for node in cluster.nodes:
+        _, row = ask(node, "queues/%2F/counted")
+        assert (row["messages"], row["node"]) == (3, "n2")
+        _, rows = ask(node, "queues")
+        assert next(each for each in rows if each["name"] == "counted")["messages"] == 3
+        assert ask(node, "overview")[1]["queue_totals"]["messages"] == 3
+    channel.queue_delete("counted")
+    connection.close()
+
+
+def test_a_drained_node_takes_no_clients_until_it_is_revived(cluster: ClusterOfNodes) -> None:
+    there = pika.BlockingConnection(pika.URLParameters(cluster.node(3).url))
+    status, report = ask(cluster.node(1), "nodes/n3/drain", "POST", {})
+    assert (status, report["connections_closed"]) == (200, 1)
+    with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="maintenance"):
+        there.process_data_events(time_limit=5)
+    with pytest.raises(pika.exceptions.AMQPConnectionError):
+        pika.BlockingConnection(pika.URLParameters(cluster.node(3).url))
+    drained = [row["name"] for row in ask(cluster.node(2), "nodes")[1] if row["being_drained"]]
+    assert drained == ["n3"]
+    assert ask(cluster.node(3), "health/checks/is-in-service")[0] == 503
+    assert ask(cluster.node(2), "nodes/n3/revive", "POST", {})[0] == 204
+    pika.BlockingConnection(pika.URLParameters(cluster.node(3).url)).close()
+    assert ask(cluster.node(3), "health/checks/is-in-service")[0] == 200
+
+
+def test_a_drain_that_would_cost_the_majority_is_refused(cluster: ClusterOfNodes) -> None:
+    cluster.node(3).pause()
+    try:
+        eventually(lambda: running(cluster.node(1)) == ["n1", "n2"])
+        status, answer = ask(cluster.node(1), "nodes/n2/drain", "POST", {})
+        assert (status, "majority" in answer["reason"]) == (400, True)
+        assert ask(cluster.node(1), "health/checks/node-is-quorum-critical")[0] == 503
+    finally:
+        cluster.node(3).resume()
+    eventually(lambda: running(cluster.node(1)) == ["n1", "n2", "n3"])
+
+
+def test_a_paused_node_holds_up_no_list(cluster: ClusterOfNodes) -> None:
+    cluster.node(2).pause()
+    try:
+        began = time.monotonic()
+        assert running(cluster.node(1)) == ["n1", "n3"]
+        for path in ("queues", "connections", "vhosts", "overview"):
+            assert ask(cluster.node(1), path)[0] == 200
+        assert time.monotonic() - began < 20
+    finally:
+        cluster.node(2).resume()
+    eventually(lambda: running(cluster.node(1)) == ["n1", "n2", "n3"])
+
+
+def test_the_commands_know_the_cluster(
+    cluster: ClusterOfNodes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def call(*words: str) -> int:
+        return main(["--node-url", cluster.node(2).management_url, *words])
+
+    assert call("cluster_status") == 0
+    assert "n3\trunning\tnot under maintenance" in capsys.readouterr().out
+    assert call("await_online_nodes", "3") == 0
+    assert call("check_if_node_is_quorum_critical") == 0
+    assert call("forget_cluster_node", "n3") == 65
+
+
+def test_an_alarm_of_one_node_stops_publishers_on_another() -> None:
+    watermark = {2: {"vm_memory_high_watermark.absolute": "0"}}
+    with ClusterOfNodes(3, node_settings=watermark) as cluster:
+        first = cluster.node(1)
+        eventually(lambda: ask(first, "health/checks/alarms")[0] == 503)
+        _, answer = ask(first, "health/checks/alarms")
+        assert answer["alarms"] == [{"node": "n2", "resource": "memory"}]
+        assert ask(first, "health/checks/local-alarms")[0] == 200
+        told: list[object] = []
+        connection = pika.BlockingConnection(pika.URLParameters(first.url))
+        connection.add_on_connection_blocked_callback(lambda c, method: told.append(method))
+        connection.channel().basic_publish("", "nowhere", b"x")
+        eventually(lambda: connection.process_data_events(time_limit=0.05) or told)
+        cluster.node(2).kill9()
+        unblocked: list[object] = []
+        connection.add_on_connection_unblocked_callback(lambda c, method: unblocked.append(method))
+        eventually(lambda: connection.process_data_events(time_limit=0.05) or unblocked)
+        assert ask(first, "health/checks/alarms")[0] == 200
+
+
+def test_a_dead_node_is_forgotten_and_does_not_come_back() -> None:
+    with ClusterOfNodes(3) as cluster:
+        first = cluster.node(1)
+        assert ask(first, "nodes/n3", "DELETE")[0] == 400
+        cluster.node(3).kill9()
+        eventually(lambda: running(first) == ["n1", "n2"])
+        assert ask(first, "nodes/n3", "DELETE") == (200, [])
+        for node in (first, cluster.node(2)):
+            assert [row["name"] for row in ask(node, "nodes")[1]] == ["n1", "n2"]
+        cluster.node(3).begin()
+        assert cluster.node(3).await_end(20) == 1
+        assert "removed from the cluster" in cluster.node(3).log()

@@ -1,0 +1,374 @@
+"""One node answers for the whole cluster: rows of others, and what becomes of those away."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+
+from node.auth.desk import LoginDesk
+from node.auth.login import LoginRules
+from node.auth.passwords import Hashing, hash_password
+from node.management.access import Context
+from node.management.cluster_desk import ClusterDesk
+from node.management.server import make_app
+from node.management.view import ConnectionView, VhostView
+from queues.metadata import Metadata
+from tests.unit.node.cluster.operating_world import OperatingWorld
+from tests.unit.node.fake_access import FakeAccess, FakeUser
+from tests.unit.node.fake_broker import FakeBroker, connection_view, node_view, queue_view
+from tests.unit.node.fake_operations import FakeOperations
+
+SHA256: Hashing = "rabbit_password_hashing_sha256"
+LOGIN = {"Authorization": "Basic YWRhOnMzY3JldA=="}  # ada, s3cret
+Reply = tuple[int, Any]
+Ask = Callable[..., Awaitable[Reply]]
+
+
+class Site:
+    """Three nodes with views of their own: queue `qN` and connection `cN` are on node N."""
+
+    def __init__(self, world: OperatingWorld | None = None) -> None:
+        self.world = world or OperatingWorld()
+        self.views: dict[int, FakeBroker] = {}
+        self.desks: dict[int, ClusterDesk] = {}
+        self.closed: list[tuple[int, str, str, str]] = []
+        for number, node in self.world.nodes.items():
+            view = FakeBroker(the_node=replace(node_view(), name=f"n{number}"))
+            for home in self.world.nodes:
+                ready = 10 * home if home == number else 0
+                queue = queue_view("/", f"q{home}", ready=ready)
+                view.queues["/", f"q{home}"] = replace(queue, node=f"n{home}")
+            view.connections[f"c{number}"] = connection_of(number)
+            view.the_vhosts = [VhostView(name="/", messages_ready=number, running=number != 3)]
+            self.views[number] = view
+            self.desks[number] = ClusterDesk(view, node.operating, self.closing(number))
+
+    def closing(self, number: int) -> Callable[[str, str, str], int]:
+        def close(vhost: str, user: str, reason: str) -> int:
+            self.closed.append((number, vhost, user, reason))
+            return 1
+
+        return close
+
+    def run(self, work: Any) -> Any:
+        return self.world.run(work)
+
+
+def connection_of(number: int) -> ConnectionView:
+    return replace(connection_view(f"c{number}", "ada" if number == 2 else "bo"), node=f"n{number}")
+
+
+# Nodes
+
+
+def test_all_nodes_are_listed_by_any_of_them() -> None:
+    site = Site()
+    for desk in site.desks.values():
+        rows = site.run(desk.nodes())
+        assert [(row["name"], row["running"], row["member_id"]) for row in rows] == [
+            ("n1", True, 1),
+            ("n2", True, 2),
+            ("n3", True, 3),
+        ]
+        assert [row["partitions"] for row in rows] == [[], [], []]
+        assert rows[0]["mem_used"] == 1000
+
+
+def test_a_node_that_is_down_is_listed_as_not_running() -> None:
+    site = Site()
+    site.world.stop(3)
+    rows = site.run(site.desks[1].nodes())
+    assert [(row["name"], row["running"]) for row in rows] == [
+        ("n1", True),
+        ("n2", True),
+        ("n3", False),
+    ]
+    assert [row["partitions"] for row in rows] == [[], [], []]
+    assert "mem_used" not in rows[2]
+
+
+def test_nodes_that_run_and_cannot_reach_each_other_say_so() -> None:
+    site = Site()
+    site.world.net.lose(2, 3)
+    rows = site.run(site.desks[1].nodes())
+    assert [row["partitions"] for row in rows] == [[], ["n3"], ["n2"]]
+
+
+def test_one_node_is_shown_by_its_name() -> None:
+    site = Site()
+    assert site.run(site.desks[1].node("n2"))["name"] == "n2"
+    assert site.run(site.desks[1].node("n1"))["running"] is True
+    assert site.run(site.desks[1].node("n9")) is None
+
+
+def test_alarms_of_all_nodes_are_told() -> None:
+    site = Site()
+    for node in site.world.nodes.values():
+        for other in site.world.nodes:
+            node.operating.alarms.peer_connected(other)
+    site.world.nodes[2].site.alarms.observe_memory(100)
+    site.world.net.run()
+    site.views[1].the_node = replace(site.views[1].the_node, disk_alarm=True)
+    assert site.desks[1].alarms() == [
+        {"node": "n1", "resource": "disk"},
+        {"node": "n2", "resource": "memory"},
+    ]
+
+
+# Queues, vhosts, totals
+
+
+def test_queues_of_other_nodes_have_the_counts_that_these_know() -> None:
+    site = Site()
+    live = site.run(site.desks[1].live_queues(["/", "none"]))
+    assert {key: view.messages_ready for key, view in live.items()} == {
+        ("/", "q2"): 20,
+        ("/", "q3"): 30,
+    }
+    assert live["/", "q2"].published == 21
+    assert site.run(site.desks[1].live_queue("/", "q3")).messages_ready == 30
+    assert site.run(site.desks[3].live_queue("/", "q3")).messages_ready == 30
+    assert site.run(site.desks[1].live_queue("/", "none")) is None
+
+
+def test_a_queue_whose_node_is_away_is_shown_as_this_node_knows_it() -> None:
+    site = Site()
+    site.world.stop(3)
+    assert set(site.run(site.desks[1].live_queues(["/"]))) == {("/", "q2")}
+    assert site.run(site.desks[1].live_queue("/", "q3")).messages_ready == 0
+
+
+def test_a_queue_that_only_the_other_node_has_is_left_out() -> None:
+    site = Site()
+    del site.views[1].queues["/", "q2"]
+    assert set(site.run(site.desks[1].live_queues(["/"]))) == {("/", "q3")}
+
+
+def test_vhosts_and_totals_are_those_of_all_nodes_that_answer() -> None:
+    site = Site()
+    assert site.run(site.desks[1].vhosts()) == {"/": {"n2": [2, 0, True], "n3": [3, 0, False]}}
+    totals = [
+        each["queue_totals"]["messages_ready"] for each in site.run(site.desks[1].overviews())
+    ]
+    assert totals == [20, 30]
+    site.world.stop(2)
+    assert len(site.run(site.desks[1].overviews())) == 1
+
+
+# Connections
+
+
+def test_connections_of_other_nodes_are_found_and_closed_there() -> None:
+    site = Site()
+    desk = site.desks[1]
+    assert {name: row["node"] for name, row in site.run(desk.connections()).items()} == {
+        "c2": "n2",
+        "c3": "n3",
+    }
+    assert site.run(desk.connection("c3"))["user"] == "bo"
+    assert site.run(desk.connection("none")) is None
+    assert site.run(desk.sessions("c2")) == []
+    assert site.run(desk.close_connection("c2", "why")) is True
+    assert site.run(desk.close_connection("none", "why")) is False
+    assert site.views[2].closed == [("c2", "why")]
+    site.run(desk.close_connections_of("bo", "why"))
+    assert sorted(site.closed) == [(2, "", "bo", "why"), (3, "", "bo", "why")]
+
+
+# Over HTTP
+
+
+def over_http(site: Site, test: Callable[[Ask], Awaitable[None]], number: int = 1) -> None:
+    """Ask the API of one node, as its administrator."""
+
+    async def run() -> None:
+        stored = hash_password("s3cret", SHA256, b"salt")
+        access = FakeAccess(users={"ada": FakeUser(stored, SHA256, ("administrator",))})
+        desk = LoginDesk(access, LoginRules())
+        operations = FakeOperations()
+        operations.metadata = shared(site)
+        context = Context(site.views[number], access, desk, operations, cluster=site.desks[number])
+        async with TestClient(TestServer(make_app(context))) as client:
+
+            async def ask(method: str, path: str, body: Any = None) -> Reply:
+                async with client.request(method, path, json=body, headers=LOGIN) as reply:
+                    is_json = reply.content_type == "application/json"
+                    return reply.status, await (reply.json() if is_json else reply.text())
+
+            await test(ask)
+        desk.close()
+
+    site.run(run())
+
+
+def shared(site: Site) -> Metadata:
+    return site.world.machine
+
+
+def test_lists_and_totals_over_http_are_those_of_the_cluster() -> None:
+    async def test(ask: Ask) -> None:
+        _, nodes = await ask("GET", "/api/nodes")
+        assert [row["name"] for row in nodes] == ["n1", "n2", "n3"]
+        _, queues = await ask("GET", "/api/queues")
+        assert [row["messages_ready"] for row in queues] == [10, 20, 30]
+        _, queue = await ask("GET", "/api/queues/%2F/q3")
+        assert queue["messages_ready"] == 30
+        _, overview = await ask("GET", "/api/overview")
+        assert overview["queue_totals"]["messages_ready"] == 60
+        assert overview["object_totals"]["connections"] == 3
+        assert overview["object_totals"]["queues"] == 3
+        assert overview["churn_rates"]["connection_created"] == 18
+        assert {row["node"] for row in overview["listeners"]} == {"n1", "n2", "n3"}
+        _, connections = await ask("GET", "/api/connections")
+        assert [row["name"] for row in connections] == ["c1", "c2", "c3"]
+        _, vhosts = await ask("GET", "/api/vhosts")
+        assert vhosts[0]["messages_ready"] == 6
+        assert vhosts[0]["cluster_state"] == {"n1": "running", "n2": "running", "n3": "stopped"}
+
+    over_http(Site(), test)
+
+
+def test_a_connection_of_another_node_is_closed_over_http() -> None:
+    site = Site()
+
+    async def test(ask: Ask) -> None:
+        assert (await ask("GET", "/api/connections/c2"))[1]["node"] == "n2"
+        assert (await ask("GET", "/api/connections/c2/sessions")) == (200, [])
+        assert (await ask("DELETE", "/api/connections/c2"))[0] == 204
+        assert (await ask("DELETE", "/api/connections/c2"))[0] == 404
+        assert (await ask("DELETE", "/api/connections/username/bo"))[0] == 204
+
+    over_http(site, test)
+    assert len(site.views[2].closed) == 1
+    assert [each[0] for each in site.closed] == [2, 3]
+
+
+QUORUM = "/api/queues/quorum"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("POST", f"{QUORUM}/%2F/none/replicas/add", {"node": "n3"}, 404),
+        ("POST", f"{QUORUM}/none/quorum/replicas/add", {"node": "n3"}, 404),
+        ("POST", f"{QUORUM}/%2F/classic/replicas/add", {"node": "n3"}, 400),
+        ("POST", f"{QUORUM}/%2F/quorum/replicas/add", {}, 400),
+        ("POST", f"{QUORUM}/%2F/quorum/replicas/add", {"node": 7}, 400),
+        ("POST", f"{QUORUM}/%2F/quorum/replicas/add", {"node": "n9"}, 404),
+        ("POST", f"{QUORUM}/%2F/quorum/replicas/add", {"node": "n2"}, 400),
+        ("DELETE", f"{QUORUM}/%2F/quorum/replicas/delete", {"node": "n3"}, 400),
+        ("POST", f"{QUORUM}/%2F/quorum/leader", {"node": "n3"}, 400),
+        ("POST", f"{QUORUM}/replicas/on/n9/grow", {}, 404),
+        ("POST", f"{QUORUM}/replicas/on/n3/grow", {"strategy": "some"}, 400),
+        ("POST", f"{QUORUM}/replicas/on/n3/grow", {"queue_pattern": "["}, 400),
+        ("POST", f"{QUORUM}/replicas/on/n3/grow", {"vhost_pattern": "x" * 5000}, 400),
+        ("POST", f"{QUORUM}/replicas/grow-to-count", {}, 400),
+        ("POST", f"{QUORUM}/replicas/grow-to-count", {"count": 0}, 400),
+        ("DELETE", f"{QUORUM}/replicas/on/n9/shrink", None, 404),
+        ("POST", "/api/rebalance/queues", {"type": "streams"}, 400),
+        ("DELETE", "/api/nodes/n9", None, 404),
+        ("DELETE", "/api/nodes/n2", None, 400),
+        ("POST", "/api/nodes/n2/drain", {}, 503),
+        ("POST", "/api/nodes/n2/revive", {}, 503),
+        ("POST", "/api/nodes/n2/reset", {}, 503),
+    ],
+)
+def test_what_cannot_be_done_is_refused(method: str, path: str, body: Any, status: int) -> None:
+    site = Site()
+    site.world.queue("quorum", (1, 2), leader=1)
+    site.world.queue("classic", ())
+
+    async def test(ask: Ask) -> None:
+        found, answer = await ask(method, path, body)
+        assert found == status, answer
+        assert answer["reason"]
+
+    over_http(site, test)
+
+
+def test_members_and_leaders_are_changed_over_http() -> None:
+    site = Site()
+    queue = site.world.queue("quorum", (1, 2), leader=1)
+    place = f"{QUORUM}/%2F/quorum"
+
+    async def test(ask: Ask) -> None:
+        assert (await ask("POST", f"{place}/replicas/add", {"node": "n3"}))[0] == 204
+        assert site.world.members_of(queue) == (1, 2, 3)
+        assert (await ask("POST", f"{place}/leader", {"node": "n2"}))[0] == 204
+        assert site.world.leader_of(queue) == 2
+        status, rows = await ask("GET", f"{place}/status")
+        assert (status, [row["Raft State"] for row in rows]) == (
+            200,
+            ["follower", "leader", "follower"],
+        )
+        assert (await ask("DELETE", f"{place}/replicas/delete", {"node": "n3"}))[0] == 204
+        grown = await ask("POST", f"{QUORUM}/replicas/on/n3/grow", {"strategy": "even"})
+        assert grown == (200, [{"vhost": "/", "name": "quorum", "size": 3, "result": "ok"}])
+        shrunk = await ask("DELETE", f"{QUORUM}/replicas/on/n3/shrink")
+        assert shrunk == (200, [{"vhost": "/", "name": "quorum", "size": 2, "result": "ok"}])
+        sized = await ask("POST", f"{QUORUM}/replicas/grow-to-count", {"count": "3"})
+        assert sized == (200, [{"vhost": "/", "name": "quorum", "size": 3, "result": "ok"}])
+        status, rows = await ask("POST", "/api/rebalance/queues", {})
+        assert (status, len(rows)) == (200, 3)
+
+    over_http(site, test)
+
+
+def test_the_map_says_who_leads_how_many_queues() -> None:
+    site = Site()
+    site.world.queue("quorum", (1, 2, 3), leader=2)
+    site.world.queue("classic", (), node="n3")
+    site.world.stop(3)
+
+    async def test(ask: Ask) -> None:
+        _, found = await ask("GET", "/api/cluster")
+        assert found["this_node"] == "n1"
+        assert [(row["name"], row["running"], row["leads"]) for row in found["nodes"]] == [
+            ("n1", True, 0),
+            ("n2", True, 1),
+            ("n3", False, 1),
+        ]
+
+    over_http(site, test)
+
+
+def test_health_checks_know_the_cluster() -> None:
+    site = Site()
+    checks = "/api/health/checks"
+    leaderless = f"{checks}/quorum-queues-without-elected-leaders"
+
+    async def test(ask: Ask) -> None:
+        for check in ("node-is-quorum-critical", "reached-target-cluster-size", "alarms"):
+            assert (await ask("GET", f"{checks}/{check}"))[0] == 200, check
+        assert (await ask("GET", f"{leaderless}/all-vhosts"))[0] == 200
+        site.world.queue("lost", (1, 2, 3))
+        status, answer = await ask("GET", f"{leaderless}/all-vhosts")
+        assert (status, answer["queues"][0]["name"]) == (503, "lost")
+        assert (await ask("GET", f"{leaderless}/vhost/%2F"))[0] == 503
+        assert (await ask("GET", f"{leaderless}/vhost/none"))[0] == 404
+        assert (await ask("GET", f"{leaderless}/vhost/%2F/pattern/%5Ex"))[0] == 200
+        assert (await ask("GET", f"{leaderless}/all-vhosts/pattern/%5B"))[0] == 400
+        site.world.stop(3)
+        status, answer = await ask("GET", f"{checks}/node-is-quorum-critical")
+        assert (status, answer["queues"], answer["definitions"]) == (
+            503,
+            [{"vhost": "/", "name": "lost"}],
+            True,
+        )
+        assert (await ask("GET", f"{checks}/reached-target-cluster-size"))[0] == 503
+
+    over_http(site, test)
+
+
+def test_a_forgotten_node_is_in_no_list_any_more() -> None:
+    site = Site()
+    site.world.stop(3)
+
+    async def test(ask: Ask) -> None:
+        assert await ask("DELETE", "/api/nodes/n3") == (200, [])
+        _, nodes = await ask("GET", "/api/nodes")
+        assert [row["name"] for row in nodes] == ["n1", "n2"]
+
+    over_http(site, test)

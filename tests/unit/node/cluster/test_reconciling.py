@@ -1,0 +1,244 @@
+"""Queues get back to their size, and leaders spread, without anybody asking."""
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+
+from node.cluster.coordination.seam import NoCoordination, OnHeld
+from node.cluster.reconciling import SETTLED_MS, Reconciling, Rules
+from queues.definitions import Queue
+from queues.metadata_commands import PutPolicy, RemoveMember
+from tests.unit.node.cluster.operating_world import OperatingWorld
+
+SECOND = 1000
+HOUR = 3600 * SECOND
+
+
+class FakeCoordination(NoCoordination):
+    """Gives jobs out as the test says."""
+
+    def __init__(self) -> None:
+        self.told: OnHeld = lambda fencing: None
+
+    @property
+    def is_running(self) -> bool:
+        return True
+
+    def claim(self, job: str, told: OnHeld) -> None:
+        self.told = told
+
+
+class Site:
+    """A world in which each node reconciles; time goes on by hand, in steps of a second."""
+
+    def __init__(self, world: OperatingWorld, rules: Rules | None = None) -> None:
+        self.world = world
+        self.now_ms = 0
+        self.coordination = {number: NoCoordination() for number in world.nodes}
+        self.parts: dict[int, Reconciling] = {}
+        self.rules = rules or Rules(auto_rebalance=False)
+
+    def make(self) -> None:
+        for number, node in self.world.nodes.items():
+            self.parts[number] = Reconciling(
+                node.membership,
+                node.groups,
+                self.coordination[number],
+                self.leads_definitions(number),
+                self.rules,
+                Random(number),
+            )
+
+    def leads_definitions(self, number: int) -> Callable[[], bool]:
+        return lambda: number == 1
+
+    def run(self, seconds: int) -> None:
+        async def tick() -> None:
+            for _ in range(seconds):
+                self.now_ms += SECOND
+                for part in self.parts.values():
+                    part.tick(self.now_ms)
+                for _ in range(3):
+                    await asyncio.sleep(0)
+            await self.settled()
+
+        if not self.parts:
+            self.make()
+        self.world.run(tick())
+
+    async def settled(self) -> None:
+        tasks = [part.task for part in self.parts.values() if part.task is not None]
+        await asyncio.gather(*(each for each in tasks if not each.done()))
+
+
+def members(world: OperatingWorld, queue: Queue) -> list[int]:
+    return sorted(world.members_of(queue))
+
+
+def test_a_queue_gets_the_members_that_it_lacks_and_those_of_forgotten_nodes_go() -> None:
+    world = OperatingWorld(4)
+    short = world.queue("short", (1,), leader=1)
+    lost = world.queue("lost", (1, 2, 4), leader=2)
+    site = Site(world)
+    world.stop(4)
+    world.do(RemoveMember(4))
+    site.run(60)
+    assert members(world, short) == [1, 2, 3]
+    assert members(world, lost) == [1, 2, 3]
+
+
+def test_nothing_is_done_for_a_queue_that_is_led_elsewhere_or_has_no_leader() -> None:
+    world = OperatingWorld()
+    away = world.queue("away", (2,), leader=2)
+    nobody = world.queue("nobody", (1,))
+    site = Site(world)
+    site.make()
+    del site.parts[2]
+    site.run(60)
+    assert (members(world, away), members(world, nobody)) == ([2], [1])
+
+
+def test_the_next_change_waits_until_the_group_is_what_the_definitions_say() -> None:
+    world = OperatingWorld()
+    queue = world.queue("q", (1,), leader=1)
+    world.nodes[1].groups.settled[queue.uid] = (1,)
+    site = Site(world)
+    site.run(60)
+    assert len(members(world, queue)) == 2
+    del world.nodes[1].groups.settled[queue.uid]
+    site.run(60)
+    assert len(members(world, queue)) == 3
+
+
+def test_policies_and_arguments_say_how_many_members_there_are_to_be() -> None:
+    world = OperatingWorld(5)
+    small = world.queue("small", (1,), leader=1, more={"x-quorum-initial-group-size": 1})
+    large = world.queue("large", (1,), leader=1, more={"x-quorum-target-group-size": 4})
+    ruled = world.queue("ruled", (1,), leader=1, more={"x-quorum-initial-group-size": 1})
+    world.do(PutPolicy("/", "p", False, "ruled", "all", 0, b'{"target-group-size":5}'))
+    site = Site(world)
+    site.run(120)
+    sizes = [len(members(world, each)) for each in (small, large, ruled)]
+    assert sizes == [1, 4, 5]
+
+
+def test_a_member_on_a_node_that_is_down_stays_until_the_node_is_taken_for_dead() -> None:
+    world = OperatingWorld(4)
+    queue = world.queue("q", (1, 2, 3), leader=1)
+    rules = Rules(auto_rebalance=False, dead_after_ms=100 * SECOND, interval_ms=20 * SECOND)
+    site = Site(world, rules)
+    world.stop(3)
+    site.run(80)
+    assert members(world, queue) == [1, 2, 3]
+    site.run(80)
+    assert members(world, queue) == [1, 2, 4]
+
+
+def test_a_node_that_comes_back_begins_its_time_anew() -> None:
+    world = OperatingWorld(4)
+    queue = world.queue("q", (1, 2, 3), leader=1)
+    rules = Rules(auto_rebalance=False, dead_after_ms=100 * SECOND, interval_ms=20 * SECOND)
+    site = Site(world, rules)
+    for _ in range(3):
+        world.stop(3)
+        site.run(80)
+        for other in (1, 2, 4):
+            world.net.heal(3, other)
+        site.run(5)
+    assert members(world, queue) == [1, 2, 3]
+
+
+def test_nothing_happens_where_it_is_switched_off() -> None:
+    world = OperatingWorld()
+    queue = world.queue("q", (1,), leader=1)
+    site = Site(world, Rules(is_on=False, auto_rebalance=False))
+    site.run(60)
+    assert members(world, queue) == [1]
+
+
+def test_members_are_kept_where_they_may_not_be_removed() -> None:
+    world = OperatingWorld()
+    queue = world.queue("q", (1, 2, 3), leader=1)
+    site = Site(world, Rules(auto_rebalance=False, auto_remove=False))
+    world.stop(3)
+    world.do(RemoveMember(3))
+    site.run(60)
+    assert members(world, queue) == [1, 2, 3]
+
+
+# Leaders
+
+
+def spread(world: OperatingWorld, queues: list[Queue]) -> list[int]:
+    leaders = [world.leader_of(each) for each in queues]
+    return [leaders.count(number) for number in world.nodes]
+
+
+def led_by_one(world: OperatingWorld) -> list[Queue]:
+    return [world.queue(f"q{number}", (1, 2, 3), leader=1) for number in range(6)]
+
+
+def test_leaders_spread_once_the_cluster_is_at_rest() -> None:
+    world = OperatingWorld()
+    queues = led_by_one(world)
+    site = Site(world, Rules())
+    site.run(SETTLED_MS // SECOND - 1)
+    assert spread(world, queues) == [6, 0, 0]
+    site.run(3)
+    assert spread(world, queues) == [2, 2, 2]
+
+
+def test_leaders_that_somebody_moved_stay_until_a_node_comes_or_goes() -> None:
+    world = OperatingWorld()
+    queues = led_by_one(world)
+    site = Site(world, Rules())
+    site.run(120)
+    for each in queues:
+        world.leaders.table[each.uid] = (1, 9)
+    site.run(120)
+    assert spread(world, queues) == [6, 0, 0]
+    world.stop(3)
+    site.run(20)
+    assert spread(world, queues) == [3, 3, 0]
+
+
+def test_only_who_has_the_job_moves_leaders() -> None:
+    world = OperatingWorld()
+    queues = led_by_one(world)
+    site = Site(world, Rules())
+    holders = {number: FakeCoordination() for number in world.nodes}
+    site.coordination.update(holders)
+    site.run(60)
+    assert spread(world, queues) == [6, 0, 0]
+    holders[3].told(1)
+    site.run(5)
+    assert spread(world, queues) == [2, 2, 2]
+
+
+def test_a_job_that_was_lost_is_done_no_more() -> None:
+    world = OperatingWorld()
+    queues = led_by_one(world)
+    site = Site(world, Rules())
+    held = FakeCoordination()
+    site.coordination.update(dict.fromkeys(world.nodes, FakeCoordination()))
+    site.coordination[2] = held
+    site.make()
+    held.told(1)
+    held.told(None)
+    site.run(60)
+    assert spread(world, queues) == [6, 0, 0]
+
+
+def test_a_part_that_was_stopped_gives_its_job_up() -> None:
+    released: list[str] = []
+
+    class Noted(FakeCoordination):
+        def release(self, job: str) -> None:
+            released.append(job)
+
+    world = OperatingWorld(1)
+    site = Site(world)
+    site.coordination[1] = Noted()
+    site.make()
+    site.parts[1].stop()
+    assert released == ["rebalance"]
