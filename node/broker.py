@@ -69,11 +69,13 @@ if TYPE_CHECKING:
     from node.cluster.leaders import Leaders
     from node.cluster.operating import Operating
     from node.cluster.queues_part import QueuesPart
+    from node.cluster.quorum_part import QuorumQueues
     from node.config import Config
     from node.door import AmqpDoor
     from node.endpoint091 import Endpoint091
     from node.peering.record import PeerStatus
     from queues.away.neighbour import Neighbour
+    from queues.hosts.quorum_member import QuorumMember
     from warren.storage.pages import Pages
 
 log = logging.getLogger("warren.broker")
@@ -187,6 +189,7 @@ class Broker:
         self.member = 0  # of this node in its cluster; 0: it is in none
         self.away: QueuesPart | None = None  # the way to queues of other nodes
         self.leaders: Leaders | None = None  # who leads which group of the cluster
+        self.quorum_queues: QuorumQueues | None = None  # those of a cluster
         self.homes_version = 0  # grows whenever a node is taken for down, or is back
         self.member_of: Callable[[str], int] = lambda name: 0  # id of the member of that name
         self.whereis: WhereIs = Alone(self.node_name)
@@ -286,6 +289,8 @@ class Broker:
                     self._remove_queue(subject)
                 else:
                     self.whereis.queue_changed(subject.uid)
+                    if self.quorum_queues is not None:
+                        self.quorum_queues.changed(subject)
         self.policies.go_on()
 
     def router(self, vhost: str) -> Router:
@@ -301,7 +306,9 @@ class Broker:
         if not self.is_home(queue):
             return
         arguments = self.policies.arguments_of(queue)
-        if queue_type(arguments) == QUORUM:
+        if queue_type(arguments) == QUORUM and self.quorum_queues is not None:
+            self.quorum_queues.add(queue)
+        elif queue_type(arguments) == QUORUM:
             self._add_quorum_host(self.hosts.add(queue))
         elif EXPIRES in arguments and queue.uid not in self.hosts.awake:
             self.hosts.add(queue)
@@ -363,6 +370,8 @@ class Broker:
             self.recovering.pop(queue.uid, None)
             self.lone_groups.pop(queue.uid, None)
         self.damages.remove(queue.uid)
+        if self.quorum_queues is not None:
+            self.quorum_queues.remove(queue)
         if self.away is not None:
             self.away.remove(queue.uid)
         if self.is_home(queue):
@@ -429,6 +438,10 @@ class Broker:
         crashed = self.damages.hosts.get(uid)
         if crashed is not None:
             return crashed
+        if self.quorum_queues is not None:
+            queue = self.metadata.queue(uid)
+            if queue is not None and queue.members:
+                return self.quorum_queues.host(queue)
         quorum = self.quorum_hosts.get(uid)
         if quorum is not None:
             return quorum
@@ -440,6 +453,10 @@ class Broker:
                 home = self.home_of(queue)
                 return self.away.proxy(home, uid, queue.vhost, queue.name, False, single)
         return self.hosts[uid]
+
+    def member_host(self, uid: int) -> "QuorumMember | None":
+        """This node's member of a quorum queue of a cluster."""
+        return None if self.quorum_queues is None else self.quorum_queues.members.get(uid)
 
     def host_for_visitor(self, uid: int) -> QueueHost | None:
         """A queue of this node, for a session of another; None: it was deleted."""

@@ -159,7 +159,7 @@ class PolicyKeeper:
                 broker.hosts.add(queue)
             return
         undertaker = self._undertaker(queue, host, rules)
-        quorum = broker.quorum_hosts.get(uid)
+        quorum = broker.quorum_hosts.get(uid) or broker.member_host(uid)
         if quorum is not None:
             quorum.configure(rules.options, undertaker)
         else:

@@ -22,10 +22,11 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from node.cluster.seams import QUEUES, QUEUES_LANE, Peers
+from queues.away.home import no_end
 from queues.away.items import BadItem
 from queues.away.neighbour import BadFrame, Neighbour
-from queues.away.proxy import Proxy
-from queues.away.seam import Ending
+from queues.away.proxy import Proxy, Roams
+from queues.away.seam import Ending, FindEnd, Road
 from queues.credit import CreditSpec
 from queues.host import QueueHost
 from warren.wire.peer.codes import PeerFault
@@ -87,6 +88,12 @@ class QueuesPart:
         self._others: dict[int, Other] = {}
         self._marked: list[Ending] = []
         self._is_open = False
+        self.find_end: FindEnd = no_end  # of quorum queues, for sessions of other nodes
+        self.roams: Roams | None = None  # who uses those that are led elsewhere
+
+    def road(self, member: int) -> Road:
+        """The way to quorum queues that the node leads."""
+        return self._other(member).neighbour.proxies
 
     @property
     def neighbours(self) -> dict[int, Neighbour]:
@@ -124,6 +131,9 @@ class QueuesPart:
                 lambda frame: self._peers.send(member, QUEUES, QUEUES_LANE, frame),
                 self,
                 lambda: not self._peers.is_full(member),
+                self.find_end,
+                member,
+                self.roams,
             )
             other = self._others[member] = Other(neighbour, self._now_ms())
             if member == NOBODY:

@@ -288,6 +288,9 @@ class Face(PublishingOnly):
     def on_gone(self, uid: int) -> None:
         self._drop()
 
+    def on_resumed(self, uid: int, term: int, number: int) -> None:
+        return
+
     def on_applied(self, uid: int, number: int) -> None:
         if self.is_up:
             self.owner.applied(number)

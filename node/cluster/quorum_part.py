@@ -1,0 +1,316 @@
+"""Quorum queues on a node of a cluster: its members of their groups, and the way to their leaders.
+
+    quorum = QuorumQueues(broker, cluster, leaders, ...)   # reads what the disk has of groups
+    broker.quorum_queues = quorum    # before `load_definitions`, which adds the queues there are
+    quorum.adopt(find)               # queues that the log knows and the definitions do not yet
+    ...                              # the log tells: `found`, and bodies to the hosts
+    quorum.join(hits)                # all was found: take part in the groups
+    quorum.tick()                    # about once a second
+
+A queue whose members name this node has a `QuorumMember` here, in a group of the queue's uid. It is
+written down before it takes part (`birth`). Who is named when the queue is declared founds the
+group; who is named later begins with nothing and learns from the others. A member that is named no
+more leaves when the group has committed that.
+
+Sessions of this node reach the queue by `host`, wherever its leader is (`queues.away.roaming`);
+those of other nodes that come to its leader by `find_end`. Sessions of processes that are gone are
+ended by the leader; those of processes that cannot be reached are suspended (Q-55).
+
+A member whose part of the log is damaged takes no part: the others have all that it had.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from node.damage import shown
+from queues.away.roaming import Roaming, RoamingProxy
+from queues.away.seam import EndOfTurn, FindRoad, HomeEnd
+from queues.commands import EndProcess, Suspend, Unsuspend
+from queues.definitions import Queue
+from queues.hosts.quorum import SNAPSHOT_ENTRIES
+from queues.hosts.quorum_member import QuorumMember
+from queues.hosts.quorum_recovery import INCARNATION, FoundGroups, beginning
+from queues.hosts.quorum_snapshot import Standing
+from raft.entries import Config
+from raft.log_group import METADATA_OWNER, GroupLog
+from raft.status import Status
+from warren.storage.damage import Hit
+
+if TYPE_CHECKING:
+    from node.broker import Broker
+    from node.cluster.leaders import Leader, Leaders
+    from node.cluster.service import Cluster
+    from warren.storage.snapshot import SnapshotStore
+
+log = logging.getLogger("warren.cluster")
+
+CONSUMER_DISCONNECTED_MS: Final = 60_000
+
+
+class QuorumQueues:
+    """See the module. Invariant: a uid in `members` has its inner host in `broker.hosts`."""
+
+    def __init__(
+        self,
+        broker: "Broker",
+        cluster: "Cluster",
+        leaders: "Leaders",
+        find_road: FindRoad,
+        turn: EndOfTurn,
+        snapshots: "SnapshotStore",
+        wal: GroupLog,
+    ) -> None:
+        """KeyedDamaged, ValueError: a snapshot of a group cannot be read."""
+        self.members: dict[int, QuorumMember] = {}
+        self.found = FoundGroups()  # of the start; later what is known of members that have left
+        self.snapshot_entries = SNAPSHOT_ENTRIES
+        self._broker = broker
+        self._cluster = cluster
+        self._leaders = leaders
+        self._wal = wal
+        self.roaming = Roaming(cluster.member, self.find_end, find_road, turn)
+        self._snapshots = snapshots
+        self._proxies: dict[int, RoamingProxy] = {}
+        self._watches: dict[int, Callable[[Leader | None], None]] = {}
+        self._late: list[int] = []  # named by the definitions, and not on this disk
+        self._is_joined = False
+        self._suspended: set[int] = set()  # processes
+        owners = [uid for uid in snapshots.owners if uid != METADATA_OWNER]
+        self.found.begin(owners, snapshots.load_slices)
+
+    # Definitions
+
+    def add(self, queue: Queue) -> None:
+        """The queue is declared, or was found in the definitions; this node is one of its
+        members."""
+        if queue.uid in self.members:
+            self.members[queue.uid].follow(queue.members)
+        elif queue.uid in self.found.groups and not self._is_joined:
+            self._restore(queue)
+        elif self._is_joined:
+            is_first = queue.members[0] == self._cluster.member
+            self._begin(queue, Config(queue.members), is_first)
+        else:
+            self._late.append(queue.uid)
+
+    def changed(self, queue: Queue) -> None:
+        """The definitions name other members."""
+        member = self.members.get(queue.uid)
+        if member is not None:
+            member.follow(queue.members)
+        elif self._cluster.member in queue.members:
+            self._begin(queue, Config(()), False)
+
+    def remove(self, queue: Queue) -> None:
+        """The queue is deleted. Its inner host is told next."""
+        proxy = self._proxies.pop(queue.uid, None)
+        if proxy is not None:
+            self._leaders.unwatch(queue.uid, self._watches.pop(queue.uid))
+            self.roaming.remove(queue.uid)
+        self._leaders.forget(queue.uid)
+        member = self.members.pop(queue.uid, None)
+        if member is not None:
+            if self._cluster.raft.group(queue.uid) is not None:
+                self._cluster.raft.remove(queue.uid)
+            member.leave()
+            if self._cluster.member not in queue.members:  # It had not left yet.
+                self._broker.hosts.awake.pop(queue.uid).delete()
+
+    # Members
+
+    def _make(self, queue: Queue) -> QuorumMember:
+        broker = self._broker
+        inner = broker.hosts.add(queue)
+        rules = broker.policies.rules_of(queue)
+        member = QuorumMember(
+            self._cluster.member,
+            inner,
+            broker.journal,
+            broker,
+            self._snapshots,
+            self.snapshot_entries,
+        )
+        member.options = rules.options
+        member.on_lead = self._led
+        member.on_left = self._left
+        self.members[queue.uid] = member
+        return member
+
+    def _begin(self, queue: Queue, config: Config, is_first: bool) -> None:
+        """A new member: written down first."""
+        member = self._make(queue)
+        member.follow(queue.members)
+        uid = queue.uid
+        term = self.found.term_of(uid)
+
+        def begun() -> None:
+            if self.members.get(uid) is member:
+                self._broker.turn.begin()
+                restored = beginning(self._cluster.member, config, term)
+                member.join(self._cluster.raft.add(uid, INCARNATION, restored, member))
+                if is_first:
+                    member.campaign_first()
+
+        member.begin_new(config, term, b"", begun)
+
+    def _restore(self, queue: Queue) -> None:
+        group = self.found.groups[queue.uid]
+        member = self._make(queue)
+        member.load(group.standing, group.slices)
+        group.slices = []
+        member.follow(queue.members)
+
+    def adopt(self, find: Callable[[int], Queue | None]) -> None:
+        """Groups whose queue the definitions do not have yet; of one that nobody knows nothing is
+        wanted. Before the log is read."""
+        for uid in list(self.found.groups):
+            if uid in self.members:
+                continue
+            queue = find(uid)
+            if queue is None:
+                del self.found.groups[uid]
+            else:
+                self._restore(queue)
+
+    def join(self, hits: Sequence[Hit]) -> None:
+        """All was found: go on, but where a bad place of the log may have hit the group."""
+        raft = self._cluster.raft
+        for uid, group in self.found.groups.items():
+            member = self.members.get(uid)
+            if member is None:
+                continue
+            damage = [hit for hit in hits if hit.owner == uid and is_damage(hit, group.standing)]
+            if damage:
+                log.error(
+                    "queue '%s' in vhost '%s': this member takes no part, for its log is damaged: "
+                    "%s. Remove it from the queue and add it anew",
+                    member.name,
+                    member.vhost,
+                    shown(damage[0].place),
+                )
+                continue
+            member.recovered()
+            member.join(raft.add(uid, INCARNATION, group.restored(), member))
+        self.found.groups.clear()
+        self._is_joined = True
+        for uid, index in self.found.strays().items():
+            self._wal.release_log(uid, index)
+        self._begin_late()
+
+    def _begin_late(self) -> None:
+        """The definitions name this node, and its disk has no member: it comes as one who joins."""
+        late, self._late = self._late, []
+        for uid in late:
+            queue = self._broker.metadata.queue(uid)
+            if queue is not None and uid not in self.members:
+                self._begin(queue, Config(()), False)
+
+    def _left(self, uid: int) -> None:
+        """The group has this node no more: what is here goes."""
+        member = self.members.pop(uid, None)
+        group = self._cluster.raft.group(uid)
+        if member is None or group is None:
+            return
+        self.found.hard_state(uid, INCARNATION, group.raft.term, 0)
+        self._cluster.raft.remove(uid)
+        self._leaders.unlead(uid)
+        member.leave()
+        self._broker.hosts.awake.pop(uid).delete(for_good=False)
+
+    # Leaders and sessions
+
+    def host(self, queue: Queue) -> RoamingProxy:
+        """The queue as sessions of this node see it."""
+        uid = queue.uid
+        proxy = self._proxies.get(uid)
+        if proxy is not None:
+            return proxy
+        broker = self._broker
+        single = broker.policies.rules_of(queue).options.single_active
+        proxy = RoamingProxy(
+            uid, queue.vhost, queue.name, single, broker.channel_credit, self.roaming
+        )
+        self.roaming.add(proxy)
+        self._proxies[uid] = proxy
+
+        def told(leader: "Leader | None") -> None:
+            if leader is None:
+                proxy.leader(0, 0)
+            else:
+                proxy.leader(leader[0], leader[1])
+
+        self._watches[uid] = told
+        self._leaders.watch(uid, told)
+        told(self._leaders.leader_of(uid))
+        return proxy
+
+    def find_end(self, uid: int) -> HomeEnd | None:
+        """The leader's end of a queue, or what may come to be it."""
+        return self.members.get(uid)
+
+    def status(self, uid: int) -> Status | None:
+        """How this node's member of the group stands; None: it has none."""
+        member = self.members.get(uid)
+        return None if member is None else member.status()
+
+    def _led(self, uid: int, leader: int, term: int, is_ready: bool) -> None:
+        if not is_ready:
+            self._leaders.unlead(uid)
+            return
+        self._leaders.lead(uid, term)
+        member = self.members[uid]
+        for process in sorted(member.processes()):
+            if not self._is_known(process):
+                member.order(EndProcess(process))
+            elif process in self._suspended:
+                member.order(Suspend(process, CONSUMER_DISCONNECTED_MS))
+
+    # Processes of nodes
+
+    def _processes(self) -> dict[int, int]:
+        """Member id by process of the nodes that are up, as far as is known."""
+        definitions = self._broker.definitions
+        if definitions is None:
+            return {}
+        found: dict[int, int] = {}
+        for row in definitions.members():
+            process = definitions.process_of(row.name)
+            if process != 0:
+                found[process] = row.id
+        return found
+
+    def _is_known(self, process: int) -> bool:
+        return process == self._broker.incarnation or process in self._processes()
+
+    def process_changed(self, name: str, process: int, is_up: bool) -> None:
+        """See `Definitions.on_process`: sessions of a process that has ended go."""
+        if not is_up:
+            self._suspended.discard(process)
+            for member in self.members.values():
+                if member.is_leading and process in member.processes():
+                    member.order(EndProcess(process))
+
+    def tick(self) -> None:
+        """Sessions of nodes that cannot be reached wait; they go on when these are there again."""
+        cut_off = {
+            process
+            for process, member in self._processes().items()
+            if not self._cluster.is_trusted(member)
+        }
+        for process in sorted(cut_off - self._suspended):
+            self._order(process, Suspend(process, CONSUMER_DISCONNECTED_MS))
+        for process in sorted(self._suspended - cut_off):
+            self._order(process, Unsuspend(process))
+        self._suspended = cut_off
+        self.roaming.tick()
+
+    def _order(self, process: int, command: Suspend | Unsuspend) -> None:
+        for member in self.members.values():
+            if member.is_leading and process in member.processes():
+                member.order(command)
+
+
+def is_damage(hit: Hit, standing: Standing) -> bool:
+    """Whether messages may be missing, or what the log has behind the snapshot."""
+    return hit.lost_upto < 0 or hit.lost_upto > standing.point.index
