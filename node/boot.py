@@ -12,7 +12,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Final
 
 import psutil
@@ -23,6 +23,12 @@ from node.auth.login import LoginRules
 from node.auth.passwords import hash_password
 from node.broker import Broker
 from node.clock import NodeClock
+from node.cluster.identity import (
+    BadMembership,
+    EnteringFailed,
+    belongs_to_cluster,
+    member_fault,
+)
 from node.damage import LostDefinitions
 from node.definition_rows import DefinitionRows
 from node.disk_monitor import DiskMonitor
@@ -30,6 +36,7 @@ from node.door import AmqpDoor
 from node.front import ManagementFront
 from node.memory import BodyPaging, MemoryKeeper, memory_total_bytes
 from node.owners import QueueOwners, Recovered
+from node.peering.identity import BadNodeId, BadSecret, read_secret
 from node.resetting import wipe_if_marked
 from node.slow_queues import SlowCommits
 from node.timers import Timers
@@ -37,6 +44,7 @@ from node.turn import Turn
 from queues import fifo
 from queues.credit import CreditActor, CreditSpec
 from queues.hosts.journal import Journal
+from queues.metadata import Metadata
 from queues.metadata_commands import (
     Batch,
     Command,
@@ -57,6 +65,8 @@ from warren.storage.snapshot import SnapshotStore
 from warren.storage.wal import Wal
 
 if TYPE_CHECKING:
+    from node.cluster.service import Cluster
+    from node.cluster.wiring import ClusterParts
     from node.config import Config, UserConfig
 
 log = logging.getLogger("warren.node")
@@ -72,6 +82,21 @@ KEYED_PLACE: Final = "keyed state"  # of faults
 EXIT_FAILED: Final = 1
 EXIT_SOFTWARE: Final = 70  # EX_SOFTWARE
 EXIT_IN_USE: Final = 75  # EX_TEMPFAIL
+STARTING_FAULTS: Final = (
+    OSError,
+    KeyedDamaged,
+    BadSnapshot,
+    LostDefinitions,
+    BadMembership,
+    BadNodeId,
+    EnteringFailed,
+)
+
+
+def cluster_secret(config: "Config") -> bytes | None:
+    """The secret of the cluster; None: the node is in none. BadSecret: it cannot be used."""
+    path = config.cluster.secret_file
+    return None if config.listeners.cluster is None or path is None else read_secret(path)
 
 
 def build_name() -> str:
@@ -84,10 +109,14 @@ def run(config: "Config") -> int:
     set_up_logging(config.log.format, config.log.level)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:
+        secret = cluster_secret(config)
         lock = DirectoryLock(str(config.node.data_dir))
     except DirectoryInUse as error:
         log.error("%s", error)
         return EXIT_IN_USE
+    except BadSecret as error:
+        log.error("%s", error)
+        return EXIT_FAILED
     except OSError as error:
         log.error("data directory %s: %s", config.node.data_dir, error)
         return EXIT_FAILED
@@ -97,25 +126,64 @@ def run(config: "Config") -> int:
         if wipe_if_marked(OsDisk(), str(config.node.data_dir)):
             log.warning("this node was reset: data directory %s was emptied", config.node.data_dir)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(run_node(config))
-    except (OSError, KeyedDamaged, BadSnapshot, LostDefinitions) as error:
+            return runner.run(run_node(config, secret))
+    except STARTING_FAULTS as error:
         log.error("%s", error)
         return EXIT_FAILED
     finally:
         lock.release()
 
 
-async def run_node(config: "Config") -> int:
-    """The same, on the running loop."""
-    return await Node(config).run()
+async def run_node(config: "Config", secret: bytes | None) -> int:
+    """The same, on the running loop; with the secret of its cluster, if it is in one."""
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    disk = OsDisk()
+    directory = str(config.node.data_dir)
+    if secret is None:
+        if belongs_to_cluster(disk, directory):
+            raise BadMembership(member_fault(directory))
+        return await Node(config, stopping).run()
+    from node.cluster.service import Cluster
+
+    cluster = Cluster(config, secret, disk)
+    try:
+        if not await finished(cluster.enter(), stopping):
+            return 0
+        return await Node(config, stopping, cluster).run()
+    finally:
+        await cluster.close()
+
+
+async def finished(
+    work: Coroutine[object, object, object], stopping: asyncio.Event, seconds: float | None = None
+) -> bool:
+    """Whether the work came to its end in time, before the node stops; else it is cancelled."""
+    working = asyncio.ensure_future(work)
+    waiting = asyncio.ensure_future(stopping.wait())
+    await asyncio.wait((working, waiting), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    if not working.done():
+        working.cancel()
+        await asyncio.wait((working,))
+        return False
+    working.result()
+    return True
 
 
 class Node:
     """One node: owns its log, its broker, its listeners."""
 
-    def __init__(self, config: "Config") -> None:
+    def __init__(
+        self, config: "Config", stopping: asyncio.Event, cluster: "Cluster | None" = None
+    ) -> None:
+        """`stopping` is set when the node is to stop; `cluster` has a place for it already."""
         self._config = config
-        self._stopping = asyncio.Event()
+        self._stopping = stopping
+        self._cluster = cluster
+        self._parts: ClusterParts | None = None
         self._status = 0
         loop = asyncio.get_running_loop()
         self.turn = Turn(loop.call_soon, self._turn_failed)
@@ -152,6 +220,9 @@ class Node:
         self._definitions = DefinitionRows(self.keyed, self._snapshots)
         self._commits = Commits()
         self._slow = SlowCommits(loop, config.testing.slow_ms / 1000, self._in_turn)
+        if cluster is not None:
+            cluster.on_fatal = self._fail
+            cluster.equip(self.wal, self.turn)
 
     def _make_pages(
         self, disk: OsDisk, budget: BodyBudget, loop: asyncio.AbstractEventLoop
@@ -175,9 +246,6 @@ class Node:
 
     async def run(self) -> int:
         """Start, serve until told to stop, stop."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stopping.set)
         self.broker = self._recover()
         broker = self.broker
         rules = LoginRules(
@@ -187,9 +255,16 @@ class Node:
         )
         broker.logins = LoginDesk(broker.access, rules)
         monitor = self._set_alarms()
-        await self._define_first()
-        if self.group.missing_index > 0:
-            self._definitions.save(broker.metadata, self.group)
+        front: ManagementFront | None = None
+        if await self._is_defined():
+            front = await self._open()
+            await self._serve(monitor)
+        await self._stop(front)
+        return self._status
+
+    async def _open(self) -> ManagementFront:
+        """Let clients come, and say so."""
+        broker = self.broker
         amqp = self._config.listeners.amqp
         door = AmqpDoor(broker, amqp.host, amqp.port)
         await door.open()
@@ -199,6 +274,8 @@ class Node:
         front = ManagementFront(broker, amqp_port)
         management_port = front.bind(address.host, address.port)
         broker.in_service = True
+        if self._parts is not None:
+            self._parts.serve()
         gc.collect()
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
@@ -206,16 +283,38 @@ class Node:
         where = f"{address.host}:{management_port}"
         print(f"{line} management={where} build={build_name()}", flush=True)
         front.start(address.host, build_name())
+        return front
+
+    async def _serve(self, monitor: DiskMonitor) -> None:
+        """Until told to stop."""
+        loop = asyncio.get_running_loop()
         watching = (self._observe(), self._page_out(), monitor.run())
         watchers = [loop.create_task(each) for each in watching]
         await self._stopping.wait()
         for watcher in watchers:
             watcher.cancel()
-        broker.in_service = False
-        await self._stop(front)
-        return self._status
+        self.broker.in_service = False
 
     # Starting
+
+    async def _is_defined(self) -> bool:
+        """Wait for the definitions; False: the node is to stop."""
+        cluster = self._cluster
+        if cluster is None:
+            await self._define_first()
+            if self.group.missing_index > 0:
+                self._definitions.save(self.broker.metadata, self.group)
+            return True
+        is_known = self.broker.metadata.roster.cluster_id != 0
+        seconds = self._config.cluster.minority_wait_ms / 1000 if is_known else None
+        if not await finished(cluster.current.wait(), self._stopping, seconds):
+            if self._stopping.is_set():
+                return False
+            log.warning(
+                "no majority of the cluster can be reached: clients are served by the definitions "
+                "that were known before, and nothing of them can be changed"
+            )
+        return True
 
     def _recover(self) -> Broker:
         """Read the log; make the definitions, the queues and their messages of it."""
@@ -224,7 +323,28 @@ class Node:
         self.group = group
         directory = os.path.join(self._config.node.data_dir, LOG_DIRECTORY)
         self._snapshots.adopt_files(self._disk, directory)
-        metadata = self._definitions.load(group)
+        parts = self._parts = self._make_parts()
+        metadata = self._definitions.load(group) if parts is None else parts.machine
+        broker = self.broker = self._make_broker(metadata)
+        if parts is not None:
+            parts.adopt(broker)
+        broker.load_definitions()
+        self._read_log(group)
+        gc.enable()
+        self.turn.begin()  # What the queues have to do first.
+        self.wal.on_durable.append(self._durable)
+        if parts is None:
+            group.start()
+            self._snapshots.sweep({METADATA_OWNER, *broker.quorum_hosts})
+            broker.group = group
+        else:
+            parts.join(self._first_commands)
+        broker.policies.begin()
+        self.wal.on_behind = self._log_behind
+        self.wal.attach(QueueOwners(broker.hosts.awake, broker.hosts.mark))
+        return broker
+
+    def _make_broker(self, metadata: Metadata) -> Broker:
         broker = Broker(
             self._config,
             self.clock,
@@ -236,25 +356,33 @@ class Node:
             Timers(asyncio.get_running_loop().call_later, self.clock.now_ms, self.turn.begin),
             self.wal,
         )
-        self.broker = broker
         broker.pages = self.pages
         broker.make_group = self._make_group
-        broker.load_definitions()
+        return broker
+
+    def _read_log(self, group: OneMemberGroup) -> None:
+        """Give the hosts what the log holds; LostDefinitions: the node must not go on with it."""
+        broker = self.broker
+        metadata = broker.metadata
+        parts = self._parts
         recovered = Recovered(
             group,
-            metadata.queue,
+            broker.hosts.find,
             broker.hosts,
             broker.quorum_hosts,
             broker.recovering,
             broker.damages,
+            parts,
         )
         report = self.wal.open(recovered)
         for corrupt in report.corrupt:
             log.error("%s", corrupt)
-        self._check_definitions(recovered.lost_definitions(report))
-        metadata.next_uid = max(metadata.next_uid, recovered.owner_high + 1)
+        if parts is None:
+            self._check_definitions(recovered.lost_definitions(report))
+            metadata.next_uid = max(metadata.next_uid, recovered.owner_high + 1)
+        else:
+            self._check_definitions(parts.lost(report))
         recovered.finish(report)
-        gc.enable()
         log.info(
             "recovered %d queues, %d messages, %d log records in %d files; the last stop was %s",
             metadata.queue_count,
@@ -263,15 +391,13 @@ class Node:
             report.files,
             "clean" if report.clean else "not clean",
         )
-        group.start()
-        self._snapshots.sweep({METADATA_OWNER, *broker.quorum_hosts})
-        self.turn.begin()  # What the queues have to do first.
-        self.wal.on_durable.append(self._durable)
-        broker.group = group
-        broker.policies.begin()
-        self.wal.on_behind = self._log_behind
-        self.wal.attach(QueueOwners(broker.hosts.awake, broker.hosts.mark))
-        return broker
+
+    def _make_parts(self) -> "ClusterParts | None":
+        if self._cluster is None:
+            return None
+        from node.cluster.wiring import ClusterParts
+
+        return ClusterParts(self._cluster, self.keyed, self._snapshots, self.wal)
 
     def _check_definitions(self, lost: str) -> None:
         """A node that does not know its queues must not go on as if nothing were missing."""
@@ -287,15 +413,22 @@ class Node:
     async def _define_first(self) -> None:
         """What an empty node begins with, and the end of what a restart does not keep."""
         broker = self.broker
-        commands: list[Command] = [NodeRestarted(broker.node_name)]
-        known = broker.metadata.vhosts
-        commands.extend(DeclareVhost(name) for name in self._config.vhosts if name not in known)
-        if not broker.metadata.access.users:
-            for user in self._config.first_users():
-                commands.extend(user_commands(user))
+        commands = [NodeRestarted(broker.node_name), *self._first_commands()]
         done = asyncio.get_running_loop().create_future()
         broker.propose(Batch(tuple(commands)), done.set_result)
         await done
+
+    def _first_commands(self) -> list[Command]:
+        """What the configuration defines and is not there, of users only the first."""
+        metadata = self.broker.metadata
+        known = metadata.vhosts
+        commands: list[Command] = [
+            DeclareVhost(name) for name in self._config.vhosts if name not in known
+        ]
+        if not metadata.access.users:
+            for user in self._config.first_users():
+                commands.extend(user_commands(user))
+        return commands
 
     def _set_alarms(self) -> DiskMonitor:
         """Limits and first readings, before anybody connects."""
@@ -341,6 +474,8 @@ class Node:
         self.turn.begin()
         self._commits.on_durable(lsn)
         self.journal.on_durable(lsn)
+        if self._cluster is not None:
+            self._cluster.raft.on_durable(lsn)
         self.turn.finish_now()
         if self._config.testing.slow_queues:
             self._slow.on_durable(lsn)
@@ -385,6 +520,11 @@ class Node:
         logging.shutdown()
         os._exit(EXIT_FAILED)
 
+    def _fail(self, reason: str) -> None:
+        """The cluster does not have this node; the log has said so."""
+        self._status = EXIT_FAILED
+        self._stopping.set()
+
     def _turn_failed(self, error: Exception) -> None:
         """A fault of ours in the midst of a turn: to restart is safe, to go on is not."""
         log.critical("a turn failed, the node stops", exc_info=error)
@@ -399,6 +539,8 @@ class Node:
         while True:
             await asyncio.sleep(OBSERVE_S)
             self.clock.observe()
+            if self._parts is not None:
+                self._parts.tick()
             used = process.memory_info().rss
             broker.alarms.observe_memory(used)
             broker.alarms.retry_due(asyncio.get_running_loop().time())
@@ -431,7 +573,7 @@ class Node:
 
     # Stopping
 
-    async def _stop(self, front: ManagementFront) -> None:
+    async def _stop(self, front: ManagementFront | None) -> None:
         """Close listeners and connections, write what is left, say that the stop was clean."""
         broker = self.broker
         if broker.door is not None:
@@ -443,12 +585,16 @@ class Node:
             endpoint.abort()
         await self._drain(1.0)
         await self._bury(2.0)
-        await self._save_definitions(1.0)
-        await front.stop()
+        if self._parts is None:
+            await self._save_definitions(1.0)
+        if front is not None:
+            await front.stop()
         broker.logins.close()
         for uid, host in broker.hosts.awake.items():
             if uid not in broker.damages.hosts:
                 host.end_cleanly()
+        if self._parts is not None:
+            await self._parts.stop(1.0)
         self.journal.end_turn(self.clock.now_ms())
         self.journal.settle_now()
         self.wal.close(clean=True)

@@ -68,7 +68,7 @@ class LiveView:
         is_open = broker.in_service and not broker.in_maintenance
         return NodeView(
             name=broker.node_name,
-            cluster_name=broker.node_name,
+            cluster_name=broker.config.cluster.name or broker.node_name,
             version=self._version,
             build=self._build,
             in_service=is_open,

@@ -87,6 +87,8 @@ class ClusterSection:
     seeds: tuple[Address, ...] = ()
     advertised: Address | None = None  # where peers reach this node; None: `listeners.cluster`
     name: Annotated[str, Meta(max_length=255)] = ""  # shown until `cluster_name` is set
+    # A member that starts and finds no majority serves clients after that.
+    minority_wait_ms: Annotated[int, Meta(ge=0, le=3_600_000)] = 5000
     beat_interval_ms: Annotated[int, Meta(ge=10, le=10_000)] = 100
     silence_ms: Annotated[int, Meta(ge=100, le=600_000)] = 5000  # a connection is given up after
     handshake_timeout_ms: Annotated[int, Meta(ge=100, le=600_000)] = 5000

@@ -20,20 +20,20 @@ class QueueHosts:
 
     def __init__(self, find: FindQueue, make: MakeHost) -> None:
         self.awake: dict[int, ClassicHost] = {}  # by uid of the queue
-        self._find = find
+        self.find = find
         self._make = make
         self._numbers: dict[int, tuple[int, int]] = {}  # of those at rest: last message_seq, mark
         self._recovering = True
 
     def __contains__(self, uid: int) -> bool:
-        return uid in self.awake or self._find(uid) is not None
+        return uid in self.awake or self.find(uid) is not None
 
     def __getitem__(self, uid: int) -> ClassicHost:
         return self.awake.get(uid) or self.wake(uid)
 
     def wake(self, uid: int) -> ClassicHost:
         """Give the queue a host. KeyError: there is no such queue."""
-        queue = self._find(uid)
+        queue = self.find(uid)
         if queue is None:
             raise KeyError(uid)
         return self.add(queue)

@@ -6,6 +6,7 @@ node runs (`warren.storage`).
 
 import logging
 from collections.abc import Callable
+from typing import Protocol
 
 from node.damage import Damage, Damages, shown
 from node.hosts import FindQueue, QueueHosts
@@ -24,6 +25,26 @@ from warren.storage.stretches import Stretch
 log = logging.getLogger("warren.node")
 
 
+class GroupsFound(Protocol):
+    """Takes what is found of log groups of several members (`node.cluster.wiring`)."""
+
+    def entry(self, owner: int, index: int, content: bytes) -> bool:
+        """Whether it was meant for it."""
+
+    def raft_entry(
+        self,
+        owner: int,
+        incarnation: int,
+        index: int,
+        term: int,
+        appended_term: int,
+        kind: int,
+        content: bytes,
+    ) -> None: ...
+
+    def hard_state(self, owner: int, incarnation: int, term: int, vote: int) -> None: ...
+
+
 class Recovered:
     """Puts what an earlier process left into the queue hosts (`RecoverySink`)."""
 
@@ -35,8 +56,10 @@ class Recovered:
         quorum_hosts: dict[int, QuorumHost],
         groups: dict[int, OneMemberGroup],
         damages: Damages,
+        found: GroupsFound | None = None,
     ) -> None:
         self._group = group
+        self._found = found  # of a node in a cluster
         self._find = find
         self._hosts = hosts
         self._quorum_hosts = quorum_hosts
@@ -50,6 +73,8 @@ class Recovered:
     def entry(self, owner: int, index: int, payload: bytes) -> None:
         group = self._group if owner == METADATA_OWNER else self._groups.get(owner)
         self.owner_high = max(self.owner_high, owner)
+        if self._found is not None and self._found.entry(owner, index, payload):
+            return
         if group is None:  # The queue is gone.
             self._strays[owner] = index
             return
@@ -69,10 +94,14 @@ class Recovered:
         kind: int,
         content: bytes,
     ) -> None:
-        self.owner_high = max(self.owner_high, owner)  # Nobody here is a member of such a group.
+        self.owner_high = max(self.owner_high, owner)
+        if self._found is not None:
+            self._found.raft_entry(owner, incarnation, index, term, appended_term, kind, content)
 
     def hard_state(self, owner: int, incarnation: int, term: int, vote: int) -> None:
         self.owner_high = max(self.owner_high, owner)
+        if self._found is not None:
+            self._found.hard_state(owner, incarnation, term, vote)
 
     def knows(self, owner: int) -> bool:
         self.owner_high = max(self.owner_high, owner)

@@ -234,6 +234,12 @@ class PeerLinks:
         peer = self._peers.get(member)
         return 0 if peer is None else peer.incarnation
 
+    def hurry(self, member: int) -> None:
+        """The peer has said that it is there: dial it now, if it is this node that dials."""
+        peer = self._peers.get(member)
+        if peer is not None and peer.dialer is not None and peer.link is None:
+            peer.dialer.hurry()
+
     def is_superseded(self, member: int, boot: int) -> bool:
         """Whether another process has taken the place of that one."""
         peer = self._peers.get(member)

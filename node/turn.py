@@ -65,9 +65,9 @@ class Turn:
         self._hosts: list[Steppable] = []
         self._later: list[Steppable] = []
         self._endpoints: list[Flushable] = []
-        self._endings: list[Ending] = []
         self._groups_due = False
         self.groups: Groups | None = None  # of a node in a cluster
+        self.away: Ending | None = None  # of the same: what goes to queues of other nodes
         self._between: list[Callable[[], None]] = []
         self._stepping = False
         self._scheduled = False
@@ -120,12 +120,6 @@ class Turn:
         if not self._scheduled:
             self.begin()
 
-    def mark_away(self, ending: Ending) -> None:
-        """Something is to go to another node: keeps `queues.away.seam.EndOfTurn`."""
-        self._endings.append(ending)
-        if not self._scheduled:
-            self.begin()
-
     def begin_groups(self) -> None:
         """The log groups have something for a turn: this one, or the next if they are through."""
         self._groups_due = True
@@ -149,7 +143,7 @@ class Turn:
 
     def run(self) -> None:
         """Step the marked queues, write the journal, end the turn of the log groups, which need
-        what is journaled, and of what goes to other nodes; flush the marked endpoints."""
+        what is journaled, flush the marked endpoints, send what goes to queues elsewhere."""
         journal = self.journal
         now = self.now_ms
         assert journal is not None
@@ -160,8 +154,6 @@ class Turn:
         journal.end_turn(now_ms)  # the disk works while the sockets are written
         if self._groups_due:
             self._run_groups(journal, now_ms)
-        if len(self._endings) > 0:
-            self._send_away()
         endpoints = self._endpoints
         self._endpoints = []
         for endpoint in endpoints:
@@ -170,8 +162,8 @@ class Turn:
             # What the flush settled (automatic acknowledgement) belongs to the same turn.
             self._step_hosts(now_ms)
             journal.end_turn(now_ms)
-        if len(self._endings) > 0:
-            self._send_away()
+        if self.away is not None:
+            self.away.end_turn()
         if self.pager is not None:
             self.pager.end_turn()
         self._scheduled = False
@@ -179,17 +171,15 @@ class Turn:
         if len(self._later) > 0:
             self._hosts.extend(self._later)
             self._later = []
-        if len(self._hosts) > 0 or len(self._endpoints) > 0 or self._is_asked():
+        if len(self._hosts) > 0 or len(self._endpoints) > 0 or self._groups_due:
             self.begin()
-
-    def _is_asked(self) -> bool:
-        """Whether something that is of a cluster waits for the next turn."""
-        return self._groups_due or len(self._endings) > 0
 
     def _run_groups(self, journal: Journal, now_ms: int) -> None:
         """What is applied may step hosts, and what these journal may be proposed."""
         groups = self.groups
-        assert groups is not None
+        if groups is None:
+            self._groups_due = False  # The node stops.
+            return
         rounds: i64 = 0
         while self._groups_due and rounds < GROUP_ROUNDS_MAX:
             self._groups_due = False
@@ -198,12 +188,6 @@ class Turn:
                 self._step_hosts(now_ms)
             journal.end_turn(now_ms)
             rounds += 1
-
-    def _send_away(self) -> None:
-        endings = self._endings
-        self._endings = []
-        for ending in endings:
-            ending.end_turn()
 
     def _step_hosts(self, now_ms: int) -> None:
         rounds: i64 = 0

@@ -158,6 +158,23 @@ class RaftHost:
         """Groups that get no ticks."""
         return len(self._groups) - len(self._marks.awake)
 
+    def hand_over(self) -> int:
+        """This node is to stop: have others lead what is led here; how many groups that concerns.
+
+        Called again until there are none: a transfer may fail."""
+        count = 0
+        for group in self._groups.values():
+            if not group.is_leader:
+                continue
+            others: list[int] = []
+            for voter in group.config.voters:
+                if voter != self.member and self.detector.is_trusted(voter):
+                    others.append(voter)
+            if len(others) > 0:
+                count += 1
+                group.transfer(others[group.uid % len(others)])
+        return count
+
     def _configure(self, group: Group, config: Config) -> None:
         """Keep `_members`, and tell the group how those stand that are new to it."""
         old = group.config

@@ -13,7 +13,7 @@ from random import SystemRandom
 from typing import Final, Protocol
 
 from node.cluster import questions
-from node.cluster.identity import Membership, PeerAddress
+from node.cluster.identity import EnteringFailed, Membership, PeerAddress
 from node.cluster.questions import (
     BadQuestion,
     Never,
@@ -35,10 +35,6 @@ log = logging.getLogger("warren.cluster")
 
 PAUSE_MS_MIN: Final = 50
 PAUSE_MS_MAX: Final = 1000
-
-
-class EnteringFailed(Exception):
-    """This node cannot be what it was told to be; the text says what to change."""
 
 
 class Asks(Protocol):

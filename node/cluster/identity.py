@@ -32,6 +32,10 @@ class BadMembership(Exception):
     """The data directory does not fit to what the node is told to be, or its file is damaged."""
 
 
+class EnteringFailed(Exception):
+    """No cluster has this node as it is; the text says what to change."""
+
+
 class PeerAddress(msgspec.Struct, frozen=True, array_like=True):
     """Another member, where it was last known to be."""
 
@@ -89,6 +93,8 @@ class MembershipFile:
         disk = self._disk
         new = os.path.join(self._directory, NEW_NAME)
         content = encode(membership)
+        if NEW_NAME in disk.list(self._directory):
+            disk.unlink(new)  # A write before has failed.
         handle = disk.create(new, 0)
         try:
             disk.pwritev(handle, [content], 0, False)
@@ -119,7 +125,7 @@ def decode(content: bytes, path: str) -> Membership:
     if head is not None and int(head[1]) > FORMAT:
         raise BadMembership(f"{path} was written by a later version of Warren")
     body = content[head.end() :] if head is not None else b""
-    if head is None or int(head[2], 16) != zlib.crc32(body):
+    if head is None or int(head[1]) != FORMAT or int(head[2], 16) != zlib.crc32(body):
         raise BadMembership(damage_text(path))
     try:
         return msgspec.json.decode(body, type=Membership)
@@ -142,6 +148,11 @@ def was_used(disk: Disk, directory: str) -> bool:
     return bool(disk.list(os.path.join(directory, LOG_DIRECTORY)))
 
 
+def belongs_to_cluster(disk: Disk, directory: str) -> bool:
+    """Whether a member of a cluster has this data directory."""
+    return NAME in disk.list(directory)
+
+
 def alone_fault(directory: str) -> str:
     """Why a node that was used alone does not become a member as it is."""
     return (
@@ -151,9 +162,9 @@ def alone_fault(directory: str) -> str:
     )
 
 
-def member_fault(directory: str, membership: Membership) -> str:
+def member_fault(directory: str) -> str:
     """Why a member does not run alone."""
     return (
-        f"data directory {directory} belongs to member {membership.member} of a cluster: set "
-        "listeners.cluster (--cluster) as before, or begin with an empty data directory"
+        f"data directory {directory} belongs to a member of a cluster: set listeners.cluster "
+        "(--cluster) and cluster.secret_file as before, or begin with an empty data directory"
     )

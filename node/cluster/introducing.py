@@ -15,8 +15,8 @@ from typing import Final, Protocol
 import msgspec
 
 from node.cluster.definitions_seam import TIMED_OUT, Definitions
-from node.cluster.entering import Asks, EnteringFailed
-from node.cluster.identity import Membership, PeerAddress
+from node.cluster.entering import Asks
+from node.cluster.identity import EnteringFailed, Membership, PeerAddress
 from node.cluster.questions import (
     STANDING_TEXTS,
     BadQuestion,
@@ -33,6 +33,7 @@ from queues.metadata_outcomes import Outcome, Refused
 log = logging.getLogger("warren.cluster")
 
 PAUSE_S: Final = 1.0  # between questions, and between proposals that failed
+FOUNDING_PAUSE_S: Final = 0.01
 
 
 async def propose(definitions: Definitions, command: Command) -> Outcome:
@@ -53,6 +54,8 @@ async def introduce(definitions: Definitions, me: Member) -> None:
     EnteringFailed: the cluster does not have this node.
     """
     await _commit(definitions, Batch(()))
+    while definitions.cluster_id == 0:  # The first leader, which has yet to found it.
+        await asyncio.sleep(FOUNDING_PAUSE_S)
     while True:
         command = _correction(definitions, me)
         if command is None:
@@ -112,17 +115,22 @@ class Standing(Protocol):
 
 
 async def watch(asks: Asks, standing: Standing, on_fatal: Callable[[str], None]) -> None:
-    """Ask, one peer at a time, for ever; `on_fatal` is told the text once this node has to stop."""
+    """Ask all peers, then one at a time, for ever; `on_fatal` is told why this node has to stop.
+
+    Those that dial this node hear by the question that it is there.
+    """
     turn = 0
+    asked = list(standing.unreachable_peers())
     while True:
-        peers = standing.unreachable_peers()
-        if peers:
-            turn += 1
-            text = await _stands(asks, standing, peers[turn % len(peers)])
+        texts = await asyncio.gather(*(_stands(asks, standing, peer) for peer in asked))
+        for text in texts:
             if text:
                 on_fatal(text)
                 return
         await asyncio.sleep(PAUSE_S)
+        peers = standing.unreachable_peers()
+        turn += 1
+        asked = [peers[turn % len(peers)]] if peers else []
 
 
 async def _stands(asks: Asks, standing: Standing, peer: PeerAddress) -> str:

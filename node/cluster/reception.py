@@ -59,6 +59,9 @@ class Host(Protocol):
 
     def is_superseded(self, member: int, boot: int) -> bool: ...
 
+    def hurry(self, member: int) -> None:
+        """It has asked, so it is there: try to reach it now."""
+
 
 class ClusterReception:
     """Answers; owns nothing."""
@@ -75,6 +78,7 @@ class ClusterReception:
             return
         if isinstance(question, Who):
             reply(encode(self._word(question)))
+            self._host.hurry(question.member)
         else:
             self._take_in(question, reply)
 

@@ -1,11 +1,11 @@
 """This node as a member of its cluster: links to the others, log groups, and what both carry.
 
-    cluster = Cluster(config)                # reads the secret and the file of membership
+    cluster = Cluster(config, secret, disk)  # reads what the data directory is
     await cluster.enter()                    # listens; if empty, founds or is taken in
     cluster.equip(wal, turn)                 # `raft` is there: groups can be added
     cluster.attach(kind, part)               # each part takes its kind of frames
     cluster.begin(definitions)               # links are dialed, time goes on
-    await cluster.introduce()                # the definitions know this node, and it knows them
+    await cluster.current.wait()             # the definitions know this node, and it knows them
 
 Keeps `seams.Peers` for the parts and `node.peers.PeerUser` for the links: what a link tells goes to
 the log groups and to the parts, in a turn that has begun. Owns the links, the file of membership
@@ -25,13 +25,15 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from node.cluster.definitions_seam import Definitions
-from node.cluster.entering import Entering, EnteringFailed
+from node.cluster.entering import Entering
 from node.cluster.identity import (
     BadMembership,
+    EnteringFailed,
     Membership,
     MembershipFile,
     PeerAddress,
     alone_fault,
+    belongs_to_cluster,
     was_used,
 )
 from node.cluster.introducing import introduce, watch
@@ -39,7 +41,7 @@ from node.cluster.reception import ClusterReception
 from node.cluster.seams import PeerPart
 from node.config_layers import Address
 from node.forming import list_digest
-from node.peering.identity import draw_id, load_incarnation, read_secret
+from node.peering.identity import draw_id, load_incarnation
 from node.peering.settings import link_settings
 from node.peers import PeerLinks
 from node.turn import Turn
@@ -72,19 +74,19 @@ class TickedDefinitions(Definitions, Protocol):
 class Cluster:
     """See the module. Invariant: `_peers` are all members but this one, as they are known here."""
 
-    def __init__(self, config: "Config", disk: Disk) -> None:
-        """BadSecret, BadNodeId, BadMembership: this node cannot be a member as it is."""
-        assert config.cluster.secret_file is not None
+    def __init__(self, config: "Config", secret: bytes, disk: Disk) -> None:
+        """BadNodeId, BadMembership: this node cannot be a member as it is."""
         assert config.listeners.cluster is not None
         directory = str(config.node.data_dir)
-        key = link_key(read_secret(config.cluster.secret_file))
+        if was_used(disk, directory) and not belongs_to_cluster(disk, directory):
+            raise BadMembership(alone_fault(directory))
         self.incarnation = load_incarnation(disk, directory)
         self.boot = draw_id()  # of this process
         self.seeds = config.cluster.seeds
         self.seeds_digest = list_digest([str(seed) for seed in self.seeds])
         self.raft: RaftHost
         self.definitions: TickedDefinitions | None = None
-        self.is_current = False  # all is applied that was committed when this node started
+        self.current = asyncio.Event()  # all is applied that was committed when it started
         self.on_fatal: Callable[[str], None] = self._told_fatal
         self._config = config
         self._file = MembershipFile(disk, directory)
@@ -98,14 +100,15 @@ class Cluster:
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_saving = False
         held = self._file.read(config.node.name, self.incarnation)
-        if held is None and was_used(disk, directory):
-            raise BadMembership(alone_fault(directory))
         if held is None and not self.seeds:
             raise BadMembership(
                 "listeners.cluster is set, cluster.seeds is not, and the data directory is empty: "
                 "a new node needs the founding list (--seed), the same on every node"
             )
-        identity = Identity(self.incarnation, self.incarnation, self.boot, bytes(16), key)
+        cluster_id = link_cluster_id(self.seeds_digest, 0)
+        identity = Identity(
+            self.incarnation, self.incarnation, self.boot, cluster_id, link_key(secret)
+        )
         settings = link_settings(config.cluster, config.testing)
         self.links = PeerLinks(identity, self, settings)
 
@@ -134,7 +137,7 @@ class Cluster:
         if self._file.held is None:
             entered = await Entering(self.links, self._me, self.seeds).run()
             self._file.write(entered)
-        elif self.held.cluster_id == 0 and self.seeds_digest != list_digest(self.held.founders):
+        elif self._has_other_seeds():
             raise EnteringFailed(
                 "this node takes part in the founding of a cluster of "
                 f"{', '.join(self.held.founders)}, and cluster.seeds is another list now"
@@ -143,6 +146,12 @@ class Cluster:
         for peer in self.held.peers:
             self._peers[peer.member] = peer
         self._me = msgspec.structs.replace(self._me, id=self.held.member)
+
+    def _has_other_seeds(self) -> bool:
+        """Whether it is being founded, and told to take part in another founding."""
+        if self.held.cluster_id != 0 or not self.seeds:
+            return False
+        return self.seeds_digest != list_digest(self.held.founders)
 
     def _become(self) -> None:
         held = self.held
@@ -180,18 +189,26 @@ class Cluster:
         self.definitions = definitions
         definitions.on_changed.append(self._member_changed)
         for row in definitions.members():
-            if row.id != self.member and row.id not in self._peers:
+            if row.id >= self.held.given_below:  # Else the file knows better who there is.
                 self._peers[row.id] = address_of(row)
         for peer in self._peers.values():
             self._add_peer(peer)
         self._tick()
         self._start(watch(self.links, self, self._fatal))
+        self._start(self._introduce())
 
-    async def introduce(self) -> None:
-        """See `node.cluster.introducing`. EnteringFailed: the cluster does not have this node."""
+    @property
+    def is_current(self) -> bool:
+        return self.current.is_set()
+
+    async def _introduce(self) -> None:
         assert self.definitions is not None
-        await introduce(self.definitions, self._me)
-        self.is_current = True
+        try:
+            await introduce(self.definitions, self._me)
+        except EnteringFailed as error:
+            self._fatal(str(error))
+            return
+        self.current.set()
 
     async def close(self) -> None:
         """End links, timer and tasks; the parts are told that the links are gone."""
@@ -215,6 +232,9 @@ class Cluster:
     def send(self, member: int, kind: int, lane: int, parts: list[bytes]) -> None:
         self.links.send(member, lane, parts, kind)
 
+    def is_full(self, member: int) -> bool:
+        return self.links.is_full(member)
+
     def is_connected(self, member: int) -> bool:
         return self.links.is_connected(member)
 
@@ -231,6 +251,9 @@ class Cluster:
 
     def is_superseded(self, member: int, boot: int) -> bool:
         return self.links.is_superseded(member, boot)
+
+    def hurry(self, member: int) -> None:
+        self.links.hurry(member)
 
     def unreachable_peers(self) -> list[PeerAddress]:
         return [peer for peer in self._peers.values() if not self.is_connected(peer.member)]

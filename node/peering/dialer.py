@@ -74,10 +74,16 @@ class Dialer:
         self._settings = settings
         self._tls = tls
         self._backoff = Backoff(settings.retry_ms_min, settings.retry_ms_max, random)
+        self._hurried = asyncio.Event()
         self.task = asyncio.get_running_loop().create_task(self._run())
 
     def cancel(self) -> None:
         self.task.cancel()
+
+    def hurry(self) -> None:
+        """The peer is said to be there: try now."""
+        self._backoff.reset()
+        self._hurried.set()
 
     async def _run(self) -> None:
         while True:
@@ -87,7 +93,16 @@ class Dialer:
                 log.warning("peer link to node %d at %s:%d: %s", self._member, host, port, reason)
                 self._dials.unreachable(self._member, reason)
             self.last_error = reason
-            await asyncio.sleep(self._backoff.next_s())
+            await self._pause()
+
+    async def _pause(self) -> None:
+        try:
+            async with asyncio.timeout(self._backoff.next_s()):
+                await self._hurried.wait()
+        except TimeoutError:
+            return
+        finally:
+            self._hurried.clear()
 
     async def _try(self) -> str:
         """One link from its beginning to its end; why it did not come up, or ''."""

@@ -193,7 +193,7 @@ def test_every_key_can_be_set_by_text() -> None:
         "listeners.management": "[::1]:0", "management.metrics_need_login": "true",
         "listeners.cluster": "h:2", "listeners.amqp_advertised": "h:3",
         "listeners.management_advertised": "h:4", "cluster.advertised": "h:5",
-        "cluster.name": "c", "node.host_id": "m", "node.zone": "z",
+        "cluster.name": "c", "cluster.minority_wait_ms": "0", "node.host_id": "m", "node.zone": "z",
         "cluster.beat_interval_ms": "50", "cluster.silence_ms": "9000",
         "cluster.coordination": "false",
         "cluster.handshake_timeout_ms": "200", "cluster.peer_bytes_max": "2MiB",
@@ -221,7 +221,7 @@ def test_every_key_can_be_set_by_text() -> None:
         "amqp10.session_max": "1", "amqp10.link_max": "1", "amqp10.max_incoming_window": "1",
         "amqp10.max_link_credit": "1", "amqp10.max_queue_credit": "1", "default_vhost": "v",
         "amqp10.locality_hints": "off", "testing.slow_queues": "a,b", "testing.slow_ms": "1",
-            "testing.peer_routes": "a:1,b:2",
+        "testing.peer_routes": "a:1,b:2", "cluster.coordination": "false",
     }  # fmt: skip
     assert set(texts) == set(KEYS)
     by_set = load(sets=[f"{key}={text}" for key, text in texts.items()])

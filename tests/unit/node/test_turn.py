@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from node.turn import STEPS_MAX, Turn
+from node.turn import GROUP_ROUNDS_MAX, STEPS_MAX, Turn
 from tests.unit.queues.fake_node import FakeNode
 
 
@@ -119,3 +119,111 @@ def test_what_a_step_leads_to_waits_until_no_host_is_in_the_midst_of_one() -> No
     assert other.steps == 2
     turn.between_steps(lambda: story.append("at once"))
     assert story[-1] == "at once"
+
+
+# Log groups, and what goes to other nodes
+
+
+class Away:
+    """Keeps `queues.away.seam.Ending`."""
+
+    def __init__(self, tell: Callable[[], None]) -> None:
+        self.tell = tell
+
+    def end_turn(self) -> None:
+        self.tell()
+
+
+class Groups:
+    """Keeps `node.turn.Groups`: `work` is what their turn brings about, each once."""
+
+    def __init__(self, loop: Loop, *work: Callable[[], None]) -> None:
+        self.loop = loop
+        self.work = list(work)
+        self.turns = 0
+        loop.turn.groups = self
+
+    def end_turn(self) -> None:
+        self.turns += 1
+        if self.work:
+            self.work.pop(0)()
+
+
+def test_groups_are_worked_only_when_they_have_asked() -> None:
+    loop = Loop()
+    groups = Groups(loop)
+    loop.turn.begin()
+    loop.run()
+    assert groups.turns == 0
+    loop.turn.begin_groups()
+    assert (loop.run(), groups.turns) == (1, 1)
+    assert loop.run() == 0
+
+
+def test_what_groups_apply_is_stepped_and_sent_in_the_same_turn() -> None:
+    loop = Loop()
+    story: list[str] = []
+
+    class Told(Host):
+        def step(self, now_ms: int) -> None:
+            story.append("stepped")
+
+        def flush(self) -> None:
+            story.append("flushed")
+
+    host = Told(loop)
+
+    def apply() -> None:
+        story.append("applied")
+        loop.turn.mark_host(host)
+        loop.turn.mark_endpoint(host)
+
+    Groups(loop, apply)
+    loop.turn.away = Away(lambda: story.append("away"))
+    loop.turn.begin_groups()
+    loop.run()
+    assert story == ["applied", "stepped", "flushed", "away"]
+    assert loop.run() == 0
+
+
+def test_what_is_stepped_first_may_be_proposed_in_the_same_turn() -> None:
+    loop = Loop()
+
+    class Proposing(Host):
+        def step(self, now_ms: int) -> None:
+            super().step(now_ms)
+            self.loop.turn.begin_groups()
+
+    groups = Groups(loop)
+    host = Proposing(loop)
+    loop.turn.mark_host(host)
+    loop.run()
+    assert (host.steps, groups.turns) == (1, 1)
+
+
+def test_groups_that_ask_for_ever_do_not_hold_the_loop() -> None:
+    loop = Loop()
+    turn = loop.turn
+    groups = Groups(loop, *[turn.begin_groups] * 1000)
+    turn.begin_groups()
+    assert (loop.run(), groups.turns) == (1, GROUP_ROUNDS_MAX)
+    assert (loop.run(), groups.turns) == (1, 2 * GROUP_ROUNDS_MAX)
+
+
+def test_what_sending_away_brings_about_begins_another_turn() -> None:
+    loop = Loop()
+    host = Host(loop)
+    calls: list[int] = []
+
+    def send() -> None:
+        calls.append(host.steps)
+        if len(calls) == 1:
+            loop.turn.mark_host(host)
+
+    loop.turn.away = Away(send)
+    loop.turn.begin()
+    loop.run()
+    assert (calls, host.steps) == ([0], 0)
+    loop.run()
+    assert calls == [0, 1]
+    assert loop.run() == 0

@@ -360,6 +360,24 @@ def test_leadership_is_handed_over_under_load_and_every_proposal_has_one_outcome
     assert commands(world, 1)[-1] == b"after"
 
 
+def test_a_node_that_is_to_stop_has_others_lead_what_it_leads() -> None:
+    world = formed()
+    old = world.nodes[1]
+    assert old.host.hand_over() == 1
+    world.settle()
+    world.tick(5)
+    assert world.leader().member != 1
+    assert old.host.hand_over() == 0
+
+
+def test_a_node_that_reaches_nobody_has_nobody_to_hand_over_to() -> None:
+    world = formed()
+    world.cut(1, 2)
+    world.cut(1, 3)
+    assert world.nodes[1].host.hand_over() == 0
+    assert world.nodes[1].group().is_leader
+
+
 def test_a_leader_that_hears_nobody_gives_up() -> None:
     world = formed()
     world.rest()

@@ -8,6 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from warren.wire.peer.codes import (
+    ASK,
+    ASK_ANSWER,
+    ASK_ROLE,
     BEAT,
     BULK_LANE,
     BULK_ROLE,
@@ -233,3 +236,19 @@ def test_a_beat_in_the_midst_of_a_long_control_message_belongs_to_neither_side_o
     for cuts in ([], [at_beat + 12], [at_beat - 1, at_beat + 3, at_beat + 15]):
         told = read(data, cuts, CONTROL_ROLE)
         assert told == [(BEAT, 0, b"12345678"), (RAFT, CONTROL_LANE, content)]
+
+
+def test_a_connection_that_asks_carries_questions_and_answers_alone() -> None:
+    question = frame(3, ASK, CONTROL_LANE) + b"who"
+    answer = frame(2, ASK_ANSWER, CONTROL_LANE) + b"me"
+    told = read(question + answer, [2, 9], ASK_ROLE)
+    assert told == [(ASK, CONTROL_LANE, b"who"), (ASK_ANSWER, CONTROL_LANE, b"me")]
+    for kind, lane, flags in [
+        (RAFT, CONTROL_LANE, 0),
+        (OTHER_KIND_MIN, CONTROL_LANE, 0),
+        (ASK, BULK_LANE, 0),
+    ]:
+        assert "on a connection that asks" in fault(frame(3, kind, lane, flags), ASK_ROLE)
+    cut = frame(FRAME_BYTES_MAX, ASK, CONTROL_LANE, 1)
+    assert "on a connection that asks" in fault(cut, ASK_ROLE)
+    assert "unknown kind 4" in fault(frame(3, ASK, CONTROL_LANE), CONTROL_ROLE)

@@ -20,6 +20,7 @@ from tests.unit.wire.peer.two_ends import (
     shake,
 )
 from warren.wire.peer.codes import (
+    ASK_ROLE,
     BULK_ROLE,
     CLUSTER,
     FORGOTTEN,
@@ -30,7 +31,13 @@ from warren.wire.peer.codes import (
     refusal_text,
 )
 from warren.wire.peer.connection import Event, Failed, PeerConnection, Proven
-from warren.wire.peer.handshake import HEAD_BYTES, HELLO_BYTES, PROOF_BYTES
+from warren.wire.peer.handshake import (
+    HEAD_BYTES,
+    HELLO_BYTES,
+    PROOF_BYTES,
+    Identity,
+    link_cluster_id,
+)
 
 
 def failures(events: list[tuple[str, Event]]) -> dict[str, tuple[int, str]]:
@@ -250,7 +257,7 @@ def test_a_version_that_was_talked_down_on_the_way_makes_the_proof_wrong() -> No
         (8, 2, "message 2 of the handshake, where 1"),
         (8, 9, "message 9 of the handshake, where 1"),
         (9, 1, "a hello is malformed"),
-        (10, 2, "malformed"),
+        (10, 3, "malformed"),
         (11, 1, "malformed"),
         (13, 5, "malformed"),  # versions the wrong way round
         (23, 0x80, "a hello is malformed"),  # an id of 64 bits
@@ -316,3 +323,56 @@ def test_every_changed_bit_of_the_handshake_ends_it() -> None:
 def test_the_key_of_a_secret_does_not_show_in_what_is_sent() -> None:
     first, second = open_pair()
     assert KEY not in output(first) + output(second)
+
+
+# Of clusters that are being founded, and of questions
+
+FOUNDING = b"founding list of three nodes"
+
+
+def link_identity(node_id: int, cluster_id: int, founding: bytes = FOUNDING) -> Identity:
+    return identity(node_id, cluster_id=link_cluster_id(founding, cluster_id))
+
+
+@pytest.mark.parametrize(("mine", "theirs"), [(0, 0), (0, 5), (5, 0), (5, 5)])
+def test_a_node_that_does_not_know_its_cluster_yet_is_let_in(mine: int, theirs: int) -> None:
+    first = dialer(link_identity(1, mine), 2)
+    second = accepter(link_identity(2, theirs))
+    shake(first, second)
+    assert first.is_open()
+    assert second.is_open()
+
+
+def test_two_clusters_of_one_founding_list_stay_apart() -> None:
+    told = failures(shake(dialer(link_identity(1, 5), 2), accepter(link_identity(2, 6))))
+    assert told["accepter"][0] == CLUSTER
+
+
+def test_nodes_with_different_founding_lists_stay_apart_before_they_know_a_cluster() -> None:
+    other = link_identity(2, 0, b"another list")
+    told = failures(shake(dialer(link_identity(1, 0), 2), accepter(other)))
+    assert told["accepter"][0] == CLUSTER
+
+
+def test_whoever_asks_needs_to_know_neither_node_nor_cluster() -> None:
+    mine = identity(1)
+    first = dialer(mine, 1 << 40, role=ASK_ROLE)
+    second = accepter(identity(2, cluster_id=b"other-cluster-id"))
+    events = shake(first, second)
+    claims = {side: event.claim for side, event in events if isinstance(event, Proven)}
+    assert first.is_open()
+    assert second.is_open()
+    assert (claims["accepter"].role, claims["accepter"].node_id) == (ASK_ROLE, 1001)
+    assert (claims["dialer"].role, claims["dialer"].node_id) == (ASK_ROLE, 1002)
+
+
+def test_whoever_asks_has_to_know_the_secret() -> None:
+    first = dialer(identity(1, OTHER_KEY), 2, role=ASK_ROLE)
+    told = failures(shake(first, accepter(identity(2))))
+    assert told["accepter"] == (PROOF, refusal_text(PROOF))
+
+
+def test_a_node_that_asks_itself_says_so() -> None:
+    told = failures(shake(dialer(identity(1), 9, role=ASK_ROLE), accepter(identity(1))))
+    assert told["accepter"][0] == SAME_NODE
+    assert told["dialer"][0] == SAME_NODE

@@ -1,0 +1,175 @@
+"""What a node in a cluster has beside what every node has, put together in the order of its start.
+
+    parts = ClusterParts(cluster, keyed, snapshots, wal)   # definitions as the disk has them
+    Broker(..., parts.machine, ...)
+    parts.adopt(broker)                # before the broker makes queues of the definitions
+    wal.open(Recovered(..., parts))    # what is found of groups of several members (`GroupsFound`)
+    parts.join(first)                  # groups begin, links are dialed
+    parts.serve()                      # clients may come
+    await parts.stop()
+
+No rules: who does what is in the modules that are named here. `tick` is called once a second.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from node.clock import monotonic_ms
+from node.cluster.broker_definitions import BrokerDefinitions
+from node.cluster.definitions_group import DefinitionsGroup
+from node.cluster.definitions_store import (
+    BIRTHS_OWNER,
+    Births,
+    DefinitionsRecovery,
+    DefinitionsStore,
+)
+from node.cluster.leaders import Leaders
+from node.cluster.queues_part import NOBODY, QueuesPart
+from node.cluster.seams import LEADERS, QUEUES
+from node.cluster.service import Cluster
+from node.damage import LostDefinitions
+from queues.definitions import Queue
+from queues.metadata import Metadata
+from queues.metadata_commands import Batch, Command
+from raft.log_group import METADATA_OWNER
+from warren.storage.keyed import Keyed
+from warren.storage.recovery import RecoveryReport
+from warren.storage.snapshot import SnapshotStore
+from warren.storage.wal import Wal
+
+if TYPE_CHECKING:
+    from node.broker import Broker
+
+PAUSE_S: Final = 0.01  # between two looks at whether something is through
+
+
+class ClusterParts:
+    """See the module."""
+
+    def __init__(self, cluster: Cluster, keyed: Keyed, snapshots: SnapshotStore, wal: Wal) -> None:
+        """BadSnapshot, KeyedDamaged: the definitions on disk cannot be read."""
+        births = Births(wal)
+        self._cluster = cluster
+        self._recovery = DefinitionsRecovery(keyed, snapshots, births)
+        self._store = DefinitionsStore(keyed, snapshots, births)
+        self._broker: Broker
+        self._queues: QueuesPart
+        self.definitions: DefinitionsGroup
+
+    @property
+    def machine(self) -> Metadata:
+        """The definitions as they were saved last."""
+        return self._recovery.machine
+
+    # What the log has (`node.owners.GroupsFound`)
+
+    def entry(self, owner: int, index: int, content: bytes) -> bool:
+        """Whether it was a record of a group of several members that is none of its log."""
+        if owner != BIRTHS_OWNER:
+            return False
+        self._recovery.birth(index, content)
+        return True
+
+    def raft_entry(
+        self,
+        owner: int,
+        incarnation: int,
+        index: int,
+        term: int,
+        appended_term: int,
+        kind: int,
+        content: bytes,
+    ) -> None:
+        if owner == METADATA_OWNER:
+            self._recovery.raft_entry(incarnation, index, term, appended_term, kind, content)
+
+    def hard_state(self, owner: int, incarnation: int, term: int, vote: int) -> None:
+        if owner == METADATA_OWNER:
+            self._recovery.hard_state(incarnation, term, vote)
+
+    def queue(self, uid: int) -> Queue | None:
+        return self._recovery.queue(uid)
+
+    def lost(self, report: RecoveryReport) -> str:
+        """What is wrong with the group of the definitions on this node; '': nothing."""
+        for hit in report.hits:
+            if hit.owner == METADATA_OWNER and hit.lost_upto > self.machine.applied_index:
+                return (
+                    f"{hit.place}: what this member of the cluster has promised may be lost; begin "
+                    "with an empty data directory, and the cluster takes the node in"
+                )
+        return ""
+
+    # Starting
+
+    def adopt(self, broker: "Broker") -> None:
+        """Make the parts; the broker asks them from now on where its queues are."""
+        cluster = self._cluster
+        turn = broker.turn
+        self._broker = broker
+        broker.member = cluster.member
+        broker.member_of = self._member_of
+        broker.hosts.find = self._recovery.queue
+        user = BrokerDefinitions(broker)
+        self.definitions = DefinitionsGroup(cluster, user, self._store, monotonic_ms)
+        user.group = self.definitions
+        self.definitions.attach()
+        broker.definitions = self.definitions
+        queues = QueuesPart(cluster, broker, turn.begin, monotonic_ms, broker.channel_credit)
+        cluster.attach(QUEUES, queues)
+        leaders = Leaders(cluster, queues, broker.home_of_classic)
+        cluster.attach(LEADERS, leaders)
+        self._queues = queues
+        broker.leaders = leaders
+        broker.away = queues
+        turn.away = queues
+
+    def _member_of(self, name: str) -> int:
+        row = self.definitions.member_named(name)
+        return NOBODY if row is None else row.id
+
+    def join(self, first: Callable[[], Sequence[Command]]) -> None:
+        """All is recovered. `first`: what a new cluster begins with beside its members.
+
+        LostDefinitions: what was found of the group of the definitions is no log.
+        """
+        cluster = self._cluster
+        definitions = self.definitions
+        definitions.found = lambda: Batch((cluster.found(), *first()))
+        try:
+            restored = self._recovery.restored(cluster.founding())
+        except ValueError as error:
+            raise LostDefinitions(f"the log of the definitions makes no sense: {error}") from error
+        definitions.join(cluster.raft, restored)
+        cluster.begin(definitions)
+
+    def serve(self) -> None:
+        """Clients may come from now on."""
+        self._broker.turn.begin()
+        self.definitions.serve()
+        self._queues.open()
+
+    # While it runs
+
+    def tick(self) -> None:
+        """About once a second."""
+        self._queues.tick()
+
+    # Stopping
+
+    async def stop(self, seconds: float) -> None:
+        """Have others lead and save the definitions, each no longer than this; end the links."""
+        await until(lambda: self._cluster.raft.hand_over() == 0, seconds)
+        self.definitions.save()
+        await until(lambda: not self.definitions.is_saving, seconds)
+        await self._cluster.close()
+        self._broker.turn.groups = None  # The log ends here.
+
+
+async def until(reached: Callable[[], bool], seconds: float) -> None:
+    """Wait until something is so, but no longer than this."""
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + seconds
+    while not reached() and loop.time() < deadline_s:
+        await asyncio.sleep(PAUSE_S)

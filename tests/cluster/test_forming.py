@@ -1,0 +1,248 @@
+"""Processes that form one cluster, in every order; and those that must not come in."""
+
+import json
+import time
+import urllib.request
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from warren.testing.cluster import ClusterOfNodes
+from warren.testing.node import Node, NodeFailed, free_port
+
+QUICK = {"cluster.minority_wait_ms": "1000"}
+DEADLINE_S = 15.0
+
+
+def until(reached: Callable[[], bool], seconds: float = DEADLINE_S) -> None:
+    """Wait until something is so."""
+    deadline = time.monotonic() + seconds
+    while not reached():
+        assert time.monotonic() < deadline, "it did not come to be so"
+        time.sleep(0.02)
+
+
+def api(node: Node, method: str, path: str, body: object = None) -> Any:
+    content = None if body is None else json.dumps(body).encode()
+    login = b64encode(b"guest:guest").decode()
+    request = urllib.request.Request(
+        f"{node.management_url}/api{path}",
+        content,
+        {"authorization": f"Basic {login}", "content-type": "application/json"},
+        method=method,
+    )
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        found = answer.read()
+    return json.loads(found) if found else None
+
+
+def vhosts(node: Node) -> set[str]:
+    return {row["name"] for row in api(node, "GET", "/vhosts")}
+
+
+def share_a_vhost(cluster: ClusterOfNodes, name: str, source: int) -> None:
+    """What is declared on one node is known on all that run, once it is answered."""
+    api(cluster.node(source), "PUT", f"/vhosts/{name}", {})
+    for node in cluster.nodes:
+        if node.is_running():
+            assert name in vhosts(node)
+
+
+def members(node: Node) -> dict[str, int]:
+    """By name: the member ids of the cluster, as the node's data directory knows it."""
+    held = json.loads((node.data_dir / "membership").read_text().split("\n", 1)[1])
+    return {"self": held["member"], **{f"peer {row[0]}": row[3] for row in held["peers"]}}
+
+
+def knows_peer(node: Node, member: int) -> bool:
+    return f"peer {member}" in members(node)
+
+
+def has_logged(node: Node, words: str) -> bool:
+    return words in node.log()
+
+
+@pytest.fixture(scope="module")
+def three() -> Iterator[ClusterOfNodes]:
+    with ClusterOfNodes(3, settings=QUICK) as cluster:
+        yield cluster
+
+
+def test_three_nodes_form_a_cluster_and_share_definitions(three: ClusterOfNodes) -> None:
+    for number in (1, 2, 3):
+        share_a_vhost(three, f"from-{number}", number)
+        assert members(three.node(number))["self"] == number
+
+
+def test_what_a_cluster_begins_with_is_made_once(three: ClusterOfNodes) -> None:
+    hashes = {api(node, "GET", "/users/guest")["password_hash"] for node in three.nodes}
+    assert len(hashes) == 1
+
+
+def test_a_node_that_was_killed_comes_back_as_the_same_member(three: ClusterOfNodes) -> None:
+    three.node(2).kill9()
+    share_a_vhost(three, "while-2-was-away", 1)
+    three.node(2).start()
+    assert members(three.node(2))["self"] == 2
+    assert "while-2-was-away" in vhosts(three.node(2))
+    share_a_vhost(three, "after-2-came-back", 2)
+
+
+def test_all_at_once_come_back_with_what_they_knew(three: ClusterOfNodes) -> None:
+    share_a_vhost(three, "before-the-power-cut", 3)
+    three.kill9()
+    three.start()
+    for node in three.nodes:
+        assert "before-the-power-cut" in vhosts(node)
+    share_a_vhost(three, "after-the-power-cut", 1)
+
+
+def test_a_member_without_a_majority_serves_what_it_knows_and_says_so(
+    three: ClusterOfNodes,
+) -> None:
+    share_a_vhost(three, "known", 1)
+    three.stop()
+    alone = three.node(3)
+    alone.start()
+    assert "known" in vhosts(alone)
+    assert "no majority of the cluster can be reached" in alone.log()
+    three.start([1, 2])
+    share_a_vhost(three, "together-again", 3)
+
+
+def test_a_wiped_node_comes_back_as_a_new_member(three: ClusterOfNodes) -> None:
+    share_a_vhost(three, "before-the-wipe", 1)
+    node = three.node(2)
+    node.kill9()
+    node.wipe()
+    node.start()
+    assert members(node)["self"] == 4
+    assert "before-the-wipe" in vhosts(node)
+    share_a_vhost(three, "after-the-wipe", 2)
+    for number in (1, 3):
+        until(partial(knows_peer, three.node(number), 4))
+        assert "peer 2" not in members(three.node(number))
+    three.node(1).kill9()  # The new member counts: two of three are a majority.
+    share_a_vhost(three, "without-node-1", 2)
+    three.node(1).start()
+
+
+@pytest.mark.parametrize("absent", [1, 2, 3])
+def test_a_cluster_forms_with_one_absent_and_takes_it_later(absent: int) -> None:
+    with_one_absent = [number for number in (1, 2, 3) if number != absent]
+    cluster = ClusterOfNodes(3, settings=QUICK)
+    try:
+        cluster.start(with_one_absent)
+        share_a_vhost(cluster, "early", with_one_absent[0])
+        cluster.node(absent).start()
+        assert members(cluster.node(absent))["self"] == absent
+        assert "early" in vhosts(cluster.node(absent))
+        share_a_vhost(cluster, "late", absent)
+    finally:
+        cluster.close()
+
+
+def test_half_of_the_seeds_found_nothing_until_one_more_comes() -> None:
+    cluster = ClusterOfNodes(4, settings=QUICK)
+    try:
+        for number in (1, 2):
+            cluster.node(number).begin()
+        for number in (1, 2):
+            until(partial(has_logged, cluster.node(number), "2 of 4 seeds are here, 3 are needed"))
+        assert not (cluster.node(1).data_dir / "membership").exists()
+        cluster.node(4).begin()
+        for number in (1, 2, 4):
+            cluster.node(number).await_ready()
+        share_a_vhost(cluster, "of-three", 4)
+    finally:
+        cluster.close()
+
+
+def refused(node: Node, *, code: int = 1) -> str:
+    """The log of a node that does not start."""
+    node.begin()
+    try:
+        assert node.await_end() == code
+        return node.log()
+    finally:
+        node.close()
+
+
+def stranger(three: ClusterOfNodes, **settings: str) -> Node:
+    """A fourth node, with settings of its own."""
+    own = {key.replace("__", "."): value for key, value in settings.items()}
+    port = free_port()
+    return Node(
+        "n4",
+        settings={**three.node(1).settings, "listeners.cluster": f"127.0.0.1:{port}", **own},
+    )
+
+
+def test_a_node_with_another_secret_learns_nothing(three: ClusterOfNodes, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.touch(0o600)
+    secret.write_text("quite another secret than theirs")
+    node = stranger(three, cluster__secret_file=str(secret))
+    node.begin()
+    try:
+        until(partial(has_logged, node, "do not have the same cluster secret"))
+        assert not (node.data_dir / "membership").exists()
+        with pytest.raises(NodeFailed):
+            node.await_ready(0.3)
+    finally:
+        node.close()
+
+
+def test_a_secret_that_others_can_read_ends_the_start(
+    three: ClusterOfNodes, tmp_path: Path
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("a secret that is not one at all")
+    secret.chmod(0o644)
+    node = stranger(three, cluster__secret_file=str(secret))
+    assert "its mode is 0644" in refused(node)
+
+
+def test_an_empty_node_without_seeds_is_refused(three: ClusterOfNodes) -> None:
+    assert "needs the founding list" in refused(stranger(three, cluster__seeds=""))
+
+
+def test_a_fourth_node_that_is_no_seed_is_taken_in(three: ClusterOfNodes) -> None:
+    node = stranger(three)
+    try:
+        node.start()
+        assert members(node)["self"] >= 4
+        api(node, "PUT", "/vhosts/from-the-fourth", {})
+        for each in three.nodes:
+            assert "from-the-fourth" in vhosts(each)
+    finally:
+        node.close()
+
+
+def test_nodes_with_different_founding_lists_do_not_found() -> None:
+    cluster = ClusterOfNodes(3, settings=QUICK)
+    try:
+        one, other = cluster.node(1), cluster.node(2)
+        one.begin()
+        seeds = cluster.node(1).settings["cluster.seeds"].split(",")
+        other.settings["cluster.seeds"] = ",".join(seeds[:2])
+        assert "--seed must be the same on every node" in refused(other)
+        assert not (one.data_dir / "membership").exists()
+    finally:
+        cluster.close()
+
+
+def test_a_data_directory_is_of_one_kind(three: ClusterOfNodes, tmp_path: Path) -> None:
+    with Node("alone", data_dir=tmp_path / "alone"):
+        """It is used outside a cluster."""
+    node = stranger(three)
+    node.data_dir = tmp_path / "alone"
+    assert "was used by a node outside a cluster" in refused(node)
+    three.node(3).stop()
+    lone = Node("n3", data_dir=three.node(3).data_dir)
+    assert "belongs to a member of a cluster" in refused(lone)
+    three.node(3).start()
