@@ -155,12 +155,10 @@ class Outbox:
         self, index: int, number: int, outcome: Outcome, removed: Mapping[int, int], now_ms: int
     ) -> None:
         """A batch of this process was in the entry at `index`, perhaps not for the first time."""
-        if not isinstance(outcome, Batched) or not outcome.outcomes or not self._sent:
-            return
-        sent = self._sent[0]
-        if sent.forwarded.number != number:
-            return
-        self._sent.popleft()
+        if not isinstance(outcome, Batched) or not outcome.outcomes:
+            return  # It was none of its turn, or the process has ended.
+        sent = self._sent.popleft()
+        assert sent.forwarded.number == number
         self._settle(index, sent, outcome.outcomes, removed, now_ms)
 
     def passed_over(self, index: int, known: Batches, now_ms: int) -> None:

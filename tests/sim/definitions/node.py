@@ -81,6 +81,7 @@ class Node:
         self.is_up = False
         self.runs = 0
         self.links: set[int] = set()
+        self.needed: set[int] = set()  # queues that may have messages in the log
         self.mute: dict[int, int] = {}  # by peer: no beats are answered until then
         self.host: RaftHost
         self.definitions: DefinitionsGroup
@@ -124,6 +125,8 @@ class Node:
         self.definitions.attach()
         restored = recovery.restored(Config(self.founders))
         self.recovered = {queue.name for queue in births.found.values()}
+        for uid in self.needed:
+            assert recovery.queue(uid) is not None, f"{self.name} has forgotten its queue {uid}"
         self.definitions.join(self.host, restored, world.settings)
         for other in world.nodes:
             if other != self.member:
@@ -138,7 +141,14 @@ class Node:
 
     def crash(self) -> None:
         self.is_up = False
+        homed: set[int] = {
+            queue.uid
+            for vhost in self.machine.vhosts.values()
+            for queue in vhost.queues.values()
+            if self.user.is_born_here(queue)
+        }
         self.log = self.log.crash(self.world.random)
+        self.needed = homed & self.log.born()
         self.disk = self.disk.crash(self.world.random)
         self.links.clear()
 

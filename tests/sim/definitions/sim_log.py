@@ -7,7 +7,10 @@ next. Dead records stay: a recovery is to know which ones count.
 from collections.abc import Callable, Sequence
 from random import Random
 
+import msgspec
+
 from node.cluster.definitions_store import BIRTHS_OWNER, DefinitionsRecovery
+from queues.definitions import Queue
 from raft.log_group import METADATA_OWNER, Found
 
 RaftRecord = tuple[int, int, int, int, int, bytes]  # incarnation, index, terms, kind, content
@@ -101,6 +104,15 @@ class SimLog:
         after = SimLog(self.records[:kept])
         after.released_births = self.released_births
         return after
+
+    def born(self) -> set[int]:
+        """Uids of all queues whose birth is in the log, released or not: messages of them may come
+        behind it."""
+        found: set[int] = set()
+        for _, record in self.records:
+            if len(record) == 2:
+                found.add(msgspec.msgpack.decode(record[1], type=Queue).uid)
+        return found
 
     def recover(self, recovery: DefinitionsRecovery, random: Random) -> None:
         """Hand over what is there, in any order."""

@@ -6,7 +6,7 @@ import pytest
 
 from tests.sim.definitions.world import World, live
 
-FIRST, _, LAST = os.environ.get("WARREN_SIM_SEEDS", "0:12").partition(":")
+FIRST, _, LAST = os.environ.get("WARREN_SIM_SEEDS", "0:16").partition(":")
 
 
 @pytest.mark.parametrize("seed", range(int(FIRST), int(LAST)))

@@ -106,6 +106,24 @@ def test_a_node_that_does_not_serve_yet_is_not_waited_for() -> None:
     assert answered_after(world, asking) <= 500
 
 
+def test_a_link_that_is_new_says_how_far_the_other_is() -> None:
+    world = cluster()
+    asking = leader(world)
+    other = others(world, asking)[0]
+    asked = world.ask(asking, commands.PutParameter("", "", "lost", b"1"))
+    way = (other.member, asking.member, False, 0)
+    world.run_until(lambda: way in world.channels, SETTLE_MS, "word that it is applied")
+    world.cut(asking, other)
+    world.connect(asking, other)
+    answer(world, asked, 500)
+    world.stalled.add(other.member)
+    world.cut(asking, other)
+    world.connect(asking, other)
+    for key in [key for key in world.channels if key[:2] == (other.member, asking.member)]:
+        del world.channels[key]  # They are on their way.
+    assert answered_after(world, asking) >= 5_000
+
+
 def test_a_node_that_is_suspected_is_not_waited_for() -> None:
     world = cluster()
     asking = leader(world)

@@ -209,6 +209,10 @@ class World:
             self.connect(one, other)
         elif chance < 0.3:
             one.serve()
+        elif chance < 0.34:
+            self.stalled.add(one.member)
+        elif chance < 0.5:
+            self.stalled.clear()
 
     # Clients
 
@@ -282,6 +286,7 @@ class World:
     def settle(self) -> None:
         """All is well again: everybody is answered, and they come to be the same."""
         self.is_calm = True
+        self.stalled.clear()
         for node in self.nodes.values():
             node.mute.clear()
             self.start(node)

@@ -163,7 +163,6 @@ def test_a_batch_that_was_not_in_its_turn_is_still_under_way() -> None:
     asks.ask("a")
     (sent,) = asks.outbox.form()
     asks.outbox.applied(5, 1, Batched((), ()), {}, 0)
-    asks.outbox.applied(6, 2, Batched((NOTHING_DELETED,), ()), {}, 0)
     asks.outbox.applied(7, 1, Refused(ReplyCode.PRECONDITION_FAILED, "ended"), {}, 0)
     assert list(asks.outbox.open) == [sent] and asks.answers(1 << 60) == []
 
