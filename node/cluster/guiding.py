@@ -75,7 +75,7 @@ class Guiding:
             peers,
             leaders,
             definitions.members,
-            broker.metadata.queue,
+            lambda uid: broker.metadata.queue(uid),
             self._lags,
             broker.coordination.loads,
         )
