@@ -11,7 +11,7 @@ Puts `WhereIs` and `Coordination` of a cluster in place of those of a node alone
 
 from collections.abc import Callable, Mapping
 from time import monotonic
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from node.cluster.coordination.seam import Load
 from node.cluster.coordination.service import Coordinator, Membership
@@ -23,6 +23,9 @@ from queues.members import Member
 
 if TYPE_CHECKING:
     from node.broker import Broker
+
+LOOKUP: Final = "leader_lookup_url"  # of connection.start (FEATURES B-76)
+LOOKUP_URL: Final = "http://{}/api/queues/{{vhost}}/{{queue}}/topology"
 
 CallLater = Callable[[float, Callable[[], None]], object]
 
@@ -82,6 +85,10 @@ class Guiding:
         broker.whereis = self.places
         broker.peer_statuses = self._statuses
         definitions.on_changed.append(self._member_changed)
+        listeners = broker.config.listeners
+        address = listeners.management_advertised or listeners.management
+        if not address.is_wildcard and address.port:
+            broker.server_properties[LOOKUP] = LOOKUP_URL.format(address)
 
     def attach(self) -> None:
         if self.coordinator is not None:
