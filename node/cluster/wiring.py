@@ -24,6 +24,7 @@ from node.cluster.definitions_store import (
     DefinitionsRecovery,
     DefinitionsStore,
 )
+from node.cluster.guiding import Guiding
 from node.cluster.leaders import Leaders
 from node.cluster.queues_part import NOBODY, QueuesPart
 from node.cluster.seams import LEADERS, QUEUES
@@ -55,6 +56,7 @@ class ClusterParts:
         self._store = DefinitionsStore(keyed, snapshots, births)
         self._broker: Broker
         self._queues: QueuesPart
+        self._guiding: Guiding
         self.definitions: DefinitionsGroup
 
     @property
@@ -124,6 +126,9 @@ class ClusterParts:
         broker.leaders = leaders
         broker.away = queues
         turn.away = queues
+        loop = asyncio.get_running_loop()
+        self._guiding = Guiding(broker, cluster, self.definitions, leaders, loop.call_later)
+        self._guiding.attach()
 
     def _member_of(self, name: str) -> int:
         row = self.definitions.member_named(name)
@@ -149,6 +154,7 @@ class ClusterParts:
         self._broker.turn.begin()
         self.definitions.serve()
         self._queues.open()
+        self._guiding.start()
 
     # While it runs
 
@@ -160,6 +166,7 @@ class ClusterParts:
 
     async def stop(self, seconds: float) -> None:
         """Have others lead and save the definitions, each no longer than this; end the links."""
+        self._guiding.stop()
         await until(lambda: self._cluster.raft.hand_over() == 0, seconds)
         self.definitions.save()
         await until(lambda: not self.definitions.is_saving, seconds)

@@ -1,0 +1,121 @@
+"""Where leaders are, as real nodes tell it, and the client that follows it."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+from urllib.request import Request, urlopen
+
+from warren.client import Follow, Message, amqp091, connect
+from warren.testing import ClusterOfNodes
+
+QUICK = Follow(steady_s=0.0, pause_s=0.1)
+LOGIN = "Basic Z3Vlc3Q6Z3Vlc3Q="
+
+
+def play(test: Callable[[], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        async with asyncio.timeout(30):
+            await test()
+
+    asyncio.run(whole())
+
+
+async def declare(url: str, queue: str) -> None:
+    """A classic queue, whose home is the node at that address."""
+    async with await connect(url, follow=None) as connection:
+        await (await connection.management()).declare_queue(queue)
+
+
+async def until(reached: Callable[[], bool]) -> None:
+    while not reached():
+        await asyncio.sleep(0.01)
+
+
+def get(node: Any, path: str) -> Any:
+    request = Request(f"{node.management_url}{path}", headers={"Authorization": LOGIN})
+    with urlopen(request, timeout=10) as reply:
+        return json.loads(reply.read())
+
+
+def test_links_hear_where_the_home_of_their_queue_is_and_follow_it(
+    warren_shared_cluster: ClusterOfNodes,
+) -> None:
+    cluster = warren_shared_cluster
+
+    async def test() -> None:
+        await declare(cluster.node(2).url, "hints")
+        async with await connect(cluster.node(1).url, follow=QUICK) as connection:
+            consumer = await connection.consumer("/queues/hints", credit=10)
+            publisher = await connection.publisher("/queues/hints")
+            await until(lambda: publisher.state.leader == "n2")
+            following = connection.following
+            assert following is not None
+            for number in range(50):
+                assert (await publisher.publish(Message(b"%d" % number))).is_accepted
+            await until(lambda: following.moves == 2)
+            for number in range(50, 100):
+                assert (await publisher.publish(Message(b"%d" % number))).is_accepted
+            bodies = []
+            for _ in range(100):
+                delivery = await consumer.get()
+                bodies.append(delivery.message.body)
+                delivery.accept()
+            assert bodies == [b"%d" % number for number in range(100)]
+            assert (publisher.state.local, consumer.state.local) == (True, True)
+            assert list(following.others) == ["n2"]
+
+    play(test)
+
+
+def test_every_node_tells_the_same_topology(warren_shared_cluster: ClusterOfNodes) -> None:
+    cluster = warren_shared_cluster
+
+    async def test() -> None:
+        await declare(cluster.node(3).url, "topology")
+        for number in (1, 2, 3):
+            node = cluster.node(number)
+            async with await connect(node.url, follow=None) as connection:
+                management = await connection.management()
+                topology = await management.topology("topology")
+                described = await management.queue("topology")
+                nodes = await management.nodes()
+            assert (topology["leader"], topology["local"]) == ("n3", number == 3)
+            members = cast(list[dict[str, Any]], topology["members"])
+            assert [each["node"] for each in members] == ["n3"]
+            where = [f"amqp://127.0.0.1:{cluster.node(3).port}"]
+            assert members[0]["endpoints"] == where
+            assert topology["suggestions"] == ([] if number == 3 else where)
+            assert described["leader"] == "n3"
+            assert [each["name"] for each in nodes] == ["n1", "n2", "n3"]
+            assert get(node, "/api/queues/%2F/topology/topology")["leader"] == "n3"
+
+    play(test)
+
+
+def test_nodes_know_each_others_load(warren_shared_cluster: ClusterOfNodes) -> None:
+    cluster = warren_shared_cluster
+
+    async def test() -> None:
+        async with await connect(cluster.node(1).url, follow=None) as connection:
+            management = await connection.management()
+            while True:
+                loads = [each["load"] for each in await management.nodes()]
+                if None not in loads:
+                    break
+                await asyncio.sleep(0.1)
+
+    play(test)
+
+
+def test_clients_of_0_9_1_are_told_where_to_look_leaders_up(
+    warren_shared_cluster: ClusterOfNodes,
+) -> None:
+    node = warren_shared_cluster.node(2)
+
+    async def test() -> None:
+        async with await amqp091.connect(node.url) as connection:
+            url = str(connection.server_properties["leader_lookup_url"])
+        assert url == f"{node.management_url}/api/queues/{{vhost}}/{{queue}}/topology"
+
+    play(test)
