@@ -57,7 +57,7 @@ def groups_on(draw: st.DrawFn, nodes: list[Candidate], count_max: int = 30) -> l
     made = []
     for uid in range(16, 16 + draw(st.integers(0, count_max))):
         members = tuple(draw(st.lists(st.sampled_from(known), min_size=1, max_size=5, unique=True)))
-        online = frozenset(each for each in members if each in running)
+        online = frozenset(each for each in members if each in running and draw(st.integers(0, 3)))
         leader = draw(st.sampled_from([0, *sorted(online)]))
         made.append(GroupView(uid, "/", f"q{uid}", members, online, leader))
     return made

@@ -125,7 +125,7 @@ def test_reconciling_ends_and_no_step_costs_the_majority(
     data: st.DataObject, nodes: list[Candidate], target: int, seed: int
 ) -> None:
     running = {each.id for each in nodes if each.is_running}
-    gone = frozenset(each.id for each in nodes if not each.is_running)
+    gone = data.draw(st.frozensets(st.sampled_from([each.id for each in nodes])))
     for each in data.draw(groups_on(nodes, 3)):
         current = each
         for _ in range(20):
