@@ -1,0 +1,53 @@
+"""Faults on a real cluster under load, and the verdict of what the clients saw."""
+
+import asyncio
+from pathlib import Path
+from typing import Final
+
+from warren.testing import ClusterOfNodes
+from warren.testing.chaos.campaign import Campaign
+from warren.testing.chaos.clients import Habits
+from warren.testing.chaos.local import LocalTarget
+from warren.testing.chaos.scenarios import Scenario
+from warren.testing.chaos.timeline import Timeline, timeline
+from warren.testing.chaos.workload import QUORUM, Plan, QueuePlan
+from warren.testing.history import Recorder, Verdict, judge, read
+
+HABITS: Final = Habits(rate=80, patience_s=6, timeout_s=4)
+
+
+def plan(name: str, type_: str = QUORUM, clients: int = 3) -> Plan:
+    """One queue with a publisher and a consumer for each node, protocols in turn."""
+    return Plan(queues=(QueuePlan(name, type_, clients, clients),), habits=HABITS)
+
+
+def suffer(
+    cluster: ClusterOfNodes,
+    clients: Plan,
+    folder: Path,
+    faults: tuple[str, ...],
+    *,
+    seconds: float | None = None,
+    lasts_s: float = 1.5,
+    rests_s: float = 1.0,
+    seed: int = 1,
+) -> tuple[Verdict, Timeline]:
+    """Run each fault once, or all of them for so long; what the judge says, and the timeline."""
+    target = LocalTarget(cluster)
+    scenario = Scenario(
+        "test", faults, lasts_s=(lasts_s, 1.3 * lasts_s), rests_s=(rests_s, 1.3 * rests_s)
+    )
+    history = folder / "history.jsonl"
+    with Recorder(history) as recorder:
+        campaign = Campaign(
+            target, cluster.urls, scenario, clients, recorder, target.depth, seed=seed
+        )
+        asyncio.run(campaign.run_each() if seconds is None else campaign.run(seconds))
+    return judge(read(history)), timeline(read(history))
+
+
+def check(verdict: Verdict, confirmed_min: int = 30) -> None:
+    """Nothing is wrong, everything was drained, and it was no idle run."""
+    assert verdict.is_clean, verdict.format()
+    assert verdict.undrained == []
+    assert verdict.confirmed >= confirmed_min, verdict.format()
