@@ -115,8 +115,13 @@ class Guiding:
         return found
 
     def _lags(self, uid: int) -> Mapping[int, int]:
-        """How far the members of a queue that is led here are behind it."""
-        return {}
+        """How far the members of a queue that is led here are behind it; else nothing is known."""
+        host = self._broker.member_host(uid)
+        status = None if host is None else host.status()
+        if status is None or not status.members:
+            return {}
+        lags = {each.member: status.last_index - each.match_index for each in status.members}
+        return lags | {status.member: 0}
 
     def _membership(self) -> Membership:
         """This node takes part once the definitions know its process: the one before has voted."""
