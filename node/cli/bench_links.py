@@ -135,7 +135,7 @@ async def dial(place: Place, protocol: str) -> Side:
     """OSError, TimeoutError or ClientError: it cannot be reached."""
     if protocol == AMQP_091:
         return Side091(await amqp091.connect(place.url, name="warren bench"))
-    return Side10(await connect10(place.url))
+    return Side10(await connect10(place.url, follow=None))  # at the node that was named
 
 
 def address_of(queue: str) -> str:
