@@ -604,6 +604,7 @@ class Strand:
             self._getting = None
             if self._answered():
                 self._sink.on_got(uid, 0, False, 0, 0)
+            self._pump()
         self._told = deque([each for each in self._told if each.number != number])
         if not self._ended:
             own = -1 if taker is None else int(taker.timeout_ms)

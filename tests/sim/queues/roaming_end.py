@@ -76,6 +76,7 @@ class End:
         self.applied = 0
         self.term = 0
         self.proposed: list[Entry] = []
+        self.keeps_on_disk = False  # no body is in memory
         self._commands: list[Command] = []
         self._chunks: list[Chunk] = []
         self._bodies: dict[int, tuple[Chunk, int]] = {}
@@ -126,7 +127,7 @@ class End:
         if not any(held):
             assert not isinstance(sink, Strand), f"message {first} is not held by who looks at it"
             return None
-        if self._lots.random() < 0.2:
+        if self.keeps_on_disk or self._lots.random() < 0.2:
             self._waiting[sink.session] = sink
             return None
         chunk, index = self._bodies[first]

@@ -74,6 +74,7 @@ class Desk:
         self.roaming.add(self.proxy)
         self.sink = FakeSink()
         self.published = 0
+        self.now_ms = 1_000
 
     def _find_end(self, uid: int) -> HomeEnd:
         return self.end
@@ -88,7 +89,7 @@ class Desk:
 
     def commit(self) -> None:
         """What the member here has proposed is committed and applied."""
-        self.end.propose(1_000)
+        self.end.propose(self.now_ms)
         proposed, self.end.proposed = self.end.proposed, []
         for entry in proposed:
             self.end.apply(entry)
@@ -369,3 +370,33 @@ def test_a_session_of_another_queue_is_nobody() -> None:
     desk.hear(put_numbers(CONFIRMS, 99, SessionId(1), 1))
     desk.hear(put_numbers(CONFIRMS, UID, SessionId(1), 1))
     assert desk.told() == []
+
+
+def test_a_question_that_was_lost_takes_nothing_of_what_the_next_one_asks_for() -> None:
+    desk = Desk()
+    desk.lead_here(3)
+    desk.publish(b"a", b"b")
+    desk.attach(1, 2)
+    desk.commit()
+    desk.end.step_down()
+    desk.proxy.leader(THERE, 4)
+    desk.road.take()
+    desk.proxy.leader(THERE, 5)
+    (asked,) = desk.road.take()
+    assert resume_in(asked)[2].wanted == [(1, 1)]
+
+
+def test_what_comes_after_a_get_goes_on_when_what_was_got_is_taken_back() -> None:
+    desk = Desk(Options(consumer_timeout_ms=100))
+    desk.lead_here(3)
+    desk.publish(b"a")
+    desk.commit()
+    desk.end.keeps_on_disk = True
+    desk.proxy.command(desk.sink, Get(desk.sink.session))
+    desk.publish(b"b")
+    desk.commit()
+    desk.told()
+    for _ in range(3):
+        desk.now_ms += 100
+        desk.commit()
+    assert [each[0] for each in desk.told()] == ["got", "timed out", "confirms"]
