@@ -13,6 +13,7 @@ No rules: who does what is in the modules that are named here. `tick` is called 
 
 import asyncio
 from collections.abc import Callable, Sequence
+from random import Random
 from typing import TYPE_CHECKING, Final
 
 from node.clock import monotonic_ms
@@ -25,8 +26,11 @@ from node.cluster.definitions_store import (
     DefinitionsStore,
 )
 from node.cluster.guiding import Guiding
+from node.cluster.groups import RaftGroups
 from node.cluster.leaders import Leaders
+from node.cluster.operating import Operating, Seats
 from node.cluster.queues_part import NOBODY, QueuesPart
+from node.cluster.reconciling import rules_of
 from node.cluster.seams import LEADERS, QUEUES
 from node.cluster.service import Cluster
 from node.damage import LostDefinitions
@@ -57,6 +61,7 @@ class ClusterParts:
         self._broker: Broker
         self._queues: QueuesPart
         self._guiding: Guiding
+        self._operating: Operating
         self.definitions: DefinitionsGroup
 
     @property
@@ -129,6 +134,24 @@ class ClusterParts:
         loop = asyncio.get_running_loop()
         self._guiding = Guiding(broker, cluster, self.definitions, leaders, loop.call_later)
         self._guiding.attach()
+        self._operate(leaders)
+
+    def _operate(self, leaders: Leaders) -> None:
+        """What operators do; the last of the parts, for it asks all of them."""
+        broker, definitions = self._broker, self.definitions
+        seats = Seats(
+            self._cluster,
+            definitions,
+            leaders,
+            RaftGroups(self._cluster.raft),
+            broker.coordination,
+            lambda: definitions.is_leader,
+        )
+        later = asyncio.get_running_loop().call_later
+        self._operating = Operating(broker, seats, later, rules_of(broker.config), Random())
+        self._operating.attach()
+        broker.operating = self._operating
+        broker.place = self._operating.placing.placed
 
     def _member_of(self, name: str) -> int:
         row = self.definitions.member_named(name)
@@ -161,11 +184,13 @@ class ClusterParts:
     def tick(self) -> None:
         """About once a second."""
         self._queues.tick()
+        self._operating.tick(monotonic_ms())
 
     # Stopping
 
     async def stop(self, seconds: float) -> None:
         """Have others lead and save the definitions, each no longer than this; end the links."""
+        self._operating.stop()
         self._guiding.stop()
         await until(lambda: self._cluster.raft.hand_over() == 0, seconds)
         self.definitions.save()
