@@ -25,8 +25,8 @@ from node.cluster.definitions_store import (
     DefinitionsRecovery,
     DefinitionsStore,
 )
-from node.cluster.guiding import Guiding
 from node.cluster.groups import RaftGroups
+from node.cluster.guiding import Guiding
 from node.cluster.leaders import Leaders
 from node.cluster.operating import Operating, Seats
 from node.cluster.queues_part import NOBODY, QueuesPart
