@@ -86,6 +86,11 @@ class Stream:
         return len(self._kept) == 0
 
     @property
+    def has_unsent(self) -> bool:
+        """Something waits for the connection to have room."""
+        return self.stands and len(self._unsent) > 0
+
+    @property
     def stands(self) -> bool:
         """Both sides have said hello on this connection."""
         return self._connected and self._greeted
@@ -162,11 +167,12 @@ class Stream:
         _, process, known, expected = HELLO_LAYOUT.unpack(frame)
         if process == 0 or self._greeted:
             raise BadFrame("a second hello in a stream, or one of nobody")
-        restarted = self._peer not in (0, process)
         first = self._peer == 0
+        is_known = known == self._process  # else what came from it was for an older one of ours
+        restarted = not first and (process != self._peer or (not is_known and self._expected > 1))
         if restarted:
             self._begin_anew()
-        resumed = known == self._process and not restarted and not first
+        resumed = is_known and not restarted and not first
         wanted = expected if resumed else 1
         if not self._next - len(self._kept) <= wanted <= self._next:
             raise BadFrame(f"a stream that wants to go on at {wanted}")

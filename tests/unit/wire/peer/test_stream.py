@@ -163,3 +163,72 @@ def test_any_interruption_loses_and_doubles_nothing(seed: int) -> None:
     pair.settle()
     assert pair.got == sent
     assert all(end.is_idle for end in pair.ends)
+
+
+def test_frames_are_taken_one_by_one_and_what_is_left_waits() -> None:
+    pair = Pair()
+    pair.connect()
+    pair.settle()
+    one, other = pair.ends
+    for body in (b"a", b"b", b"c"):
+        one.send([body])
+    first = one.take_frame()
+    assert first is not None
+    assert one.has_unsent
+    pair.connect()  # The first one is lost.
+    pair.settle()
+    assert pair.got[1] == [b"a", b"b", b"c"]
+    assert not one.has_unsent
+    assert other.take_frame() is None
+
+
+def test_a_stream_stands_when_both_sides_have_said_hello() -> None:
+    pair = Pair()
+    assert not pair.ends[0].stands
+    pair.connect()
+    pair.take(0)
+    pair.receive(1)
+    assert [end.stands for end in pair.ends] == [False, True]
+    pair.settle()
+    assert pair.ends[0].stands
+    pair.ends[0].disconnected()
+    assert not pair.ends[0].stands
+
+
+def test_what_was_acknowledged_on_an_older_connection_is_not_sent_again() -> None:
+    pair = Pair()
+    pair.connect()
+    pair.settle()
+    for body in (b"a", b"b"):
+        pair.ends[0].send([body])
+    pair.take(0)
+    pair.receive(1)
+    pair.connect()  # Its acknowledgement is lost.
+    pair.settle()
+    assert pair.got[1] == [b"a", b"b"]
+    assert pair.ends[0].is_idle
+    assert pair.ends[0].take_frame() is None
+
+
+def test_what_came_for_an_older_process_of_ours_is_lost_with_it() -> None:
+    pair = Pair()
+    pair.connect()
+    pair.take(0)
+    pair.receive(1)  # It has our hello, and
+    pair.ends[1].send([b"for the old one"])
+    pair.take(1)
+    pair.ends[0] = Stream(33)  # we begin anew, before its hello has come:
+    pair.ends[0].connected()
+    pair.take(0)
+    pair.receive(0)
+    assert pair.got[0] == [b"for the old one"]
+    with pytest.raises(BadFrame):
+        pair.receive(1)  # a second hello, which ends the connection.
+    pair.ends[0].send([b"from the new one"])
+    pair.connect()
+    pair.settle()
+    assert pair.restarts == [1, 1]
+    pair.ends[0].send([b"a"])
+    pair.ends[1].send([b"b"])
+    pair.settle()
+    assert (pair.got[0][1:], pair.got[1]) == ([b"b"], [b"a"])
