@@ -121,6 +121,7 @@ class Visitor:
         self._promised: deque[Promised] = deque()
         self._room: i64 = WINDOW_BYTES  # what may be sent before the proxy has taken some
         self._got: tuple[int, int, int, int] | None = None  # an answer whose body is being read
+        self._is_over = False  # the node was lost: another session may have this number now
 
     @property
     def session(self) -> SessionId:
@@ -200,13 +201,14 @@ class Visitor:
 
     def end(self) -> None:
         """The session's node is gone, or what was under way to it and from it."""
+        self._is_over = True
         self._promised.clear()
         self._got = None
         if self._host is not None:
             self._host.command(self, EndSession(self._session))
         if self._end is not None:
             self._end.forget_sink(self._session)
-            self._credit.peer_down_everywhere()
+        self._credit.peer_down_everywhere()
 
     def grant(self) -> None:
         """Let the proxy's sessions publish as much again as was taken, if the host has room."""
@@ -371,6 +373,8 @@ class Visitor:
         self._visitors.leave(self)
 
     def _tell(self, kind: int, *numbers: int) -> None:
+        if self._is_over:
+            return
         self._visitors.put([put_numbers(kind, int(self.uid), self._session, *numbers)])
 
 

@@ -92,8 +92,10 @@ class Neighbour:
     def lost(self) -> None:
         """The process that was there is gone, with all that was under way."""
         self.visitors.peer_lost()
+        self.proxies.is_down = True  # Whoever is told of it may ask.
         self.proxies.home_lost()
         self.proxies.go_on()
+        self.proxies.come_back()
 
     def give_up(self, process: int) -> None:
         """It was not heard of for too long. Should its process live, it is to take this one for

@@ -130,6 +130,7 @@ class Proxy:
         self.name = name
         self.credit = CreditActor(f"queue {name}", spec)
         self.is_gone = False
+        self.is_passing = False  # nobody keeps it: it goes with the last session that uses it
         self._quorum = quorum
         self._single_active = single_active
         self._proxies = proxies
@@ -224,6 +225,8 @@ class Proxy:
         self._ties.pop(sink.session, None)
         self.credit.peer_down(sink.credit)
         sink.credit.peer_down(self.credit)
+        if self.is_passing and len(self._ties) == 0:
+            self._proxies.forget(self.uid)
 
     # From the home
 
@@ -371,6 +374,10 @@ class Proxies:
         host = self.hosts.pop(uid, None)
         if host is not None:
             host.delete()
+
+    def forget(self, uid: int) -> None:
+        """Nobody uses it any more."""
+        self.hosts.pop(uid, None)
 
     def put(self, parts: list[bytes]) -> None:
         """To be sent at the end of the turn, or now if much has come together."""

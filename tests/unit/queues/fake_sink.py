@@ -86,4 +86,5 @@ class FakeSink:
         self.told.append(("unreadable", uid))
 
     def on_gone(self, uid: int) -> None:
+        self.confirmed.pop(uid, None)  # It begins anew if it uses the queue again.
         self.told.append(("gone", uid))
