@@ -27,7 +27,7 @@ from node.hold import Hold
 from node.hosts import QueueHosts
 from node.plans import RouteCache
 from node.policing import PolicyKeeper, QueueRules
-from node.reply_to import AnswerDesk
+from node.reply_to import ANSWERS_FROM, AnswerDesk
 from node.timers import Timers
 from node.turn import Turn
 from node.unreadable import Unreadable
@@ -61,7 +61,7 @@ from warren.storage.keyed import KeyedDamaged
 from warren.storage.tally import DiskUse, Tally
 from warren.wire.amqp091.connection import Limits
 from warren.wire.amqp10.limits import Limits as Limits10
-from warren.wire.errors import ProtocolError, ReplyCode
+from warren.wire.errors import ProtocolError, ReplyCode, Scope
 
 if TYPE_CHECKING:
     from node.amqp10.endpoint import Endpoint10
@@ -406,6 +406,11 @@ class Broker:
             return False
         return self.away.is_down(self.home_of(queue))
 
+    def is_lost(self, uid: int) -> bool:
+        """The same, by uid."""
+        queue = self.metadata.queue(uid)
+        return queue is not None and self.is_down(queue)
+
     def home_of(self, queue: Queue) -> int:
         """Member id of the home of a classic queue; 0: that node is a member no more."""
         return self.member_of(queue.node)
@@ -422,6 +427,14 @@ class Broker:
             raise crashed.error()
         if self.is_down(queue):
             raise home_down(queue)
+
+    def gone_error(self, host: QueueHost) -> ProtocolError:
+        """Why a queue cannot be used that was gone before it has answered: deleted, or down."""
+        queue = self.metadata.queue(host.uid)
+        if queue is not None and self.is_down(queue):
+            return home_down(queue)
+        text = f"no queue '{host.name}' in vhost '{host.vhost}'"
+        return ProtocolError(ReplyCode.NOT_FOUND, text, Scope.CHANNEL)
 
     def has_exchange(self, vhost: str, name: str) -> bool:
         found = self.metadata.vhosts.get(vhost)
@@ -448,18 +461,26 @@ class Broker:
         if self.away is not None:
             queue = self.metadata.queue(uid)
             if queue is not None and not self.is_home(queue):
-                rules = self.policies.rules_of(queue)
-                single = rules.options.single_active
-                home = self.home_of(queue)
-                return self.away.proxy(home, uid, queue.vhost, queue.name, False, single)
+                return self._proxy(self.away, queue)
         return self.hosts[uid]
 
     def member_host(self, uid: int) -> "QuorumMember | None":
         """This node's member of a quorum queue of a cluster."""
         return None if self.quorum_queues is None else self.quorum_queues.members.get(uid)
 
+    def _proxy(self, away: "QueuesPart", queue: Queue) -> QueueHost:
+        """A queue of another node."""
+        home = self.home_of(queue)
+        known = away.known(home, queue.uid)
+        if known is not None:
+            return known
+        single = self.policies.rules_of(queue).options.single_active
+        return away.proxy(home, queue.uid, queue.vhost, queue.name, False, single)
+
     def host_for_visitor(self, uid: int) -> QueueHost | None:
         """A queue of this node, for a session of another; None: it was deleted."""
+        if uid >= ANSWERS_FROM:
+            return self.answers.of_uid(uid)
         queue = self.metadata.queue(uid)
         if queue is None and uid < self.metadata.next_uid:
             return None

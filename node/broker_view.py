@@ -225,6 +225,8 @@ class LiveView:
             policy=self._policy(vhost, queue_type(arguments), name),
             owner="" if owner is None else owner.name,
         )
+        if broker.is_down(queue):
+            return replace(at_rest, state="down", reason=f"node {queue.node} cannot be reached")
         host = broker.hosts.awake.get(queue.uid)
         view = at_rest if host is None else self._in_use(at_rest, host)
         operating = broker.operating

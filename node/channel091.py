@@ -615,8 +615,7 @@ class Channel091:
         self._awaited = None
         self._got = None
         self._attaching = {}
-        text = f"no queue '{host.name}' in vhost '{host.vhost}'"
-        self.owner.fail(self, ProtocolError(ReplyCode.NOT_FOUND, text, Scope.CHANNEL))
+        self.owner.fail(self, self.owner.gone_error(host))
 
     def _notify_cancel(self, consumer: Consumer091) -> None:
         """Tell clients that asked for it that their consumer is gone (A-11)."""

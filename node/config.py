@@ -92,6 +92,7 @@ class ClusterSection:
     beat_interval_ms: Annotated[int, Meta(ge=10, le=10_000)] = 100
     silence_ms: Annotated[int, Meta(ge=100, le=600_000)] = 5000  # a connection is given up after
     handshake_timeout_ms: Annotated[int, Meta(ge=100, le=600_000)] = 5000
+    home_down_ms: Annotated[int, Meta(ge=500, le=600_000)] = 5000  # then its queues are down
     peer_bytes_max: Annotated[ByteCount, Meta(ge=1024 * 1024)] = 64 * 1024 * 1024  # unsent, each
     coordination: bool = True  # jobs that one node does at a time; without, the leader does them
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from queues.commands import Command, EndSession, Inspect
+from queues.commands import Attach, Command, EndSession, Get, Inspect, Purge
 from queues.credit import CreditActor
 from queues.host import QueueHost, SessionSink, View
 from queues.hosts.classic import ClassicHost, Steps
@@ -97,13 +97,16 @@ class CrashedHost:
         sink.on_confirms(self.uid, first_seq + count - 1)
 
     def command(self, sink: SessionSink, command: Command) -> None:
-        """Sessions end, and ask whether the queue may be deleted; nobody is attached to it."""
+        """Sessions end, and ask whether the queue may be deleted. Those of other nodes may ask for
+        more, for they do not know: to them it is gone."""
         if self.served_by is not None:
             self.served_by.command(sink, command)
         elif isinstance(command, EndSession):
             self._sinks.pop(command.session, None)
         elif isinstance(command, Inspect):
             self._answer(lambda: sink.on_inspected(self.uid, 0, 0))
+        elif isinstance(command, Attach | Get | Purge):
+            self._answer(lambda: sink.on_gone(self.uid))
 
     def view(self, sink: SessionSink, first: int, count: int) -> View | None:
         return None if self.served_by is None else self.served_by.view(sink, first, count)

@@ -6,7 +6,7 @@ here, so that the answer means that this node routes by it (FEATURES E-06).
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from node.auth.permissions import CONFIGURE, READ
 from node.definitions import (
@@ -25,6 +25,8 @@ from queues.metadata_commands import Bind, Command, DeleteExchange, Unbind
 from queues.metadata_outcomes import Outcome, Refused
 from warren.wire.amqp091 import methods
 from warren.wire.errors import ProtocolError, ReplyCode, Scope
+
+UNKNOWN_COUNT: Final = 1  # of messages in a queue that is down: it may not be empty
 
 if TYPE_CHECKING:
     from node.channel091 import Channel091
@@ -99,10 +101,21 @@ def _declare_answers(
     endpoint: "Endpoint091", channel: "Channel091", name: str, nowait: bool
 ) -> None:
     """Whatever is asked for: tell whether somebody waits for answers there (A-18)."""
-    if name != REPLY_TO and endpoint.broker.answers.find(endpoint.vhost, name) is None:
+    answers = endpoint.broker.answers
+    here = name == REPLY_TO or answers.is_here(endpoint.vhost, name)
+    away = None if here else answers.find(endpoint.vhost, name)
+    if not here and away is None:
         raise ProtocolError(ReplyCode.NOT_FOUND, f"no queue '{name}' in vhost '{endpoint.vhost}'")
     channel.current_queue = name
-    _reply(channel, nowait, methods.QueueDeclareOk(name, 0, 1))
+    if away is None:
+        _reply(channel, nowait, methods.QueueDeclareOk(name, 0, 1))
+        return
+
+    def inspected(ready: int, consumers: int) -> None:
+        if not nowait:
+            channel.send(methods.QueueDeclareOk(name, ready, consumers))
+
+    channel.inspect(away, inspected)
 
 
 def _answer_declare(
@@ -131,27 +144,41 @@ def _delete_queue(
         _reply(channel, method.no_wait, methods.QueueDeleteOk(0))
         return
     uid = command.uid
+    broker = endpoint.broker
+    queue = broker.queue(endpoint.vhost, name)
+    assert queue is not None
+    looks = method.if_unused or method.if_empty or not broker.is_home(queue)
 
-    def deleted(outcome: Outcome) -> None:
-        ready = endpoint.broker.ready_of_removed(uid)
-        _reply(channel, method.no_wait, methods.QueueDeleteOk(ready))
+    def delete(ready: int) -> None:
+        def deleted(outcome: Outcome) -> None:
+            count = max(ready, broker.ready_of_removed(uid))
+            _reply(channel, method.no_wait, methods.QueueDeleteOk(count))
+
+        propose(endpoint, channel, method, command, deleted)
 
     def inspected(ready: int, consumers: int) -> None:
-        place = f"queue '{name}' in vhost '{endpoint.vhost}'"
-        if method.if_unused and consumers > 0:
-            raise ProtocolError(
-                ReplyCode.PRECONDITION_FAILED, f"{place} in use", Scope.CHANNEL, 50, 40
-            )
-        if method.if_empty and ready > 0:
-            raise ProtocolError(
-                ReplyCode.PRECONDITION_FAILED, f"{place} not empty", Scope.CHANNEL, 50, 40
-            )
-        propose(endpoint, channel, method, command, deleted)
+        _check_deletion(queue, method, ready, consumers)
+        delete(ready)
 
-    if method.if_unused or method.if_empty:
-        channel.inspect(endpoint.broker.host(uid), inspected)
+    if broker.is_down(queue):
+        _check_deletion(queue, method, UNKNOWN_COUNT, 0)
+        delete(0)
+    elif looks:
+        channel.inspect(broker.host(uid), inspected)
     else:
-        propose(endpoint, channel, method, command, deleted)
+        delete(0)
+
+
+def _check_deletion(queue: Queue, method: methods.QueueDelete, ready: int, consumers: int) -> None:
+    """Raise 406 for a queue that is not to be deleted as it stands."""
+    place = f"queue '{queue.name}' in vhost '{queue.vhost}'"
+    fault = ""
+    if method.if_unused and consumers > 0:
+        fault = f"{place} in use"
+    elif method.if_empty and ready > 0:
+        fault = f"{place} not empty"
+    if fault:
+        raise ProtocolError(ReplyCode.PRECONDITION_FAILED, fault, Scope.CHANNEL, 50, 40)
 
 
 def _purge_queue(

@@ -420,8 +420,8 @@ class Endpoint091:
 
     def queue_for_read(self, channel: Channel091, name: str) -> QueueHost:
         """The queue to consume or get from; raise 404, 403 or 405. What was found holds as long as
-        no definition and no permission changes."""
-        version = self.broker.definitions_version()
+        no definition and no permission changes, and no node goes down or comes back."""
+        version = self.broker.definitions_version() + self.broker.homes_version
         if version != self._readable_version or len(self._readable) >= READABLE_MAX:
             self._readable_version = version
             self._readable = {}
@@ -431,6 +431,9 @@ class Endpoint091:
             if name != "":
                 self._readable[name] = host
         return host
+
+    def gone_error(self, host: QueueHost) -> ProtocolError:
+        return self.broker.gone_error(host)
 
     def open_answers(self, channel: Channel091) -> QueueHost:
         return self.broker.answers.open(self.vhost)

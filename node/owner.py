@@ -132,6 +132,9 @@ class Owner(Protocol):
     def queue_for_read(self, channel: "Channel091", name: str) -> QueueHost:
         """The named (or current) queue; raise 404, 405 or 403."""
 
+    def gone_error(self, host: QueueHost) -> ProtocolError:
+        """Why a queue cannot be used that was gone before it has answered."""
+
     def open_answers(self, channel: "Channel091") -> QueueHost:
         """A pseudo-queue for the answers to the channel's requests (`node.reply_to`)."""
 

@@ -150,7 +150,7 @@ class PolicyKeeper:
         """Its host shall do what the rules say; nothing happens where it does already."""
         broker = self._broker
         queue = broker.metadata.queue(uid)
-        if queue is None or uid in broker.damages.hosts:
+        if queue is None or uid in broker.damages.hosts or not broker.is_home(queue):
             return
         rules = self.rules_of(queue)
         host = broker.hosts.awake.get(uid)

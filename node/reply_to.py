@@ -2,15 +2,17 @@
 
 A channel that consumes from `amq.rabbitmq.reply-to` gets a pseudo-queue of its own, here an
 `AnswerHost`, whose name nobody can guess. Requests carry that name in place of the common one; who
-publishes to it through the default exchange delivers to that channel, from any connection of this
-node and vhost. The name dies with the consumer. Answers are transient and at most once: what
-waits for a client that does not read is bounded, and beyond that is dropped and counted.
+publishes to it through the default exchange delivers to that channel, from any connection to the
+vhost; in a cluster it ends in the id of its node, which is found by that. The name dies with the
+consumer. Answers are transient and at most once: what waits for a client that does not read is
+bounded, and beyond that is dropped and counted.
 
 The desk owns the living names, a host its waiting answers. As any host, it answers later in the
 turn (`flush`), never while it is called.
 """
 
 import base64
+import binascii
 import logging
 import os
 from collections import deque
@@ -19,8 +21,8 @@ from typing import Final, Protocol
 
 from mypy_extensions import i64
 
-from queues.commands import Attach, Command, Detach, EndSession, SessionId, Settle
-from queues.host import SessionSink, View
+from queues.commands import Attach, Command, Detach, EndSession, Inspect, SessionId, Settle
+from queues.host import QueueHost, SessionSink, View
 from queues.message import Chunk
 from queues.publishing import Targets
 from warren.wire.amqp091.events import INFO_REPLY_TO, Publishes
@@ -34,6 +36,9 @@ REPLY_TO: Final = "amq.rabbitmq.reply-to"
 REPLY_TO_BYTES: Final = REPLY_TO.encode()
 PREFIX: Final = REPLY_TO + "."
 PREFIX_BYTES: Final = PREFIX.encode()
+ANSWERS_FROM: Final = 1 << 62  # uids of pseudo-queues: no queue has so high a one
+TOKEN_BYTES: Final = 16
+MEMBER_DIGITS_MAX: Final = 9
 WAITING_BYTES_MAX: Final = 16 * 1024 * 1024  # of answers, for one consumer
 NUMBER_MASK: Final = 0xFFFFFFFF  # of a consumer key
 
@@ -41,6 +46,10 @@ NUMBER_MASK: Final = 0xFFFFFFFF  # of a consumer key
 def is_answer(exchange: str, routing_key: bytes) -> bool:
     """Whether a publish goes to a pseudo-queue, if there is one of that name."""
     return exchange == "" and routing_key.startswith(PREFIX_BYTES)
+
+
+# (member, uid, vhost, name): the pseudo-queue of another node; None: that node is not to be had.
+FindElsewhere = Callable[[int, int, str, str], QueueHost | None]
 
 
 class Flushable(Protocol):
@@ -67,6 +76,7 @@ class AnswerHost:
         self._next = 1  # number of the next answer
         self._handed: list[tuple[SessionSink, Chunk, int]] = []  # since the last flush
         self._replies: list[Attach | Detach] = []  # to be answered
+        self._asked: list[SessionSink] = []  # whether somebody waits here
         self._publishers: dict[SessionId, SessionSink] = {}
         self._stored: deque[tuple[int, Chunk]] = deque()  # number of its first answer, answers
         self._waiting_bytes = 0
@@ -119,6 +129,9 @@ class AnswerHost:
             self._number = command.key & NUMBER_MASK
             self._replies.append(command)
             self._mark()
+        elif isinstance(command, Inspect):
+            self._asked.append(sink)
+            self._mark()
         elif isinstance(command, Detach):
             self._replies.append(command)
             self._die()
@@ -159,10 +172,13 @@ class AnswerHost:
         self._marked = False
         consumer = self._consumer
         handed, self._handed = self._handed, []
+        asked, self._asked = self._asked, []
         replies, self._replies = self._replies, []
         for reply in replies:
             if consumer is not None and isinstance(reply, Attach):
                 consumer.on_attached(self._uid, self._number)
+        for sink in asked:
+            sink.on_inspected(self._uid, 0, 1)
         for sink, chunk, first_seq in handed:
             self._deliver(chunk)
             sink.on_confirms(self._uid, first_seq + chunk.count() - 1)
@@ -198,31 +214,70 @@ class AnswerHost:
 
 
 class AnswerDesk:
-    """The pseudo-queues of this node. Their uids are below 0: no queue's is."""
+    """The pseudo-queues of this node, and the names of those of others."""
 
     def __init__(self, mark: Callable[[Flushable], None]) -> None:
         self.mark = mark
-        self._count = 0
+        self.member = 0  # of this node in its cluster; 0: it is in none
+        self.elsewhere: FindElsewhere = nowhere
         self._hosts: dict[tuple[str, str], AnswerHost] = {}
+        self._by_uid: dict[int, AnswerHost] = {}
 
     def open(self, vhost: str) -> AnswerHost:
         """A pseudo-queue for a consumer that is about to come."""
-        self._count += 1
-        token = base64.urlsafe_b64encode(os.urandom(16)).rstrip(b"=").decode()
-        host = AnswerHost(self, -self._count, vhost, PREFIX + token)
-        self._hosts[vhost, host.name] = host
+        token = os.urandom(TOKEN_BYTES)
+        name = PREFIX + base64.urlsafe_b64encode(token).rstrip(b"=").decode()
+        if self.member:
+            name += f".{self.member}"
+        host = AnswerHost(self, uid_of(token), vhost, name)
+        self._hosts[vhost, name] = host
+        self._by_uid[host.uid] = host
         return host
 
     def forget(self, host: AnswerHost) -> None:
         self._hosts.pop((host.vhost, host.name), None)
+        self._by_uid.pop(host.uid, None)
 
-    def find(self, vhost: str, name: str) -> AnswerHost | None:
-        return self._hosts.get((vhost, name))
+    def of_uid(self, uid: int) -> AnswerHost | None:
+        return self._by_uid.get(uid)
+
+    def find(self, vhost: str, name: str) -> QueueHost | None:
+        """The pseudo-queue of that name. One of another node may have died in the meantime."""
+        return self._hosts.get((vhost, name)) or self._find_elsewhere(vhost, name)
+
+    def is_here(self, vhost: str, name: str) -> bool:
+        """Whether somebody waits for answers of that name on this node."""
+        return (vhost, name) in self._hosts
+
+    def _find_elsewhere(self, vhost: str, name: str) -> QueueHost | None:
+        token, _, place = name.removeprefix(PREFIX).partition(".")
+        if not self.member or not place.isdecimal() or len(place) > MEMBER_DIGITS_MAX:
+            return None
+        try:
+            decoded = base64.b64decode(token + "==", b"-_", validate=True)
+        except (binascii.Error, ValueError):
+            return None
+        if len(decoded) != TOKEN_BYTES or int(place) == self.member:
+            return None
+        return self.elsewhere(int(place), uid_of(decoded), vhost, name)
 
     def targets(self, vhost: str, routing_key: bytes) -> Targets | None:
         """Where a publish with this key goes; None: nobody waits there."""
-        host = self._hosts.get((vhost, routing_key.decode("utf-8", "replace")))
-        return None if host is None else host.targets
+        name = routing_key.decode("utf-8", "replace")
+        host = self._hosts.get((vhost, name))
+        if host is not None:
+            return host.targets
+        away = self._find_elsewhere(vhost, name)
+        return None if away is None else Targets([away])
+
+
+def uid_of(token: bytes) -> int:
+    """Of the pseudo-queue whose name has this token. 62 bits of it are as good as unguessable."""
+    return ANSWERS_FROM | int.from_bytes(token[:8], "big") >> 2
+
+
+def nowhere(member: int, uid: int, vhost: str, name: str) -> None:
+    """Of a node that is in no cluster."""
 
 
 def name_answers(event: Publishes, name: bytes | None) -> tuple[Publishes | None, bool]:

@@ -214,6 +214,10 @@ class ConsumingLink:
 
     def on_gone(self, uid: int) -> None:
         host = self.host
+        if self.owner.broker.is_lost(uid):
+            text = f"the home node of queue '{host.name}' in vhost '{host.vhost}' is down"
+            self._fail(Condition.ILLEGAL_STATE, text)
+            return
         text = f"queue '{host.name}' in vhost '{host.vhost}' was deleted"
         self._fail(Condition.RESOURCE_DELETED, text)
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sized
 from typing import Final, Protocol
 
 from node.amqp10 import descriptions
-from node.amqp10.purges import Purges
+from node.amqp10.purges import Purges, Standing
 from node.amqp10.requests import (
     BindingFields,
     Reply,
@@ -74,6 +74,10 @@ class ManagedBroker(Definitions, Protocol):
 
     def is_at_rest(self, uid: int) -> bool: ...
 
+    def is_home(self, queue: Queue) -> bool: ...
+
+    def is_down(self, queue: Queue) -> bool: ...
+
     def host(self, uid: int) -> QueueHost: ...
 
     def ready_of_removed(self, uid: int) -> int: ...
@@ -126,7 +130,7 @@ class Management:
     ) -> None:
         match method, segments:
             case "GET", ["queues", name]:
-                done(Reply(200, self._describe(self._queue_to_see(name))))
+                self._describe(self._queue_to_see(name), 200, done)
             case "PUT", ["queues", name]:
                 self._put_queue(decode_name(name), body, done)
             case "DELETE", ["queues", name]:
@@ -168,12 +172,23 @@ class Management:
             raise RequestError(404, f"{self._text('queue', name)} not found")
         return queue
 
-    def _describe(self, queue: Queue) -> descriptions.Description:
+    def _describe(self, queue: Queue, status: int, done: Done) -> None:
+        """Answer with the queue as it stands, when that is known."""
         self._broker.check_served(queue)
         at_rest = self._broker.is_at_rest(queue.uid)
         counts = None if at_rest else self._broker.host(queue.uid)
         place = self._broker.whereis.place(queue)
-        return descriptions.queue_description(queue, place, counts)
+        if counts is None or self._broker.is_home(queue):
+            done(Reply(status, descriptions.queue_description(queue, place, counts)))
+            return
+
+        def looked(standing: Standing | None) -> None:
+            if standing is None:
+                done(Reply(404, f"{self._text('queue', queue.name)} not found"))
+            else:
+                done(Reply(status, descriptions.queue_description(queue, place, standing)))
+
+        self._purges.look(counts, looked)
 
     def _topology(self, queue: Queue) -> descriptions.Description:
         whereis = self._broker.whereis
@@ -203,8 +218,7 @@ class Management:
                 raise RequestError(_status(outcome, queue is not None), outcome.text)
             assert queue is not None
             self._broker.queues_declared += 1
-            status = 201 if isinstance(outcome, Created) else 200
-            done(Reply(status, self._describe(queue)))
+            self._describe(queue, 201 if isinstance(outcome, Created) else 200, done)
 
         self._propose(command, declared, done)
 
@@ -214,13 +228,24 @@ class Management:
             done(Reply(200, descriptions.removed_description(0)))
             return
         uid = command.uid
+        queue = self._broker.queue(command.vhost, name)
+        assert queue is not None
 
-        def deleted(outcome: Outcome) -> None:
-            _refuse(outcome)
-            count = self._broker.ready_of_removed(uid)
-            done(Reply(200, descriptions.removed_description(count)))
+        def delete(ready: int) -> None:
+            def deleted(outcome: Outcome) -> None:
+                _refuse(outcome)
+                count = max(ready, self._broker.ready_of_removed(uid))
+                done(Reply(200, descriptions.removed_description(count)))
 
-        self._propose(command, deleted, done)
+            self._propose(command, deleted, done)
+
+        def looked(standing: Standing | None) -> None:
+            delete(0 if standing is None else standing.ready_count)
+
+        if self._broker.is_home(queue) or self._broker.is_down(queue):
+            delete(0)
+        else:
+            self._purges.look(self._broker.host(uid), looked)
 
     def _purge_queue(self, name: str, done: Done) -> None:
         queue = readable_queue(self._requester, name)

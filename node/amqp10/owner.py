@@ -30,6 +30,9 @@ class Node(Definitions, Protocol):
 
     def host(self, uid: int) -> QueueHost: ...
 
+    def is_lost(self, uid: int) -> bool:
+        """Whether the queue is one of a node that is down."""
+
     def new_session(self) -> SessionId: ...
 
 

@@ -79,6 +79,7 @@ class PublishingLink(PublishingOnly):
         self._sent = Unacked()
         self._full: dict[int, Rejected] = {}  # by queue that refused
         self._down: dict[int, Rejected] = {}  # the same of queues that cannot take anything
+        self._why: dict[int, Rejected] = {}  # the last refusal of each queue
 
     @property
     def session(self) -> SessionId:
@@ -225,7 +226,7 @@ class PublishingLink(PublishingOnly):
                 if decided.refused_by == 0:
                     self.core.settle(run.first & MASK, run.count, ACCEPTED)
                 else:
-                    state = self._refusal_of(decided.refused_by)
+                    state = self._why[int(decided.refused_by)]
                     self.core.settle(run.first & MASK, run.count, REJECTED, state)
             if run.number & TAKEN == 0 and not self.ended:
                 self.core.confirm(self.link, run.count)
@@ -267,6 +268,7 @@ class PublishingLink(PublishingOnly):
             self.owner.mark()
 
     def on_refused(self, uid: int, first_seq: int, count: int) -> None:
+        self._why[uid] = self._refusal_of(uid)
         self.publisher.on_refused(uid, first_seq, count)
 
     def on_gone(self, uid: int) -> None:

@@ -1,14 +1,15 @@
-"""Purges of one connection: the session that asks queues to purge, and who waits for which answer.
+"""Purges and counts of queues for one connection: the session that asks, and who waits for which.
 
-A queue answers purges in order; when it goes first, `on_gone` is the answer. What else queues tell
+A queue answers either in order; when it goes first, `on_gone` is the answer. What else queues tell
 sessions is about publishes and consumers, of which this session has none.
 """
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, NoReturn
 
-from queues.commands import EndSession, Purge, SessionId
+from queues.commands import EndSession, Inspect, Purge, SessionId
 from queues.credit import CreditActor, CreditSpec
 from queues.host import QueueHost
 
@@ -17,14 +18,27 @@ CREDIT: Final = CreditSpec(1, 1)  # it sends no messages
 Purged = Callable[[int | None], None]
 
 
-class _Waiting:
-    """The purges that one queue has to answer, the oldest first."""
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a queue stands, as it has told itself (`queues.host.Counts`)."""
 
-    __slots__ = ("asked", "host")
+    ready_count: int
+    consumer_count: int
+    checked_out_count: int = 0  # not told
+
+
+Looked = Callable[[Standing | None], None]
+
+
+class _Waiting:
+    """What one queue has to answer, the oldest first."""
+
+    __slots__ = ("asked", "host", "looks")
 
     def __init__(self, host: QueueHost) -> None:
         self.host = host
         self.asked: deque[Purged] = deque()
+        self.looks: deque[Looked] = deque()
 
 
 class Purges:
@@ -49,6 +63,12 @@ class Purges:
         waiting.asked.append(done)
         host.command(self, Purge(self._session))
 
+    def look(self, host: QueueHost, done: Looked) -> None:
+        """Ask the queue how it stands; `done` hears its counts, or None: it went."""
+        waiting = self._waiting.setdefault(host.uid, _Waiting(host))
+        waiting.looks.append(done)
+        host.command(self, Inspect(self._session))
+
     def close(self) -> None:
         """Nobody waits any more."""
         for waiting in self._waiting.values():
@@ -60,15 +80,31 @@ class Purges:
         if waiting is None:
             return  # Closed meanwhile.
         done = waiting.asked.popleft()
-        if not waiting.asked:
+        self._leave(uid, waiting)
+        done(count)
+
+    def on_inspected(self, uid: int, ready: int, consumer_count: int) -> None:
+        waiting = self._waiting.get(uid)
+        if waiting is None:
+            return  # Closed meanwhile.
+        done = waiting.looks.popleft()
+        self._leave(uid, waiting)
+        done(Standing(ready, consumer_count))
+
+    def _leave(self, uid: int, waiting: _Waiting) -> None:
+        """The queue has answered; whether that was all."""
+        if not waiting.asked and not waiting.looks:
             del self._waiting[uid]
             waiting.host.command(self, EndSession(self._session))
-        done(count)
 
     def on_gone(self, uid: int) -> None:
         waiting = self._waiting.pop(uid, None)
-        for done in () if waiting is None else waiting.asked:
-            done(None)
+        if waiting is None:
+            return
+        for purged in waiting.asked:
+            purged(None)
+        for looked in waiting.looks:
+            looked(None)
 
     # What concerns publishes and consumers.
 
@@ -109,9 +145,6 @@ class Purges:
         _unexpected()
 
     def on_drained(self, uid: int, number: int, delivery_count: int) -> None:
-        _unexpected()
-
-    def on_inspected(self, uid: int, ready: int, consumer_count: int) -> None:
         _unexpected()
 
     def on_loaded(self, uid: int) -> None:

@@ -19,9 +19,11 @@ no others. What the link has no room for waits here. No I/O, and no clock but wh
 import logging
 import os
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
-from node.cluster.seams import QUEUES, QUEUES_LANE, Peers
+from node.cluster.definitions_seam import Definitions
+from node.cluster.leaders import Leaders
+from node.cluster.seams import LEADERS, QUEUES, QUEUES_LANE, Peers
 from queues.away.home import no_end
 from queues.away.items import BadItem
 from queues.away.neighbour import BadFrame, Neighbour
@@ -32,9 +34,14 @@ from queues.host import QueueHost
 from warren.wire.peer.codes import PeerFault
 from warren.wire.peer.stream import HELLO
 
+if TYPE_CHECKING:
+    from node.broker import Broker
+
 log = logging.getLogger("warren.cluster")
 
 DOWN_AFTER_MS: Final = 5_000
+TICK_MS: Final = 100
+COUNTS_TICKS: Final = 10  # between two times that counts are told
 STANDS: Final = -1  # since when a stream has not stood
 HELLO_BYTE: Final = bytes([HELLO])
 NOBODY: Final = 0  # the home of queues whose node is a member no more
@@ -58,13 +65,16 @@ def draw_process() -> int:
 class Other:
     """One other node."""
 
-    __slots__ = ("gone_since_ms", "greeting", "is_down", "neighbour")
+    __slots__ = ("gone_since_ms", "greeting", "neighbour")
 
     def __init__(self, neighbour: Neighbour, now_ms: int) -> None:
         self.neighbour = neighbour
         self.gone_since_ms = now_ms  # STANDS: the stream stands
-        self.is_down = False
         self.greeting: list[bytes] = []  # came before this node was open
+
+    @property
+    def is_down(self) -> bool:
+        return self.neighbour.proxies.is_down
 
 
 class QueuesPart:
@@ -87,7 +97,9 @@ class QueuesPart:
         self._down_after_ms = down_after_ms
         self._others: dict[int, Other] = {}
         self._marked: list[Ending] = []
+        self._is_marked = False
         self._is_open = False
+        self._ticks = 0
         self.find_end: FindEnd = no_end  # of quorum queues, for sessions of other nodes
         self.roams: Roams | None = None  # who uses those that are led elsewhere
 
@@ -106,6 +118,10 @@ class QueuesPart:
 
     # Proxies
 
+    def known(self, member: int, uid: int) -> Proxy | None:
+        """The proxy of that queue, if it was made."""
+        return self._other(member).neighbour.proxies.hosts.get(uid)
+
     def proxy(
         self, member: int, uid: int, vhost: str, name: str, quorum: bool, single_active: bool
     ) -> Proxy:
@@ -116,6 +132,14 @@ class QueuesPart:
             known = Proxy(uid, vhost, name, quorum, single_active, self._spec, proxies)
             proxies.add(known)
         return known
+
+    def answers(self, member: int, uid: int, vhost: str, name: str) -> Proxy | None:
+        """A pseudo-queue of another node (`node.reply_to`), while that can be reached."""
+        if member not in self._peers.members() or self.is_down(member):
+            return None
+        proxy = self.proxy(member, uid, vhost, name, False, False)
+        proxy.is_passing = True
+        return proxy
 
     def remove(self, uid: int) -> None:
         """The queue is deleted."""
@@ -137,7 +161,7 @@ class QueuesPart:
             )
             other = self._others[member] = Other(neighbour, self._now_ms())
             if member == NOBODY:
-                other.is_down = neighbour.proxies.is_down = True
+                neighbour.proxies.is_down = True
         return other
 
     # From the links (PeerPart)
@@ -146,12 +170,19 @@ class QueuesPart:
         """This node is in service: its queues are there, and may be used from elsewhere."""
         self._is_open = True
         self._begin_turn()
-        for member, other in self._others.items():
+        self._know_all()
+        for member, other in list(self._others.items()):
             if self._peers.is_connected(member):
                 greeting, other.greeting = other.greeting, []
                 other.neighbour.connected()
                 for payload in greeting:
-                    self._take(member, other, payload)
+                    self._greet(member, other, payload)
+
+    def _greet(self, member: int, other: Other, payload: bytes) -> None:
+        try:
+            self._take(member, other, payload)
+        except PeerFault as fault:  # Its queues are down until it connects again.
+            log.error("node %d: %s", member, fault.text)
 
     def peer_connected(self, member: int) -> None:
         other = self._other(member)
@@ -168,9 +199,8 @@ class QueuesPart:
 
     def peer_removed(self, member: int) -> None:
         """It never comes back, and neither do its queues."""
-        other = self._other(member)
-        other.neighbour.disconnected()
-        self._give_up(member, other)
+        self.peer_lost(member)
+        self._give_up(member, self._other(member))
 
     def peer_received(self, member: int, payload: memoryview) -> None:
         other = self._other(member)
@@ -186,46 +216,75 @@ class QueuesPart:
             other.neighbour.received(frame)
         except (BadFrame, BadItem) as error:
             raise PeerFault(f"queues: {error}") from None
+        self._mark()  # At least to acknowledge it.
         if other.neighbour.stream.stands and other.gone_since_ms != STANDS:
             self._came_up(member, other)
 
-    # The end of a turn (EndOfTurn, and what calls it)
+    # The end of a turn (`EndOfTurn` for all that is away, `Ending` for the turn)
 
     def mark_away(self, ending: Ending) -> None:
-        if not self._marked:
-            self._begin_turn()
         self._marked.append(ending)
+        self._mark()
+
+    def _mark(self) -> None:
+        if not self._is_marked:
+            self._is_marked = True
+            self._begin_turn()
 
     def end_turn(self) -> None:
-        """Send what the turn has brought; all hosts were stepped, and endpoints flushed."""
+        """Send what the turn has brought; hosts were stepped, and endpoints flushed."""
+        if not self._is_marked:
+            return
+        for other in list(self._others.values()):
+            other.neighbour.settle()
         while self._marked:
             marked, self._marked = self._marked, []
             for each in marked:
                 each.end_turn()
-        for other in self._others.values():
+        self._is_marked = False
+        for other in list(self._others.values()):
             other.neighbour.end_turn()
 
     # Time
 
     def tick(self) -> None:
-        """About once a second: who has been away for too long, and how queues stand here."""
-        self._begin_turn()
+        """Every TICK_MS: who has been away for too long, whose link has room again; and once in a
+        while how queues stand here."""
+        if not self._is_open:
+            return
+        self._ticks += 1
+        if self._ticks % COUNTS_TICKS == 0:
+            self._know_all()
         now_ms = self._now_ms()
-        for member, other in self._others.items():
+        for member, other in list(self._others.items()):
             since_ms = other.gone_since_ms
             if since_ms == STANDS:
-                other.neighbour.visitors.tell_counts()
+                self._serve(other)
             elif not other.is_down and now_ms - since_ms >= self._down_after_ms:
                 self._give_up(member, other)
                 if self._peers.is_connected(member):  # It starts, and has not come that far yet.
                     other.neighbour.connected()
 
+    def _know_all(self) -> None:
+        """From now on, at the latest, the time counts in which a node was not heard of."""
+        for member in self._peers.members():
+            if member != self._peers.member:
+                self._other(member)
+
+    def _serve(self, other: Other) -> None:
+        if self._ticks % COUNTS_TICKS == 0:
+            self._begin_turn()
+            other.neighbour.visitors.tell_counts()
+        if other.neighbour.stream.has_unsent:
+            self._mark()
+
     def _give_up(self, member: int, other: Other) -> None:
         """What it had here, and what was under way to it, is over."""
         if other.is_down:
             return
-        other.is_down = True
         self._begin_turn()
+        other.neighbour.proxies.is_down = True
+        self._homes.homes_changed()
         log.warning(
             "node %d cannot be reached: its %d queues that are in use here are down, and %d uses "
             "of queues of this node from there have ended",
@@ -234,12 +293,33 @@ class QueuesPart:
             other.neighbour.visitors.count,
         )
         other.neighbour.give_up(draw_process())
-        self._homes.homes_changed()
+        self._mark()
 
     def _came_up(self, member: int, other: Other) -> None:
         other.gone_since_ms = STANDS
         if other.is_down:
-            other.is_down = False
             log.info("node %d is back, and with it its queues", member)
             other.neighbour.come_back()
             self._homes.homes_changed()
+
+
+def wire_queues(broker: "Broker", peers: Peers, definitions: Definitions) -> QueuesPart:
+    """Put the part and the table of leaders into a broker whose `member` is set, before its first
+    turn. Whoever runs the node calls `open` when its queues are there, and `tick`."""
+
+    def member_of(name: str) -> int:
+        member = definitions.member_named(name)
+        return NOBODY if member is None else member.id
+
+    down_ms = broker.config.cluster.home_down_ms
+    credit = broker.channel_credit
+    part = QueuesPart(peers, broker, broker.turn.begin, broker.monotonic_ms, credit, down_ms)
+    leaders = Leaders(peers, part, broker.home_of_classic)
+    peers.attach(QUEUES, part)
+    peers.attach(LEADERS, leaders)
+    broker.member_of = member_of
+    broker.away = part
+    broker.leaders = leaders
+    broker.answers.member = broker.member
+    broker.answers.elsewhere = part.answers
+    return part

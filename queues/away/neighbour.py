@@ -53,6 +53,9 @@ class Neighbour:
         self.visitors = Visitors(find, self._to_user, turn, find_end)
         self._send_frame = send_frame
         self._has_room = has_room
+        self._is_settling = False  # sessions have ended, and their queues were not stepped yet
+        self._later: list[bytes] = []  # messages that came since then
+        self._fault = ""  # one of them made no sense
 
     def _to_home(self, parts: list[bytes]) -> None:
         self.stream.send([FOR_HOME, *parts])
@@ -72,6 +75,8 @@ class Neighbour:
 
     def received(self, frame: bytes) -> None:
         """A frame of the connection. BadFrame, BadItem: it is wrong, and is to be closed."""
+        if self._fault:
+            raise BadItem(self._fault)
         news = self.stream.received(frame)
         if isinstance(news, Restarted):
             self.lost()
@@ -80,7 +85,22 @@ class Neighbour:
         elif self.stream.unacked_bytes <= GO_ON_BYTES:
             self.proxies.go_on()
 
+    def settle(self) -> None:
+        """The queues of the turn were stepped: what came behind the end of sessions, maybe for new
+        ones with the same numbers, is taken now."""
+        self._is_settling = False
+        later = self._later
+        self._later = []
+        for message in later:
+            try:
+                self._take(message)
+            except BadItem as error:
+                self._fault = str(error)
+
     def _take(self, message: bytes) -> None:
+        if self._is_settling:
+            self._later.append(message)
+            return
         kind = message[:1]
         if kind == FOR_HOME:
             self.visitors.received(message[1:])
@@ -91,6 +111,9 @@ class Neighbour:
 
     def lost(self) -> None:
         """The process that was there is gone, with all that was under way."""
+        self._is_settling = True
+        self._later = []
+        self._fault = ""
         self.visitors.peer_lost()
         self.proxies.is_down = True  # Whoever is told of it may ask.
         self.proxies.home_lost()

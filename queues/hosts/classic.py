@@ -21,7 +21,6 @@ from mypy_extensions import i64
 
 from queues.annotations import Annotations
 from queues.commands import (
-    END_SESSION,
     Command,
     Configure,
     EndSession,
@@ -125,7 +124,6 @@ class ClassicHost:
         self._turn = turn
         self._sinks: dict[SessionId, SessionSink] = {}
         self._receipts: dict[SessionId, int] = {}  # the last one in the journal
-        self._leaving: dict[SessionId, SessionSink] = {}  # whose end is handed down
         self._commands: list[Command] = []
         self._chunks: list[Chunk] = []  # of the Enqueue commands, in order
         self._marked = False
@@ -261,8 +259,6 @@ class ClassicHost:
     def command(self, sink: SessionSink, command: Command) -> None:
         """Apply the command in this turn, after what was handed down before."""
         self._sinks[sink.session] = sink
-        if command.kind == END_SESSION:
-            self._leaving[sink.session] = sink
         self._commands.append(command)
         if not self._marked:
             self._marked = True
@@ -332,21 +328,14 @@ class ClassicHost:
             self._bury(now_ms)
         for command in commands:
             if isinstance(command, EndSession):
-                self._forget(command.session)
+                self._sinks.pop(command.session, None)
+                self._receipts.pop(command.session, None)
+                self._reading.end_session(command.session)
         self.store.tidy()
         high = self.machine.delivered_high
         if self.durable and high > self._mark + MARK_STRIDE and self.mode != LOGGED:
             self._mark = high
             self._journal.mark(self.uid, high, self)
-
-    def _forget(self, session: SessionId) -> None:
-        """The session has ended, unless it has come again in the same batch, from a node that took
-        this one for down."""
-        leaving = self._leaving.pop(session, None)
-        if leaving is None or self._sinks.get(session) is leaving:
-            self._sinks.pop(session, None)
-            self._receipts.pop(session, None)
-            self._reading.end_session(session)
 
     def _carry_out(self, effects: list[Effect], chunks: list[Chunk]) -> None:
         taken: i64 = 0

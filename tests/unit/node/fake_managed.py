@@ -26,6 +26,7 @@ class FakeManaged:
         self.proposed: list[tuple[Command, Callable[[Outcome], None]]] = []
         self.queues: dict[int, FakeQueue] = {}
         self.damaged: set[str] = set()
+        self.elsewhere: set[str] = set()  # queues of other nodes
         self.queues_declared = 0
         self.endpoints = {"one": 1}
         self.whereis: WhereIs = Alone(HERE)
@@ -58,6 +59,12 @@ class FakeManaged:
 
     def is_at_rest(self, uid: int) -> bool:
         return uid not in self.queues
+
+    def is_home(self, queue: Queue) -> bool:
+        return queue.name not in self.elsewhere
+
+    def is_down(self, queue: Queue) -> bool:
+        return False
 
     def host(self, uid: int) -> FakeQueue:
         return self.queues.setdefault(uid, FakeQueue(uid))

@@ -6,7 +6,7 @@ from node.amqp10.management import Management
 from node.amqp10.requests import Reply, Request
 from node.cluster.coordination.seam import Load
 from node.cluster.whereis import Alone, NodePlace, Place
-from queues.commands import EndSession, Purge
+from queues.commands import EndSession, Inspect, Purge
 from queues.definitions import Queue
 from tests.unit.node.fake_managed import HERE, FakeManaged, FakeRequester
 from warren.wire.amqp10.values import (
@@ -283,6 +283,40 @@ def test_a_purge_whose_queue_goes_is_answered_as_if_there_was_none(room: Room) -
     room.management.handle(Request("DELETE", "/queues/q/messages"), replies.append)
     room.management._purges.on_gone(queue.uid)
     assert replies == [Reply(400, "no queue 'q' in vhost '/'")]
+
+
+def test_how_a_queue_of_another_node_stands_is_asked_of_it(room: Room) -> None:
+    room.ask("PUT", "/queues/q", {})
+    queue = room.broker.queue("/", "q")
+    assert queue is not None
+    room.broker.elsewhere.add("q")
+    host = room.broker.host(queue.uid)
+    host.bodies = [b"as it was told last"]
+    replies: list[Reply] = []
+    for target in ("/queues/q", "/queues/q"):
+        room.management.handle(Request("GET", target), replies.append)
+    assert [type(each) for each in host.commands] == [Inspect, Inspect]
+    assert replies == []
+    room.management._purges.on_inspected(queue.uid, 7, 2)
+    room.management._purges.on_gone(queue.uid)
+    first, second = replies
+    assert isinstance(first.body, dict)
+    assert (first.body["message_count"], first.body["consumer_count"]) == (ULong(7), UInt(2))
+    assert second == Reply(404, "queue 'q' in vhost '/' not found")
+
+
+def test_a_queue_of_another_node_is_asked_what_goes_with_it(room: Room) -> None:
+    room.ask("PUT", "/queues/q", {})
+    queue = room.broker.queue("/", "q")
+    assert queue is not None
+    room.broker.elsewhere.add("q")
+    replies: list[Reply] = []
+    room.management.handle(Request("DELETE", "/queues/q"), replies.append)
+    room.broker.commit()
+    assert replies == []
+    room.management._purges.on_inspected(queue.uid, 4, 0)
+    room.broker.commit()
+    assert replies == [Reply(200, {"message_count": ULong(4)})]
 
 
 def test_nothing_is_answered_after_the_end(room: Room) -> None:

@@ -13,7 +13,7 @@ from node.reply_to import (
     is_answer,
     name_answers,
 )
-from queues.commands import ACCEPT, Attach, Detach, EndSession, Settle, consumer_key
+from queues.commands import ACCEPT, Attach, Detach, EndSession, Inspect, Settle, consumer_key
 from tests.unit.queues.fake_sink import FakeSink
 from tests.unit.queues.messages import bodies_of, chunk_of, table
 from tests.unit.wire.frames import BOUNDED, message
@@ -86,9 +86,10 @@ def test_a_name_is_known_in_its_vhost_alone_and_cannot_be_guessed() -> None:
     name = names.pop()
     assert name.startswith(PREFIX)
     assert len(name) == len(PREFIX) + 22
-    host = node.desk.find("/", name)
-    assert host is not None
-    assert node.desk.targets("/", name.encode()) is host.targets
+    targets = node.desk.targets("/", name.encode())
+    assert targets is not None
+    assert targets.hosts == [node.desk.find("/", name)]
+    assert node.desk.targets("/", name.encode()) is targets
     assert node.desk.find("other", name) is None
     assert node.desk.targets("/", PREFIX.encode() + b"\xff") is None
 
@@ -216,3 +217,49 @@ def test_only_the_default_exchange_leads_to_answers() -> None:
     assert is_answer("", f"{PREFIX}abc".encode())
     assert not is_answer("amq.direct", f"{PREFIX}abc".encode())
     assert not is_answer("", REPLY_TO.encode())
+
+
+# In a cluster
+
+
+def test_a_name_of_another_node_leads_to_what_that_node_knows_by_its_uid() -> None:
+    here, there = Node(), Node()
+    here.desk.member, there.desk.member = 1, 12
+    asked: list[tuple[int, int, str, str]] = []
+
+    def elsewhere(member: int, uid: int, vhost: str, name: str) -> AnswerHost | None:
+        asked.append((member, uid, vhost, name))
+        return there.desk.of_uid(uid)
+
+    here.desk.elsewhere = elsewhere
+    host, _ = there.consumer()
+    assert host.name.endswith(".12")
+    targets = here.desk.targets("/", host.name.encode())
+    assert targets is not None
+    assert targets.hosts == [host]
+    assert asked == [(12, host.uid, "/", host.name)]
+    assert not here.desk.is_here("/", host.name)
+
+
+def test_names_that_are_none_lead_nowhere() -> None:
+    node = Node()
+    node.desk.member = 1
+    asked: list[int] = []
+    node.desk.elsewhere = lambda member, uid, vhost, name: asked.append(member)
+    token = "A" * 22
+    for rest in ("", token, f"{token}.", f"{token}.x", f"{token}.1", f"{token}.-2", "A.2", "ü.2"):
+        assert node.desk.find("/", PREFIX + rest) is None
+    assert node.desk.find("/", f"{PREFIX}{token}.{10**9}") is None
+    assert asked == []
+    assert node.desk.find("/", f"{PREFIX}{token}.2") is None
+    assert asked == [2]
+
+
+def test_whoever_asks_is_told_that_somebody_waits_here() -> None:
+    node = Node()
+    host, _ = node.consumer()
+    asking = FakeSink(4)
+    host.command(asking, Inspect(asking.session))
+    assert asking.take() == []
+    node.turn()
+    assert asking.take() == [("inspected", host.uid, 0, 1)]

@@ -8,7 +8,6 @@ from queues.commands import (
     ACCEPT,
     REJECT,
     RELEASE,
-    Attach,
     Credit,
     Detach,
     EndSession,
@@ -20,7 +19,6 @@ from queues.commands import (
 from queues.hosts.classic import MARK_STRIDE, UNSEEN_SLACK, ClassicHost
 from queues.message import Chunk
 from tests.unit.queues.classic_desk import Desk
-from tests.unit.queues.fake_node import FakeNode
 from tests.unit.queues.fake_sink import FakeSink
 from tests.unit.queues.messages import body_of, chunk_of, table
 
@@ -568,20 +566,3 @@ def test_only_what_was_accepted_counts_as_acknowledged() -> None:
     desk.host.command(desk.sink, Purge(desk.sink.session))
     desk.turn()
     assert (desk.host.accepted_count, desk.host.ready_count) == (1, 0)
-
-
-def test_a_session_that_comes_again_in_the_turn_of_its_end_is_a_new_one() -> None:
-    node = FakeNode()
-    host = node.queue(5)
-    old, new = FakeSink(), FakeSink()
-    host.publish(old, chunk_of([b"a"]), 1)
-    node.turn()
-    host.command(old, EndSession(old.session))
-    host.publish(new, chunk_of([b"b"]), 1)
-    host.command(new, Attach(consumer_key(new.session, 1), 10, True, False, 0))
-    node.turn()
-    node.sync()
-    host.publish(new, chunk_of([b"c"]), 2)
-    node.turn()
-    delivered = [told for told in new.take() if told[0] == "delivers"]
-    assert [told[4:6] for told in delivered] == [(1, 2), (3, 1)]

@@ -34,6 +34,7 @@ class Side:
         self.marked.append(ending)
 
     def end_turn(self) -> None:
+        self.neighbour.settle()
         while self.marked:
             marked, self.marked = self.marked, []
             for each in marked:

@@ -1,0 +1,96 @@
+"""Classic queues of other nodes over AMQP 1.0: links, outcomes, management, a home that is down."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from uuid import uuid4
+
+import pytest
+
+from warren.client import Message, PeerError, RequestFailed, connect
+from warren.testing import ClusterOfNodes
+
+
+def play(test: Callable[[], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        async with asyncio.timeout(40):
+            await test()
+
+    asyncio.run(whole())
+
+
+@pytest.fixture
+def name() -> str:
+    return f"t-{uuid4().hex[:12]}"
+
+
+def test_links_use_a_queue_of_another_node_like_one_of_their_own(
+    warren_shared_cluster: ClusterOfNodes, name: str
+) -> None:
+    async def test() -> None:
+        urls = warren_shared_cluster.urls
+        async with await connect(urls[0]) as home, await connect(urls[1]) as away:
+            await (await home.management()).declare_queue(name)
+            publisher = await away.publisher(f"/queues/{name}")
+            sent = [Message(b"%d" % number) for number in range(500)]
+            outcomes = await publisher.publish_many(sent)
+            assert all(each.is_accepted for each in outcomes)
+            management = await away.management()
+            assert (await management.queue(name))["message_count"] == 500
+            consumer = await away.consumer(f"/queues/{name}", credit=50)
+            for message in sent[:-1]:
+                delivery = await consumer.get(timeout_s=5)
+                assert delivery.message.body == message.body
+                delivery.accept()
+            (await consumer.get(timeout_s=5)).release()
+            again = await consumer.get(timeout_s=5)
+            assert again.message.body == b"499"
+            await consumer.close()
+            assert await management.delete_queue(name) == 1
+
+    play(test)
+
+
+def test_messages_cross_between_the_protocols_and_between_nodes(
+    warren_shared_cluster: ClusterOfNodes, name: str
+) -> None:
+    async def test() -> None:
+        urls = warren_shared_cluster.urls
+        async with await connect(urls[2]) as home, await connect(urls[0]) as away:
+            management = await home.management()
+            await management.declare_queue(name)
+            publisher = await away.publisher(f"/queues/{name}")
+            body = bytes(range(256)) * 4096
+            assert (await publisher.publish(Message(body))).is_accepted
+            consumer = await away.consumer(f"/queues/{name}", credit=0)
+            [delivery] = await consumer.receive(timeout_s=5)
+            assert delivery.message.body == body
+            delivery.modify(annotations={"x-note": "seen"})
+            [again] = await consumer.receive(timeout_s=5)
+            assert again.message.annotations["x-note"] == "seen"
+            again.accept()
+            assert await management.purge_queue(name) == 0
+
+    play(test)
+
+
+def test_a_link_to_a_queue_whose_home_is_killed_is_detached_and_publishes_are_rejected() -> None:
+    async def test(cluster: ClusterOfNodes) -> None:
+        async with await connect(cluster.urls[0]) as home:
+            await (await home.management()).declare_queue("q")
+        async with await connect(cluster.urls[1]) as away:
+            publisher = await away.publisher("/queues/q")
+            consumer = await away.consumer("/queues/q")
+            cluster.node(1).kill9()
+            with pytest.raises(PeerError) as detached:
+                await consumer.get(timeout_s=20)
+            assert detached.value.condition == "amqp:illegal-state"
+            outcome = await publisher.publish(Message(b"lost"))
+            assert not outcome.is_accepted
+            assert outcome.error is not None
+            assert outcome.error.condition == "amqp:precondition-failed"
+            with pytest.raises(RequestFailed) as refused:
+                await (await away.management()).queue("q")
+            assert "is down or inaccessible" in str(refused.value)
+
+    with ClusterOfNodes(3, settings={"cluster.home_down_ms": "1000"}) as cluster:
+        play(lambda: test(cluster))
