@@ -41,7 +41,6 @@ log = logging.getLogger("warren.cluster")
 
 DOWN_AFTER_MS: Final = 5_000
 TICK_MS: Final = 100
-COUNTS_TICKS: Final = 10  # between two times that counts are told
 STANDS: Final = -1  # since when a stream has not stood
 HELLO_BYTE: Final = bytes([HELLO])
 NOBODY: Final = 0  # the home of queues whose node is a member no more
@@ -99,7 +98,6 @@ class QueuesPart:
         self._marked: list[Ending] = []
         self._is_marked = False
         self._is_open = False
-        self._ticks = 0
         self.find_end: FindEnd = no_end  # of quorum queues, for sessions of other nodes
         self.roams: Roams | None = None  # who uses those that are led elsewhere
 
@@ -248,18 +246,15 @@ class QueuesPart:
     # Time
 
     def tick(self) -> None:
-        """Every TICK_MS: who has been away for too long, whose link has room again; and once in a
-        while how queues stand here."""
+        """Every TICK_MS: who has been away for too long, whose link has room again."""
         if not self._is_open:
             return
-        self._ticks += 1
-        if self._ticks % COUNTS_TICKS == 0:
-            self._know_all()
         now_ms = self._now_ms()
         for member, other in list(self._others.items()):
             since_ms = other.gone_since_ms
             if since_ms == STANDS:
-                self._serve(other)
+                if other.neighbour.stream.has_unsent:
+                    self._mark()
             elif not other.is_down and now_ms - since_ms >= self._down_after_ms:
                 self._give_up(member, other)
                 if self._peers.is_connected(member):  # It starts, and has not come that far yet.
@@ -271,12 +266,15 @@ class QueuesPart:
             if member != self._peers.member:
                 self._other(member)
 
-    def _serve(self, other: Other) -> None:
-        if self._ticks % COUNTS_TICKS == 0:
-            self._begin_turn()
-            other.neighbour.visitors.tell_counts()
-        if other.neighbour.stream.has_unsent:
-            self._mark()
+    def tell_counts(self) -> None:
+        """About once a second: how queues stand here that others use."""
+        if not self._is_open:
+            return
+        self._begin_turn()
+        self._know_all()
+        for other in list(self._others.values()):
+            if other.gone_since_ms == STANDS:
+                other.neighbour.visitors.tell_counts()
 
     def _give_up(self, member: int, other: Other) -> None:
         """What it had here, and what was under way to it, is over."""
@@ -303,7 +301,9 @@ class QueuesPart:
             self._homes.homes_changed()
 
 
-def wire_queues(broker: "Broker", peers: Peers, definitions: Definitions) -> QueuesPart:
+def wire_queues(
+    broker: "Broker", peers: Peers, definitions: Definitions
+) -> tuple[QueuesPart, Leaders]:
     """Put the part and the table of leaders into a broker whose `member` is set, before its first
     turn. Whoever runs the node calls `open` when its queues are there, and `tick`."""
 
@@ -322,4 +322,4 @@ def wire_queues(broker: "Broker", peers: Peers, definitions: Definitions) -> Que
     broker.leaders = leaders
     broker.answers.member = broker.member
     broker.answers.elsewhere = part.answers
-    return part
+    return part, leaders

@@ -29,9 +29,8 @@ from node.cluster.groups import RaftGroups
 from node.cluster.guiding import Guiding
 from node.cluster.leaders import Leaders
 from node.cluster.operating import Operating, Seats
-from node.cluster.queues_part import NOBODY, QueuesPart
+from node.cluster.queues_part import TICK_MS, QueuesPart, wire_queues
 from node.cluster.reconciling import rules_of
-from node.cluster.seams import LEADERS, QUEUES
 from node.cluster.service import Cluster
 from node.damage import LostDefinitions
 from queues.definitions import Queue
@@ -62,6 +61,7 @@ class ClusterParts:
         self._queues: QueuesPart
         self._guiding: Guiding
         self._operating: Operating
+        self._queues_timer: asyncio.TimerHandle | None = None
         self.definitions: DefinitionsGroup
 
     @property
@@ -116,21 +116,14 @@ class ClusterParts:
         turn = broker.turn
         self._broker = broker
         broker.member = cluster.member
-        broker.member_of = self._member_of
         broker.hosts.find = self._recovery.queue
         user = BrokerDefinitions(broker)
         self.definitions = DefinitionsGroup(cluster, user, self._store, monotonic_ms)
         user.group = self.definitions
         self.definitions.attach()
         broker.definitions = self.definitions
-        queues = QueuesPart(cluster, broker, turn.begin, monotonic_ms, broker.channel_credit)
-        cluster.attach(QUEUES, queues)
-        leaders = Leaders(cluster, queues, broker.home_of_classic)
-        cluster.attach(LEADERS, leaders)
-        self._queues = queues
-        broker.leaders = leaders
-        broker.away = queues
-        turn.away = queues
+        self._queues, leaders = wire_queues(broker, cluster, self.definitions)
+        turn.away = self._queues
         loop = asyncio.get_running_loop()
         self._guiding = Guiding(broker, cluster, self.definitions, leaders, loop.call_later)
         self._guiding.attach()
@@ -153,10 +146,6 @@ class ClusterParts:
         broker.operating = self._operating
         broker.place = self._operating.placing.placed
 
-    def _member_of(self, name: str) -> int:
-        row = self.definitions.member_named(name)
-        return NOBODY if row is None else row.id
-
     def join(self, first: Callable[[], Sequence[Command]]) -> None:
         """All is recovered. `first`: what a new cluster begins with beside its members.
 
@@ -178,12 +167,18 @@ class ClusterParts:
         self.definitions.serve()
         self._queues.open()
         self._guiding.start()
+        self._tick_queues()
 
     # While it runs
 
+    def _tick_queues(self) -> None:
+        self._queues.tick()
+        call_later = asyncio.get_running_loop().call_later
+        self._queues_timer = call_later(TICK_MS / 1000, self._tick_queues)
+
     def tick(self) -> None:
         """About once a second."""
-        self._queues.tick()
+        self._queues.tell_counts()
         self._operating.tick(monotonic_ms())
 
     # Stopping
@@ -195,6 +190,8 @@ class ClusterParts:
         await until(lambda: self._cluster.raft.hand_over() == 0, seconds)
         self.definitions.save()
         await until(lambda: not self.definitions.is_saving, seconds)
+        if self._queues_timer is not None:
+            self._queues_timer.cancel()
         await self._cluster.close()
         self._broker.turn.groups = None  # The log ends here.
 

@@ -83,6 +83,7 @@ def test_what_is_requeued_on_another_node_comes_again_and_is_flagged(on: Open, n
     first = take(away, name)
     assert (first.body, first.redelivered) == (b"once", False)
     away.basic_nack(first.delivery_tag, requeue=True)
+    wait_until_ready(home, name, 1)
     again = take(home, name)
     assert (again.body, again.redelivered) == (b"once", True)
     home.basic_reject(again.delivery_tag, requeue=False)
@@ -171,7 +172,7 @@ def test_an_answer_finds_its_way_to_another_node(on: Open, name: str) -> None:
     address = asked.properties.reply_to
     assert answering.queue_declare(address, passive=True).method.consumer_count == 1
     answering.confirm_delivery()
-    answering.basic_publish("", address, b"answer", mandatory=True)
+    answering.basic_publish("", address, b"answer")
     [answer] = inbox.wait(1)
     assert (answer.body, answer.routing_key) == (b"answer", address)
     asking.connection.close()
