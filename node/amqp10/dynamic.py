@@ -42,6 +42,7 @@ from warren.wire.amqp10.performatives import (
     Target,
 )
 from warren.wire.amqp10.values import Described, ULong
+from warren.wire.errors import ReplyCode
 
 TEMPORARY: Final = "temporary-queue"  # capabilities
 VOLATILE: Final = "rabbitmq:volatile-queue"
@@ -131,8 +132,7 @@ class Dynamics:
         def declared(outcome: Outcome) -> None:
             queue = owner.broker.queue(owner.vhost, made.name)
             if isinstance(outcome, RefusedOutcome) or queue is None:
-                text = outcome.text if isinstance(outcome, RefusedOutcome) else "it is gone again"
-                refuse(ProtocolError(Condition.RESOURCE_LIMIT_EXCEEDED, text, Scope.LINK))
+                refuse(_fault_of(outcome))
                 return
             owner.broker.queues_declared += 1
             made.uid = queue.uid
@@ -225,3 +225,14 @@ def wish_of(terminus: Source | Target) -> Wish:
 
 def _invalid(text: str) -> ProtocolError:
     return ProtocolError(Condition.INVALID_FIELD, text, Scope.LINK)
+
+
+
+def _fault_of(outcome: Outcome) -> ProtocolError:
+    """Why there is no queue for the link."""
+    condition, text = Condition.RESOURCE_LIMIT_EXCEEDED, "it is gone again"
+    if isinstance(outcome, RefusedOutcome):
+        text = outcome.text
+        if outcome.code is ReplyCode.INTERNAL_ERROR:  # No majority of the cluster answers.
+            condition = Condition.INTERNAL_ERROR
+    return ProtocolError(condition, text, Scope.LINK)

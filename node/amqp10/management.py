@@ -401,6 +401,8 @@ def _status(refused: Refused, exists: bool) -> int:
     """`exists`: there is one, so a failed precondition is that it is not the same."""
     if refused.code is ReplyCode.ACCESS_REFUSED:
         return 403
+    if refused.code in (ReplyCode.INTERNAL_ERROR, ReplyCode.RESOURCE_ERROR):
+        return 503  # The definitions of the cluster cannot be changed now.
     return 409 if exists and refused.code is ReplyCode.PRECONDITION_FAILED else 400
 
 

@@ -5,7 +5,7 @@ the sentence that an AMQP client would get.
 """
 
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from aiohttp import web
 
@@ -39,6 +39,10 @@ def acting(context: Context, request: web.Request) -> HttpActor:
     return HttpActor(
         vhost, PermissionCache(context.access, name, vhost), context.operations.definitions
     )
+
+
+# Definitions cannot be changed now: no majority of the cluster, or too much is under way.
+UNAVAILABLE: Final = (ReplyCode.INTERNAL_ERROR, ReplyCode.RESOURCE_ERROR)
 
 
 def existing_vhost(context: Context, request: web.Request) -> str:
@@ -77,6 +81,8 @@ def refuse(code: int, text: str) -> NoReturn:
         raise ApiError(401, "not_authorised", "Access refused.", log_text=text)
     if code == ReplyCode.NOT_FOUND or (code == ReplyCode.NOT_ALLOWED and "not found" in text):
         raise ApiError(404, "not_found", text)
+    if code in UNAVAILABLE:
+        raise ApiError(503, "unavailable", text)
     raise ApiError.bad_request(text)
 
 

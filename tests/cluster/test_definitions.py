@@ -1,0 +1,142 @@
+"""Definitions over processes: known everywhere when answered, gone with their node, no majority."""
+
+import json
+import threading
+import time
+import urllib.error
+import urllib.request
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pika
+import pytest
+from pika.exceptions import ConnectionClosedByBroker
+
+from warren.testing.cluster import ClusterOfNodes
+from warren.testing.node import Node
+
+DEADLINE_S = 15.0
+
+
+def until(reached: Callable[[], bool], seconds: float = DEADLINE_S) -> None:
+    """Wait until something is so."""
+    deadline = time.monotonic() + seconds
+    while not reached():
+        assert time.monotonic() < deadline, "it did not come to be so"
+        time.sleep(0.02)
+
+
+def open_to(node: Node) -> Any:
+    return pika.BlockingConnection(pika.URLParameters(node.url))
+
+
+def api(node: Node, method: str, path: str, body: object = None) -> tuple[int, Any]:
+    content = None if body is None else json.dumps(body).encode()
+    login = b64encode(b"guest:guest").decode()
+    request = urllib.request.Request(
+        f"{node.management_url}/api{path}",
+        content,
+        {"authorization": f"Basic {login}", "content-type": "application/json"},
+        method=method,
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            found = answer.read()
+            return answer.status, json.loads(found) if found else None
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.loads(error.read() or b"null")
+
+
+def queues(node: Node) -> set[str]:
+    status, rows = api(node, "GET", "/queues")
+    assert status == 200
+    return {row["name"] for row in rows}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[ClusterOfNodes]:
+    with ClusterOfNodes(3) as nodes:
+        yield nodes
+
+
+def test_what_one_node_answers_all_nodes_know(cluster: ClusterOfNodes) -> None:
+    connections = [open_to(node) for node in cluster.nodes]
+    channels = [connection.channel() for connection in connections]
+    for number in range(30):
+        one, other, third = (channels[(number + shift) % 3] for shift in range(3))
+        one.exchange_declare(f"x{number}", "topic")
+        other.queue_declare(f"q{number}", durable=True)
+        third.queue_bind(f"q{number}", f"x{number}", "#")
+        one.exchange_declare(f"x{number}", passive=True)
+        other.exchange_delete(f"x{number}")
+        third.queue_delete(f"q{number}")
+    for connection in connections:
+        connection.close()
+    assert all(not queues(node) for node in cluster.nodes)
+
+
+def test_exclusive_queues_go_with_the_process_of_their_node(cluster: ClusterOfNodes) -> None:
+    lost = open_to(cluster.node(3))
+    kept = open_to(cluster.node(1))
+    channel = lost.channel()
+    channel.queue_declare("of 3", exclusive=True)
+    channel.queue_declare("transient of 3")
+    kept.channel().queue_declare("of 1", exclusive=True)
+    channel.queue_declare("durable of 3", durable=True)
+    assert queues(cluster.node(2)) == {"of 3", "of 1", "transient of 3", "durable of 3"}
+    cluster.kill9([3])
+    assert "of 3" in queues(cluster.node(2)), "it may only be cut off"
+    cluster.start([3])
+    until(lambda: queues(cluster.node(2)) == {"of 1", "durable of 3"})
+    assert queues(cluster.node(3)) == {"of 1", "durable of 3"}
+    kept.close()
+    until(lambda: queues(cluster.node(3)) == {"durable of 3"})
+    assert api(cluster.node(2), "DELETE", "/queues/%2F/durable%20of%203")[0] == 204
+
+
+def test_a_cluster_that_starts_anew_knows_what_was_declared(cluster: ClusterOfNodes) -> None:
+    connection = open_to(cluster.node(2))
+    for number in range(20):
+        connection.channel().queue_declare(f"q{number}", durable=True)
+    cluster.kill9()
+    cluster.start()
+    expected = {f"q{number}" for number in range(20)}
+    assert all(queues(node) == expected for node in cluster.nodes)
+    for number in range(20):
+        assert api(cluster.node(1), "DELETE", f"/queues/%2F/q{number}")[0] == 204
+
+
+def test_without_a_majority_changes_time_out_and_reading_goes_on(cluster: ClusterOfNodes) -> None:
+    node = cluster.node(1)
+    connection = open_to(node)
+    channel = connection.channel()
+    channel.queue_declare("known", durable=True)
+    answers: list[tuple[int, Any]] = []
+    for number in (2, 3):
+        cluster.node(number).pause()
+    try:
+        began = time.monotonic()
+        put = threading.Thread(
+            target=lambda: answers.append(api(node, "PUT", "/vhosts/late", {})), daemon=True
+        )
+        put.start()
+        assert queues(node) == {"known"}
+        with pytest.raises(ConnectionClosedByBroker) as closed:
+            channel.queue_declare("late", durable=True)
+        put.join(20)
+        assert 14 < time.monotonic() - began < 20
+    finally:
+        for number in (2, 3):
+            cluster.node(number).resume()
+    assert closed.value.reply_code == 541
+    text = "failed to declare queue 'late' in vhost '/' because the operation timed out"
+    assert closed.value.reply_text == f"INTERNAL_ERROR - {text}"
+    status, body = answers[0]
+    assert (status, body["reason"]) == (
+        503,
+        "failed to declare vhost 'late' because the operation timed out",
+    )
+    until(lambda: queues(node) >= {"known", "late"})
+    assert api(node, "DELETE", "/queues/%2F/known")[0] == 204
