@@ -106,7 +106,7 @@ class StatusPart:
         """The parts of the answer; NoAnswer where there is none."""
         if member == self._peers.member:
             return await self._ask_here(question, about)
-        if not self._peers.is_connected(member):
+        if not (self._peers.is_connected(member) and self._peers.is_trusted(member)):
             raise NoAnswer("the node is not connected")
         self._number += 1
         number = self._number

@@ -151,35 +151,50 @@ def test_the_commands_know_the_cluster(
     assert call("forget_cluster_node", "n3") == 65
 
 
-def test_an_alarm_of_one_node_stops_publishers_on_another() -> None:
-    watermark = {2: {"vm_memory_high_watermark.absolute": "0"}}
-    with ClusterOfNodes(3, node_settings=watermark) as cluster:
-        first = cluster.node(1)
-        eventually(lambda: ask(first, "health/checks/alarms")[0] == 503)
-        _, answer = ask(first, "health/checks/alarms")
-        assert answer["alarms"] == [{"node": "n2", "resource": "memory"}]
-        assert ask(first, "health/checks/local-alarms")[0] == 200
-        told: list[object] = []
-        connection = pika.BlockingConnection(pika.URLParameters(first.url))
-        connection.add_on_connection_blocked_callback(lambda c, method: told.append(method))
-        connection.channel().basic_publish("", "nowhere", b"x")
-        eventually(lambda: connection.process_data_events(time_limit=0.05) or told)
-        cluster.node(2).kill9()
-        unblocked: list[object] = []
-        connection.add_on_connection_unblocked_callback(lambda c, method: unblocked.append(method))
-        eventually(lambda: connection.process_data_events(time_limit=0.05) or unblocked)
-        assert ask(first, "health/checks/alarms")[0] == 200
+def test_a_node_that_is_reset_comes_back_as_a_new_member(cluster: ClusterOfNodes) -> None:
+    first, third = cluster.node(1), cluster.node(3)
+    assert ask(first, "nodes/n9/reset", "POST", {})[0] == 404
+    before = ask(first, "nodes/n3")[1]["member_id"]
+    ask(first, "nodes/n3/reset", "POST", {})
+    third.await_end(15)
+    eventually(lambda: [row["name"] for row in ask(first, "nodes")[1]] == ["n1", "n2"])
+    third.start()
+    assert "this node was reset" in third.log()
+    eventually(partial(all_run, first))
+    assert ask(first, "nodes/n3")[1]["member_id"] > before
 
 
-def test_a_dead_node_is_forgotten_and_does_not_come_back() -> None:
-    with ClusterOfNodes(3) as cluster:
-        first = cluster.node(1)
-        assert ask(first, "nodes/n3", "DELETE")[0] == 400
-        cluster.node(3).kill9()
-        eventually(lambda: running(first) == ["n1", "n2"])
-        assert ask(first, "nodes/n3", "DELETE") == (200, [])
-        for node in (first, cluster.node(2)):
-            assert [row["name"] for row in ask(node, "nodes")[1]] == ["n1", "n2"]
-        cluster.node(3).begin()
-        assert cluster.node(3).await_end(20) == 1
-        assert "removed from the cluster" in cluster.node(3).log()
+def test_a_dead_node_is_forgotten_and_does_not_come_back(cluster: ClusterOfNodes) -> None:
+    first = cluster.node(1)
+    eventually(partial(all_run, first))
+    assert ask(first, "nodes/n3", "DELETE")[0] == 400
+    cluster.node(3).kill9()
+    eventually(lambda: running(first) == ["n1", "n2"])
+    assert ask(first, "nodes/n3", "DELETE") == (200, [])
+    for node in (first, cluster.node(2)):
+        assert [row["name"] for row in ask(node, "nodes")[1]] == ["n1", "n2"]
+    cluster.node(3).begin()
+    assert cluster.node(3).await_end(20) == 1
+    assert "removed from the cluster" in cluster.node(3).log()
+
+
+def test_an_alarm_of_one_node_stops_publishers_on_another(cluster: ClusterOfNodes) -> None:
+    first, second = cluster.node(1), cluster.node(2)
+    second.stop()
+    second.settings["vm_memory_high_watermark.absolute"] = "0"
+    second.start()
+    eventually(lambda: ask(first, "health/checks/alarms")[0] == 503)
+    _, answer = ask(first, "health/checks/alarms")
+    assert answer["alarms"] == [{"node": "n2", "resource": "memory"}]
+    assert ask(first, "health/checks/local-alarms")[0] == 200
+    blocked: list[object] = []
+    unblocked: list[object] = []
+    connection = pika.BlockingConnection(pika.URLParameters(first.url))
+    connection.add_on_connection_blocked_callback(lambda c, method: blocked.append(method))
+    connection.add_on_connection_unblocked_callback(lambda c, method: unblocked.append(method))
+    connection.channel().basic_publish("", "nowhere", b"x")
+    eventually(lambda: connection.process_data_events(time_limit=0.05) or blocked)
+    second.kill9()
+    eventually(lambda: connection.process_data_events(time_limit=0.05) or unblocked)
+    assert ask(first, "health/checks/alarms")[0] == 200
+    connection.close()
