@@ -44,6 +44,10 @@ class GroupsFound(Protocol):
 
     def hard_state(self, owner: int, incarnation: int, term: int, vote: int) -> None: ...
 
+    def has_member(self, owner: int) -> bool:
+        """Whether this node has a member of that queue's group, which takes its messages. All
+        entries were told."""
+
 
 class Recovered:
     """Puts what an earlier process left into the queue hosts (`RecoverySink`)."""
@@ -106,7 +110,14 @@ class Recovered:
     def knows(self, owner: int) -> bool:
         self.owner_high = max(self.owner_high, owner)
         queue = self._find(owner)
+        if queue is not None and queue.members and self._found is not None:
+            return self._found.has_member(owner)
         return queue is not None and queue.outlives_restart
+
+    def _is_member(self, owner: int) -> bool:
+        """Whether what becomes of the queue is the business of its group."""
+        queue = self._find(owner)
+        return queue is not None and len(queue.members) > 0
 
     def owner(self, owner: int, last_seq: int, mark: int) -> None:
         self._last[owner] = (last_seq, mark)
@@ -138,9 +149,13 @@ class Recovered:
         hits: dict[int, list[Hit]] = {}
         for hit in report.hits:
             hits.setdefault(hit.owner, []).append(hit)
+            if self._is_member(hit.owner):
+                continue
             if hit.owner in self._hosts and hit.owner not in self._hosts.awake:
                 self._hosts.wake(hit.owner)
         for owner, host in self._hosts.awake.items():
+            if self._is_member(owner):
+                continue
             quorum_host = self._quorum_hosts.get(owner)
             if quorum_host is not None:
                 self._finish_quorum(quorum_host, hits.get(owner, []), report)

@@ -227,7 +227,6 @@ def _invalid(text: str) -> ProtocolError:
     return ProtocolError(Condition.INVALID_FIELD, text, Scope.LINK)
 
 
-
 def _fault_of(outcome: Outcome) -> ProtocolError:
     """Why there is no queue for the link."""
     condition, text = Condition.RESOURCE_LIMIT_EXCEEDED, "it is gone again"

@@ -32,7 +32,7 @@ from queues.hosts.quorum import SNAPSHOT_ENTRIES
 from queues.hosts.quorum_member import QuorumMember
 from queues.hosts.quorum_recovery import INCARNATION, FoundGroups, beginning
 from queues.hosts.quorum_snapshot import Standing
-from raft.entries import Config
+from raft.entries import INDEX_MAX, Config
 from raft.log_group import METADATA_OWNER, GroupLog
 from raft.status import Status
 from warren.storage.damage import Hit
@@ -74,6 +74,7 @@ class QuorumQueues:
         self._proxies: dict[int, RoamingProxy] = {}
         self._watches: dict[int, Callable[[Leader | None], None]] = {}
         self._late: list[int] = []  # named by the definitions, and not on this disk
+        self._unknown: list[int] = []  # the other way round
         self._is_joined = False
         self._suspended: set[int] = set()  # processes
         owners = [uid for uid in snapshots.owners if uid != METADATA_OWNER]
@@ -163,12 +164,13 @@ class QuorumQueues:
 
     def adopt(self, find: Callable[[int], Queue | None]) -> None:
         """Groups whose queue the definitions do not have yet; of one that nobody knows nothing is
-        wanted. Before the log is read."""
+        wanted. Before messages are told."""
         for uid in list(self.found.groups):
             if uid in self.members:
                 continue
             queue = find(uid)
             if queue is None:
+                self._unknown.append(uid)
                 del self.found.groups[uid]
             else:
                 self._restore(queue)
@@ -196,6 +198,9 @@ class QuorumQueues:
         self._is_joined = True
         for uid, index in self.found.strays().items():
             self._wal.release_log(uid, index)
+        for uid in self._unknown:
+            self._wal.release_log(uid, INDEX_MAX)
+            self._snapshots.forget(uid)
         self._begin_late()
 
     def _begin_late(self) -> None:

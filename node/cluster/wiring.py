@@ -30,6 +30,7 @@ from node.cluster.guiding import Guiding
 from node.cluster.leaders import Leaders
 from node.cluster.operating import Operating, Seats
 from node.cluster.queues_part import TICK_MS, QueuesPart, wire_queues
+from node.cluster.quorum_part import QuorumQueues
 from node.cluster.reconciling import rules_of
 from node.cluster.service import Cluster
 from node.damage import LostDefinitions
@@ -37,6 +38,7 @@ from queues.definitions import Queue
 from queues.metadata import Metadata
 from queues.metadata_commands import Batch, Command
 from raft.log_group import METADATA_OWNER
+from warren.storage.damage import Hit
 from warren.storage.keyed import Keyed
 from warren.storage.recovery import RecoveryReport
 from warren.storage.snapshot import SnapshotStore
@@ -59,6 +61,10 @@ class ClusterParts:
         self._store = DefinitionsStore(keyed, snapshots, births)
         self._broker: Broker
         self._queues: QueuesPart
+        self._quorum: QuorumQueues
+        self._hits: Sequence[Hit] = ()  # bad places of the log
+        self._snapshots = snapshots
+        self._wal = wal
         self._guiding: Guiding
         self._operating: Operating
         self._queues_timer: asyncio.TimerHandle | None = None
@@ -90,16 +96,26 @@ class ClusterParts:
     ) -> None:
         if owner == METADATA_OWNER:
             self._recovery.raft_entry(incarnation, index, term, appended_term, kind, content)
+        else:
+            found = self._quorum.found
+            found.raft_entry(owner, incarnation, index, term, appended_term, kind, content)
 
     def hard_state(self, owner: int, incarnation: int, term: int, vote: int) -> None:
         if owner == METADATA_OWNER:
             self._recovery.hard_state(incarnation, term, vote)
+        else:
+            self._quorum.found.hard_state(owner, incarnation, term, vote)
+
+    def has_member(self, owner: int) -> bool:
+        self._quorum.adopt(self._recovery.queue)  # Births were told before.
+        return self._quorum.found.knows(owner)
 
     def queue(self, uid: int) -> Queue | None:
         return self._recovery.queue(uid)
 
     def lost(self, report: RecoveryReport) -> str:
         """What is wrong with the group of the definitions on this node; '': nothing."""
+        self._hits = report.hits
         for hit in report.hits:
             if hit.owner == METADATA_OWNER and hit.lost_upto > self.machine.applied_index:
                 return (
@@ -122,8 +138,15 @@ class ClusterParts:
         user.group = self.definitions
         self.definitions.attach()
         broker.definitions = self.definitions
-        self._queues, leaders = wire_queues(broker, cluster, self.definitions)
-        turn.away = self._queues
+        queues, leaders = wire_queues(broker, cluster, self.definitions)
+        self._queues = turn.away = queues
+        quorum = QuorumQueues(
+            broker, cluster, leaders, queues.road, queues, self._snapshots, self._wal
+        )
+        queues.find_end = quorum.find_end
+        queues.roams = quorum.roaming
+        self.definitions.on_process.append(quorum.process_changed)
+        self._quorum = broker.quorum_queues = quorum
         loop = asyncio.get_running_loop()
         self._guiding = Guiding(broker, cluster, self.definitions, leaders, loop.call_later)
         self._guiding.attach()
@@ -159,6 +182,8 @@ class ClusterParts:
         except ValueError as error:
             raise LostDefinitions(f"the log of the definitions makes no sense: {error}") from error
         definitions.join(cluster.raft, restored)
+        self._quorum.adopt(self._recovery.queue)
+        self._quorum.join(self._hits)
         cluster.begin(definitions)
 
     def serve(self) -> None:
@@ -180,6 +205,7 @@ class ClusterParts:
         """About once a second."""
         self._queues.tell_counts()
         self._operating.tick(monotonic_ms())
+        self._quorum.tick()
 
     # Stopping
 

@@ -241,6 +241,7 @@ class GroupWorld:
             one, other = random.sample(numbers, 2)
             self.break_link(one, other)
         elif lot < 0.35:
+            self.mend()
             self.cut = {
                 (one, other)
                 for one in numbers
@@ -306,6 +307,9 @@ class GroupWorld:
             leader = self.find_leader()
             if leader is not None and leader.member is not None:
                 session.connect(leader)
+        elif session.is_ended:
+            if not session.kept and not self.is_calm:
+                self.sessions.remove(session)
         elif random.random() < 0.01:
             session.disconnect()
         elif self.is_calm:
