@@ -63,7 +63,7 @@ class ManagementFront:
         from warren.storage.disk import OsDisk
 
         broker = self._broker
-        listeners = (
+        listeners: tuple[ListenerView, ...] = (
             ListenerView(
                 protocol="amqp",
                 host=broker.config.listeners.amqp.host,
@@ -71,6 +71,10 @@ class ManagementFront:
             ),
             ListenerView(protocol="http", host=host, port=bound.getsockname()[1]),
         )
+        peers = broker.config.listeners.cluster
+        if peers is not None:
+            at_peers = ListenerView(protocol="clustering", host=peers.host, port=peers.port)
+            listeners = (*listeners, at_peers)
         view = LiveView(broker, listeners, build, program.installed_version())
         operations = LiveOperations(broker)
         operating = broker.operating or Operating.alone(

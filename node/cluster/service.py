@@ -157,7 +157,6 @@ class Cluster:
         held = self.held
         cluster_id = link_cluster_id(list_digest(held.founders), held.cluster_id)
         self.links.become(held.member, cluster_id)
-        self.links.given_below(held.given_below)
 
     def founding(self) -> Voters:
         """The configuration in which the first group began, as far as this node took part."""
@@ -193,6 +192,7 @@ class Cluster:
                 self._peers[row.id] = address_of(row)
         for peer in self._peers.values():
             self._add_peer(peer)
+        self.links.given_below(self.held.given_below)
         self._tick()
         self._start(watch(self.links, self, self._fatal))
         self._start(self._introduce())
@@ -359,6 +359,7 @@ class Cluster:
         if now != held:
             self._file.write(now)
             self._become()
+            self.links.given_below(now.given_below)
 
     # Time and tasks
 
