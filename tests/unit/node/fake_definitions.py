@@ -37,6 +37,7 @@ class FakeDefinitions:
         self.rows = {row.id: row for row in rows}
         self.proposed: list[Command] = []
         self.refusals: list[str] = []
+        self.ticked_ms = 0
 
     def propose(self, command: Command, done: Callable[[Outcome], None] | None = None) -> None:
         self.proposed.append(command)
@@ -74,3 +75,17 @@ class FakeDefinitions:
 
     def status(self) -> FakeStatus:
         return FakeStatus()
+
+    # As the node drives it
+
+    def tick(self, now_ms: int) -> None:
+        self.ticked_ms = now_ms
+
+    def change(self, before: Member | None, after: Member | None) -> None:
+        """A member has changed, by a command that was committed."""
+        if before is not None:
+            del self.rows[before.id]
+        if after is not None:
+            self.rows[after.id] = after
+        for told in self.on_changed:
+            told(before, after)
