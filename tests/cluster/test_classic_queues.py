@@ -1,6 +1,5 @@
 """Classic queues used through every node: any node serves any client (N-02)."""
 
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import uuid4
@@ -225,43 +224,3 @@ def test_a_consumer_on_another_node_is_cancelled_when_the_queue_is_deleted(
     Inbox(away, name)
     on(3).queue_delete(name)
     settle_down(away, lambda: bool(cancelled))
-
-
-def test_a_home_that_is_killed_is_said_to_be_down_and_serves_again_when_it_is_back() -> None:
-    with ClusterOfNodes(3, settings={"cluster.home_down_ms": "1000"}) as cluster:
-
-        def channel_on(number: int) -> Any:
-            return pika.BlockingConnection(pika.URLParameters(cluster.node(number).url)).channel()
-
-        declared(channel_on(1), "q")
-        using, publishing = channel_on(2), channel_on(3)
-        publish_all(using, "q", [b"kept"], persistent=True)
-        cancelled: list[Any] = []
-        using.add_on_cancel_callback(cancelled.append)
-        Inbox(using, "q")
-        cluster.node(1).kill9()
-        publishing.confirm_delivery()
-        with pytest.raises(pika.exceptions.NackError):
-            publishing.basic_publish("", "q", b"lost")
-        settle_down(using, lambda: bool(cancelled))
-        text = (
-            "NOT_FOUND - home node 'n1' of durable queue 'q' in vhost '/' is down or inaccessible"
-        )
-        with channel_closed(404, text):
-            channel_on(2).queue_declare("q", durable=True)
-        with channel_closed(404, text):
-            channel_on(2).queue_declare("q", passive=True)
-        with channel_closed(404, text):
-            channel_on(2).basic_consume("q", print)
-        with channel_closed(404, text):
-            channel_on(2).basic_get("q")
-        cluster.node(1).start()
-        until = time.monotonic() + 10
-        while True:
-            try:
-                publishing.basic_publish("", "q", b"again")
-                break
-            except pika.exceptions.NackError:
-                assert time.monotonic() < until
-                publishing.connection.sleep(0.05)
-        assert drain(using, "q") == [b"kept", b"again"]
