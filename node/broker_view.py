@@ -104,6 +104,10 @@ class LiveView:
             confirm_seconds=confirm_histogram(broker.counts, broker.counts10),
         )
 
+    def is_stale(self) -> bool:
+        definitions = self._broker.definitions
+        return definitions is not None and definitions.leader == 0
+
     def totals(self) -> TotalsView:
         broker = self._broker
         hosts = self._led()

@@ -42,6 +42,7 @@ LOG: Final = logging.getLogger("warren.management")
 
 BODY_BYTES_MAX: Final = 20 * 1024 * 1024  # definitions are imported in one piece
 STOP_SECONDS: Final = 2.0  # for requests under way when the listener stops
+STALE: Final = '110 - "Response is Stale"'  # the header Warning (RFC 7234, 5.5.1)
 IDLE_SECONDS: Final = 60.0
 CONTEXT: Final = web.AppKey("context", Context)
 
@@ -112,11 +113,14 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
 
 @web.middleware
 async def require_login(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Put the caller into the request, or end it with 401. /metrics looks after itself, and the
-    files of the page are for everybody."""
+    """Put the caller into the request, or end it with 401; mark what may be stale (N-09). /metrics
+    looks after itself, and the files of the page are for everybody."""
     if request.path.startswith("/api/"):
         request[CALLER] = await identify(request.app[CONTEXT], request)
-    return await handler(request)
+    answer = await handler(request)
+    if request.app[CONTEXT].view.is_stale() and not answer.prepared:
+        answer.headers["Warning"] = STALE
+    return answer
 
 
 class ManagementServer:

@@ -361,6 +361,10 @@ class BrokerView(Protocol):
 
     def node(self) -> NodeView: ...
 
+    def is_stale(self) -> bool:
+        """Whether definitions may have changed of which this node cannot know: nobody leads them,
+        as far as it can see."""
+
     def totals(self) -> TotalsView: ...
 
     def counters(self) -> CountersView: ...

@@ -55,6 +55,15 @@ def queues(node: Node) -> set[str]:
     return {row["name"] for row in rows}
 
 
+def warning_of(node: Node) -> str | None:
+    login = b64encode(b"guest:guest").decode()
+    headers = {"authorization": f"Basic {login}"}
+    request = urllib.request.Request(f"{node.management_url}/api/vhosts", headers=headers)
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        found: str | None = answer.headers["Warning"]
+        return found
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[ClusterOfNodes]:
     with ClusterOfNodes(3) as nodes:
@@ -123,6 +132,7 @@ def test_without_a_majority_changes_time_out_and_reading_goes_on(cluster: Cluste
         )
         put.start()
         assert queues(node) == {"known"}
+        until(lambda: warning_of(node) == '110 - "Response is Stale"', 5)
         with pytest.raises(ConnectionClosedByBroker) as closed:
             channel.queue_declare("late", durable=True)
         put.join(20)

@@ -101,6 +101,7 @@ class FakeBroker:
     """Tests fill the tables; `closed` holds what was asked to be closed."""
 
     the_node: NodeView = field(default_factory=node_view)
+    is_cut_off: bool = False  # from a majority of its cluster
     the_vhosts: list[VhostView] = field(default_factory=lambda: [VhostView(name="/")])
     queues: dict[tuple[str, str], QueueView] = field(default_factory=dict)
     exchanges: dict[tuple[str, str], ExchangeView] = field(default_factory=dict)
@@ -114,6 +115,9 @@ class FakeBroker:
 
     def node(self) -> NodeView:
         return self.the_node
+
+    def is_stale(self) -> bool:
+        return self.is_cut_off
 
     def totals(self) -> TotalsView:
         ready = sum(each.messages_ready for each in self.queues.values())

@@ -556,3 +556,21 @@ def test_a_slash_at_the_end_of_a_path_makes_no_difference() -> None:
         assert (await get("/api/queues//"))[0] == 404
 
     with_api(test)
+
+
+def test_a_node_without_a_majority_says_that_its_answers_may_be_stale() -> None:
+    async def run(is_cut_off: bool) -> str | None:
+        fake = broker()
+        fake.is_cut_off = is_cut_off
+        rights = access()
+        desk = LoginDesk(rights, LoginRules())
+        app = make_app(Context(fake, rights, desk, FakeOperations()))
+        async with TestClient(TestServer(app)) as client:
+            login = base64.b64encode(b"root:pw-root").decode()
+            headers = {"Authorization": f"Basic {login}"}
+            async with client.get("/api/vhosts", headers=headers) as reply:
+                assert reply.status == 200
+                return reply.headers.get("Warning")
+
+    assert asyncio.run(run(False)) is None
+    assert asyncio.run(run(True)) == '110 - "Response is Stale"'
