@@ -127,6 +127,11 @@ class Landscape:
         found = self._leaders.leader_of(queue.uid)
         return 0 if found is None else found[0]
 
+    def is_led_by(self, uid: int, member: int) -> bool:
+        """Whether that is what this node has heard of a queue, or of another group."""
+        found = self._leaders.leader_of(uid)
+        return found is not None and found[0] == member
+
     def group(self, queue: Queue) -> GroupView:
         """The quorum queue as it is. On a node in no cluster it has that node as its one member."""
         members = queue.members or (self.here,)

@@ -54,6 +54,7 @@ GROUP: Final = "group"  # [uid] -> [GroupRow as a list], [] where there is none
 IN_FLIGHT: Final = 64
 HANDED_OVER_S: Final = 5.0  # a leader that has not changed by then does not
 POLL_S: Final = 0.005
+HEARD_S: Final = 1.0
 MOVES_MAX: Final = 10_000
 
 T = TypeVar("T")
@@ -246,14 +247,19 @@ class Membership:
             raise Refused(f"the leader did not move to node '{node}'")
 
     async def hand_over(self, move: Move) -> bool:
-        """Ask the leader's node to; whether the target leads after that."""
+        """Ask the leader's node to; whether the target leads after that. This node has then heard
+        of it, too, if it was told within HEARD_S."""
         try:
             answer = await self._asking.ask(
                 move.source, TRANSFER, [move.uid, move.target], HANDED_OVER_S + 1
             )
         except NoAnswer:
             return False
-        return answer == [True]
+        if answer != [True]:
+            return False
+        if move.uid != METADATA_OWNER:
+            await reached(lambda: self.landscape.is_led_by(move.uid, move.target), HEARD_S)
+        return True
 
     async def _transfer_asked(self, asker: int, about: Any) -> AsyncIterator[object]:
         uid, member = numbers(about, 2)
