@@ -3,10 +3,19 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, cast
 from urllib.request import Request, urlopen
 
-from warren.client import Follow, Message, amqp091, connect
+from warren.client import (
+    ConnectionLost,
+    Follow,
+    LinkState,
+    Message,
+    Publisher,
+    amqp091,
+    connect,
+)
 from warren.testing import ClusterOfNodes
 
 QUICK = Follow(steady_s=0.0, pause_s=0.1)
@@ -15,16 +24,16 @@ LOGIN = "Basic Z3Vlc3Q6Z3Vlc3Q="
 
 def play(test: Callable[[], Awaitable[None]]) -> None:
     async def whole() -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(50):
             await test()
 
     asyncio.run(whole())
 
 
-async def declare(url: str, queue: str) -> None:
-    """A classic queue, whose home is the node at that address."""
+async def declare(url: str, queue: str, arguments: dict[str, object] | None = None) -> None:
+    """A queue; a classic one has its home at that address."""
     async with await connect(url, follow=None) as connection:
-        await (await connection.management()).declare_queue(queue)
+        await (await connection.management()).declare_queue(queue, arguments=arguments)
 
 
 async def until(reached: Callable[[], bool]) -> None:
@@ -119,3 +128,61 @@ def test_clients_of_0_9_1_are_told_where_to_look_leaders_up(
         assert url == f"{node.management_url}/api/queues/{{vhost}}/{{queue}}/topology"
 
     play(test)
+
+
+async def publish_on(publisher: Publisher, name: str, count: int, sure: set[bytes]) -> None:
+    """Messages that are accepted are in `sure`; those that were lost with a connection are not."""
+    for number in range(count):
+        body = f"{name} {number} {len(sure)}".encode()
+        with suppress(ConnectionLost):
+            if (await publisher.publish(Message(body), timeout_s=15)).is_accepted:
+                sure.add(body)
+
+
+def test_another_leader_is_pushed_links_stay_or_follow_and_nothing_is_lost(
+    warren_shared_cluster: ClusterOfNodes,
+) -> None:
+    cluster = warren_shared_cluster
+    queue = "/queues/pushed"
+
+    async def test() -> None:
+        url = cluster.node(1).url
+        await declare(url, "pushed", {"x-queue-type": "quorum"})
+        told: list[LinkState] = []
+        sure: set[bytes] = set()
+        async with await connect(url, follow=None) as connection:
+            first = await connection.publisher(queue)
+            await until(lambda: first.state.leader is not None)
+        lost = str(first.state.leader)
+        home = next(each for each in cluster.nodes if each.name != lost)
+        async with (
+            await connect(home.url, follow=None) as staying,
+            await connect(home.url, follow=QUICK) as following,
+        ):
+            stays = await staying.publisher(queue, on_link_state=told.append)
+            moves = await following.publisher(queue)
+            await until(lambda: following.following is not None and following.following.moves > 0)
+            await publish_on(stays, "stays", 20, sure)
+            await publish_on(moves, "moves", 20, sure)
+            epoch = stays.state.leader_epoch
+            killed.append(int(lost[1:]))
+            cluster.node(killed[0]).kill9()
+            await until(lambda: stays.state.leader_epoch > epoch)
+            assert stays.state.leader not in (lost, None)
+            await publish_on(stays, "later", 20, sure)
+            await publish_on(moves, "later moves", 20, sure)
+            assert len(sure) >= 79  # One may have been under way.
+            consumer = await following.consumer(queue)
+            while sure:
+                delivery = await consumer.get()
+                sure.discard(bytes(cast(bytes, delivery.message.body)))
+                delivery.accept()
+            epochs = [state.leader_epoch for state in told]
+            assert epochs == sorted(epochs)
+
+    killed: list[int] = []
+    try:
+        play(test)
+    finally:
+        for number in killed:
+            cluster.node(number).start()
