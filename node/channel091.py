@@ -22,9 +22,11 @@ from queues.arguments import is_integer, type_name
 from queues.commands import (
     ACCEPT,
     RETURN_UNSEEN,
+    Command,
     EndSession,
     Get,
     Inspect,
+    Retire,
     SessionId,
     Settle,
     consumer_key,
@@ -369,10 +371,24 @@ class Channel091:
         self.wait(host.uid)
 
     def inspect(self, host: QueueHost, answer: Callable[[int, int], None]) -> None:
-        """Ask the queue for its counts; `answer(ready, consumers)` comes later in this turn."""
+        """Ask the queue for its counts; `answer(ready, consumers)` comes later."""
+        self._ask(host, Inspect(self._session), answer)
+
+    def retire(
+        self,
+        host: QueueHost,
+        if_empty: bool,
+        if_unused: bool,
+        answer: Callable[[int, int], None],
+    ) -> None:
+        """As `inspect`; if the queue is as asked by the counts that it answers, it takes no publish
+        from then on, until this channel ends."""
+        self._ask(host, Retire(self._session, False, if_empty, if_unused), answer)
+
+    def _ask(self, host: QueueHost, command: Command, answer: Callable[[int, int], None]) -> None:
         self.deliveries.hosts[host.uid] = host
         self._awaited = answer
-        host.command(self, Inspect(self._session))
+        host.command(self, command)
         self.wait(host.uid)
 
     def await_purge(self, host: QueueHost, answer: Callable[[int, int], None]) -> None:

@@ -147,7 +147,7 @@ def _delete_queue(
     broker = endpoint.broker
     queue = broker.queue(endpoint.vhost, name)
     assert queue is not None
-    looks = method.if_unused or method.if_empty or not broker.is_home(queue)
+    checks = method.if_unused or method.if_empty
 
     def delete(ready: int) -> None:
         def deleted(outcome: Outcome) -> None:
@@ -163,7 +163,9 @@ def _delete_queue(
     if broker.is_down(queue):
         _check_deletion(queue, method, UNKNOWN_COUNT, 0)
         delete(0)
-    elif looks:
+    elif checks:
+        channel.retire(broker.host(uid), method.if_empty, method.if_unused, inspected)
+    elif not broker.is_home(queue):
         channel.inspect(broker.host(uid), inspected)
     else:
         delete(0)

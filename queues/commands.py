@@ -266,7 +266,7 @@ class Retire(Command):
     """The queue is about to be deleted: from now on it refuses every publish (Q-04).
 
     Only if nothing is ready (`if_empty`) and nobody consumes (`if_unused`), where that is asked.
-    Off: it goes on. The answer is `Inspected`, and says whether the conditions held.
+    Off, or when the session ends, it goes on. The answer, `Inspected`, shows whether they held.
     """
 
     def __init__(

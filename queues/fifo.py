@@ -115,6 +115,7 @@ class Fifo:
     def __init__(self, options: Options | None = None) -> None:
         self.options = Options() if options is None else options
         self.retired = False  # refuses every publish, for it is about to be deleted
+        self.retired_by = SessionId(0)  # whose end calls that off
         self.next_seq: i64 = 1
         self.ready = Ready(self.options.levels)
         self.notes = Notes(self.ready, self.options)
@@ -191,8 +192,9 @@ class Fifo:
     def activate(self) -> None:
         self.roster.activate(self._effects)
 
-    def set_retired(self, retired: bool) -> None:
+    def set_retired(self, retired: bool, by: SessionId) -> None:
         self.retired = retired
+        self.retired_by = by
 
     # Batches
 
@@ -580,6 +582,8 @@ class Fifo:
         self.last_seqs.pop(session, None)
         if self.streams is not None:
             self.streams.end(session)
+        if self.retired and self.retired_by == session:
+            self.retired = False  # It was not deleted, or will be all the same.
         if len(self.put_off) > 0:
             self._call_off(session)
         roster = self.roster

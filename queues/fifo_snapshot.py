@@ -79,7 +79,7 @@ class FifoState(msgspec.Struct, frozen=True, array_like=True):
     look_sooner: bool
     put_off: list[bytes]  # commands that wait until what is due has left
     annotations: list[tuple[int, int, bytes]] = []  # first, count, words of each
-    retired: bool = False
+    retired: bytes = b""  # the session that retired it; empty: it has not retired
     dying: list[tuple[int, int, int]] = []  # first, count, reason
     led: LedState | None = None  # where the leader may change
 
@@ -125,7 +125,7 @@ def machine_state(machine: Fifo) -> FifoState:
         machine.timeouts.look_sooner,
         [encode(command) for command in machine.put_off],
         machine.annotations.runs(),
-        machine.retired,
+        _session(machine.retired_by) if machine.retired else b"",
         machine.dying.runs(),
         led_state(machine.streams),
     )
@@ -155,7 +155,8 @@ def decode_fifo(machine: Fifo, data: bytes) -> None:
     machine.next_seq = state.next_seq
     machine.now_ms = state.now_ms
     machine.delivered_high = state.delivered_high
-    machine.retired = state.retired
+    if state.retired:
+        machine.set_retired(True, _to_session(state.retired))
     for first, count, reason in state.dying:
         machine.dying.add(first, count, reason)
     machine.unused_since_ms = state.unused_since_ms
@@ -244,6 +245,7 @@ def _check_keys(state: FifoState) -> None:
     sessions = [session for session, _ in state.last_seqs] + [each[2] for each in state.leaving]
     if any(len(key) != KEY_BYTES for key in keys):
         raise BadSnapshot("a key of a wrong length")
+    sessions += [state.retired] if state.retired else []
     if any(len(session) != SESSION_BYTES for session in sessions):
         raise BadSnapshot("a session of a wrong length")
     standing = [key for line in state.lines for key in line]

@@ -196,9 +196,9 @@ def _retire(machine: "Fifo", command: Retire) -> None:
     ready = machine.ready.count
     consumer_count = machine.roster.attached_count
     if command.off:
-        machine.set_retired(False)
+        machine.set_retired(False, SessionId(0))
     elif (not command.if_empty or ready == 0) and (not command.if_unused or consumer_count == 0):
-        machine.set_retired(True)
+        machine.set_retired(True, command.session)
     machine.tell(Inspected(command.session, ready, consumer_count))
 
 

@@ -302,7 +302,7 @@ def test_the_bytes_of_an_empty_machine_are_those_of_the_document() -> None:
         False,
     ]
     fields += [runs] * 7
-    expected = msgspec.msgpack.encode([*fields, FAR, False, runs, runs, False, runs, None])
+    expected = msgspec.msgpack.encode([*fields, FAR, False, runs, runs, b"", runs, None])
     assert expected.startswith(bytes.fromhex("dc001c03c434"))
     assert encode_fifo(Fifo()) == expected
 

@@ -317,6 +317,16 @@ def test_a_queue_that_has_retired_refuses_what_comes_until_it_is_called_off(over
     assert led.fifo.ready.count == 1
 
 
+def test_the_end_of_the_session_that_retired_a_queue_calls_it_off() -> None:
+    led = Led()
+    led.give(Retire(TWO))
+    assert led.publish(1)[0] == ("refused publish", ONE, 1)
+    copy = copy_of(led.fifo)
+    assert copy.retired
+    led.apply(led.wrap(EndSession(TWO)))
+    assert led.publish(1) == [("enqueued", ONE, 2, 2)]
+
+
 # Processes that cannot be reached, or are gone
 
 
@@ -462,6 +472,7 @@ def wrong_fields() -> list[tuple[str, int, object]]:
         ("led", 3, [b"short"]),
         ("dying", 0, [(1, 1, 2)]),
         ("dying", 0, [(9, 1, 77)]),
+        ("retired", 0, b"short"),
     ]
 
 
@@ -475,6 +486,8 @@ def test_a_snapshot_that_no_machine_wrote_is_refused(part: str, place: int, valu
         fields[9][0][11] = value
     elif part == "led":
         fields[27][place] = value
+    elif part == "retired":
+        fields[25] = value
     else:
         fields[26] = value
     with pytest.raises(BadSnapshot):
