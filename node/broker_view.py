@@ -68,7 +68,7 @@ class LiveView:
         is_open = broker.in_service and not broker.in_maintenance
         return NodeView(
             name=broker.node_name,
-            cluster_name=broker.config.cluster.name or broker.node_name,
+            cluster_name=self._cluster_name(),
             version=self._version,
             build=self._build,
             in_service=is_open,
@@ -107,6 +107,12 @@ class LiveView:
     def is_stale(self) -> bool:
         definitions = self._broker.definitions
         return definitions is not None and definitions.leader == 0
+
+    def _cluster_name(self) -> str:
+        """Until somebody sets one: that of the configuration, or of the oldest node."""
+        broker = self._broker
+        oldest = "" if broker.operating is None else broker.operating.oldest_node
+        return broker.config.cluster.name or oldest or broker.node_name
 
     def totals(self) -> TotalsView:
         broker = self._broker

@@ -6,7 +6,7 @@ again when it is done. No plan gives a step after which fewer members than a maj
 would be on nodes that run, two members on one node, or a leader on a node that is drained or down.
 
 Pure, and not compiled: asked by operators, and once in a while for all queues together. What
-`rebalance` takes grows with the number of queues; 10,000 are 30 ms, so it is called in a thread or
+`rebalance` takes grows with the number of queues; 10,000 are 60 ms, so it is called in a thread or
 with a part of them.
 """
 

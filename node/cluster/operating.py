@@ -133,6 +133,12 @@ class Operating:
 
     # What listings ask
 
+    @property
+    def oldest_node(self) -> str:
+        """Name of the member with the lowest id; "": nobody is known so far."""
+        members = self.landscape.members()
+        return members[0].name if members else ""
+
     def is_led_here(self, uid: int) -> bool:
         """Whether the queue lives here, or is led from here."""
         queue = self.landscape.metadata.queue(uid)

@@ -170,7 +170,7 @@ class Reconciling:
             self._waiting = [each.uid for each in self._landscape.queues() if each.members]
             self._is_round_changing = False
         slice_, self._waiting = self._waiting[:QUEUES_A_TICK], self._waiting[QUEUES_A_TICK:]
-        candidates = self._landscape.candidates(len(self._waiting) <= QUEUES_COUNTED_MAX)
+        candidates = self._landscape.candidates(self._landscape.queue_count <= QUEUES_COUNTED_MAX)
         gone = frozenset(
             each for each in self._known if self.absences.away_ms(each) >= self._rules.dead_after_ms
         )

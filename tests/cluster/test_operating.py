@@ -56,6 +56,7 @@ def running(node: Node) -> list[str]:
 def test_any_node_lists_all_of_them(cluster: ClusterOfNodes) -> None:
     for node in cluster.nodes:
         eventually(partial(all_run, node))
+    assert {ask(node, "cluster-name")[1]["name"] for node in cluster.nodes} == {"n1"}
     status, row = ask(cluster.node(1), "nodes/n3")
     assert (status, row["name"], row["partitions"]) == (200, "n3", [])
     assert row["mem_used"] > 0
