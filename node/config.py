@@ -89,6 +89,10 @@ class ClusterSection:
     name: Annotated[str, Meta(max_length=255)] = ""  # shown until `cluster_name` is set
     # A member that starts and finds no majority serves clients after that.
     minority_wait_ms: Annotated[int, Meta(ge=0, le=3_600_000)] = 5000
+    # What cannot be committed for so long is refused, for want of a majority.
+    change_timeout_ms: Annotated[int, Meta(ge=100, le=3_600_000)] = 15_000
+    # A node that cannot be reached for so long loses its exclusive queues and its sessions.
+    process_grace_ms: Annotated[int, Meta(ge=500, le=3_600_000)] = 60_000
     beat_interval_ms: Annotated[int, Meta(ge=10, le=10_000)] = 100
     silence_ms: Annotated[int, Meta(ge=100, le=600_000)] = 5000  # a connection is given up after
     handshake_timeout_ms: Annotated[int, Meta(ge=100, le=600_000)] = 5000

@@ -27,7 +27,7 @@ from node.cluster.definitions_frames import (
     encode_forwarded,
 )
 from node.cluster.definitions_leader import GRACE_MS, Leading
-from node.cluster.definitions_outbox import Outbox, Sent
+from node.cluster.definitions_outbox import ANSWER_MS, Outbox, Sent
 from node.cluster.definitions_store import INCARNATION, DefinitionsStore
 from node.cluster.seams import CONTROL_LANE, DEFINITIONS, Peers
 from queues.definitions import Queue
@@ -120,6 +120,7 @@ class DefinitionsGroup:
         store: DefinitionsStore,
         now_ms: Callable[[], int],
         grace_ms: int = GRACE_MS,
+        answer_ms: int = ANSWER_MS,
     ) -> None:
         self.on_changed: list[Callable[[Member | None, Member | None], None]] = []
         self.on_process: list[Callable[[str, int, bool], None]] = []
@@ -131,7 +132,7 @@ class DefinitionsGroup:
         self._machine = store.machine = user.metadata
         self._now_ms = now_ms
         self._grace_ms = grace_ms
-        self._outbox = Outbox(user.incarnation)
+        self._outbox = Outbox(user.incarnation, answer_ms)
         self._lead = Lead(0, 0, False)
         self._leading: Leading | None = None
         self._applied: dict[int, Applied] = {}  # by member, as it said last

@@ -6,9 +6,9 @@ applied here and by everybody who is to be waited for. No I/O, no clock: `now_ms
 
 Limits: WINDOW batches are under way, of at most BATCH_COMMANDS and about BATCH_BYTES; behind them
 WAITING_MAX commands of at most WAITING_BYTES wait. What is beyond is refused at once. Who was not
-answered for ANSWER_MS is told that it timed out: a batch that has a number is sent on all the same,
-a command without one is dropped, unless it clears away what is gone (`is_kept`). Whoever lags for
-LAG_MS behind what is committed is not waited for any longer.
+answered for `answer_ms` is told that it timed out: a batch that has a number is sent on all the
+same, a command without one is dropped, unless it clears away what is gone (`is_kept`). Whoever lags
+for LAG_MS behind what is committed is not waited for any longer.
 """
 
 from collections import deque
@@ -89,8 +89,9 @@ class Outbox:
     """Invariant: `_sent` has the batches that are not applied here, their numbers without a gap up
     to `_number`; `_settled` ascends by index."""
 
-    def __init__(self, process: int) -> None:
+    def __init__(self, process: int, answer_ms: int = ANSWER_MS) -> None:
         self.process = process
+        self._answer_ms = answer_ms
         self._number = 0
         self._queued: deque[Waiting] = deque()
         self._queued_bytes = 0
@@ -117,7 +118,7 @@ class Outbox:
 
     def add(self, command: Command, done: Done | None, now_ms: int) -> None:
         """A command to be committed."""
-        waiting = Waiting(command, done, now_ms + ANSWER_MS, len(encode(command)))
+        waiting = Waiting(command, done, now_ms + self._answer_ms, len(encode(command)))
         is_full = len(self._queued) >= WAITING_MAX or self._queued_bytes > WAITING_BYTES
         if is_full and not waiting.is_kept:
             if done is not None:

@@ -134,7 +134,15 @@ class ClusterParts:
         broker.member = cluster.member
         broker.hosts.find = self._recovery.queue
         user = BrokerDefinitions(broker)
-        self.definitions = DefinitionsGroup(cluster, user, self._store, monotonic_ms)
+        section = broker.config.cluster
+        self.definitions = DefinitionsGroup(
+            cluster,
+            user,
+            self._store,
+            monotonic_ms,
+            section.process_grace_ms,
+            section.change_timeout_ms,
+        )
         user.group = self.definitions
         self.definitions.attach()
         broker.definitions = self.definitions

@@ -195,6 +195,7 @@ def test_every_key_can_be_set_by_text() -> None:
         "listeners.management_advertised": "h:4", "cluster.advertised": "h:5",
         "cluster.name": "c", "cluster.minority_wait_ms": "0", "node.host_id": "m", "node.zone": "z",
         "cluster.beat_interval_ms": "50", "cluster.silence_ms": "9000",
+        "cluster.change_timeout_ms": "100", "cluster.process_grace_ms": "500",
         "cluster.coordination": "false",
         "cluster.handshake_timeout_ms": "200", "cluster.home_down_ms": "900",
         "cluster.peer_bytes_max": "2MiB",
