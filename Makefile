@@ -1,7 +1,8 @@
 # Warren: `make run` and `make test` set themselves up and do their job; `make help` lists the rest.
 # PYTHON is any Python >= 3.11; NAME, DATA, LISTEN, MANAGEMENT and ARGS are for `make run`, WORKERS for
 # `make test`: so many processes share the tests of a suite, file by file, for most of them wait.
-# SEED shifts the seeds of `make mutants`; HOURS is how long `make sim` runs.
+# SEED shifts the seeds of `make mutants`; HOURS is how long `make sim` runs. N is how many nodes
+# `make compose-up` starts, MINUTES how long each scenario of `make chaos` lasts.
 
 PYTHON     ?= python3
 NAME       ?= warren
@@ -12,6 +13,8 @@ ARGS       ?=
 WORKERS    ?= 2
 SEED       ?= 0
 HOURS      ?= 1
+N          ?= 3
+MINUTES    ?= 5
 
 DEV   := .venv/bin
 SETUP := $(PYTHON) tools/environment.py
@@ -26,7 +29,8 @@ PURE_TESTS := tests/unit tests/golden tests/sim tests/faults \
   $(PURE_NODES:%=tests/conformance/test_%.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help python install tools run lint check format test test-pure test-compiled faults mutants wheel bench clean sim
+.PHONY: help python install tools run lint check format test test-pure test-compiled faults mutants wheel bench clean sim \
+        chaos compose-up compose-down compose-test
 
 help:
 	@echo "make run            one durable node: AMQP $(LISTEN), management $(MANAGEMENT), data $(DATA)"
@@ -40,6 +44,8 @@ help:
 	@echo "make format         let ruff put the sources in order"
 	@echo "make mutants        every planted fault must be found by the simulations"
 	@echo "make sim            simulations with fresh seeds for HOURS=1; prints what fails"
+	@echo "make chaos          clusters that are broken again and again, MINUTES=5 each scenario; the long fault tests"
+	@echo "make compose-up     N=3 (5, 7) nodes in containers behind Toxiproxy; compose-down, compose-test"
 	@echo "make wheel          build the compiled wheel in a copy of the sources; prints its path"
 	@echo "make bench          build the load generators; then see bench/README.md"
 	@echo "make clean          remove what was built; environments and data stay"
@@ -96,6 +102,22 @@ mutants: install
 
 sim: install
 	nice $(DEV)/python tools/sim.py --hours $(HOURS)
+
+chaos: install tools
+	WARREN_LONG=1 $(DEV)/python -m pytest tests/cluster
+	$(DEV)/python -m node chaos run processes --minutes $(MINUTES) --seed $(SEED)
+	$(DEV)/python -m node chaos run partitions --minutes $(MINUTES) --seed $(SEED)
+	$(DEV)/python -m node chaos run network --minutes $(MINUTES) --seed $(SEED)
+	$(DEV)/python -m node chaos run all --nodes 5 --minutes $(MINUTES) --seed $(SEED)
+
+compose-up:
+	@deploy/compose.sh up $(N)
+
+compose-down:
+	@deploy/compose.sh down $(N)
+
+compose-test: install
+	@MINUTES=$(MINUTES) deploy/compose.sh test $(N)
 
 wheel: python
 	@$(SETUP) wheel

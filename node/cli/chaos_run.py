@@ -118,7 +118,8 @@ def _report(folder: Path, verdict: Verdict, made: Timeline, out: TextIO) -> None
     out.write(verdict.format() + "\n")
     for fault, seconds in made.longest_silences().items():
         out.write(f"longest time without a confirm, {fault}: {seconds:.2f} s\n")
-    out.write(f"kept in {folder}: history.jsonl, timeline.svg, verdict.json, logs\n")
+    kept = ", ".join(sorted(path.name for path in folder.iterdir()))
+    out.write(f"kept in {folder}: {kept}\n")
 
 
 @contextmanager

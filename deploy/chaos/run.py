@@ -1,0 +1,69 @@
+"""Chaos runs against the compose kit: `python -m deploy.chaos.run SCENARIO --nodes 5 --minutes 5`.
+
+The cluster must be up (`make compose-up N=5`). Scenarios, clients, verdict and picture are those of
+`warren chaos run`, which needs no containers. COMPOSE in the environment names the program.
+Exit codes: as there.
+"""
+
+import argparse
+import asyncio
+import os
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from deploy.chaos.target import Compose, ComposeFailed, ComposeTarget
+from node.cli.chaos_arguments import add_arguments
+from node.cli.chaos_run import EXIT_FAILED, EXIT_UNREACHABLE, conclude, plan_of, progress
+from warren.testing.chaos.campaign import Campaign
+from warren.testing.chaos.scenarios import scenario
+from warren.testing.chaos.workload import NotDeclared
+from warren.testing.history import Recorder
+
+PROGRAMS: Final = ("docker compose", "docker-compose")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the scenario and report; the exit code is returned."""
+    parser = argparse.ArgumentParser(prog="deploy.chaos.run")
+    add_arguments(parser.add_subparsers(dest="command"))
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    options = parser.parse_args(["chaos", "run", *given])
+    words = os.environ.get("COMPOSE") or next(filter(_is_there, PROGRAMS), "")
+    if not words:
+        print("warren: neither docker compose nor docker-compose is there", file=sys.stderr)
+        return EXIT_UNREACHABLE
+    chosen = scenario(options.scenario)
+    folder = options.out or Path(time.strftime(f"chaos-compose-{chosen.name}-%Y%m%d-%H%M%S"))
+    folder.mkdir(parents=True, exist_ok=True)
+    target = ComposeTarget(Compose(words, options.nodes))
+    history = folder / "history.jsonl"
+    history.unlink(missing_ok=True)
+    try:
+        with Recorder(history) as recorder, progress(options, sys.stderr) as told:
+            campaign = Campaign(
+                target,
+                target.urls,
+                chosen,
+                plan_of(options),
+                recorder,
+                target.depth,
+                options.seed,
+                told,
+            )
+            asyncio.run(campaign.run(60 * options.minutes))
+    except (ComposeFailed, NotDeclared) as error:
+        print(f"warren: {error}", file=sys.stderr)
+        return EXIT_FAILED
+    return conclude(folder, options, sys.stdout)
+
+
+def _is_there(words: str) -> bool:
+    return shutil.which(words.split()[0]) is not None
+
+
+if __name__ == "__main__":
+    sys.exit(main())
