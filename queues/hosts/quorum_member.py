@@ -72,6 +72,7 @@ REATTACH_BYTES: Final = 1 << 20  # bodies with entries for one who is behind, in
 CAMPAIGN_MS: Final = 50  # until it is tried again by whoever is to lead a new queue
 RETRY_MS: Final = 20  # until what the group did not take is proposed again
 CAMPAIGNS: Final = 20
+UNTIMED: Final = -1  # of a batch: the turn says what time it is
 PROCESS_SHIFT: Final = 64  # of a session id: what is above is its process
 
 OnLead = Callable[[int, int, int, bool], None]  # uid, leader or 0, term, leads here and is ready
@@ -284,7 +285,10 @@ class QuorumMember:
             self._campaign(group, now_ms)
             return
         if len(self._stepped) > 0:
-            self._journal.entry(self)  # What the group did not take before.
+            waiting = self._stepped[0]  # The first of its term, or what the group did not take.
+            if waiting.now_ms == UNTIMED:
+                waiting.now_ms = now_ms
+            self._journal.entry(self)
             return
         if len(self._commands) == 0 and not self._is_due(now_ms):
             return
@@ -441,8 +445,8 @@ class QuorumMember:
         commands: list[Command] = [Leads(term)]
         if is_new or not machine.options.same(self.options):
             commands.append(self._configuration())
-        self._stepped.append(Batch(machine.now_ms, self._next_seq, commands))
-        self.propose()
+        self._stepped.append(Batch(UNTIMED, self._next_seq, commands))
+        self._mark()
         self._follow()
 
     def _step_down(self) -> None:

@@ -21,6 +21,7 @@ from tests.sim.queues.group_node import UID, GroupNode
 from tests.sim.queues.group_session import Books, Session
 from tests.sim.storage.sim_disk import Crashed, SimDisk
 
+START_MS: Final = 1000
 TICK_MS: Final = 20
 BEAT_MS: Final = 100
 SETTLE_STEPS: Final = 60_000
@@ -32,7 +33,7 @@ class GroupWorld:
 
     def __init__(self, seed: int, count: int) -> None:
         self.random = Random(seed)
-        self.now_ms = 1000
+        self.now_ms = START_MS
         self.disks = {number: SimDisk() for number in range(1, count + 1)}
         self.nodes: dict[int, GroupNode | None] = dict.fromkeys(self.disks)
         self.wanted = tuple(sorted(self.disks))

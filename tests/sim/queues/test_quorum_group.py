@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from tests.sim.queues.group_world import GroupWorld
+from tests.sim.queues.group_world import START_MS, GroupWorld
 
 FIRST, _, LAST = os.environ.get("WARREN_SIM_SEEDS", "0:12").partition(":")
 STEPS = 4000
@@ -19,3 +19,13 @@ def test_what_is_confirmed_is_there_once_whatever_becomes_of_the_members(seed: i
     world.run_until("a leader", world.has_leader)
     world.run(STEPS)
     world.drain()
+
+
+def test_the_first_entry_of_a_leader_says_what_time_it_is() -> None:
+    world = GroupWorld(0, 3)
+    world.run_until("a leader", world.has_leader)
+    leader = world.find_leader()
+    assert leader is not None
+    assert leader.member is not None
+    world.run_until("its first entry", lambda: leader.member.inner.machine.next_seq > 1)
+    assert leader.member.inner.machine.now_ms >= START_MS
