@@ -12,8 +12,6 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-import msgspec
-
 from node.cluster.definitions_seam import TIMED_OUT, Definitions
 from node.cluster.entering import Asks
 from node.cluster.identity import EnteringFailed, Membership, PeerAddress
@@ -83,8 +81,7 @@ def _correction(definitions: Definitions, me: Member) -> Command | None:
         raise EnteringFailed(
             f"member {me.id} of the cluster is another data directory, that of '{row.name}'"
         )
-    wanted = msgspec.structs.replace(me, draining=row.draining)
-    return None if row == wanted else PutMember(wanted)
+    return None if row == me else PutMember(me)  # A node that starts is not in maintenance.
 
 
 async def _commit(definitions: Definitions, command: Command) -> None:

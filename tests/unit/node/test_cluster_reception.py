@@ -198,11 +198,11 @@ def test_a_founder_claims_its_place() -> None:
     assert definitions.rows[3] == me
 
 
-def test_a_member_that_has_moved_says_so_and_stays_in_maintenance() -> None:
+def test_a_member_that_has_moved_says_so_and_is_not_in_maintenance_any_more() -> None:
     row = Member(2, "n2", 22, "b", 1, draining=True)
     definitions = FakeDefinitions(CLUSTER, ROWS[0], row)
     introduced(definitions, Member(2, "n2", 22, "elsewhere", 2))
-    moved = Member(2, "n2", 22, "elsewhere", 2, draining=True)
+    moved = Member(2, "n2", 22, "elsewhere", 2)
     assert definitions.proposed == [Batch(()), PutMember(moved)]
 
 
