@@ -135,6 +135,26 @@ def test_a_cluster_that_starts_anew_knows_what_was_declared(cluster: ClusterOfNo
         assert api(cluster.node(1), "DELETE", f"/queues/%2F/q{number}")[0] == 204
 
 
+def test_messages_of_a_queue_that_was_only_just_declared_survive(cluster: ClusterOfNodes) -> None:
+    channel = open_to(cluster.node(3)).channel()
+    channel.confirm_delivery()
+    channel.queue_declare("young", durable=True)
+    channel.queue_declare("deleted", durable=True)
+    for number in range(10):
+        for queue in ("young", "deleted"):
+            body = b"%d" % number
+            channel.basic_publish("", queue, body, pika.BasicProperties(delivery_mode=2))
+    channel.queue_delete("deleted")
+    cluster.kill9([1, 3])
+    cluster.start([1, 3])
+    assert queues(cluster.node(3)) == {"young"}
+    with open_to(cluster.node(3)) as connection:
+        channel = connection.channel()
+        got = [channel.basic_get("young", auto_ack=True)[2] for _ in range(10)]
+        assert got == [b"%d" % number for number in range(10)]
+        channel.queue_delete("young")
+
+
 def test_without_a_majority_changes_time_out_and_reading_goes_on(cluster: ClusterOfNodes) -> None:
     node = cluster.node(1)
     connection = open_to(node)
