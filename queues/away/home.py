@@ -331,6 +331,7 @@ class Visitor:
         self._tell(GOT, message, redelivered, ready, attempts)
 
     def on_attached(self, uid: int, number: int) -> None:
+        self._visitors.tell_count(self)
         self._tell(ATTACHED, number)
 
     def on_attach_refused(self, uid: int, number: int) -> None:
@@ -351,6 +352,7 @@ class Visitor:
         self._tell(TIMED_OUT, number, timeout_ms)
 
     def on_drained(self, uid: int, number: int, delivery_count: int) -> None:
+        self._visitors.tell_count(self)
         self._tell(DRAINED, number, delivery_count)
 
     def on_purged(self, uid: int, count: int) -> None:
@@ -529,6 +531,14 @@ class Visitors:
             self._bytes = 0
             self._send(parts)
 
+    def tell_count(self, visitor: Visitor) -> None:
+        """Now, for a consumer that is to be told with its answer how its queue stands."""
+        uid = int(visitor.uid)
+        counts = visitor.counts()
+        if self._counts.get(uid) != counts:
+            self._counts[uid] = counts
+            self.put([put_numbers(COUNTED, uid, SessionId(0), *counts)])
+
     def tell_counts(self) -> None:
         """Once in a while: how the queues stand that are used from there."""
         seen: dict[int, tuple[int, int, int]] = {}
@@ -543,6 +553,7 @@ class Visitors:
 
     def peer_lost(self) -> None:
         """The node is gone: what its sessions held is ready again."""
+        self._counts = {}
         visitors = list(self._visitors.values())
         self._visitors = {}
         self._pumping = []

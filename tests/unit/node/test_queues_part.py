@@ -421,3 +421,27 @@ def test_nonsense_behind_the_end_of_sessions_ends_the_link_with_the_next_frame()
     world.settle()
     assert world.net.faults
     assert not world.net.nodes[1].is_connected(2)
+
+
+def test_a_consumer_hears_with_its_answer_how_the_queue_stands() -> None:
+    world = AwayWorld(TWO)
+    sink, proxy = FakeSink(), world.proxy(1, UID)
+    world.nodes[2].hosts[UID].publish(FakeSink(2), chunk_of([b"a", b"b", b"c"]), 1)
+    proxy.command(sink, attach(sink, credit=0))
+    world.settle()
+    assert sink.take() == [("attached", UID, 1)]
+    assert (proxy.ready_count, proxy.consumer_count) == (3, 1)
+
+
+def test_how_a_queue_stands_is_told_anew_to_a_process_that_began_anew() -> None:
+    world = AwayWorld(TWO)
+    world.nodes[2].hosts[UID].publish(FakeSink(2), chunk_of([b"a"]), 1)
+    for _ in range(2):
+        sink, proxy = FakeSink(), world.proxy(1, UID)
+        proxy.command(sink, attach(sink, credit=0))
+        world.settle()
+        assert proxy.ready_count == 1
+        world.net.kill(1)
+        world.start(1)
+        world.net.join(1, 2)
+        world.settle()
