@@ -62,6 +62,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("warren.cluster")
 
 DEFINITIONS_TICKS: Final = 5  # of the timer, between two of the definitions
+SAVE_PAUSE_S: Final = 1.0  # before a write that failed is tried again
 
 
 class TickedDefinitions(Definitions, Protocol):
@@ -357,9 +358,19 @@ class Cluster:
             peers=tuple(peer for _, peer in sorted(self._peers.items())),
         )
         if now != held:
+            self._write(now)
+
+    def _write(self, now: Membership) -> None:
+        """Until it is written: a start with what was known before would find fewer members."""
+        try:
             self._file.write(now)
-            self._become()
-            self.links.given_below(now.given_below)
+        except OSError as error:
+            log.error("what is known of the members cannot be kept, it is tried again: %s", error)
+            self._is_saving = True
+            self._loop.call_later(SAVE_PAUSE_S, self._save)
+            return
+        self._become()
+        self.links.given_below(now.given_below)
 
     # Time and tasks
 

@@ -1,12 +1,14 @@
 """Members in one process, on real sockets and real files: what links and definitions tell them."""
 
 import asyncio
+import errno
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Self
 
 import pytest
 
+from node.cluster import service
 from node.cluster.identity import EnteringFailed
 from node.cluster.seams import OTHER_LANE, STATUS
 from node.cluster.service import Cluster
@@ -14,10 +16,10 @@ from node.config import load
 from node.turn import Turn
 from queues.members import Member
 from tests.cluster.peer_nodes import LOOPBACK, free_port, run
+from tests.sim.storage.sim_disk import SimDisk
 from tests.unit.node.fake_definitions import FakeDefinitions
 from tests.unit.queues.fake_node import FakeNode
 from tests.unit.raft.host_world import FakeLog
-from warren.storage.disk import OsDisk
 from warren.wire.peer.codes import CONTROL_LANE, RAFT, PeerFault
 
 SECRET: Final = b"the secret of these members"
@@ -49,7 +51,15 @@ class Part:
 class OneNode:
     """A member without queues."""
 
-    def __init__(self, folder: Path, ports: list[int], number: int, seeds: str = "") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        ports: list[int],
+        number: int,
+        seeds: str = "",
+        disk: SimDisk | None = None,
+    ) -> None:
+        self.disk = disk or SimDisk()
         directory = folder / f"n{number}"
         directory.mkdir(exist_ok=True)
         address = f"{LOOPBACK}:{ports[number - 1]}"
@@ -61,7 +71,7 @@ class OneNode:
                 f"cluster.secret_file={folder}/secret",
             ]
         )  # fmt: skip
-        self.cluster = Cluster(config, SECRET, OsDisk())
+        self.cluster = Cluster(config, SECRET, self.disk)
         self.part = Part()
         self.fatal: list[str] = []
         self.cluster.on_fatal = self.fatal.append
@@ -172,6 +182,24 @@ def test_members_that_come_and_go_are_followed_and_kept_for_the_next_start(tmp_p
     run(test())
 
 
+def test_members_are_kept_as_soon_as_the_disk_has_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(service, "SAVE_PAUSE_S", 0.01)
+
+    async def test() -> None:
+        one, two = await pair(tmp_path)
+        async with one, two:
+            one.disk.failures["create"] = OSError(errno.ENOSPC, "no space left on device")
+            one.definitions.change(None, Member(3, "n3", 33, LOOPBACK, free_port()))
+            await one.until(lambda: "cannot be kept" in caplog.text)
+            assert len(one.cluster.held.peers) == 1
+            del one.disk.failures["create"]
+            await one.until(lambda: len(one.cluster.held.peers) == 2)
+
+    run(test())
+
+
 def test_a_member_that_is_removed_stops(tmp_path: Path) -> None:
     async def test() -> None:
         one, two = await pair(tmp_path)
@@ -216,7 +244,7 @@ def test_a_member_that_starts_again_needs_no_seeds_that_answer(tmp_path: Path) -
             one.definitions.change(one.row(1), one.row(1))  # The file has the cluster's number.
             await one.until(lambda: one.cluster.held.cluster_id == CLUSTER)
             incarnation = one.cluster.incarnation
-        again = OneNode(tmp_path, ports, 1, seeds=f"{LOOPBACK}:1")
+        again = OneNode(tmp_path, ports, 1, f"{LOOPBACK}:1", one.disk)
         async with again:
             await again.cluster.enter()
             assert (again.cluster.member, again.cluster.incarnation) == (1, incarnation)
@@ -232,7 +260,7 @@ def test_a_member_that_is_being_founded_keeps_to_its_list(tmp_path: Path) -> Non
         ports = [one.port, two.port]
         async with one, two:
             assert one.cluster.held.cluster_id == 0
-        again = OneNode(tmp_path, ports, 1, seeds=f"{LOOPBACK}:{ports[0]}")
+        again = OneNode(tmp_path, ports, 1, f"{LOOPBACK}:{ports[0]}", one.disk)
         async with again:
             with pytest.raises(EnteringFailed, match="another list"):
                 await again.cluster.enter()

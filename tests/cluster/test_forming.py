@@ -205,6 +205,7 @@ def test_a_node_with_another_secret_learns_nothing(three: ClusterOfNodes, tmp_pa
         assert not (node.data_dir / "membership").exists()
         with pytest.raises(NodeFailed):
             node.await_ready(0.3)
+        node.stop()  # Also while it waits.
     finally:
         node.close()
 
