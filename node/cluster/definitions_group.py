@@ -7,7 +7,7 @@
 Takes commands of this node and hands them, batched per turn and numbered, to the leader, which puts
 those of all nodes into entries (`definitions_leader`); gives the user the changes of each committed
 entry, in the order of the log, and each proposer its outcome, once the entry is applied here and by
-every voter that this node trusts and that serves clients. Each node tells those whose batches are
+every member that this node trusts and that serves clients. Each node tells those whose batches are
 in an entry that it has applied it; whoever did not hear that, because a link broke, is told when it
 stands again. Batches are sent again when there is another leader, another link, or after RESEND_MS.
 
@@ -287,13 +287,14 @@ class DefinitionsGroup:
     def _everywhere_index(self) -> int:
         """All who are to be waited for have applied up to there."""
         lowest = EVERYWHERE
-        for member in self.group.raft.config.voters:
+        config = self.group.raft.config
+        for member in config.members():
             if member == self._peers.member or not self._peers.is_trusted(member):
                 continue
             told = self._applied.get(member)
-            if told is None:
+            if told is None and member in config.voters:
                 return 0
-            if told.is_serving:
+            if told is not None and told.is_serving:
                 lowest = min(lowest, told.index)
         return lowest
 

@@ -135,7 +135,7 @@ class Node:
         self.is_serving = False
 
     def serve(self) -> None:
-        if self.is_up and not self.is_serving:
+        if self.is_up and not self.is_serving and self.member in self.machine.roster.members:
             self.is_serving = True
             self.definitions.serve()
 

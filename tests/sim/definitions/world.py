@@ -62,6 +62,8 @@ class World:
         self.ended: set[int] = set()  # processes of which somebody was told that they have ended
         self.told: dict[int, str] = {}  # by index: what the machine was behind it
         self.tokens = 0
+        self.is_changing = False  # somebody joins
+        self.is_removing = False
         self.stalled: set[int] = set()  # members that do nothing, though their beats are answered
         self.is_calm = True
         self.nodes: dict[int, Node] = {}
@@ -213,6 +215,37 @@ class World:
             self.stalled.add(one.member)
         elif chance < 0.5:
             self.stalled.clear()
+        elif chance < 0.505 and not self.is_changing:
+            self._change_members(one)
+
+    def _change_members(self, node: Node) -> None:
+        """A node joins, or one is lost for good and, perhaps, comes back empty."""
+        up = [each for each in self.up() if each is not node]
+        if not up or not up[0].machine.roster.cluster_id:
+            return
+        is_wiped = self.random.random() < 0.5
+        voters = max((each.definitions.group.raft.config.voters for each in up), key=len)
+        if 2 * sum(each.member in voters for each in up) <= len(voters) + 1 or len(self.nodes) > 5:
+            is_wiped = False  # The rest would be no majority.
+        elif is_wiped or self.random.random() < 0.3:
+            self.crash(node)
+            del self.nodes[node.member]
+        self.is_changing = True
+        incarnation = self.random.getrandbits(40)
+        name = node.name if is_wiped else f"n{incarnation}"
+        up[0].definitions.propose(joining(name, incarnation), self._changed)
+        up[0].wants_turn = True
+
+    def _changed(self, outcome: Outcome) -> None:
+        self.is_changing = False
+        if self.is_calm:
+            return  # Too late: whoever wanted to join has gone.
+        if isinstance(outcome, Created) and isinstance(outcome.subject, Member):
+            member = outcome.subject
+            node = self.nodes[member.id] = Node(self, member.id, (), member.name)
+            for other in self.up():
+                other.host.add_peer(member.id)
+            self.start(node)
 
     # Clients
 
@@ -286,6 +319,7 @@ class World:
     def settle(self) -> None:
         """All is well again: everybody is answered, and they come to be the same."""
         self.is_calm = True
+        self.is_changing = self.is_removing = False  # Who asked for it may be gone.
         self.stalled.clear()
         for node in self.nodes.values():
             node.mute.clear()
@@ -294,10 +328,38 @@ class World:
             for other in self.nodes.values():
                 self.connect(node, other)
             node.serve()
+        self.run_until(self._has_no_ghosts, SETTLE_MS, "members that there are")
+        self.run_until(self._is_settled, SETTLE_MS, "rest")
+        for node in self.nodes.values():
+            node.serve()
         self.run_until(self._is_settled, SETTLE_MS, "rest")
         for node in self.nodes.values():
             node.user.check()
         self._check_truth()
+
+    def _has_no_ghosts(self) -> bool:
+        """Members whose nodes are gone are removed, by an operator."""
+        for node in self.nodes.values():
+            self.start(node)
+            for other in self.nodes.values():
+                self.connect(node, other)
+        leading = [node for node in self.up() if node.definitions.is_leader]
+        if not leading or self.is_changing:
+            return False
+        node = max(leading, key=lambda each: each.definitions.group.raft.term)
+        ghosts = [each for each in node.machine.roster.members if each not in self.nodes]
+        if ghosts and not self.is_removing:
+            self.is_removing = True
+            self.removes(node, ghosts[0])
+        config = node.definitions.group.raft.config
+        return not ghosts and set(config.members()) <= set(self.nodes) and not config.learners
+
+    def removes(self, node: Node, member: int) -> None:
+        def removed(outcome: Outcome) -> None:
+            self.is_removing = False
+
+        node.definitions.propose(commands.RemoveMember(member), removed)
+        node.wants_turn = True
 
     def _is_settled(self) -> bool:
         nodes = list(self.nodes.values())
@@ -344,7 +406,8 @@ class World:
                 f"  {node.name} role {raft.role} term {raft.term} leader {raft.leader} commit "
                 f"{raft.commit_index} applied {node.machine.applied_index} last {raft.last_index} "
                 f"snapshot {raft.snapshot_index} links {sorted(node.links)} waits "
-                f"{node.definitions.status().waiting} serves {node.is_serving}"
+                f"{node.definitions.status().waiting} serves {node.is_serving} {raft.config} "
+                f"{sorted(node.machine.roster.members)}"
             )
         return "\n".join(lines)
 
