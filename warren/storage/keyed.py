@@ -133,6 +133,8 @@ class RocksKeyed:
         os.makedirs(path, mode=0o700, exist_ok=True)
         try:
             self._database: Database | None = Database(path)
+        except ImportError:
+            raise  # It is the installation that is damaged.
         except Exception as error:  # The binding knows no finer kind.
             raise KeyedDamaged(path, error) from error
 
@@ -270,6 +272,8 @@ class KeyedReader:
         self._path = path
         try:
             self._database = Database(path, read_only=True)
+        except ImportError:
+            raise
         except Exception as error:  # The binding knows no finer kind.
             raise KeyedDamaged(path, error) from error
 

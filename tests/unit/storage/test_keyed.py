@@ -11,7 +11,14 @@ from queue import SimpleQueue
 
 import pytest
 
-from warren.storage.keyed import METADATA, SNAPSHOTS, Batch, KeyedDamaged, RocksKeyed
+from warren.storage.keyed import (
+    METADATA,
+    SNAPSHOTS,
+    Batch,
+    KeyedDamaged,
+    KeyedReader,
+    RocksKeyed,
+)
 
 END = b"\xff"
 
@@ -201,3 +208,13 @@ def test_the_end_of_a_save_is_told_while_others_go_on(tmp_path: Path) -> None:
     loop.run_until(lambda: len(told) == 3)
     assert told[2] == 3
     keyed.close()
+
+
+def test_a_library_that_is_not_there_is_not_taken_for_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "rocksdict", None)
+    with pytest.raises(ImportError):
+        Loop().open(tmp_path)
+    with pytest.raises(ImportError):
+        KeyedReader(str(tmp_path))
