@@ -65,6 +65,8 @@ class Node:
         self._marked.append(ending)
 
     def end_turn(self) -> None:
+        for each in list(self.neighbours.values()):
+            each.settle()
         while self._marked:
             marked, self._marked = self._marked, []
             for each in marked:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.sim.queues.roaming_world import World
 
-FIRST, _, LAST = os.environ.get("WARREN_SIM_SEEDS", "0:60").partition(":")
+FIRST, _, LAST = os.environ.get("WARREN_SIM_SEEDS", "0:40").partition(":")
 
 
 @pytest.mark.parametrize("seed", range(int(FIRST), int(LAST)))
