@@ -11,10 +11,13 @@ from warren.testing import ClusterOfNodes
 
 ARGUMENTS = {"x-queue-type": "quorum"}
 WAIT_S = 20.0
+COUNT = 50
+pytestmark = [pytest.mark.timeout(90)]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def cluster() -> Iterator[ClusterOfNodes]:
+    """One for all; who kills a node starts it again."""
     with ClusterOfNodes(3) as found:
         yield found
 
@@ -31,6 +34,14 @@ def publish(channel: BlockingChannel, queue: str, bodies: list[bytes]) -> None:
         channel.basic_publish("", queue, body, mandatory=True)
 
 
+def filled(cluster: ClusterOfNodes, queue: str) -> list[bytes]:
+    """Declared on one node, published to on another."""
+    channel_to(cluster, 1).queue_declare(queue, durable=True, arguments=ARGUMENTS)
+    bodies = [b"message %d" % number for number in range(COUNT)]
+    publish(channel_to(cluster, 2), queue, bodies)
+    return bodies
+
+
 def consume(channel: BlockingChannel, queue: str, count: int) -> list[bytes]:
     found: list[bytes] = []
     for method, _, body in channel.consume(queue, inactivity_timeout=WAIT_S):
@@ -44,37 +55,31 @@ def consume(channel: BlockingChannel, queue: str, count: int) -> list[bytes]:
 
 
 def test_what_is_published_on_one_node_is_consumed_on_another(cluster: ClusterOfNodes) -> None:
-    channel_to(cluster, 1).queue_declare("q", durable=True, arguments=ARGUMENTS)
-    bodies = [b"message %d" % number for number in range(50)]
-    publish(channel_to(cluster, 2), "q", bodies)
-    assert consume(channel_to(cluster, 3), "q", 50) == bodies
+    bodies = filled(cluster, "across")
+    assert consume(channel_to(cluster, 3), "across", COUNT) == bodies
 
 
 def test_what_was_confirmed_survives_the_node_that_led_the_queue(cluster: ClusterOfNodes) -> None:
-    channel_to(cluster, 1).queue_declare("q", durable=True, arguments=ARGUMENTS)
-    bodies = [b"message %d" % number for number in range(50)]
-    publish(channel_to(cluster, 2), "q", bodies)
+    bodies = filled(cluster, "led")
     cluster.node(1).kill9()
     third = channel_to(cluster, 3)
-    publish(third, "q", [b"afterwards"])
-    assert consume(third, "q", 51) == [*bodies, b"afterwards"]
+    publish(third, "led", [b"afterwards"])
+    cluster.node(1).start()
+    assert consume(channel_to(cluster, 1), "led", COUNT + 1) == [*bodies, b"afterwards"]
 
 
-def test_messages_are_there_when_all_nodes_have_lost_their_power(cluster: ClusterOfNodes) -> None:
-    channel_to(cluster, 1).queue_declare("q", durable=True, arguments=ARGUMENTS)
-    bodies = [b"message %d" % number for number in range(50)]
-    publish(channel_to(cluster, 2), "q", bodies)
+def test_messages_are_there_when_all_nodes_were_killed_at_once(cluster: ClusterOfNodes) -> None:
+    bodies = filled(cluster, "dark")
     for number in (1, 2, 3):
         cluster.node(number).kill9()
     cluster.start()
-    assert consume(channel_to(cluster, 2), "q", 50) == bodies
+    assert consume(channel_to(cluster, 2), "dark", COUNT) == bodies
 
 
-def test_a_node_whose_disk_was_wiped_has_the_messages_again(cluster: ClusterOfNodes) -> None:
-    channel_to(cluster, 1).queue_declare("q", durable=True, arguments=ARGUMENTS)
-    bodies = [b"message %d" % number for number in range(50)]
-    publish(channel_to(cluster, 2), "q", bodies)
+def test_a_node_whose_disk_was_wiped_serves_what_was_there(cluster: ClusterOfNodes) -> None:
+    bodies = filled(cluster, "wiped")
     cluster.node(3).kill9()
-    publish(channel_to(cluster, 2), "q", [b"meanwhile"])
+    cluster.node(3).wipe()
+    publish(channel_to(cluster, 2), "wiped", [b"meanwhile"])
     cluster.node(3).start()
-    assert consume(channel_to(cluster, 3), "q", 51) == [*bodies, b"meanwhile"]
+    assert consume(channel_to(cluster, 3), "wiped", COUNT + 1) == [*bodies, b"meanwhile"]

@@ -42,6 +42,7 @@ class Letter:
     confirmed: bool = False
     accepted: bool = False  # a settlement was handed down
     settled: bool = False  # and is applied
+    is_open: bool = False  # who settled it is gone, and nobody knows whether that is applied
     seq: int = 0  # message_seq, once it was seen
 
 

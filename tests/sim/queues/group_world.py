@@ -12,7 +12,7 @@ from random import Random
 from typing import Final
 from zlib import crc32
 
-from queues.commands import ACCEPT, FAIL, RELEASE, SessionId
+from queues.commands import ACCEPT, FAIL, RELEASE, EndProcess, SessionId
 from queues.fifo_snapshot import encode_fifo
 from raft.entries import Config
 from raft.settings import Settings
@@ -42,6 +42,7 @@ class GroupWorld:
         self.leaders: dict[int, int] = {}  # term, by member that leads and is ready
         self.books = Books({}, {})
         self.sessions: list[Session] = []
+        self.gone: list[Session] = []  # what they were confirmed counts all the same
         self.states: dict[int, tuple[int, int]] = {}  # by index: checksum of the machine, whose
         self.ticked_ms = self.beaten_ms = self.now_ms
         self.published = 0
@@ -313,6 +314,8 @@ class GroupWorld:
                 self.sessions.remove(session)
         elif random.random() < 0.01:
             session.disconnect()
+        elif random.random() < 0.02 and not self.is_calm:
+            self.abandon(session)
         elif self.is_calm:
             session.face.read_some()
         elif lot < 0.35 and len(session.kept) < 30:
@@ -329,8 +332,30 @@ class GroupWorld:
             self.end(session)
 
     def new_session(self) -> Session:
-        counter = self.random.getrandbits(40)
-        return Session(SessionId(7 << 64 | counter), self.books)
+        """Each of a process of its own."""
+        process = self.random.getrandbits(40)
+        return Session(SessionId(process << 64 | 1), self.books)
+
+    def abandon(self, session: Session) -> None:
+        """Its process is gone, with all that it kept; who leads is told, sooner or later."""
+        session.disconnect()
+        for kept in session.kept:
+            for letter in kept.settles:
+                letter.is_open = True
+        self.sessions.remove(session)
+        self.gone.append(session)
+
+    def bury(self) -> bool:
+        """Have the leader end the sessions of processes that are gone; whether that is done."""
+        leader = self.find_leader()
+        if leader is None or leader.member is None:
+            return False
+        known = leader.member.processes()
+        self.gone = [each for each in self.gone if int(each.session) >> 64 in known]
+        for session in self.gone:
+            leader.turn.begin()
+            leader.member.order(EndProcess(int(session.session) >> 64))
+        return not self.gone
 
     def end(self, session: Session) -> None:
         session.end()
@@ -372,12 +397,14 @@ class GroupWorld:
             if not session.is_ended:
                 session.end()
         self.run_until("an end of the sessions", self.nothing_kept)
+        self.run_until("an end of those that are gone", self.bury)
         last = self.new_session()
         self.sessions = [last]
         last.attach()
         self.run_until("an empty queue", lambda: self.takes_all(last))
         for letter in self.books.letters.values():
-            assert not letter.confirmed or letter.settled, f"{letter.payload!r} is lost"
+            is_safe = letter.settled or letter.is_open or not letter.confirmed
+            assert is_safe, f"{letter.payload[:20]!r} is lost"
         self.run_until("rest", self.is_at_rest)
         self.check_leaks()
 
