@@ -36,7 +36,8 @@ class Net:
         self.answers: dict[str, list[Answer]] = {}  # to TakeMeIn, one after the other
         self.asked: list[TakeMeIn] = []
         self.rounds = 0
-        self.on_asked: dict[int, tuple[str, Answer]] = {}  # after so many questions one is up
+        # After so many questions one is up, or down.
+        self.on_asked: dict[int, tuple[str, Answer | None]] = {}
 
     async def ask(self, host: str, port: int, question: bytes) -> bytes:
         await asyncio.sleep(0)
@@ -44,7 +45,9 @@ class Net:
         self.rounds += 1
         if self.rounds in self.on_asked:
             text, answer = self.on_asked[self.rounds]
-            self.words[text] = answer
+            self.words.pop(text, None)
+            if answer is not None:
+                self.words[text] = answer
         if address not in self.words:
             raise AskFailed("cannot connect: refused")
         asked = decode_question(question)
@@ -99,6 +102,19 @@ def test_a_majority_founds_with_the_places_of_the_list() -> None:
     assert held.given_below == 4
     assert held.peers == (PeerAddress(1, "a", 1), PeerAddress(3, "c", 1))
     assert net.rounds >= 6  # It went on asking.
+
+
+def test_a_seed_that_is_gone_again_does_not_count() -> None:
+    five = ("a:1", "b:1", "c:1", "d:1", "e:1")
+    net = Net()
+    net.words = {"c:1": word("c:1", seeds=five)}
+    net.on_asked = {
+        9: ("c:1", None),
+        20: ("d:1", word("d:1", seeds=five)),
+        40: ("e:1", word("e:1", seeds=five)),
+    }
+    run(node(net, "b:1", five).run())
+    assert net.rounds >= 40  # Three of five at one time, and not one after the other.
 
 
 def test_a_seed_with_another_list_ends_it() -> None:
