@@ -167,7 +167,9 @@ class Peer:
 
     def feed(self, link: Link) -> None:
         """Hand over what the queues have, as far as the client wants it."""
-        session = self.core.sessions[link.channel]
+        session = self.core.sessions.get(link.channel)
+        if session is None:
+            return  # It ended behind the flow, in the same read.
         for asked, credit in session.take_queue_credits():
             self.arrived[asked] = int(credit.arrived)
             self.wanted[asked] = int(credit.arrived + credit.credit)
