@@ -134,7 +134,7 @@ class QuorumQueues:
         )
         member.options = rules.options
         member.on_lead = self._led
-        member.on_left = self._left
+        member.on_left = self.leave
         self.members[queue.uid] = member
         return member
 
@@ -211,12 +211,18 @@ class QuorumQueues:
             if queue is not None and uid not in self.members:
                 self._begin(queue, Config(()), False)
 
-    def _left(self, uid: int) -> None:
+    def leaving(self) -> list[int]:
+        """Uids of members that the definitions name no more."""
+        here = self._cluster.member
+        return [uid for uid, member in self.members.items() if not member.is_wanted(here)]
+
+    def leave(self, uid: int) -> None:
         """The group has this node no more: what is here goes."""
-        member = self.members.pop(uid, None)
         group = self._cluster.raft.group(uid)
-        if member is None or group is None:
+        if group is None or uid not in self.members:
             return
+        member = self.members.pop(uid)
+        self._broker.turn.begin()
         self.found.hard_state(uid, INCARNATION, group.raft.term, 0)
         self._cluster.raft.remove(uid)
         self._leaders.unlead(uid)

@@ -25,6 +25,7 @@ from node.cluster.definitions_store import (
     DefinitionsRecovery,
     DefinitionsStore,
 )
+from node.cluster.group_exits import GroupExits
 from node.cluster.groups import RaftGroups
 from node.cluster.guiding import Guiding
 from node.cluster.leaders import Leaders
@@ -67,6 +68,7 @@ class ClusterParts:
         self._wal = wal
         self._guiding: Guiding
         self._operating: Operating
+        self._exits: GroupExits
         self._queues_timer: asyncio.TimerHandle | None = None
         self.definitions: DefinitionsGroup
 
@@ -176,6 +178,8 @@ class ClusterParts:
         self._operating.attach()
         broker.operating = self._operating
         broker.place = self._operating.placing.placed
+        member, status = self._cluster.member, self._operating.status
+        self._exits = GroupExits(member, self._quorum, leaders, status)
 
     def join(self, first: Callable[[], Sequence[Command]]) -> None:
         """All is recovered. `first`: what a new cluster begins with beside its members.
@@ -214,12 +218,14 @@ class ClusterParts:
         self._queues.tell_counts()
         self._operating.tick(monotonic_ms())
         self._quorum.tick()
+        self._exits.tick()
 
     # Stopping
 
     async def stop(self, seconds: float) -> None:
         """Have others lead and save the definitions, each no longer than this; end the links."""
         self._operating.stop()
+        self._exits.stop()
         self._guiding.stop()
         await until(lambda: self._cluster.raft.hand_over() == 0, seconds)
         self.definitions.save()

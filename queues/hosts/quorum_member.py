@@ -491,6 +491,10 @@ class QuorumMember:
         self._wanted = members
         self._follow()
 
+    def is_wanted(self, node: int) -> bool:
+        """Whether the definitions name the node, as far as is known."""
+        return len(self._wanted) == 0 or node in self._wanted
+
     def configured(self, config: Config) -> None:
         """What is in the log may be taken back; what counts is told by `apply`."""
 
