@@ -190,7 +190,7 @@ class Broker:
         self.away: QueuesPart | None = None  # the way to queues of other nodes
         self.leaders: Leaders | None = None  # who leads which group of the cluster
         self.quorum_queues: QuorumQueues | None = None  # those of a cluster
-        self.homes_version = 0  # grows whenever a node is taken for down, or is back
+        self.homes_version = 0  # grows whenever a node goes down, comes back, or is another one
         self.member_of: Callable[[str], int] = lambda name: 0  # id of the member of that name
         self.whereis: WhereIs = Alone(self.node_name)
         self.hint_counts = HintCounts()
@@ -489,7 +489,7 @@ class Broker:
         return self.host(uid)
 
     def homes_changed(self) -> None:
-        """A node is taken for down, or is back: what was found of its queues no longer holds."""
+        """A node is down, or back, or another one: what was found of queues may hold no more."""
         self.homes_version += 1
 
     @property
@@ -541,7 +541,7 @@ class Broker:
 
     def definitions_version(self) -> int:
         """Another one whenever what was looked up in the definitions may hold no more."""
-        return self.metadata.version + self._replaced_count
+        return self.metadata.version + self._replaced_count + self.homes_version
 
     # Connections
 

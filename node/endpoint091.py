@@ -421,7 +421,7 @@ class Endpoint091:
     def queue_for_read(self, channel: Channel091, name: str) -> QueueHost:
         """The queue to consume or get from; raise 404, 403 or 405. What was found holds as long as
         no definition and no permission changes, and no node goes down or comes back."""
-        version = self.broker.definitions_version() + self.broker.homes_version
+        version = self.broker.definitions_version()
         if version != self._readable_version or len(self._readable) >= READABLE_MAX:
             self._readable_version = version
             self._readable = {}

@@ -53,7 +53,7 @@ class Homes(Protocol):
         """A queue of this node, for a session of another; None: it was deleted."""
 
     def homes_changed(self) -> None:
-        """A node is down, or back: what was found of its queues is to be looked at again."""
+        """A node is down, or back, or another one: what was found of queues may hold no more."""
 
 
 def draw_process() -> int:
@@ -317,6 +317,7 @@ def wire_queues(
     leaders = Leaders(peers, part, broker.home_of_classic)
     peers.attach(QUEUES, part)
     peers.attach(LEADERS, leaders)
+    definitions.on_changed.append(lambda before, after: broker.homes_changed())
     broker.member_of = member_of
     broker.away = part
     broker.leaders = leaders

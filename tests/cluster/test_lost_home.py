@@ -100,3 +100,16 @@ def test_a_queue_that_is_down_can_be_deleted_but_not_if_it_may_hold_messages(
     cluster.node(1).start()
     with channel_closed(404, "NOT_FOUND - no queue 'q' in vhost '/'"):
         channel_on(cluster, 1).queue_declare("q", passive=True)
+
+
+def test_a_home_that_comes_back_without_its_disk_serves_its_queues_empty(
+    cluster: ClusterOfNodes,
+) -> None:
+    channel_on(cluster, 1).queue_declare("q", durable=True)
+    using = channel_on(cluster, 2)
+    publish_all(using, "q", [b"lost with the disk"], persistent=True)
+    cluster.node(1).kill9()
+    cluster.node(1).wipe()
+    cluster.node(1).start()
+    publish_when_it_is_back(using, b"again")
+    assert drain(channel_on(cluster, 3), "q") == [b"again"]
