@@ -62,6 +62,8 @@ class Births:
         self._number = 0
         self._waiting: deque[tuple[int, int]] = deque()  # entry that added it, number of the birth
         self.found: dict[int, Queue] = {}  # by uid: found at the start, not confirmed so far
+        self._found_number = 0  # the highest of those that were found; 0: the rows hold all of them
+        self._found_index = 0  # the entry that added the last of them
 
     def replay(self, number: int, content: bytes) -> None:
         """One that was found in the log. BadSnapshot: it is none."""
@@ -78,13 +80,14 @@ class Births:
         for uid in known:
             del self.found[uid]
         if self.found:
-            self._waiting.append((machine.applied_index + 1, self._number))
+            self._found_number = self._number
         elif self._number:
             self._log.release_log(BIRTHS_OWNER, self._number)
 
     def add(self, index: int, queue: Queue) -> None:
         """The entry at `index` has added it."""
         if self.found.pop(queue.uid, None) is not None:
+            self._found_index = index
             return  # Its birth is in the log.
         self._number += 1
         self._log.append_entry(BIRTHS_OWNER, self._number, [msgspec.msgpack.encode(queue)])
@@ -99,8 +102,10 @@ class Births:
 
     def saved(self, index: int) -> None:
         """The rows hold all up to there."""
-        number = 0
-        while self._waiting and self._waiting[0][0] <= index and not self.found:
+        if self.found or index < self._found_index:
+            return
+        number, self._found_number = self._found_number, 0
+        while self._waiting and self._waiting[0][0] <= index:
             number = self._waiting.popleft()[1]
         if number:
             self._log.release_log(BIRTHS_OWNER, number)

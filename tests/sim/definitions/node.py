@@ -148,7 +148,7 @@ class Node:
             if self.user.is_born_here(queue)
         }
         self.log = self.log.crash(self.world.random)
-        self.needed = homed & self.log.born()
+        self.needed = homed & self.log.born
         self.disk = self.disk.crash(self.world.random)
         self.links.clear()
 

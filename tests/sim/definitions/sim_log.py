@@ -27,6 +27,8 @@ class SimLog:
         self.durable_lsn = self.flushed_lsn = len(self.records)
         self.released = 0
         self.released_births = 0
+        # Queues that had a birth before the last crash: messages of them may be in the log.
+        self.born: set[int] = set()
         self.live: dict[int, RaftRecord] = {}
         self.reads: list[Callable[[], None]] = []
 
@@ -101,18 +103,20 @@ class SimLog:
     def crash(self, random: Random) -> "SimLog":
         """What the next process finds: also births that were released, perhaps."""
         kept = random.randint(self.durable_lsn, len(self.records))
-        after = SimLog(self.records[:kept])
-        after.released_births = self.released_births
+        records = self.records[:kept]
+        after = SimLog([each for each in records if not self._is_gone(each, random)])
+        after.born = self.born | {
+            msgspec.msgpack.decode(record[1], type=Queue).uid
+            for _, record in records
+            if len(record) == 2
+        }
         return after
 
-    def born(self) -> set[int]:
-        """Uids of all queues whose birth is in the log, released or not: messages of them may come
-        behind it."""
-        found: set[int] = set()
-        for _, record in self.records:
-            if len(record) == 2:
-                found.add(msgspec.msgpack.decode(record[1], type=Queue).uid)
-        return found
+    def _is_gone(self, record: Record, random: Random) -> bool:
+        """A birth that was released may be in no file any more."""
+        content = record[1]
+        is_released = len(content) == 2 and content[0] <= self.released_births
+        return is_released and random.random() < 0.5
 
     def recover(self, recovery: DefinitionsRecovery, random: Random) -> None:
         """Hand over what is there, in any order."""
@@ -127,6 +131,6 @@ class SimLog:
                 recovery.raft_entry(*record)
             elif len(record) == 3:
                 recovery.hard_state(*record)
-            elif record[0] > self.released_births or random.random() < 0.5:
+            else:
                 recovery.birth(*record)
         self.live = newest
