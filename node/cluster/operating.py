@@ -139,6 +139,12 @@ class Operating:
         members = self.landscape.members()
         return members[0].name if members else ""
 
+    def leader_of(self, vhost: str, name: str) -> int:
+        """Who leads the queue, or where it lives; 0: nobody that is known."""
+        found = self.landscape.metadata.vhosts.get(vhost)
+        queue = None if found is None else found.queues.get(name)
+        return 0 if queue is None else self._led_by(queue)
+
     def is_led_here(self, uid: int) -> bool:
         """Whether the queue lives here, or is led from here."""
         queue = self.landscape.metadata.queue(uid)

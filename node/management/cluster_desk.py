@@ -28,7 +28,8 @@ PART: Final = 250  # rows in one part of an answer
 NODE: Final = "node"
 OVERVIEW: Final = "overview"
 QUEUES: Final = "queues"
-QUEUE: Final = "queue"
+QUEUES_NAMED: Final = "queues_named"
+NAMED_MAX: Final = 500  # a page at most
 VHOSTS: Final = "vhosts"
 CONNECTIONS: Final = "connections"
 CONNECTION: Final = "connection"
@@ -58,7 +59,7 @@ class ClusterDesk:
             (NODE, self._node_asked),
             (OVERVIEW, self._overview_asked),
             (QUEUES, self._queues_asked),
-            (QUEUE, self._queue_asked),
+            (QUEUES_NAMED, self._queues_named),
             (VHOSTS, self._vhosts_asked),
             (CONNECTIONS, self._connections_asked),
             (CONNECTION, self._connection_asked),
@@ -153,9 +154,15 @@ class ClusterDesk:
 
     # Queues
 
-    async def live_queues(self, vhosts: Sequence[str]) -> Mapping[Key, QueueView]:
-        """The queues that are led on other nodes, with their counts."""
-        asked = await self._status.ask_others(QUEUES, list(vhosts))
+    async def live_queues(
+        self, keys: Sequence[Key], vhosts: Sequence[str]
+    ) -> Mapping[Key, QueueView]:
+        """Those of the queues that are led on other nodes, with their counts. `vhosts` are those of
+        the keys; of many keys, all queues there are asked for."""
+        if len(keys) > NAMED_MAX:
+            asked = dict(await self._status.ask_others(QUEUES, list(vhosts)))
+        else:
+            asked = await self._ask_leaders(keys)
         found: dict[Key, QueueView] = {}
         for parts in asked.values():
             for part in parts or ():
@@ -166,19 +173,28 @@ class ClusterDesk:
                 await asyncio.sleep(0)
         return found
 
+    async def _ask_leaders(self, keys: Sequence[Key]) -> dict[int, list[Any] | None]:
+        """Each node for the queues that it leads."""
+        by_leader: dict[int, list[Key]] = {}
+        for key in keys:
+            leader = self.operating.leader_of(*key)
+            if leader not in (0, self._here):
+                by_leader.setdefault(leader, []).append(key)
+        answers = await asyncio.gather(
+            *(self._status.ask(leader, QUEUES_NAMED, some) for leader, some in by_leader.items()),
+            return_exceptions=True,
+        )
+        found: dict[int, list[Any] | None] = {}
+        for leader, answer in zip(by_leader, answers, strict=True):
+            if isinstance(answer, BaseException) and not isinstance(answer, NoAnswer):
+                raise answer
+            found[leader] = None if isinstance(answer, BaseException) else answer
+        return found
+
     async def live_queue(self, vhost: str, name: str) -> QueueView | None:
         """One queue as its leader sees it, or as this node does."""
-        view = self._view.queue(vhost, name)
-        if view is None:
-            return None
-        leader = self.operating.landscape.member_named(view.leader or view.node)
-        if leader is None or leader.id == self._here:
-            return view
-        try:
-            rows = await self._status.ask(leader.id, QUEUE, [vhost, name])
-        except NoAnswer:
-            return view
-        return view if not rows else self._with_counts(rows[0]) or view
+        found = await self.live_queues([(vhost, name)], [vhost])
+        return found.get((vhost, name)) or self._view.queue(vhost, name)
 
     def _with_counts(self, row: Sequence[Any]) -> QueueView | None:
         vhost, name, *counts = row
@@ -194,11 +210,10 @@ class ClusterDesk:
                 found = (self._view.queue(vhost, name) for name in names[start : start + PART])
                 yield [live_row(each) for each in found if each is not None]
 
-    async def _queue_asked(self, asker: int, about: Any) -> AsyncIterator[object]:
-        vhost, name = about
-        view = self._view.queue(vhost, name)
-        if view is not None:
-            yield live_row(view)
+    async def _queues_named(self, asker: int, about: Any) -> AsyncIterator[object]:
+        for start in range(0, len(about), PART):
+            found = (self._view.queue(*key) for key in about[start : start + PART])
+            yield [live_row(each) for each in found if each is not None]
 
     # Connections
 

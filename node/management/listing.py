@@ -8,7 +8,7 @@
 import asyncio
 import heapq
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Final, Protocol, TypeVar
@@ -69,18 +69,24 @@ async def list_reply(
     keys: Sequence[K],
     name_of: Callable[[K], str],
     row_of: Callable[[K], Row | None],
+    prepare: Callable[[Sequence[K]], Awaitable[None]] | None = None,
 ) -> web.StreamResponse:
     """The objects behind `keys` (in order of name), as the request wants them.
 
     `row_of` gives None for one that went away meanwhile. Rows live for one slice: a list is as
-    long as there are objects, the memory for it is not.
+    long as there are objects, the memory for it is not. `prepare` is told once, before the first
+    row is made, of which keys there will be rows: those of a page, or all if they are sorted.
     """
     query = parse_list_query(request.query)
     chosen = await _chosen(keys, name_of, query)
+    if prepare is not None and query.sort:
+        await prepare(chosen)
     if query.sort:
         chosen = await _sorted(chosen, row_of, query.sort.split("."))
     if query.reverse:
         chosen = chosen[::-1]
+    if prepare is not None and not query.sort:
+        await prepare(_cut(chosen, query))
     if not query.page:
         return await _streamed(request, chosen, row_of, query.columns)
     rows = _rows(_cut(chosen, query), row_of, query.columns)

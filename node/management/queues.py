@@ -1,5 +1,6 @@
 """Queues: /api/queues, by vhost and name; PUT declares, DELETE deletes, contents are purged."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from aiohttp import web
@@ -40,13 +41,17 @@ class Queues:
             names = await sorted_in_slices(view.queue_names(vhost), str)
             keys += [(vhost, name) for name in names]
         cluster = self._context.cluster
-        live = {} if cluster is None else await cluster.live_queues(vhosts)
+        live: dict[tuple[str, str], QueueView] = {}
+
+        async def prepare(shown: Sequence[tuple[str, str]]) -> None:
+            if cluster is not None:
+                live.update(await cluster.live_queues(shown, vhosts))
 
         def row_of(key: tuple[str, str]) -> dict[str, object] | None:
             queue = live.get(key) or view.queue(*key)
             return None if queue is None else queue_row(queue)
 
-        return await list_reply(request, keys, lambda key: key[1], row_of)
+        return await list_reply(request, keys, lambda key: key[1], row_of, prepare)
 
     async def one(self, request: web.Request) -> web.Response:
         (vhost,) = asked_vhosts(self._context, request)

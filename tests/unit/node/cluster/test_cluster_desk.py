@@ -10,6 +10,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from node.auth.desk import LoginDesk
 from node.auth.login import LoginRules
 from node.auth.passwords import Hashing, hash_password
+from node.management import cluster_desk
 from node.management.access import Context
 from node.management.cluster_desk import ClusterDesk
 from node.management.server import make_app
@@ -34,6 +35,8 @@ class Site:
         self.views: dict[int, FakeBroker] = {}
         self.desks: dict[int, ClusterDesk] = {}
         self.closed: list[tuple[int, str, str, str]] = []
+        for number in self.world.nodes:
+            self.world.queue(f"q{number}", (), node=f"n{number}")
         for number, node in self.world.nodes.items():
             view = FakeBroker(the_node=replace(node_view(), name=f"n{number}"))
             for home in self.world.nodes:
@@ -120,9 +123,16 @@ def test_alarms_of_all_nodes_are_told() -> None:
 # Queues, vhosts, totals
 
 
-def test_queues_of_other_nodes_have_the_counts_that_these_know() -> None:
+KEYS = [("/", f"q{number}") for number in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("named_max", [500, 0])
+def test_queues_of_other_nodes_have_the_counts_that_these_know(
+    named_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_desk, "NAMED_MAX", named_max)
     site = Site()
-    live = site.run(site.desks[1].live_queues(["/", "none"]))
+    live = site.run(site.desks[1].live_queues(KEYS, ["/", "none"]))
     assert {key: view.messages_ready for key, view in live.items()} == {
         ("/", "q2"): 20,
         ("/", "q3"): 30,
@@ -136,14 +146,21 @@ def test_queues_of_other_nodes_have_the_counts_that_these_know() -> None:
 def test_a_queue_whose_node_is_away_is_shown_as_this_node_knows_it() -> None:
     site = Site()
     site.world.stop(3)
-    assert set(site.run(site.desks[1].live_queues(["/"]))) == {("/", "q2")}
+    assert set(site.run(site.desks[1].live_queues(KEYS, ["/"]))) == {("/", "q2")}
     assert site.run(site.desks[1].live_queue("/", "q3")).messages_ready == 0
 
 
 def test_a_queue_that_only_the_other_node_has_is_left_out() -> None:
     site = Site()
     del site.views[1].queues["/", "q2"]
-    assert set(site.run(site.desks[1].live_queues(["/"]))) == {("/", "q3")}
+    assert set(site.run(site.desks[1].live_queues(KEYS, ["/"]))) == {("/", "q3")}
+
+
+def test_a_page_asks_for_its_own_queues_alone() -> None:
+    site = Site()
+    live = site.run(site.desks[1].live_queues(KEYS[2:], ["/"]))
+    assert list(live) == [("/", "q3")]
+    assert site.run(site.desks[1].live_queues([("/", "none"), ("none", "q2")], ["/"])) == {}
 
 
 def test_vhosts_and_totals_are_those_of_all_nodes_that_answer() -> None:
@@ -326,9 +343,9 @@ def test_the_map_says_who_leads_how_many_queues() -> None:
         _, found = await ask("GET", "/api/cluster")
         assert found["this_node"] == "n1"
         assert [(row["name"], row["running"], row["leads"]) for row in found["nodes"]] == [
-            ("n1", True, 0),
-            ("n2", True, 1),
-            ("n3", False, 1),
+            ("n1", True, 1),
+            ("n2", True, 2),
+            ("n3", False, 2),
         ]
 
     over_http(site, test)
