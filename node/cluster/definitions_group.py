@@ -210,8 +210,7 @@ class DefinitionsGroup:
         """Clients may come to this node from now on: what is declared elsewhere is to be known
         here before it is answered."""
         self._is_serving = True
-        for member in self._peers.members():
-            self._tell_applied(member)
+        self._tell_all()
 
     def save(self) -> None:
         """Save the rows, unless that is going on or has to wait; for a clean stop."""
@@ -297,6 +296,10 @@ class DefinitionsGroup:
             if told is not None and told.is_serving:
                 lowest = min(lowest, told.index)
         return lowest
+
+    def _tell_all(self) -> None:
+        for member in self._peers.members():
+            self._tell_applied(member)
 
     def _tell_applied(self, member: int) -> None:
         if member != self._peers.member:
@@ -488,6 +491,7 @@ class DefinitionsGroup:
             self._is_given_up = True
         self._switched()
         self._look_for_unborn()
+        self._tell_all()  # Nobody knows who asked for what the snapshot has passed over.
 
     def _carry_all(self, changes: list[Change]) -> None:
         self._note_births(self._machine.applied_index, changes)
