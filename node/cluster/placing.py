@@ -7,8 +7,9 @@ where their connection is. What operators should know (members that share a mach
 for each text. Asked by `Broker.propose` of a node in a cluster, and by nobody else.
 """
 
+import dataclasses
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Final
 
@@ -21,6 +22,7 @@ from queues.placement import (
     CLIENT_LOCAL,
     GROUP_SIZE_DEFAULT,
     QUEUES_COUNTED_MAX,
+    Candidate,
     choose_home,
     choose_members,
 )
@@ -55,12 +57,18 @@ class Placing:
     def placed(self, command: Command) -> Command:
         """The command as it is to be proposed."""
         if isinstance(command, DeclareQueue):
-            return self._placed(command)
+            return self._placed(command, Load(self._landscape))
         if isinstance(command, Batch):
-            return Batch(tuple(self.placed(each) for each in command.commands))
+            load = Load(self._landscape)
+            return Batch(
+                tuple(
+                    self._placed(each, load) if isinstance(each, DeclareQueue) else each
+                    for each in command.commands
+                )
+            )
         return command
 
-    def _placed(self, command: DeclareQueue) -> DeclareQueue:
+    def _placed(self, command: DeclareQueue, load: "Load") -> DeclareQueue:
         landscape = self._landscape
         vhost = landscape.metadata.vhosts.get(command.vhost)
         if vhost is None or command.name in vhost.queues or command.members:
@@ -73,14 +81,17 @@ class Placing:
         if command.exclusive_owner and not quorum:
             return replace(command, node=landscape.name_of(landscape.here))
         locator = self.locator_of(arguments)
-        counted = landscape.queue_count <= QUEUES_COUNTED_MAX
-        candidates = landscape.candidates(counted)
         here, count = landscape.here, landscape.queue_count
         if not quorum:
+            candidates = load.candidates(locator != CLIENT_LOCAL)
             home = choose_home(candidates, here, locator, count, self._random)
+            load.took(home)
             return replace(command, node=landscape.name_of(home))
         size = self._size_of(arguments)
+        is_chosen = size < len(landscape.members())
+        candidates = load.candidates(is_chosen or locator != CLIENT_LOCAL)
         choice = choose_members(candidates, size, here, locator, count, self._random)
+        load.took(choice.members[0], choice.members)
         self._warn(choice.warning)
         leader = landscape.name_of(choice.members[0])
         return replace(command, node=leader, members=choice.members)
@@ -101,3 +112,30 @@ class Placing:
         if text and text not in self._warned and len(self._warned) < WARNINGS_MAX:
             self._warned.add(text)
             log.warning("a new quorum queue: %s", text)
+
+
+class Load:
+    """What the nodes bear, with what was placed since it was looked at. Counted only when that is
+    needed, and only as long as there are few queues."""
+
+    def __init__(self, landscape: Landscape) -> None:
+        self._landscape = landscape
+        self._counted: list[Candidate] = []
+
+    def candidates(self, counted: bool) -> Sequence[Candidate]:
+        if not counted or self._landscape.queue_count > QUEUES_COUNTED_MAX:
+            return self._landscape.candidates()
+        if not self._counted:
+            self._counted = self._landscape.candidates(counted=True)
+        return self._counted
+
+    def took(self, leader: int, members: tuple[int, ...] = ()) -> None:
+        """A queue was placed there."""
+        self._counted = [
+            dataclasses.replace(
+                each,
+                leader_count=each.leader_count + (each.id == leader),
+                member_count=each.member_count + (each.id in members),
+            )
+            for each in self._counted
+        ]

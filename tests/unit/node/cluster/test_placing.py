@@ -121,6 +121,19 @@ def test_each_queue_of_a_batch_is_placed() -> None:
     assert (first.node, second, len(third.members)) == ("n1", vhost, 3)
 
 
+def test_the_queues_of_a_batch_count_for_each_other() -> None:
+    world = OperatingWorld(4)
+    many = [declare(f"q{number}", queue_leader_locator="balanced") for number in range(8)]
+    many += [declare(f"r{number}", queue_type="quorum") for number in range(8)]
+    found = placed(world, Batch(tuple(many))).commands
+    homes = [each.node for each in found if not each.members]
+    assert [homes.count(f"n{number}") for number in (1, 2, 3, 4)] == [2, 2, 2, 2]
+    members = [member for each in found for member in each.members]
+    assert [members.count(number) for number in (1, 2, 3, 4)] in [
+        [8, *rest] for rest in ([5, 5, 6], [5, 6, 5], [6, 5, 5])
+    ]
+
+
 def test_members_that_share_a_zone_are_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
     world = OperatingWorld(3, n1="x", n2="x", n3="y")
     placing = Placing(world.nodes[1].landscape, Random(1))
