@@ -65,14 +65,14 @@ class Node:
         self._marked.append(ending)
 
     def end_turn(self) -> None:
-        for each in list(self.neighbours.values()):
-            each.settle()
+        for neighbour in list(self.neighbours.values()):
+            neighbour.settle()
         while self._marked:
             marked, self._marked = self._marked, []
             for each in marked:
                 each.end_turn()
-        for each in list(self.neighbours.values()):
-            each.end_turn()
+        for neighbour in list(self.neighbours.values()):
+            neighbour.end_turn()
 
     def hear(self, member: int, term: int) -> None:
         """News of leaders, or of a link to one."""
