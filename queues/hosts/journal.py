@@ -38,6 +38,10 @@ class Log(Protocol):
     def appended_lsn(self) -> int: ...
 
     @property
+    def durable_lsn(self) -> int:
+        """Synced up to there, from the start on; whoever waits for it is told by `on_durable`."""
+
+    @property
     def pending_bytes(self) -> int: ...
 
     def append_publish(
@@ -212,8 +216,10 @@ class Journal:
             self._receipt = Receipt(self._receipt.number + 1)
         if appended != self._flushed_lsn:
             self._flush()
-        elif len(self._waiting) > 0 and self._waiting[0].lsn <= self.confirmed_lsn:
-            self.on_durable(self.confirmed_lsn)
+        if len(self._waiting) > 0:
+            durable = max(self.confirmed_lsn, i64(log.durable_lsn))
+            if self._waiting[0].lsn <= durable:  # Nothing is written that would tell of it.
+                self.on_durable(durable)
 
     def _write_settled(self) -> None:
         for uid, runs in self._settled.items():

@@ -30,6 +30,7 @@ class FakeLog:
         self.active = 1
         self.flushes = 0
         self._lsn = 0
+        self.durable_lsn = 0  # at its start, for a test that says so
 
     @property
     def appended_lsn(self) -> int:

@@ -272,3 +272,26 @@ def test_what_a_log_group_appends_does_not_wait() -> None:
     desk.log.append_mark(9, 1)
     desk.end_turn()
     assert (desk.log.flushes, asked) == (1, [])
+
+
+def test_who_waits_for_the_disk_is_called_when_what_was_there_is_durable() -> None:
+    desk = Desk()
+    told: list[str] = []
+    desk.journal.write_now(chunk_of([b"a", b"b"]), 5, 7, 1000)
+    desk.journal.when_durable(lambda: told.append("first"))
+    lsn = desk.end_turn()
+    assert desk.log.take() == [("publish", [(5, 7)], [b"a", b"b"])]
+    desk.journal.on_durable(lsn - 1)
+    assert told == []
+    desk.journal.on_durable(lsn)
+    assert told == ["first"]
+
+
+def test_who_waits_for_what_was_durable_before_the_start_is_called_at_once() -> None:
+    desk = Desk()
+    desk.log.append_mark(5, 1)  # of an earlier life
+    desk.log.durable_lsn = desk.log.appended_lsn
+    told: list[str] = []
+    desk.journal.when_durable(lambda: told.append("all"))
+    desk.end_turn()
+    assert told == ["all"]
