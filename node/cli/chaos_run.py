@@ -34,6 +34,7 @@ EXIT_UNREACHABLE: Final = 69
 EXIT_FAILED: Final = 70
 EXIT_INTERRUPTED: Final = 130
 SLOTS: Final = 300  # in a picture
+READY_SECONDS: Final = 120.0  # a machine that is busy is no fault of the cluster
 
 
 def main(options: argparse.Namespace, out: TextIO, err: TextIO) -> int:
@@ -80,7 +81,7 @@ def plan_of(options: argparse.Namespace) -> Plan:
 
 def _break(options: argparse.Namespace, chosen: Scenario, folder: Path, err: TextIO) -> None:
     """The run itself; its history and the logs are in the folder afterwards."""
-    cluster = ClusterOfNodes(options.nodes, proxied=chosen.needs_links)
+    cluster = ClusterOfNodes(options.nodes, proxied=chosen.needs_links, ready_seconds=READY_SECONDS)
     try:
         cluster.start()
         target = LocalTarget(cluster)

@@ -30,7 +30,7 @@ from typing import Final, Self
 from warren.testing.links import Links, ports_of_links
 from warren.testing.node import Node, NodeFailed, free_ports
 
-READY_SECONDS: Final = 30.0
+READY_SECONDS: Final = 60.0
 LOOPBACK: Final = "127.0.0.1"
 SECRET_BYTES: Final = 32
 
