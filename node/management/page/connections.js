@@ -9,6 +9,7 @@ export function connections() {
     { title: "Name", sort: "name", value: (row) => link(row) },
     { title: "User", sort: "user", value: (row) => row.user },
     { title: "Vhost", sort: "vhost", value: (row) => row.vhost },
+    { title: "Node", sort: "node", value: (row) => row.node },
     { title: "State", sort: "state", value: (row) => state(row.state) },
     { title: "Protocol", sort: "protocol", value: (row) => row.protocol },
     { title: "Channels", sort: "channels", number: true, value: (row) => count(row.channels) },
