@@ -61,11 +61,13 @@ T = TypeVar("T")
 
 
 class Refused(Exception):
-    """It is not done; the text says why. `missing`: what it names is not there."""
+    """It is not done; the text says why. `missing`: what it names is not there. `code`: of the
+    reply with which the definitions have refused it; 0: they were not asked."""
 
-    def __init__(self, text: str, missing: bool = False) -> None:
+    def __init__(self, text: str, missing: bool = False, code: int = 0) -> None:
         super().__init__(text)
         self.missing = missing
+        self.code = code
 
 
 class Definitions(Protocol):
@@ -135,20 +137,24 @@ class Membership:
         self._definitions.propose(command, told)
         outcome = await answered
         if isinstance(outcome, RefusedCommand):
-            raise Refused(outcome.text)
+            raise Refused(outcome.text, code=int(outcome.code))
         return outcome
 
     async def _take(self, group: GroupView, step: Step | Refusal) -> QueueResult:
         """Carry a step out; never raises for one queue among many."""
         if isinstance(step, Refusal):
             return QueueResult(group.vhost, group.name, len(group.members), step.reason)
-        known = {each.id for each in self.landscape.members()}
-        members = tuple(each for each in step.members if each in known)
+        command = self._command(step)
         try:
-            await self.carry_out(SetQueueMembers(Uid(step.uid), members))
+            await self.carry_out(command)
         except Refused as error:
             return QueueResult(group.vhost, group.name, len(group.members), str(error))
-        return QueueResult(group.vhost, group.name, len(members))
+        return QueueResult(group.vhost, group.name, len(command.members))
+
+    def _command(self, step: Step) -> SetQueueMembers:
+        """Members that the definitions know no more go with it."""
+        known = {each.id for each in self.landscape.members()}
+        return SetQueueMembers(Uid(step.uid), tuple(each for each in step.members if each in known))
 
     async def _take_all(
         self, groups: Sequence[GroupView], step_of: Callable[[GroupView], Step | Refusal]
@@ -170,7 +176,7 @@ class Membership:
     async def add_member(self, queue: Queue, node: str) -> None:
         """One more member of the queue, on that node."""
         group = self.landscape.group(queue)
-        await self._one(group, grown(group, self._candidate(node)))
+        await self._one(grown(group, self._candidate(node)))
 
     async def delete_member(self, queue: Queue, node: str) -> None:
         """The queue without its member there; a node that was forgotten is named `gone@ID`."""
@@ -178,12 +184,12 @@ class Membership:
         names = {self.landscape.name_of(each): each for each in group.members}
         if node not in names:
             self._candidate(node)
-        await self._one(group, shrunk(group, names.get(node, 0)))
+        await self._one(shrunk(group, names.get(node, 0)))
 
-    async def _one(self, group: GroupView, step: Step | Refusal) -> None:
-        result = await self._take(group, step)
-        if result.error:
-            raise Refused(result.error)
+    async def _one(self, step: Step | Refusal) -> None:
+        if isinstance(step, Refusal):
+            raise Refused(step.reason)
+        await self.carry_out(self._command(step))
 
     async def grow(self, node: str, chosen: Chosen, even: bool) -> list[QueueResult]:
         """A member there for all queues that are chosen, or for those with an even number."""

@@ -16,6 +16,7 @@ from node.cluster.landscape import Chosen, is_quorum
 from node.cluster.membership import Membership, QueueResult, Refused
 from node.management.access import Context, asked_vhosts, caller_of
 from node.management.bodies import flag, query_flag, read_body, text, whole
+from node.management.changes import refuse
 from node.management.cluster_desk import ClusterDesk
 from node.management.replies import ApiError, json_reply
 from queues.definitions import Queue
@@ -192,12 +193,15 @@ class ClusterOperations:
 
 
 async def answered(work: Awaitable[T]) -> T:
-    """ApiError for what is refused: 404 if it names something that is not there, else 400."""
+    """ApiError for what is refused: 404 if it names something that is not there, 503 where there
+    is no majority, else 400."""
     try:
         return await work
     except Refused as error:
         if error.missing:
             raise ApiError.not_found(str(error)) from error
+        if error.code:
+            refuse(error.code, str(error))
         raise ApiError.bad_request(str(error)) from error
 
 

@@ -74,13 +74,14 @@ class FakeDefinitions:
         self._world = world
         self.proposed: list[Command] = []
         self.leader = 1
+        self.refusal: Outcome | None = None  # of every command
 
     def members(self) -> list[Member]:
         return sorted(self._world.machine.roster.members.values(), key=lambda each: each.id)
 
     def propose(self, command: Command, done: Callable[[Outcome], None] | None = None) -> None:
         self.proposed.append(command)
-        outcome = self._world.do(command)
+        outcome = self.refusal or self._world.do(command)
         if done is not None:
             done(outcome)
 

@@ -16,10 +16,12 @@ from node.management.cluster_desk import ClusterDesk
 from node.management.server import make_app
 from node.management.view import ConnectionView, VhostView
 from queues.metadata import Metadata
+from queues.metadata_outcomes import Refused as RefusedCommand
 from tests.unit.node.cluster.operating_world import OperatingWorld
 from tests.unit.node.fake_access import FakeAccess, FakeUser
 from tests.unit.node.fake_broker import FakeBroker, connection_view, node_view, queue_view
 from tests.unit.node.fake_operations import FakeOperations
+from warren.wire.errors import ReplyCode
 
 SHA256: Hashing = "rabbit_password_hashing_sha256"
 LOGIN = {"Authorization": "Basic YWRhOnMzY3JldA=="}  # ada, s3cret
@@ -301,6 +303,23 @@ def test_what_cannot_be_done_is_refused(method: str, path: str, body: Any, statu
         found, answer = await ask(method, path, body)
         assert found == status, answer
         assert answer["reason"]
+
+    over_http(site, test)
+
+
+def test_what_nobody_can_decide_now_is_503() -> None:
+    site = Site()
+    site.world.queue("quorum", (1, 2), leader=1)
+    refusal = RefusedCommand(ReplyCode.INTERNAL_ERROR, "the operation timed out")
+    site.world.nodes[1].definitions.refusal = refusal
+    site.world.stop(3)
+
+    async def test(ask: Ask) -> None:
+        place = f"{QUORUM}/%2F/quorum/replicas"
+        assert (await ask("DELETE", f"{place}/delete", {"node": "n2"}))[0] == 503
+        assert (await ask("DELETE", "/api/nodes/n3"))[0] == 503
+        status, rows = await ask("DELETE", f"{QUORUM}/replicas/on/n2/shrink")
+        assert (status, rows[0]["result"]) == (200, "the operation timed out")
 
     over_http(site, test)
 
