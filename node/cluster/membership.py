@@ -17,6 +17,7 @@ something fails, the queue it failed for has the reason in its row, and the othe
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
+from dataclasses import replace as replace_group
 from random import Random
 from typing import Any, Final, Protocol, TypeVar
 
@@ -340,10 +341,20 @@ class Membership:
             yield plain_row(row)
 
     def critical(self, node: int) -> list[GroupView]:
-        """Quorum queues that would lose their majority with that node. None in a cluster of one."""
+        """Quorum queues that would lose their majority with that node. None in a cluster of one.
+        Members that do not vote yet count for nothing, where this node has a member that knows."""
         if len(self.landscape.members()) < 2:
             return []
-        return [each for each in self.landscape.groups() if is_critical(each, node)]
+        groups = (self._voting(each) for each in self.landscape.groups())
+        return [each for each in groups if is_critical(each, node)]
+
+    def _voting(self, group: GroupView) -> GroupView:
+        """The group with those members alone that vote, as far as this node knows."""
+        row = self._groups.row(group.uid)
+        if row is None or not row.voters:
+            return group
+        online = frozenset(each for each in row.voters if self.landscape.is_running(each))
+        return replace_group(group, members=row.voters, online=online)
 
     def is_definitions_critical(self, node: int) -> bool:
         """Whether the definitions could not be changed any more without that node."""

@@ -211,6 +211,15 @@ def test_a_node_is_critical_when_others_are_down_and_never_alone() -> None:
     assert not first(lone).is_definitions_critical(1)
 
 
+def test_a_member_that_does_not_vote_yet_replaces_nobody() -> None:
+    world = OperatingWorld()
+    queue = world.queue("q", (1, 2, 3), leader=1)
+    world.nodes[1].groups.settled[queue.uid] = (1, 2)
+    assert [each.name for each in first(world).critical(1)] == ["q"]
+    world.nodes[1].groups.settled[queue.uid] = (1, 2, 3)
+    assert first(world).critical(1) == []
+
+
 def test_queues_without_a_leader_are_found() -> None:
     world = OperatingWorld()
     world.queue("led", (1, 2, 3), leader=2)
