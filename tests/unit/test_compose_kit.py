@@ -1,0 +1,61 @@
+"""The files of the compose kit agree with each other: names, ports and networks of all nodes."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+ROOT: Final = Path(__file__).resolve().parent.parent.parent
+NODES: Final = range(1, 8)
+
+pytestmark = pytest.mark.source
+
+
+def service(name: str) -> str:
+    """The text of a service in docker-compose.yml."""
+    text = (ROOT / "docker-compose.yml").read_text()
+    found = re.search(rf"^  {name}:\n((?:    .*\n|\n)+)", text, re.MULTILINE)
+    assert found is not None, name
+    return found[1]
+
+
+def proxies(number: int) -> dict[str, dict[str, Any]]:
+    """What the Toxiproxy of a node is told, by name."""
+    text = (ROOT / "deploy" / "toxiproxy" / f"n{number}.json").read_text()
+    return {each["name"]: each for each in json.loads(text)}
+
+
+@pytest.mark.parametrize("number", NODES)
+def test_a_sidecar_has_a_way_to_every_other_node_and_to_the_clients_ports(number: int) -> None:
+    found = proxies(number)
+    others = {f"n{other}" for other in NODES if other != number}
+    assert set(found) == others | {"amqp", "api"}
+    for other in NODES:
+        if other != number:
+            proxy = found[f"n{other}"]
+            assert proxy["listen"] == f"0.0.0.0:2567{other}"
+            assert proxy["upstream"] == f"node{other}:2567{other}"
+    assert found["amqp"]["upstream"] == f"node{number}:5672"
+    assert found["api"]["upstream"] == f"node{number}:15672"
+    assert all(proxy["enabled"] for proxy in found.values())
+
+
+@pytest.mark.parametrize("number", NODES)
+def test_a_sidecar_has_the_names_of_all_others_where_only_its_node_hears_them(number: int) -> None:
+    sidecar, node = service(f"proxy{number}"), service(f"node{number}")
+    names = ", ".join(f"n{other}" for other in NODES if other != number)
+    assert f"      side{number}:\n        aliases: [{names}]" in sidecar
+    assert f"./deploy/toxiproxy/n{number}.json:" in sidecar
+    assert f"networks: [side{number}, mesh]" in node
+    assert f"WARREN_CLUSTER_ADVERTISED: n{number}:2567{number}" in node
+    assert f"WARREN_LISTENERS_CLUSTER: 0.0.0.0:2567{number}" in node
+    assert f"data{number}:/data" in node
+
+
+@pytest.mark.parametrize("number", NODES)
+def test_profiles_have_the_first_nodes_and_their_sidecars(number: int) -> None:
+    sizes = ", ".join(f'"{size}"' for size in (3, 5, 7) if number <= size)
+    assert f"profiles: [{sizes}]" in service(f"node{number}")
+    assert f"profiles: [{sizes}]" in service(f"proxy{number}")
