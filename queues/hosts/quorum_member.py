@@ -54,7 +54,7 @@ from queues.hosts.quorum_entry import (
     take_attached,
     twin_of,
 )
-from queues.hosts.quorum_snapshot import Incoming, Outgoing, Shelf, Standing
+from queues.hosts.quorum_snapshot import BODY_SLICE_BYTES, Incoming, Outgoing, Shelf, Standing
 from queues.hosts.seams import Steps, Undertaker
 from queues.message import Chunk
 from queues.options import Options
@@ -105,6 +105,7 @@ class QuorumMember:
         turn: Steps,
         shelf: Shelf,
         snapshot_entries: i64 = SNAPSHOT_ENTRIES,
+        slice_bytes: i64 = BODY_SLICE_BYTES,
     ) -> None:
         self.node: i64 = node  # member id
         self.inner = inner
@@ -122,7 +123,7 @@ class QuorumMember:
         self._turn = turn
         self._shelf = shelf
         self._reader = BodyReader(inner, turn)
-        self._outgoing = Outgoing(self.uid, shelf, self._reader)
+        self._outgoing = Outgoing(self.uid, shelf, self._reader, slice_bytes)
         self._incoming = Incoming(self.uid, shelf, journal, self.bodies, self._mark_later)
         self._group: Group | None = None
         self._birth = b""

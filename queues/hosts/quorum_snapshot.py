@@ -16,6 +16,7 @@ of it counts before the last slice is durable and the head is written. `Outgoing
 what is under way; both are told when their disk is done. Compiled.
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Final, Protocol, final
@@ -121,8 +122,9 @@ class Outgoing:
     `index` is that of the newest that is durable, of `slice_count` slices.
     """
 
-    def __init__(self, uid: i64, shelf: Shelf, reader: BodyReader) -> None:
+    def __init__(self, uid: i64, shelf: Shelf, reader: BodyReader, slice_bytes: i64) -> None:
         self._uid: i64 = uid
+        self._slice_bytes: i64 = slice_bytes  # of bodies
         self._shelf = shelf
         self._reader = reader
         self.index: i64 = -1
@@ -218,8 +220,19 @@ class Outgoing:
                 cuts.append(wanted.at)
             done([OF_BODIES, *wanted.found[0]], is_last)
 
-        room = 1 << 40 if is_known else BODY_SLICE_BYTES
+        room: i64 = 1 << 40 if is_known else self._slice_bytes
         self._reader.gather(Gathering([(begin, end)], room, True, gathered))
+
+
+@final
+class Answer:
+    """What is to be told of a slice, and whether it is durable."""
+
+    __slots__ = ("done", "is_durable")
+
+    def __init__(self, done: Callable[[], None]) -> None:
+        self.done = done
+        self.is_durable = False
 
 
 @final
@@ -235,6 +248,7 @@ class Incoming:
         self._bodies = bodies
         self._wake = wake  # have a turn end soon
         self._state: list[bytes] = []
+        self._answers: deque[Answer] = deque()  # in the order of the slices, for two disks answer
         self._stream: i64 = 0  # goes up when what is staged is dropped
 
     @property
@@ -247,13 +261,18 @@ class Incoming:
         return b"".join(self._state)
 
     def stage(self, piece: SnapshotSlice, now_ms: i64, done: Callable[[], None]) -> None:
-        """Put a slice down; `done` when it is durable."""
+        """Put a slice down; `done` when it is durable, and all before it are."""
         content = b"".join(piece.parts)
         stream = self._stream
+        answer = Answer(done)
+        self._answers.append(answer)
 
         def durable() -> None:
-            if self._stream == stream:
-                done()
+            answer.is_durable = True
+            while self._stream == stream and len(self._answers) > 0:
+                if not self._answers[0].is_durable:
+                    return
+                self._answers.popleft().done()
 
         if content[:1] == OF_MACHINE:
             state = content[1:]
@@ -283,12 +302,15 @@ class Incoming:
     def finish(self, machine: Fifo) -> None:
         """The head is written: the queue is what it says."""
         self._bodies.install(machine)
-        self._state = []
-        self._stream += 1
+        self._end()
 
     def drop(self) -> None:
         """What was staged is of no use; bodies stay promised."""
         if len(self._state) > 0:
             self._shelf.drop_staged(self._uid)
+        self._end()
+
+    def _end(self) -> None:
         self._state = []
+        self._answers.clear()
         self._stream += 1

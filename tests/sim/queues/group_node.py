@@ -159,7 +159,10 @@ class GroupNode:
         )
         self.hosts[UID] = inner
         entries = self.random.choice((4, 16, 64))
-        self.member = QuorumMember(self.number, inner, self.journal, self, self.shelf, entries)
+        slice_bytes = self.random.choice((100, 1000, 1 << 18))
+        self.member = QuorumMember(
+            self.number, inner, self.journal, self, self.shelf, entries, slice_bytes
+        )
         self.member.on_lead = self._leads
         self.member.on_left = self._left
         return self.member
