@@ -28,8 +28,8 @@ def suffer(
     faults: tuple[str, ...],
     *,
     seconds: float | None = None,
-    lasts_s: float = 1.5,
-    rests_s: float = 1.0,
+    lasts_s: float = 1.2,
+    rests_s: float = 0.7,
     seed: int = 1,
 ) -> tuple[Verdict, Timeline]:
     """Run each fault once, or all of them for so long; what the judge says, and the timeline."""
