@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from queues.commands import Attach, Command, EndSession, Get, Inspect, Purge
+from queues.commands import Attach, Command, EndSession, Get, Inspect, Purge, Retire
 from queues.credit import CreditActor
 from queues.host import QueueHost, SessionSink, View
 from queues.hosts.classic import ClassicHost, Steps
@@ -103,7 +103,7 @@ class CrashedHost:
             self.served_by.command(sink, command)
         elif isinstance(command, EndSession):
             self._sinks.pop(command.session, None)
-        elif isinstance(command, Inspect):
+        elif isinstance(command, Inspect | Retire):
             self._answer(lambda: sink.on_inspected(self.uid, 0, 0))
         elif isinstance(command, Attach | Get | Purge):
             self._answer(lambda: sink.on_gone(self.uid))

@@ -21,7 +21,6 @@ from queues.commands import (
     consumer_key,
 )
 from queues.credit import CreditActor, CreditSpec
-from queues.host import PublishingOnly
 from queues.hosts.quorum_member import QuorumMember
 from queues.hosts.telling import tell
 from queues.message import FORMAT_091, Chunk
@@ -186,7 +185,7 @@ class Session:
         self.held[seq] = letter
 
 
-class Face(PublishingOnly):
+class Face:
     """One connection to one leader (`StreamSink`); of use while it is the session's."""
 
     def __init__(self, owner: Session, node: GroupNode) -> None:
@@ -279,6 +278,33 @@ class Face(PublishingOnly):
     ) -> None:
         if self.is_up:
             self.owner.delivered(delivery_seq, first, count)
+
+    def on_got(self, uid: int, message: int, redelivered: bool, ready: int, attempts: int) -> None:
+        raise AssertionError("nobody asked for a message")
+
+    def on_attached(self, uid: int, number: int) -> None:
+        return
+
+    def on_attach_refused(self, uid: int, number: int) -> None:
+        raise AssertionError("nobody else consumes alone")
+
+    def on_detached(self, uid: int, number: int, goes: bool) -> None:
+        return
+
+    def on_activated(self, uid: int, number: int, active: bool) -> None:
+        return
+
+    def on_timed_out(self, uid: int, number: int, timeout_ms: int) -> None:
+        return  # A process that was cut off for long; the session is resumed, or its end told.
+
+    def on_drained(self, uid: int, number: int, delivery_count: int) -> None:
+        return
+
+    def on_purged(self, uid: int, count: int) -> None:
+        return
+
+    def on_inspected(self, uid: int, ready: int, consumer_count: int) -> None:
+        return
 
     def on_loaded(self, uid: int) -> None:
         self.read_some()
