@@ -20,13 +20,14 @@ DEV   := .venv/bin
 SETUP := $(PYTHON) tools/environment.py
 TOXIPROXY := github.com/Shopify/toxiproxy/v2/cmd/server@v2.12.0
 TOOLS     ?= $(abspath .tools)
-SPREAD := -n $(WORKERS) --dist loadfile
-# The same sources are behind both builds: with real nodes `make test` checks all of the compiled
-# one, and of the pure one what these say, and all that is tested without a node.
+# In the order that is given: long files first, so that no worker is left alone with one.
+SPREAD := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# The same sources are behind both builds: `make test` checks all of the compiled one, simulations
+# and real nodes included, and of the pure one the units, what needs the sources, and these.
 PURE_NODES := page pika_publish pika_consume pika_quorum pika_dead_letter aio_pika amqp10_raw \
   amqp10_links warren_client warren_client_091 http_policies raw_wire
-PURE_TESTS := tests/unit tests/golden tests/sim tests/faults \
-  $(PURE_NODES:%=tests/conformance/test_%.py)
+PURE_TESTS := tests/sim/mutants $(PURE_NODES:%=tests/conformance/test_%.py) \
+  tests/faults/test_log_faults.py tests/golden tests/unit
 
 .DEFAULT_GOAL := help
 .PHONY: help python install tools run lint check format test test-pure test-compiled faults mutants wheel bench clean sim \
