@@ -6,22 +6,24 @@ Exit codes: as there.
 """
 
 import argparse
-import asyncio
 import os
 import shutil
 import sys
-import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
 from deploy.chaos.target import Compose, ComposeFailed, ComposeTarget
 from node.cli.chaos_arguments import add_arguments
-from node.cli.chaos_run import EXIT_FAILED, EXIT_UNREACHABLE, conclude, plan_of, progress
-from warren.testing.chaos.campaign import Campaign
+from node.cli.chaos_run import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_UNREACHABLE,
+    carry_out,
+    conclude,
+    make_folder,
+)
 from warren.testing.chaos.scenarios import scenario
 from warren.testing.chaos.workload import NotDeclared
-from warren.testing.history import Recorder
 
 PROGRAMS: Final = ("docker compose", "docker-compose")
 
@@ -37,27 +39,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("warren: neither docker compose nor docker-compose is there", file=sys.stderr)
         return EXIT_UNREACHABLE
     chosen = scenario(options.scenario)
-    folder = options.out or Path(time.strftime(f"chaos-compose-{chosen.name}-%Y%m%d-%H%M%S"))
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = make_folder(options, f"chaos-compose-{chosen.name}")
     target = ComposeTarget(Compose(words, options.nodes))
-    history = folder / "history.jsonl"
-    history.unlink(missing_ok=True)
     try:
-        with Recorder(history) as recorder, progress(options, sys.stderr) as told:
-            campaign = Campaign(
-                target,
-                target.urls,
-                chosen,
-                plan_of(options),
-                recorder,
-                target.depth,
-                options.seed,
-                told,
-            )
-            asyncio.run(campaign.run(60 * options.minutes))
+        carry_out(target, target.urls, chosen, folder, options, sys.stderr)
     except (ComposeFailed, NotDeclared) as error:
         print(f"warren: {error}", file=sys.stderr)
         return EXIT_FAILED
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
     return conclude(folder, options, sys.stdout)
 
 

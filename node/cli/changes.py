@@ -9,7 +9,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, TextIO
+from typing import Final, Generic, TextIO, TypeVar
 from urllib.parse import quote
 
 from node.cli.api import Api
@@ -18,6 +18,7 @@ from node.cli.tables import write_json, write_table
 Options = argparse.Namespace
 Body = Mapping[str, object]
 Run = Callable[[Api, Options], object]
+RunKind = TypeVar("RunKind", bound=Callable[..., object])
 
 
 class BadCall(Exception):
@@ -49,13 +50,13 @@ class Argument:
 
 
 @dataclass(frozen=True, slots=True)
-class Verb:
-    """A command that changes something. `told`: what is printed before, from the arguments."""
+class Verb(Generic[RunKind]):
+    """A command that does something. `told`: what is printed before, from the arguments."""
 
     help: str
     told: str
     arguments: tuple[Argument, ...]
-    run: Run
+    run: RunKind
     in_vhost: bool = False
 
     def describe(self, parser: argparse.ArgumentParser) -> None:
@@ -315,7 +316,7 @@ POLICY: Final = (
     Argument("--apply-to", "all"),
 )
 
-CHANGES: Final[Mapping[str, Verb]] = {
+CHANGES: Final[Mapping[str, Verb[Run]]] = {
     "add_user": Verb("make a user", 'Adding user "{username}" ...', (USER, SECRET), _add_user),
     "delete_user": Verb(
         "delete a user",

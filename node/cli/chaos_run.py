@@ -10,10 +10,10 @@ import asyncio
 import json
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import Any, Final, Protocol, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -22,6 +22,7 @@ from node.cli.chaos import EXIT_WRONG, as_json
 from warren.testing import ClusterOfNodes, NodeFailed
 from warren.testing.chaos.campaign import Campaign, OnProgress
 from warren.testing.chaos.clients import Habits
+from warren.testing.chaos.faults import Target
 from warren.testing.chaos.local import LocalTarget
 from warren.testing.chaos.picture import draw
 from warren.testing.chaos.scenarios import Scenario, scenario
@@ -33,8 +34,15 @@ from warren.testing.toxiproxy import ToxiproxyFailed, find_server
 EXIT_UNREACHABLE: Final = 69
 EXIT_FAILED: Final = 70
 EXIT_INTERRUPTED: Final = 130
+HISTORY: Final = "history.jsonl"
 SLOTS: Final = 300  # in a picture
 READY_SECONDS: Final = 120.0  # a machine that is busy is no fault of the cluster
+
+
+class Broken(Target, Protocol):
+    """A cluster that is broken, and says how many messages a queue holds; None: nobody knows."""
+
+    async def depth(self, queue: str) -> int | None: ...
 
 
 def main(options: argparse.Namespace, out: TextIO, err: TextIO) -> int:
@@ -43,10 +51,7 @@ def main(options: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     if chosen.needs_links and find_server() is None:
         print("warren: this scenario needs toxiproxy-server: make tools, or PATH", file=err)
         return EXIT_UNREACHABLE
-    folder = options.out or Path(time.strftime(f"chaos-{chosen.name}-%Y%m%d-%H%M%S"))
-    folder.mkdir(parents=True, exist_ok=True)
-    history = folder / "history.jsonl"
-    history.unlink(missing_ok=True)
+    folder = make_folder(options, f"chaos-{chosen.name}")
     try:
         _break(options, chosen, folder, err)
     except (NodeFailed, NotDeclared, ToxiproxyFailed) as error:
@@ -57,9 +62,35 @@ def main(options: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     return conclude(folder, options, out)
 
 
+def make_folder(options: argparse.Namespace, name: str) -> Path:
+    """Where the run is kept, without the history of an earlier one."""
+    folder: Path = options.out or Path(time.strftime(f"{name}-%Y%m%d-%H%M%S"))
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / HISTORY).unlink(missing_ok=True)
+    return folder
+
+
+def carry_out(
+    target: Broken,
+    urls: Sequence[str],
+    chosen: Scenario,
+    folder: Path,
+    options: argparse.Namespace,
+    err: TextIO,
+) -> None:
+    """Clients and faults, for as long as the options say; the history is in the folder then.
+
+    NotDeclared: the clients' queues cannot be had.
+    """
+    with Recorder(folder / HISTORY) as recorder, progress(options, err) as told:
+        plan = plan_of(options)
+        campaign = Campaign(target, urls, chosen, plan, recorder, target.depth, options.seed, told)
+        asyncio.run(campaign.run(60 * options.minutes))
+
+
 def conclude(folder: Path, options: argparse.Namespace, out: TextIO) -> int:
     """Judge the history in the folder, keep what it looks like, report; the exit code."""
-    history = folder / "history.jsonl"
+    history = folder / HISTORY
     verdict = judge(read(history))
     made = timeline(read(history), max(0.2, 60 * options.minutes / SLOTS))
     _write(folder, options, verdict, made)
@@ -84,19 +115,7 @@ def _break(options: argparse.Namespace, chosen: Scenario, folder: Path, err: Tex
     cluster = ClusterOfNodes(options.nodes, proxied=chosen.needs_links, ready_seconds=READY_SECONDS)
     try:
         cluster.start()
-        target = LocalTarget(cluster)
-        with Recorder(folder / "history.jsonl") as recorder, progress(options, err) as told:
-            campaign = Campaign(
-                target,
-                cluster.urls,
-                chosen,
-                plan_of(options),
-                recorder,
-                target.depth,
-                options.seed,
-                told,
-            )
-            asyncio.run(campaign.run(60 * options.minutes))
+        carry_out(LocalTarget(cluster), cluster.urls, chosen, folder, options, err)
     finally:
         shutil.copytree(cluster.keep_logs(), folder / "logs", dirs_exist_ok=True)
         cluster.close()

@@ -5,14 +5,12 @@ rabbitmq-diagnostics have them, and what it asks of the HTTP API. What waits (`a
 again every POLL_S until it is so or the time of `--timeout` is over, and then ends with 69.
 """
 
-import argparse
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TextIO
 
 from node.cli.api import EXIT_UNAVAILABLE, Api, ApiFailure
-from node.cli.changes import Argument, BadCall, Options, path
+from node.cli.changes import Argument, BadCall, Options, Verb, path
 from node.cli.tables import write_json, write_table
 
 Run = Callable[[Api, Options, TextIO], None]
@@ -29,23 +27,6 @@ PATTERNS: Final = (Argument("--vhost-pattern", ".*"), Argument("--queue-pattern"
 NODE: Final = Argument("node")
 OWN_NODE: Final = Argument("node", "")  # the one that is asked, unless another is named
 QUEUE: Final = Argument("queue")
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """One command. `told`: what is printed before, from the arguments."""
-
-    help: str
-    told: str
-    arguments: tuple[Argument, ...]
-    run: Run
-    in_vhost: bool = False
-
-    def describe(self, parser: argparse.ArgumentParser) -> None:
-        if self.in_vhost:
-            parser.add_argument("-p", "--vhost", default="/")
-        for argument in self.arguments:
-            argument.add_to(parser)
 
 
 def run(api: Api, options: Options, out: TextIO) -> None:
@@ -292,71 +273,71 @@ def whole(text: str) -> int:
 
 FORCE: Final = Argument("--force", is_flag=True)
 
-COMMANDS: Final[Mapping[str, Command]] = {
-    "cluster_status": Command("nodes of the cluster, and how they are", "", (), cluster_status),
-    "forget_cluster_node": Command(
+COMMANDS: Final[Mapping[str, Verb[Run]]] = {
+    "cluster_status": Verb("nodes of the cluster, and how they are", "", (), cluster_status),
+    "forget_cluster_node": Verb(
         "remove a node for good; --force: also while it runs",
         "Removing node {node} from the cluster",
         (NODE, FORCE),
         forget,
     ),
-    "reset": Command(
+    "reset": Verb(
         "have a node leave the cluster, stop, and start empty",
         "Resetting node {node} ...",
         (OWN_NODE, FORCE),
         reset,
     ),
-    "drain": Command(
+    "drain": Verb(
         "put a node into maintenance: no clients, no leaders",
         "Will put node {node} into maintenance mode. The node will no longer serve any client "
         "traffic!",
         (OWN_NODE, FORCE),
         drain,
     ),
-    "revive": Command(
+    "revive": Verb(
         "take a node out of maintenance",
         "Will undo maintenance mode for node {node}",
         (OWN_NODE,),
         revive,
     ),
-    "await_online_nodes": Command(
+    "await_online_nodes": Verb(
         "wait until so many nodes run",
         "Will wait for at least {count} nodes to join the cluster ...",
         (Argument("count"),),
         await_online_nodes,
     ),
-    "await_online_quorum_plus_one": Command(
+    "await_online_quorum_plus_one": Verb(
         "wait until no queue would lose its quorum with this node",
         "Will wait for a quorum + 1 of nodes to be online for all quorum queues ...",
         (),
         await_online_quorum_plus_one,
     ),
-    "alarms": Command("alarms of all nodes", "Alarms of the cluster:", (), alarms),
-    "check_alarms": Command(
+    "alarms": Verb("alarms of all nodes", "Alarms of the cluster:", (), alarms),
+    "check_alarms": Verb(
         "fail if there is an alarm in the cluster",
         "",
         (),
         check("alarms", "There are no alarms in effect"),
     ),
-    "check_local_alarms": Command(
+    "check_local_alarms": Verb(
         "fail if there is an alarm on the node",
         "",
         (),
         check("local-alarms", "There are no alarms in effect on the node"),
     ),
-    "check_running": Command(
+    "check_running": Verb(
         "fail if the node serves no clients",
         "",
         (),
         check("is-in-service", "The node is in service"),
     ),
-    "check_if_node_is_quorum_critical": Command(
+    "check_if_node_is_quorum_critical": Verb(
         "fail if queues would lose their quorum with this node",
         "",
         (),
         check("node-is-quorum-critical", "No quorum queue depends on this node"),
     ),
-    "check_for_quorum_queues_without_an_elected_leader": Command(
+    "check_for_quorum_queues_without_an_elected_leader": Verb(
         "fail if a quorum queue has no leader",
         "",
         (),
@@ -364,53 +345,53 @@ COMMANDS: Final[Mapping[str, Command]] = {
             "quorum-queues-without-elected-leaders/all-vhosts", "All quorum queues have a leader"
         ),
     ),
-    "quorum_status": Command(
+    "quorum_status": Verb(
         "how the members of a quorum queue stand",
         "Status of quorum queue {queue} on vhost {vhost} ...",
         (QUEUE,),
         quorum_status,
         in_vhost=True,
     ),
-    "add_member": Command(
+    "add_member": Verb(
         "add a member to a quorum queue",
         "Adding a replica for queue {queue} on node {node}...",
         (QUEUE, NODE),
         add_member,
         in_vhost=True,
     ),
-    "delete_member": Command(
+    "delete_member": Verb(
         "remove a member from a quorum queue",
         "Removing a replica of queue {queue} on node {node}...",
         (QUEUE, NODE),
         delete_member,
         in_vhost=True,
     ),
-    "transfer_leadership": Command(
+    "transfer_leadership": Verb(
         "have another member lead a quorum queue",
         "Transferring leadership of queue {queue} in vhost {vhost} to node {node}...",
         (QUEUE, NODE),
         transfer_leadership,
         in_vhost=True,
     ),
-    "grow": Command(
+    "grow": Verb(
         "add a member on a node to all quorum queues, or to those with an even number",
         "Growing {strategy} quorum queues on {node}...",
         (NODE, Argument("strategy"), *PATTERNS),
         grow,
     ),
-    "grow_to_count": Command(
+    "grow_to_count": Verb(
         "add members to quorum queues until they have so many",
         "Growing {strategy} quorum queues to {count} members...",
         (Argument("count"), Argument("strategy"), *PATTERNS),
         grow_to_count,
     ),
-    "shrink": Command(
+    "shrink": Verb(
         "remove the members of all quorum queues from a node",
         "Shrinking quorum queues on {node}...",
         (NODE, Argument("--errors-only", is_flag=True)),
         shrink,
     ),
-    "rebalance": Command(
+    "rebalance": Verb(
         "spread the leaders of queues over the nodes: all, classic or quorum",
         "Rebalancing {type} queues...",
         (Argument("type"), *PATTERNS),

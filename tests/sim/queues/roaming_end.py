@@ -9,7 +9,6 @@ from typing import Protocol
 
 from queues.away.seam import StreamSink
 from queues.away.strand import Strand
-from queues.away.telling import tell
 from queues.commands import (
     Command,
     Leads,
@@ -33,6 +32,7 @@ from queues.effects import (
 from queues.fifo import Fifo
 from queues.fifo_snapshot import decode_fifo, encode_fifo
 from queues.host import View
+from queues.hosts.telling import tell
 from queues.message import Chunk
 from queues.options import Options
 from queues.streams import Resume, Resumed
@@ -228,7 +228,7 @@ class End:
             self.forget_sink(effect.session)
             sink.on_gone(self._uid)
         else:
-            tell(sink, self._uid, effect)
+            tell(sink, self._uid, effect, False)
 
     def load(self) -> None:
         """Bodies that were waited for are there."""
