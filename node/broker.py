@@ -23,6 +23,7 @@ from node.cluster.coordination.seam import Coordination, NoCoordination
 from node.cluster.unknown import UnknownHost
 from node.cluster.whereis import Alone, WhereIs
 from node.damage import Damages, Owners
+from node.events import Events
 from node.hold import Hold
 from node.hosts import QueueHosts
 from node.plans import RouteCache
@@ -145,6 +146,7 @@ class Broker:
         self.node_name = config.node.name
         self._stand_alone()
         self.incarnation = int.from_bytes(os.urandom(8), "big")
+        self.events = Events(self.node_name, self.now_ms)
         self.hold = Hold()
         self.channel_credit = CreditSpec(*config.credit_flow_default_credit)
         self.in_flight_bytes_max = config.limits.connection_inflight_bytes
