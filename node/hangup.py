@@ -1,0 +1,30 @@
+"""What is looked at anew when the process gets SIGHUP: files of logs, certificates.
+
+    hangup = Hangup(loop)
+    hangup.on_signal(reopen_log)         # each is called on the loop, in the order of telling
+
+The signal is taken only once somebody wants to hear of it: until then it ends the process, as it
+ends any program whose terminal is gone.
+"""
+
+import asyncio
+import signal
+from collections.abc import Callable
+
+
+class Hangup:
+    """See the module. One for the process, for a signal has one handler."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._calls: list[Callable[[], None]] = []
+
+    def on_signal(self, call: Callable[[], None]) -> None:
+        """Call that when the signal comes."""
+        if not self._calls:
+            self._loop.add_signal_handler(signal.SIGHUP, self._signalled)
+        self._calls.append(call)
+
+    def _signalled(self) -> None:
+        for call in self._calls:
+            call()
