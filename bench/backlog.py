@@ -1,7 +1,8 @@
 """What a backlog costs: `python -m bench.backlog --help`; Warren, and with --rabbitmq RabbitMQ.
 
     in-out   a million messages of 1 KB in, then out again, for each kind of queue: rates and RSS
-    depth    what publishing and consuming costs while so many messages lie in the queue
+    depth    what publishing and consuming costs while so many messages lie in the queue: medians of
+             several samples, each after the disk has come to rest; user is CPU outside the kernel
     ttl      ten million messages in a lazy queue, a tenth of them with a time to live of their own:
              RSS and the longest turn of the loop, while they come and while they expire
 
@@ -12,7 +13,9 @@ SAMPLE_SECONDS; growth is against the moment before the first message. Everythin
 
 import argparse
 import json
+import os
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -32,7 +35,9 @@ SAMPLE_SECONDS: Final = 0.1
 SETTLE_SECONDS: Final = 2.0  # of a broker that has just started
 PATIENCE_SECONDS: Final = 1800.0
 SIZE: Final = 1024
-DEPTH_COUNT: Final = 200_000  # messages in and out at each depth
+DEPTH_COUNT: Final = 200_000  # messages in and out of one sample at a depth
+DIRTY_BYTES: Final = 32 << 20  # the kernel has written back what came before
+REST_SECONDS: Final = 60.0
 KINDS: Final = {"lazy": "classic:lazy", "default": "classic", "quorum": "quorum"}
 
 
@@ -42,6 +47,7 @@ class Flow:
 
     per_s: float
     cpu_us: float  # of the broker, per message
+    user_us: float  # of these, outside the kernel
 
 
 class Rss:
@@ -71,11 +77,13 @@ class Rss:
             self.peak = max(self.peak, self.now())
 
 
-def bgen(broker: Broker, words: str, figure: str) -> Flow:
-    """One run of bgen on the queue `backlog`."""
+def bgen(broker: Broker, words: str, figure: str, count: int) -> Flow:
+    """One run of bgen on the queue `backlog`, of so many messages."""
     command = [str(HERE / "bgen"), "--port", str(broker.port), "--queue", "backlog"]
     command += ["--size", str(SIZE), "--pids", str(broker.pid()), "--warmup", "0"]
     command += ["--duration", str(PATIENCE_SECONDS), *words.split()]
+    process = psutil.Process(broker.pid())
+    user = process.cpu_times().user
     done = subprocess.run(
         command, stdout=subprocess.PIPE, text=True, timeout=PATIENCE_SECONDS, check=False
     )
@@ -83,19 +91,23 @@ def bgen(broker: Broker, words: str, figure: str) -> Flow:
         raise SystemExit(f"{' '.join(command)} failed with code {done.returncode}")
     answer: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     rate = float(answer[figure])
-    return Flow(rate, float(answer["broker_cpu_pct"]) / 100 / max(rate, 1) * 1e6)
+    user = process.cpu_times().user - user
+    cpu_us = float(answer["broker_cpu_pct"]) / 100 / max(rate, 1) * 1e6
+    return Flow(rate, cpu_us, user / count * 1e6)
 
 
 def publish(broker: Broker, count: int, kind: str = "") -> Flow:
     """Publish so many; with a kind, into a new queue."""
     declare = f"--declare backlog:{KINDS[kind]} --fresh" if kind else ""
-    return bgen(broker, f"{declare} --producers 1 --window 1000 --count {count}", "pub_per_s")
+    return bgen(
+        broker, f"{declare} --producers 1 --window 1000 --count {count}", "pub_per_s", count
+    )
 
 
 def consume(broker: Broker, count: int) -> Flow:
     """Consume so many from the head of the queue."""
     words = f"--producers 0 --consumers 1 --prefetch 1000 --ack 100 --consume-count {count}"
-    return bgen(broker, words, "sub_per_s")
+    return bgen(broker, words, "sub_per_s", count)
 
 
 def in_out(broker: Broker, kind: str, count: int) -> dict[str, Any]:
@@ -115,7 +127,7 @@ def in_out(broker: Broker, kind: str, count: int) -> dict[str, Any]:
     }
 
 
-def depth(broker: Broker, kind: str, depths: Sequence[int]) -> list[dict[str, Any]]:
+def depth(broker: Broker, kind: str, depths: Sequence[int], samples: int) -> list[dict[str, Any]]:
     """Cost of a message in and out at each depth; all of it persistent, 1 KB."""
     found = []
     lies = 0
@@ -125,19 +137,43 @@ def depth(broker: Broker, kind: str, depths: Sequence[int]) -> list[dict[str, An
         if messages > lies:
             publish(broker, messages - lies)
             lies = messages
-        came = publish(broker, DEPTH_COUNT)
-        went = consume(broker, DEPTH_COUNT)
-        found.append(
-            {
-                "depth": messages,
-                "in_per_s": round(came.per_s),
-                "in_cpu_us": round(came.cpu_us, 2),
-                "out_per_s": round(went.per_s),
-                "out_cpu_us": round(went.cpu_us, 2),
-                "both_cpu_us": round(came.cpu_us + went.cpu_us, 2),
-            }
-        )
+        found.append({"depth": messages, **at_depth(broker, samples)})
     return found
+
+
+def at_depth(broker: Broker, samples: int) -> dict[str, Any]:
+    """Medians over the samples, and the range of the CPU of both ways."""
+    came, went = [], []
+    for _ in range(samples):
+        rest()
+        came.append(publish(broker, DEPTH_COUNT))
+        went.append(consume(broker, DEPTH_COUNT))
+    both = [i.cpu_us + o.cpu_us for i, o in zip(came, went, strict=True)]
+    user = [i.user_us + o.user_us for i, o in zip(came, went, strict=True)]
+    return {
+        "in_per_s": round(statistics.median(each.per_s for each in came)),
+        "in_cpu_us": round(statistics.median(each.cpu_us for each in came), 2),
+        "out_per_s": round(statistics.median(each.per_s for each in went)),
+        "out_cpu_us": round(statistics.median(each.cpu_us for each in went), 2),
+        "both_cpu_us": round(statistics.median(both), 2),
+        "both_cpu_us_range": [round(min(both), 2), round(max(both), 2)],
+        "both_user_us": round(statistics.median(user), 2),
+    }
+
+
+def rest() -> None:
+    """Wait until nothing of what came before is still to be written back, or REST_SECONDS."""
+    os.sync()
+    until = time.monotonic() + REST_SECONDS
+    while dirty_bytes() > DIRTY_BYTES and time.monotonic() < until:
+        time.sleep(SAMPLE_SECONDS)
+
+
+def dirty_bytes() -> int:
+    """What the kernel has still to write, of all files."""
+    wanted = ("Dirty:", "Writeback:")
+    lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    return sum(1024 * int(line.split()[1]) for line in lines if line.startswith(wanted))
 
 
 def ttl(broker: Warren, count: int) -> dict[str, Any]:
@@ -176,6 +212,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--kinds", default=",".join(KINDS), help="queues: lazy,default,quorum")
     parser.add_argument("--count", type=int, default=1_000_000, help="of in-out")
     parser.add_argument("--depths", default="0,1000000,5000000,10000000")
+    parser.add_argument("--samples", type=int, default=5, help="at each depth")
     parser.add_argument("--ttl-count", type=int, default=10_000_000)
     parser.add_argument("--data", type=Path, help="folder on the disk to measure")
     parser.add_argument("--set", action="append", default=[], help="KEY=VALUE for Warren")
@@ -198,7 +235,7 @@ def run_rows(warren: Warren, options: argparse.Namespace) -> None:
         for kind in kinds:
             with_broker(warren)
             depths = [int(word) for word in options.depths.split(",")]
-            for found in depth(warren, kind, depths):
+            for found in depth(warren, kind, depths, options.samples):
                 tell("depth", kind, warren, found)
             warren.stop()
     if "ttl" in rows:
