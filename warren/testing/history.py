@@ -9,7 +9,7 @@ or brought in the wrong order. For tests, for chaos runs, and for whoever has su
         recorder.answered("p1:17", "c1")                           # 1.0: the settlement came back
         recorder.fault("kill", "n2"); recorder.healed("kill", "n2")
         recorder.noted("leader", "orders", "n2")                   # not judged; for pictures
-        recorder.drained("orders")       # at the end: a consumer found nothing more to take
+        recorder.drained("orders")       # at the end: consumers found nothing more to take
     verdict = judge(read(path))
 
 A history is JSON lines, one event each, in the order in which this process saw them; `at_ns` is its
@@ -44,6 +44,8 @@ class Kind(Enum):
     """What can be wrong."""
 
     LOST = "confirmed, and neither taken by anybody nor still there at the end"
+    STRANDED = "confirmed, still in the queue at the end, and not brought to those who consume"
+    STALE_ACK = "gone by an acknowledgement of a consumer that did not hold it any more"
     PHANTOM = "delivered, and never published"
     DOUBLED = "delivered again although its settlement had been answered"
     REPEATED = "delivered again after an acknowledgement, without a fault in between"
@@ -77,6 +79,7 @@ class Verdict:
     faults: int = 0
     undrained: list[str] = field(default_factory=list)  # nobody said that these were empty
     counts: dict[Kind, int] = field(default_factory=dict)
+    lines: dict[Kind, list[int]] = field(default_factory=dict)  # of all findings
     findings: list[Finding] = field(default_factory=list)
 
     @property
@@ -86,6 +89,7 @@ class Verdict:
     def add(self, kind: Kind, message: str, line: int, detail: str) -> None:
         count = self.counts.get(kind, 0)
         self.counts[kind] = count + 1
+        self.lines.setdefault(kind, []).append(line)
         if count < EXAMPLES_MAX:
             self.findings.append(Finding(kind, message, line, detail))
 
@@ -181,9 +185,10 @@ class Recorder:
         """Something for the picture of the run, such as a new leader; it is not judged."""
         self._write({"event": "noted", "what": what, "target": target, "text": text})
 
-    def drained(self, queue: str) -> None:
-        """All faults are healed, and the queue has nothing more to give."""
-        self._write({"event": "drained", "queue": queue})
+    def drained(self, queue: str, left: int = 0) -> None:
+        """All faults are healed, consumers are there, and nothing more comes from the queue, which
+        says that it holds `left` messages all the same."""
+        self._write({"event": "drained", "queue": queue, "left": left})
 
     def _write(self, event: dict[str, Any]) -> None:
         with self._lock:
@@ -224,6 +229,7 @@ class _Message:
     published_at: int = 0  # how many faults had begun or ended then
     settled_at: int = 0  # the same when it was accepted
     holder: str = ""  # the consumer of its last delivery, if that has not ended
+    stale: str = ""  # the consumer that settled it without holding it
 
 
 def judge(events: Iterable[dict[str, Any]], ordered: bool = True) -> Verdict:
@@ -251,7 +257,7 @@ class _Judge:
         self._last: dict[tuple[str, str, str], int] = {}  # queue, publisher, consumer: number
         self._fault_count = 0  # faults begun or ended so far
         self._open_faults = 0
-        self._drained: set[str] = set()
+        self._drained: dict[str, int] = {}  # how many messages each queue says that it has left
         self._phantoms: set[str] = set()
 
     def take(self, event: dict[str, Any]) -> None:
@@ -267,14 +273,28 @@ class _Judge:
     def finish(self) -> Verdict:
         verdict = self._verdict
         queues = {message.queue for message in self._messages.values()}
-        verdict.undrained = sorted(queues - self._drained)
+        verdict.undrained = sorted(queues - self._drained.keys())
+        missing: dict[str, list[str]] = {}
         for name, message in self._messages.items():
             if message.taken and not message.confirmed:
                 verdict.unconfirmed_taken += 1
             if message.confirmed and not message.taken and message.queue in self._drained:
-                detail = "was delivered and given back" if message.delivered else "never delivered"
-                verdict.add(Kind.LOST, name, message.line, detail)
+                missing.setdefault(message.queue, []).append(name)
+        for queue, names in missing.items():
+            self._miss(names, self._drained[queue])
         return verdict
+
+    def _miss(self, names: list[str], left: int) -> None:
+        """Confirmed messages of one queue that nobody has taken, and how many it has left."""
+        for name in names:
+            message = self._messages[name]
+            detail = "was delivered and given back" if message.delivered else "never delivered"
+            kind = Kind.STRANDED if left >= len(names) else Kind.LOST
+            if kind is Kind.LOST and message.stale:
+                kind, detail = Kind.STALE_ACK, f"of {message.stale}"
+            elif kind is Kind.LOST and left:
+                detail += f"; or it is among the {left} that the queue has left"
+            self._verdict.add(kind, name, message.line, detail)
 
     def _message(self, event: dict[str, Any], line: int) -> _Message:
         message = self._messages.get(event["id"])
@@ -293,7 +313,7 @@ class _Judge:
         message = _Message(event["queue"], event["publisher"], int(number), line)
         message.published_at = self._faults_before()
         self._messages[name] = message
-        self._drained.discard(message.queue)
+        self._drained.pop(message.queue, None)
 
     def _on_confirmed(self, event: dict[str, Any], line: int) -> None:
         message = self._message(event, line)
@@ -377,6 +397,8 @@ class _Judge:
         if event["outcome"] not in OUTCOMES:
             raise BadHistory(f"line {line}: the outcome {event['outcome']!r}")
         if message.holder != event["consumer"]:
+            if event["outcome"] in ("accept", "reject"):
+                message.stale = event["consumer"]
             return  # Another one has it by now: this acknowledgement comes too late to count.
         self._let_go(message, event["id"])
         if event["outcome"] in ("accept", "reject"):
@@ -417,5 +439,7 @@ class _Judge:
         self._last.clear()
 
     def _on_drained(self, event: dict[str, Any], line: int) -> None:
-        del line
-        self._drained.add(event["queue"])
+        left = event.get("left", 0)
+        if not isinstance(left, int):
+            raise BadHistory(f"line {line}: {left!r} messages left")
+        self._drained[event["queue"]] = left

@@ -199,7 +199,44 @@ def test_an_acknowledgement_of_what_another_has_by_now_does_not_count(tmp_path: 
         recorder.settled("p:1", "c1", "accept")
         recorder.drained("q")
 
-    assert judged(tmp_path, story).counts == {Kind.LOST: 1}
+    verdict = judged(tmp_path, story)
+    assert verdict.counts == {Kind.STALE_ACK: 1}
+    assert "of c1" in verdict.format()
+
+
+def test_what_was_acknowledged_too_late_and_taken_by_its_holder_is_clean(tmp_path: Path) -> None:
+    def story(recorder: Recorder) -> None:
+        publish(recorder, 1)
+        recorder.delivered("q", "p:1", "c1", False)
+        recorder.ended("c1", clean=False)
+        recorder.delivered("q", "p:1", "c2", True)
+        recorder.settled("p:1", "c1", "accept")
+        recorder.settled("p:1", "c2", "accept")
+        recorder.drained("q")
+
+    assert judged(tmp_path, story).is_clean
+
+
+def test_what_the_queue_still_has_at_the_end_is_stranded_and_not_lost(tmp_path: Path) -> None:
+    def story(recorder: Recorder) -> None:
+        publish(recorder, 1, 2)
+        recorder.delivered("q", "p:1", "c", False)
+        recorder.settled("p:1", "c", "release")
+        recorder.drained("q", left=2)
+
+    verdict = judged(tmp_path, story)
+    assert verdict.counts == {Kind.STRANDED: 2}
+    assert {finding.message for finding in verdict.findings} == {"p:1", "p:2"}
+
+
+def test_if_more_is_missing_than_the_queue_has_left_something_is_lost(tmp_path: Path) -> None:
+    def story(recorder: Recorder) -> None:
+        publish(recorder, 1, 2, 3)
+        recorder.drained("q", left=2)
+
+    verdict = judged(tmp_path, story)
+    assert verdict.counts == {Kind.LOST: 3}
+    assert "2 that the queue has left" in verdict.format()
 
 
 def test_many_of_a_kind_are_counted_and_some_are_named(tmp_path: Path) -> None:
@@ -210,6 +247,7 @@ def test_many_of_a_kind_are_counted_and_some_are_named(tmp_path: Path) -> None:
     verdict = judged(tmp_path, story)
     assert verdict.counts == {Kind.LOST: 100}
     assert len(verdict.findings) == 20
+    assert verdict.lines == {Kind.LOST: list(range(1, 200, 2))}
 
 
 @pytest.mark.parametrize(
@@ -226,6 +264,7 @@ def test_many_of_a_kind_are_counted_and_some_are_named(tmp_path: Path) -> None:
         ),
         ('{"event":"published","id":"p:1","queue":"q","publisher":"p"}\n' * 2, "published twice"),
         ('{"event":"healed","name":"cut","target":"n1"}\n', "never began"),
+        ('{"event":"drained","queue":"q","left":"two"}\n', "left"),
     ],
 )
 def test_what_is_no_history_is_refused_with_its_line(tmp_path: Path, lines: str, says: str) -> None:

@@ -7,8 +7,8 @@
 Clients of one queue begin on different nodes and take turns between the protocols. `finish` stops
 the publishers, waits until nothing more comes, and says in the history that the queue is drained:
 `depth(queue)` is how many messages it still holds, ready or with a consumer, or None if nobody can
-say at the moment. A queue that does not get empty in time is drained all the same: what it keeps
-from live consumers is lost to them.
+say at the moment. A queue that does not get empty in time is drained all the same, and the
+history says how much it has left: what it keeps from live consumers is stranded.
 """
 
 import asyncio
@@ -108,15 +108,18 @@ class Workload:
         """Publish no more, take all that is left, and write down that the queues are drained."""
         for client in self._publishers:
             client.stop()
-        await asyncio.wait(self._publishing, timeout=seconds)
+        if self._publishing:
+            await asyncio.wait(self._publishing, timeout=seconds)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         for queue in self._plan.queues:
+            left: int | None = None
             while loop.time() < deadline:
-                if await depth(queue.name) == 0 and self._is_quiet(loop.time()):
+                left = await depth(queue.name)
+                if left == 0 and self._is_quiet(loop.time()):
                     break
                 await asyncio.sleep(POLL_S)  # Nothing tells when a queue is empty.
-            self._recorder.drained(queue.name)
+            self._recorder.drained(queue.name, left or 0)
 
     def _is_quiet(self, now: float) -> bool:
         return now - self.counts.last_delivery_s > QUIET_S
