@@ -26,6 +26,8 @@ HOST: Final = "127.0.0.1"
 AMQP_PORT: Final = 5672
 API_PORT: Final = 15_672
 PROXY_PORT: Final = 8474
+NODE_UID: Final = 10_001  # of the image; a cluster that root has started
+CLIENTS: Final = "amqp"  # the proxy before the port for clients
 USER: Final = "warren"
 PASSWORD: Final = "warren"
 COMMAND_SECONDS: Final = 120.0
@@ -46,11 +48,22 @@ class Compose:
     def run(self, *arguments: str) -> str:
         command = [*shlex.split(self.words), "--profile", str(self.count), *arguments]
         done = subprocess.run(
-            command, cwd=ROOT, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False
+            command,
+            cwd=ROOT,
+            env=os.environ | self.settings(),
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_SECONDS,
+            check=False,
         )
         if done.returncode:
             raise ComposeFailed(f"{' '.join(command)}: {done.stderr[-2000:]}")
         return done.stdout.strip()
+
+    def settings(self) -> dict[str, str]:
+        """What deploy/compose.sh sets: with other values a container would be made anew."""
+        seeds = ",".join(f"n{number}:2567{number}" for number in range(1, self.count + 1))
+        return {"WARREN_SEEDS": seeds, "WARREN_UID": str(os.getuid() or NODE_UID)}
 
 
 class ComposeTarget:
@@ -83,8 +96,8 @@ class ComposeTarget:
     def kill9(self, numbers: Iterable[int]) -> None:
         self._compose.run("kill", "-s", "SIGKILL", *_nodes(numbers))
 
-    def stop(self, number: int) -> None:
-        self._compose.run("stop", *_nodes([number]))
+    def stop(self, numbers: Iterable[int]) -> None:
+        self._compose.run("stop", *_nodes(numbers))
 
     def start(self, numbers: Iterable[int]) -> None:
         chosen = list(numbers)
@@ -96,11 +109,11 @@ class ComposeTarget:
                     raise ComposeFailed(f"node{number} is not healthy in {HEALTHY_SECONDS} s")
                 time.sleep(0.5)  # Compose tells nobody when a container is healthy.
 
-    def pause(self, number: int) -> None:
-        self._compose.run("pause", *_nodes([number]))
+    def pause(self, numbers: Iterable[int]) -> None:
+        self._compose.run("pause", *_nodes(numbers))
 
-    def resume(self, number: int) -> None:
-        self._compose.run("unpause", *_nodes([number]))
+    def resume(self, numbers: Iterable[int]) -> None:
+        self._compose.run("unpause", *_nodes(numbers))
 
     def wipe(self, number: int) -> None:
         volume = self._volume(number)
@@ -148,6 +161,15 @@ class ComposeTarget:
     def cut(self, one: int, two: int) -> None:
         for source, target in ((one, two), (two, one)):
             self._proxy(source, f"n{target}").disable()
+
+    def client_toxic(self, number: int, kind: str, /, **attributes: int) -> None:
+        for stream in ("upstream", "downstream"):
+            self._proxy(number, CLIENTS).add_toxic(
+                type=kind, stream=stream, name=f"{kind}-{stream}", attributes=attributes
+            )
+
+    def client_cut(self, number: int) -> None:
+        self._proxy(number, CLIENTS).disable()
 
     def heal_links(self) -> None:
         ill, self._ill = sorted(self._ill), set()

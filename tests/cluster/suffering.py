@@ -37,11 +37,10 @@ def suffer(
     scenario = Scenario(
         "test", faults, lasts_s=(lasts_s, 1.3 * lasts_s), rests_s=(rests_s, 1.3 * rests_s)
     )
+    urls = cluster.client_urls if scenario.breaks_clients else cluster.urls
     history = folder / "history.jsonl"
     with Recorder(history) as recorder:
-        campaign = Campaign(
-            target, cluster.urls, scenario, clients, recorder, target.depth, seed=seed
-        )
+        campaign = Campaign(target, urls, scenario, clients, recorder, target.depth, seed=seed)
         asyncio.run(campaign.run_each() if seconds is None else campaign.run(seconds))
     return judge(read(history)), timeline(read(history))
 

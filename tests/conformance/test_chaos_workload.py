@@ -33,16 +33,16 @@ class OneNode:
     def kill9(self, numbers: Iterable[int]) -> None:
         self._node.kill9()
 
-    def stop(self, number: int) -> None:
+    def stop(self, numbers: Iterable[int]) -> None:
         self._node.stop()
 
     def start(self, numbers: Iterable[int]) -> None:
         self._node.start()
 
-    def pause(self, number: int) -> None:
+    def pause(self, numbers: Iterable[int]) -> None:
         self._node.pause()
 
-    def resume(self, number: int) -> None:
+    def resume(self, numbers: Iterable[int]) -> None:
         self._node.resume()
 
     def wipe(self, number: int) -> None:
@@ -53,6 +53,12 @@ class OneNode:
 
     def cut(self, one: int, two: int) -> None:
         raise AssertionError("one node has no links")
+
+    def client_toxic(self, number: int, kind: str, /, **attributes: int) -> None:
+        raise AssertionError("nothing is before its port")
+
+    def client_cut(self, number: int) -> None:
+        raise AssertionError("nothing is before its port")
 
     def heal_links(self) -> None:
         raise AssertionError("one node has no links")

@@ -8,6 +8,7 @@
     with ClusterOfNodes(3, proxied=True) as cluster:    # every link behind a Toxiproxy
         cluster.links.part([1], [2, 3])
         cluster.links.heal()
+        cluster.client_links.cut(1)          # for clients that use `client_urls`, not `urls`
 
 Nodes are numbered from 1 and named `n1`, `n2`, ...; each is a `warren.testing.Node` with a data
 directory, ports and a log of its own. All of them are on the founding list, unless `founders` says
@@ -27,6 +28,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from warren.testing.client_links import PORTS_PER_NODE, ClientLinks
 from warren.testing.links import Links, ports_of_links
 from warren.testing.node import Node, NodeFailed, free_ports
 
@@ -39,10 +41,12 @@ class ClusterOfNodes:
     """Nodes that are members of one cluster; use it as a context manager.
 
     `config` and `settings` are for every node as for `Node`; `node_settings[number]` are for one.
-    `proxied`: `links` puts every link between two nodes behind Toxiproxy. `base_port`: that of AMQP
-    on the first node; ports of the API are 10,000 higher, those for peers 20,000 higher.
+    `proxied`: `links` puts every link between two nodes behind Toxiproxy, and `client_links` those
+    of clients that use `client_urls`. `base_port`: that of AMQP on the first node; ports of the API
+    are 10,000 higher, those for peers 20,000 higher.
 
-    Invariant: `nodes` are all nodes that there are, whether they run or not.
+    Invariant: `nodes` are all nodes that there are, whether they run or not; `_links` and
+    `_client_links` are both there or both not.
     """
 
     def __init__(
@@ -64,10 +68,14 @@ class ClusterOfNodes:
         self._folder = Path(tempfile.mkdtemp(prefix="warren-cluster-"))
         self._data = data_dir or self._folder
         self._links: Links | None = None
+        self._client_links: ClientLinks | None = None
         ports = _ports(count, base_port)
         self.peer_ports = ports[:count]
         if proxied:
-            self._links = Links(self.peer_ports, free_ports(ports_of_links(count), ports))
+            between = ports_of_links(count)
+            free = free_ports(between + PORTS_PER_NODE * count, ports)
+            self._links = Links(self.peer_ports, free[:between])
+            self._client_links = ClientLinks(ports[count : 2 * count], free[between:])
         common = {**(settings or {}), "cluster.secret_file": str(self._secret_file())}
         seeds = self.peer_ports[: founders or count]
         common["cluster.seeds"] = ",".join(f"{LOOPBACK}:{port}" for port in seeds)
@@ -120,6 +128,18 @@ class ClusterOfNodes:
         return self._links
 
     @property
+    def client_links(self) -> ClientLinks:
+        """What can be done to the links of clients that use `client_urls`; only if `proxied`."""
+        assert self._client_links is not None, "ClusterOfNodes(proxied=True) has client links"
+        return self._client_links
+
+    @property
+    def client_urls(self) -> list[str]:
+        """AMQP URLs of all nodes, in order, through the proxies of `client_links`."""
+        ports = self.client_links.ports
+        return [f"amqp://guest:guest@{LOOPBACK}:{port}/%2F" for port in ports]
+
+    @property
     def urls(self) -> list[str]:
         """AMQP URLs of all nodes, in order."""
         return [node.url for node in self.nodes]
@@ -146,6 +166,7 @@ class ClusterOfNodes:
         """The same without waiting: the nodes that were begun, for `Node.await_ready`."""
         if self._links is not None:
             self._links.start()
+            self.client_links.start()
         chosen = list(numbers) if numbers is not None else self._resting()
         nodes = [self.node(number) for number in chosen]
         for node in nodes:
@@ -161,9 +182,10 @@ class ClusterOfNodes:
         for node in running:
             node.await_end()
 
-    def stop(self) -> None:
-        """Ask all nodes to end, and wait until each has."""
-        running = [node for node in self.nodes if node.is_running()]
+    def stop(self, numbers: Iterable[int] | None = None) -> None:
+        """Ask those nodes, or all, to end at the same moment, and wait until each has."""
+        chosen = self.nodes if numbers is None else [self.node(number) for number in numbers]
+        running = [node for node in chosen if node.is_running()]
         for node in running:
             node.stop(wait=False)
         for node in running:
@@ -186,7 +208,8 @@ class ClusterOfNodes:
             node.close()
         if self._links is not None:
             self._links.stop()
-            self._links = None
+            self.client_links.stop()
+            self._links = self._client_links = None
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _resting(self) -> list[int]:

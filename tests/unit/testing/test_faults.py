@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from node.cli.chaos_arguments import SCENARIOS
-from warren.testing.chaos.faults import MAKERS, make
-from warren.testing.chaos.scenarios import PROCESS_FAULTS, names, scenario
+from warren.testing.chaos.faults import ALL_AT_ONCE, MAKERS, TOXIC_KINDS, make
+from warren.testing.chaos.scenarios import CLIENT_FAULTS, PROCESS_FAULTS, names, scenario
 
 SEEDS = range(40)
 
@@ -22,6 +22,7 @@ class FakeTarget:
         self.paused: set[int] = set()
         self.wiped: set[int] = set()
         self.broken: set[tuple[int, int]] = set()
+        self.clients_broken: set[int] = set()
         self.lowest = count  # how many were well at the worst moment
 
     def name(self, number: int) -> str:
@@ -31,20 +32,21 @@ class FakeTarget:
         self.running -= set(numbers)
         self._look()
 
-    def stop(self, number: int) -> None:
-        self.kill9([number])
+    def stop(self, numbers: Iterable[int]) -> None:
+        self.kill9(numbers)
 
     def start(self, numbers: Iterable[int]) -> None:
         chosen = set(numbers)
         assert not chosen & self.running
         self.running |= chosen
 
-    def pause(self, number: int) -> None:
-        self.paused.add(number)
+    def pause(self, numbers: Iterable[int]) -> None:
+        self.paused |= set(numbers)
         self._look()
 
-    def resume(self, number: int) -> None:
-        self.paused.remove(number)
+    def resume(self, numbers: Iterable[int]) -> None:
+        assert self.paused == set(numbers)
+        self.paused.clear()
 
     def wipe(self, number: int) -> None:
         assert number not in self.running
@@ -58,11 +60,19 @@ class FakeTarget:
         assert one != two
         self.broken |= {(one, two), (two, one)}
 
+    def client_toxic(self, number: int, kind: str, /, **attributes: int) -> None:
+        self.clients_broken.add(number)
+
+    def client_cut(self, number: int) -> None:
+        self.clients_broken.add(number)
+
     def heal_links(self) -> None:
         self.broken.clear()
+        self.clients_broken.clear()
 
     def is_whole(self) -> bool:
-        return len(self.running) == self.count and not self.paused and not self.broken
+        is_linked = not self.broken and not self.clients_broken
+        return len(self.running) == self.count and not self.paused and is_linked
 
     def _look(self) -> None:
         self.lowest = min(self.lowest, len(self.running - self.paused))
@@ -81,7 +91,7 @@ def test_every_fault_breaks_something_and_heals_all_of_it(name: str, count: int)
         assert target.is_whole()
 
 
-@pytest.mark.parametrize("name", sorted(PROCESS_FAULTS - {"kill-all"}))
+@pytest.mark.parametrize("name", sorted(PROCESS_FAULTS - ALL_AT_ONCE))
 def test_faults_of_processes_leave_a_majority(name: str) -> None:
     for seed in SEEDS:
         target = FakeTarget(3)
@@ -109,6 +119,48 @@ def test_one_way_breaks_one_direction_and_deaf_all_that_a_node_hears() -> None:
         assert len({sink for _, sink in target.broken}) == 1
 
 
+@pytest.mark.parametrize("name", sorted(ALL_AT_ONCE))
+def test_what_hits_all_at_once_leaves_nobody(name: str) -> None:
+    target = FakeTarget(5)
+    fault = make(name, target, Random(1))
+    fault.begin()
+    assert target.lowest == 0
+    assert fault.where == "all"
+
+
+@pytest.mark.parametrize("name", CLIENT_FAULTS)
+def test_faults_of_clients_hit_one_node_a_minority_or_all_and_no_links_between_nodes(
+    name: str,
+) -> None:
+    hit: set[int] = set()
+    for seed in SEEDS:
+        target = FakeTarget(5)
+        make(name, target, Random(seed)).begin()
+        hit.add(len(target.clients_broken))
+        assert not target.broken
+    assert hit == {1, 2, 5}
+
+
+def test_each_kind_of_toxic_is_there_for_links_between_nodes_and_for_those_of_clients() -> None:
+    kinds = "latency bandwidth slow_close timeout reset_peer slicer limit_data"  # Of Toxiproxy.
+    assert {kind for kind, _ in TOXIC_KINDS.values()} == set(kinds.split())
+    assert {"jitter", "down", *TOXIC_KINDS} <= set(scenario("network").faults)
+    assert len(scenario("clients").faults) == len(scenario("network").faults)
+
+
+def test_all_has_every_fault_once() -> None:
+    assert sorted(scenario("all").faults) == sorted(MAKERS)
+
+
+def test_a_pace_bounds_how_long_faults_and_rests_last() -> None:
+    paced = scenario("network").at_pace(2.0)
+    drawn = Random(1)
+    assert all(2.0 <= paced.lasts(drawn) <= 2.6 for _ in range(50))
+    assert all(1.0 <= paced.rests(drawn) <= 1.3 for _ in range(50))
+    assert paced.faults == scenario("network").faults
+    assert paced.each_s() == pytest.approx(len(paced.faults) * 3.45)
+
+
 def test_the_same_seed_draws_the_same_faults() -> None:
     chosen = scenario("all")
     first = list(islice(chosen.order(Random(5)), 40))
@@ -127,6 +179,10 @@ def test_only_scenarios_that_break_links_need_something_before_them() -> None:
     assert not scenario("kill").needs_links
     assert scenario("all").needs_links
     assert scenario("slicer").needs_links
+    assert scenario("client-slicer").needs_links
+    assert scenario("clients").breaks_clients
+    assert scenario("all").breaks_clients
+    assert not scenario("network").breaks_clients
 
 
 def test_the_command_knows_all_scenarios_and_no_others() -> None:

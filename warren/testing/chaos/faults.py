@@ -1,14 +1,15 @@
-"""What can be done to a cluster, by name: to its processes, its disks and the links between nodes.
+"""What can be done to a cluster, by name: to its processes, its disks and its links.
 
 A maker takes the cluster (`Target`) and a source of lots, and gives a `Fault`: what it is called,
 what it hits, how it begins and how it ends. Both calls block, and both are called once. Faults of
-links hit one link, all links of a node, or those of a random half, each as likely; that of a pair
-goes in both directions, except where the name says otherwise.
+links between nodes hit one link, all links of a node, or those of a random half, each as likely;
+that of a pair goes in both directions, except where the name says otherwise. Those of clients
+(`client-...`) hit what all clients and one node send each other, a random half, or all nodes.
 
-Faults of processes leave a majority alive, but for `kill-all`.
+Faults of processes leave a majority alive, but for those of `ALL_AT_ONCE`.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Final, Protocol
@@ -25,12 +26,14 @@ class Target(Protocol):
 
     def name(self, number: int) -> str: ...
     def kill9(self, numbers: Iterable[int]) -> None: ...
-    def stop(self, number: int) -> None: ...
+    def stop(self, numbers: Iterable[int]) -> None:
+        """Ask them to end; returns when all of them have."""
+
     def start(self, numbers: Iterable[int]) -> None:
         """Returns when all of them are ready."""
 
-    def pause(self, number: int) -> None: ...
-    def resume(self, number: int) -> None: ...
+    def pause(self, numbers: Iterable[int]) -> None: ...
+    def resume(self, numbers: Iterable[int]) -> None: ...
     def wipe(self, number: int) -> None:
         """Remove the data of a node that does not run."""
 
@@ -38,7 +41,12 @@ class Target(Protocol):
         """Of Toxiproxy, on what `source` sends to `target`."""
 
     def cut(self, one: int, two: int) -> None: ...
-    def heal_links(self) -> None: ...
+    def client_toxic(self, number: int, kind: str, /, **attributes: int) -> None:
+        """The same on all that clients and that node send each other."""
+
+    def client_cut(self, number: int) -> None: ...
+    def heal_links(self) -> None:
+        """All links, those of clients too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,41 +71,45 @@ def make(name: str, target: Target, drawn: Random) -> Fault:
 
 
 def kill(target: Target, drawn: Random) -> Fault:
-    number = _one(target, drawn)
-    return Fault(
-        "kill",
-        target.name(number),
-        lambda: target.kill9([number]),
-        lambda: target.start([number]),
-    )
+    return _killed("kill", target, [_one(target, drawn)])
 
 
 def kill_all(target: Target, drawn: Random) -> Fault:
     del drawn
-    everybody = range(1, target.count + 1)
-    return Fault(
-        "kill-all", "all", lambda: target.kill9(everybody), lambda: target.start(everybody)
-    )
+    return _killed("kill-all", target, _everybody(target))
 
 
 def restart(target: Target, drawn: Random) -> Fault:
-    number = _one(target, drawn)
-    return Fault(
-        "restart",
-        target.name(number),
-        lambda: target.stop(number),
-        lambda: target.start([number]),
-    )
+    return _restarted("restart", target, [_one(target, drawn)])
+
+
+def restart_all(target: Target, drawn: Random) -> Fault:
+    del drawn
+    return _restarted("restart-all", target, _everybody(target))
 
 
 def pause(target: Target, drawn: Random) -> Fault:
-    number = _one(target, drawn)
-    return Fault(
-        "pause",
-        target.name(number),
-        lambda: target.pause(number),
-        lambda: target.resume(number),
-    )
+    return _paused("pause", target, [_one(target, drawn)])
+
+
+def pause_all(target: Target, drawn: Random) -> Fault:
+    del drawn
+    return _paused("pause-all", target, _everybody(target))
+
+
+def _killed(name: str, target: Target, numbers: list[int]) -> Fault:
+    where = _where(target, numbers)
+    return Fault(name, where, lambda: target.kill9(numbers), lambda: target.start(numbers))
+
+
+def _restarted(name: str, target: Target, numbers: list[int]) -> Fault:
+    where = _where(target, numbers)
+    return Fault(name, where, lambda: target.stop(numbers), lambda: target.start(numbers))
+
+
+def _paused(name: str, target: Target, numbers: list[int]) -> Fault:
+    where = _where(target, numbers)
+    return Fault(name, where, lambda: target.pause(numbers), lambda: target.resume(numbers))
 
 
 def wipe(target: Target, drawn: Random) -> Fault:
@@ -145,7 +157,12 @@ def deaf(target: Target, drawn: Random) -> Fault:
     return _toxics("deaf", target.name(number), target, pairs, "timeout", timeout=0)
 
 
-def _toxic_maker(name: str, kind: str, **attributes: int) -> Maker:
+def down(target: Target, drawn: Random) -> Fault:
+    where, pairs = _somewhere(target, drawn)
+    return _cut("down", where, target, pairs)
+
+
+def _toxic_maker(name: str, kind: str, attributes: Mapping[str, int]) -> Maker:
     def maker(target: Target, drawn: Random) -> Fault:
         where, pairs = _somewhere(target, drawn)
         return _toxics(name, where, target, _both(pairs), kind, **attributes)
@@ -153,16 +170,52 @@ def _toxic_maker(name: str, kind: str, **attributes: int) -> Maker:
     return maker
 
 
-def down(target: Target, drawn: Random) -> Fault:
-    where, pairs = _somewhere(target, drawn)
-    return _cut("down", where, target, pairs)
+# Links of clients
 
+
+def client_down(target: Target, drawn: Random) -> Fault:
+    numbers = _some_nodes(target, drawn)
+
+    def begin() -> None:
+        for number in numbers:
+            target.client_cut(number)
+
+    return Fault("client-down", _where(target, numbers), begin, target.heal_links)
+
+
+def _client_maker(name: str, kind: str, attributes: Mapping[str, int]) -> Maker:
+    def maker(target: Target, drawn: Random) -> Fault:
+        numbers = _some_nodes(target, drawn)
+
+        def begin() -> None:
+            for number in numbers:
+                target.client_toxic(number, kind, **attributes)
+
+        return Fault(name, _where(target, numbers), begin, target.heal_links)
+
+    return maker
+
+
+# By name of a fault: what Toxiproxy calls it, and how bad it is.
+TOXIC_KINDS: Final[Mapping[str, tuple[str, Mapping[str, int]]]] = {
+    "latency": ("latency", {"latency": 100}),
+    "jitter": ("latency", {"latency": 50, "jitter": 50}),
+    "bandwidth": ("bandwidth", {"rate": 1000}),
+    "slow-close": ("slow_close", {"delay": 2000}),
+    "timeout": ("timeout", {"timeout": 500}),
+    "reset-peer": ("reset_peer", {"timeout": 300}),
+    "slicer": ("slicer", {"average_size": 64, "size_variation": 32, "delay": 10}),
+    "limit-data": ("limit_data", {"bytes": 200_000}),
+}
+CLIENT: Final = "client-"
 
 MAKERS: Final[Mapping[str, Maker]] = {
     "kill": kill,
     "kill-all": kill_all,
     "restart": restart,
+    "restart-all": restart_all,
     "pause": pause,
+    "pause-all": pause_all,
     "wipe": wipe,
     "isolate": isolate,
     "halves": halves,
@@ -170,15 +223,11 @@ MAKERS: Final[Mapping[str, Maker]] = {
     "one-way": one_way,
     "deaf": deaf,
     "down": down,
-    "latency": _toxic_maker("latency", "latency", latency=100),
-    "jitter": _toxic_maker("jitter", "latency", latency=50, jitter=50),
-    "bandwidth": _toxic_maker("bandwidth", "bandwidth", rate=1000),
-    "slow-close": _toxic_maker("slow-close", "slow_close", delay=2000),
-    "timeout": _toxic_maker("timeout", "timeout", timeout=500),
-    "reset-peer": _toxic_maker("reset-peer", "reset_peer", timeout=300),
-    "slicer": _toxic_maker("slicer", "slicer", average_size=64, size_variation=32, delay=10),
-    "limit-data": _toxic_maker("limit-data", "limit_data", bytes=200_000),
+    **{name: _toxic_maker(name, *toxic) for name, toxic in TOXIC_KINDS.items()},
+    "client-down": client_down,
+    **{CLIENT + name: _client_maker(CLIENT + name, *toxic) for name, toxic in TOXIC_KINDS.items()},
 }
+ALL_AT_ONCE: Final = frozenset({"kill-all", "restart-all", "pause-all"})
 
 
 def _cut(name: str, where: str, target: Target, pairs: Iterable[Pair]) -> Fault:
@@ -223,6 +272,18 @@ def _halves(target: Target, drawn: Random) -> tuple[list[int], list[int]]:
     return minority, [number for number in numbers if number not in minority]
 
 
+def _some_nodes(target: Target, drawn: Random) -> list[int]:
+    """One node, a minority, or all."""
+    scope = drawn.choice(("node", "half", "all"))
+    if scope == "node":
+        return [_one(target, drawn)]
+    return _halves(target, drawn)[0] if scope == "half" else _everybody(target)
+
+
+def _everybody(target: Target) -> list[int]:
+    return list(range(1, target.count + 1))
+
+
 def _one(target: Target, drawn: Random) -> int:
     return drawn.randint(1, target.count)
 
@@ -243,3 +304,7 @@ def _both(pairs: Iterable[Pair]) -> list[Pair]:
 
 def _names(target: Target, numbers: Iterable[int]) -> str:
     return "+".join(target.name(number) for number in numbers)
+
+
+def _where(target: Target, numbers: Sequence[int]) -> str:
+    return "all" if len(numbers) == target.count else _names(target, numbers)

@@ -25,17 +25,19 @@ class LocalTarget:
     def kill9(self, numbers: Iterable[int]) -> None:
         self._cluster.kill9(numbers)
 
-    def stop(self, number: int) -> None:
-        self._cluster.node(number).stop()
+    def stop(self, numbers: Iterable[int]) -> None:
+        self._cluster.stop(numbers)
 
     def start(self, numbers: Iterable[int]) -> None:
         self._cluster.start(numbers)
 
-    def pause(self, number: int) -> None:
-        self._cluster.node(number).pause()
+    def pause(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            self._cluster.node(number).pause()
 
-    def resume(self, number: int) -> None:
-        self._cluster.node(number).resume()
+    def resume(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            self._cluster.node(number).resume()
 
     def wipe(self, number: int) -> None:
         self._cluster.node(number).wipe()
@@ -46,8 +48,15 @@ class LocalTarget:
     def cut(self, one: int, two: int) -> None:
         self._cluster.links.cut(one, two)
 
+    def client_toxic(self, number: int, kind: str, /, **attributes: int) -> None:
+        self._cluster.client_links.toxic(number, kind, **attributes)
+
+    def client_cut(self, number: int) -> None:
+        self._cluster.client_links.cut(number)
+
     def heal_links(self) -> None:
         self._cluster.links.heal()
+        self._cluster.client_links.heal()
 
     async def depth(self, queue: str) -> int | None:
         """How many messages a queue of the vhost / holds, as the first node says that can."""

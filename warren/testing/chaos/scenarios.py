@@ -5,11 +5,11 @@ order drawn by lot, each as often as any other, so that a run that is long enoug
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
-from warren.testing.chaos.faults import MAKERS
+from warren.testing.chaos.faults import CLIENT, MAKERS, TOXIC_KINDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,23 @@ class Scenario:
         """Whether it breaks links, so that there must be something before them."""
         return bool(set(self.faults) - PROCESS_FAULTS)
 
+    @property
+    def breaks_clients(self) -> bool:
+        """Whether some of them are those of clients."""
+        return bool(set(self.faults).intersection(CLIENT_FAULTS))
+
+    def at_pace(self, seconds: float) -> "Scenario":
+        """The same with faults that last about so long, and half of that in between."""
+        return replace(
+            self,
+            lasts_s=(seconds, LONGER * seconds),
+            rests_s=(seconds / 2, LONGER * seconds / 2),
+        )
+
+    def each_s(self) -> float:
+        """How long it takes to have each fault once, if healing took no time."""
+        return len(self.faults) * (sum(self.lasts_s) + sum(self.rests_s)) / 2
+
     def order(self, drawn: Random) -> Iterator[str]:
         """Names of faults without end: all of them in some order, then in another; none if there
         are none."""
@@ -39,25 +56,20 @@ class Scenario:
         return drawn.uniform(*self.rests_s)
 
 
-PROCESS_FAULTS: Final = frozenset({"kill", "kill-all", "restart", "pause", "wipe"})
-PARTITIONS: Final = ("isolate", "halves", "swallow", "one-way", "deaf")
-TOXICS: Final = (
-    "down",
-    "latency",
-    "jitter",
-    "bandwidth",
-    "slow-close",
-    "timeout",
-    "reset-peer",
-    "slicer",
-    "limit-data",
+PROCESS_FAULTS: Final = frozenset(
+    {"kill", "kill-all", "restart", "restart-all", "pause", "pause-all", "wipe"}
 )
+PARTITIONS: Final = ("isolate", "halves", "swallow", "one-way", "deaf")
+TOXICS: Final = ("down", *TOXIC_KINDS)
+CLIENT_FAULTS: Final = tuple(CLIENT + name for name in TOXICS)
+LONGER: Final = 1.3  # how much the longest fault of a pace is longer than the shortest
 
 MIXED: Final[Mapping[str, tuple[str, ...]]] = {
-    "processes": ("kill", "pause", "restart", "kill-all", "wipe"),
+    "processes": tuple(name for name in MAKERS if name in PROCESS_FAULTS),
     "partitions": PARTITIONS,
     "network": TOXICS,
-    "all": (*sorted(PROCESS_FAULTS), *PARTITIONS, *TOXICS),
+    "clients": CLIENT_FAULTS,
+    "all": tuple(MAKERS),
 }
 
 
