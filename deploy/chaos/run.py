@@ -1,13 +1,14 @@
 """Chaos runs against the compose kit: `python -m deploy.chaos.run SCENARIO --nodes 5 --minutes 5`.
 
-The cluster must be up (`make compose-up N=5`). Scenarios, clients, verdict and picture are those of
-`warren chaos run`, which needs no containers. COMPOSE in the environment names the program.
-Exit codes: as there.
+The cluster must be up (`make compose-up N=5`). Scenarios, clients, verdict, table and picture are
+those of `warren chaos run`, which needs no containers. COMPOSE in the environment names the
+program. Exit codes: as there.
 """
 
 import argparse
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -15,14 +16,14 @@ from typing import Final
 from deploy.chaos.target import Compose, ComposeFailed, ComposeTarget
 from node.cli.chaos_arguments import add_arguments
 from node.cli.chaos_run import (
-    EXIT_FAILED,
     EXIT_INTERRUPTED,
     EXIT_UNREACHABLE,
     carry_out,
+    chosen_scenario,
     conclude,
+    give_up,
     make_folder,
 )
-from warren.testing.chaos.scenarios import scenario
 from warren.testing.chaos.workload import NotDeclared
 
 PROGRAMS: Final = ("docker compose", "docker-compose")
@@ -34,25 +35,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_arguments(parser.add_subparsers(dest="command"))
     given = sys.argv[1:] if arguments is None else list(arguments)
     options = parser.parse_args(["chaos", "run", *given])
-    words = os.environ.get("COMPOSE") or next(filter(_is_there, PROGRAMS), "")
+    words = os.environ.get("COMPOSE") or next(filter(_answers, PROGRAMS), "")
     if not words:
         print("warren: neither docker compose nor docker-compose is there", file=sys.stderr)
         return EXIT_UNREACHABLE
-    chosen = scenario(options.scenario)
+    chosen = chosen_scenario(options)
     folder = make_folder(options, f"chaos-compose-{chosen.name}")
     target = ComposeTarget(Compose(words, options.nodes))
     try:
         carry_out(target, target.urls, chosen, folder, options, sys.stderr)
-    except (ComposeFailed, NotDeclared) as error:
-        print(f"warren: {error}", file=sys.stderr)
-        return EXIT_FAILED
+    except (ComposeFailed, NotDeclared, OSError, subprocess.SubprocessError) as error:
+        return give_up(error, folder, options, sys.stdout, sys.stderr)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     return conclude(folder, options, sys.stdout)
 
 
-def _is_there(words: str) -> bool:
-    return shutil.which(words.split()[0]) is not None
+def _answers(words: str) -> bool:
+    """Whether there is such a program; `docker` may be there without its compose."""
+    command = [*words.split(), "version"]
+    if shutil.which(command[0]) is None:
+        return False
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 if __name__ == "__main__":

@@ -1,5 +1,8 @@
 """`warren chaos check HISTORY`: judge what clients did and saw (warren.testing.history).
 
+Findings are named by message and rule; as JSON, or as a table by kind of fault in Markdown, if
+that is asked for.
+
 Exit codes: 0 nothing is wrong, 1 something is, 65 it is no history, 66 it cannot be read.
 """
 
@@ -7,6 +10,8 @@ import argparse
 import json
 from typing import Final, TextIO
 
+from warren.testing.chaos.table import markdown, rows
+from warren.testing.chaos.timeline import timeline
 from warren.testing.history import BadHistory, Verdict, judge, read
 
 EXIT_WRONG: Final = 1
@@ -27,6 +32,8 @@ def main(options: argparse.Namespace, out: TextIO, errors: TextIO) -> int:
     if options.formatter == "json":
         json.dump(as_json(verdict), out, indent=2)
         out.write("\n")
+    elif options.formatter == "markdown":
+        out.write(markdown(rows(timeline(read(options.history)), verdict)))
     else:
         out.write(verdict.format() + "\n")
     return 0 if verdict.is_clean else EXIT_WRONG

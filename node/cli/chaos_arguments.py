@@ -9,11 +9,14 @@ SCENARIOS: Final = (
     "processes",
     "partitions",
     "network",
+    "clients",
     "all",
     "kill",
     "kill-all",
     "restart",
+    "restart-all",
     "pause",
+    "pause-all",
     "wipe",
     "isolate",
     "halves",
@@ -29,6 +32,15 @@ SCENARIOS: Final = (
     "reset-peer",
     "slicer",
     "limit-data",
+    "client-down",
+    "client-latency",
+    "client-jitter",
+    "client-bandwidth",
+    "client-slow-close",
+    "client-timeout",
+    "client-reset-peer",
+    "client-slicer",
+    "client-limit-data",
 )
 
 
@@ -43,7 +55,7 @@ def add_arguments(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
     check.add_argument(
         "--unordered", action="store_true", help="nobody has promised the order of messages"
     )
-    check.add_argument("--formatter", choices=("table", "json"), default="table")
+    check.add_argument("--formatter", choices=("table", "json", "markdown"), default="table")
     _add_run(kinds)
 
 
@@ -58,6 +70,12 @@ def _add_run(kinds: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     run.add_argument("scenario", metavar="SCENARIO", choices=SCENARIOS)
     run.add_argument("--nodes", metavar="N", type=int, choices=(3, 5, 7), default=3)
     run.add_argument("--minutes", metavar="M", type=_positive, default=5.0)
+    run.add_argument(
+        "--each",
+        metavar="SECONDS",
+        type=_positive,
+        help="each fault once, for about so long, in place of --minutes",
+    )
     run.add_argument("--queue-type", choices=("quorum", "classic"), default="quorum")
     run.add_argument("--queues", metavar="N", type=int, choices=range(1, 33), default=1)
     run.add_argument("--protocol", choices=("both", "amqp091", "amqp10"), default="both")

@@ -70,6 +70,31 @@ def test_a_silence_right_after_a_fault_is_put_down_to_it_and_a_later_one_is_not(
     assert [each.fault for each in history.made().silences] == ["pause", QUIET]
 
 
+def test_a_cluster_that_never_confirms_again_is_silent_to_the_last_publish() -> None:
+    history = History()
+    history.confirmed(1, 0, 1)
+    history.add(1000, "fault", name="kill-all", target="all")
+    history.add(1100, "published", queue="q", id="p:2", publisher="p")
+    history.add(3100, "published", queue="q", id="p:3", publisher="p")
+    history.add(60_000, "drained", queue="q")
+    made = history.made()
+    assert [(round(each.seconds, 3), each.fault) for each in made.silences] == [(2.0, "kill-all")]
+    assert made.faults[0].longest_silence_s == pytest.approx(2.0)
+
+
+def test_a_fault_knows_what_was_confirmed_in_its_time_and_its_longest_silence() -> None:
+    history = History()
+    history.confirmed(1, 0, 1)
+    history.add(10, "fault", name="kill", target="n1")
+    history.confirmed(2, 20, 100)
+    history.confirmed(3, 200, 300)
+    history.add(600, "healed", name="kill", target="n1")
+    history.confirmed(4, 700, 200)
+    (span,) = history.made().faults
+    assert span.confirmed == 2
+    assert span.longest_silence_s == pytest.approx(0.3)
+
+
 def test_a_silence_over_two_faults_belongs_to_the_first() -> None:
     history = History()
     history.confirmed(1, 0, 1)
