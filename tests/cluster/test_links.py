@@ -15,6 +15,7 @@ import pytest
 from tests.cluster.peer_nodes import LOOPBACK
 from tests.cluster.toxiproxy import server_program
 from warren.testing import free_port, free_ports
+from warren.testing.client_links import PORTS_PER_NODE, ClientLinks
 from warren.testing.links import Links, ports_of_links
 from warren.testing.toxiproxy import Proxy, Toxic, ToxiproxyFailed, ToxiproxyServer
 
@@ -198,3 +199,40 @@ def test_faults_of_a_link_outlive_a_server_that_hangs() -> None:
 def test_a_program_that_is_not_there_is_told() -> None:
     with pytest.raises((ToxiproxyFailed, OSError)):
         ToxiproxyServer(free_port(), [], "/no/such/program").start()
+
+
+def test_links_of_clients_break_in_both_directions_for_one_node_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("WARREN_TOXIPROXY", server_program())
+    ports = free_ports(2 + 2 * PORTS_PER_NODE)
+    peers = [Peer(number, ports[number - 1]) for number in (1, 2)]
+    links = ClientLinks(ports[:2], ports[2:])
+
+    def asked(number: int, seconds: float = PATIENCE_S) -> bytes:
+        """What the node answers a client."""
+        where = (LOOPBACK, links.ports[number - 1])
+        with socket.create_connection(where, PATIENCE_S) as connection:
+            return answer(connection, seconds)
+
+    try:
+        links.start()
+        links.toxic(1, "latency", latency=60)
+        began = time.monotonic()
+        assert asked(1) == b"1\n"
+        assert time.monotonic() - began >= 0.12  # There and back.
+        links.heal()
+        links.toxic(1, "timeout", timeout=0)
+        with pytest.raises(TimeoutError):
+            asked(1, SILENCE_S)
+        assert asked(2) == b"2\n"
+        links.cut(2)
+        with pytest.raises(ConnectionRefusedError):
+            asked(2)
+        links.heal()
+        assert asked(1) == b"1\n"
+        assert asked(2) == b"2\n"
+    finally:
+        links.stop()
+        for peer in peers:
+            peer.close()
