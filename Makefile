@@ -2,7 +2,8 @@
 # PYTHON is any Python >= 3.11; NAME, DATA, LISTEN, MANAGEMENT and ARGS are for `make run`, WORKERS for
 # `make test`: so many processes share the tests of a suite, file by file, for most of them wait.
 # SEED shifts the seeds of `make mutants`; HOURS is how long `make sim` runs. N is how many nodes
-# `make compose-up` starts, MINUTES how long each scenario of `make chaos` lasts.
+# `make compose-up` starts, MINUTES how long each scenario of `make chaos` lasts, SCENARIO and EACH
+# what `make compose-test` does to a cluster and for how many seconds each.
 
 PYTHON     ?= python3
 NAME       ?= warren
@@ -15,6 +16,8 @@ SEED       ?= 0
 HOURS      ?= 1
 N          ?= 3
 MINUTES    ?= 5
+SCENARIO   ?= all
+EACH       ?= 3
 
 DEV   := .venv/bin
 SETUP := $(PYTHON) tools/environment.py
@@ -27,7 +30,7 @@ SPREAD := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 PURE_NODES := page pika_publish pika_consume pika_quorum pika_dead_letter aio_pika amqp10_raw \
   amqp10_links warren_client warren_client_091 http_policies raw_wire
 PURE_TESTS := tests/sim/mutants $(PURE_NODES:%=tests/conformance/test_%.py) \
-  tests/faults/test_log_faults.py tests/golden tests/unit
+  tests/cluster/test_planted_bugs.py tests/faults/test_log_faults.py tests/golden tests/unit
 
 .DEFAULT_GOAL := help
 .PHONY: help python install tools run lint check format test test-pure test-compiled faults mutants wheel bench clean sim \
@@ -109,6 +112,7 @@ chaos: install tools
 	$(DEV)/python -m node chaos run processes --minutes $(MINUTES) --seed $(SEED)
 	$(DEV)/python -m node chaos run partitions --minutes $(MINUTES) --seed $(SEED)
 	$(DEV)/python -m node chaos run network --minutes $(MINUTES) --seed $(SEED)
+	$(DEV)/python -m node chaos run clients --minutes $(MINUTES) --seed $(SEED)
 	$(DEV)/python -m node chaos run all --nodes 5 --minutes $(MINUTES) --seed $(SEED)
 
 compose-up:
@@ -118,7 +122,7 @@ compose-down:
 	@deploy/compose.sh down $(N)
 
 compose-test: install
-	@MINUTES=$(MINUTES) deploy/compose.sh test $(N)
+	@SCENARIO=$(SCENARIO) EACH=$(EACH) deploy/compose.sh test $(N)
 
 wheel: python
 	@$(SETUP) wheel
