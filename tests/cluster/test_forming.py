@@ -9,6 +9,7 @@ import urllib.request
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -140,17 +141,48 @@ def test_a_wiped_node_comes_back_as_a_new_member(three: ClusterOfNodes) -> None:
 
 
 @pytest.mark.skipif(not LONG, reason="the test of four seeds has one absent, too")
-@pytest.mark.parametrize("absent", [1, 2, 3])
-def test_a_cluster_forms_with_one_absent_and_takes_it_later(absent: int) -> None:
-    with_one_absent = [number for number in (1, 2, 3) if number != absent]
+@pytest.mark.parametrize("order", list(permutations((1, 2, 3))))
+def test_a_cluster_forms_and_starts_again_in_every_order_with_one_absent(
+    order: tuple[int, int, int],
+) -> None:
+    first, second, absent = order
     cluster = ClusterOfNodes(3, settings=QUICK)
     try:
-        cluster.start(with_one_absent)
-        share_a_vhost(cluster, "early", with_one_absent[0])
+        cluster.begin([first])
+        until(partial(has_logged, cluster.node(first), "1 of 3 seeds are here, 2 are needed"))
+        cluster.begin([second])
+        for number in (first, second):
+            cluster.node(number).await_ready()
+        share_a_vhost(cluster, "early", first)
         cluster.node(absent).start()
         assert members(cluster.node(absent))["self"] == absent
         assert "early" in vhosts(cluster.node(absent))
         share_a_vhost(cluster, "late", absent)
+        cluster.kill9()
+        for node in (*cluster.begin([first]), *cluster.begin([second])):
+            node.await_ready()
+        share_a_vhost(cluster, "again", second)
+        cluster.node(absent).start()
+        assert "again" in vhosts(cluster.node(absent))
+    finally:
+        cluster.close()
+
+
+@pytest.mark.skipif(not LONG, reason="takes long: `make chaos` runs it")
+def test_two_halves_that_are_started_apart_found_one_cluster_when_they_meet() -> None:
+    cluster = ClusterOfNodes(4, settings=QUICK, proxied=True)
+    try:
+        cluster.links.start()
+        cluster.links.part([1, 2], [3, 4])
+        nodes = cluster.begin()
+        for node in nodes:
+            until(partial(has_logged, node, "2 of 4 seeds are here, 3 are needed"))
+        assert not any((node.data_dir / "membership").exists() for node in nodes)
+        cluster.links.heal()
+        for node in nodes:
+            node.await_ready()
+        share_a_vhost(cluster, "of-both-halves", 1)
+        share_a_vhost(cluster, "of-all", 4)
     finally:
         cluster.close()
 

@@ -53,6 +53,15 @@ def test_a_wiped_node_comes_back_and_nothing_is_lost(
     assert verdict.faults == 1
 
 
+def test_broken_links_of_clients_lose_nothing_that_was_confirmed(
+    proxied_cluster: ClusterOfNodes, tmp_path: Path
+) -> None:
+    faults = ("client-reset-peer", "client-timeout")
+    verdict, _ = suffer(proxied_cluster, plan("cut-off"), tmp_path, faults, lasts_s=0.8)
+    check(verdict)
+    assert verdict.faults == 2
+
+
 @long
 @pytest.mark.parametrize("fault", MAKERS)
 def test_each_fault_by_itself_loses_nothing_that_was_confirmed(
@@ -63,3 +72,13 @@ def test_each_fault_by_itself_loses_nothing_that_was_confirmed(
     )
     check(verdict, 500)
     assert verdict.faults >= 3
+
+
+@long
+def test_nothing_of_it_needs_the_jobs_of_coordination(tmp_path: Path) -> None:
+    faults = ("kill", "pause", "restart", "kill-all", "isolate", "swallow", "one-way", "wipe")
+    settings = {"cluster.coordination": "false"}
+    with ClusterOfNodes(3, proxied=True, settings=settings) as cluster:
+        verdict, _ = suffer(cluster, plan("alone"), tmp_path, faults, lasts_s=2.0, rests_s=2.0)
+    check(verdict, 200)
+    assert verdict.faults == len(faults)
