@@ -1,14 +1,16 @@
 #!/bin/sh
 # The compose kit: deploy/compose.sh up|down|test|wait N [more words for compose].
 #
-#   up N     build the image if it is not there, make the secret, start N nodes, wait until all of
-#            them are healthy
+#   up N     get or make the images, make the secret, start N nodes, wait until all are healthy
 #   wait N   wait for that alone
 #   down N   stop and remove everything, volumes included
-#   test N   up, a short chaos run against the cluster, down; the exit status is that of the run
+#   test N   up, a chaos run (SCENARIO, default all: each fault once, for EACH seconds, default 3),
+#            down; the exit status is that of the run, or 0 with a message where no engine can run
 #
 # COMPOSE names the program (default: `docker compose`, or else docker-compose), PYTHON the one that
-# runs the chaos run (default .venv/bin/python). Exit status 69: there is no engine.
+# runs the chaos run (default .venv/bin/python). For `test` without an engine that answers, one of
+# its own is started if that is possible (deploy/engine.sh); WARREN_ENGINE=none says not to. Exit
+# status 69: there is no engine.
 set -eu
 cd "$(dirname "$0")/.."
 WHAT=${1:?up, down, test or wait}
@@ -16,12 +18,29 @@ N=${2:-3}
 WAIT_SECONDS=${WAIT_SECONDS:-120}
 case $N in 3 | 5 | 7) ;; *) echo "compose: $N nodes: allowed: 3, 5, 7" >&2; exit 64 ;; esac
 
+# There is nothing to run on: an error, but for a test.
+without() {
+  if [ "$WHAT" = test ]; then
+    echo "compose-test: skipped: $1"
+    exit 0
+  fi
+  echo "compose: $1" >&2
+  exit 69
+}
+
 if [ -z "${COMPOSE:-}" ]; then
   if docker compose version >/dev/null 2>&1; then COMPOSE="docker compose"
   elif command -v docker-compose >/dev/null; then COMPOSE=docker-compose
-  else echo "compose: neither 'docker compose' nor docker-compose is there" >&2; exit 69; fi
+  else without "neither 'docker compose' nor docker-compose is there"; fi
 fi
-docker info >/dev/null 2>&1 || { echo "compose: no Docker engine answers" >&2; exit 69; }
+OWN_ENGINE=
+if ! docker info >/dev/null 2>&1; then
+  [ "$WHAT" = test ] && [ "${WARREN_ENGINE:-}" != none ] || without "no Docker engine answers"
+  OWN_ENGINE=$(mktemp -d /var/tmp/warren-engine-XXXXXX)
+  DOCKER_HOST=$(deploy/engine.sh start "$OWN_ENGINE") \
+    || { rm -rf "$OWN_ENGINE"; without "no Docker engine answers, and none can be started"; }
+  export DOCKER_HOST
+fi
 
 seeds=n1:25671
 i=2
@@ -41,12 +60,6 @@ make_secret() {
   [ "$(id -u)" -ne 0 ] || chown "$WARREN_UID" "$WARREN_SECRET"
 }
 
-make_image() {
-  docker image inspect "$WARREN_IMAGE" >/dev/null 2>&1 && return
-  docker build -f deploy/Dockerfile -t "$WARREN_IMAGE" \
-    --build-arg "BASE=${BASE:-python:3.11-slim-bookworm}" .
-}
-
 healthy() {
   i=1
   while [ "$i" -le "$N" ]; do
@@ -60,24 +73,47 @@ healthy() {
 await() {
   waited=0
   until healthy; do
-    [ "$waited" -lt "$WAIT_SECONDS" ] || { echo "compose: not healthy in time" >&2; compose ps >&2; return 70; }
+    if [ "$waited" -ge "$WAIT_SECONDS" ]; then
+      echo "compose: not healthy in time" >&2
+      compose ps >&2
+      return 70
+    fi
     waited=$((waited + 1))
     sleep 1
   done
 }
 
-up() { make_image; make_secret; compose up -d "$@"; await; echo "$N nodes are healthy"; }
+up() {
+  TOXIPROXY_IMAGE=$(deploy/images.sh "$WARREN_IMAGE") || {
+    [ "$?" -eq 69 ] || exit 70
+    without "the images can neither be pulled nor made here"
+  }
+  export TOXIPROXY_IMAGE
+  make_secret
+  compose up -d "$@"
+  await
+  echo "$N nodes are healthy"
+}
+
 down() { compose down --volumes --remove-orphans "$@"; }
+
+clean_up() {
+  status=$?
+  down >/dev/null 2>&1 || true
+  if [ -n "$OWN_ENGINE" ]; then deploy/engine.sh stop "$OWN_ENGINE"; fi
+  exit "$status"
+}
 
 case $WHAT in
   up) shift 2 || shift; up "$@" ;;
   wait) await ;;
   down) shift 2 || shift; down "$@" ;;
   test)
-    trap 'down' EXIT
+    trap clean_up EXIT
+    trap 'exit 130' INT TERM
     up
-    COMPOSE="$COMPOSE" "${PYTHON:-.venv/bin/python}" -m deploy.chaos.run all --nodes "$N" \
-      --minutes "${MINUTES:-2}"
+    COMPOSE="$COMPOSE" "${PYTHON:-.venv/bin/python}" -m deploy.chaos.run "${SCENARIO:-all}" \
+      --nodes "$N" --each "${EACH:-3}" --rate "${RATE:-300}"
     ;;
   *) echo "compose: $WHAT: allowed: up, down, test, wait" >&2; exit 64 ;;
 esac

@@ -1,7 +1,9 @@
 """The files of the compose kit agree with each other: names, ports and networks of all nodes."""
 
 import json
+import os
 import re
+import subprocess
 from pathlib import Path
 from typing import Any, Final
 
@@ -59,3 +61,32 @@ def test_profiles_have_the_first_nodes_and_their_sidecars(number: int) -> None:
     sizes = ", ".join(f'"{size}"' for size in (3, 5, 7) if number <= size)
     assert f"profiles: [{sizes}]" in service(f"node{number}")
     assert f"profiles: [{sizes}]" in service(f"proxy{number}")
+
+
+def test_all_ports_of_the_machine_are_ports_and_no_two_are_the_same() -> None:
+    ports = [
+        int(port)
+        for number in NODES
+        for port in re.findall(r"127\.0\.0\.1:\$\{\w+:-(\d+)\}", service(f"proxy{number}"))
+    ]
+    assert len(ports) == len(set(ports)) == 3 * len(NODES)
+    assert all(1024 < port < 65_536 for port in ports)
+    firsts = (5672, 15_672, 8474)  # As deploy/chaos/target.py counts on from node 1.
+    assert sorted(ports) == sorted(first + node for first in firsts for node in range(7))
+
+
+@pytest.mark.parametrize(("what", "status"), [("test", 0), ("up", 69), ("down", 69)])
+def test_without_an_engine_a_test_is_skipped_and_all_else_fails(what: str, status: int) -> None:
+    environment = os.environ | {"DOCKER_HOST": "unix:///nowhere/socket", "WARREN_ENGINE": "none"}
+    command = [str(ROOT / "deploy" / "compose.sh"), what, "3"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30)
+    assert done.returncode == status, done.stderr
+    said = done.stdout if what == "test" else done.stderr
+    assert "skipped" in said if what == "test" else "compose: " in said
+
+
+def test_there_are_clusters_of_3_5_and_7_nodes_and_no_others() -> None:
+    command = [str(ROOT / "deploy" / "compose.sh"), "up", "4"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 64
+    assert "allowed: 3, 5, 7" in done.stderr
