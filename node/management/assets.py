@@ -1,12 +1,15 @@
-"""The web page: GET / and the files that it is made of, which are read once.
+"""The web page: GET / and the files that it is made of, each read when it is first asked for.
 
 Static files need no login; what they show, they fetch from /api with the caller's own. No request
 leaves the node's own address, and no script runs that is not one of these files (the policy in
-CONTENT_POLICY): names that clients have chosen can do nothing on the page.
+CONTENT_POLICY): names that clients have chosen can do nothing on the page. A node whose page nobody
+opens keeps the names of the files and nothing else.
 """
 
+import asyncio
 from hashlib import sha256
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import Final
 
 from aiohttp import web
@@ -25,16 +28,20 @@ INDEX: Final = "index.html"
 
 
 class Asset:
-    """One file as it is sent."""
+    """One file as it is sent. Invariant: `_etag` belongs to `_body`; both are empty until asked."""
 
-    def __init__(self, name: str, body: bytes) -> None:
-        self.name = name
-        self._body = body
-        self._etag = sha256(body).hexdigest()[:16]
-        self._type = TYPES[name.rpartition(".")[2]]
+    def __init__(self, file: Traversable) -> None:
+        self.name = file.name
+        self._file = file
+        self._body = b""
+        self._etag = ""
+        self._type = TYPES[file.name.rpartition(".")[2]]
 
     async def get(self, request: web.Request) -> web.Response:
         """The file, or 304 if the browser has it."""
+        if not self._etag:
+            body = await asyncio.to_thread(self._file.read_bytes)
+            self._body, self._etag = body, sha256(body).hexdigest()[:16]
         headers = {
             "Content-Security-Policy": CONTENT_POLICY,
             "X-Content-Type-Options": "nosniff",
@@ -56,7 +63,7 @@ class Assets:
     def __init__(self) -> None:
         folder = files("node.management") / "page"
         self._assets = [
-            Asset(entry.name, entry.read_bytes())
+            Asset(entry)
             for entry in sorted(folder.iterdir(), key=lambda each: each.name)
             if entry.name.rpartition(".")[2] in TYPES
         ]

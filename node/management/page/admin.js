@@ -1,169 +1,43 @@
-// Users, permissions, vhosts, policies, definitions.
+// Users, vhosts, policies, limits, definitions, the cluster's name: parts with their own addresses.
 
-import { get, path, put, remove } from "./api.js";
-import { card, choice, danger, field, form, h, input, parseObject, tag } from "./dom.js";
-import { table } from "./table.js";
+import { clusterName } from "./naming.js";
+import { definitions } from "./definitions.js";
+import { h, link, present } from "./dom.js";
+import { limits } from "./limits.js";
+import { policies } from "./policies.js";
+import { may } from "./session.js";
+import { users } from "./users.js";
+import { vhosts } from "./vhosts.js";
 
-export function admin() {
-  const element = h("div");
-  return { title: "Admin", element, everyMs: 0, refresh: () => refresh(element) };
+const PARTS = [
+  ["users", "Users", users, may.administer],
+  ["vhosts", "Virtual hosts", vhosts, may.administer],
+  ["policies", "Policies", policies, may.setPolicies],
+  ["limits", "Limits", limits, may.administer],
+  ["definitions", "Definitions", definitions, may.administer],
+  ["cluster", "Cluster name", clusterName, may.administer],
+];
+
+/** A part gives {element, refresh()}; forms in it call `refresh` when they change something. */
+export function admin(asked = "") {
+  const offered = PARTS.filter(([, , , isFor]) => isFor());
+  const found = offered.find(([name]) => name === asked) || (asked ? null : offered[0]);
+  if (!found) {
+    const text = "This needs a user with the tag administrator, or policymaker for policies.";
+    const element = h("div", {}, h("h1", {}, "Admin"), h("p", { class: "empty" }, text));
+    return { title: "Admin", element, everyMs: 0, refresh: async () => {} };
+  }
+  const [name, title, make] = found;
+  const part = make();
+  const element = h("div", {}, h("h1", {}, "Admin"), tabs(offered, name), part.element);
+  return { title: `${title} - Admin`, element, everyMs: 10_000, refresh: part.refresh };
 }
 
-async function refresh(element) {
-  const again = () => refresh(element);
-  const [users, vhosts, permissions, policies] = await Promise.all(
-    ["users", "vhosts", "permissions", "policies"].map((where) => get(where).catch((error) => error)),
-  );
-  element.replaceChildren(
-    h("h1", {}, "Admin"),
-    part("Users", users, (rows) => userTable(rows, again), userForm(again)),
-    part("Permissions", permissions, (rows) => permissionTable(rows, again), permissionForm(again)),
-    part("Virtual hosts", vhosts, (rows) => vhostTable(rows, again), vhostForm(again)),
-    part("Policies", policies, (rows) => policyTable(rows, again), policyForm(again)),
-    card("Definitions", h("p", {}, "All of the above, with exchanges, queues and bindings, as one JSON document."), exporter()),
-  );
-}
-
-function part(title, rows, show, maker) {
-  if (rows instanceof Error) return card(title, h("p", { class: "empty" }, rows.message));
-  return h("section", {}, h("h2", {}, title), show(rows), h("details", {}, h("summary", {}, `Add or change: ${title}`), card("", maker)));
-}
-
-function userTable(users, again) {
-  return table(
-    "users",
-    [
-      { title: "Name", value: (user) => user.name },
-      { title: "Tags", value: (user) => tags(user).map((text) => tag(text)) },
-      { title: "", value: (user) => deleter(`Delete user ${user.name}?`, ["users", user.name], again) },
-    ],
-    users,
-  );
-}
-
-function tags(user) {
-  return Array.isArray(user.tags) ? user.tags : String(user.tags || "").split(",").filter(Boolean);
-}
-
-function userForm(again) {
-  const fields = [
-    field("Name", input("name", { required: true })),
-    field("Password", input("password", { type: "password", required: true, autocomplete: "new-password" })),
-    field("Tags", input("tags", { placeholder: "administrator,monitoring" })),
-  ];
-  return form(fields, "Save", async (values) => {
-    await put(path(["users", values.name]), { password: values.password, tags: values.tags });
-    await again();
+function tabs(offered, chosen) {
+  const links = offered.map(([name, title]) => {
+    const element = link(title, `#/admin/${name}`);
+    if (name === chosen) element.setAttribute("aria-current", "page");
+    return element;
   });
-}
-
-function permissionTable(permissions, again) {
-  return table(
-    "permissions",
-    [
-      { title: "User", value: (row) => row.user },
-      { title: "Vhost", value: (row) => row.vhost },
-      { title: "Configure", value: (row) => row.configure },
-      { title: "Write", value: (row) => row.write },
-      { title: "Read", value: (row) => row.read },
-      {
-        title: "",
-        value: (row) => deleter(`Take ${row.user}'s permissions in ${row.vhost}?`, ["permissions", row.vhost, row.user], again),
-      },
-    ],
-    permissions,
-  );
-}
-
-function permissionForm(again) {
-  const fields = [
-    field("User", input("user", { required: true })),
-    field("Vhost", input("vhost", { value: "/", required: true })),
-    field("Configure", input("configure", { value: ".*" })),
-    field("Write", input("write", { value: ".*" })),
-    field("Read", input("read", { value: ".*" })),
-  ];
-  return form(fields, "Save", async ({ user, vhost, ...rights }) => {
-    await put(path(["permissions", vhost, user]), rights);
-    await again();
-  });
-}
-
-function vhostTable(vhosts, again) {
-  return table(
-    "virtual hosts",
-    [
-      { title: "Name", value: (vhost) => vhost.name },
-      { title: "Description", wide: true, value: (vhost) => vhost.description || "" },
-      {
-        title: "",
-        value: (vhost) => deleter(`Delete ${vhost.name} with all its queues and messages?`, ["vhosts", vhost.name], again),
-      },
-    ],
-    vhosts,
-  );
-}
-
-function vhostForm(again) {
-  const fields = [field("Name", input("name", { required: true })), field("Description", input("description"))];
-  return form(fields, "Save", async (values) => {
-    await put(path(["vhosts", values.name]), { description: values.description });
-    await again();
-  });
-}
-
-function policyTable(policies, again) {
-  return table(
-    "policies",
-    [
-      { title: "Vhost", value: (policy) => policy.vhost },
-      { title: "Name", value: (policy) => policy.name },
-      { title: "Pattern", value: (policy) => policy.pattern },
-      { title: "Applies to", value: (policy) => policy["apply-to"] },
-      { title: "Priority", number: true, value: (policy) => String(policy.priority) },
-      { title: "Definition", wide: true, value: (policy) => JSON.stringify(policy.definition) },
-      {
-        title: "",
-        value: (policy) => deleter(`Delete policy ${policy.name}?`, ["policies", policy.vhost, policy.name], again),
-      },
-    ],
-    policies,
-  );
-}
-
-function policyForm(again) {
-  const kinds = ["all", "queues", "classic_queues", "quorum_queues", "exchanges"];
-  const fields = [
-    field("Vhost", input("vhost", { value: "/", required: true })),
-    field("Name", input("name", { required: true })),
-    field("Pattern", input("pattern", { required: true })),
-    field("Applies to", choice("apply-to", kinds, "all")),
-    field("Priority", input("priority", { type: "number", value: "0" })),
-    h("label", { class: "all" }, "Definition (JSON)", h("textarea", { name: "definition", rows: 2 })),
-  ];
-  return form(fields, "Save", async (values) => {
-    await put(path(["policies", values.vhost, values.name]), {
-      pattern: values.pattern,
-      "apply-to": values["apply-to"],
-      priority: Number(values.priority),
-      definition: parseObject(values.definition),
-    });
-    await again();
-  });
-}
-
-function deleter(question, segments, again) {
-  return danger("Delete", question, async () => {
-    await remove(path(segments));
-    await again();
-  });
-}
-
-function exporter() {
-  return form([], "Download", async () => {
-    const text = JSON.stringify(await get("definitions"), null, 2);
-    const address = URL.createObjectURL(new Blob([text], { type: "application/json" }));
-    h("a", { href: address, download: "warren-definitions.json" }).click();
-    URL.revokeObjectURL(address);
-  });
+  return h("nav", { class: "tabs", "aria-label": "Admin" }, present(links));
 }

@@ -1,14 +1,19 @@
 // Requests to the HTTP API, and who is logged in. The password is kept for this tab alone.
 
 const KEY = "warren.login";
+const PATIENCE_MS = 20_000; // for an answer to a question
+const CHANGE_PATIENCE_MS = 600_000; // a drain or an import takes its time
 
 let login = sessionStorage.getItem(KEY);
+let reading = new AbortController(); // ends what a page asked for when it is left
+let onStale = () => {};
 
 /** An answer of the API that is no success: `status`, and the broker's reason. */
 export class ApiError extends Error {
-  constructor(status, reason) {
+  constructor(status, reason, isLoggedOut = false) {
     super(reason);
     this.status = status;
+    this.isLoggedOut = isLoggedOut; // the name and the password are not, or no more, good
   }
 }
 
@@ -36,6 +41,17 @@ export async function logIn(name, password) {
   }
 }
 
+/** Answers that a page still waits for are of no use any more. */
+export function forgetReads() {
+  reading.abort();
+  reading = new AbortController();
+}
+
+/** `told` is called with each answer: whether it may be out of date. */
+export function watchStale(told) {
+  onStale = told;
+}
+
 /** Path segments, each encoded, with a query. */
 export function path(segments, query = {}) {
   const given = Object.entries(query).filter(([, value]) => value !== "" && value !== undefined);
@@ -46,33 +62,83 @@ export function path(segments, query = {}) {
 export const get = (where) => request("GET", where);
 export const put = (where, body) => request("PUT", where, body);
 export const post = (where, body) => request("POST", where, body);
-export const remove = (where, headers) => request("DELETE", where, undefined, headers);
+export const remove = (where, { headers, body } = {}) => request("DELETE", where, body, headers);
 
-async function request(method, where, body, more = {}) {
-  const headers = { Authorization: `Basic ${login}`, Accept: "application/json", ...more };
-  if (body !== undefined) headers["Content-Type"] = "application/json";
-  let answer;
+/** As `get`; `otherwise` where there is no such thing, or it is not for this user. */
+export async function maybe(where, otherwise = null) {
   try {
-    answer = await fetch(`api/${where}`, {
-      method,
-      headers,
-      body: body === undefined ? undefined : JSON.stringify(body),
-      credentials: "omit",
-      cache: "no-store",
-    });
-  } catch {
-    throw new ApiError(0, "the node cannot be reached");
+    return await get(where);
+  } catch (error) {
+    if (error.isLoggedOut || ![401, 403, 404, 405].includes(error.status)) throw error;
+    return otherwise;
   }
-  const text = await answer.text();
-  let value = null;
+}
+
+/** A body that goes on and on, such as events. */
+export async function open(where, headers, signal) {
+  const answer = await send(where, { headers: { ...authority(), ...headers }, signal });
+  if (!answer.ok) throw failure(answer, await valueOf(answer).catch(() => null));
+  return answer.body;
+}
+
+/** Text as it is: numbers that JavaScript cannot hold stay what they were. */
+export const getText = (where) => request("GET", where, undefined, {}, true);
+export const postText = (where, text) => request("POST", where, text, {}, true);
+
+async function request(method, where, body, more = {}, isText = false) {
+  const headers = { ...authority(), Accept: "application/json", ...more };
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  const isRead = method === "GET";
+  const ends = [AbortSignal.timeout(isRead ? PATIENCE_MS : CHANGE_PATIENCE_MS)];
+  if (isRead) ends.push(reading.signal);
+  const answer = await send(where, {
+    method,
+    headers,
+    body: body === undefined || isText ? body : JSON.stringify(body),
+    signal: AbortSignal.any(ends),
+  });
+  const value = await valueOf(answer, isText);
+  if (!answer.ok) throw failure(answer, value);
+  onStale(answer.headers.has("Warning"));
+  return value;
+}
+
+function authority() {
+  return { Authorization: `Basic ${login}` };
+}
+
+async function send(where, options) {
   try {
-    value = text ? JSON.parse(text) : null;
+    return await fetch(`api/${where}`, { credentials: "omit", cache: "no-store", ...options });
+  } catch (error) {
+    throw new ApiError(0, unreached(error));
+  }
+}
+
+function unreached(error) {
+  return error.name === "TimeoutError" ? "the node does not answer" : "the node cannot be reached";
+}
+
+async function valueOf(answer, isText = false) {
+  let text;
+  try {
+    text = await answer.text();
+  } catch (error) {
+    throw new ApiError(0, unreached(error));
+  }
+  if (isText && answer.ok) return text;
+  try {
+    return text ? JSON.parse(text) : null;
   } catch {
     if (answer.ok) throw new ApiError(answer.status, "the node's answer is no JSON");
+    return null;
   }
-  if (!answer.ok) {
-    const reason = value && (value.reason || value.error);
-    throw new ApiError(answer.status, reason || `${answer.status} ${answer.statusText}`);
-  }
-  return value;
+}
+
+/** A login that is refused comes with a challenge; missing rights come without. */
+function failure(answer, value) {
+  const reason = value && (value.reason || value.error);
+  const text = Array.isArray(reason) ? reason.join(": ") : reason;
+  const isLoggedOut = answer.status === 401 && answer.headers.has("WWW-Authenticate");
+  return new ApiError(answer.status, text || `${answer.status} ${answer.statusText}`, isLoggedOut);
 }

@@ -1,74 +1,83 @@
-// Live charts: the rates of counters, as lines. Keeps the last minutes in memory.
+// Live charts: counters as rates, or values as they are. Keeps the last minutes in memory.
 
-import { h, rate, svg } from "./dom.js";
+import { h, svg } from "./dom.js";
+import { rate } from "./text.js";
 
-const COLOURS = ["var(--one)", "var(--two)", "var(--three)", "var(--four)"];
+const NAMES = ["one", "two", "three", "four", "five", "six", "seven"];
+const COLOURS = NAMES.map((name) => `var(--${name})`);
+// For those who see no colours.
+const DASHES = [null, "7 3", "2 3", "9 3 2 3", "4 4", "12 4", "1 4"];
 const POINTS = 120;
 const WIDTH = 600;
 const HEIGHT = 144;
 const LEFT = 52;
 const BOTTOM = 18;
 
-/** Counters seen over time; `rates` gives the change per second between two looks. */
+/** What was seen over time: points of {at, values}, seconds and a figure for each name. */
 export class Series {
-  constructor(names) {
-    this.names = names;
-    this.points = []; // {at, values}: seconds, one rate for each name
+  constructor() {
+    this.points = [];
     this.last = null;
   }
 
-  /** The counters now. One that falls back has begun anew, with the node. */
+  /** Counters now; kept is their change per second. One that falls back has begun anew. */
   observe(counters, atMs = performance.now()) {
     const at = atMs / 1000;
     if (this.last !== null && at > this.last.at) {
-      const values = this.names.map((name) => {
-        const change = (counters[name] || 0) - (this.last.counters[name] || 0);
-        return Math.max(0, change / (at - this.last.at));
-      });
-      this.points.push({ at, values });
-      if (this.points.length > POINTS) this.points.shift();
+      const values = {};
+      for (const [name, value] of Object.entries(counters)) {
+        const before = this.last.counters[name];
+        if (typeof value !== "number" || typeof before !== "number") continue;
+        values[name] = Math.max(0, (value - before) / (at - this.last.at));
+      }
+      this.push({ at, values });
     }
     this.last = { at, counters };
   }
 
   /** Values as they are, not their change. */
   note(values, atMs = performance.now()) {
-    this.points.push({ at: atMs / 1000, values });
+    this.push({ at: atMs / 1000, values });
+  }
+
+  push(point) {
+    this.points.push(point);
     if (this.points.length > POINTS) this.points.shift();
   }
 
-  newest() {
-    return this.points.length ? this.points[this.points.length - 1].values : this.names.map(() => NaN);
+  newest(name) {
+    return this.points.length ? this.points[this.points.length - 1].values[name] : undefined;
   }
 }
 
-/** The series as a picture with a legend; `format` is for the figures. */
-export function chart(title, series, labels, format = rate) {
-  const newest = series.newest();
-  const said = labels.map((label, place) => `${label} ${format(newest[place]) || "unknown"}`).join(", ");
+/** The series as a picture with a legend. `lines`: [name, label] each; `format` is for figures. */
+export function chart(title, series, lines, format = rate) {
+  const figure = (name) => format(series.newest(name)) || "unknown";
+  const said = lines.map(([name, label]) => `${label} ${figure(name)}`).join(", ");
   return h(
     "section",
     { class: "card" },
     h("h2", {}, title),
-    picture(series, `${title}: ${said}`, format),
+    picture(series, lines, `${title}: ${said}`, format),
     h(
       "ul",
       { class: "legend" },
-      labels.map((label, place) =>
-        h("li", {}, swatch(place), `${label} `, h("b", {}, format(newest[place]))),
+      lines.map(([name, label], place) =>
+        h("li", {}, swatch(place), `${label} `, h("b", {}, format(series.newest(name)))),
       ),
     ),
   );
 }
 
 function swatch(place) {
-  const mark = h("span", { class: "swatch" });
-  mark.style.background = COLOURS[place % COLOURS.length];
-  return mark;
+  const line = svg("line", { x1: 0, x2: 24, y1: 3, y2: 3, "stroke-dasharray": DASHES[place % 7] });
+  line.style.stroke = COLOURS[place % COLOURS.length];
+  return svg("svg", { class: "swatch", viewBox: "0 0 24 6", "aria-hidden": "true" }, line);
 }
 
-function picture(series, label, format) {
-  const top = ceiling(Math.max(1, ...series.points.flatMap((point) => point.values)));
+function picture(series, lines, label, format) {
+  const values = series.points.flatMap((point) => lines.map(([name]) => point.values[name] || 0));
+  const top = ceiling(Math.max(1, ...values));
   const image = svg("svg", {
     class: "chart",
     viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
@@ -82,8 +91,9 @@ function picture(series, label, format) {
     text.textContent = format(share * top);
     image.append(text);
   }
-  series.names.forEach((_, place) => {
-    const line = svg("path", { d: lineOf(series.points, place, top) });
+  lines.forEach(([name], place) => {
+    const dash = DASHES[place % DASHES.length];
+    const line = svg("path", { d: lineOf(series.points, name, top), "stroke-dasharray": dash });
     line.style.stroke = COLOURS[place % COLOURS.length];
     image.append(line);
   });
@@ -101,13 +111,21 @@ function yOf(value, top) {
   return 6 + (HEIGHT - BOTTOM - 6) * (1 - value / top);
 }
 
-function lineOf(points, place, top) {
+/** Gaps stay gaps: where nothing was told of the name, the line is broken. */
+function lineOf(points, name, top) {
   const width = (WIDTH - LEFT) / (POINTS - 1);
   const shift = POINTS - points.length;
+  let isBroken = true;
   return points
     .map((point, at) => {
-      const x = LEFT + (at + shift) * width;
-      return `${at ? "L" : "M"}${x.toFixed(1)} ${yOf(point.values[place], top).toFixed(1)}`;
+      const value = point.values[name];
+      if (value === undefined) {
+        isBroken = true;
+        return "";
+      }
+      const start = isBroken ? "M" : "L";
+      isBroken = false;
+      return `${start}${(LEFT + (at + shift) * width).toFixed(1)} ${yOf(value, top).toFixed(1)}`;
     })
     .join("");
 }

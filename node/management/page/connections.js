@@ -1,29 +1,50 @@
-// Connections, their channels or sessions, and how to close one.
+// Connections, their channels or sessions with links, and how to close one.
 
-import { get, path, remove } from "./api.js";
-import { bytes, card, count, danger, facts, h, json, state } from "./dom.js";
+import { get, maybe, path, remove } from "./api.js";
+import { channelColumns } from "./channels.js";
+import { Series, chart } from "./chart.js";
+import { card, facts, fold, h, json, link, state, tag } from "./dom.js";
+import { danger } from "./forms.js";
+import { patch } from "./patch.js";
+import { may } from "./session.js";
 import { Listing, table } from "./table.js";
+import { address, bytes, count, when } from "./text.js";
+
+const TRAFFIC_LINES = [["recv_oct", "received"], ["send_oct", "sent"]];
 
 export function connections() {
-  const listing = new Listing("connections", ["connections"], [
-    { title: "Name", sort: "name", value: (row) => link(row) },
+  const columns = [
+    { title: "Name", sort: "name", wide: true, value: named },
     { title: "User", sort: "user", value: (row) => row.user },
     { title: "Vhost", sort: "vhost", value: (row) => row.vhost },
     { title: "Node", sort: "node", value: (row) => row.node },
     { title: "State", sort: "state", value: (row) => state(row.state) },
+    { title: "TLS", sort: "ssl", value: (row) => (row.ssl ? tag("TLS", "good") : "") },
     { title: "Protocol", sort: "protocol", value: (row) => row.protocol },
     { title: "Channels", sort: "channels", number: true, value: (row) => count(row.channels) },
-    { title: "Received", number: true, value: (row) => bytes(row.recv_oct) },
-    { title: "Sent", number: true, value: (row) => bytes(row.send_oct) },
-    { title: "Client", value: (row) => product(row) },
-  ]);
+    traffic("Received", "recv_oct"),
+    traffic("Sent", "send_oct"),
+    { title: "Client", value: product },
+  ];
+  const keyOf = (row) => row.name;
+  const listing = new Listing("connections", ["connections"], columns, { keyOf });
   const element = h("div", {}, h("h1", {}, "Connections"), listing.element);
   return { title: "Connections", element, everyMs: 5000, refresh: () => listing.refresh() };
 }
 
-function link(row) {
-  const given = (row.client_properties || {}).connection_name || row.user_provided_name;
-  return [h("a", { href: `#/connections/${encodeURIComponent(row.name)}` }, row.name), given ? h("div", { class: "empty" }, given) : null];
+function traffic(title, key) {
+  const value = (row) => {
+    const speed = (row[`${key}_details`] || {}).rate;
+    const text = speed === undefined ? null : h("div", { class: "empty" }, `${bytes(speed)}/s`);
+    return [bytes(row[key]), text];
+  };
+  return { title, sort: key, number: true, value };
+}
+
+function named(row) {
+  const given = row.user_provided_name || (row.client_properties || {}).connection_name;
+  const name = link(row.name, address("connections", row.name));
+  return [name, given ? h("div", { class: "empty" }, given) : null];
 }
 
 function product(row) {
@@ -33,65 +54,106 @@ function product(row) {
 
 export function connection(name) {
   const element = h("div");
+  const flow = new Series();
   return {
     title: name,
     element,
     everyMs: 3000,
     refresh: async () => {
       const row = await get(path(["connections", name]));
-      const parts = await channelsOf(name, row);
-      element.replaceChildren(
+      const parts = await inside(name, row);
+      flow.observe({ recv_oct: row.recv_oct, send_oct: row.send_oct });
+      patch(
+        element,
         h("h1", {}, name),
-        card("", about(row), h("p", {}, closer(name))),
+        card("", about(row), may.close(row) ? h("p", {}, closer(name)) : null),
+        chart("Bytes per second", flow, TRAFFIC_LINES, (value) => perSecond(value)),
         ...parts,
-        h("details", {}, h("summary", {}, "Everything the API tells"), json(row)),
+        fold("What the client tells of itself", json(row.client_properties || {})),
       );
     },
   };
 }
 
+function perSecond(value) {
+  return value === undefined ? "" : `${bytes(value)}/s`;
+}
+
 function about(row) {
   return facts([
     ["State", state(row.state)],
+    ["Name given", row.user_provided_name],
     ["User", row.user],
+    ["Login", row.auth_mechanism],
     ["Vhost", row.vhost],
     ["Protocol", row.protocol],
+    ["TLS", secrecy(row)],
+    ["Certificate", row.peer_cert_subject],
     ["From", row.peer_host ? `${row.peer_host}:${row.peer_port}` : ""],
     ["Node", row.node],
     ["Heartbeat", row.timeout ? `${row.timeout} s` : "off"],
-    ["Largest frame", count(row.frame_max)],
-    ["Connected", row.connected_at ? new Date(row.connected_at).toLocaleString() : ""],
+    ["Largest frame", bytes(row.frame_max)],
+    ["Received", bytes(row.recv_oct)],
+    ["Sent", bytes(row.send_oct)],
+    ["Not yet taken by the client", bytes(row.send_pend)],
+    ["Connected", when(row.connected_at)],
     ["Client", product(row)],
   ]);
 }
 
+function secrecy(row) {
+  if (!row.ssl) return "no";
+  return [row.ssl_protocol, row.ssl_cipher].filter(Boolean).join(", ") || "yes";
+}
+
 function closer(name) {
   return danger("Close this connection", `Close ${name}?`, async () => {
-    await remove(path(["connections", name]), { "X-Reason": "closed on the management page" });
+    await remove(path(["connections", name]), {
+      headers: { "X-Reason": "closed on the management page" },
+    });
     location.hash = "#/connections";
   });
 }
 
-async function channelsOf(name, row) {
-  if (String(row.protocol).includes("1-0") || String(row.protocol).includes("1.0")) {
-    const sessions = await get(path(["connections", name, "sessions"])).catch(() => []);
-    return sessions.map((session) => card(`Session ${session.channel_number ?? ""}`, json(session)));
+/** Channels of AMQP 0-9-1, or sessions and links of AMQP 1.0. */
+async function inside(name, row) {
+  if (/1[-.]0/.test(String(row.protocol))) {
+    const found = await maybe(path(["connections", name, "sessions"]), []);
+    return found.map(session);
   }
-  const channels = await get(path(["connections", name, "channels"])).catch(() => []);
-  if (!channels.length) return [];
+  const found = await maybe(path(["connections", name, "channels"]), []);
+  if (!found.length) return [];
+  return [h("h2", {}, "Channels"), table("channels", channelColumns(), found, (each) => each.name)];
+}
+
+function session(found) {
+  const links = [
+    ...(found.incoming_links || []).map((each) => ({ ...each, way: "publishes to" })),
+    ...(found.outgoing_links || []).map((each) => ({ ...each, way: "consumes from" })),
+  ];
+  return card(
+    `Session ${found.channel_number}`,
+    facts([
+      ["Window in", count(found.incoming_window)],
+      ["The client's window", count(found.remote_incoming_window)],
+      ["Deliveries not settled", count(found.outgoing_unsettled_deliveries)],
+    ]),
+    table("links", linkColumns(), links, (each) => `${each.way} ${each.handle}`),
+  );
+}
+
+function linkColumns() {
+  const where = (each) => each.target_address || each.source_address || "(anonymous)";
+  const settled = (each) => each.snd_settle_mode || (each.send_settled ? "settled" : "");
   return [
-    table(
-      "channels",
-      [
-        { title: "Channel", number: true, value: (channel) => count(channel.number) },
-        { title: "State", value: (channel) => state(channel.state) },
-        { title: "Confirms", value: (channel) => (channel.confirm ? "yes" : "no") },
-        { title: "Prefetch", number: true, value: (channel) => count(channel.prefetch_count) },
-        { title: "Unacked", number: true, value: (channel) => count(channel.messages_unacknowledged) },
-        { title: "Unconfirmed", number: true, value: (channel) => count(channel.messages_unconfirmed) },
-        { title: "Consumers", number: true, value: (channel) => count(channel.consumer_count) },
-      ],
-      channels,
-    ),
+    { title: "Link", number: true, value: (each) => String(each.handle) },
+    { title: "Name", wide: true, value: (each) => each.link_name },
+    { title: "", value: (each) => each.way },
+    { title: "Address", wide: true, value: where },
+    { title: "Settled", value: settled },
+    { title: "Credit", number: true, value: (each) => count(each.credit) },
+    { title: "Deliveries", number: true, value: (each) => count(each.delivery_count) },
+    { title: "Unconfirmed", number: true, value: (each) => count(each.unconfirmed_messages) },
+    { title: "Queue", value: (each) => each.queue_name || "" },
   ];
 }

@@ -1,25 +1,36 @@
-// Exchanges: list, make, publish to, delete.
+// Exchanges: list, make, look into, bind, publish to, delete.
 
-import { get, path, post, put, remove } from "./api.js";
-import { card, choice, danger, facts, field, form, h, input, json, parseObject, tag } from "./dom.js";
-import { Listing, table } from "./table.js";
+import { get, path, put, remove } from "./api.js";
+import { bindingListing, exchangeBinder, exchangeLink } from "./bindings.js";
+import { Series, chart } from "./chart.js";
+import { card, facts, fold, h, json, tag } from "./dom.js";
+import { area, check, choice, danger, field, form, input, parseObject } from "./forms.js";
+import { patch } from "./patch.js";
+import { publisher } from "./publish.js";
+import { Listing } from "./table.js";
+import { told } from "./text.js";
 
-const KINDS = ["direct", "fanout", "topic", "headers", "x-consistent-hash", "x-modulus-hash", "x-random"];
+const KINDS = [
+  "direct", "fanout", "topic", "headers",
+  "x-consistent-hash", "x-modulus-hash", "x-random", "x-local-random",
+];
+const LINES = [["publish_in", "in"], ["publish_out", "out"]];
 
 export function exchanges() {
-  const listing = new Listing("exchanges", ["exchanges"], [
+  const speed = (key) => (row) => told(row.message_stats, key);
+  const columns = [
     { title: "Vhost", sort: "vhost", value: (row) => row.vhost },
-    { title: "Name", sort: "name", value: (row) => link(row) },
+    { title: "Name", sort: "name", wide: true, value: (row) => exchangeLink(row.vhost, row.name) },
     { title: "Type", sort: "type", value: (row) => row.type },
     { title: "", value: (row) => features(row) },
-  ]);
-  const element = h("div", {}, h("h1", {}, "Exchanges"), listing.element, maker(() => listing.refresh()));
+    { title: "In", number: true, value: speed("publish_in") },
+    { title: "Out", number: true, value: speed("publish_out") },
+  ];
+  const keyOf = (row) => JSON.stringify([row.vhost, row.name]);
+  const listing = new Listing("exchanges", ["exchanges"], columns, { keyOf });
+  const adding = maker(() => listing.refresh());
+  const element = h("div", {}, h("h1", {}, "Exchanges"), listing.element, adding);
   return { title: "Exchanges", element, everyMs: 5000, refresh: () => listing.refresh() };
-}
-
-function link(row) {
-  const where = `#/exchanges/${encodeURIComponent(row.vhost)}/${encodeURIComponent(row.name)}`;
-  return row.name ? h("a", { href: where }, row.name) : "(default)";
 }
 
 export function features(row) {
@@ -29,6 +40,7 @@ export function features(row) {
     row.exclusive ? tag("exclusive") : null,
     row.internal ? tag("internal") : null,
     row.policy ? tag(`policy ${row.policy}`) : null,
+    row.operator_policy ? tag(`operator policy ${row.operator_policy}`) : null,
     ...Object.keys(row.arguments || {}).map((name) => tag(name)),
   ];
 }
@@ -38,52 +50,72 @@ function maker(done) {
     field("Vhost", input("vhost", { value: "/", required: true })),
     field("Name", input("name", { required: true })),
     field("Type", choice("type", KINDS, "direct")),
-    h("label", {}, h("input", { type: "checkbox", name: "durable", checked: true }), " durable"),
-    h("label", {}, h("input", { type: "checkbox", name: "auto_delete" }), " auto-delete"),
-    h("label", { class: "all" }, "Arguments (JSON)", h("textarea", { name: "arguments", rows: 2 })),
+    check("durable", "durable", true),
+    check("auto_delete", "auto-delete"),
+    check("internal", "internal"),
+    field("What is not routed goes to", input("alternate", { placeholder: "alternate exchange" })),
+    area("arguments", "Arguments (JSON)"),
   ];
   const act = async (values) => {
+    const given = parseObject(values.arguments);
+    if (values.alternate) given["alternate-exchange"] = values.alternate;
     await put(path(["exchanges", values.vhost, values.name]), {
       type: values.type,
       durable: values.durable === "on",
       auto_delete: values.auto_delete === "on",
-      arguments: parseObject(values.arguments),
+      internal: values.internal === "on",
+      arguments: given,
     });
     await done();
+    return "added";
   };
-  return h("details", {}, h("summary", {}, "Add an exchange"), card("", form(fields, "Add", act)));
+  return fold("Add an exchange", form(fields, "Add", act));
 }
 
 export function exchange(vhost, name) {
   const about = h("div");
-  const element = h("div", {}, about, publisher(vhost, name));
+  const flow = new Series();
+  const where = ["exchanges", vhost, name];
+  const from = bindingListing([...where, "bindings", "source"], "bindings from here");
+  const to = bindingListing([...where, "bindings", "destination"], "bindings to here");
+  const element = h(
+    "div",
+    {},
+    about,
+    h("h2", {}, "Bindings from here"),
+    from.element,
+    h("h2", {}, "Bindings to here"),
+    to.element,
+    exchangeBinder(vhost, name),
+    publisher(vhost, name),
+  );
   return {
     title: name,
     element,
     everyMs: 5000,
     refresh: async () => {
-      const row = await get(path(["exchanges", vhost, name]));
-      const bindings = await get(path(["exchanges", vhost, name, "bindings", "source"])).catch(() => []);
-      about.replaceChildren(
+      const [row] = await Promise.all([get(path(where)), from.refresh(), to.refresh()]);
+      flow.observe(row.message_stats || {});
+      patch(
+        about,
         h("h1", {}, `Exchange ${name}`),
-        card("", facts([["Vhost", vhost], ["Type", row.type], ["", features(row)]]), json(row.arguments), deleter(vhost, name)),
-        bindingTable(bindings),
+        card("", facts(factsOf(row)), name.startsWith("amq.") ? null : deleter(vhost, name)),
+        row.message_stats ? chart("Messages per second", flow, LINES) : null,
       );
     },
   };
 }
 
-export function bindingTable(bindings) {
-  return table(
-    "bindings",
-    [
-      { title: "From", value: (row) => row.source || "(default)" },
-      { title: "Key", value: (row) => row.routing_key },
-      { title: "To", value: (row) => `${row.destination_type} ${row.destination}` },
-      { title: "Arguments", wide: true, value: (row) => JSON.stringify(row.arguments || {}) },
-    ],
-    bindings,
-  );
+function factsOf(row) {
+  const definition = row.effective_policy_definition;
+  const isRuled = definition && Object.keys(definition).length > 0;
+  return [
+    ["Vhost", row.vhost],
+    ["Type", row.type],
+    ["Features", features(row)],
+    ["Arguments", json(row.arguments || {})],
+    ["What policies say", isRuled ? json(definition) : ""],
+  ];
 }
 
 function deleter(vhost, name) {
@@ -91,28 +123,4 @@ function deleter(vhost, name) {
     await remove(path(["exchanges", vhost, name]));
     location.hash = "#/exchanges";
   });
-}
-
-/** Publish one message; says whether it was routed anywhere. */
-export function publisher(vhost, exchangeName, routingKey = "") {
-  const fields = [
-    field("Routing key", input("routing_key", { value: routingKey })),
-    field("Delivery mode", choice("delivery_mode", ["2", "1"], "2")),
-    h("label", { class: "all" }, "Headers (JSON)", h("textarea", { name: "headers", rows: 1 })),
-    h("label", { class: "all" }, "Properties (JSON)", h("textarea", { name: "properties", rows: 1 })),
-    h("label", { class: "all" }, "Payload", h("textarea", { name: "payload", rows: 4 })),
-  ];
-  const act = async (values) => {
-    const properties = { ...parseObject(values.properties), delivery_mode: Number(values.delivery_mode) };
-    const headers = parseObject(values.headers);
-    if (Object.keys(headers).length) properties.headers = headers;
-    const answer = await post(path(["exchanges", vhost, exchangeName || "amq.default", "publish"]), {
-      routing_key: values.routing_key,
-      properties,
-      payload: values.payload,
-      payload_encoding: "string",
-    });
-    return answer.routed ? tag("published", "good") : tag("published, and routed nowhere", "warn");
-  };
-  return h("details", {}, h("summary", {}, "Publish a message"), card("", form(fields, "Publish", act)));
 }

@@ -1,115 +1,203 @@
 // The frame of the page: login, navigation by the address behind #, and when views are renewed.
+//
+// A view is {title, element, everyMs, refresh(), leave?()}. While it is shown and the tab is seen,
+// `refresh` is called again and again, `everyMs` after its last end; 0: once.
 
-import { ApiError, get, isLoggedIn, logIn, logOut } from "./api.js";
+import { forgetReads, get, isLoggedIn, logIn, logOut, watchStale } from "./api.js";
 import { admin } from "./admin.js";
+import { channel, channels } from "./channels.js";
+import { cluster } from "./cluster.js";
 import { connection, connections } from "./connections.js";
-import { field, form, h, input } from "./dom.js";
+import { h, link, note } from "./dom.js";
+import { events } from "./events.js";
 import { exchange, exchanges } from "./exchanges.js";
+import { flow } from "./flow.js";
+import { field, form, input } from "./forms.js";
+import { letters } from "./letters.js";
 import { overview } from "./overview.js";
-import { queue, queues } from "./queues.js";
+import { queue } from "./queue.js";
+import { queues } from "./queues.js";
+import { callerName, may, setCaller } from "./session.js";
 
 const ROUTES = [
-  [/^\/?$/, "Overview", overview],
-  [/^\/connections$/, "Connections", connections],
-  [/^\/connections\/([^/]+)$/, null, connection],
-  [/^\/exchanges$/, "Exchanges", exchanges],
-  [/^\/exchanges\/([^/]+)\/([^/]+)$/, null, exchange],
-  [/^\/queues$/, "Queues", queues],
-  [/^\/queues\/([^/]+)\/([^/]+)$/, null, queue],
-  [/^\/admin$/, "Admin", admin],
+  [/^\/?$/, overview],
+  [/^\/connections$/, connections],
+  [/^\/connections\/([^/]+)$/, connection],
+  [/^\/channels$/, channels],
+  [/^\/channels\/([^/]+)$/, channel],
+  [/^\/exchanges$/, exchanges],
+  [/^\/exchanges\/([^/]+)\/([^/]+)$/, exchange],
+  [/^\/queues$/, queues],
+  [/^\/queues\/([^/]+)\/([^/]+)$/, queue],
+  [/^\/queues\/([^/]+)\/([^/]+)\/letters$/, letters],
+  [/^\/cluster$/, cluster],
+  [/^\/flow$/, flow],
+  [/^\/events$/, events],
+  [/^\/admin$/, admin],
+  [/^\/admin\/([a-z]+)$/, admin],
 ];
-const LINKS = { Overview: "#/", Connections: "#/connections", Exchanges: "#/exchanges", Queues: "#/queues", Admin: "#/admin" };
+const LINKS = [
+  ["Overview", "#/"],
+  ["Connections", "#/connections"],
+  ["Channels", "#/channels"],
+  ["Exchanges", "#/exchanges"],
+  ["Queues", "#/queues"],
+  ["Cluster", "#/cluster", may.monitor],
+  ["Flow", "#/flow", may.monitor],
+  ["Events", "#/events", may.monitor],
+  ["Admin", "#/admin", may.setPolicies],
+];
+const AGAIN_MS = 3000; // after a fault, where a view is else not renewed
 
 const content = document.getElementById("content");
 const nav = document.getElementById("nav");
 const session = document.getElementById("session");
 const banner = document.getElementById("banner");
+const stale = document.getElementById("stale");
 
 let view = null;
 let timer = 0;
-let caller = null;
+let renewing = null; // the view whose refresh is under way
+let isKnown = false; // who is logged in
 
 function navigate() {
   clearTimeout(timer);
-  if (!isLoggedIn()) {
-    showLogin();
+  leaveView();
+  if (!isLoggedIn() || !isKnown) {
+    if (!isLoggedIn()) showLogin();
     return;
   }
   const where = location.hash.slice(1) || "/";
-  const found = ROUTES.find(([pattern]) => pattern.test(where));
-  if (!found) {
-    content.replaceChildren(h("h1", {}, "There is no such page"), h("p", {}, h("a", { href: "#/" }, "Overview")));
-    return;
-  }
-  const [pattern, , make] = found;
-  view = make(...pattern.exec(where).slice(1).map(decodeURIComponent));
+  view = viewAt(where);
   document.title = `${view.title} - Warren`;
   content.replaceChildren(view.element);
   content.focus({ preventScroll: true });
+  scrollTo(0, 0);
   frame(where);
+  content.setAttribute("aria-busy", "true"); // until there is something to see
   renew(view);
+}
+
+function leaveView() {
+  if (view && view.leave) view.leave();
+  view = null;
+  forgetReads();
+  banner.replaceChildren();
+}
+
+function viewAt(where) {
+  for (const [pattern, make] of ROUTES) {
+    const found = pattern.exec(where);
+    if (!found) continue;
+    try {
+      return make(...found.slice(1).map(decodeURIComponent));
+    } catch (error) {
+      if (!(error instanceof URIError)) throw error;
+    }
+  }
+  const element = h("div", {}, h("h1", {}, "There is no such page"), link("Overview", "#/"));
+  return { title: "No such page", element, everyMs: 0, refresh: async () => {} };
 }
 
 function frame(where) {
   const first = `#/${where.split("/")[1] || ""}`;
   nav.replaceChildren(
-    ...Object.entries(LINKS).map(([name, href]) =>
+    ...LINKS.filter(([, , isFor]) => !isFor || isFor()).map(([name, href]) =>
       h("a", { href, "aria-current": href === first ? "page" : null }, name),
     ),
   );
-  const who = caller ? caller.name : "";
-  session.replaceChildren(who, h("button", { type: "button", click: leave }, "Log out"));
+  const out = h("button", { type: "button", click: () => leave() }, "Log out");
+  session.replaceChildren(h("span", {}, callerName()), out);
 }
 
 async function renew(of) {
+  if (renewing === of) return;
   clearTimeout(timer);
+  renewing = of;
+  let waitMs = of.everyMs;
   try {
     await of.refresh();
     if (of === view) banner.replaceChildren();
   } catch (error) {
-    if (of !== view) return;
-    if (error instanceof ApiError && error.status === 401) {
-      leave();
-      return;
-    }
-    banner.replaceChildren(h("p", { class: "note bad" }, error.message));
+    waitMs = waitMs || AGAIN_MS;
+    if (of === view) tell(error);
+  } finally {
+    if (renewing === of) renewing = null;
+    if (of === view) content.removeAttribute("aria-busy");
   }
-  if (of === view && of.everyMs && !document.hidden) timer = setTimeout(() => renew(of), of.everyMs);
+  if (of === view && waitMs && !document.hidden) timer = setTimeout(() => renew(of), waitMs);
 }
 
-function showLogin() {
-  view = null;
+function tell(error) {
+  if (error.isLoggedOut) {
+    leave("The session has ended: log in again.");
+    return;
+  }
+  if (!("status" in error)) reportError(error); // a fault of the page itself
+  const isGone = error.status === 404;
+  banner.replaceChildren(note(isGone ? "This is not there, or not any more." : error.message));
+}
+
+function showLogin(said = "") {
+  leaveView();
+  content.removeAttribute("aria-busy");
   nav.replaceChildren();
   session.replaceChildren();
+  stale.hidden = true;
   document.title = "Log in - Warren";
   const fields = [
-    field("User", input("name", { required: true, autocomplete: "username", autofocus: true })),
+    field("User", input("name", { required: true, autocomplete: "username" })),
     field("Password", input("password", { type: "password", autocomplete: "current-password" })),
   ];
   const enter = async (values) => {
-    caller = await logIn(values.name, values.password);
+    setCaller(await logIn(values.name, values.password));
+    isKnown = true;
     navigate();
   };
   const element = form(fields, "Log in", enter);
   element.className = "";
-  content.replaceChildren(h("section", { class: "card login" }, h("h1", {}, "Log in"), element));
+  const told = said ? note(said, "warn") : null;
+  const title = h("h1", {}, "Log in");
+  content.replaceChildren(h("section", { class: "card login" }, title, told, element));
   element.querySelector("input").focus();
 }
 
-function leave() {
+function leave(said = "") {
   logOut();
-  caller = null;
-  banner.replaceChildren();
-  navigate();
+  setCaller(null);
+  isKnown = false;
+  clearTimeout(timer);
+  showLogin(said);
 }
 
+/** Who is logged in since before: asked until there is an answer. */
 async function start() {
-  if (isLoggedIn()) caller = await get("whoami").catch(() => null);
+  if (!isLoggedIn()) {
+    showLogin();
+    return;
+  }
+  try {
+    setCaller(await get("whoami"));
+    isKnown = true;
+  } catch (error) {
+    tell(error);
+    if (!error.isLoggedOut) setTimeout(start, AGAIN_MS);
+    return;
+  }
   navigate();
 }
 
+watchStale((isStale) => {
+  stale.hidden = !isStale;
+});
 addEventListener("hashchange", navigate);
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault(); // the address behind # is that of a view
+  content.focus();
+});
 document.addEventListener("visibilitychange", () => {
-  if (!document.hidden && view) renew(view);
+  if (!view) return;
+  if (document.hidden) clearTimeout(timer);
+  else renew(view);
 });
 start();

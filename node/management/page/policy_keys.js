@@ -1,0 +1,86 @@
+// What a policy may say, for its form: the kind of each value, what it is for, what it means.
+//
+// kind: number, text, flag, or a list of the words that it can be. `operator`: also in operator
+// policies, which have the last word.
+
+export const KEYS = {
+  "max-length": { kind: "number", is: "queues", operator: true, means: "most messages" },
+  "max-length-bytes": { kind: "number", is: "queues", operator: true, means: "most bytes" },
+  "overflow": {
+    kind: ["drop-head", "reject-publish", "reject-publish-dlx"],
+    is: "queues", operator: true, means: "what happens when it is full",
+  },
+  "message-ttl": {
+    kind: "number", is: "queues", operator: true, means: "lifetime of messages, ms",
+  },
+  "expires": {
+    kind: "number", is: "queues", operator: true, means: "lifetime of an unused queue, ms",
+  },
+  "dead-letter-exchange": { kind: "text", is: "queues", means: "where dead letters go" },
+  "dead-letter-routing-key": { kind: "text", is: "queues", means: "their key, if not their own" },
+  "dead-letter-strategy": {
+    kind: ["at-most-once", "at-least-once"],
+    is: "quorum_queues", means: "whether a dead letter may get lost",
+  },
+  "delivery-limit": {
+    kind: "number", is: "quorum_queues", operator: true, means: "most deliveries of a message",
+  },
+  "consumer-timeout": { kind: "number", is: "queues", means: "longest time to acknowledge, ms" },
+  "queue-mode": {
+    kind: ["default", "lazy"], is: "classic_queues", means: "lazy: bodies on disk alone",
+  },
+  "queue-leader-locator": {
+    kind: ["client-local", "balanced"], is: "queues", means: "where a new queue is led",
+  },
+  "target-group-size": {
+    kind: "number", is: "quorum_queues", operator: true, means: "members that it should have",
+  },
+  "leader-follows-traffic": {
+    kind: "flag", is: "quorum_queues", means: "the leader goes to where its clients are",
+  },
+  "max-in-memory-length": {
+    kind: "number", is: "quorum_queues", operator: true, means: "most messages in memory",
+  },
+  "max-in-memory-bytes": {
+    kind: "number", is: "quorum_queues", operator: true, means: "most bytes in memory",
+  },
+  "member-placement-tag": {
+    kind: "text", is: "quorum_queues", operator: true, means: "nodes that get members",
+  },
+  "alternate-exchange": { kind: "text", is: "exchanges", means: "where unroutable messages go" },
+  "federation-upstream": { kind: "text", is: "all", means: "one upstream to federate with" },
+  "federation-upstream-set": { kind: "text", is: "all", means: "upstreams to federate with" },
+  "federation-upstream-pattern": { kind: "text", is: "all", means: "upstreams by expression" },
+  "ha-mode": {
+    kind: ["all", "exactly", "nodes"], is: "classic_queues", operator: true, means: "mirrors",
+  },
+  "ha-params": { kind: "json", is: "classic_queues", operator: true, means: "how many, or which" },
+  "ha-sync-mode": {
+    kind: ["automatic", "manual"], is: "classic_queues", operator: true, means: "catching up",
+  },
+  "ha-sync-batch-size": {
+    kind: "number", is: "classic_queues", operator: true, means: "messages at a time",
+  },
+  "ha-promote-on-failure": {
+    kind: ["always", "when-synced"], is: "classic_queues", operator: true, means: "after a crash",
+  },
+  "ha-promote-on-shutdown": {
+    kind: ["always", "when-synced"], is: "classic_queues", operator: true, means: "after a stop",
+  },
+};
+
+const CLASSES = {
+  all: ["all", "queues", "classic_queues", "quorum_queues", "exchanges"],
+  queues: ["all", "queues", "classic_queues", "quorum_queues"],
+  classic_queues: ["all", "queues", "classic_queues"],
+  quorum_queues: ["all", "queues", "quorum_queues"],
+  exchanges: ["all", "exchanges"],
+};
+
+/** Names of the keys that such a policy may have. */
+export function keysFor(applyTo, isOperator) {
+  return Object.keys(KEYS).filter((name) => {
+    const key = KEYS[name];
+    return CLASSES[applyTo].includes(key.is) && (!isOperator || key.operator === true);
+  });
+}
