@@ -100,6 +100,9 @@ class Channel091:
         self._refused = False  # in the commit under way, some publish was
         self.published_count: i64 = 0
         self.returned_count: i64 = 0
+        self.got_count: i64 = 0
+        self.got_no_ack_count: i64 = 0
+        self.get_empty_count: i64 = 0
 
     @property
     def session(self) -> SessionId:
@@ -108,6 +111,11 @@ class Channel091:
     @property
     def credit(self) -> CreditActor:
         return self._credit
+
+    @property
+    def transaction(self) -> Transaction | None:
+        """What it keeps until commit, if it is transactional."""
+        return self._transaction
 
     def _on_unblocked(self) -> None:
         self.owner.mark()
@@ -227,6 +235,8 @@ class Channel091:
         self.counts.received += count
         if self.publisher.confirming:
             self.counts.received_confirm += count
+        if self.counts.exchanges is not None:
+            self.owner.count_by_exchange(event, plans)
         self.owner.count_published(self, count)
         self.publisher.now_s = perf_counter()
         if self.publisher.publish(event, plans):
@@ -313,6 +323,8 @@ class Channel091:
         priority = max(-PRIORITY_MAX, min(priority, PRIORITY_MAX))
         exclusive = method.exclusive and not answers
         consumer = self.deliveries.attach(tag, host, method.no_ack, exclusive, priority, timeout_ms)
+        if len(arguments) > 0:
+            consumer.arguments = arguments
         if answers:
             self._answers = consumer
         self._attaching[consumer.number] = method.no_wait
@@ -492,6 +504,7 @@ class Channel091:
             return
         if message == 0:
             self.counts.get_empty += 1
+            self.get_empty_count += 1
             self.send(methods.BasicGetEmpty())
             self.resume()
             return
@@ -525,12 +538,15 @@ class Channel091:
         self.connection.send_content(int(self.number), method, data, start, end)
         if redelivered:
             self.counts.redelivered += 1
+            self.deliveries.redelivered_count += 1
         if self._got_no_ack:
             self.counts.got_no_ack += 1
+            self.got_no_ack_count += 1
             key = consumer_key(self._session, 0)
             host.command(self, Settle(key, ACCEPT, [(message, 1)]))
         else:
             self.counts.got += 1
+            self.got_count += 1
             self.deliveries.unacked.add(tag, 1, uid, 0, message)
         self.owner.mark()
         self.resume()
@@ -565,7 +581,10 @@ class Channel091:
             self._cancelled()
 
     def on_activated(self, uid: int, number: int, active: bool) -> None:
-        return  # 0-9-1 has no word for it.
+        """0-9-1 has no word for it; listings show it."""
+        consumer = self.deliveries.consumers.get(number)
+        if consumer is not None:
+            consumer.active = active
 
     def on_timed_out(self, uid: int, number: int, timeout_ms: int) -> None:
         """The queue took back what was not acknowledged in time (C-15)."""

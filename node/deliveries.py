@@ -66,6 +66,8 @@ class Consumer091:
         self.limited = not no_ack  # the channel's limit holds for it
         self.exclusive = exclusive
         self.priority: i64 = 0
+        self.arguments: dict[str, object] | None = None  # of basic.consume, if there were any
+        self.active = not host.single_active  # or the single active one
         self.delivered: i64 = 0  # highest delivery_seq that came from the queue
         self.written: i64 = 0  # of those, how many went to the socket
         self.held: i64 = 0  # checked out to it and not settled
@@ -113,6 +115,10 @@ class Deliveries:
         self.prefetch: i64 = 0  # for consumers started from now on
         self.transaction: Transaction | None = None  # keeps what is settled until commit
         self.next_tag: i64 = 1
+        self.delivered_count: i64 = 0  # to consumers that acknowledge
+        self.delivered_no_ack_count: i64 = 0
+        self.redelivered_count: i64 = 0
+        self.acknowledged_count: i64 = 0
         self._next_number: i64 = 1
         self._pending: list[Pending] = []
         self._head: i64 = 0
@@ -306,12 +312,15 @@ class Deliveries:
         consumer.written += count
         if pending.redelivered:
             self._counts.redelivered += count
+            self.redelivered_count += count
         if consumer.no_ack:
             self._counts.delivered_no_ack += count
+            self.delivered_no_ack_count += count
             settle = Settle(self._key(consumer.number), ACCEPT, [(pending.first, count)])
             consumer.host.command(self._sink, settle)
         else:
             self._counts.delivered += count
+            self.delivered_count += count
             self._pending_counted -= count
             self.unacked.add(tag, count, consumer.host.uid, consumer.number, pending.first)
         granted = consumer.windowed() and (consumer.no_ack or self.limit == 0)
@@ -414,6 +423,7 @@ class Deliveries:
             if outcome == ACCEPT:
                 for _, count in settled:
                     self._counts.acknowledged += count
+                    self.acknowledged_count += count
             host = self.hosts.get(run.uid)
             if host is not None:  # A deleted queue has nothing left to settle.
                 host.command(self._sink, Settle(self._key(run.number), outcome, settled))

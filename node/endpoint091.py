@@ -23,7 +23,7 @@ from node.reading import ANSWER_BYTES_MAX, Reading, Transport
 from queues.counts import Counts
 from queues.credit import CreditActor, CreditSpec
 from queues.host import QueueHost
-from queues.publishing import Held
+from queues.publishing import Held, Targets
 from warren.wire.amqp091 import methods
 from warren.wire.amqp091.connection import Connection
 from warren.wire.amqp091.events import (
@@ -413,6 +413,12 @@ class Endpoint091:
         if not self.has_published:
             self.has_published = True
             self.broker.hold.begins_to_publish(self.reader)
+
+    def count_by_exchange(self, event: Publishes, plans: list[Targets]) -> None:
+        tally = self.broker.counts.exchanges
+        if tally is not None:
+            widths = [len(each.hosts) for each in plans]
+            tally.count(self.vhost, event.keys, event.firsts, event.count, widths)
 
     def channel_closed(self, channel: Channel091) -> None:
         self.channels.pop(int(channel.number), None)

@@ -112,6 +112,9 @@ class Owner(Protocol):
     def count_published(self, channel: "Channel091", count: int) -> None:
         """For flow control and metrics."""
 
+    def count_by_exchange(self, event: Publishes, plans: list[Targets]) -> None:
+        """Somebody looks at exchanges: count what goes into each, and how many queues get it."""
+
     def between_steps(self, call: Callable[[], None]) -> None:
         """Call now, or when no queue is in the midst of a step (`node.turn`)."""
 

@@ -21,6 +21,7 @@ CONFIRM_BOUNDS_S: Final[tuple[float, ...]] = (
 )
 
 WINDOW_MS: Final = 5000
+EXCHANGES_MAX: Final = 20_000  # that are counted one by one
 
 
 @final
@@ -36,6 +37,39 @@ class Histogram:
         """`count` times this value."""
         self.counts[bisect_left(self.bounds, value)] += count
         self.total += value * count
+
+
+@final
+class ExchangeTally:
+    """Messages published into each exchange, and how many copies went to queues from there."""
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, bytes], list[int]] = {}  # by vhost and name: in, out
+
+    def count(
+        self, vhost: str, keys: list[bytes], firsts: list[int], count: int, widths: list[int]
+    ) -> None:
+        """An event of `count` messages: from `firsts[k]` on they have `keys[k]`, which begins with
+        the name of the exchange as a short string, and go to `widths[k]` queues."""
+        last = len(keys) - 1
+        for k in range(len(keys)):
+            end = count if k == last else firsts[k + 1]
+            run = end - firsts[k]
+            key = keys[k]
+            place = (vhost, key[1 : 1 + key[0]])
+            row = self._counts.get(place)
+            if row is None:
+                if len(self._counts) >= EXCHANGES_MAX:
+                    continue
+                row = [0, 0]
+                self._counts[place] = row
+            row[0] += run
+            row[1] += run * widths[k]
+
+    def of(self, vhost: str, exchange: str) -> tuple[int, int]:
+        """So many in, so many out."""
+        row = self._counts.get((vhost, exchange.encode()))
+        return (0, 0) if row is None else (row[0], row[1])
 
 
 @final
@@ -57,6 +91,7 @@ class Counts:
         self.acknowledged: i64 = 0
         self.dead_lettered: dict[tuple[str, str], int] = {}  # by queue type and reason
         self.confirm_seconds = Histogram(CONFIRM_BOUNDS_S)  # from publish to confirm (P-10)
+        self.exchanges: ExchangeTally | None = None  # while somebody looks at exchanges
 
     def dead_letter(self, queue_type: str, reason: str, count: int) -> None:
         """So many messages were handed to a dead-letter exchange."""

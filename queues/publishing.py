@@ -114,6 +114,7 @@ class Publisher:
         self._receipts: list[Receipt] = []  # in the order of tags, the confirmed head cut off
         self._head: i64 = 0
         self._confirmed: i64 = 0  # everything up to this tag is confirmed
+        self.confirmed_count: i64 = 0  # and not refused
         self._done: list[Receipt] = []  # became complete since the last `take_confirms`
 
     # Down
@@ -339,6 +340,10 @@ class Publisher:
         """Whether `take_confirms` has told everything that was published."""
         return self._confirmed == self.next_tag - 1
 
+    def unconfirmed_count(self) -> int:
+        """How many publishes there are from the oldest that is not decided."""
+        return int(self.next_tag - 1 - self._confirmed)
+
     def take_confirms(self) -> list[tuple[int, bool, bool]]:
         """What to tell the client, as (tag, multiple, accepted), in an order right to send."""
         done = self._done
@@ -405,7 +410,9 @@ class Publisher:
         """All receipts before `head` are decided: count and forget them."""
         receipts = self._receipts
         last = receipts[head - 1].tag_last
-        self._counts.confirmed += last - self._confirmed - refused_count
+        decided = last - self._confirmed - refused_count
+        self._counts.confirmed += decided
+        self.confirmed_count += decided
         self._confirmed = last
         self._head = head
         if head > HEAD_SLACK and head * 2 > len(receipts):

@@ -63,6 +63,8 @@ class ConsumingLink:
         self.host: QueueHost = asked.host
         self.ended = False
         self.settled = link.snd_settle_mode == SENDER_SETTLED
+        self.active = not asked.host.single_active  # or the single active one
+        self.sent_count: i64 = 0
         self.forms = Forms()
         self._session = owner.broker.new_session()
         self._credit = CreditActor(f"link {link.name}", owner.credit_spec())
@@ -141,6 +143,7 @@ class ConsumingLink:
 
     def sent(self, run: Run, count: i64) -> None:
         """The run's first messages leave."""
+        self.sent_count += count
         counts = self.owner.counts
         if run.acquired:
             counts.redelivered += count
@@ -205,6 +208,7 @@ class ConsumingLink:
 
     def _tell_active(self, active: bool) -> None:
         """With the first flow, or at once if that has gone (FEATURES B-71, B-72)."""
+        self.active = active
         link = self.link
         properties = dict(link.properties or {})
         properties[ACTIVE] = active

@@ -181,9 +181,11 @@ class PublishingLink(PublishingOnly):
             counts.unroutable += count
             if not run.settled:
                 counts.unroutable_returned += count
+            self._tally(names, count, 0)
             self._answer(run, RELEASED, None)
             return
         self.owner.count_published(count)
+        self._tally(names, count, len(targets.hosts))
         publisher = self.publisher
         publisher.now_s = perf_counter()
         tag = publisher.next_tag
@@ -196,6 +198,12 @@ class PublishingLink(PublishingOnly):
         for first, length in run.id_runs(0, count):
             self._sent.add(tag, length, OUT, kind, first)
             tag += length
+
+    def _tally(self, names: bytes, count: i64, width: i64) -> None:
+        """For who looks at exchanges."""
+        tally = self.owner.counts.exchanges
+        if tally is not None:
+            tally.count(self.owner.vhost, [names], [0], int(count), [int(width)])
 
     def _answer(self, run: Transfers, outcome: i64, state: Rejected | None) -> None:
         """The outcome is known at once."""

@@ -56,6 +56,11 @@ class Session10:
         self.unacked = Unacked()  # `uid` of a run is that of the link
         self._next_uid: i64 = 1  # of links; never used twice in a session
         self._next_tag: i64 = FIRST_TAG | core.departures.next_id
+        self.published_count: i64 = 0
+        self.delivered_count: i64 = 0  # to links that settle
+        self.delivered_no_ack_count: i64 = 0
+        self.redelivered_count: i64 = 0
+        self.acknowledged_count: i64 = 0
 
     def end(self) -> None:
         """The session is over, and so are its links."""
@@ -196,6 +201,7 @@ class Session10:
             return
         if not isinstance(mine, PublishingLink) or mine.ended:
             return
+        self.published_count += event.transfers.count
         try:
             mine.take(event.transfers)
         except ProtocolError as error:
@@ -265,6 +271,7 @@ class Session10:
                 settled.append((int(runs[i].first), int(runs[i].count)))
                 if outcome == ACCEPT:
                     self.owner.counts.acknowledged += runs[i].count
+                    self.acknowledged_count += runs[i].count
                 i += 1
             mine = self.consuming.get(int(uid))
             if mine is not None and not mine.ended:
@@ -299,7 +306,12 @@ class Session10:
             mine.sent(run)
             return
         assert isinstance(mine, ConsumingLink)
-        if not run.settled:
+        if run.acquired:
+            self.redelivered_count += count
+        if run.settled:
+            self.delivered_no_ack_count += count
+        else:
+            self.delivered_count += count
             self.unacked.add(tag, count, mine.uid, 1, run.first)
         mine.sent(run, count)
 

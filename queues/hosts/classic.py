@@ -138,8 +138,7 @@ class ClassicHost:
         self._timer_ms: i64 = FAR
         self._settled_late: list[tuple[SessionSink, int]] = []  # confirms behind refusals
         self._found: list[Found] = []  # what a recovery has found so far
-        # LOGGED: these numbers, but for those that the machine has given, are of messages that are
-        # in the log, or on their way there, and still to be applied.
+        # LOGGED: of messages in the log, or on their way there, that are still to be applied.
         self.promised_first: i64 = 1
         self.promised_end: i64 = 1
         self._moved: list[tuple[int, int, int, int, bytes]] = []  # of the promised
@@ -151,6 +150,7 @@ class ClassicHost:
         self.accepted_count: i64 = 0
         self.redelivered_count: i64 = 0
         self.refused_count: i64 = 0
+        self.got_count: i64 = 0  # of those delivered, by basic.get
 
     @property
     def ready_count(self) -> int:
@@ -525,9 +525,9 @@ class ClassicHost:
             self._turn.queue_unused(int(self.uid))
 
     def count_answer(self, effect: Effect) -> None:
-        if isinstance(effect, Got):
-            if effect.message > 0:
-                self.delivered_count += 1
+        if isinstance(effect, Got) and effect.message > 0:
+            self.delivered_count += 1
+            self.got_count += 1
         elif isinstance(effect, Refused):
             self.refused_count += effect.count
 
