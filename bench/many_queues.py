@@ -45,7 +45,8 @@ def frame(channel: int, class_id: int, method_id: int, arguments: bytes) -> byte
 class Wire:
     """A connection with many channels, each with one method under way at most."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, channels: int = CHANNELS) -> None:
+        self._channels = channels
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=120)
         self._received = b""
         self._socket.sendall(b"AMQP\x00\x00\x09\x01")
@@ -56,9 +57,9 @@ class Wire:
         self._send(frame(0, 10, 31, struct.pack(">HIH", 2047, 131072, 0)))
         self._send(frame(0, 10, 40, short(b"/") + short(b"") + b"\x00"))
         self._expect(10, 41)
-        for channel in range(1, CHANNELS + 1):
+        for channel in range(1, channels + 1):
             self._send(frame(channel, 20, 10, short(b"")))
-        for _ in range(CHANNELS):
+        for _ in range(channels):
             self._expect(20, 11)
 
     def _send(self, data: bytes) -> None:
@@ -90,7 +91,7 @@ class Wire:
 
     def each(self, count: int, answer: tuple[int, int], make: Callable[[int, int], bytes]) -> None:
         """Carry out `count` methods; `make` gives the frame for a channel and a number."""
-        sent = min(CHANNELS, count)
+        sent = min(self._channels, count)
         self._send(b"".join(make(number + 1, number) for number in range(sent)))
         answers = self._answers()
         done = 0
@@ -101,6 +102,21 @@ class Wire:
             if sent < count:
                 self._send(make(channel, sent))
                 sent += 1
+
+    def ask(self, method: bytes) -> None:
+        """Send one method and wait for any answer."""
+        self._send(method)
+        next(self._answers())
+
+    def publish_some(self, numbers: Sequence[int]) -> None:
+        """Three short messages to each of these queues, all taken in when this returns."""
+        header = struct.pack(">HHQH", 60, 0, 1, 0)
+        content = struct.pack(">BHI", 2, 1, len(header)) + header + FRAME_END
+        content += struct.pack(">BHI", 3, 1, 1) + b"x" + FRAME_END
+        for number in numbers:
+            method = b"\x00\x00" + short(b"") + short(queue_name(number)) + b"\x00"
+            self._send((frame(1, 60, 40, method) + content) * 3)
+        self.each(1, QUEUE_DECLARE_OK, declare)  # An answer comes behind all of them.
 
     def close(self) -> None:
         """No manners needed."""
