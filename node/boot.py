@@ -7,7 +7,6 @@ A failing log stops the process at once (DESIGN section 6).
 
 import asyncio
 import gc
-import json
 import logging
 import os
 import signal
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import psutil
 import uvloop
 
+from node import logs
 from node.auth.desk import LoginDesk
 from node.auth.login import LoginRules
 from node.auth.passwords import hash_password
@@ -34,6 +34,7 @@ from node.definition_rows import DefinitionRows
 from node.disk_monitor import DiskMonitor
 from node.door import AmqpDoor
 from node.front import ManagementFront
+from node.hangup import Hangup
 from node.memory import BodyPaging, MemoryKeeper, memory_total_bytes
 from node.owners import QueueOwners, Recovered
 from node.peering.identity import BadNodeId, BadSecret, read_secret
@@ -106,7 +107,11 @@ def build_name() -> str:
 
 def run(config: "Config") -> int:
     """Run a node until it is told to stop; return the exit status."""
-    set_up_logging(config.log.format, config.log.level)
+    try:
+        logs.set_up(config.log, config.node.name)
+    except OSError as error:
+        print(f"log file: {error}", file=sys.stderr)
+        return EXIT_FAILED
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:
         secret = cluster_secret(config)
@@ -140,6 +145,9 @@ async def run_node(config: "Config", secret: bytes | None) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
+    hangup = Hangup(loop)
+    if config.log.file is not None:
+        hangup.on_signal(logs.reopen)
     disk = OsDisk()
     directory = str(config.node.data_dir)
     if secret is None:
@@ -639,27 +647,3 @@ def user_commands(user: "UserConfig") -> list[Command]:
             )
         )
     return commands
-
-
-class JsonFormatter(logging.Formatter):
-    """One JSON object per line."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        return json.dumps(
-            {
-                "time": self.formatTime(record),
-                "level": record.levelname.lower(),
-                "logger": record.name,
-                "message": record.getMessage(),
-            }
-        )
-
-
-def set_up_logging(form: str, level: str) -> None:
-    """Log to stderr."""
-    handler = logging.StreamHandler(sys.stderr)
-    text = logging.Formatter("%(asctime)s [%(levelname)s] %(name)s: %(message)s")
-    handler.setFormatter(JsonFormatter() if form == "json" else text)
-    root = logging.getLogger()
-    root.handlers = [handler]
-    root.setLevel(level.upper())

@@ -195,10 +195,21 @@ class TestingSection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSection:
-    """Log lines on stderr."""
+    """Log lines, and who is noted down in them."""
 
     format: Literal["text", "json"] = "text"
     level: Literal["debug", "info", "warning", "error"] = "info"
+    file: Path | None = None  # None: on stderr; SIGHUP opens it anew
+    # Changes by the API, those of definitions by AMQP as well, or none.
+    audit: Literal["off", "api", "all"] = "api"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventsSection:
+    """The event exchange `amq.rabbitmq.event`."""
+
+    exchange: bool = False  # whether events are published
+    vhost: str = "/"  # to the exchange there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,6 +270,7 @@ class Config:
     vhosts: tuple[str, ...] = ("/",)
     default_vhost: str = "/"  # of AMQP 1.0 clients that name none
     log: LogSection = LogSection()
+    events: EventsSection = EventsSection()
     testing: TestingSection = TestingSection()
     warnings: tuple[str, ...] = ()  # for the log; not a setting
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from node.logs import ids_of
 from queues.commands import Attach, Command, EndSession, Get, Inspect, Purge, Retire
 from queues.credit import CreditActor
 from queues.host import QueueHost, SessionSink, View
@@ -151,7 +152,11 @@ class Damages:
                 (inner.vhost, inner.name)
             )
         log.error(
-            "queue '%s' in vhost '%s' is not served: %s", inner.name, inner.vhost, damage.reason
+            "queue '%s' in vhost '%s' is not served: %s",
+            inner.name,
+            inner.vhost,
+            damage.reason,
+            extra=ids_of(queue=inner.name, vhost=inner.vhost),
         )
 
     def remove(self, uid: int) -> None:
@@ -186,7 +191,10 @@ class Damages:
         crashed.leave()
         crashed.served_by = host
         log.warning(
-            "queue '%s' in vhost '%s' is served with what could be read", host.name, host.vhost
+            "queue '%s' in vhost '%s' is served with what could be read",
+            host.name,
+            host.vhost,
+            extra=ids_of(queue=host.name, vhost=host.vhost),
         )
 
 

@@ -8,6 +8,8 @@ empty. At most PLACES_MAX places of a queue are kept and logged.
 import logging
 from typing import Final, Protocol
 
+from node.logs import ids_of
+
 log = logging.getLogger("warren.broker")
 
 PLACES_MAX: Final = 1000
@@ -36,7 +38,8 @@ class Unreadable:
             return
         text = f"a message at offset {offset} of {file_of(file_id)} cannot be read: {error}"
         places[file_id, offset] = text
-        log.error("queue '%s' in vhost '%s': %s", host.name, host.vhost, text)
+        ids = ids_of(queue=host.name, vhost=host.vhost)
+        log.error("queue '%s' in vhost '%s': %s", host.name, host.vhost, text, extra=ids)
 
     def succeeded(self, host: QueueNamed, file_id: int, offset: int) -> None:
         """A read for the queue has succeeded."""
@@ -49,6 +52,7 @@ class Unreadable:
             host.vhost,
             offset,
             file_of(file_id),
+            extra=ids_of(queue=host.name, vhost=host.vhost),
         )
         if not places:
             del self._places[host.uid]

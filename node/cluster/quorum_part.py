@@ -24,6 +24,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from node.damage import shown
+from node.logs import ids_of
 from queues.away.roaming import Roaming, RoamingProxy
 from queues.away.seam import EndOfTurn, FindRoad, HomeEnd
 from queues.commands import EndProcess, Suspend, Unsuspend
@@ -190,6 +191,7 @@ class QuorumQueues:
                     member.name,
                     member.vhost,
                     shown(damage[0].place),
+                    extra=ids_of(queue=member.name, vhost=member.vhost),
                 )
                 continue
             member.recovered()

@@ -25,6 +25,7 @@ from node.cluster.coordination.seam import Coordination
 from node.cluster.groups import GroupRow, Groups
 from node.cluster.landscape import Landscape, is_quorum
 from node.cluster.membership import Membership, Refused
+from node.logs import ids_of
 from queues.arguments import decode_arguments
 from queues.definitions import Queue, Uid
 from queues.metadata_commands import SetQueueMembers
@@ -199,6 +200,7 @@ class Reconciling:
             queue.name,
             queue.vhost,
             ", ".join(self._landscape.name_of(each) for each in step.members),
+            extra=ids_of(queue=queue.name, vhost=queue.vhost),
         )
         self._open.add(queue.uid)
         task = asyncio.get_running_loop().create_task(self._change(queue.uid, step.members))

@@ -144,6 +144,7 @@ class QueueUndertaker(PublishingOnly):
                 self.rule.queue,
                 self._router.vhost,
                 text,
+                extra={"ids": {"queue": self.rule.queue, "vhost": self._router.vhost}},
             )
 
     def follows(self, rule: DeadLetterRule) -> bool:
