@@ -598,6 +598,7 @@ class Node:
         if front is not None:
             await front.stop()
         broker.logins.close()
+        broker.observers.publisher.close()
         for uid, host in broker.hosts.awake.items():
             if uid not in broker.damages.hosts:
                 host.end_cleanly()

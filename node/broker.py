@@ -18,14 +18,18 @@ from node.amqp10.hints import HintCounts
 from node.auth.access import AccessView
 from node.auth.desk import LoginDesk, is_loopback
 from node.auth.permissions import PermissionCache
+from node.authors import BROKER, Author
 from node.clock import NodeClock, monotonic_ms
 from node.cluster.coordination.seam import Coordination, NoCoordination
 from node.cluster.unknown import UnknownHost
 from node.cluster.whereis import Alone, WhereIs
 from node.damage import Damages, Owners
+from node.event_feed import Elsewhere, NobodyElse
 from node.events import Events
 from node.hold import Hold
 from node.hosts import QueueHosts
+from node.logs import ids_of
+from node.observers import Observers
 from node.plans import RouteCache
 from node.policing import PolicyKeeper, QueueRules
 from node.reply_to import ANSWERS_FROM, AnswerDesk
@@ -172,12 +176,17 @@ class Broker:
         self.endpoints_by_name: dict[str, Endpoint] = {}
         self.answers = AnswerDesk(turn.mark_endpoint)
         self._caches: dict[tuple[str, str, bool], RouteCache] = {}
-        self._proposed: dict[int, Callable[[Outcome], None]] = {}
-        self._removed_ready: dict[int, int] = {}
         self._replaced_count = 0  # times that the definitions became others all at once
         self._session_count = 0
         self._connection_count = 0
+        self._begin_to_propose()
         self._begin_to_count()
+        self.observers = Observers(self)
+
+    def _begin_to_propose(self) -> None:
+        self._proposed: dict[int, Callable[[Outcome], None]] = {}  # by index
+        self._authors: dict[int, Author] = {}  # of the same
+        self._removed_ready: dict[int, int] = {}
 
     def _begin_to_count(self) -> None:
         self.counts = Counts()  # of AMQP 0-9-1, and of dead letters
@@ -203,6 +212,7 @@ class Broker:
         self.lone_groups: dict[int, OneMemberGroup] = {}  # of quorum queues, in no cluster
         self.place: Callable[[Command], Command] | None = None  # of queues, in a cluster
         self.operating: Operating | None = None
+        self.events_elsewhere: Elsewhere = NobodyElse()
         self.door: AmqpDoor | None = None
 
     # Time and names
@@ -227,15 +237,21 @@ class Broker:
 
     # Definitions
 
-    def propose(self, command: Command, done: Callable[[Outcome], None] | None = None) -> None:
+    def propose(
+        self,
+        command: Command,
+        done: Callable[[Outcome], None] | None = None,
+        author: Author = BROKER,
+    ) -> None:
         """Have a command committed; `done` hears the outcome once it is applied here."""
         if self.place is not None:
             command = self.place(command)
         if self.definitions is not None:
-            self.definitions.propose(command, done)
+            self.definitions.propose(command, done, author)
             return
         assert self.group is not None
         index = self.group.propose([encode(command)])
+        self._authors[index] = author
         if done is not None:
             self._proposed[index] = done
         self.turn.begin()
@@ -245,6 +261,9 @@ class Broker:
         self.turn.begin()
         outcome = self.metadata.apply(index, decode(entry))
         self._carry(outcome.changes)
+        author = self._authors.pop(index, None)
+        if author is not None:  # Else it is an entry of an earlier run.
+            self.observers.proposal_applied(outcome, author)
         done = self._proposed.pop(index, None)
         if done is not None:
             done(outcome)
@@ -293,6 +312,7 @@ class Broker:
                     self.whereis.queue_changed(subject.uid)
                     if self.quorum_queues is not None:
                         self.quorum_queues.changed(subject)
+        self.observers.carried(changes)
         self.policies.go_on()
 
     def router(self, vhost: str) -> Router:
@@ -345,7 +365,9 @@ class Broker:
             try:
                 host.begin_recovery(group)
             except KeyedDamaged as error:  # Without its beginning, what follows means nothing.
-                log.error("queue '%s' in vhost '%s': %s", inner.name, inner.vhost, error)
+                ids = ids_of(queue=inner.name, vhost=inner.vhost)
+                text = "queue '%s' in vhost '%s': %s"
+                log.error(text, inner.name, inner.vhost, error, extra=ids)
                 group.broken_at(1)
             self.recovering[inner.uid] = group
 
@@ -389,6 +411,7 @@ class Broker:
             self.policies.apply_to_exchanges(vhost)
             for queue in vhost.queues.values():
                 self._add_queue(queue)
+        self.observers.load()
 
     def queue(self, vhost: str, name: str) -> Queue | None:
         found = self.metadata.vhosts.get(vhost)
@@ -537,6 +560,7 @@ class Broker:
                 self.host,
                 self.definitions_version,
                 partial(self.answers.targets, vhost),
+                partial(self.observers.firehose.is_on, vhost),
             )
             self._caches[key] = cache
         return cache
@@ -584,12 +608,14 @@ class Broker:
         self.endpoints[endpoint.id] = endpoint
         self.endpoints_by_name[endpoint.name] = endpoint
         self.connections_opened += 1
+        self.observers.connection_created(endpoint)
 
     def endpoint_gone(self, endpoint: "Endpoint") -> None:
         self.arrivals.pop(endpoint.id, None)
         if self.endpoints.pop(endpoint.id, None) is not None:
             self.connections_closed += 1
             self.endpoints_by_name.pop(endpoint.name, None)
+            self.observers.connection_closed(endpoint)
 
     # What maintenance asks (node.cluster.maintenance.Clients)
 
@@ -606,6 +632,7 @@ class Broker:
 
     def set_in_maintenance(self, is_so: bool) -> None:
         self.in_maintenance = is_so
+        self.observers.maintenance_changed(is_so)
 
     def delete_queues_of(self, connection_id: str, done: Callable[[], None] | None = None) -> None:
         """The connection is gone; so are its exclusive queues (Q-01), some in each turn."""
@@ -621,6 +648,7 @@ class Broker:
     def _alarms_changed(self) -> None:
         reason = self.alarms.reason()
         log.warning("resource alarm: %s", reason or "cleared")
+        self.observers.alarms_changed()
         for endpoint in list(self.endpoints.values()):
             endpoint.mark()
 

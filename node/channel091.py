@@ -15,7 +15,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from node.deliveries import Consumer091, Deliveries, with_counts
-from node.owner import Owner, PlanCache
+from node.owner import Owner, PlanCache, Tracing
 from node.reply_to import REPLY_TO, REPLY_TO_BYTES, name_answers
 from node.transaction import Transaction
 from queues.arguments import is_integer, type_name
@@ -103,6 +103,7 @@ class Channel091:
         self.got_count: i64 = 0
         self.got_no_ack_count: i64 = 0
         self.get_empty_count: i64 = 0
+        self.trace: Tracing | None = None
 
     @property
     def session(self) -> SessionId:
@@ -116,6 +117,11 @@ class Channel091:
     def transaction(self) -> Transaction | None:
         """What it keeps until commit, if it is transactional."""
         return self._transaction
+
+    def set_trace(self, trace: Tracing | None) -> None:
+        """From now on messages are copied, or no longer."""
+        self.trace = trace
+        self.deliveries.trace = trace
 
     def _on_unblocked(self) -> None:
         self.owner.mark()
@@ -246,6 +252,8 @@ class Channel091:
         """Some message needs a look of its own: headers routing, return, refusal."""
         parted = self.owner.part(event)
         if parted.event is not None:
+            if self.trace is not None:
+                self.trace.published(parted)
             for start, end, exchange, routing_key in parted.returns:
                 code = int(ReplyCode.NO_ROUTE)
                 returned = methods.BasicReturn(code, "NO_ROUTE", exchange, routing_key)
@@ -359,6 +367,7 @@ class Channel091:
         if consumer is self._answers:
             self._answers = None
         self.deliveries.cancel(consumer)
+        self._consumer_over(consumer)
 
     def _cancelled(self) -> None:
         """The queue has let the consumer go (and is gone itself, if that was its last)."""
@@ -521,6 +530,8 @@ class Channel091:
         view = host.view(self, message, 1)
         if view is None:
             return
+        if self.trace is not None:
+            self.trace.delivered(host, view.chunk, view.index, 1, redelivered)
         self._got = None
         tag = self.deliveries.next_tag
         self.deliveries.next_tag = tag + 1
@@ -561,8 +572,11 @@ class Channel091:
         if self.ended:
             return
         consumer = self.deliveries.consumers.get(number)
-        if consumer is not None and not nowait:
-            self.send(methods.BasicConsumeOk(consumer.tag))
+        if consumer is not None:
+            consumer.attached = True
+            self.owner.consumer_created(self, consumer)
+            if not nowait:
+                self.send(methods.BasicConsumeOk(consumer.tag))
         self.resume()
 
     def on_attach_refused(self, uid: int, number: int) -> None:
@@ -591,6 +605,8 @@ class Channel091:
         if self.ended:
             return
         consumer = self.deliveries.time_out(uid, number)
+        if consumer is not None:
+            self._consumer_over(consumer)
         if self.connection.consumer_cancel_notify and number > 0:
             if consumer is not None:
                 self._notify_cancel(consumer)
@@ -641,6 +657,7 @@ class Channel091:
             return
         for consumer in self.deliveries.queue_gone(uid):
             self._notify_cancel(consumer)
+            self._consumer_over(consumer)
         if self._awaiting_uid != uid or host is None:
             return
         if self._cancelling is not None:
@@ -651,6 +668,12 @@ class Channel091:
         self._got = None
         self._attaching = {}
         self.owner.fail(self, self.owner.gone_error(host))
+
+    def _consumer_over(self, consumer: Consumer091) -> None:
+        """Said once, of those that their queues have taken."""
+        if consumer.attached:
+            consumer.attached = False
+            self.owner.consumer_deleted(self, consumer)
 
     def _notify_cancel(self, consumer: Consumer091) -> None:
         """Tell clients that asked for it that their consumer is gone (A-11)."""
@@ -686,6 +709,8 @@ class Channel091:
             self._transaction.let_go()
         self.publisher.let_go()
         self._return_got()
+        for consumer in self.deliveries.consumers.values():
+            self._consumer_over(consumer)
         self.deliveries.end()
         hosts: dict[int, QueueHost] = dict(self.deliveries.hosts)
         for uid, outbox in self.publisher.outboxes.items():

@@ -295,7 +295,7 @@ def propose(
             endpoint.guard(channel, lambda: done(outcome))
 
     channel.wait(0)
-    endpoint.broker.propose(command, committed)
+    endpoint.broker.propose(command, committed, endpoint.author())
 
 
 def _queue(endpoint: "Endpoint091", channel: "Channel091", name: str) -> Queue:

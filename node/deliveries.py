@@ -14,6 +14,7 @@ from typing import Final, final
 
 from mypy_extensions import i32, i64, mypyc_attr
 
+from node.owner import Tracing
 from node.transaction import Transaction
 from queues.commands import (
     ACCEPT,
@@ -74,6 +75,7 @@ class Consumer091:
         self.granted: i64 = 0  # delivery count up to which credit was given
         self.cancelled = False
         self.withdrawn = False  # the channel's limit took its credit away
+        self.attached = False  # its queue has taken it, and it is not over
 
     def windowed(self) -> bool:
         """Whether the channel grants credit by what it writes."""
@@ -114,6 +116,7 @@ class Deliveries:
         self.spans_quorum = False  # the limit holds for consumers of quorum queues too (C-20)
         self.prefetch: i64 = 0  # for consumers started from now on
         self.transaction: Transaction | None = None  # keeps what is settled until commit
+        self.trace: Tracing | None = None  # while messages of the vhost are traced
         self.next_tag: i64 = 1
         self.delivered_count: i64 = 0  # to consumers that acknowledge
         self.delivered_no_ack_count: i64 = 0
@@ -309,6 +312,8 @@ class Deliveries:
             first + count,
             self._connection.frame_max,
         )
+        if self.trace is not None:
+            self.trace.delivered(consumer.host, chunk, index, count, pending.redelivered)
         consumer.written += count
         if pending.redelivered:
             self._counts.redelivered += count

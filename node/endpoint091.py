@@ -13,10 +13,14 @@ from typing import TYPE_CHECKING, Final
 from node.auth.login import Accepted, Check, LoginOutcome, login_refused_text
 from node.auth.login import Refused as LoginRefused
 from node.auth.permissions import PermissionCache, vhost_refusal
+from node.authors import AMQP, Author
 from node.channel091 import Channel091
 from node.definitions import new_name
 from node.definitions091 import call_definition, queue_for_read
+from node.deliveries import Consumer091
+from node.event_sources import tell_channel, tell_consumer_created, tell_consumer_deleted
 from node.facts import ConnectionFacts
+from node.logs import Ids, ids_of
 from node.owner import Parted, PlanCache
 from node.plans import RouteCache
 from node.reading import ANSWER_BYTES_MAX, Reading, Transport
@@ -113,7 +117,7 @@ class Endpoint091:
             for event in self.connection.receive(data, self.broker.monotonic_ms()):
                 self._handle(event)
         except Exception:  # A fault of ours: this connection ends, the others go on.
-            log.exception("%s: internal error", self.name)
+            log.exception("%s: internal error", self.name, extra=self.ids())
             error = ProtocolError(ReplyCode.INTERNAL_ERROR, "internal error", Scope.CONNECTION)
             self._fail_connection(error)
 
@@ -218,8 +222,14 @@ class Endpoint091:
         session = self.broker.new_session()
         channel = Channel091(self, self.connection, number, session, self.held)
         self.channels[number] = channel
+        channel.set_trace(self.broker.observers.firehose.trace_of(self, number))
         self.broker.channels_opened += 1
+        tell_channel(self.broker.events, "created", self, number)
         channel.send(methods.ChannelOpenOk())
+
+    def _channel_over(self, number: int) -> None:
+        self.broker.channels_closed += 1
+        tell_channel(self.broker.events, "closed", self, number)
 
     # Login and vhost
 
@@ -249,9 +259,9 @@ class Endpoint091:
             self._go_on()
             return
         if isinstance(outcome, LoginRefused):
-            log.warning("%s: %s", self.name, outcome.text)
+            log.warning("%s: %s", self.name, outcome.text, extra=self.ids())
         else:
-            log.warning("%s: malformed SASL response", self.name)
+            log.warning("%s: malformed SASL response", self.name, extra=self.ids())
         self.connection.refuse_login(login_refused_text(self.mechanism))
         self._closing = True
 
@@ -313,10 +323,11 @@ class Endpoint091:
             return
         if channel.ended:
             return
-        log.info("%s channel %d: %s", self.name, channel.number, error)
+        log.info("%s channel %d: %s", self.name, channel.number, error, extra=self.ids())
+        self.broker.observers.audit.refused(self.author(), error)
         channel.end()
         self.channels.pop(int(channel.number), None)
-        self.broker.channels_closed += 1
+        self._channel_over(int(channel.number))
         self.connection.close_channel(int(channel.number), error)
         self.mark()
 
@@ -324,14 +335,14 @@ class Endpoint091:
         """The core closed the channel by itself."""
         channel = self.channels.pop(number, None)
         if channel is not None:
-            log.info("%s channel %d: %s", self.name, number, error)
+            log.info("%s channel %d: %s", self.name, number, error, extra=self.ids())
             channel.end()
-            self.broker.channels_closed += 1
+            self._channel_over(number)
 
     def _fail_connection(self, error: ProtocolError) -> None:
         if self._closing:
             return
-        log.warning("%s: %s", self.name, error)
+        log.warning("%s: %s", self.name, error, extra=self.ids())
         self._end_channels()
         self.connection.fail(error)
         self._closing = True
@@ -339,7 +350,7 @@ class Endpoint091:
 
     def _failed(self, error: ProtocolError) -> None:
         """The core found the peer wrong and has said so."""
-        log.warning("%s: %s", self.name, error)
+        log.warning("%s: %s", self.name, error, extra=self.ids())
         self._end_channels()
         self._closing = True
         if self.connection.state_name == "closed":
@@ -366,7 +377,7 @@ class Endpoint091:
     def _end_channels(self) -> None:
         for channel in list(self.channels.values()):
             channel.end()
-        self.broker.channels_closed += len(self.channels)
+            self._channel_over(int(channel.number))
         self.channels = {}
         self._work = []
 
@@ -422,7 +433,23 @@ class Endpoint091:
 
     def channel_closed(self, channel: Channel091) -> None:
         self.channels.pop(int(channel.number), None)
-        self.broker.channels_closed += 1
+        self._channel_over(int(channel.number))
+
+    def consumer_created(self, channel: Channel091, consumer: Consumer091) -> None:
+        tell_consumer_created(
+            self.broker.events,
+            self,
+            int(channel.number),
+            consumer.tag,
+            consumer.host,
+            exclusive=consumer.exclusive,
+            no_ack=consumer.no_ack,
+            prefetch=int(consumer.prefetch),
+        )
+
+    def consumer_deleted(self, channel: Channel091, consumer: Consumer091) -> None:
+        number = int(channel.number)
+        tell_consumer_deleted(self.broker.events, self, number, consumer.tag, consumer.host)
 
     def queue_for_read(self, channel: Channel091, name: str) -> QueueHost:
         """The queue to consume or get from; raise 404, 403 or 405. What was found holds as long as
@@ -520,6 +547,20 @@ class Endpoint091:
 
     def _on_unblocked(self) -> None:
         self.mark()
+
+    def trace_changed(self) -> None:
+        """Messages of the vhost are traced from now on, or no longer."""
+        firehose = self.broker.observers.firehose
+        for number, channel in self.channels.items():
+            channel.set_trace(firehose.trace_of(self, number))
+
+    def ids(self) -> Ids:
+        """For its lines in the log."""
+        return ids_of(connection=self.name, vhost=self.vhost, user=self.user)
+
+    def author(self) -> Author:
+        """Of the definitions that its client changes."""
+        return Author(self.user, self.peer[0], AMQP)
 
     def channel_count(self) -> int:
         return len(self.channels)

@@ -35,7 +35,7 @@ class Events:
     """The bus inside a node. Invariant: the ring holds the latest events, without gaps."""
 
     def __init__(self, node_name: str, now_ms: Callable[[], int]) -> None:
-        self._node = node_name
+        self.node = node_name
         self._now_ms = now_ms
         self._ring: deque[Event] = deque(maxlen=RING_MAX)
         self._listeners: tuple[Listener, ...] = ()  # replaced, so that one may leave while told
@@ -54,7 +54,7 @@ class Events:
     def tell(self, name: str, /, **properties: object) -> None:
         """Something happened just now."""
         self._seq += 1
-        event = Event(self._seq, name, self._now_ms(), self._node, properties)
+        event = Event(self._seq, name, self._now_ms(), self.node, properties)
         self._ring.append(event)
         for listener in self._listeners:
             listener(event)

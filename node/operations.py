@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from node.authors import REQUESTED_BY
 from node.management.operations import Got
 from node.operator_session import OperatorSession, QueueGone
 from queues.conversion.chunks import in_form_1
@@ -52,7 +53,7 @@ class LiveOperations:
             if not answered.done():
                 answered.set_result(outcome)
 
-        self._broker.propose(command, told)
+        self._broker.propose(command, told, REQUESTED_BY.get())
         outcome = await answered
         await self._broker.policies.settled()
         return outcome
@@ -107,15 +108,18 @@ class LiveOperations:
         if route.internal:
             text = f"cannot publish to internal exchange '{exchange}' in vhost '{vhost}'"
             raise ValueError(text)
-        if not route.queues:
-            return False
         if copies.hidden:
             data = without_hidden(data, 0, len(data))
+        hosts = [self._broker.host(uid) for uid in route.queues]
+        user = REQUESTED_BY.get().user
+        self._broker.observers.firehose.published_alone(vhost, user, data, hosts)
+        if not hosts:
+            return False
         offsets = bytes(4) + len(data).to_bytes(4, "little")
         chunk = Chunk(FORMAT_091, data, 0, offsets, _info(decode_properties(properties)))
         session = OperatorSession(self._broker.new_session())
         self._broker.turn.begin()
-        taken = await session.publish([self._broker.host(uid) for uid in route.queues], chunk)
+        taken = await session.publish(hosts, chunk)
         self._end(session)
         return taken
 

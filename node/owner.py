@@ -13,11 +13,15 @@ from warren.wire.errors import ProtocolError
 
 if TYPE_CHECKING:
     from node.channel091 import Channel091
+    from node.deliveries import Consumer091
+    from queues.message import Chunk
+    from warren.wire.amqp10.transfers import Transfers
 
 
 class Plan:
     """Where publishes with one key go. `plain` means: nothing but that needs to be looked at.
 
+    `traced`: it would be plain, but copies are made of all messages (`node.firehose`).
     `returned`: they come back, being mandatory. A pseudo-queue of answers gets them none the less:
     it is no queue.
     """
@@ -31,6 +35,7 @@ class Plan:
         "returned",
         "routing_key",
         "targets",
+        "traced",
     )
 
     def __init__(
@@ -51,6 +56,12 @@ class Plan:
         self.error = error
         self.returned = mandatory and (to_answers or len(targets.hosts) == 0)
         self.plain = error is None and not per_message and not self.returned
+        self.traced = False
+
+    def trace(self) -> None:
+        """Copies are made of what goes this way: each message needs a look."""
+        self.traced = self.plain
+        self.plain = False
 
 
 class PlanCache(Protocol):
@@ -81,6 +92,19 @@ class Parted:
         self.plans: list[Targets] = []
         self.returns: list[tuple[int, int, str, bytes]] = []  # start, end, exchange, routing key
         self.error: ProtocolError | None = None
+
+
+class Tracing(Protocol):
+    """Copies of messages of one channel or session (`node.firehose`)."""
+
+    def published(self, parted: Parted) -> None: ...
+
+    def published_10(self, run: "Transfers", targets: Targets, names: bytes) -> None: ...
+
+    def delivered(
+        self, host: QueueHost, chunk: "Chunk", first: int, count: int, redelivered: bool
+    ) -> None:
+        """Messages first.. of the chunk go to the client."""
 
 
 class Owner(Protocol):
@@ -131,6 +155,12 @@ class Owner(Protocol):
 
     def channel_closed(self, channel: "Channel091") -> None:
         """The client closed the channel."""
+
+    def consumer_created(self, channel: "Channel091", consumer: "Consumer091") -> None:
+        """Its queue has taken the consumer."""
+
+    def consumer_deleted(self, channel: "Channel091", consumer: "Consumer091") -> None:
+        """A consumer that its queue had taken is over."""
 
     def queue_for_read(self, channel: "Channel091", name: str) -> QueueHost:
         """The named (or current) queue; raise 404, 405 or 403."""

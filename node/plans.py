@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from node.auth.permissions import WRITE, PermissionCache
+from node.logs import ids_of
 from node.owner import Parted, Plan
 from node.reply_to import is_answer
 from queues.host import QueueHost
@@ -63,6 +64,7 @@ class RouteCache:
         host_of: Callable[[int], QueueHost],
         version_of: Callable[[], int],
         answers_of: Callable[[bytes], Targets | None] = lambda _: None,
+        is_traced: Callable[[], bool] = lambda: False,
     ) -> None:
         self.router = router
         self._vhost = vhost
@@ -72,6 +74,7 @@ class RouteCache:
         self._host_of = host_of
         self._version_of = version_of
         self._answers_of = answers_of
+        self._is_traced = is_traced
         self._version = -1
         self._plans: dict[bytes, Plan] = {}
         self._targets: dict[tuple[int, ...], Targets] = {(): NOWHERE}
@@ -84,7 +87,7 @@ class RouteCache:
             self._plans = {}
             self._targets = {(): NOWHERE}
             for warning in self.router.take_warnings():
-                log.warning("%s", warning)
+                log.warning("%s", warning, extra=ids_of(vhost=self._vhost))
 
     def needs_look(self, event: Publishes) -> bool:
         """Whether messages with headers need a look of their own, whatever their plans say."""
@@ -96,6 +99,8 @@ class RouteCache:
     def make(self, key: bytes) -> Plan:
         """Route and check afresh, and remember, unless the name dies with a consumer (A-18)."""
         plan = self._make(key)
+        if self._is_traced():
+            plan.trace()
         if is_answer(plan.exchange, plan.routing_key):
             return plan
         if len(self._plans) >= PLANS_MAX:
@@ -122,7 +127,7 @@ class RouteCache:
         if error is not None:
             return Plan(exchange, routing_key, NOWHERE, mandatory, False, error)
         for warning in route.warnings:
-            log.warning("%s", warning)
+            log.warning("%s", warning, extra=ids_of(vhost=self._vhost))
         answers = self._answers_of(routing_key) if is_answer(exchange, routing_key) else None
         if answers is not None:
             return Plan(exchange, routing_key, answers, mandatory, False, None, True)

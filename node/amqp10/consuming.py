@@ -16,6 +16,7 @@ from node.amqp10.forms import Forms
 from node.amqp10.locality import ACTIVE
 from node.amqp10.owner import Owner10
 from node.amqp10.termini import Consumption
+from node.owner import Tracing
 from queues.commands import (
     ACCEPT,
     RETURN_UNSEEN,
@@ -66,6 +67,8 @@ class ConsumingLink:
         self.active = not asked.host.single_active  # or the single active one
         self.sent_count: i64 = 0
         self.forms = Forms()
+        self.trace: Tracing | None = None  # while messages of the vhost are traced
+        self._attached = False  # the queue has taken the consumer, and it is not over
         self._session = owner.broker.new_session()
         self._credit = CreditActor(f"link {link.name}", owner.credit_spec())
         self._unacked = unacked  # the session's deliveries, by delivery-id; ours have our uid
@@ -101,6 +104,8 @@ class ConsumingLink:
         if self.ended:
             return
         self.ended = True
+        if self._attached:
+            self.owner.consumer_deleted(int(self.core.channel), self)
         sender = self.link.sender
         assert sender is not None
         self.give_back([(first, count) for _, first, count in sender.take_waiting()])
@@ -144,6 +149,8 @@ class ConsumingLink:
     def sent(self, run: Run, count: i64) -> None:
         """The run's first messages leave."""
         self.sent_count += count
+        if self.trace is not None:
+            self._copy(run, count, self.trace)
         counts = self.owner.counts
         if run.acquired:
             counts.redelivered += count
@@ -152,6 +159,17 @@ class ConsumingLink:
             self.settle(ACCEPT, [(int(run.first), int(count))])
         else:
             counts.delivered += count
+
+    def _copy(self, run: Run, count: i64, trace: Tracing) -> None:
+        """Have the messages that leave copied, those of which the bytes are there."""
+        first = run.first
+        last = first + count
+        while first < last:
+            view = self.host.view(self, first, last - first)
+            if view is None:
+                return
+            trace.delivered(self.host, view.chunk, view.index, view.count, run.acquired)
+            first += view.count
 
     # Effects of the queue
 
@@ -193,6 +211,9 @@ class ConsumingLink:
             self.link, self.asked.source, self.asked.target
         ):
             self._over()  # The answer was too large for the client.
+        elif not self._attached:
+            self._attached = True
+            self.owner.consumer_created(int(self.core.channel), self)
         self.owner.mark()
 
     def on_attach_refused(self, uid: int, number: int) -> None:
@@ -242,7 +263,7 @@ class ConsumingLink:
         if not self.core.renew(self.link):  # In the middle of a message, with no window left.
             self._fail(Condition.RESOURCE_LIMIT_EXCEEDED, text)
             return
-        log.info("link %s: %s", self.link.name, text)
+        log.info("link %s: %s", self.link.name, text, extra=self.owner.ids())
         for run in self._unacked.take_of(self.uid):
             self.core.settle_sent(run.tag & MASK, run.count, RELEASED)
         self._base = sender.arrived

@@ -23,6 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from node.authors import BROKER, Author
 from node.definitions import Actor, Definitions, new_name, queue_declaration
 from queues.addresses import queue_address
 from queues.arguments import encode_arguments
@@ -96,7 +97,9 @@ class Broker(Definitions, Protocol):
     def is_at_rest(self, uid: int) -> bool:
         """Whether nobody uses the queue and it has no message."""
 
-    def propose(self, command: Command, done: Callable[[Outcome], None]) -> None: ...
+    def propose(
+        self, command: Command, done: Callable[[Outcome], None], author: Author = BROKER
+    ) -> None: ...
 
 
 class Owner(Actor, Protocol):
@@ -106,6 +109,9 @@ class Owner(Actor, Protocol):
 
     @property
     def broker(self) -> Broker: ...
+
+    def author(self) -> Author:
+        """Of what it has changed."""
 
 
 class Dynamics:
@@ -141,7 +147,7 @@ class Dynamics:
 
         command = self._declaration(made)
         owner.owns_queues = True  # Also if it is gone when this is committed.
-        owner.broker.propose(command, declared)
+        owner.broker.propose(command, declared, owner.author())
 
     def _declaration(self, made: Made) -> DeclareQueue:
         owner = self._owner
@@ -201,7 +207,8 @@ class Dynamics:
         broker = self._owner.broker
         queue = broker.queue(self._owner.vhost, made.name)
         if queue is not None and queue.uid == made.uid:
-            broker.propose(DeleteQueue(queue.vhost, queue.name, queue.uid), told_to_nobody)
+            command = DeleteQueue(queue.vhost, queue.name, queue.uid)
+            broker.propose(command, told_to_nobody, self._owner.author())
 
 
 def told_to_nobody(outcome: Outcome) -> None:

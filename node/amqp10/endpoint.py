@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from node.amqp10.consuming import ConsumingLink
 from node.amqp10.dynamic import Dynamics
 from node.amqp10.hints import HintCounts, LinkHints, Timer
 from node.amqp10.locality import OFF, OFFERED, are_wanted
@@ -21,8 +22,12 @@ from node.amqp10.sessions import Session10
 from node.auth.login import Accepted, Check, LoginOutcome
 from node.auth.login import Refused as LoginRefused
 from node.auth.permissions import PermissionCache, vhost_refusal
+from node.authors import AMQP, Author
 from node.cluster.whereis import WhereIs
+from node.event_sources import tell_channel, tell_consumer_created, tell_consumer_deleted
 from node.facts import ConnectionFacts
+from node.logs import Ids, ids_of
+from node.owner import Tracing
 from node.plans import RouteCache
 from node.reading import ANSWER_BYTES_MAX, Reading, Transport
 from queues.counts import Counts
@@ -133,7 +138,7 @@ class Endpoint10:
                 self._handle(event)
             self._grant()
         except Exception:  # A fault of ours: this connection ends, the others go on.
-            log.exception("%s: internal error", self.name)
+            log.exception("%s: internal error", self.name, extra=self.ids())
             self._fail(ProtocolError(Condition.INTERNAL_ERROR, "internal error"))
 
     def eof_received(self) -> bool:
@@ -216,10 +221,12 @@ class Endpoint10:
             event.session.owner = mine
             self.sessions[int(event.session.channel)] = mine
             self.broker.channels_opened += 1
+            tell_channel(self.broker.events, "created", self, int(event.session.channel))
         elif isinstance(event, SessionEnded):
             self._session_over(event.session)
         elif isinstance(event, SessionFailed):
-            log.info("%s session %d: %s", self.name, event.session.channel, event.error)
+            number = int(event.session.channel)
+            log.info("%s session %d: %s", self.name, number, event.error, extra=self.ids())
             self._session_over(event.session)
         elif isinstance(event, AttachRequested):
             session = self._session_of(event.link)
@@ -228,10 +235,11 @@ class Endpoint10:
         elif isinstance(event, LinkDetached):
             self._link_over(event.link)
         elif isinstance(event, LinkFailed):
-            log.info("%s link %s: %s", self.name, event.link.name, event.error)
+            name = event.link.name
+            log.info("%s link %s: %s", self.name, name, event.error, extra=self.ids())
             self._link_over(event.link)
         elif isinstance(event, Failed):
-            log.warning("%s: %s", self.name, event.error)
+            log.warning("%s: %s", self.name, event.error, extra=self.ids())
             self._end_sessions()
             self._closing = True
         elif isinstance(event, Closed):
@@ -268,6 +276,7 @@ class Endpoint10:
             if self.sessions.get(int(core.channel)) is mine:
                 del self.sessions[int(core.channel)]
             self.broker.channels_closed += 1
+            tell_channel(self.broker.events, "closed", self, int(core.channel))
 
     def _end_sessions(self) -> None:
         for session in list(self.sessions.values()):
@@ -304,9 +313,9 @@ class Endpoint10:
             self._go_on()
             return
         if isinstance(outcome, LoginRefused):
-            log.warning("%s: %s", self.name, outcome.text)
+            log.warning("%s: %s", self.name, outcome.text, extra=self.ids())
         else:
-            log.warning("%s: malformed SASL response", self.name)
+            log.warning("%s: malformed SASL response", self.name, extra=self.ids())
         self.connection.refuse_login()
         self._closing = True
         self._close_when_sent()
@@ -360,7 +369,7 @@ class Endpoint10:
     def _fail(self, error: ProtocolError) -> None:
         if self._closing:
             return
-        log.warning("%s: %s", self.name, error)
+        log.warning("%s: %s", self.name, error, extra=self.ids())
         self._end_sessions()
         self.connection.close(error)
         self._closing = True
@@ -533,6 +542,38 @@ class Endpoint10:
         if self.reading.has_backlog() or self.connection.has_more:
             return True
         return self.held.in_flight_bytes >= 2 * self.broker.in_flight_bytes_max
+
+    def trace_of(self, channel: int) -> Tracing | None:
+        """For the links of a session; None: nothing is traced."""
+        return self.broker.observers.firehose.trace_of(self, channel)
+
+    def trace_changed(self) -> None:
+        """Messages of the vhost are traced from now on, or no longer."""
+        for number, session in self.sessions.items():
+            session.set_trace(self.trace_of(number))
+
+    def consumer_created(self, channel: int, link: ConsumingLink) -> None:
+        tell_consumer_created(
+            self.broker.events,
+            self,
+            channel,
+            link.link.name,
+            link.host,
+            exclusive=False,
+            no_ack=link.settled,
+            prefetch=0,
+        )
+
+    def consumer_deleted(self, channel: int, link: ConsumingLink) -> None:
+        tell_consumer_deleted(self.broker.events, self, channel, link.link.name, link.host)
+
+    def ids(self) -> Ids:
+        """For its lines in the log."""
+        return ids_of(connection=self.name, vhost=self.vhost, user=self.user)
+
+    def author(self) -> Author:
+        """Of the definitions that its client changes."""
+        return Author(self.user, self.peer[0], AMQP)
 
     def channel_count(self) -> int:
         return len(self.sessions)

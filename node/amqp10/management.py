@@ -33,6 +33,7 @@ from node.amqp10.requests import (
     split_target,
 )
 from node.auth.permissions import CONFIGURE
+from node.authors import BROKER, Author
 from node.cluster.topology import topology_of
 from node.cluster.whereis import NodePlace, WhereIs
 from node.definitions import (
@@ -84,7 +85,9 @@ class ManagedBroker(Definitions, Protocol):
 
     def new_session(self) -> SessionId: ...
 
-    def propose(self, command: Command, done: Callable[[Outcome], None]) -> None: ...
+    def propose(
+        self, command: Command, done: Callable[[Outcome], None], author: Author = BROKER
+    ) -> None: ...
 
 
 class Requester(Actor, Protocol):
@@ -94,6 +97,9 @@ class Requester(Actor, Protocol):
 
     @property
     def broker(self) -> ManagedBroker: ...
+
+    def author(self) -> Author:
+        """Of what it has changed."""
 
     def urls_of(self, node: str) -> list[str]:
         """Where others reach that node as this connection reached this one: `amqp://host:port`."""
@@ -371,7 +377,8 @@ class Management:
         self._propose(command, changed, done)
 
     def _propose(self, command: Command, then: Callable[[Outcome], None], done: Done) -> None:
-        self._broker.propose(command, lambda outcome: _guard(done, lambda: then(outcome)))
+        author = self._requester.author()
+        self._broker.propose(command, lambda outcome: _guard(done, lambda: then(outcome)), author)
 
     def _refuse_reserved(self, kind: str, name: str) -> None:
         if name.startswith(RESERVED_PREFIX):

@@ -3,8 +3,10 @@
 from typing import TYPE_CHECKING, Protocol
 
 from node.auth.permissions import PermissionCache
+from node.authors import Author
 from node.definitions import Definitions
-from node.owner import PlanCache
+from node.logs import Ids
+from node.owner import PlanCache, Tracing
 from queues.commands import SessionId
 from queues.counts import Counts
 from queues.credit import CreditSpec
@@ -12,6 +14,7 @@ from queues.host import QueueHost
 from queues.publishing import Held, Targets
 
 if TYPE_CHECKING:
+    from node.amqp10.consuming import ConsumingLink
     from node.amqp10.dynamic import Dynamics
     from node.amqp10.hints import LinkHints
     from node.amqp10.management import Management
@@ -99,3 +102,18 @@ class Owner10(Protocol):
 
     def count_published(self, count: int) -> None:
         """For flow control."""
+
+    def trace_of(self, channel: int) -> Tracing | None:
+        """For the links of a session; None: nothing is traced."""
+
+    def consumer_created(self, channel: int, link: "ConsumingLink") -> None:
+        """Its queue has taken the consumer."""
+
+    def consumer_deleted(self, channel: int, link: "ConsumingLink") -> None:
+        """A consumer that its queue had taken is over."""
+
+    def ids(self) -> Ids:
+        """For its lines in the log."""
+
+    def author(self) -> Author:
+        """Of the definitions that its client changes."""

@@ -19,7 +19,7 @@ from node.amqp10.dynamic import Made
 from node.amqp10.locality import queue_of_target
 from node.amqp10.owner import Owner10
 from node.amqp10.special import Special, is_special, look
-from node.owner import Plan
+from node.owner import Plan, Tracing
 from queues.commands import EndSession, SessionId
 from queues.credit import CreditActor
 from queues.host import PublishingOnly
@@ -76,6 +76,7 @@ class PublishingLink(PublishingOnly):
         self.plans = owner.plans()
         self._key = b"" if names is None else names + b"\x00"
         self._plan: Plan | None = None  # of an exchange; what flows tell of it
+        self.trace: Tracing | None = None  # while messages of the vhost are traced
         self._sent = Unacked()
         self._full: dict[int, Rejected] = {}  # by queue that refused
         self._down: dict[int, Rejected] = {}  # the same of queues that cannot take anything
@@ -106,7 +107,7 @@ class PublishingLink(PublishingOnly):
         owner = self.owner
         hosts = plan.targets.hosts
         queue = None
-        if plan.plain and len(hosts) == 1:
+        if (plan.plain or plan.traced) and len(hosts) == 1:
             queue = owner.broker.queue(owner.vhost, hosts[0].name)
         owner.hints.resolve(self.link, self.core, queue)
 
@@ -159,6 +160,8 @@ class PublishingLink(PublishingOnly):
     def _take_special(self, run: Transfers, plan: Plan | None) -> None:
         for special in look(self.owner, run, self.names, plan):
             if special.error is None:
+                if self.trace is not None:
+                    self.trace.published_10(special.run, special.targets, special.names)
                 self._publish(special.run, special.targets, special.names)
             else:
                 self._reject(special, special.error)

@@ -17,6 +17,7 @@ from node.amqp10.link_pair import LinkPair, ManagementLinks, is_management
 from node.amqp10.owner import Owner10
 from node.amqp10.publishing import PublishingLink
 from node.amqp10.termini import check_expiry, consumption, error_of, publication
+from node.owner import Tracing
 from queues.annotations import WORDS_BYTES_MAX
 from queues.commands import ACCEPT, FAIL, REJECT, RELEASE
 from queues.conversion.annotated import words_of
@@ -75,9 +76,16 @@ class Session10:
         if self._management is not None:
             self._management.end()
 
+    def set_trace(self, trace: Tracing | None) -> None:
+        """From now on messages are copied, or no longer."""
+        for consuming in self.consuming.values():
+            consuming.trace = trace
+        for publishing in self.publishing.values():
+            publishing.trace = trace
+
     def fail(self, error: ProtocolError) -> None:
         """End the session for this error."""
-        log.info("session %d: %s", self.core.channel, error)
+        log.info("session %d: %s", self.core.channel, error, extra=self.owner.ids())
         # The links first: what waits to be sent is theirs.
         self.end()
         self.core.end(error)
@@ -117,6 +125,7 @@ class Session10:
         mine = PublishingLink(self.owner, self.core, link, uid, names, target.address, made)
         self._next_uid += 1
         if self.core.accept(link, event.attach.source, target):
+            mine.trace = self.owner.trace_of(int(self.core.channel))
             link.owner = mine
             self.publishing[int(mine.uid)] = mine
             mine.start()
@@ -130,6 +139,7 @@ class Session10:
         asked = consumption(self.owner, event.attach, made)
         mine = ConsumingLink(self.owner, self.core, link, self._next_uid, asked, self.unacked)
         self._next_uid += 1
+        mine.trace = self.owner.trace_of(int(self.core.channel))
         link.owner = mine
         self.consuming[int(mine.uid)] = mine
         mine.start()
@@ -168,7 +178,7 @@ class Session10:
 
     def _refuse(self, link: Link, error: ProtocolError) -> None:
         if error.scope is Scope.LINK:
-            log.info("link %s: %s", link.name, error)
+            log.info("link %s: %s", link.name, error, extra=self.owner.ids())
             self.core.refuse(link, error)
         else:
             self.fail(error)
@@ -206,7 +216,7 @@ class Session10:
             mine.take(event.transfers)
         except ProtocolError as error:
             if error.scope is Scope.LINK:
-                log.info("link %s: %s", mine.link.name, error)
+                log.info("link %s: %s", mine.link.name, error, extra=self.owner.ids())
                 mine.leave()
                 self.core.detach(mine.link, error)
             else:

@@ -9,6 +9,8 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from node.authors import Author
+from node.logs import ids_of
 from queues.definitions import Queue
 from queues.hosts.classic import Steppable
 from queues.metadata import Metadata
@@ -59,6 +61,9 @@ class BrokerDefinitions:
     ) -> None:
         self._broker.answer_proposal(done, outcome, ready)
 
+    def proposal_applied(self, outcome: Outcome, author: Author) -> None:
+        self._broker.observers.proposal_applied(outcome, author)
+
     def is_born_here(self, queue: Queue) -> bool:
         return queue.outlives_restart and self._broker.is_home(queue)
 
@@ -67,6 +72,7 @@ class BrokerDefinitions:
             "queue '%s' in vhost '%s' was never declared for good, or is deleted: its messages go",
             queue.name,
             queue.vhost,
+            extra=ids_of(queue=queue.name, vhost=queue.vhost),
         )
         self._broker.remove_unborn(queue)
 

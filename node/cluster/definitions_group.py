@@ -19,6 +19,7 @@ process that finds that the others have given it up begins anew (`DefinitionsUse
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
+from node.authors import BROKER, Author
 from node.cluster.definitions_frames import (
     Applied,
     Forwarded,
@@ -78,6 +79,9 @@ class DefinitionsUser(Protocol):
     ) -> None:
         """Tell a proposer."""
 
+    def proposal_applied(self, outcome: Outcome, author: Author) -> None:
+        """What this process has proposed is applied here, once."""
+
     def is_born_here(self, queue: Queue) -> bool:
         """Whether its messages may come into the log of this node, and outlive a restart."""
 
@@ -133,6 +137,7 @@ class DefinitionsGroup:
         self._now_ms = now_ms
         self._grace_ms = grace_ms
         self._outbox = Outbox(user.incarnation, answer_ms)
+        self._outbox.on_applied = user.proposal_applied
         self._lead = Lead(0, 0, False)
         self._leading: Leading | None = None
         self._applied: dict[int, Applied] = {}  # by member, as it said last
@@ -186,8 +191,13 @@ class DefinitionsGroup:
     def applied_index(self) -> int:
         return self._machine.applied_index
 
-    def propose(self, command: Command, done: Callable[[Outcome], None] | None = None) -> None:
-        self._outbox.add(command, done, self._now_ms())
+    def propose(
+        self,
+        command: Command,
+        done: Callable[[Outcome], None] | None = None,
+        author: Author = BROKER,
+    ) -> None:
+        self._outbox.add(command, done, self._now_ms(), author)
         self._mark()
 
     def members(self) -> list[Member]:

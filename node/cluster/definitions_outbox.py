@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, final
 
+from node.authors import BROKER, Author
 from node.cluster.definitions_frames import Forwarded
 from node.cluster.definitions_seam import TIMED_OUT
 from queues.metadata_cluster import Batches
@@ -52,9 +53,12 @@ GIVEN_UP: Final = Refused(
 class Waiting:
     """A command, and who wants to know of it."""
 
-    __slots__ = ("byte_count", "command", "done", "due_ms", "is_kept")
+    __slots__ = ("author", "byte_count", "command", "done", "due_ms", "is_kept")
 
-    def __init__(self, command: Command, done: Done | None, due_ms: int, byte_count: int) -> None:
+    def __init__(
+        self, command: Command, done: Done | None, due_ms: int, byte_count: int, author: Author
+    ) -> None:
+        self.author = author
         self.command = command
         self.done = done
         self.due_ms = due_ms
@@ -91,6 +95,7 @@ class Outbox:
 
     def __init__(self, process: int, answer_ms: int = ANSWER_MS) -> None:
         self.process = process
+        self.on_applied: Callable[[Outcome, Author], None] = untold
         self._answer_ms = answer_ms
         self._number = 0
         self._queued: deque[Waiting] = deque()
@@ -116,9 +121,12 @@ class Outbox:
         """The entry that answers wait for; 0: they do not."""
         return self._settled[0].index if self._settled else 0
 
-    def add(self, command: Command, done: Done | None, now_ms: int) -> None:
+    def add(
+        self, command: Command, done: Done | None, now_ms: int, author: Author = BROKER
+    ) -> None:
         """A command to be committed."""
-        waiting = Waiting(command, done, now_ms + self._answer_ms, len(encode(command)))
+        due_ms = now_ms + self._answer_ms
+        waiting = Waiting(command, done, due_ms, len(encode(command)), author)
         is_full = len(self._queued) >= WAITING_MAX or self._queued_bytes > WAITING_BYTES
         if is_full and not waiting.is_kept:
             if done is not None:
@@ -178,6 +186,7 @@ class Outbox:
     ) -> None:
         answers: list[Answer] = []
         for waiting, outcome in zip(sent.waiting, outcomes, strict=True):
+            self.on_applied(outcome, waiting.author)
             if waiting.done is not None:
                 answers.append((waiting.done, outcome, removed))
         if answers:
@@ -243,6 +252,10 @@ def timed_out(command: Command) -> Refused:
     if what and vhost:
         text += f" in vhost '{vhost}'"
     return Refused(ReplyCode.INTERNAL_ERROR, f"{text} {TIMED_OUT}")
+
+
+def untold(outcome: Outcome, author: Author) -> None:
+    """Nobody wants to know what was applied."""
 
 
 VERBS: Final = {

@@ -6,6 +6,7 @@
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from node.authors import BROKER, Author
 from queues.members import Member
 from queues.metadata_commands import Command
 from queues.metadata_outcomes import Outcome
@@ -69,7 +70,12 @@ class Definitions(Protocol):
     def membership_index(self) -> int:
         """Index of the entry that last changed a member, or told of a new process of one."""
 
-    def propose(self, command: Command, done: Callable[[Outcome], None] | None = None) -> None:
+    def propose(
+        self,
+        command: Command,
+        done: Callable[[Outcome], None] | None = None,
+        author: Author = BROKER,
+    ) -> None:
         """Have it committed. `done` is told the outcome once it is applied here and by every
         trusted node; or, after 15 s without that, `Refused(INTERNAL_ERROR, "... because the
         operation timed out")`: then it may still come to be applied."""

@@ -61,15 +61,19 @@ class Leaders:
         self._best: dict[int, Leader] = {}
         self._changes: dict[int, int] = {}  # of this turn: uid, term or 0
         self._watched: dict[int, Watched] = {}
+        self.on_lead: Callable[[int, int], None] | None = None  # uid, term: this node, newly
 
     # What this node leads
 
     def lead(self, uid: int, term: int) -> None:
         """This node leads the group, and is ready to serve it. Others hear of it with the turn."""
         assert term > 0
+        before = self._best.get(uid)
         self._mine[uid] = term
         self._change(uid, term)
         self._claim(self._peers.member, uid, term)
+        if self.on_lead is not None and before is not None and before[0] != self._peers.member:
+            self.on_lead(uid, term)
 
     def unlead(self, uid: int) -> None:
         """It does no longer."""

@@ -25,6 +25,7 @@ from node.cluster.definitions_store import (
     DefinitionsRecovery,
     DefinitionsStore,
 )
+from node.cluster.events_part import EventsPart
 from node.cluster.group_exits import GroupExits
 from node.cluster.groups import RaftGroups
 from node.cluster.guiding import Guiding
@@ -33,6 +34,7 @@ from node.cluster.operating import Operating, Seats
 from node.cluster.queues_part import TICK_MS, QueuesPart, wire_queues
 from node.cluster.quorum_part import QuorumQueues
 from node.cluster.reconciling import rules_of
+from node.cluster.seams import EVENTS
 from node.cluster.service import Cluster
 from node.damage import LostDefinitions
 from queues.definitions import Queue
@@ -69,6 +71,7 @@ class ClusterParts:
         self._guiding: Guiding
         self._operating: Operating
         self._exits: GroupExits
+        self._events: EventsPart
         self._queues_timer: asyncio.TimerHandle | None = None
         self.definitions: DefinitionsGroup
 
@@ -176,6 +179,10 @@ class ClusterParts:
         later = asyncio.get_running_loop().call_later
         self._operating = Operating(broker, seats, later, rules_of(broker.config), Random())
         self._operating.attach()
+        self._events = EventsPart(self._cluster, broker.events, broker.incarnation, later)
+        self._cluster.attach(EVENTS, self._events)
+        broker.events_elsewhere = self._events
+        leaders.on_lead = broker.observers.leads
         broker.operating = self._operating
         broker.place = self._operating.placing.placed
         member, status = self._cluster.member, self._operating.status
@@ -226,6 +233,7 @@ class ClusterParts:
         """Have others lead and save the definitions, each no longer than this; end the links."""
         self._operating.stop()
         self._exits.stop()
+        self._events.stop()
         self._guiding.stop()
         await until(lambda: self._cluster.raft.hand_over() == 0, seconds)
         self.definitions.save()

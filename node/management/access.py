@@ -19,6 +19,8 @@ from node.management.replies import ApiError
 from node.management.view import BrokerView
 
 if TYPE_CHECKING:
+    from node.audit import Audit
+    from node.event_feed import EventFeed
     from node.management.cluster_desk import ClusterDesk
 
 LOGIN_TAGS: Final = frozenset({"management", "policymaker", "monitoring", "administrator"})
@@ -37,6 +39,8 @@ class Context:
     operations: Operations
     metrics_need_login: bool = False  # from loopback; from elsewhere they always do
     cluster: "ClusterDesk | None" = None  # None: this node is asked alone
+    feed: "EventFeed | None" = None  # of events; None: nobody can follow them
+    audit: "Audit | None" = None
 
 
 @dataclass(frozen=True, slots=True)

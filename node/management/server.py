@@ -12,20 +12,24 @@ AMQP is served, in a thread, and not before.
 
 import logging
 from socket import socket
-from typing import Final
+from typing import Final, Protocol
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from node.authors import HTTP, REQUESTED_BY, Author
 from node.management.access import CALLER, Context, identify
 from node.management.assets import Assets
+from node.management.auditing import AUDIT, audit_changes
 from node.management.bindings import Bindings
 from node.management.cluster import ClusterOperations
 from node.management.connections import Connections
 from node.management.definitions import DefinitionFiles
+from node.management.events import EventStreams
 from node.management.exchanges import Exchanges
 from node.management.health import Health
 from node.management.limits import Limits
+from node.management.log_levels import LogLevels
 from node.management.messages import Messages
 from node.management.metrics import Metrics
 from node.management.nodes import Nodes
@@ -47,14 +51,21 @@ IDLE_SECONDS: Final = 60.0
 CONTEXT: Final = web.AppKey("context", Context)
 
 
+class Resource(Protocol):
+    """Some paths of the API."""
+
+    def routes(self) -> list[web.RouteDef]: ...
+
+
 def make_app(context: Context) -> web.Application:
     """The application with all its resources."""
     app = web.Application(
-        middlewares=[answer_errors, require_login], client_max_size=BODY_BYTES_MAX
+        middlewares=[answer_errors, audit_changes, require_login], client_max_size=BODY_BYTES_MAX
     )
     app[CONTEXT] = context
-    of_cluster = () if context.cluster is None else (ClusterOperations(context, context.cluster),)
-    for resource in (
+    if context.audit is not None:
+        app[AUDIT] = context.audit
+    resources: tuple[Resource, ...] = (
         Overview(context),
         Nodes(context),
         Queues(context),
@@ -73,11 +84,34 @@ def make_app(context: Context) -> web.Application:
         Health(context),
         Metrics(context),
         Assets(),
-        *of_cluster,
-    ):
+        *of_running(context),
+    )
+    for resource in resources:
         app.add_routes(resource.routes())
         app.add_routes(slashed(resource.routes()))
+    if context.feed is not None:
+        app.on_shutdown.append(end_streams)
     return app
+
+
+def of_running(context: Context) -> tuple[Resource, ...]:
+    """What only a node that runs has."""
+    found: list[Resource] = []
+    if context.cluster is not None:
+        found += (
+            ClusterOperations(context, context.cluster),
+            LogLevels(context, context.cluster),
+        )
+    if context.feed is not None:
+        found.append(EventStreams(context, context.feed))
+    return tuple(found)
+
+
+async def end_streams(app: web.Application) -> None:
+    """Or else the listener waits for them."""
+    feed = app[CONTEXT].feed
+    if feed is not None:
+        feed.close()
 
 
 def slashed(routes: list[web.RouteDef]) -> list[web.RouteDef]:
@@ -116,7 +150,8 @@ async def require_login(request: web.Request, handler: Handler) -> web.StreamRes
     """Put the caller into the request, or end it with 401; mark what may be stale (N-09). /metrics
     looks after itself, and the files of the page are for everybody."""
     if request.path.startswith("/api/"):
-        request[CALLER] = await identify(request.app[CONTEXT], request)
+        caller = request[CALLER] = await identify(request.app[CONTEXT], request)
+        REQUESTED_BY.set(Author(caller.name, request.remote or "", HTTP))
     answer = await handler(request)
     if request.app[CONTEXT].view.is_stale() and not answer.prepared:
         answer.headers["Warning"] = STALE

@@ -5,6 +5,7 @@ What it has followed to must be what the machine says, whenever nothing is under
 
 from collections.abc import Callable, Mapping, Sequence
 
+from node.authors import Author
 from queues.definitions import Binding, Definition, Exchange, Queue
 from queues.members import Member, Process
 from queues.metadata import Metadata
@@ -25,6 +26,7 @@ class Follower:
         self.wants_step = False
         self.times_given_up = 0
         self.unborn_names: list[str] = []
+        self.told: list[Outcome] = []  # what this node has proposed, as it was applied
         self.known: dict[int, Definition] = {}
         self.routers: dict[str, Router] = {}
         for each in contents(machine):
@@ -61,6 +63,9 @@ class Follower:
         self, done: Callable[[Outcome], None], outcome: Outcome, ready: Mapping[int, int]
     ) -> None:
         done(outcome)
+
+    def proposal_applied(self, outcome: Outcome, author: Author) -> None:
+        self.told.append(outcome)
 
     def is_born_here(self, queue: Queue) -> bool:
         return queue.outlives_restart and queue.node == self.node_name

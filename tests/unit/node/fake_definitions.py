@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from node.authors import BROKER, Author
 from queues.members import Member
 from queues.metadata_commands import AddMember, Batch, Command, PutMember
 from queues.metadata_outcomes import Batched, Deleted, Outcome, Refused
@@ -39,7 +40,12 @@ class FakeDefinitions:
         self.refusals: list[str] = []
         self.ticked_ms = 0
 
-    def propose(self, command: Command, done: Callable[[Outcome], None] | None = None) -> None:
+    def propose(
+        self,
+        command: Command,
+        done: Callable[[Outcome], None] | None = None,
+        author: Author = BROKER,
+    ) -> None:
         self.proposed.append(command)
         outcome: Outcome = Deleted((), ())
         if self.refusals:

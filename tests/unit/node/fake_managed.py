@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from node.auth.permissions import PermissionCache
+from node.authors import AMQP, BROKER, Author
 from node.cluster.whereis import Alone, WhereIs
 from queues.commands import SessionId
 from queues.definitions import Queue
@@ -24,6 +25,7 @@ class FakeManaged:
     def __init__(self) -> None:
         self.steps = Steps()
         self.proposed: list[tuple[Command, Callable[[Outcome], None]]] = []
+        self.authors: list[Author] = []  # of all that was ever proposed
         self.queues: dict[int, FakeQueue] = {}
         self.damaged: set[str] = set()
         self.elsewhere: set[str] = set()  # queues of other nodes
@@ -75,8 +77,11 @@ class FakeManaged:
     def new_session(self) -> SessionId:
         return SessionId(7 << 64 | 1)
 
-    def propose(self, command: Command, done: Callable[[Outcome], None]) -> None:
+    def propose(
+        self, command: Command, done: Callable[[Outcome], None], author: Author = BROKER
+    ) -> None:
         self.proposed.append((command, done))
+        self.authors.append(author)
 
     def commit(self) -> None:
         """Apply what was proposed, and answer."""
@@ -106,6 +111,9 @@ class FakeRequester:
 
     def urls_of(self, node: str) -> list[str]:
         return ["amqp://127.0.0.1:5672"] if node == HERE else [f"amqp://{node}:5672"]
+
+    def author(self) -> Author:
+        return Author("guest", "10.0.0.1", AMQP)
 
     def permit(self, configure: str, write: str, read: str) -> None:
         self.access.permitted["guest", "/"] = (configure, write, read)

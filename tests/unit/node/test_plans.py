@@ -28,6 +28,7 @@ class Room:
         self.steps = Steps()
         self.queues: dict[int, FakeQueue] = {}
         self.access = FakeAccess(permitted={("guest", "/"): ALL})
+        self.is_traced = False
         self.cache = RouteCache(
             "/",
             "guest",
@@ -36,6 +37,7 @@ class Room:
             PermissionCache(self.access, "guest", "/"),
             self._host,
             lambda: self.steps.machine.version,
+            is_traced=lambda: self.is_traced,
         )
         self.uids: dict[str, int] = {name: self.steps.queue(name).uid for name in queues}
         self.cache.refresh()
@@ -191,3 +193,19 @@ def test_a_binding_that_makes_no_difference_is_logged_once(
         "exchange 'x' in vhost '/' takes one binding from each destination: 'a' keeps weight 1, "
         "and 2 is ignored"
     ]
+
+
+def test_while_a_vhost_is_traced_every_plan_needs_a_look_and_leads_where_it_did() -> None:
+    room = Room("a")
+    event = run_of(message(1, b"1", b"a"), message(1, b"2", b"a"))
+    plan = room.cache.make(event.keys[0])
+    assert plan.plain and not plan.traced
+    room.is_traced = True
+    room.steps.queue("b")  # The version goes up, as it does with the vhost.
+    room.cache.refresh()
+    traced = room.cache.make(event.keys[0])
+    assert traced.traced and not traced.plain
+    parted = room.cache.part(event)
+    assert parted.error is None and parted.returns == []
+    assert [room.names(targets) for targets in parted.plans] == [["a"], ["a"]]
+    assert [body for _, _, body in parts_of(parted.event)] == [b"1", b"2"]

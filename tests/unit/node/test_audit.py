@@ -1,0 +1,89 @@
+"""The audit log: lines and events, who is noted down and who is not."""
+
+import logging
+
+import pytest
+
+from node.audit import Audit, Extent
+from node.authors import AMQP, HTTP, Author
+from node.events import Event, Events
+from queues.definitions import Binding, Destination, Queue, Uid, VhostEntry
+from queues.metadata_outcomes import Added, Removed, Replaced
+from warren.wire.errors import ProtocolError, ReplyCode
+
+ANN = Author("ann", "10.0.0.1", AMQP)
+API = Author("root", "10.0.0.2", HTTP)
+QUEUE = Queue(Uid(17), "/", "orders", True, "", False, b"", "n1")
+BINDING = Binding(Uid(18), "/", "x", Destination.QUEUE, "orders", b"k", b"", 17)
+
+
+class Desk:
+    """An audit log, and what it says."""
+
+    def __init__(self, extent: Extent, caplog: pytest.LogCaptureFixture) -> None:
+        self.events: list[Event] = []
+        bus = Events("n1", lambda: 1)
+        bus.subscribe(self.events.append)
+        self.audit = Audit(bus, extent)
+        self._caplog = caplog
+        caplog.set_level(logging.INFO, "warren.audit")
+
+    @property
+    def lines(self) -> list[str]:
+        return [each.getMessage() for each in self._caplog.records if each.name == "warren.audit"]
+
+
+def test_a_request_is_a_line_and_an_event(caplog: pytest.LogCaptureFixture) -> None:
+    desk = Desk("api", caplog)
+    desk.audit.requested(API, "PUT", "/api/queues/%2F/orders", "201")
+    assert desk.lines == ["user 'root' at 10.0.0.2 by http: PUT /api/queues/%2F/orders: 201"]
+    (event,) = desk.events
+    assert event.name == "audit.changed"
+    assert event.properties == {
+        "user": "root",
+        "address": "10.0.0.2",
+        "way": "http",
+        "action": "PUT",
+        "object": "/api/queues/%2F/orders",
+        "outcome": "201",
+    }
+    assert caplog.records[-1].__dict__["ids"] == event.properties
+
+
+def test_definitions_by_amqp_are_noted_where_all_is(caplog: pytest.LogCaptureFixture) -> None:
+    desk = Desk("all", caplog)
+    vhost = VhostEntry(Uid(19), "v", "", ())
+    desk.audit.definitions_changed((Added(QUEUE), Removed(BINDING), Replaced(vhost)), ANN)
+    assert [line.removeprefix("user 'ann' at 10.0.0.1 by amqp: ") for line in desk.lines] == [
+        "create queue 'orders' in vhost '/': ok",
+        "delete binding 'x -> orders' in vhost '/': ok",
+        "change vhost 'v': ok",
+    ]
+
+
+def test_what_the_api_changes_is_not_noted_twice(caplog: pytest.LogCaptureFixture) -> None:
+    desk = Desk("all", caplog)
+    desk.audit.definitions_changed((Added(QUEUE),), API)
+    assert desk.lines == []
+
+
+def test_a_refused_change_is_noted_and_a_question_is_not(caplog: pytest.LogCaptureFixture) -> None:
+    desk = Desk("all", caplog)
+    text = "access refused"
+    desk.audit.refused(ANN, ProtocolError(ReplyCode.ACCESS_REFUSED, text, None, 50, 10))
+    desk.audit.refused(ANN, ProtocolError(ReplyCode.NOT_FOUND, "no queue", None, 50, 10))
+    desk.audit.refused(ANN, ProtocolError(ReplyCode.ACCESS_REFUSED, text, None, 60, 40))
+    assert desk.lines == [
+        "user 'ann' at 10.0.0.1 by amqp: queue.declare definitions: refused: access refused"
+    ]
+
+
+@pytest.mark.parametrize(("extent", "count"), [("off", 0), ("api", 1)])
+def test_less_is_noted_where_less_is_asked_for(
+    extent: Extent, count: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    desk = Desk(extent, caplog)
+    desk.audit.requested(API, "DELETE", "/api/queues/%2F/orders", "204")
+    desk.audit.definitions_changed((Added(QUEUE),), ANN)
+    desk.audit.refused(ANN, ProtocolError(ReplyCode.ACCESS_REFUSED, "no", None, 50, 10))
+    assert len(desk.lines) == count
