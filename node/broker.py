@@ -297,7 +297,7 @@ class Broker:
         """Bring routers and hosts to what the machine says now."""
         for change in changes:
             subject = change.subject
-            if isinstance(subject, Exchange | Queue | Binding):
+            if isinstance(subject, (Exchange, Queue, Binding)):
                 self.router(subject.vhost).apply((change,))
             if isinstance(subject, Exchange) and isinstance(change, Added):
                 self.policies.apply_to_exchange(subject)

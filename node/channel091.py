@@ -277,7 +277,7 @@ class Channel091:
             self._get(method)
         elif isinstance(method, methods.BasicQos):
             self._qos(method)
-        elif isinstance(method, methods.BasicRecover | methods.BasicRecoverAsync):
+        elif isinstance(method, (methods.BasicRecover, methods.BasicRecoverAsync)):
             if not method.requeue:
                 raise ProtocolError(ReplyCode.NOT_IMPLEMENTED, "requeue=false")
             self.deliveries.recover()
@@ -297,7 +297,7 @@ class Channel091:
             self.end()
             self.owner.channel_closed(self)
             self.connection.send(int(self.number), methods.ChannelCloseOk())
-        elif isinstance(method, methods.ChannelCloseOk | methods.ChannelFlowOk):
+        elif isinstance(method, (methods.ChannelCloseOk, methods.ChannelFlowOk)):
             return
         else:
             self.owner.define(self, method)

@@ -104,9 +104,9 @@ class CrashedHost:
             self.served_by.command(sink, command)
         elif isinstance(command, EndSession):
             self._sinks.pop(command.session, None)
-        elif isinstance(command, Inspect | Retire):
+        elif isinstance(command, (Inspect, Retire)):
             self._answer(lambda: sink.on_inspected(self.uid, 0, 0))
-        elif isinstance(command, Attach | Get | Purge):
+        elif isinstance(command, (Attach, Get, Purge)):
             self._answer(lambda: sink.on_gone(self.uid))
 
     def view(self, sink: SessionSink, first: int, count: int) -> View | None:

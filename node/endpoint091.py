@@ -166,7 +166,7 @@ class Endpoint091:
     # Events of the core
 
     def _handle(self, event: Event) -> None:
-        if isinstance(event, Publishes | Settles):
+        if isinstance(event, (Publishes, Settles)):
             channel = self.channels.get(event.channel)
             if channel is not None:
                 self.dispatch(channel, event)

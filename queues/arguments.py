@@ -63,7 +63,7 @@ def is_canonical(data: bytes) -> bool:
 
 def is_integer(value: object) -> bool:
     """Whether the kind is one that counts; neither booleans nor times do."""
-    return isinstance(value, int) and not isinstance(value, bool | Timestamp)
+    return isinstance(value, int) and not isinstance(value, (bool, Timestamp))
 
 
 def type_name(value: object) -> str:
@@ -97,7 +97,7 @@ def shown(value: object) -> str:
     """The value alone, as it stands between quotes in a text."""
     if isinstance(value, str):
         return value
-    if isinstance(value, bytes | bytearray):
+    if isinstance(value, (bytes, bytearray)):
         return value.decode("utf-8", "replace")
     return term(value)
 
@@ -106,7 +106,7 @@ def term(value: object) -> str:
     """The value as a term of RabbitMQ's language."""
     if isinstance(value, str):
         return binary_term(value.encode("utf-8", "surrogateescape"))
-    if isinstance(value, bytes | bytearray):
+    if isinstance(value, (bytes, bytearray)):
         return binary_term(bytes(value))
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -117,7 +117,7 @@ def term(value: object) -> str:
     if isinstance(value, dict):
         entries = [f"{{{term(name)},{_typed_term(each)}}}" for name, each in value.items()]
         return f"[{','.join(entries)}]"
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):
         return f"[{','.join(_typed_term(each) for each in value)}]"
     return "undefined" if value is None else str(value)
 

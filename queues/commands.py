@@ -319,9 +319,9 @@ class Buried(Command):
 
 def session_named(command: Command) -> SessionId:
     """Whose command it is; 0: no session's."""
-    if isinstance(command, Settle | Attach | Credit | Detach):
+    if isinstance(command, (Settle, Attach, Credit, Detach)):
         return session_of(command.key)
-    if isinstance(command, Enqueue | Get | Purge | Inspect | EndSession | Retire | Numbered):
+    if isinstance(command, (Enqueue, Get, Purge, Inspect, EndSession, Retire, Numbered)):
         return command.session
     return SessionId(0)
 
@@ -374,7 +374,7 @@ def encode(command: Command) -> bytes:
         return head + _key(command.key) + bytes((flags,)) + amounts
     if isinstance(command, Detach):
         return head + _key(command.key)
-    if isinstance(command, Get | Purge | Inspect | EndSession):
+    if isinstance(command, (Get, Purge, Inspect, EndSession)):
         return head + _session(command.session)
     if isinstance(command, Configure):
         if len(command.sizes) == 0:
@@ -401,7 +401,7 @@ def _encode_led(command: Command) -> bytes:
         return _session(command.session) + bytes((flags,))
     if isinstance(command, Suspend):
         return _u64(command.process) + _u64(command.timeout_ms)
-    if isinstance(command, Unsuspend | EndProcess):
+    if isinstance(command, (Unsuspend, EndProcess)):
         return _u64(command.process)
     if isinstance(command, Buried):
         runs = [_u64(first) + _u32(count) for first, count in command.runs]

@@ -134,10 +134,10 @@ def resume(machine: "Fifo", wanted: Resume) -> Resumed:
     answer: Effect | None = None
     if 0 < wanted.asked == stream.answered:
         answer = _still_true(machine, session, stream.answer)
-    if isinstance(answer, Attached | AttachRefused):
+    if isinstance(answer, (Attached, AttachRefused)):
         effects.append(answer)
     _consumers_again(machine, wanted, answer, effects)
-    if answer is not None and not isinstance(answer, Attached | AttachRefused):
+    if answer is not None and not isinstance(answer, (Attached, AttachRefused)):
         effects.append(answer)
     return resumed
 
@@ -186,7 +186,7 @@ def _consumers_again(
 
 def _explains(answer: Effect | None, key: ConsumerKey) -> bool:
     """Whether the answer says why there is no such consumer."""
-    return isinstance(answer, Detached | AttachRefused) and answer.key == key
+    return isinstance(answer, (Detached, AttachRefused)) and answer.key == key
 
 
 # The queue is about to go

@@ -229,7 +229,7 @@ class Metadata:
     def note_unsaved(self, changes: Iterable[Change]) -> None:
         """The state has become another one by them."""
         for change in changes:
-            if not isinstance(change.subject, Member | Process):
+            if not isinstance(change.subject, (Member, Process)):
                 self._unsaved[change.subject.uid] = change
 
     def take_access(
@@ -425,11 +425,11 @@ class Metadata:
         access_touched = False
         for change in changes:
             subject = change.subject
-            if isinstance(subject, Member | Process):
+            if isinstance(subject, (Member, Process)):
                 self._note_cluster(subject)
                 continue
             self._unsaved[subject.uid] = change
-            if isinstance(subject, User | Permission | TopicPermission):
+            if isinstance(subject, (User, Permission, TopicPermission)):
                 access_touched = True
             if isinstance(subject, VhostEntry):
                 touched[subject.name] = None

@@ -141,7 +141,7 @@ def rows_of(unsaved: Unsaved) -> Iterator[Row]:
         yield key_of(PROCESS, process), None if row is None else _ENCODE(row)
     for change in unsaved.changes:
         subject = change.subject
-        assert not isinstance(subject, Member | Process)
+        assert not isinstance(subject, (Member, Process))
         key = key_of(kind_of(subject), subject.uid)
         if isinstance(change, Removed):
             yield key, None

@@ -324,4 +324,4 @@ def _noted(machine: Metadata, found: Iterator[list[Change]]) -> Iterator[list[Ch
 
 def members_of(changes: Iterable[Change]) -> list[Change]:
     """Those of them that are about members and processes."""
-    return [each for each in changes if isinstance(each.subject, Member | Process)]
+    return [each for each in changes if isinstance(each.subject, (Member, Process))]

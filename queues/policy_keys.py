@@ -51,7 +51,7 @@ def _max_age(value: object) -> bool:
 
 
 def _mirrors(value: object) -> bool:
-    return isinstance(value, int | list)
+    return isinstance(value, (int, list))
 
 
 # What each key may be, and what the sentence calls it.

@@ -182,8 +182,8 @@ def asks(command: Command) -> bool:
 
 def session_answered(effect: Effect) -> SessionId:
     """Whose command this answers; NOBODY: it is no answer."""
-    if isinstance(effect, Got | Purged | Inspected):
+    if isinstance(effect, (Got, Purged, Inspected)):
         return effect.session
-    if isinstance(effect, Attached | AttachRefused | Detached | Drained):
+    if isinstance(effect, (Attached, AttachRefused, Detached, Drained)):
         return session_of(effect.key)
     return NOBODY

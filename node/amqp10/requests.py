@@ -222,7 +222,7 @@ def _fields(
 
 def decode_arguments_map(value: object) -> dict[str, object]:
     """Arguments as AMQP 0-9-1 has them; a value that it cannot hold is an error."""
-    if not isinstance(value, dict | Pairs):
+    if not isinstance(value, (dict, Pairs)):
         raise RequestError(400, "arguments must be a map")
     arguments: dict[str, object] = {}
     for name, item in pairs_of(value):

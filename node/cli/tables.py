@@ -26,7 +26,7 @@ def cell(value: object) -> str:
     """A value on one line, with nothing in it that a terminal or a script would take as its own."""
     if value is None:
         return ""
-    if isinstance(value, bool | dict | list):
+    if isinstance(value, (bool, dict, list)):
         return json.dumps(value, ensure_ascii=False)
     text = str(value)
     return text if text.isprintable() else json.dumps(text)[1:-1]

@@ -238,7 +238,7 @@ def is_kept(command: Command) -> bool:
     """Whether it is to come into the log however long that takes: what it clears away is gone."""
     if isinstance(command, DeleteQueue):
         return command.uid != 0
-    return isinstance(command, NodeUp | NodeDown | DeleteByOwner | DeleteByNode)
+    return isinstance(command, (NodeUp, NodeDown, DeleteByOwner, DeleteByNode))
 
 
 def timed_out(command: Command) -> Refused:

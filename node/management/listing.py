@@ -234,7 +234,7 @@ def _rank(value: object) -> tuple[int, float, str]:
     """Values of any kind in one order: none, numbers, text."""
     if value is None:
         return (0, 0.0, "")
-    if isinstance(value, int | float):
+    if isinstance(value, (int, float)):
         return (1, float(value), "")
     return (2, 0.0, str(value))
 

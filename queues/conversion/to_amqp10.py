@@ -98,7 +98,7 @@ def _headers(basic: BasicProperties) -> tuple[dict[object, object], dict[object,
         elif name.startswith("x-"):
             if name.isascii():
                 annotations[Symbol(name)] = converted
-        elif not isinstance(converted, list | dict):
+        elif not isinstance(converted, (list, dict)):
             application[name] = converted
     return annotations, application
 

@@ -86,7 +86,7 @@ def _compound_to_091(value: object) -> object:
         return DROPPED if value.descriptors else _kept(to_091(item) for item in value.items)
     if isinstance(value, list):
         return _kept(to_091(item) for item in value)
-    if isinstance(value, dict | v10.Pairs):
+    if isinstance(value, (dict, v10.Pairs)):
         return table_of(value)
     return DROPPED
 
@@ -112,7 +112,7 @@ def table_of(value: Map) -> dict[str, object]:
 
 def to_10(value: object) -> object:
     """A value of a field table in AMQP 1.0, or DROPPED."""
-    if value is None or isinstance(value, bool | bytes):
+    if value is None or isinstance(value, (bool, bytes)):
         return value
     if isinstance(value, str):
         return _text_to_10(value)

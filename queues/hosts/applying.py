@@ -72,7 +72,7 @@ def apply_entry(
 
 def say(host: ClassicHost, sinks: Sinks, effect: Effect) -> None:
     """What is not about bodies, nor for the end of the entry."""
-    if isinstance(effect, LastConsumerGone | QueueExpired):
+    if isinstance(effect, (LastConsumerGone, QueueExpired)):
         host.unused(effect)
     elif isinstance(effect, ResendFrom):
         sink = sinks.get(effect.session)

@@ -507,7 +507,7 @@ class ClassicHost:
 
     def _answer(self, effect: Effect) -> None:
         """What concerns one session, or the queue itself."""
-        if isinstance(effect, LastConsumerGone | QueueExpired):
+        if isinstance(effect, (LastConsumerGone, QueueExpired)):
             self.unused(effect)
             return
         # A session on the same node neither repeats nor leaves out a number.

@@ -34,9 +34,9 @@ def session_in(effect: Effect) -> SessionId:
     """Whose session is to be told; 0: none."""
     if isinstance(effect, Delivers):
         return session_of(effect.key)
-    if isinstance(effect, Got | Refused | Purged | Inspected):
+    if isinstance(effect, (Got, Refused, Purged, Inspected)):
         return effect.session
-    if isinstance(effect, Attached | AttachRefused | Detached | Drained | Activated | TimedOut):
+    if isinstance(effect, (Attached, AttachRefused, Detached, Drained, Activated, TimedOut)):
         return session_of(effect.key)
     return SessionId(0)
 

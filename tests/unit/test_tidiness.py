@@ -114,6 +114,20 @@ def test_nothing_is_pickled_or_evaluated() -> None:
     assert found == []
 
 
+def test_kinds_are_asked_for_by_tuples() -> None:
+    """Compiled code makes a union anew for each `isinstance(x, A | B)`: a microsecond a message."""
+    found = [
+        f"{relative(path)}:{node.lineno}"
+        for path in own_files(*PACKAGES)
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "isinstance"
+        and isinstance(node.args[1], ast.BinOp)
+    ]
+    assert not found, "isinstance with a union: " + ", ".join(found)
+
+
 def test_no_error_is_swallowed() -> None:
     found = []
     for path in python_files(*PACKAGES, "tools", "bench"):

@@ -67,7 +67,7 @@ class Message:
         if self.application_properties:
             _descriptor(writer, APPLICATION_PROPERTIES)
             write_value(writer, self.application_properties)
-        if isinstance(self.body, bytes | bytearray | memoryview):
+        if isinstance(self.body, (bytes, bytearray, memoryview)):
             _descriptor(writer, DATA)
             write_binary(writer, bytes(self.body))
         else:

@@ -375,7 +375,7 @@ class Connection:
             self._tell_blocked(method.reason)
         elif isinstance(method, ConnectionUnblocked):
             self._tell_blocked(None)
-        elif isinstance(method, BasicCancel | ChannelFlow):
+        elif isinstance(method, (BasicCancel, ChannelFlow)):
             self._handle(channel).user.on_told(method)
         else:
             self._handle(channel).on_called(method)

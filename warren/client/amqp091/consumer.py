@@ -100,7 +100,7 @@ class Delivery:
     def _named(self) -> BasicDeliver | BasicGetOk:
         if self._method is None:
             method = decode_method(method_payload(self._content, 0))
-            assert isinstance(method, BasicDeliver | BasicGetOk)
+            assert isinstance(method, (BasicDeliver, BasicGetOk))
             self._method = method
         return self._method
 

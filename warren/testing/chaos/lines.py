@@ -187,7 +187,7 @@ async def closed(close: Awaitable[None], timeout_s: float) -> None:
 
 def bytes_of(body: object) -> bytes:
     """A body as bytes; what is no bytes is no message of ours, and has none."""
-    return bytes(body) if isinstance(body, bytes | bytearray | memoryview) else b""
+    return bytes(body) if isinstance(body, (bytes, bytearray, memoryview)) else b""
 
 
 def _address(queue: str) -> str:
