@@ -2,7 +2,9 @@
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.client import HTTPException, HTTPResponse
 from typing import Final
 from urllib.error import HTTPError, URLError
 from urllib.request import ProxyHandler, Request, build_opener
@@ -59,21 +61,50 @@ class Api:
     def _ask(
         self, method: str, path: str, body: object, more: Mapping[str, str] = NO_HEADERS
     ) -> object:
+        try:
+            with self._opened(method, path, body, more) as answer:
+                text = answer.read(ANSWER_BYTES_MAX)
+                return json.loads(text) if text else None
+        except ValueError as error:  # No JSON in the answer.
+            raise ApiFailure(f"{self._url}{path}: {error}", EXIT_SOFTWARE) from error
+
+    @contextmanager
+    def _opened(
+        self, method: str, path: str, body: object, more: Mapping[str, str] = NO_HEADERS
+    ) -> Iterator[HTTPResponse]:
+        """The answer, to be read; ApiFailure for what goes wrong meanwhile."""
         raw = None if body is None else json.dumps(body).encode()
         headers = {**self._headers, "Content-Type": "application/json", **more}
         try:
             request = Request(self._url + path, data=raw, headers=headers, method=method)
-            with self._opener.open(request, timeout=self._timeout_s) as answer:
-                text = answer.read(ANSWER_BYTES_MAX)
-                return json.loads(text) if text else None
+            opened = self._opener.open(request, timeout=self._timeout_s)
         except HTTPError as error:
             raise _refusal(error) from error
         except (URLError, OSError) as error:
-            reason = error.reason if isinstance(error, URLError) else error
-            text = f"unable to reach {self._url}: {reason}"
-            raise ApiFailure(text, EXIT_UNAVAILABLE) from error
-        except ValueError as error:  # Neither a URL that can be opened, nor JSON in the answer.
+            raise self._unreachable(error) from error
+        except (ValueError, HTTPException) as error:  # Not a URL that can be opened.
             raise ApiFailure(f"{self._url}{path}: {error}", EXIT_SOFTWARE) from error
+        with opened as answer:
+            try:
+                yield answer
+            except (OSError, HTTPException) as error:
+                raise self._unreachable(error) from error
+
+    def _unreachable(self, error: Exception) -> ApiFailure:
+        reason = error.reason if isinstance(error, URLError) else error
+        return ApiFailure(f"unable to reach {self._url}: {reason}", EXIT_UNAVAILABLE)
+
+    def text(self, path: str) -> str:
+        """An answer that is no JSON."""
+        with self._opened("GET", path, None) as answer:
+            return answer.read(ANSWER_BYTES_MAX).decode("utf-8", "replace")
+
+    def lines(self, method: str, path: str, body: object = None) -> Iterator[str]:
+        """The lines of an answer that are not empty, as they come."""
+        with self._opened(method, path, body) as answer:
+            for line in answer:
+                if text := line.decode("utf-8", "replace").strip():
+                    yield text
 
     def get_object(self, path: str) -> dict[str, object]:
         answer = self.get(path)

@@ -1,130 +1,41 @@
-"""Commands of `warrenctl` that change something, and lists of what they change.
+"""Commands of `warrenctl` that change definitions, queues and connections.
 
 Each command is a row of a table: its arguments as rabbitmqctl has them, and the calls of the HTTP
 API that it makes. Nothing here knows the broker.
 """
 
-import argparse
 import json
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Final, Generic, TextIO, TypeVar
-from urllib.parse import quote
+from typing import Final, TextIO
 
-from node.cli.api import Api
-from node.cli.tables import write_json, write_table
+from node.cli.api import EXIT_DATA, Api, ApiFailure
+from node.cli.progress import Bar, Progress, wants_bar
+from node.cli.tables import write_json
+from node.cli.verbs import (
+    Argument,
+    BadCall,
+    Body,
+    Options,
+    Verb,
+    announce,
+    parsed,
+    parsed_object,
+    path,
+)
 
-Options = argparse.Namespace
-Body = Mapping[str, object]
-Run = Callable[[Api, Options], object]
-RunKind = TypeVar("RunKind", bound=Callable[..., object])
-
-
-class BadCall(Exception):
-    """The call is wrong in a way that the parser of arguments does not see."""
-
-
-@dataclass(frozen=True, slots=True)
-class Argument:
-    """One argument; with dashes an option."""
-
-    name: str
-    default: str | None = None  # None: it must be given
-    many: bool = False
-    is_flag: bool = False
-
-    def add_to(self, parser: argparse.ArgumentParser) -> None:
-        if self.is_flag:
-            parser.add_argument(self.name, action="store_true")
-        elif self.name.startswith("-"):
-            parser.add_argument(self.name, default=self.default)
-        elif self.many:
-            parser.add_argument(self.name, nargs="*", metavar=self.name.upper())
-        elif self.default is not None:
-            parser.add_argument(
-                self.name, nargs="?", default=self.default, metavar=self.name.upper()
-            )
-        else:
-            parser.add_argument(self.name, metavar=self.name.upper())
-
-
-@dataclass(frozen=True, slots=True)
-class Verb(Generic[RunKind]):
-    """A command that does something. `told`: what is printed before, from the arguments."""
-
-    help: str
-    told: str
-    arguments: tuple[Argument, ...]
-    run: RunKind
-    in_vhost: bool = False
-
-    def describe(self, parser: argparse.ArgumentParser) -> None:
-        if self.in_vhost:
-            parser.add_argument("-p", "--vhost", default="/")
-        for argument in self.arguments:
-            argument.add_to(parser)
-
-
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """A command that lists: the path that gives its rows, and their columns."""
-
-    help: str
-    path: Callable[[Options], str]
-    columns: tuple[str, ...]
-    arguments: tuple[Argument, ...] = ()
-    in_vhost: bool = False
-
-    def describe(self, parser: argparse.ArgumentParser) -> None:
-        if self.in_vhost:
-            parser.add_argument("-p", "--vhost", default="/")
-        for argument in self.arguments:
-            argument.add_to(parser)
+Change = Callable[[Api, Options], object]
 
 
 def change(api: Api, options: Options, out: TextIO) -> None:
     """Carry out one of CHANGES."""
     verb = CHANGES[options.command]
-    if not options.quiet and options.formatter == "table" and verb.told:
-        print(verb.told.format(**vars(options)), file=out)
+    announce(verb.told, options, out)
     answer = verb.run(api, options)
     if options.formatter == "json":
         write_json({"result": "ok"} if answer is None else answer, out)
     elif isinstance(answer, str):
         print(answer, file=out)
-
-
-def list_rows(api: Api, options: Options, out: TextIO) -> None:
-    """Show one of LISTS."""
-    listing = LISTS[options.command]
-    rows = api.get_list(listing.path(options))
-    if options.formatter == "json":
-        write_json(rows, out)
-        return
-    if not options.quiet:
-        print(f"{listing.help[0].upper()}{listing.help[1:]} ...", file=out)
-    table = [[row.get(column) for column in listing.columns] for row in rows]
-    write_table(listing.columns, table, out, with_names=not options.no_table_headers)
-
-
-def path(*parts: str) -> str:
-    return "/api/" + "/".join(quote(part, safe="") for part in parts)
-
-
-def parsed(text: str) -> object:
-    """An argument that is JSON."""
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise BadCall(f"not JSON: {text}") from error
-
-
-def parsed_object(text: str) -> Body:
-    value = parsed(text)
-    if not isinstance(value, dict):
-        raise BadCall(f"not a JSON object: {text}")
-    return value
 
 
 # Users and vhosts
@@ -197,7 +108,7 @@ def _clear_topic_permissions(api: Api, options: Options) -> object:
 # Policies, parameters, limits
 
 
-def _set_policy(kind: str) -> Run:
+def _set_policy(kind: str) -> Change:
     def run(api: Api, options: Options) -> object:
         try:
             priority = int(options.priority)
@@ -214,7 +125,7 @@ def _set_policy(kind: str) -> Run:
     return run
 
 
-def _clear_policy(kind: str) -> Run:
+def _clear_policy(kind: str) -> Change:
     return lambda api, options: api.delete(path(kind, options.vhost, options.name))
 
 
@@ -227,7 +138,7 @@ def _clear_parameter(api: Api, options: Options) -> object:
     return api.delete(path("parameters", options.component, options.vhost, options.name))
 
 
-def _set_limits(kind: str, owner: str) -> Run:
+def _set_limits(kind: str, owner: str) -> Change:
     def run(api: Api, options: Options) -> object:
         for name, value in parsed_object(options.definition).items():
             api.put(path(kind, str(getattr(options, owner)), name), {"value": value})
@@ -294,7 +205,26 @@ def _import(api: Api, options: Options) -> object:
                 whole = source.read()
     except (OSError, UnicodeDecodeError) as error:
         raise BadCall(str(error)) from error
-    return api.post("/api/definitions", parsed_object(whole))
+    definitions = parsed_object(whole)
+    if not wants_bar(options, sys.stderr):
+        return api.post("/api/definitions", definitions)
+    _import_with_bar(api, definitions)
+    return None
+
+
+def _import_with_bar(api: Api, definitions: Body) -> None:
+    """The same, and the node tells how far it is."""
+    bar = Bar("Importing", sys.stderr)
+    try:
+        for line in api.lines("POST", "/api/definitions?progress=true", definitions):
+            told = parsed_object(line)
+            if "error" in told:
+                raise ApiFailure(str(told.get("reason")), EXIT_DATA)
+            done, total = told.get("done"), told.get("total")
+            if isinstance(done, int) and isinstance(total, int):
+                bar.show(Progress(done, total))
+    finally:
+        bar.end()
 
 
 def _option(name: str) -> Argument:
@@ -316,7 +246,7 @@ POLICY: Final = (
     Argument("--apply-to", "all"),
 )
 
-CHANGES: Final[Mapping[str, Verb[Run]]] = {
+CHANGES: Final[Mapping[str, Verb[Change]]] = {
     "add_user": Verb("make a user", 'Adding user "{username}" ...', (USER, SECRET), _add_user),
     "delete_user": Verb(
         "delete a user",
@@ -514,67 +444,5 @@ CHANGES: Final[Mapping[str, Verb[Run]]] = {
         "Importing definitions from {file} ...",
         (Argument("file", "-"),),
         _import,
-    ),
-}
-
-POLICY_COLUMNS: Final = ("vhost", "name", "pattern", "apply-to", "definition", "priority")
-RIGHTS: Final = ("configure", "write", "read")
-
-LISTS: Final[Mapping[str, Listing]] = {
-    "list_users": Listing("listing users", lambda options: "/api/users", ("name", "tags")),
-    "list_vhosts": Listing(
-        "listing vhosts", lambda options: "/api/vhosts", ("name", "description", "tags")
-    ),
-    "list_permissions": Listing(
-        "listing permissions",
-        lambda options: path("vhosts", options.vhost, "permissions"),
-        ("user", *RIGHTS),
-        in_vhost=True,
-    ),
-    "list_user_permissions": Listing(
-        "listing permissions of a user",
-        lambda options: path("users", options.username, "permissions"),
-        ("vhost", *RIGHTS),
-        (USER,),
-    ),
-    "list_topic_permissions": Listing(
-        "listing topic permissions",
-        lambda options: path("vhosts", options.vhost, "topic-permissions"),
-        ("user", "exchange", "write", "read"),
-        in_vhost=True,
-    ),
-    "list_user_topic_permissions": Listing(
-        "listing topic permissions of a user",
-        lambda options: path("users", options.username, "topic-permissions"),
-        ("vhost", "exchange", "write", "read"),
-        (USER,),
-    ),
-    "list_policies": Listing(
-        "listing policies",
-        lambda options: path("policies", options.vhost),
-        POLICY_COLUMNS,
-        in_vhost=True,
-    ),
-    "list_operator_policies": Listing(
-        "listing operator policy overrides",
-        lambda options: path("operator-policies", options.vhost),
-        POLICY_COLUMNS,
-        in_vhost=True,
-    ),
-    "list_parameters": Listing(
-        "listing runtime parameters",
-        lambda options: "/api/parameters",
-        ("vhost", "component", "name", "value"),
-    ),
-    "list_global_parameters": Listing(
-        "listing global runtime parameters",
-        lambda options: "/api/global-parameters",
-        ("name", "value"),
-    ),
-    "list_vhost_limits": Listing(
-        "listing limits of vhosts", lambda options: "/api/vhost-limits", ("vhost", "value")
-    ),
-    "list_user_limits": Listing(
-        "listing limits of users", lambda options: "/api/user-limits", ("user", "value")
     ),
 }

@@ -6,15 +6,29 @@ again every POLL_S until it is so or the time of `--timeout` is over, and then e
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any, Final, TextIO
 
 from node.cli.api import EXIT_UNAVAILABLE, Api, ApiFailure
-from node.cli.changes import Argument, BadCall, Options, Verb, path
-from node.cli.tables import write_json, write_table
-
-Run = Callable[[Api, Options, TextIO], None]
-Row = Mapping[str, object]
+from node.cli.progress import Progress, shown_while
+from node.cli.tables import write_json
+from node.cli.verbs import (
+    Argument,
+    BadCall,
+    Commands,
+    Options,
+    Row,
+    Run,
+    Verb,
+    announce,
+    done,
+    own_node,
+    path,
+    rows_of,
+    show,
+    show_table,
+    whole,
+)
 
 POLL_S: Final = 0.25
 CHECKS: Final = "/api/health/checks"
@@ -33,32 +47,9 @@ def run(api: Api, options: Options, out: TextIO) -> None:
     """Carry out one of COMMANDS."""
     command = COMMANDS[options.command]
     if OWN_NODE in command.arguments and not options.node:
-        options.node = str(api.get_object("/api/overview").get("node"))
-    if command.told and not options.quiet and options.formatter == "table":
-        print(command.told.format(**vars(options)), file=out)
+        options.node = own_node(api)
+    announce(command.told, options, out)
     command.run(api, options, out)
-
-
-def done(options: Options, out: TextIO, text: str = "", answer: object = None) -> None:
-    """What is printed behind something that was done."""
-    if options.formatter == "json":
-        write_json({"result": "ok"} if answer is None else answer, out)
-    elif text and not options.quiet:
-        print(text, file=out)
-
-
-def rows_of(answer: object, place: str) -> list[Row]:
-    if not isinstance(answer, list) or not all(isinstance(each, dict) for each in answer):
-        raise ApiFailure(f"{place}: the answer is not a list of objects", 70)
-    return answer
-
-
-def show(rows: Sequence[Row], columns: Sequence[str], options: Options, out: TextIO) -> None:
-    if options.formatter == "json":
-        write_json(list(rows), out)
-        return
-    table = [[row.get(column) for column in columns] for row in rows]
-    write_table(columns, table, out, with_names=not options.no_table_headers)
 
 
 # The cluster
@@ -95,9 +86,10 @@ def cluster_status(api: Api, options: Options, out: TextIO) -> None:
         )
         for each in nodes
     ]
-    print(f"Cluster name: {name}", file=out)
+    options.cluster_name = name
+    announce("Cluster name: {cluster_name}", options, out)
     columns = ("Node", "State", "Maintenance", "Version", "Alarms", "Cannot reach", "Listeners")
-    write_table(columns, rows, out)
+    show_table(columns, rows, options, out)
 
 
 def listed(row: Row, key: str) -> list[Any]:
@@ -129,10 +121,8 @@ def forget(api: Api, options: Options, out: TextIO) -> None:
     query = "?force=true" if options.force else ""
     answer = api.delete(path("nodes", options.node) + query)
     failed = rows_of(answer, "forget_cluster_node")
-    if failed and options.formatter == "table":
-        write_table(
-            RESULT_COLUMNS, [[row.get(key) for key in RESULT_COLUMNS] for row in failed], out
-        )
+    if failed and options.formatter != "json":
+        show(failed, RESULT_COLUMNS, options, out)
         return
     done(options, out, answer=failed or None)
 
@@ -149,7 +139,7 @@ def drain(api: Api, options: Options, out: TextIO) -> None:
     done(
         options, out, f"{options.node}: {closed} connections closed, {moved} leaders moved", report
     )
-    if options.formatter == "table":
+    if options.formatter != "json":
         for each in listed(report, "still_led_here"):
             print(f"still led there: {each}", file=out)
 
@@ -230,28 +220,82 @@ def transfer_leadership(api: Api, options: Options, out: TextIO) -> None:
 
 def grow(api: Api, options: Options, out: TextIO) -> None:
     place = path("queues", "quorum", "replicas", "on", options.node, "grow")
-    answer = api.post(place, {"strategy": strategy(options), **patterns(options)})
+    body = {"strategy": strategy(options), **patterns(options)}
+    answer = shown_while(
+        lambda: api.post(place, body), lambda: with_member(api, options.node), "Growing", options
+    )
     show(rows_of(answer, "grow"), RESULT_COLUMNS, options, out)
 
 
 def grow_to_count(api: Api, options: Options, out: TextIO) -> None:
     body = {"count": whole(options.count), "strategy": strategy(options), **patterns(options)}
-    answer = api.post(path("queues", "quorum", "replicas", "grow-to-count"), body)
+    answer = shown_while(
+        lambda: api.post(path("queues", "quorum", "replicas", "grow-to-count"), body),
+        lambda: of_size(api, whole(options.count)),
+        "Growing",
+        options,
+    )
     show(rows_of(answer, "grow_to_count"), RESULT_COLUMNS, options, out)
 
 
 def shrink(api: Api, options: Options, out: TextIO) -> None:
     query = "?errors_only=true" if options.errors_only else ""
     place = path("queues", "quorum", "replicas", "on", options.node, "shrink")
-    show(rows_of(api.delete(place + query), "shrink"), RESULT_COLUMNS, options, out)
+    answer = shown_while(
+        lambda: api.delete(place + query),
+        lambda: without_member(api, options.node),
+        "Shrinking",
+        options,
+    )
+    show(rows_of(answer, "shrink"), RESULT_COLUMNS, options, out)
 
 
 def rebalance(api: Api, options: Options, out: TextIO) -> None:
     if options.type not in ("all", "classic", "quorum"):
         raise BadCall(f"unknown type: {options.type}; known: all, classic, quorum")
-    answer = api.post("/api/rebalance/queues", {"type": options.type, **patterns(options)})
+    body = {"type": options.type, **patterns(options)}
+    answer = shown_while(
+        lambda: api.post("/api/rebalance/queues", body),
+        lambda: balanced(api),
+        "Rebalancing",
+        options,
+    )
     columns = ("node", "number of classic queues", "number of quorum queues")
     show(rows_of(answer, "rebalance"), columns, options, out)
+
+
+# How far they are
+
+
+def quorum_queues(api: Api) -> list[Row]:
+    rows = api.get_list("/api/queues?columns=type,members,leader")
+    return [row for row in rows if row.get("type") == "quorum"]
+
+
+def with_member(api: Api, node: str) -> Progress:
+    rows = quorum_queues(api)
+    return Progress(sum(node in listed(row, "members") for row in rows), len(rows))
+
+
+def without_member(api: Api, node: str) -> Progress:
+    there = with_member(api, node)
+    return Progress(there.total - there.done, there.total)
+
+
+def of_size(api: Api, count: int) -> Progress:
+    rows = quorum_queues(api)
+    return Progress(sum(len(listed(row, "members")) >= count for row in rows), len(rows))
+
+
+def balanced(api: Api) -> Progress:
+    """Leaders that are not too many on their node."""
+    rows = quorum_queues(api)
+    led: dict[object, int] = {}
+    for row in rows:
+        led[row.get("leader")] = led.get(row.get("leader"), 0) + 1
+    nodes = sum(bool(each.get("running")) for each in api.get_list("/api/nodes"))
+    fair = -(-len(rows) // max(1, nodes))
+    return Progress(sum(min(count, fair) for count in led.values()), len(rows))
 
 
 def strategy(options: Options) -> str:
@@ -265,15 +309,9 @@ def patterns(options: Options) -> dict[str, str]:
     return {"vhost_pattern": options.vhost_pattern, "queue_pattern": options.queue_pattern}
 
 
-def whole(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise BadCall(f"not a number: {text}")
-    return int(text)
-
-
 FORCE: Final = Argument("--force", is_flag=True)
 
-COMMANDS: Final[Mapping[str, Verb[Run]]] = {
+COMMANDS: Final[Commands] = {
     "cluster_status": Verb("nodes of the cluster, and how they are", "", (), cluster_status),
     "forget_cluster_node": Verb(
         "remove a node for good; --force: also while it runs",

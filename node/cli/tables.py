@@ -1,15 +1,30 @@
-"""Tables and JSON on the terminal. `rich` is imported for a table on a terminal alone."""
+"""Tables, CSV and JSON on the terminal. `rich` is imported for a drawn table alone."""
 
+import csv
 import json
 from collections.abc import Sequence
-from typing import TextIO
+from typing import Final, TextIO
+
+FORMATTERS: Final = ("table", "pretty_table", "json", "csv")
+TABLES: Final = ("table", "pretty_table")  # for people
 
 
 def write_table(
-    columns: Sequence[str], rows: Sequence[Sequence[object]], out: TextIO, with_names: bool = True
+    columns: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    out: TextIO,
+    with_names: bool = True,
+    formatter: str = "table",
 ) -> None:
-    """A drawn table on a terminal; into a pipe, values between tabs."""
-    if out.isatty():
+    """A drawn table on a terminal, and anywhere if it is asked to be pretty; into a pipe, values
+    between tabs, or between commas as CSV."""
+    if formatter == "csv":
+        writer = csv.writer(out, lineterminator="\n")
+        if with_names:
+            writer.writerow(columns)
+        writer.writerows([cell(value) for value in row] for row in rows)
+        return
+    if formatter == "pretty_table" or out.isatty():
         _draw(columns, rows, out, with_names)
         return
     if with_names:

@@ -1,88 +1,95 @@
 """`warrenctl`: RabbitMQ's command names over the HTTP API of a node.
 
 Tables are drawn on a terminal; into a pipe go lines of values between tabs, under a line of names,
-as scripts for rabbitmqctl expect. Exit codes are those of sysexits: 64 wrong call, 65 no such
-object, 69 no node there, 70 the node failed, 77 login refused.
+as scripts for rabbitmqctl expect. Options of the tool may stand before or behind the command, and
+the name of RabbitMQ's tool before it (`warrenctl queues grow ...`, `warrenctl diagnostics alarms`).
+Exit codes are those of sysexits: 64 wrong call, 65 no such object, 69 no node there, 70 the node
+failed, 77 login refused.
 """
 
 import argparse
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final, TextIO
-from urllib.parse import quote
 
 from node.cli.api import Api, ApiFailure
-from node.cli.changes import CHANGES, LISTS, BadCall, change, list_rows
+from node.cli.changes import CHANGES, change
+from node.cli.completion import SHELLS, script
+from node.cli.diagnostics import DIAGNOSTICS
+from node.cli.lists import LISTS, list_rows
+from node.cli.observer import observer
 from node.cli.operating import COMMANDS as CLUSTER
 from node.cli.operating import run as run_cluster
-from node.cli.tables import write_json, write_table
+from node.cli.report import report
+from node.cli.running import RUNNING
+from node.cli.status import STATUS
+from node.cli.tables import FORMATTERS
+from node.cli.verbs import (
+    Argument,
+    BadCall,
+    Commands,
+    Options,
+    Run,
+    Verb,
+    carried_out,
+    own_node,
+)
 
 EXIT_OK: Final = 0
 EXIT_USAGE: Final = 64
 
 URL_DEFAULT: Final = "http://127.0.0.1:15672"
-
-# What each list can show; the first of them are shown unless columns are asked for.
-COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
-    "list_queues": (
-        "name", "messages", "vhost", "type", "durable", "auto_delete", "exclusive", "arguments",
-        "node", "state", "leader", "members", "online", "policy", "messages_ready",
-        "messages_unacknowledged", "message_bytes", "message_bytes_ready",
-        "message_bytes_unacknowledged", "memory", "consumers", "reason",
-    ),
-    "list_connections": (
-        "user", "peer_host", "peer_port", "state", "name", "vhost", "host", "port", "protocol",
-        "channels", "channel_max", "frame_max", "timeout", "auth_mechanism", "ssl",
-        "connected_at", "client_properties", "user_provided_name", "node", "recv_oct", "recv_cnt",
-        "send_oct", "send_cnt", "send_pend",
-    ),
-    "list_exchanges": (
-        "name", "type", "vhost", "durable", "auto_delete", "internal", "arguments", "policy",
-    ),
-    "list_bindings": (
-        "source", "destination", "destination_type", "routing_key", "arguments", "vhost",
-        "properties_key",
-    ),
-}  # fmt: skip
-SHOWN_COUNT: Final[Mapping[str, int]] = {
-    "list_queues": 2,
-    "list_connections": 4,
-    "list_exchanges": 2,
-    "list_bindings": 5,
-}
-
-
-class UsageError(Exception):
-    """The call is wrong in a way that the parser of arguments does not see."""
+GROUPS: Final = ("ctl", "queues", "diagnostics", "upgrade", "streams", "federation")
+WITH_VALUE: Final = ("--node-url", "--user", "--password", "--formatter", "--timeout", "-t")
+FLAGS: Final = ("-q", "--quiet", "-s", "--silent", "--no-table-headers")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; the exit code is returned."""
     try:
-        options = make_parser().parse_args(arguments)
+        options = make_parser().parse_args(
+            ordered(sys.argv[1:] if arguments is None else arguments)
+        )
     except SystemExit as stop:  # argparse has printed why; its code for a wrong call is 2.
         return EXIT_USAGE if stop.code == 2 else int(stop.code or 0)
-    commands: Mapping[str, Callable[[Api, argparse.Namespace, TextIO], None]] = {
-        "status": status,
-        "ping": ping,
-        "accept_damage": accept_damage,
-        **dict.fromkeys(COLUMNS, list_objects),
-        **dict.fromkeys(CHANGES, change),
-        **dict.fromkeys(LISTS, list_rows),
-        **dict.fromkeys(CLUSTER, run_cluster),
-    }
+    if options.silent:
+        options.quiet = options.no_table_headers = True
     try:
         password = options.password or os.environ.get("WARREN_CTL_PASSWORD") or "guest"
         api = Api(options.node_url, options.user, password, options.timeout)
-        commands[options.command](api, options, sys.stdout)
-    except (UsageError, BadCall) as error:
+        runners()[options.command](api, options, sys.stdout)
+    except BadCall as error:
         print(f"warrenctl: {error}", file=sys.stderr)
         return EXIT_USAGE
     except ApiFailure as failure:
         print(f"warrenctl: {failure}", file=sys.stderr)
         return failure.exit_code
+    except BrokenPipeError:  # Whoever read it has what they wanted.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except KeyboardInterrupt:
+        return EXIT_OK
     return EXIT_OK
+
+
+def ordered(arguments: Sequence[str]) -> list[str]:
+    """The options of the tool first, wherever they stood; without the name of RabbitMQ's tool."""
+    first: list[str] = []
+    rest: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        if word == "--":
+            rest += [word, *words]
+        elif word in FLAGS or word.partition("=")[0] in WITH_VALUE:
+            first.append(word)
+            if word in WITH_VALUE:
+                first += [value for value in (next(words, None),) if value is not None]
+        else:
+            rest.append(word)
+    if len(rest) > 1 and rest[0] in GROUPS:
+        del rest[0]
+    return first + rest
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -92,143 +99,62 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--node-url", default=URL_DEFAULT, help=f"default: {URL_DEFAULT}")
     parser.add_argument("--user", default="guest", help="default: guest")
     parser.add_argument("--password", help="default: WARREN_CTL_PASSWORD, else guest")
-    parser.add_argument("--formatter", choices=("table", "json"), default="table")
-    parser.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS")
+    parser.add_argument("--formatter", choices=FORMATTERS, default="table")
+    parser.add_argument("-t", "--timeout", type=float, default=60.0, metavar="SECONDS")
     parser.add_argument("-q", "--quiet", action="store_true", help="no line above a list")
+    parser.add_argument("-s", "--silent", action="store_true", help="and no names of columns")
     parser.add_argument("--no-table-headers", action="store_true")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    commands.add_parser("status", help="what the node is, does and has open")
-    commands.add_parser("ping", help="whether the node answers and serves clients")
-    accept = commands.add_parser(
-        "accept_damage", help="serve a crashed queue with what could be read of it"
-    )
-    accept.add_argument("-p", "--vhost", default="/")
-    accept.add_argument("queue", metavar="QUEUE")
-    for command, columns in COLUMNS.items():
-        each = commands.add_parser(command, help=f"columns: {' '.join(columns)}")
-        each.add_argument("-p", "--vhost", default="/")
-        each.add_argument("columns", nargs="*", metavar="COLUMN")
-    for name, verb in CHANGES.items():
-        verb.describe(commands.add_parser(name, help=verb.help))
-    for name, listing in LISTS.items():
-        listing.describe(commands.add_parser(name, help=listing.help))
-    for name, row in CLUSTER.items():
-        row.describe(commands.add_parser(name, help=row.help))
+    for table in (STATUS, CHANGES, LISTS, CLUSTER, DIAGNOSTICS, RUNNING, OWN):
+        for name, row in table.items():
+            row.describe(commands.add_parser(name, help=row.help))
     return parser
 
 
-def ping(api: Api, options: argparse.Namespace, out: TextIO) -> None:
-    api.get("/api/health/checks/is-in-service")
-    if options.formatter == "json":
-        write_json({"result": "ok"}, out)
-    else:
-        print("Ping succeeded", file=out)
+def runners() -> Mapping[str, Run]:
+    """Who carries out each command."""
+    at_nodes = {**DIAGNOSTICS, **RUNNING}
+    others = {**STATUS, **OWN}
+    return {
+        **{name: carried_out(command) for name, command in others.items()},
+        **dict.fromkeys(CHANGES, change),
+        **dict.fromkeys(LISTS, list_rows),
+        **dict.fromkeys(CLUSTER, run_cluster),
+        **{name: partial(run_at_node, command) for name, command in at_nodes.items()},
+    }
 
 
-def accept_damage(api: Api, options: argparse.Namespace, out: TextIO) -> None:
-    place = f"{quote(options.vhost, safe='')}/{quote(options.queue, safe='')}"
-    api.post(f"/api/queues/{place}/actions", {"action": "accept_damage"})
-    if options.formatter == "json":
-        write_json({"result": "ok"}, out)
-    elif not options.quiet:
-        print(f"Queue {options.queue} in vhost {options.vhost} is served again", file=out)
+def run_at_node(command: Verb[Run], api: Api, options: Options, out: TextIO) -> None:
+    """At the node that is named, or the one that is asked, whose name is to be said."""
+    if "{node}" in command.told and not options.node:
+        options.node = own_node(api)
+    carried_out(command)(api, options, out)
 
 
-def status(api: Api, options: argparse.Namespace, out: TextIO) -> None:
-    overview = api.get_object("/api/overview")
-    node = api.get_object(f"/api/nodes/{quote(str(overview.get('node')), safe='')}")
-    if options.formatter == "json":
-        write_json({"overview": overview, "node": node}, out)
-        return
-    rows = [
-        ("Node", node.get("name")),
-        ("Cluster", overview.get("cluster_name")),
-        ("Version", f"{node.get('version')} ({node.get('build')})"),
-        ("OS PID", node.get("os_pid")),
-        ("Uptime, s", _number(node.get("uptime")) // 1000),
-        ("Data directory", node.get("db_dir")),
-        ("In service", not node.get("being_drained")),
-        ("Alarms", ", ".join(_alarms(node)) or "none"),
-        *(("Alarm", each) for each in _alarm_details(node)),
-        ("Memory", f"{node.get('mem_used')} of {node.get('mem_limit')} bytes"),
-        ("Disk free", f"{node.get('disk_free')} bytes, limit {node.get('disk_free_limit')}"),
-        ("Files", f"{node.get('fd_used')} of {node.get('fd_total')}"),
-        *_recovery(node),
-        *((name.capitalize(), count) for name, count in _counts(overview).items()),
-        *(("Listener", each) for each in _listeners(node)),
-    ]
-    write_table(["Status", ""], rows, out, with_names=False)
+def completion(api: Api, options: Options, out: TextIO) -> None:
+    print(script(options.shell, make_parser()), end="", file=out)
 
 
-def list_objects(api: Api, options: argparse.Namespace, out: TextIO) -> None:
-    """The four lists: their objects, and what is shown of them."""
-    command = options.command
-    known = COLUMNS[command]
-    columns = options.columns or known[: SHOWN_COUNT[command]]
-    unknown = [column for column in columns if column not in known]
-    if unknown:
-        raise UsageError(
-            f"{command}: unknown column {', '.join(unknown)}; allowed: {' '.join(known)}"
-        )
-    kind = command.removeprefix("list_")
-    path = f"/api/{kind}"
-    if kind != "connections":  # They are listed for all vhosts, as by rabbitmqctl.
-        path += "/" + quote(options.vhost, safe="")
-    rows = api.get_list(f"{path}?columns={','.join(columns)}")
-    if options.formatter == "json":
-        write_json(rows, out)
-        return
-    if not options.quiet:
-        where = "" if kind == "connections" else f" for vhost {options.vhost}"
-        print(f"Listing {kind}{where} ...", file=out)
-    table = [[row.get(column) for column in columns] for row in rows]
-    write_table(columns, table, out, with_names=not options.no_table_headers)
-
-
-def _alarms(node: Mapping[str, object]) -> list[str]:
-    keys = {"memory": "mem_alarm", "disk": "disk_free_alarm", "clock": "clock_alarm"}
-    return [name for name, key in keys.items() if node.get(key)]
-
-
-def _alarm_details(node: Mapping[str, object]) -> list[str]:
-    details = node.get("alarm_details")
-    return [str(each) for each in details] if isinstance(details, list) else []
-
-
-def _recovery(node: Mapping[str, object]) -> list[tuple[str, object]]:
-    """What the start of the node has met in its log."""
-    found = node.get("recovery")
-    if not isinstance(found, dict):
-        return []
-    rows: list[tuple[str, object]] = [("Last stop", "clean" if found.get("clean") else "not clean")]
-    torn = found.get("torn")
-    if isinstance(torn, dict):
-        rows.append(("Torn end cut", f"{torn.get('file')} at offset {torn.get('offset')}"))
-    for each in found.get("corrupt") or ():
-        names = [f"'{queue['name']}' in vhost '{queue['vhost']}'" for queue in each["queues"]]
-        hit = f", hits queue {', '.join(names)}" if names else ""
-        rows.append(("Corrupt", f"{each['file']} at offset {each['offset']}{hit}"))
-    return rows
-
-
-def _counts(overview: Mapping[str, object]) -> dict[str, object]:
-    counts: dict[str, object] = {}
-    for key in ("object_totals", "queue_totals"):
-        part = overview.get(key)
-        counts.update(part if isinstance(part, dict) else {})
-    return {name.replace("_", " "): count for name, count in counts.items()}
-
-
-def _listeners(node: Mapping[str, object]) -> list[str]:
-    listeners = node.get("listeners")
-    return [
-        f"{each.get('protocol')} {each.get('ip_address')}:{each.get('port')}"
-        for each in (listeners if isinstance(listeners, list) else [])
-    ]
-
-
-def _number(value: object) -> int:
-    return value if isinstance(value, int) else 0
+OWN: Final[Commands] = {
+    "report": Verb(
+        "all that a report of a fault needs, without secrets; --file: as an archive",
+        "",
+        (Argument("--file", ""),),
+        report,
+    ),
+    "observer": Verb(
+        "the cluster on the terminal, drawn anew until Ctrl-C",
+        "",
+        (Argument("--interval", "5"), Argument("--count", "0")),
+        observer,
+    ),
+    "completion": Verb(
+        "a script that completes commands for a shell",
+        "",
+        (Argument("shell", choices=SHELLS),),
+        completion,
+    ),
+}
 
 
 if __name__ == "__main__":

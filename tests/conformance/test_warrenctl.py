@@ -2,13 +2,15 @@
 
 import io
 import json
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from node.cli.changes import CHANGES, LISTS
+from node.cli.changes import CHANGES
+from node.cli.lists import LISTS
 from node.cli.warrenctl import main
 from tests.conformance.broker import CONFIG
 from tests.conformance.http_api import HttpApi
@@ -129,3 +131,99 @@ def test_queues_and_definitions(ctl: Ctl, api: HttpApi, tmp_path: Path) -> None:
 def test_every_command_says_what_it_does(ctl: Ctl) -> None:
     for name in (*CHANGES, *LISTS):
         assert name in ctl(name, "--help")
+
+
+def test_lists_have_columns_to_choose_from_and_formats(ctl: Ctl, api: HttpApi) -> None:
+    api.put("/queues/%2F/cols", {"durable": True})
+    assert ctl("list_queues", "-q", "--formatter", "csv", "name", "owner_pid").splitlines() == [
+        "name,owner_pid",
+        *sorted(f"{each['name']}," for each in api.get("/queues/%2F")),
+    ]
+    assert ctl("-s", "list_queues", "--offline") == ""
+    assert "cols" in ctl("list_queues", "--online", "--local")
+    assert "┃" in ctl("--formatter", "pretty_table", "list_vhosts", "name")
+    ctl("list_vhosts", "none", code=64)
+    api.delete("/queues/%2F/cols")
+
+
+def test_limits_and_listeners_of_a_running_node(ctl: Ctl, api: HttpApi) -> None:
+    before = api.get("/nodes/ctl")
+    ctl("set_disk_free_limit", "1MB")
+    assert api.get("/nodes/ctl")["disk_free_limit"] == 10**6
+    ctl("set_disk_free_limit", str(before["disk_free_limit"]))
+    ctl("set_vm_memory_high_watermark", "absolute", "64GiB")
+    assert api.get("/nodes/ctl")["mem_limit"] == 64 << 30
+    ctl("set_vm_memory_high_watermark", "0.6", "--node", "ctl")
+    ctl("set_vm_memory_high_watermark", "absolute", code=64)
+    ctl("suspend_listeners")
+    ctl("resume_listeners")
+    ctl("trace_on", "-p", "none", code=65)
+    ctl("update_vhost_metadata", "/", "--description", "the first")
+    assert api.get("/vhosts/%2F")["description"] == "the first"
+
+
+def test_diagnostics_of_a_good_node(ctl: Ctl, node: Node) -> None:
+    ctl("await_startup")
+    ctl("diagnostics", "is_running")
+    assert f"\t{node.port}\tamqp" in ctl("listeners")
+    ctl("check_port_listener", str(node.port))
+    ctl("check_port_listener", "1", code=69)
+    ctl("check_protocol_listener", "amqp")
+    ctl("check_port_connectivity")
+    ctl("check_virtual_hosts")
+    ctl("check_if_new_quorum_queue_replicas_have_finished_initial_sync")
+    assert "nothing that looks stuck" in ctl("maybe_stuck")
+    assert ctl("-s", "list_unresponsive_queues") == ""
+    assert "up to 100 bytes" in ctl("message_size_stats")
+    assert ctl.json("resolve_hostname", "127.0.0.1") == [{"address": "127.0.0.1"}]
+    ctl("resolve_hostname", "no.such.host.invalid", code=69)
+    assert ctl("hash_password", "x").strip()
+
+
+def test_policies_that_match_are_listed_the_strongest_first(ctl: Ctl, api: HttpApi) -> None:
+    api.put("/queues/%2F/orders", {"durable": True})
+    ctl("set_policy", "weak", "^o", '{"max-length":1}')
+    ctl("set_policy", "strong", "^orders$", '{"max-length":2}', "--priority", "5")
+    ctl("set_policy", "other", "^x", '{"max-length":2}', "--apply-to", "queues")
+    found = ctl.json("list_policies_that_match", "queues", "orders")
+    assert [each["name"] for each in found] == ["strong", "weak"]
+    ctl("list_policies_that_match", "users", "orders", code=64)
+    for name in ("weak", "strong", "other"):
+        ctl("clear_policy", name)
+    api.delete("/queues/%2F/orders")
+
+
+def test_a_message_is_looked_at_and_stays(ctl: Ctl, api: HttpApi) -> None:
+    api.put("/queues/%2F/seen", {"durable": True})
+    for payload in ("first", "second"):
+        body = {"routing_key": "seen", "properties": {}, "payload": payload}
+        api.post("/exchanges/%2F/amq.default/publish", {**body, "payload_encoding": "string"})
+    assert "payload\tsecond" in ctl("queues", "peek", "seen", "2")
+    ctl("peek", "seen", "3", code=69)
+    assert len(api.post("/queues/%2F/seen/get", {
+        "count": 5, "ackmode": "ack_requeue_false", "encoding": "auto",
+    })) == 2  # fmt: skip
+    api.delete("/queues/%2F/seen")
+
+
+def test_a_report_has_all_parts_and_no_secret(ctl: Ctl, api: HttpApi, tmp_path: Path) -> None:
+    secret = "n0t-to-be-seen"
+    api.put("/users/reported", {"password": secret, "tags": ""})
+    api.put("/parameters/shovel/%2F/moved", {"value": {"src-uri": f"amqp://u:{secret}@h", "n": 1}})
+    printed = ctl("report")
+    assert secret not in printed and "password_hash" not in printed
+    for part in ("overview", "nodes", "queues", "flow", "metrics"):
+        assert f"=== {part}\n" in printed
+    target = tmp_path / "report.tar.gz"
+    ctl("report", "--file", str(target))
+    with tarfile.open(target) as archive:
+        assert "warren-report/metrics.txt" in archive.getnames()
+    ctl("report", "--file", str(tmp_path / "none" / "r.tar.gz"), code=64)
+    ctl("clear_parameter", "shovel", "moved")
+    ctl("delete_user", "reported")
+
+
+def test_the_observer_draws_the_cluster(ctl: Ctl) -> None:
+    printed = ctl("observer", "--count", "2", "--interval", "0.1")
+    assert "Queues with the most messages" in printed
+    assert "running" in printed

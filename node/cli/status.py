@@ -1,0 +1,107 @@
+"""`status`, `ping` and `accept_damage` of `warrenctl`: the node that is asked, as it is."""
+
+import argparse
+from collections.abc import Mapping
+from typing import Final, TextIO
+from urllib.parse import quote
+
+from node.cli.api import Api
+from node.cli.tables import write_json
+from node.cli.verbs import Argument, Commands, Verb, done, show_table
+
+
+def ping(api: Api, options: argparse.Namespace, out: TextIO) -> None:
+    api.get("/api/health/checks/is-in-service")
+    done(options, out, "Ping succeeded")
+
+
+def accept_damage(api: Api, options: argparse.Namespace, out: TextIO) -> None:
+    place = f"{quote(options.vhost, safe='')}/{quote(options.queue, safe='')}"
+    api.post(f"/api/queues/{place}/actions", {"action": "accept_damage"})
+    done(options, out, f"Queue {options.queue} in vhost {options.vhost} is served again")
+
+
+def status(api: Api, options: argparse.Namespace, out: TextIO) -> None:
+    overview = api.get_object("/api/overview")
+    node = api.get_object(f"/api/nodes/{quote(str(overview.get('node')), safe='')}")
+    if options.formatter == "json":
+        write_json({"overview": overview, "node": node}, out)
+        return
+    rows = [
+        ("Node", node.get("name")),
+        ("Cluster", overview.get("cluster_name")),
+        ("Version", f"{node.get('version')} ({node.get('build')})"),
+        ("OS PID", node.get("os_pid")),
+        ("Uptime, s", _number(node.get("uptime")) // 1000),
+        ("Data directory", node.get("db_dir")),
+        ("In service", not node.get("being_drained")),
+        ("Alarms", ", ".join(_alarms(node)) or "none"),
+        *(("Alarm", each) for each in _alarm_details(node)),
+        ("Memory", f"{node.get('mem_used')} of {node.get('mem_limit')} bytes"),
+        ("Disk free", f"{node.get('disk_free')} bytes, limit {node.get('disk_free_limit')}"),
+        ("Files", f"{node.get('fd_used')} of {node.get('fd_total')}"),
+        *_recovery(node),
+        *((name.capitalize(), count) for name, count in _counts(overview).items()),
+        *(("Listener", each) for each in _listeners(node)),
+    ]
+    options.no_table_headers = True
+    show_table(("Status", ""), rows, options, out)
+
+
+def _alarms(node: Mapping[str, object]) -> list[str]:
+    keys = {"memory": "mem_alarm", "disk": "disk_free_alarm", "clock": "clock_alarm"}
+    return [name for name, key in keys.items() if node.get(key)]
+
+
+def _alarm_details(node: Mapping[str, object]) -> list[str]:
+    details = node.get("alarm_details")
+    return [str(each) for each in details] if isinstance(details, list) else []
+
+
+def _recovery(node: Mapping[str, object]) -> list[tuple[str, object]]:
+    """What the start of the node has met in its log."""
+    found = node.get("recovery")
+    if not isinstance(found, dict):
+        return []
+    rows: list[tuple[str, object]] = [("Last stop", "clean" if found.get("clean") else "not clean")]
+    torn = found.get("torn")
+    if isinstance(torn, dict):
+        rows.append(("Torn end cut", f"{torn.get('file')} at offset {torn.get('offset')}"))
+    for each in found.get("corrupt") or ():
+        names = [f"'{queue['name']}' in vhost '{queue['vhost']}'" for queue in each["queues"]]
+        hit = f", hits queue {', '.join(names)}" if names else ""
+        rows.append(("Corrupt", f"{each['file']} at offset {each['offset']}{hit}"))
+    return rows
+
+
+def _counts(overview: Mapping[str, object]) -> dict[str, object]:
+    counts: dict[str, object] = {}
+    for key in ("object_totals", "queue_totals"):
+        part = overview.get(key)
+        counts.update(part if isinstance(part, dict) else {})
+    return {name.replace("_", " "): count for name, count in counts.items()}
+
+
+def _listeners(node: Mapping[str, object]) -> list[str]:
+    listeners = node.get("listeners")
+    return [
+        f"{each.get('protocol')} {each.get('ip_address')}:{each.get('port')}"
+        for each in (listeners if isinstance(listeners, list) else [])
+    ]
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+STATUS: Final[Commands] = {
+    "status": Verb("what the node is, does and has open", "", (), status),
+    "ping": Verb("whether the node answers and serves clients", "", (), ping),
+    "accept_damage": Verb(
+        "serve a crashed queue with what could be read of it",
+        "",
+        (Argument("queue"),),
+        accept_damage,
+        in_vhost=True,
+    ),
+}
