@@ -445,6 +445,7 @@ class Endpoint091:
             exclusive=consumer.exclusive,
             no_ack=consumer.no_ack,
             prefetch=int(consumer.prefetch),
+            arguments=consumer.arguments,
         )
 
     def consumer_deleted(self, channel: Channel091, consumer: Consumer091) -> None:

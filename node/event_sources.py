@@ -9,6 +9,8 @@ nobody, nor is one whose proposer ended before it applied it. Called on the loop
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from node.authors import BROKER, Author
 from node.events import Events
 from queues.arguments import decode_arguments
@@ -26,7 +28,7 @@ from queues.definitions import (
     VhostEntry,
 )
 from queues.host import QueueHost
-from queues.limits import USER_LIMITS, VHOST_LIMITS
+from queues.limits import USER_LIMITS, VHOST_LIMITS, limits_in
 from queues.members import Member, Process
 from queues.metadata_outcomes import Added, Change, Removed
 from queues.queue_arguments import queue_type
@@ -43,7 +45,7 @@ KINDS: Final[Mapping[Destination, str]] = {
     Destination.QUEUE: "queue",
     Destination.EXCHANGE: "exchange",
 }
-RESOURCES: Final = ("memory", "disk")  # of alarms
+SOURCES: Final = ("memory", "disk")  # of alarms
 
 
 # Definitions
@@ -221,7 +223,7 @@ def policy_properties(policy: Policy) -> dict[str, object]:
         "pattern": policy.pattern,
         "apply-to": policy.apply_to,
         "priority": policy.priority,
-        "definition": policy.definition.decode(),
+        "definition": msgspec.json.decode(policy.definition),
     }
 
 
@@ -235,7 +237,7 @@ def parameter_properties(parameter: Parameter) -> dict[str, object]:
     if parameter.component in (VHOST_LIMITS, USER_LIMITS):
         who = "vhost" if parameter.component == VHOST_LIMITS else "name"
         whom = parameter.vhost if parameter.component == VHOST_LIMITS else parameter.name
-        return {who: whom, "limits": parameter.value.decode()}
+        return {who: whom, **limits_in(parameter)}
     return {
         "component": parameter.component,
         "name": parameter.name,
@@ -309,6 +311,7 @@ def tell_consumer_created(
     exclusive: bool,
     no_ack: bool,
     prefetch: int,
+    arguments: Mapping[str, object] | None = None,
 ) -> None:
     """The queue has taken it. `number` is that of its channel; links have names for tags."""
     events.tell(
@@ -321,6 +324,7 @@ def tell_consumer_created(
         exclusive=exclusive,
         ack_required=not no_ack,
         prefetch_count=prefetch,
+        arguments=dict(arguments or {}),
         user_who_performed_action=endpoint.user,
     )
 
@@ -354,9 +358,9 @@ class AlarmEvents:
         """Some alarm may have changed, here or elsewhere."""
         now = (alarms.memory, alarms.disk)
         told, self._told = self._told, now
-        for resource, was, is_so in zip(RESOURCES, told, now, strict=True):
+        for source, was, is_so in zip(SOURCES, told, now, strict=True):
             if was != is_so:
-                self._events.tell("alarm.set" if is_so else "alarm.cleared", resource=resource)
+                self._events.tell("alarm.set" if is_so else "alarm.cleared", source=source)
 
 
 def tell_leader(events: Events, queue: Queue, leader: str, term: int) -> None:

@@ -86,6 +86,12 @@ def test_permissions_and_policies_that_are_replaced_are_told_as_new_ones() -> No
     assert events_of(Replaced(VHOST))[0][0] == "vhost.updated"
 
 
+def test_limits_are_told_one_by_one_and_definitions_as_they_are() -> None:
+    assert events_of(Added(LIMIT))[0][1] == {"vhost": "/", "max-queues": 5}
+    assert events_of(Added(USER_LIMIT))[0][1] == {"name": "ann", "max-channels": 5}
+    assert events_of(Added(POLICY))[0][1]["definition"] == {"max-length": 5}
+
+
 def test_no_event_tells_a_secret() -> None:
     for subject in (USER, UPSTREAM):
         for change in (Added(subject), Replaced(subject), Removed(subject)):
@@ -122,7 +128,7 @@ def test_every_change_is_told_with_its_author() -> None:
 def test_alarms_of_this_node_are_told_once_each_way() -> None:
     events = Events("n1", lambda: 1)
     heard: list[tuple[str, object]] = []
-    events.subscribe(lambda event: heard.append((event.name, event.properties["resource"])))
+    events.subscribe(lambda event: heard.append((event.name, event.properties["source"])))
     watch = AlarmEvents(events)
     alarms = Alarms(100, 50, lambda: watch.changed(alarms))
     alarms.observe_disk(60)
