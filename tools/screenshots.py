@@ -10,6 +10,7 @@ sources. Exit code 1 if something is missing.
 
 import argparse
 import base64
+import json
 import shutil
 import sys
 import threading
@@ -17,6 +18,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
+from urllib.request import Request, urlopen
 
 import pika
 from playwright.sync_api import ViewportSize, sync_playwright
@@ -36,7 +38,7 @@ VIEWS: Final = {
     "flow": ("#/flow", "Flow"),
     "admin": ("#/admin/policies", "Policies"),
 }
-ACTIVE_S: Final = 12.0  # of messages before the charts are taken
+ACTIVE_S: Final = 25.0  # of messages before the charts are taken
 
 
 class Load:
@@ -79,8 +81,24 @@ class Load:
                     channel.basic_ack(found[0].delivery_tag)
 
 
+def put(base: str, path: str, body: object) -> None:
+    """Set something by the HTTP API."""
+    headers = {"Authorization": f"Basic {LOGIN}", "Content-Type": "application/json"}
+    data = json.dumps(body).encode()
+    urlopen(Request(f"{base}/api/{path}", data, headers, method="PUT"), timeout=20).close()
+
+
+def set_policies(base: str) -> None:
+    limits = {"max-length": 1_000_000, "overflow": "reject-publish"}
+    body = {"pattern": "^orders", "apply-to": "queues", "priority": 1, "definition": limits}
+    put(base, "policies/%2F/orders", body)
+    body = {"pattern": ".*", "apply-to": "queues", "definition": {"message-ttl": 86_400_000}}
+    put(base, "operator-policies/%2F/a-day", body)
+    put(base, "cluster-name", {"name": "shop"})
+
+
 def prepare(url: str) -> None:
-    """Queues of each kind, a policy's worth of arguments, and a few dead letters."""
+    """Queues of each kind, and a few dead letters."""
     with pika.BlockingConnection(pika.URLParameters(url)) as connection:
         channel = connection.channel()
         channel.exchange_declare("shop", "topic", durable=True)
@@ -133,6 +151,7 @@ def main() -> int:
         cluster = stack.enter_context(ClusterOfNodes(options.nodes))
         urls = [node.url for node in cluster.nodes]
         prepare(urls[0])
+        set_policies(cluster.nodes[0].management_url)
         stack.enter_context(Load(urls))
         playwright = stack.enter_context(sync_playwright())
         browser = playwright.chromium.launch(

@@ -642,3 +642,25 @@ def test_events_are_read_whole_wherever_their_text_is_cut(page: Any, base: str) 
             {"id": "7", "name": "message", "text": "x"},
         ]
     ]
+
+
+def test_events_are_shown_as_they_happen_and_can_be_chosen_and_paused(
+    page: Any, base: str, channel: Any, name: str
+) -> None:
+    show(page, base, "#/events", "Events")
+    page.get_by_text("Listening.").wait_for()
+    channel.queue_declare(name, exclusive=True)
+    rows = page.locator("ol.events li", has_text=name)
+    rows.get_by_text("queue.created").wait_for()
+    page.get_by_label("Names").fill("exchange.*")
+    page.keyboard.press("Enter")
+    rows.first.wait_for(state="detached")
+    page.get_by_text("Listening.").wait_for()
+    pause = page.get_by_role("button", name="Pause")
+    pause.click()
+    channel.queue_delete(name)
+    channel.exchange_declare(name, "fanout")
+    assert rows.count() == 0
+    pause.click()
+    rows.get_by_text("exchange.created").wait_for()
+    assert page.get_by_text("queue.deleted").count() == 0

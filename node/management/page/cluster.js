@@ -50,8 +50,9 @@ function places(members, nodes) {
   }
   const most = Math.max(1, ...members.map((member) => member.leads || 0));
   const rows = new Map(nodes.map((node) => [node.name, node]));
+  const part = (member) => nodePart(member, rows.get(member.name) || member, most);
   const cards = [...byPlace].map(([place, found]) =>
-    card(place, found.map((member) => nodePart(member, rows.get(member.name) || member, most))),
+    card(place, h("div", { class: "places" }, found.map((member) => part(member)))),
   );
   return h("div", { class: "cards" }, cards);
 }

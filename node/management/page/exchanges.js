@@ -14,6 +14,21 @@ const KINDS = [
   "direct", "fanout", "topic", "headers",
   "x-consistent-hash", "x-modulus-hash", "x-random", "x-local-random",
 ];
+const SHORT = {
+  "x-message-ttl": "TTL",
+  "x-expires": "Exp",
+  "x-max-length": "Lim",
+  "x-max-length-bytes": "Lim B",
+  "x-overflow": "Ovfl",
+  "x-dead-letter-exchange": "DLX",
+  "x-dead-letter-routing-key": "DLK",
+  "x-dead-letter-strategy": "DLS",
+  "x-max-priority": "Pri",
+  "x-single-active-consumer": "SAC",
+  "x-queue-mode": "Mode",
+  "x-delivery-limit": "DL",
+  "alternate-exchange": "AE",
+};
 const LINES = [["publish_in", "in"], ["publish_out", "out"]];
 
 export function exchanges() {
@@ -22,7 +37,7 @@ export function exchanges() {
     { title: "Vhost", sort: "vhost", value: (row) => row.vhost },
     { title: "Name", sort: "name", wide: true, value: (row) => exchangeLink(row.vhost, row.name) },
     { title: "Type", sort: "type", value: (row) => row.type },
-    { title: "", value: (row) => features(row) },
+    { title: "Features", value: features },
     { title: "In", number: true, value: speed("publish_in") },
     { title: "Out", number: true, value: speed("publish_out") },
   ];
@@ -34,15 +49,23 @@ export function exchanges() {
 }
 
 export function features(row) {
+  const given = row.arguments || {};
+  const names = Object.keys(given).filter((name) => name !== "x-queue-type");
+  const said = (name) => `${name}: ${JSON.stringify(given[name])}`;
   return [
-    row.durable ? tag("durable") : null,
-    row.auto_delete ? tag("auto-delete") : null,
-    row.exclusive ? tag("exclusive") : null,
-    row.internal ? tag("internal") : null,
+    row.durable ? short("D", "durable") : null,
+    row.auto_delete ? short("AD", "auto-delete") : null,
+    row.exclusive ? short("Excl", "exclusive") : null,
+    row.internal ? short("I", "internal") : null,
+    ...names.map((name) => (SHORT[name] ? short(SHORT[name], said(name)) : tag(name))),
     row.policy ? tag(`policy ${row.policy}`) : null,
     row.operator_policy ? tag(`operator policy ${row.operator_policy}`) : null,
-    ...Object.keys(row.arguments || {}).map((name) => tag(name)),
   ];
+}
+
+/** RabbitMQ's short names, with what they stand for. */
+function short(text, title) {
+  return h("abbr", { class: "tag", title }, text);
 }
 
 function maker(done) {

@@ -19,7 +19,6 @@ export function queues() {
     { title: "Vhost", sort: "vhost", value: (row) => row.vhost },
     { title: "Name", sort: "name", wide: true, value: queueLink },
     { title: "Type", sort: "type", value: (row) => row.type },
-    { title: "", value: (row) => features(row) },
     { title: "State", sort: "state", value: stateOf },
     { title: "Leader", sort: "node", value: leaderOf },
     { title: "Members", value: members },
@@ -31,6 +30,7 @@ export function queues() {
     speed("In", "publish"),
     speed("Out", "deliver_get"),
     speed("Acked", "ack"),
+    { title: "Features", value: features },
   ];
   const keyOf = (row) => JSON.stringify([row.vhost, row.name]);
   const listing = new Listing("queues", ["queues"], columns, { keyOf });
