@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from node.amqp10.endpoint import Endpoint10, url_of
 from node.amqp10.listing import session_views
 from node.broker import BodyLog
+from node.client_listing import LiveClients
 from node.cluster.topology import Topology, topology_of
 from node.damage import Damages
 from node.management.view import (
@@ -32,6 +33,8 @@ from node.management.view import (
     UserView,
     VhostView,
 )
+from node.process_facts import ESTIMATED, files_max, files_used, memory_parts, resident
+from node.queue_weights import head_timestamp, unacknowledged_bytes
 from node.turn import TURN_BUCKETS_MS
 from queues.arguments import decode_arguments
 from queues.counts import CONFIRM_BOUNDS_S, Counts
@@ -60,6 +63,7 @@ class LiveView:
         self._build = build
         self._version = version
         self._started_ms = broker.now_ms()
+        self._clients = LiveClients(broker)
 
     def node(self) -> NodeView:
         broker = self._broker
@@ -84,6 +88,8 @@ class LiveView:
             disk_alarm=alarms.disk,
             clock_alarm=broker.clock.step_alarm,
             alarm_details=alarms.details(),
+            files_used=files_used(),
+            files_max=files_max(),
             sockets_used=len(broker.arrivals),
             connection_max=broker.config.limits.connection_max,
             recovery=recovery_view(broker.damages),
@@ -103,6 +109,17 @@ class LiveView:
             ),
             confirm_seconds=confirm_histogram(broker.counts, broker.counts10),
         )
+
+    @property
+    def clients(self) -> LiveClients:
+        return self._clients
+
+    def memory(self) -> dict[str, object]:
+        """See BrokerView."""
+        memory = resident()
+        parts: dict[str, object] = dict(memory_parts(self._broker, memory))
+        total = {"rss": memory.total, "allocated": memory.total}
+        return {**parts, "total": total, "strategy": "rss", "estimated": list(ESTIMATED)}
 
     def is_stale(self) -> bool:
         definitions = self._broker.definitions
@@ -242,6 +259,11 @@ class LiveView:
         operating = broker.operating
         return view if operating is None else operating.with_place(queue, view)
 
+    def head_timestamp(self, vhost: str, name: str) -> int | None:
+        queue = self._broker.queue(vhost, name)
+        host = None if queue is None else self._broker.hosts.awake.get(queue.uid)
+        return None if host is None else head_timestamp(host)
+
     def topology(self, vhost: str, name: str) -> Topology | None:
         broker = self._broker
         queue = broker.queue(vhost, name)
@@ -271,6 +293,7 @@ class LiveView:
         crashed = broker.damages.hosts.get(host.uid)
         held = host.ready_count + host.checked_out_count
         held_bytes = int(host.store.live_bytes)
+        unsettled_bytes = unacknowledged_bytes(host)
         share, bytes_share = host.store.in_memory()
         held_ram, bytes_ram = round(held * share), round(held_bytes * bytes_share)
         return replace(
@@ -279,15 +302,17 @@ class LiveView:
             reason=reason if crashed is None else crashed.reason,
             messages_ready=host.ready_count,
             messages_unacknowledged=host.checked_out_count,
-            message_bytes_ready=host.store.live_bytes,
+            message_bytes_ready=held_bytes - unsettled_bytes,
+            message_bytes_unacknowledged=unsettled_bytes,
             messages_ram=held_ram,
             messages_paged_out=held - held_ram,
             message_bytes_ram=bytes_ram,
             message_bytes_paged_out=held_bytes - bytes_ram,
             consumers=host.consumer_count,
             consumer_capacity=host.capacity.share(broker.now_ms()),
-            published=host.published_count,
-            delivered=host.delivered_count,
+            published=host.published_count - host.refused_count,
+            delivered=host.delivered_count - host.got_count,
+            got=host.got_count,
             redelivered=host.redelivered_count,
             acknowledged=host.accepted_count,
         )

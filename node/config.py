@@ -77,6 +77,7 @@ class ManagementSection:
     """The management listener. Behind a proxy on this machine, every request is from loopback."""
 
     metrics_need_login: bool = False  # /metrics, when asked from loopback
+    rates_interval_ms: Annotated[int, Meta(ge=100, le=3_600_000)] = 5000  # between two samples
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

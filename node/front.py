@@ -58,9 +58,11 @@ class ManagementFront:
         from node.cluster.operating import Operating
         from node.management.access import Context
         from node.management.cluster_desk import ClusterDesk
+        from node.management.sampling import Rates
         from node.management.server import ManagementServer
         from node.management.view import ListenerView
         from node.operations import LiveOperations
+        from node.tallies import LiveTallies
         from warren.storage.disk import OsDisk
 
         broker = self._broker
@@ -77,6 +79,8 @@ class ManagementFront:
             at_peers = ListenerView(protocol="clustering", host=peers.host, port=peers.port)
             listeners = (*listeners, at_peers)
         view = LiveView(broker, listeners, build, program.installed_version())
+        section = broker.config.management
+        rates = Rates(LiveTallies(broker, view), broker.now_ms, section.rates_interval_ms)
         operations = LiveOperations(broker)
         operating = broker.operating or Operating.alone(
             broker, broker.lone_groups.get, asyncio.get_running_loop().call_later
@@ -92,10 +96,11 @@ class ManagementFront:
                 broker.access,
                 broker.logins,
                 operations,
-                broker.config.management.metrics_need_login,
-                ClusterDesk(view, operating, operations.close_connections),
+                section.metrics_need_login,
+                ClusterDesk(view, operating, operations.close_connections, rates),
                 self._make_feed(),
                 broker.observers.audit,
+                rates,
             )
         )
         await self._server.serve(bound)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from node.authors import REQUESTED_BY
 from node.management.operations import Got
 from node.operator_session import OperatorSession, QueueGone
+from queues.commands import ACCEPT
 from queues.conversion.chunks import in_form_1
 from queues.definitions import RESERVED_PREFIX, Queue
 from queues.message import FORMAT_091, FORMAT_10, Chunk
@@ -108,6 +109,7 @@ class LiveOperations:
         if route.internal:
             text = f"cannot publish to internal exchange '{exchange}' in vhost '{vhost}'"
             raise ValueError(text)
+        self._count_published(vhost, exchange, len(route.queues))
         if copies.hidden:
             data = without_hidden(data, 0, len(data))
         hosts = [self._broker.host(uid) for uid in route.queues]
@@ -122,6 +124,16 @@ class LiveOperations:
         taken = await session.publish(hosts, chunk)
         self._end(session)
         return taken
+
+    def _count_published(self, vhost: str, exchange: str, copies: int) -> None:
+        """As if a client had published it."""
+        counts = self._broker.counts
+        counts.received += 1
+        if not copies:
+            counts.unroutable += 1
+        if counts.exchanges is not None:
+            name = exchange.encode()
+            counts.exchanges.count(vhost, [bytes([len(name)]) + name], [0], 1, [copies])
 
     async def get(self, queue: Queue, count: int, outcome: int) -> Sequence[Got]:
         session = OperatorSession(self._broker.new_session())
@@ -142,6 +154,7 @@ class LiveOperations:
             if message == 0:
                 break
             messages.append(message)
+            self._broker.counts.got += 1
             try:
                 view = await session.view(host, message)
             except QueueGone:
@@ -149,6 +162,8 @@ class LiveOperations:
             found.append(got_message(view.chunk, view.index, redelivered, ready))
         self._broker.turn.begin()
         session.settle(host, messages[: len(found)], outcome)
+        if outcome == ACCEPT:
+            self._broker.counts.acknowledged += len(found)
         return found
 
     def _end(self, session: OperatorSession) -> None:

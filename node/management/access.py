@@ -5,7 +5,7 @@ there what its permissions allow; `policymaker` also sets policies and parameter
 and administrator see all; vhosts, users, permissions and definitions are the administrator's.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
@@ -16,6 +16,7 @@ from node.auth.login import Accepted, Refused
 from node.auth.sasl import parse_basic
 from node.management.operations import Operations
 from node.management.replies import ApiError
+from node.management.sampling import Rates
 from node.management.view import BrokerView
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Context:
     cluster: "ClusterDesk | None" = None  # None: this node is asked alone
     feed: "EventFeed | None" = None  # of events; None: nobody can follow them
     audit: "Audit | None" = None
+    rates: Rates = field(default_factory=Rates)  # nothing is sampled, unless somebody says so
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ answers the same questions of theirs. All nodes are asked at the same time, with
 never makes a request fail, or wait longer than that. Definitions are asked of nobody: every node
 has all of them. A node in no cluster asks nobody, and so waits for nothing.
 
-Live counts of queues travel as rows of values, in the order of LIVE_FIELDS behind vhost and name.
+Live counts of queues travel as rows of values, in the order of LIVE_FIELDS behind vhost and name,
+and behind these the details of their rates, which the node that leads them has.
 """
 
 import asyncio
@@ -16,9 +17,19 @@ from typing import Any, Final
 
 from node.cluster.operating import Operating
 from node.cluster.status_part import NoAnswer, Unanswerable
-from node.management.connections import connection_row, session_row
-from node.management.nodes import alarms_of, node_row
-from node.management.overview import overview_counts
+from node.management.client_rows import ClientRows
+from node.management.cluster_clients import ClusterClients
+from node.management.connections import session_row
+from node.management.node_rows import alarms_of
+from node.management.node_stats import (
+    ExchangeStats,
+    exchange_stats,
+    node_stats_row,
+    overview_counts,
+    watched_queue,
+)
+from node.management.rates import NO_RANGES, QUEUE, VHOST, Ranges, summed
+from node.management.sampling import Rates
 from node.management.view import BrokerView, QueueView
 
 Row = dict[str, Any]
@@ -26,13 +37,14 @@ Key = tuple[str, str]  # vhost and name of a queue
 
 PART: Final = 250  # rows in one part of an answer
 NODE: Final = "node"
+MEMORY: Final = "memory"
 OVERVIEW: Final = "overview"
 QUEUES: Final = "queues"
 QUEUES_NAMED: Final = "queues_named"
 NAMED_MAX: Final = 500  # a page at most
 VHOSTS: Final = "vhosts"
-CONNECTIONS: Final = "connections"
-CONNECTION: Final = "connection"
+EXCHANGES: Final = "exchange_stats"
+RESET: Final = "reset_rates"
 SESSIONS: Final = "sessions"
 CLOSE: Final = "close_connection"
 CLOSE_OF: Final = "close_connections_of"
@@ -43,6 +55,7 @@ LIVE_FIELDS: Final = (
     "message_bytes_paged_out", "memory_bytes", "consumers", "consumer_capacity", "published",
     "delivered", "delivered_no_ack", "got", "got_no_ack", "redelivered", "acknowledged",
 )  # fmt: skip
+LATE_FIELDS: Final = ("rates", "head_timestamp")  # behind those; the head of one queue alone
 
 CloseOf = Callable[[str, str, str], int]  # vhost, user, reason
 
@@ -50,19 +63,28 @@ CloseOf = Callable[[str, str, str], int]  # vhost, user, reason
 class ClusterDesk:
     """See the module."""
 
-    def __init__(self, view: BrokerView, operating: Operating, close_of: CloseOf) -> None:
+    def __init__(
+        self,
+        view: BrokerView,
+        operating: Operating,
+        close_of: CloseOf,
+        rates: Rates | None = None,
+    ) -> None:
         self.operating = operating
         self._view = view
+        self._rates = rates or Rates()
         self._close_of = close_of
         self._status = operating.status
+        self.clients = ClusterClients(operating.status, ClientRows(view, self._rates))
         for question, answer in (
             (NODE, self._node_asked),
+            (MEMORY, self._memory_asked),
             (OVERVIEW, self._overview_asked),
             (QUEUES, self._queues_asked),
             (QUEUES_NAMED, self._queues_named),
             (VHOSTS, self._vhosts_asked),
-            (CONNECTIONS, self._connections_asked),
-            (CONNECTION, self._connection_asked),
+            (EXCHANGES, self._exchanges_asked),
+            (RESET, self._reset_asked),
             (SESSIONS, self._sessions_asked),
             (CLOSE, self._close_asked),
             (CLOSE_OF, self._close_of_asked),
@@ -71,10 +93,10 @@ class ClusterDesk:
 
     # Nodes
 
-    async def nodes(self) -> list[Row]:
+    async def nodes(self, ranges: Ranges = NO_RANGES) -> list[Row]:
         """All nodes, by name."""
-        found = await self._status.ask_others(NODE)
-        rows = [self._own_row()]
+        found = await self._status.ask_others(NODE, dict(ranges))
+        rows = [self._own_row(ranges)]
         for member in self.operating.landscape.members():
             if member.id != self.operating.landscape.here:
                 parts = found.get(member.id)
@@ -82,15 +104,16 @@ class ClusterDesk:
         with_partitions(rows)
         return sorted(rows, key=lambda row: str(row["name"]))
 
-    async def node(self, name: str) -> Row | None:
+    async def node(self, name: str, ranges: Ranges = NO_RANGES) -> Row | None:
         """One of them, as it says itself; None: there is none of that name."""
         member = self.operating.landscape.member_named(name)
         if member is None or member.id == self.operating.landscape.here:
-            return self._own_row() if name == self._view.node().name else None
-        return next(row for row in await self.nodes() if row["name"] == name)
+            return self._own_row(ranges) if name == self._view.node().name else None
+        return next(row for row in await self.nodes(ranges) if row["name"] == name)
 
-    def _own_row(self) -> Row:
-        return {**node_row(self._view.node()), **self._member_columns(self._here)}
+    def _own_row(self, ranges: Ranges) -> Row:
+        row = node_stats_row(self._view, self._rates, ranges)
+        return {**row, **self._member_columns(self._here)}
 
     @property
     def _here(self) -> int:
@@ -115,7 +138,21 @@ class ClusterDesk:
         return {**row, "listeners": [], "alarm_details": [], **self._member_columns(member)}
 
     async def _node_asked(self, asker: int, about: Any) -> AsyncIterator[object]:
-        yield self._own_row()
+        yield self._own_row(about or NO_RANGES)
+
+    async def memory(self, name: str) -> Row | None:
+        """Of another node; None: there is none of that name, or it does not answer."""
+        member = self.operating.landscape.member_named(name)
+        if member is None:
+            return None
+        try:
+            found: Row = (await self._status.ask(member.id, MEMORY))[0]
+        except NoAnswer:
+            return None
+        return found
+
+    async def _memory_asked(self, asker: int, about: Any) -> AsyncIterator[object]:
+        yield self._view.memory()
 
     def alarms(self) -> list[dict[str, str]]:
         """Those of all nodes, as health checks show them."""
@@ -131,18 +168,26 @@ class ClusterDesk:
 
     # Totals
 
-    async def overviews(self) -> list[Row]:
+    async def overviews(self, ranges: Ranges = NO_RANGES) -> list[Row]:
         """The counts of the other nodes, as `overview_counts` gives them."""
-        found = await self._status.ask_others(OVERVIEW)
+        found = await self._status.ask_others(OVERVIEW, dict(ranges))
         return [parts[0] for parts in found.values() if parts]
 
     async def _overview_asked(self, asker: int, about: Any) -> AsyncIterator[object]:
-        yield overview_counts(self._view)
+        yield overview_counts(self._view, self._rates, about or NO_RANGES)
 
-    async def vhosts(self) -> Mapping[str, Mapping[str, Sequence[Any]]]:
-        """By vhost and node: messages ready, unacknowledged, and whether it runs there."""
+    async def reset_rates(self) -> None:
+        """All other nodes forget their samples."""
+        await self._status.ask_others(RESET)
+
+    async def _reset_asked(self, asker: int, about: Any) -> AsyncIterator[object]:
+        self._rates.reset()
+        yield True
+
+    async def vhosts(self, ranges: Ranges = NO_RANGES) -> Mapping[str, Mapping[str, Sequence[Any]]]:
+        """By vhost and node: messages ready, unacknowledged, whether it runs there, details."""
         found: dict[str, dict[str, Sequence[Any]]] = {}
-        for member, parts in (await self._status.ask_others(VHOSTS)).items():
+        for member, parts in (await self._status.ask_others(VHOSTS, dict(ranges))).items():
             for name, *counts in parts or ():
                 node = self.operating.landscape.name_of(member)
                 found.setdefault(name, {})[node] = counts
@@ -150,19 +195,43 @@ class ClusterDesk:
 
     async def _vhosts_asked(self, asker: int, about: Any) -> AsyncIterator[object]:
         for each in self._view.vhosts():
-            yield [each.name, each.messages_ready, each.messages_unacknowledged, each.running]
+            ready, held = each.messages_ready, each.messages_unacknowledged
+            details = self._rates.of(VHOST, each.name, about or NO_RANGES)
+            yield [each.name, ready, held, each.running, details]
+
+    # Exchanges
+
+    async def exchange_stats(
+        self, keys: Sequence[Key], ranges: Ranges = NO_RANGES
+    ) -> Mapping[Key, ExchangeStats]:
+        """What all nodes count of these exchanges, together."""
+        counts = [exchange_stats(self._rates, key, ranges) for key in keys]
+        found = await self._status.ask_others(EXCHANGES, [list(keys), dict(ranges)])
+        for parts in found.values():
+            theirs = [row for part in parts or () for row in part]
+            if len(theirs) == len(keys):
+                pairs = zip(counts, theirs, strict=True)
+                counts = [added(mine, their) for mine, their in pairs]
+        return dict(zip(keys, counts, strict=True))
+
+    async def _exchanges_asked(self, asker: int, about: Any) -> AsyncIterator[object]:
+        keys, ranges = about
+        for start in range(0, len(keys), PART):
+            part = keys[start : start + PART]
+            yield [exchange_stats(self._rates, (vhost, name), ranges) for vhost, name in part]
 
     # Queues
 
     async def live_queues(
-        self, keys: Sequence[Key], vhosts: Sequence[str]
+        self, keys: Sequence[Key], vhosts: Sequence[str], ranges: Ranges | None = NO_RANGES
     ) -> Mapping[Key, QueueView]:
         """Those of the queues that are led on other nodes, with their counts. `vhosts` are those of
-        the keys; of many keys, all queues there are asked for."""
+        the keys; of many keys, all queues there are asked for. `ranges` None: without rates."""
+        wanted = None if ranges is None else dict(ranges)
         if len(keys) > NAMED_MAX:
-            asked = dict(await self._status.ask_others(QUEUES, list(vhosts)))
+            asked = dict(await self._status.ask_others(QUEUES, [list(vhosts), wanted]))
         else:
-            asked = await self._ask_leaders(keys)
+            asked = await self._ask_leaders(keys, wanted)
         found: dict[Key, QueueView] = {}
         for parts in asked.values():
             for part in parts or ():
@@ -173,7 +242,9 @@ class ClusterDesk:
                 await asyncio.sleep(0)
         return found
 
-    async def _ask_leaders(self, keys: Sequence[Key]) -> dict[int, list[Any] | None]:
+    async def _ask_leaders(
+        self, keys: Sequence[Key], wanted: dict[str, Sequence[int]] | None
+    ) -> dict[int, list[Any] | None]:
         """Each node for the queues that it leads."""
         by_leader: dict[int, list[Key]] = {}
         for key in keys:
@@ -181,7 +252,10 @@ class ClusterDesk:
             if leader not in (0, self._here):
                 by_leader.setdefault(leader, []).append(key)
         answers = await asyncio.gather(
-            *(self._status.ask(leader, QUEUES_NAMED, some) for leader, some in by_leader.items()),
+            *(
+                self._status.ask(leader, QUEUES_NAMED, [some, wanted])
+                for leader, some in by_leader.items()
+            ),
             return_exceptions=True,
         )
         found: dict[int, list[Any] | None] = {}
@@ -191,43 +265,46 @@ class ClusterDesk:
             found[leader] = None if isinstance(answer, BaseException) else answer
         return found
 
-    async def live_queue(self, vhost: str, name: str) -> QueueView | None:
+    async def live_queue(
+        self, vhost: str, name: str, ranges: Ranges = NO_RANGES
+    ) -> QueueView | None:
         """One queue as its leader sees it, or as this node does."""
-        found = await self.live_queues([(vhost, name)], [vhost])
-        return found.get((vhost, name)) or self._view.queue(vhost, name)
+        found = await self.live_queues([(vhost, name)], [vhost], ranges)
+        key = (vhost, name)
+        return found.get(key) or watched_queue(self._view, self._rates, key, ranges)
 
     def _with_counts(self, row: Sequence[Any]) -> QueueView | None:
         vhost, name, *counts = row
         view = self._view.queue(vhost, name)
         if view is None:
             return None
-        return replace(view, **dict(zip(LIVE_FIELDS, counts, strict=False)))
+        return replace(view, **dict(zip((*LIVE_FIELDS, *LATE_FIELDS), counts, strict=False)))
 
     async def _queues_asked(self, asker: int, about: Any) -> AsyncIterator[object]:
-        for vhost in about:
+        vhosts, ranges = about
+        for vhost in vhosts:
             names = self._view.queues_here(vhost)
             for start in range(0, len(names), PART):
-                found = (self._view.queue(vhost, name) for name in names[start : start + PART])
-                yield [live_row(each) for each in found if each is not None]
+                part = [(vhost, name) for name in names[start : start + PART]]
+                yield self._live_rows(part, ranges)
 
     async def _queues_named(self, asker: int, about: Any) -> AsyncIterator[object]:
-        for start in range(0, len(about), PART):
-            found = (self._view.queue(*key) for key in about[start : start + PART])
-            yield [live_row(each) for each in found if each is not None]
+        keys, ranges = about
+        for start in range(0, len(keys), PART):
+            part = [(vhost, name) for vhost, name in keys[start : start + PART]]
+            yield self._live_rows(part, ranges)
+
+    def _live_rows(self, keys: Sequence[Key], ranges: Ranges | None) -> list[list[object]]:
+        found: list[list[object]] = []
+        for key in keys:
+            queue = self._view.queue(*key)
+            if queue is not None:
+                rates = () if ranges is None else self._rates.of(QUEUE, key, ranges)
+                head = self._view.head_timestamp(*key) if len(keys) == 1 else None
+                found.append([*live_row(queue), rates, head])
+        return found
 
     # Connections
-
-    async def connections(self) -> dict[str, Row]:
-        """Those of the other nodes, by name."""
-        found = await self._status.ask_others(CONNECTIONS)
-        return {
-            row["name"]: row for parts in found.values() for part in parts or () for row in part
-        }
-
-    async def connection(self, name: str) -> Row | None:
-        """One of another node."""
-        found: Row | None = await self._first(CONNECTION, name)
-        return found
 
     async def sessions(self, name: str) -> list[Row]:
         return await self._first(SESSIONS, name) or []
@@ -245,17 +322,6 @@ class ClusterDesk:
         found = await self._status.ask_others(question, about)
         return next((parts[0] for parts in found.values() if parts and parts[0]), None)
 
-    async def _connections_asked(self, asker: int, about: Any) -> AsyncIterator[object]:
-        names = self._view.connection_names()
-        for start in range(0, len(names), PART):
-            found = (self._view.connection(name) for name in names[start : start + PART])
-            yield [connection_row(each) for each in found if each is not None]
-
-    async def _connection_asked(self, asker: int, about: Any) -> AsyncIterator[object]:
-        found = self._view.connection(about)
-        if found is not None:
-            yield connection_row(found)
-
     async def _sessions_asked(self, asker: int, about: Any) -> AsyncIterator[object]:
         yield [session_row(each) for each in self._view.sessions(about)]
 
@@ -268,6 +334,13 @@ class ClusterDesk:
         if not user:
             raise Unanswerable("of which user")
         yield self._close_of("", user, reason)
+
+
+def added(mine: ExchangeStats, their: Sequence[Any]) -> ExchangeStats:
+    """What two nodes count of one exchange."""
+    counts = [one + other for one, other in zip(mine[0], their[0], strict=True)]
+    details = [summed(pair) for pair in zip(mine[1], their[1], strict=True)]
+    return counts, details
 
 
 def live_row(queue: QueueView) -> list[object]:

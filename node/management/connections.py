@@ -4,10 +4,13 @@ from typing import Final
 
 from aiohttp import web
 
-from node.management.access import Context, asked_vhosts, caller_of, not_authorized
-from node.management.listing import list_reply, sorted_in_slices
+from node.management.access import Context, caller_of, not_authorized
+from node.management.client_lists import ClientLists
+from node.management.client_view import Chosen
+from node.management.listing import object_reply
+from node.management.rates import CONNECTION, Row
 from node.management.replies import ApiError, json_reply
-from node.management.view import ConnectionView, LinkView, SessionView
+from node.management.view import LinkView, SessionView
 
 REASON_DEFAULT: Final = "Closed via management plugin"  # RabbitMQ's words; clients show them
 REASON_LENGTH_MAX: Final = 200  # it travels in a short string, behind the name of the code
@@ -18,6 +21,7 @@ class Connections:
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        self._lists = ClientLists(context)
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -31,29 +35,11 @@ class Connections:
         ]
 
     async def every(self, request: web.Request) -> web.StreamResponse:
-        caller = caller_of(request)
-        view = self._context.view
-        user = request.match_info.get("user")
-        vhosts = asked_vhosts(self._context, request) if "vhost" in request.match_info else []
-        cluster = self._context.cluster
-        others = {} if cluster is None else await cluster.connections()
-
-        def row_of(name: str) -> dict[str, object] | None:
-            connection = view.connection(name)
-            row = others.get(name) if connection is None else connection_row(connection)
-            if row is None or not (caller.is_monitor or row["user"] == caller.name):
-                return None
-            if user not in (None, row["user"]) or (vhosts and row["vhost"] not in vhosts):
-                return None
-            return row
-
-        names = [*view.connection_names(), *others]
-        if not caller.is_monitor or request.match_info:  # Pages count what the caller sees.
-            names = [name for name in names if row_of(name) is not None]
-        return await list_reply(request, await sorted_in_slices(names, str), str, row_of)
+        chosen = Chosen(user=request.match_info.get("user", ""))
+        return await self._lists.reply(request, CONNECTION, chosen)
 
     async def one(self, request: web.Request) -> web.Response:
-        return json_reply((await self._asked(request))[0])
+        return object_reply(request, (await self._asked(request))[0])
 
     async def sessions(self, request: web.Request) -> web.Response:
         row, is_here = await self._asked(request)
@@ -87,48 +73,10 @@ class Connections:
             await self._context.cluster.close_connections_of(user, reason)
         return web.Response(status=204)
 
-    async def _asked(self, request: web.Request) -> tuple[dict[str, object], bool]:
+    async def _asked(self, request: web.Request) -> tuple[Row, bool]:
         """The connection in the path, if there is one that the caller may see, and whether it is
         one of this node."""
-        caller, name = caller_of(request), request.match_info["name"]
-        connection = self._context.view.connection(name)
-        row = None if connection is None else connection_row(connection)
-        if row is None and self._context.cluster is not None:
-            row = await self._context.cluster.connection(name)
-        if row is None:
-            raise ApiError.not_found()
-        if not caller.is_monitor and row["user"] != caller.name:
-            raise not_authorized("User not authorised to access object")
-        return row, connection is not None
-
-
-def connection_row(connection: ConnectionView) -> dict[str, object]:
-    return {
-        "name": connection.name,
-        "user_provided_name": connection.client_properties.get("connection_name"),
-        "node": connection.node,
-        "user": connection.user,
-        "vhost": connection.vhost,
-        "protocol": connection.protocol,
-        "state": connection.state,
-        "host": connection.host,
-        "port": connection.port,
-        "peer_host": connection.peer_host,
-        "peer_port": connection.peer_port,
-        "channels": connection.channels,
-        "channel_max": connection.channel_max,
-        "frame_max": connection.frame_max,
-        "timeout": connection.heartbeat_s,
-        "auth_mechanism": connection.mechanism,
-        "ssl": connection.tls,
-        "connected_at": connection.connected_at_ms,
-        "client_properties": connection.client_properties,
-        "recv_oct": connection.received_bytes,
-        "recv_cnt": connection.received_frames,
-        "send_oct": connection.sent_bytes,
-        "send_cnt": connection.sent_frames,
-        "send_pend": connection.pending_bytes,
-    }
+        return await self._lists.one(request, CONNECTION, (request.match_info["name"], 0, 0))
 
 
 def session_row(session: SessionView) -> dict[str, object]:

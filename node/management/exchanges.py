@@ -1,4 +1,10 @@
-"""Exchanges: /api/exchanges, by vhost and name; PUT declares one, DELETE deletes it."""
+"""Exchanges: /api/exchanges, by vhost and name; PUT declares one, DELETE deletes it.
+
+What is published into each is counted while somebody looks, and for a minute after (0047).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 from aiohttp import web
 
@@ -8,10 +14,15 @@ from node.management.access import Context, asked_vhosts
 from node.management.bodies import arguments, flag, path_name, query_flag, read_body, text
 from node.management.changes import acting, delete, put, refused
 from node.management.listing import list_reply, object_reply, sorted_in_slices
+from node.management.node_stats import ExchangeStats, exchange_stats
+from node.management.rates import EXCHANGE, Ranges, Row, put_details
 from node.management.replies import ApiError
+from node.management.sampling import parse_ranges
 from node.management.view import ExchangeView
 from queues.metadata_commands import DeleteExchange
 from warren.wire.errors import ProtocolError
+
+Key: TypeAlias = tuple[str, str]  # vhost and name
 
 
 class Exchanges:
@@ -35,12 +46,23 @@ class Exchanges:
         for vhost in asked_vhosts(self._context, request):
             names = await sorted_in_slices(view.exchange_names(vhost), str)
             keys += [(vhost, name) for name in names]
-        return await list_reply(request, keys, lambda key: key[1], self._row)
+        ranges = parse_ranges(request.query)
+        stats: dict[Key, ExchangeStats] = {}
+
+        async def prepare(shown: Sequence[Key]) -> None:
+            stats.update(await self._stats(shown, ranges))
+
+        def row_of(key: Key) -> Row | None:
+            return self._row(key, stats.get(key))
+
+        return await list_reply(request, keys, lambda key: key[1], row_of, prepare)
 
     async def one(self, request: web.Request) -> web.Response:
         (vhost,) = asked_vhosts(self._context, request)
         name = request.match_info["exchange"]
-        row = self._row((vhost, "" if name == "amq.default" else name))
+        key = (vhost, "" if name == "amq.default" else name)
+        stats = await self._stats([key], parse_ranges(request.query))
+        row = self._row(key, stats[key])
         if row is None:
             raise ApiError.not_found()
         return object_reply(request, row)
@@ -74,12 +96,27 @@ class Exchanges:
         if_unused = query_flag(request, "if-unused")
         return await delete(self._context, DeleteExchange(actor.vhost, name, if_unused))
 
-    def _row(self, key: tuple[str, str]) -> dict[str, object] | None:
+    async def _stats(self, keys: Sequence[Key], ranges: Ranges) -> Mapping[Key, ExchangeStats]:
+        """Of the whole cluster: each node counts what is published on it."""
+        cluster, rates = self._context.cluster, self._context.rates
+        if cluster is not None:
+            return await cluster.exchange_stats(keys, ranges)
+        return {key: exchange_stats(rates, key, ranges) for key in keys}
+
+    def _row(self, key: Key, stats: ExchangeStats | None) -> Row | None:
         exchange = self._context.view.exchange(*key)
-        return None if exchange is None else exchange_row(exchange)
+        if exchange is None:
+            return None
+        row = exchange_row(exchange)
+        if stats is not None:
+            (published_in, published_out), details = stats
+            counts = {"publish_in": published_in, "publish_out": published_out}
+            row["message_stats"] = counts
+            put_details(row, EXCHANGE, details)
+        return row
 
 
-def exchange_row(exchange: ExchangeView) -> dict[str, object]:
+def exchange_row(exchange: ExchangeView) -> Row:
     return {
         "name": exchange.name,
         "vhost": exchange.vhost,

@@ -10,7 +10,7 @@ from node.auth.permissions import READ
 from node.definitions import queue_declaration
 from node.management.access import Context, asked_vhosts
 from node.management.changes import acting, change, refused
-from node.management.nodes import alarms_of
+from node.management.node_rows import alarms_of
 from node.management.replies import ApiError, json_reply
 from queues.commands import ACCEPT
 from warren.wire.errors import ProtocolError

@@ -1,10 +1,12 @@
-"""GET /api/nodes and /api/nodes/{name}: for monitoring users. Any node answers for all."""
+"""GET /api/nodes, one by its name, its memory: for monitoring users. Any node answers for all."""
 
 from aiohttp import web
 
 from node.management.access import Context, caller_of
+from node.management.node_stats import node_stats_row
+from node.management.rates import Row
 from node.management.replies import ApiError, json_reply
-from node.management.view import NodeView, RecoveryView
+from node.management.sampling import parse_ranges
 
 
 class Nodes:
@@ -14,90 +16,42 @@ class Nodes:
         self._context = context
 
     def routes(self) -> list[web.RouteDef]:
-        return [web.get("/api/nodes", self.every), web.get("/api/nodes/{name}", self.one)]
+        return [
+            web.get("/api/nodes", self.every),
+            web.get("/api/nodes/{name}", self.one),
+            web.get("/api/nodes/{name}/memory", self.memory),
+        ]
 
     async def every(self, request: web.Request) -> web.Response:
         caller_of(request).require_monitor()
-        cluster = self._context.cluster
+        cluster, ranges = self._context.cluster, parse_ranges(request.query)
         if cluster is not None:
-            return json_reply(await cluster.nodes())
-        return json_reply([node_row(self._context.view.node())])
+            return json_reply(await cluster.nodes(ranges))
+        return json_reply([node_stats_row(self._context.view, self._context.rates, ranges)])
 
     async def one(self, request: web.Request) -> web.Response:
         caller_of(request).require_monitor()
-        asked, node = request.match_info["name"], self._context.view.node()
-        cluster = self._context.cluster
+        cluster, ranges = self._context.cluster, parse_ranges(request.query)
+        asked = request.match_info["name"]
+        row: Row | None = None
         if cluster is not None:
-            row = await cluster.node(asked)
-        else:
-            row = node_row(node) if asked == node.name else None
+            row = await cluster.node(asked, ranges)
+        elif asked == self._context.view.node().name:
+            row = node_stats_row(self._context.view, self._context.rates, ranges)
         if row is None:
             raise ApiError.not_found()
         return json_reply(row)
 
-
-def node_row(node: NodeView) -> dict[str, object]:
-    return {
-        "name": node.name,
-        "type": "disc",
-        "running": True,
-        "being_drained": not node.in_service,
-        "uptime": node.uptime_ms,
-        "os_pid": str(node.process_id),
-        "version": node.version,
-        "build": node.build,
-        "db_dir": node.data_dir,
-        "mem_used": node.memory_used_bytes,
-        "mem_limit": node.memory_limit_bytes,
-        "mem_alarm": node.memory_alarm,
-        "disk_free": node.disk_free_bytes,
-        "disk_free_limit": node.disk_free_limit_bytes,
-        "disk_free_alarm": node.disk_alarm,
-        "clock_alarm": node.clock_alarm,
-        "alarm_details": list(node.alarm_details),
-        "fd_used": node.files_used,
-        "fd_total": node.files_max,
-        "sockets_used": node.sockets_used,
-        "listeners": listener_rows(node),
-        "recovery": recovery_row(node.recovery),
-    }
-
-
-def recovery_row(recovery: RecoveryView) -> dict[str, object]:
-    """What the start of the node has met in its log."""
-    torn = recovery.torn
-    return {
-        "clean": recovery.clean,
-        "torn": None if torn is None else {"file": torn[0], "offset": torn[1]},
-        "corrupt": [
-            {
-                "file": each.file,
-                "offset": each.offset,
-                "record": each.record,
-                "queues": [{"vhost": vhost, "name": name} for vhost, name in each.queues],
-            }
-            for each in recovery.corrupt
-        ],
-    }
-
-
-def listener_rows(node: NodeView) -> list[dict[str, object]]:
-    return [
-        {
-            "node": node.name,
-            "protocol": each.protocol,
-            "ip_address": each.host,
-            "port": each.port,
-        }
-        for each in node.listeners
-    ]
-
-
-def alarms_of(node: NodeView) -> list[dict[str, str]]:
-    """The alarms in effect, as the health checks show them."""
-    raised = [
-        ("memory", node.memory_alarm),
-        ("disk", node.disk_alarm),
-        ("clock", node.clock_alarm),
-    ]
-    return [{"node": node.name, "resource": resource} for resource, is_on in raised if is_on]
+    async def memory(self, request: web.Request) -> web.Response:
+        """Where the memory of the node is: parts that add up to its resident size."""
+        caller_of(request).require_monitor()
+        view, cluster = self._context.view, self._context.cluster
+        asked = request.match_info["name"]
+        found: Row | None = None
+        if asked == view.node().name:
+            found = view.memory()
+        elif cluster is not None:
+            found = await cluster.memory(asked)
+        if found is None:
+            raise ApiError.not_found()
+        return json_reply({"memory": found})

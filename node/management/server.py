@@ -22,8 +22,10 @@ from node.management.access import CALLER, Context, identify
 from node.management.assets import Assets
 from node.management.auditing import AUDIT, audit_changes
 from node.management.bindings import Bindings
+from node.management.channels import Channels
 from node.management.cluster import ClusterOperations
 from node.management.connections import Connections
+from node.management.consumers import Consumers
 from node.management.definitions import DefinitionFiles
 from node.management.events import EventStreams
 from node.management.exchanges import Exchanges
@@ -65,11 +67,15 @@ def make_app(context: Context) -> web.Application:
     app[CONTEXT] = context
     if context.audit is not None:
         app[AUDIT] = context.audit
+    app.on_startup.append(context.rates.start)
+    app.on_cleanup.append(context.rates.stop)
     resources: tuple[Resource, ...] = (
         Overview(context),
         Nodes(context),
         Queues(context),
         Connections(context),
+        Channels(context),
+        Consumers(context),
         Exchanges(context),
         Bindings(context),
         Vhosts(context),

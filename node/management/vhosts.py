@@ -12,13 +12,16 @@ from node.management.access import Context, asked_vhosts, caller_of
 from node.management.bodies import Body, flag, path_name, read_body, text, words
 from node.management.changes import change, existing_vhost, put
 from node.management.listing import list_reply, object_reply
+from node.management.rates import VHOST, Detail, Ranges, put_details, summed
 from node.management.replies import ApiError
+from node.management.sampling import parse_ranges
 from node.management.view import VhostView
 from queues.definitions import Uid, VhostEntry
 from queues.metadata_commands import DeclareVhost, SetPermissions
 from queues.queue_arguments import CLASSIC, QUORUM
 
-Others = Mapping[str, Mapping[str, Sequence[Any]]]  # by vhost and node: ready, unsettled, runs
+# By vhost and node: ready, unsettled, whether it runs, details of rates.
+Others = Mapping[str, Mapping[str, Sequence[Any]]]
 
 CREATED: Final = 201
 TYPES: Final = (CLASSIC, QUORUM)  # that can be a default
@@ -45,20 +48,30 @@ class Vhosts:
     async def every(self, request: web.Request) -> web.StreamResponse:
         by_name = {each.name: each for each in self._context.view.vhosts()}
         names = asked_vhosts(self._context, request)
-        others = await self._others()
+        ranges = parse_ranges(request.query)
+        others = await self._others(ranges)
         return await list_reply(
-            request, names, str, lambda name: with_others(self._row(by_name[name]), others)
+            request,
+            names,
+            str,
+            lambda name: with_others(self._row(by_name[name]), others, self._rates(name, ranges)),
         )
 
     async def one(self, request: web.Request) -> web.Response:
         (asked,) = asked_vhosts(self._context, request)
         (vhost,) = (each for each in self._context.view.vhosts() if each.name == asked)
-        return object_reply(request, with_others(self._row(vhost), await self._others()))
+        ranges = parse_ranges(request.query)
+        others = await self._others(ranges)
+        row = with_others(self._row(vhost), others, self._rates(asked, ranges))
+        return object_reply(request, row)
 
-    async def _others(self) -> Others:
+    def _rates(self, name: str, ranges: Ranges) -> Sequence[float | Detail]:
+        return self._context.rates.of(VHOST, name, ranges)
+
+    async def _others(self, ranges: Ranges) -> Others:
         """What other nodes say of their vhosts."""
         cluster = self._context.cluster
-        return {} if cluster is None else await cluster.vhosts()
+        return {} if cluster is None else await cluster.vhosts(ranges)
 
     async def set(self, request: web.Request) -> web.Response:
         caller_of(request).require_administrator()
@@ -116,11 +129,13 @@ class Vhosts:
         return vhost_row(vhost, entry, self._context.view.node().name)
 
 
-def with_others(row: Body, others: Others) -> Body:
-    """The row with the counts of the other nodes."""
+def with_others(row: Body, others: Others, rates: Sequence[float | Detail]) -> Body:
+    """The row with the counts of the other nodes; `rates` are those of this one."""
+    details = [rates]
     states = row["cluster_state"]
     assert isinstance(states, dict)
-    for node, (ready, unsettled, runs) in others.get(str(row["name"]), {}).items():
+    for node, (ready, unsettled, runs, theirs) in others.get(str(row["name"]), {}).items():
+        details.append(theirs)
         states[node] = "running" if runs else "stopped"
         for key, count in (("messages_ready", ready), ("messages_unacknowledged", unsettled)):
             own = row[key]
@@ -129,7 +144,7 @@ def with_others(row: Body, others: Others) -> Body:
             total = row["messages"]
             assert isinstance(total, int)
             row["messages"] = total + count
-    return row
+    return put_details(row, VHOST, [summed(column) for column in zip(*details, strict=True)])
 
 
 def vhost_command(name: str, body: Body, old: VhostEntry) -> DeclareVhost:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from node.cluster.topology import Topology
+from node.management.client_view import ClientsView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,6 +249,8 @@ class QueueView:
     got_no_ack: int = 0
     redelivered: int = 0
     acknowledged: int = 0
+    rates: Sequence[float | Mapping[str, object]] = ()  # in the order of `rates.COLUMNS[QUEUE]`
+    head_timestamp: int | None = None  # that the first ready message says of itself, if known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -359,7 +362,14 @@ class UserView:
 class BrokerView(Protocol):
     """The broker, as management sees it."""
 
+    @property
+    def clients(self) -> ClientsView:
+        """Channels and consumers."""
+
     def node(self) -> NodeView: ...
+
+    def memory(self) -> dict[str, object]:
+        """Where the memory of this node is, in RabbitMQ's form: bytes by part, and `total`."""
 
     def is_stale(self) -> bool:
         """Whether definitions may have changed of which this node cannot know: nobody leads them,
@@ -376,6 +386,9 @@ class BrokerView(Protocol):
     def queue_names(self, vhost: str) -> Sequence[str]: ...
 
     def queue(self, vhost: str, name: str) -> QueueView | None: ...
+
+    def head_timestamp(self, vhost: str, name: str) -> int | None:
+        """That the message to be served next says of itself, in seconds; None: nothing known."""
 
     def topology(self, vhost: str, name: str) -> Topology | None:
         """Where a queue is led and who has it; None: there is no such queue."""

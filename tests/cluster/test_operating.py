@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 from urllib.error import HTTPError
+from urllib.parse import quote
 from urllib.request import Request, urlopen
 
 import pika
@@ -27,6 +28,7 @@ def cluster() -> Iterator[ClusterOfNodes]:
         f"{RECONCILIATION}.trigger_interval": "500",
         f"{RECONCILIATION}.interval": "2000",
         "quorum_queue.auto_rebalance": "false",
+        "management.rates_interval_ms": "200",
     }
     with ClusterOfNodes(3, settings=settings) as started:
         for node in started.nodes:  # Each answers the questions of the others.
@@ -88,6 +90,66 @@ def test_any_node_lists_all_of_them(cluster: ClusterOfNodes) -> None:
     assert row["mem_used"] > 0
     _, found = ask(cluster.node(2), "cluster")
     assert [each["name"] for each in found["nodes"]] == ["n1", "n2", "n3"]
+
+
+def test_channels_consumers_and_rates_of_all_nodes_come_from_any(cluster: ClusterOfNodes) -> None:
+    links = [connected(node) for node in cluster.nodes]
+    channels = [each.channel() for each in links]
+    channels[0].queue_declare("shared", durable=True, arguments={"x-queue-type": "quorum"})
+    channels[1].queue_declare("home", durable=True)
+    for number, channel in enumerate(channels):
+        channel.basic_qos(prefetch_count=10 + number)
+        channel.basic_consume("shared", ignored, consumer_tag=f"tag-{number}", auto_ack=True)
+    for node in cluster.nodes:
+        eventually(partial(have_three_tags, node))
+        _, rows = ask(node, "channels")
+        assert {row["node"] for row in rows} == {"n1", "n2", "n3"}
+        assert ask(node, "overview")[1]["object_totals"]["channels"] == len(rows) == 3
+        shown = row_of(node, "shared")["consumer_details"]
+        assert sorted(each["prefetch_count"] for each in shown) == [10, 11, 12]
+        last = next(row for row in rows if row["node"] == "n3")
+        assert ask(node, "channels/" + quote(last["name"]))[1]["consumer_count"] == 1
+
+    def all_have_rates() -> bool:
+        for link, channel in zip(links, channels, strict=True):
+            for _ in range(5):
+                channel.basic_publish("", "shared", b"x")
+                channel.basic_publish("", "home", b"x")
+            link.process_data_events(0)
+        found = [rate for node in cluster.nodes for rate in publish_rates(node)]
+        return len(found) == 9 and min(found) > 0
+
+    eventually(all_have_rates)
+    home = "queues/%2F/home?lengths_age=60&lengths_incr=1"
+    eventually(lambda: ask(cluster.node(3), home)[1]["messages_details"]["samples"])
+    assert row_of(cluster.node(3), "home")["node"] == "n2"
+    _, nodes = ask(cluster.node(1), "nodes")
+    assert all(row["message_stats"]["publish"] > 0 for row in nodes)
+    assert ask(cluster.node(1), "nodes/n3/memory")[1]["memory"]["total"]["rss"] > 0
+    channels[0].queue_delete("shared")
+    channels[1].queue_delete("home")
+    for link in links:
+        link.close()
+
+
+def ignored(*arguments: Any) -> None:
+    """Takes a delivery."""
+
+
+def have_three_tags(node: Node) -> bool:
+    return sorted(row["consumer_tag"] for row in ask(node, "consumers")[1]) == [
+        "tag-0",
+        "tag-1",
+        "tag-2",
+    ]
+
+
+def publish_rates(node: Node) -> list[float]:
+    """Of both queues and of all together, as the node tells them."""
+    _, queues = ask(node, "queues?columns=name,message_stats.publish_details")
+    totals = [row["message_stats"] for row in queues]
+    totals.append(ask(node, "overview")[1]["message_stats"])
+    return [float(each["publish_details"]["rate"]) for each in totals]
 
 
 def test_connections_and_totals_are_those_of_all_nodes(cluster: ClusterOfNodes) -> None:

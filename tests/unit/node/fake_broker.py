@@ -22,6 +22,7 @@ from node.management.view import (
     UserView,
     VhostView,
 )
+from tests.unit.node.fake_clients import FakeClients, peer_of
 
 
 def node_view(
@@ -111,10 +112,22 @@ class FakeBroker:
     closed: list[tuple[str, str]] = field(default_factory=list)
     accepted: list[tuple[str, str]] = field(default_factory=list)
     accept_refusal: str = ""
+    the_clients: FakeClients = field(default_factory=FakeClients)
+    heads: dict[tuple[str, str], int] = field(default_factory=dict)
     on_queue: Callable[[str, str], None] | None = None
 
     def node(self) -> NodeView:
         return self.the_node
+
+    @property
+    def clients(self) -> FakeClients:
+        self.the_clients.connections = {
+            name: peer_of(name, 0, each.user, each.vhost) for name, each in self.connections.items()
+        }
+        return self.the_clients
+
+    def memory(self) -> dict[str, object]:
+        return {"total": {"rss": 1000}, "other": 1000}
 
     def is_stale(self) -> bool:
         return self.is_cut_off
@@ -151,6 +164,9 @@ class FakeBroker:
         if self.on_queue is not None:
             self.on_queue(vhost, name)
         return self.queues.get((vhost, name))
+
+    def head_timestamp(self, vhost: str, name: str) -> int | None:
+        return self.heads.get((vhost, name))
 
     def topology(self, vhost: str, name: str) -> Topology | None:
         if (vhost, name) not in self.queues:

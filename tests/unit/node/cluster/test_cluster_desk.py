@@ -1,6 +1,6 @@
 """One node answers for the whole cluster: rows of others, and what becomes of those away."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,19 +12,32 @@ from node.auth.login import LoginRules
 from node.auth.passwords import Hashing, hash_password
 from node.management import cluster_desk
 from node.management.access import Context
+from node.management.client_view import Chosen
 from node.management.cluster_desk import ClusterDesk
+from node.management.rates import CHANNEL, CONNECTION, CONSUMER, EXCHANGE, NODE, QUEUE, zeros
+from node.management.sampling import Rates
 from node.management.server import make_app
-from node.management.view import ConnectionView, VhostView
+from node.management.view import ConnectionView, ExchangeView, VhostView
 from queues.metadata import Metadata
 from queues.metadata_outcomes import Refused as RefusedCommand
 from tests.unit.node.cluster.operating_world import OperatingWorld
 from tests.unit.node.fake_access import FakeAccess, FakeUser
 from tests.unit.node.fake_broker import FakeBroker, connection_view, node_view, queue_view
+from tests.unit.node.fake_clients import FakeTallies
 from tests.unit.node.fake_operations import FakeOperations
 from warren.wire.errors import ReplyCode
 
 SHA256: Hashing = "rabbit_password_hashing_sha256"
 LOGIN = {"Authorization": "Basic YWRhOnMzY3JldA=="}  # ada, s3cret
+LOGS = ExchangeView(
+    vhost="/",
+    name="logs",
+    type="fanout",
+    durable=True,
+    auto_delete=False,
+    internal=False,
+    arguments={},
+)
 Reply = tuple[int, Any]
 Ask = Callable[..., Awaitable[Reply]]
 
@@ -36,6 +49,9 @@ class Site:
         self.world = world or OperatingWorld()
         self.views: dict[int, FakeBroker] = {}
         self.desks: dict[int, ClusterDesk] = {}
+        self.tallies: dict[int, FakeTallies] = {}
+        self.rates: dict[int, Rates] = {}
+        self.now_ms = 1_700_000_000_000
         self.closed: list[tuple[int, str, str, str]] = []
         for number in self.world.nodes:
             self.world.queue(f"q{number}", (), node=f"n{number}")
@@ -48,7 +64,11 @@ class Site:
             view.connections[f"c{number}"] = connection_of(number)
             view.the_vhosts = [VhostView(name="/", messages_ready=number, running=number != 3)]
             self.views[number] = view
-            self.desks[number] = ClusterDesk(view, node.operating, self.closing(number))
+            self.tallies[number] = tallies = FakeTallies()
+            self.rates[number] = rates = Rates(tallies, lambda: self.now_ms)
+            self.desks[number] = ClusterDesk(view, node.operating, self.closing(number), rates)
+            view.the_clients.add_channel(f"c{number}", 1, "ada" if number == 2 else "bo")
+            view.the_clients.add_consumer(f"c{number}", 1, "q1")
 
     def closing(self, number: int) -> Callable[[str, str, str], int]:
         def close(vhost: str, user: str, reason: str) -> int:
@@ -59,6 +79,17 @@ class Site:
 
     def run(self, work: Any) -> Any:
         return self.world.run(work)
+
+    def tell(self, kind: str, key: Any, *numbers: Sequence[int]) -> None:
+        """What each node counts of an object, node 1 first."""
+        for number, values in enumerate(numbers, 1):
+            self.tallies[number].numbers[kind, key] = values
+
+    async def sample(self) -> None:
+        """Five seconds pass on all nodes."""
+        self.now_ms += 5_000
+        for rates in self.rates.values():
+            await rates.sample()
 
 
 def connection_of(number: int) -> ConnectionView:
@@ -167,7 +198,9 @@ def test_a_page_asks_for_its_own_queues_alone() -> None:
 
 def test_vhosts_and_totals_are_those_of_all_nodes_that_answer() -> None:
     site = Site()
-    assert site.run(site.desks[1].vhosts()) == {"/": {"n2": [2, 0, True], "n3": [3, 0, False]}}
+    assert site.run(site.desks[1].vhosts()) == {
+        "/": {"n2": [2, 0, True, [0.0] * 3], "n3": [3, 0, False, [0.0] * 3]}
+    }
     totals = [
         each["queue_totals"]["messages_ready"] for each in site.run(site.desks[1].overviews())
     ]
@@ -182,12 +215,12 @@ def test_vhosts_and_totals_are_those_of_all_nodes_that_answer() -> None:
 def test_connections_of_other_nodes_are_found_and_closed_there() -> None:
     site = Site()
     desk = site.desks[1]
-    assert {name: row["node"] for name, row in site.run(desk.connections()).items()} == {
-        "c2": "n2",
-        "c3": "n3",
-    }
-    assert site.run(desk.connection("c3"))["user"] == "bo"
-    assert site.run(desk.connection("none")) is None
+    rows = site.run(desk.clients.rows(CONNECTION, Chosen()))
+    assert {row["name"]: row["node"] for row in rows} == {"c2": "n2", "c3": "n3"}
+    places = site.run(desk.clients.keys(CONNECTION, Chosen(user="bo")))
+    assert places == [(3, ("c3", 0, 0))]
+    assert site.run(desk.clients.row(CONNECTION, ("c3", 0, 0)))["user"] == "bo"
+    assert site.run(desk.clients.row(CONNECTION, ("none", 0, 0))) is None
     assert site.run(desk.sessions("c2")) == []
     assert site.run(desk.close_connection("c2", "why")) is True
     assert site.run(desk.close_connection("none", "why")) is False
@@ -208,7 +241,14 @@ def over_http(site: Site, test: Callable[[Ask], Awaitable[None]], number: int = 
         desk = LoginDesk(access, LoginRules())
         operations = FakeOperations()
         operations.metadata = shared(site)
-        context = Context(site.views[number], access, desk, operations, cluster=site.desks[number])
+        context = Context(
+            site.views[number],
+            access,
+            desk,
+            operations,
+            cluster=site.desks[number],
+            rates=site.rates[number],
+        )
         async with TestClient(TestServer(make_app(context))) as client:
 
             async def ask(method: str, path: str, body: Any = None) -> Reply:
@@ -262,6 +302,114 @@ def test_a_connection_of_another_node_is_closed_over_http() -> None:
     over_http(site, test)
     assert len(site.views[2].closed) == 1
     assert [each[0] for each in site.closed] == [2, 3]
+
+
+# Channels, consumers and rates
+
+
+def test_channels_and_consumers_of_all_nodes_are_listed_by_any() -> None:
+    async def test(ask: Ask) -> None:
+        _, rows = await ask("GET", "/api/channels")
+        assert [row["name"] for row in rows] == ["c1 (1)", "c2 (1)", "c3 (1)"]
+        _, page = await ask("GET", "/api/channels?page=2&page_size=2")
+        assert [row["name"] for row in page["items"]] == ["c3 (1)"]
+        assert page["total_count"] == 3
+        _, rows = await ask("GET", "/api/channels?sort=name&sort_reverse=true")
+        assert [row["name"] for row in rows] == ["c3 (1)", "c2 (1)", "c1 (1)"]
+        _, rows = await ask("GET", "/api/connections/c3/channels")
+        assert [row["name"] for row in rows] == ["c3 (1)"]
+        _, row = await ask("GET", "/api/channels/c2%20(1)")
+        assert len(row["consumer_details"]) == 1
+        _, rows = await ask("GET", "/api/consumers")
+        assert [row["channel_details"]["name"] for row in rows] == ["c1 (1)", "c2 (1)", "c3 (1)"]
+        _, queue = await ask("GET", "/api/queues/%2F/q1")
+        assert len(queue["consumer_details"]) == 3
+
+    over_http(Site(), test)
+
+
+def test_a_page_asks_each_node_for_its_own_rows_alone() -> None:
+    site = Site()
+    asked = site.views[3].the_clients.asked
+
+    async def test(ask: Ask) -> None:
+        await ask("GET", "/api/channels?page=1&page_size=2")
+        assert asked == []
+        await ask("GET", "/api/channels?page=2&page_size=2")
+        assert asked == [("c3", 1, 0)]
+
+    over_http(site, test)
+
+
+def test_clients_of_a_node_that_is_away_are_left_out() -> None:
+    site = Site()
+    site.world.stop(3)
+    assert {place[0] for place in site.run(site.desks[1].clients.keys(CHANNEL, Chosen()))} == {2}
+    assert site.run(site.desks[1].clients.rows_at(CHANNEL, [(3, ("c3", 1, 0))])) == {}
+    assert len(site.run(site.desks[1].clients.rows(CONSUMER, Chosen(queue="q1")))) == 1
+
+
+def test_rates_come_from_where_things_are_and_totals_are_sums() -> None:
+    site = Site()
+    width = len(zeros(NODE))
+
+    def count(value: int) -> None:
+        site.tell(NODE, None, *[(value * number,) * width for number in (1, 2, 3)])
+        queue = [(0, 0, 0, value * number, *(0,) * 7) for number in (1, 2, 3)]
+        for number in (1, 2, 3):
+            site.tell(QUEUE, ("/", f"q{number}"), *queue)
+        site.tallies[2].numbers[CHANNEL, ("c2", 1)] = (value, *(0,) * 10)
+        site.tell(EXCHANGE, ("/", "logs"), *[(value, 2 * value)] * 3)
+
+    count(0)
+    for view in site.views.values():
+        view.exchanges["/", "logs"] = LOGS
+
+    async def test(ask: Ask) -> None:
+        for path in ("overview", "queues", "channels", "exchanges", "nodes"):
+            await ask("GET", f"/api/{path}")
+        count(50)
+        await site.sample()
+        _, overview = await ask("GET", "/api/overview?lengths_age=60&lengths_incr=5")
+        assert overview["message_stats"]["publish_details"] == {"rate": 60.0}
+        detail = overview["queue_totals"]["messages_details"]
+        assert [each["sample"] for each in detail["samples"]] == [300, 0]
+        _, queues = await ask("GET", "/api/queues")
+        rates = [row["message_stats"]["publish_details"]["rate"] for row in queues]
+        assert rates == [10.0, 20.0, 30.0]
+        _, queue = await ask("GET", "/api/queues/%2F/q3?msg_rates_age=60&msg_rates_incr=5")
+        assert queue["message_stats"]["publish_details"]["samples"][0]["sample"] == 150
+        sort = "sort=message_stats.publish_details.rate&sort_reverse=true&columns=name"
+        _, page = await ask("GET", f"/api/queues?page=1&page_size=1&{sort}")
+        assert page["items"] == [{"name": "q3"}]
+        _, channels = await ask("GET", "/api/channels")
+        assert channels[1]["message_stats"]["publish_details"] == {"rate": 10.0}
+        _, exchange = await ask("GET", "/api/exchanges/%2F/logs")
+        assert exchange["message_stats"]["publish_out"] == 300
+        assert exchange["message_stats"]["publish_out_details"] == {"rate": 60.0}
+        _, nodes = await ask("GET", "/api/nodes")
+        rates = [row["message_stats"]["publish_details"]["rate"] for row in nodes]
+        assert rates == [10.0, 20.0, 30.0]
+
+    over_http(site, test)
+
+
+def test_the_memory_of_another_node_is_asked_of_it_and_all_forget_their_samples() -> None:
+    site = Site()
+
+    async def test(ask: Ask) -> None:
+        _, found = await ask("GET", "/api/nodes/n3/memory")
+        assert found["memory"]["total"] == {"rss": 1000}
+        assert (await ask("GET", "/api/nodes/n9/memory"))[0] == 404
+        site.tallies[3].numbers[QUEUE, ("/", "q3")] = (0,) * 11
+        await ask("GET", "/api/queues/%2F/q3")
+        assert site.rates[3].track_count == 1
+        assert (await ask("DELETE", "/api/reset"))[0] == 204
+        assert site.rates[3].track_count == 0
+        site.world.stop(3)
+        assert (await ask("GET", "/api/nodes/n3/memory"))[0] == 404
+
+    over_http(site, test)
 
 
 QUORUM = "/api/queues/quorum"

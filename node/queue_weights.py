@@ -1,0 +1,36 @@
+"""What listings tell of the messages in a queue that its machine does not count. Reads only."""
+
+from queues.conversion.chunks import in_form_1
+from queues.hosts.classic import ClassicHost
+from queues.message import FORMAT_10
+from warren.wire.amqp091.deliver import extract
+from warren.wire.amqp091.properties import decode_properties
+
+
+def unacknowledged_bytes(host: ClassicHost) -> int:
+    """Of what consumers hold: exact where messages are of one size or all are held, else their
+    share by number. To weigh each message would take a walk through the store."""
+    held, ready = int(host.checked_out_count), int(host.ready_count)
+    if held == 0:
+        return 0
+    return int(host.store.live_bytes) * held // (held + ready)
+
+
+def head_timestamp(host: ClassicHost) -> int | None:
+    """The property `timestamp` of the message that is served next, if it has one and its body is
+    in memory."""
+    ready = host.machine.ready
+    if ready.count == 0:
+        return None
+    seq = ready.first()
+    slot = host.store.find_live(seq)
+    if slot is None or slot.chunk.data is None:
+        return None
+    chunk, index = slot.chunk, int(slot.index + seq - slot.first)
+    if chunk.format_tag == FORMAT_10:
+        chunk, index = in_form_1(chunk, index, 1), 0
+    data = chunk.data
+    assert data is not None
+    properties = extract(data, *chunk.span(index))[2]
+    timestamp = decode_properties(properties).timestamp
+    return None if timestamp is None else int(timestamp)

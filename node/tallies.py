@@ -1,0 +1,160 @@
+"""The numbers of a running broker that rates are made of (`node.management.sampling.Tallies`).
+
+Reads counters where they are counted, in the order of `rates.COLUMNS`. Exchanges alone have none
+unless somebody looks: the first look puts an `ExchangeTally` in its place, and it is taken away a
+minute after the last one; its counts stay, and go on from there. Owns that tally. Not compiled.
+"""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from node.client_listing import channel_stats, session_stats
+from node.endpoint091 import Endpoint091
+from node.management import rates
+from node.process_facts import files_used
+from queues.counts import ExchangeTally
+from queues.hosts.classic import ClassicHost
+
+if TYPE_CHECKING:
+    from node.broker import Broker
+    from node.broker_view import LiveView
+
+UNWATCHED_MS: Final = 60_000
+VHOSTS_FRESH_MS: Final = 1_000  # sums over all queues hold for so long
+
+
+class LiveTallies:
+    """See the module."""
+
+    def __init__(self, broker: "Broker", view: "LiveView") -> None:
+        self._broker = broker
+        self._view = view
+        self._exchanges = ExchangeTally()
+        self._exchanges_asked_ms = 0
+        self._vhosts: dict[str, tuple[int, int, int]] = {}
+        self._vhosts_at_ms = 0
+        self._readers: Mapping[str, Callable[[Hashable], Sequence[int] | None]] = {
+            rates.NODE: self._node,
+            rates.VHOST: self._vhost,
+            rates.QUEUE: self._queue,
+            rates.EXCHANGE: self._exchange,
+            rates.CONNECTION: self._connection,
+            rates.CHANNEL: self._channel,
+        }
+
+    def read(self, kind: str, key: Hashable) -> Sequence[int] | None:
+        """See Tallies."""
+        return self._readers[kind](key)
+
+    def _node(self, key: Hashable) -> Sequence[int]:
+        broker = self._broker
+        if broker.now_ms() - self._exchanges_asked_ms > UNWATCHED_MS:
+            broker.counts.exchanges = broker.counts10.exchanges = None
+        totals = self._view.totals()
+        ready, held = totals.messages_ready, totals.messages_unacknowledged
+        alarms = broker.alarms
+        return (
+            ready + held,
+            ready,
+            held,
+            *self._messages(),
+            broker.connections_opened,
+            broker.connections_closed,
+            broker.channels_opened,
+            broker.channels_closed,
+            broker.queues_declared,
+            broker.queues_created,
+            broker.queues_deleted,
+            alarms.memory_used_bytes,
+            alarms.disk_free_bytes,
+            files_used(),
+            len(broker.arrivals),
+        )
+
+    def _messages(self) -> Sequence[int]:
+        """In the order of `rates.NODE_STATS_NAMES`, both protocols together."""
+        one, other = self._broker.counts, self._broker.counts10
+        delivered = int(one.delivered + other.delivered)
+        automatic = int(one.delivered_no_ack + other.delivered_no_ack)
+        got, got_no_ack = int(one.got + other.got), int(one.got_no_ack + other.got_no_ack)
+        returned = int(one.unroutable_returned + other.unroutable_returned)
+        return (
+            int(one.received + other.received),
+            int(one.confirmed + other.confirmed),
+            returned,
+            delivered,
+            automatic,
+            got,
+            got_no_ack,
+            delivered + automatic + got + got_no_ack,
+            int(one.redelivered + other.redelivered),
+            int(one.get_empty + other.get_empty),
+            int(one.acknowledged + other.acknowledged),
+            int(one.unroutable + other.unroutable) - returned,
+        )
+
+    def _vhost(self, key: Hashable) -> Sequence[int] | None:
+        now = self._broker.now_ms()
+        if now - self._vhosts_at_ms > VHOSTS_FRESH_MS:
+            self._vhosts_at_ms = now
+            self._vhosts = {
+                each.name: (
+                    each.messages_ready + each.messages_unacknowledged,
+                    each.messages_ready,
+                    each.messages_unacknowledged,
+                )
+                for each in self._view.vhosts()
+            }
+        return self._vhosts.get(str(key))
+
+    def _queue(self, key: Hashable) -> Sequence[int] | None:
+        assert isinstance(key, tuple)
+        queue = self._broker.queue(*key)
+        host = None if queue is None else self._broker.hosts.awake.get(queue.uid)
+        return None if host is None else queue_stats(host)
+
+    def _exchange(self, key: Hashable) -> Sequence[int] | None:
+        assert isinstance(key, tuple)
+        vhost, name = key
+        broker = self._broker
+        self._exchanges_asked_ms = broker.now_ms()
+        broker.counts.exchanges = broker.counts10.exchanges = self._exchanges
+        return self._exchanges.of(vhost, name) if broker.has_exchange(vhost, name) else None
+
+    def _connection(self, key: Hashable) -> Sequence[int] | None:
+        endpoint = self._broker.endpoints_by_name.get(str(key))
+        if endpoint is None:
+            return None
+        core = endpoint.connection
+        return int(core.bytes_received), int(core.bytes_sent)
+
+    def _channel(self, key: Hashable) -> Sequence[int] | None:
+        assert isinstance(key, tuple)
+        endpoint = self._broker.endpoints_by_name.get(key[0])
+        if endpoint is None:
+            return None
+        if isinstance(endpoint, Endpoint091):
+            channel = endpoint.channels.get(key[1])
+            return None if channel is None else channel_stats(channel)
+        session = endpoint.sessions.get(key[1])
+        return None if session is None else session_stats(session)
+
+
+def queue_stats(host: ClassicHost) -> tuple[int, ...]:
+    """In the order of the columns of a queue. Who acknowledges by itself a queue does not know."""
+    ready, held = int(host.ready_count), int(host.checked_out_count)
+    got = int(host.got_count)
+    delivered = int(host.delivered_count) - got
+    return (
+        ready + held,
+        ready,
+        held,
+        int(host.published_count - host.refused_count),
+        delivered,
+        0,
+        got,
+        0,
+        delivered + got,
+        int(host.redelivered_count),
+        int(host.accepted_count),
+    )
