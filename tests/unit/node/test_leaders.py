@@ -189,3 +189,22 @@ def test_frames_have_these_bytes() -> None:
         "0102010000000000000300000000000000",
         "0202010000000000000000000000000000",
     ]
+
+
+def test_a_node_says_that_it_leads_what_was_led_before_and_says_it_once() -> None:
+    world = World()
+    led: dict[int, list[tuple[int, int]]] = {member: [] for member in world.leaders}
+    for member, leaders in world.leaders.items():
+        leaders.on_lead = lambda uid, term, member=member: led[member].append((uid, term))
+    world.net.join_all()
+    world.leaders[1].lead(7, 1)  # The first leader that anybody hears of.
+    world.turn()
+    assert led == {1: [], 2: [], 3: []}
+    world.leaders[2].lead(7, 2)
+    world.leaders[2].lead(7, 2)
+    world.turn()
+    world.leaders[2].unlead(7)
+    world.turn()
+    world.leaders[3].lead(7, 5)
+    world.turn()
+    assert led == {1: [], 2: [(7, 2)], 3: [(7, 5)]}

@@ -2,6 +2,7 @@
 
 import pytest
 
+from node.authors import Author
 from node.cluster import definitions_outbox
 from node.cluster.definitions_frames import (
     Applied,
@@ -279,3 +280,29 @@ def test_frames_are_read_as_they_were_written() -> None:
 def test_frames_of_something_else_are_faults(wrong: bytes) -> None:
     with pytest.raises(PeerFault):
         decode(memoryview(wrong))
+
+
+# Who is told what was applied
+
+
+def test_what_is_applied_is_told_once_with_its_author_though_its_proposer_has_given_up() -> None:
+    asks = client()
+    told: list[str] = []
+    asks.outbox.on_applied = lambda outcome, author: told.append(author.user)
+    asks.outbox.add(delete("a"), None, 0, Author("ann"))
+    asks.ask("b")
+    asks.outbox.form()
+    assert told == []
+    asks.outbox.expire(ANSWER_MS)
+    asks.apply(10, 1)
+    asks.outbox.applied(11, 1, Batched((), ()), {}, 0)  # It came twice.
+    assert told == ["ann", "rmq-internal"]
+
+
+def test_what_never_came_into_the_log_is_told_to_nobody() -> None:
+    asks = client()
+    told: list[Outcome] = []
+    asks.outbox.on_applied = lambda outcome, author: told.append(outcome)
+    asks.ask("a")
+    asks.outbox.expire(ANSWER_MS)
+    assert asks.outbox.form() == [] and told == []
