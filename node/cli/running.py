@@ -94,6 +94,17 @@ def tracing(on: bool) -> Run:
     return run
 
 
+def publishing_events(is_on: bool) -> Run:
+    """Switch the event exchange, whatever the settings of the nodes say."""
+
+    def switch(api: Api, options: Options, out: TextIO) -> None:
+        value = {"enabled": True, "vhost": options.vhost} if is_on else {"enabled": False}
+        api.put(path("global-parameters", "event-exchange"), {"value": value})
+        done(options, out)
+
+    return switch
+
+
 def set_log_level(api: Api, options: Options, out: TextIO) -> None:
     if options.level not in LEVELS:
         raise BadCall(f"unknown level: {options.level}; known: {', '.join(LEVELS)}")
@@ -204,6 +215,19 @@ RUNNING: Final[Commands] = {
         (),
         tracing(False),
         in_vhost=True,
+    ),
+    "enable_event_exchange": Verb(
+        "publish events to amq.rabbitmq.event of a vhost, on all nodes",
+        "Publishing events to amq.rabbitmq.event in vhost {vhost} ...",
+        (),
+        publishing_events(True),
+        in_vhost=True,
+    ),
+    "disable_event_exchange": Verb(
+        "publish them no more",
+        "Stopping to publish events ...",
+        (),
+        publishing_events(False),
     ),
     "set_log_level": Verb(
         f"set the level of a node's log: {', '.join(LEVELS)}",

@@ -227,3 +227,21 @@ def test_the_observer_draws_the_cluster(ctl: Ctl) -> None:
     printed = ctl("observer", "--count", "2", "--interval", "0.1")
     assert "Queues with the most messages" in printed
     assert "running" in printed
+
+
+def test_events_traces_and_levels_are_switched(ctl: Ctl, api: HttpApi) -> None:
+    name = api.get("/overview")["node"]
+    ctl("trace_on")
+    assert api.get("/vhosts/%2F")["tracing"] is True
+    ctl("trace_off")
+    assert api.get("/vhosts/%2F")["tracing"] is False
+    ctl("enable_event_exchange", "-p", "/")
+    wish = api.get("/global-parameters/event-exchange")["value"]
+    assert wish == {"enabled": True, "vhost": "/"}
+    ctl("disable_event_exchange")
+    assert api.get("/global-parameters/event-exchange")["value"] == {"enabled": False}
+    ctl("clear_global_parameter", "event-exchange")
+    ctl("set_log_level", "debug", "--category", "connection")
+    assert api.get(f"/nodes/{name}/log-level")["connection"] == "debug"
+    ctl("set_log_level", "info", "--category", "connection")
+    ctl("set_log_level", "loud", code=64)
