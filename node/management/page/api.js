@@ -7,6 +7,7 @@ const CHANGE_PATIENCE_MS = 600_000; // a drain or an import takes its time
 let login = sessionStorage.getItem(KEY);
 let reading = new AbortController(); // ends what a page asked for when it is left
 let onStale = () => {};
+let onEnded = () => {};
 
 /** An answer of the API that is no success: `status`, and the broker's reason. */
 export class ApiError extends Error {
@@ -50,6 +51,11 @@ export function forgetReads() {
 /** `told` is called with each answer: whether it may be out of date. */
 export function watchStale(told) {
   onStale = told;
+}
+
+/** `told` is called when the login that is kept is not good any more. */
+export function watchEnd(told) {
+  onEnded = told;
 }
 
 /** Path segments, each encoded, with a query. */
@@ -140,5 +146,6 @@ function failure(answer, value) {
   const reason = value && (value.reason || value.error);
   const text = Array.isArray(reason) ? reason.join(": ") : reason;
   const isLoggedOut = answer.status === 401 && answer.headers.has("WWW-Authenticate");
+  if (isLoggedOut && login !== null && sessionStorage.getItem(KEY) === login) onEnded();
   return new ApiError(answer.status, text || `${answer.status} ${answer.statusText}`, isLoggedOut);
 }

@@ -8,14 +8,16 @@ import { address } from "./text.js";
 
 /** Those below `segments` of the API, page by page. */
 export function bindingListing(segments, what = "bindings") {
+  const again = () => listing.again();
   const columns = [
     { title: "From", sort: "source", wide: true, value: origin },
     { title: "Key", sort: "routing_key", wide: true, value: (row) => row.routing_key },
     { title: "To", sort: "destination", wide: true, value: target },
     { title: "Arguments", wide: true, value: given },
-    { title: "", value: (row) => (row.source ? unbinder(row) : null) },
+    { title: "", value: (row) => (row.source ? unbinder(row, again) : null) },
   ];
-  return new Listing(what, segments, columns, { keyOf, bare: true, size: 20 });
+  const listing = new Listing(what, segments, columns, { keyOf, bare: true, size: 20 });
+  return listing;
 }
 
 function keyOf(row) {
@@ -39,12 +41,15 @@ function given(row) {
   return Object.keys(row.arguments || {}).length ? JSON.stringify(row.arguments) : "";
 }
 
-function unbinder(row) {
+function unbinder(row, again) {
   const kind = row.destination_type === "exchange" ? "e" : "q";
   const segments = ["bindings", row.vhost, "e", row.source, kind, row.destination];
   const ends = `from ${row.source} to ${row.destination}`;
   const question = `Take away the binding ${ends} by "${row.routing_key}"?`;
-  return danger("Unbind", question, () => remove(path([...segments, row.properties_key])));
+  return danger("Unbind", question, async () => {
+    await remove(path([...segments, row.properties_key]));
+    await again();
+  });
 }
 
 /** Bind this queue to an exchange that is named. */

@@ -3,7 +3,7 @@
 // A view is {title, element, everyMs, refresh(), leave?()}. While it is shown and the tab is seen,
 // `refresh` is called again and again, `everyMs` after its last end; 0: once.
 
-import { forgetReads, get, isLoggedIn, logIn, logOut, watchStale } from "./api.js";
+import { forgetReads, get, isLoggedIn, logIn, logOut, watchEnd, watchStale } from "./api.js";
 import { admin } from "./admin.js";
 import { channel, channels } from "./channels.js";
 import { cluster } from "./cluster.js";
@@ -129,10 +129,7 @@ async function renew(of) {
 }
 
 function tell(error) {
-  if (error.isLoggedOut) {
-    leave("The session has ended: log in again.");
-    return;
-  }
+  if (error.isLoggedOut) return;
   if (!("status" in error)) reportError(error); // a fault of the page itself
   const isGone = error.status === 404;
   banner.replaceChildren(note(isGone ? "This is not there, or not any more." : error.message));
@@ -190,6 +187,7 @@ async function start() {
 watchStale((isStale) => {
   stale.hidden = !isStale;
 });
+watchEnd(() => leave("The session has ended: log in again."));
 addEventListener("hashchange", navigate);
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault(); // the address behind # is that of a view
