@@ -15,7 +15,7 @@ from typing import Final, NewType, final
 from mypy_extensions import i64, mypyc_attr
 
 from queues.annotations import WORDS_BYTES_MAX, decode_words
-from queues.options import OPTIONS_BYTES, Options, decode_options
+from queues.options import Options, decode_options, options_bytes
 from queues.traits import Traits
 
 SessionId = NewType("SessionId", int)
@@ -583,10 +583,12 @@ class _Reader:
         return words
 
     def options(self) -> Options:
-        self.need(OPTIONS_BYTES)
-        self.place += OPTIONS_BYTES
+        self.need(1)
+        size = options_bytes(self.data[self.place])
+        self.need(size)
+        self.place += size
         try:
-            return decode_options(self.data[self.place - OPTIONS_BYTES : self.place])
+            return decode_options(self.data[self.place - size : self.place])
         except ValueError as error:
             raise BadCommand(str(error)) from error
 

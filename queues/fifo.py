@@ -50,6 +50,7 @@ from queues.commands import (
     consumer_key,
 )
 from queues.consumers import Consumer
+from queues.delays import Delays, delays_it, delivery_time, drops_delayed, oldest_of, take_delayed
 from queues.dying import DEATHS, DyingRuns
 from queues.effects import (
     ACQUIRED_SHIFT,
@@ -108,8 +109,8 @@ class Fifo:
     """State of one queue.
 
     Invariant: each message in the queue is either in `ready`, or held by exactly one consumer, or
-    in `leaving`; `redelivered` and `overdue` are subsets of all together. Messages in `dying` have
-    left the queue, and only their bodies are kept.
+    in `delays`, or in `leaving`; `redelivered` and `overdue` are subsets of all
+    together. Messages in `dying` have left the queue, and only their bodies are kept.
     """
 
     def __init__(self, options: Options | None = None) -> None:
@@ -136,11 +137,14 @@ class Fifo:
         self.timeouts = Timeouts(self.roster)
         self.streams: Streams | None = None  # where the leader may change
         self.dying = DyingRuns()
+        self.delays: Delays | None = None  # once something has to wait for its time (Q-26)
+        self.deliver_at_ms: i64 = 0  # what is given back now is to wait until then; 0: no
         self.behind = False  # more is due than one batch could look at
         self.put_off: deque[Command] = deque()  # until nothing expired can be served
         self._effects: list[Effect] = []
         self._plain = False  # messages need no look of their own
         self._came_back = False  # messages were returned: the queue may be over its limits
+        self._one_by_one = False  # messages that come back differ
         self._noted = False  # some message has more to it than its number
         self.set_options(self.options)
 
@@ -148,7 +152,8 @@ class Fifo:
         self.options = options
         self.notes.configure(options)
         self.roster.drain_handover = options.drain_handover
-        self._noted = options.levels > 1 or options.bytes_max >= 0 or options.counts_deliveries
+        self._one_by_one = options.counts_deliveries or options.delays
+        self._noted = options.levels > 1 or options.bytes_max >= 0 or self._one_by_one
         limited = options.length_max >= 0 or options.bytes_max >= 0
         self._plain = not limited and options.levels == 1 and options.ttl_ms < 0
 
@@ -267,6 +272,10 @@ class Fifo:
         """Whether work is left that wants another batch soon."""
         return len(self.leaving) > 0 or self.behind or self.due_ms <= self.now_ms
 
+    def length(self) -> i64:
+        """Of the queue: ready, with a consumer, or waiting for its time."""
+        return self.ready.count + self.checked_out + self.notes.beside_count
+
     @property
     def consumers(self) -> dict[ConsumerKey, Consumer]:
         return self.roster.consumers
@@ -287,6 +296,8 @@ class Fifo:
         found.extend(self.roster.held_within(first, count))
         for leaving in self.leaving:
             found.extend(leaving.seqs.within(first, count))
+        if self.delays is not None:
+            found.extend(self.delays.seqs.within(first, count))
         return found
 
     # Publishing
@@ -347,12 +358,13 @@ class Fifo:
         self.notes.put(first, count, traits, index)
         if options.ttl_ms >= 0:
             if self.arrivals.wants_prune():
-                self.arrivals.prune(self.roster.oldest_held(self.ready.oldest()))
+                oldest = oldest_of(self.delays, self.ready.oldest())
+                self.arrivals.prune(self.roster.oldest_held(oldest))
             self.arrivals.note(first, self.now_ms, options.ttl_ms)
             self.due_by(self.arrivals.due_ms(first, options.ttl_ms))
         if traits is not None and (traits.ttls is not None or traits.ttl_ms >= 0):
             due_ms = self.calendar.note(first, count, self.now_ms, traits, index)
-            if self.calendar.wants_sweep(self.ready.count + self.checked_out):
+            if self.calendar.wants_sweep(self.length()):
                 due_ms = self.now_ms
             self.due_by(due_ms)
 
@@ -361,6 +373,8 @@ class Fifo:
     def _drop_head(self) -> None:
         """The oldest of the lowest level go, until the queue is within its limits."""
         while self.notes.is_over():
+            if drops_delayed(self):
+                continue
             first, count = self.notes.drop_lowest()
             begin_leave(self.leaving, first, count, LEFT_MAXLEN)
 
@@ -398,6 +412,8 @@ class Fifo:
             return  # It went while this was under way; its messages are back in `ready`.
         outcome = command.outcome
         noted = len(command.annotations) > 0 and outcome != ACCEPT
+        if noted and self.options.delays:
+            self.deliver_at_ms = delivery_time(command.annotations)
         self.roster.held_changes()
         for first, count in command.runs:
             for run_first, run_count in consumer.remove_held(first, count):
@@ -413,6 +429,7 @@ class Fifo:
                     self._return(run_first, run_count, outcome)
                 if consumer.auto_return:
                     self.roster.give(consumer, consumer.credit + run_count)
+        self.deliver_at_ms = 0
         if consumer.held.count == 0:
             self._holds_nothing(consumer)
 
@@ -422,9 +439,13 @@ class Fifo:
             self.redelivered.remove(first, count)
         if self.overdue.count > 0:
             self.overdue.remove(first, count)
+        dies = self.options.keeps_dead and reason in DEATHS
+        if dies and self.options.bytes_max >= 0:
+            self.dying.weigh(self.notes.size_runs([(first, count)]))
+            self.notes.dying_bytes = self.dying.bytes
         if self._noted:
             self._forget(first, count)
-        if self.options.keeps_dead and reason in DEATHS:
+        if dies:
             self.dying.add(first, count, reason)
             self._effects.append(Dying(first, count, reason))
         else:
@@ -489,14 +510,15 @@ class Fifo:
         end = first + count
         while first < end:
             level, run = self.notes.level_run(first, end - first)
-            if self.overdue.count > 0 or self.options.counts_deliveries:
+            if self._one_by_one or self.overdue.count > 0:
                 run = 1
             self._return_alike(first, run, level, outcome)
             first += run
 
     def _return_alike(self, first: i64, count: i64, level: i64, outcome: i64) -> None:
+        tries: i64 = 0
         if self.options.counts_deliveries and outcome != RETURN_UNSEEN:
-            tries: i64 = self.attempts.get(first, 0)
+            tries = self.attempts.get(first, 0)
             tries += 1 << ACQUIRED_SHIFT
             tries += 1 if outcome == FAIL else 0
             self.attempts[first] = tries
@@ -506,9 +528,12 @@ class Fifo:
         if self.overdue.count > 0 and self.overdue.contains(first):
             begin_leave(self.leaving, first, count, LEFT_EXPIRED)
             return
-        self.notes.put_back(first, count, level)
+        waits = False
         if outcome != RETURN_UNSEEN:
             self._mark_redelivered(first, count)
+            waits = self.options.delays and delays_it(self, first, outcome, tries)
+        if not waits:
+            self.notes.put_back(first, count, level)
         if self.options.ttl_ms >= 0:
             self._watch_returned(first)
 
@@ -649,9 +674,9 @@ class Fifo:
         self._effects.append(Got(session, seq, redelivered, self.ready.count, tries))
 
     def _purge(self, session: SessionId) -> None:
-        count = self.ready.count
+        count = self.ready.count + self.notes.beside_count
         alone = len(self.leaving) == 0
-        for part in self.ready.take_all():
+        for part in self.ready.take_all() + take_delayed(self):
             self.leaving.append(Leaving(part, LEFT_PURGED))
         self.notes.ready_bytes = 0
         if count == 0:
@@ -748,6 +773,8 @@ class Fifo:
         self.set_options(options)
         if options.bytes_max >= 0 and old.bytes_max < 0:
             self.notes.begin_sizes(self.queue_within(1, self.next_seq - 1), command.sizes)
+            if self.delays is not None:
+                self.notes.count_beside(self.delays.seqs)
         if options.ttl_ms >= 0 and old.ttl_ms < 0:
             self.arrivals = Arrivals()
             if not self._is_empty():  # What came before counts from now on.
@@ -764,4 +791,4 @@ class Fifo:
         pass_time(self)
 
     def _is_empty(self) -> bool:
-        return self.ready.count == 0 and self.checked_out == 0 and len(self.leaving) == 0
+        return self.length() == 0 and len(self.leaving) == 0

@@ -11,6 +11,7 @@ import msgspec
 from queues.annotations import WORDS_BYTES_MAX, decode_words
 from queues.commands import BadCommand, ConsumerKey, SessionId, decode, encode
 from queues.consumers import Consumer, Generation
+from queues.delays import Delays
 from queues.dying import DEATHS
 from queues.expiry import FAR
 from queues.fifo import Fifo, Leaving
@@ -27,8 +28,8 @@ from queues.rows import Rows
 from queues.seqset import SeqSet
 from queues.streams import Streams
 
-VERSION: Final = 3
-OLD_VERSIONS: Final = (1, 2)  # without annotations; without what changing leaders need
+VERSION: Final = 4
+OLD_VERSIONS: Final = (1, 2, 3)  # without annotations, changing leaders, delays
 Runs = list[tuple[int, int]]
 KEY_BYTES: Final = 20
 SESSION_BYTES: Final = 16
@@ -82,6 +83,9 @@ class FifoState(msgspec.Struct, frozen=True, array_like=True):
     retired: bytes = b""  # the session that retired it; empty: it has not retired
     dying: list[tuple[int, int, int]] = []  # first, count, reason
     led: LedState | None = None  # where the leader may change
+    dying_sizes: list[tuple[int, int, int]] = []  # first, count, body bytes, where they count
+    delayed: Runs = []
+    delays: list[tuple[int, int, int]] = []  # due, first, count; some may be gone
 
 
 def encode_fifo(machine: Fifo) -> bytes:
@@ -128,6 +132,9 @@ def machine_state(machine: Fifo) -> FifoState:
         _session(machine.retired_by) if machine.retired else b"",
         machine.dying.runs(),
         led_state(machine.streams),
+        machine.dying.size_runs(),
+        [] if machine.delays is None else machine.delays.seqs.runs(),
+        [] if machine.delays is None else machine.delays.calendar.entries(),
     )
 
 
@@ -159,6 +166,8 @@ def decode_fifo(machine: Fifo, data: bytes) -> None:
         machine.set_retired(True, _to_session(state.retired))
     for first, count, reason in state.dying:
         machine.dying.add(first, count, reason)
+    machine.dying.weigh(state.dying_sizes)
+    machine.notes.dying_bytes = machine.dying.bytes
     machine.unused_since_ms = state.unused_since_ms
     for level, runs in enumerate(state.lanes):
         for first, count in runs:
@@ -183,7 +192,18 @@ def decode_fifo(machine: Fifo, data: bytes) -> None:
     for first, count, words in state.annotations:
         machine.annotations.restore(first, count, words)
     machine.notes.restore(state.levels, state.sizes)
+    if state.delays:
+        _restore_delays(machine, state)
     machine.due_by(state.now_ms)
+
+
+def _restore_delays(machine: Fifo, state: FifoState) -> None:
+    delays = Delays()
+    delays.seqs = _set(state.delayed)
+    for due, first, count in state.delays:
+        delays.calendar.restore(due, first, count)
+    machine.delays = delays
+    machine.notes.count_beside(delays.seqs)
 
 
 def _check(state: FifoState, options: Options) -> None:
@@ -191,6 +211,7 @@ def _check(state: FifoState, options: Options) -> None:
     numbers = [state.now_ms, state.check_ms, state.delivered_high, max(state.unused_since_ms, 0)]
     numbers += [seq for _, seq in state.last_seqs] + [tries for _, tries in state.attempts]
     numbers += [time for _, time in state.arrivals] + [due for due, _, _ in state.calendar]
+    numbers += [due for due, _, _ in state.delays]
     if not 1 <= state.next_seq <= FAR or min(numbers) < 0 or max(numbers) > FAR:
         raise BadSnapshot("a number out of its bounds")
     _check_keys(state)
@@ -199,15 +220,18 @@ def _check(state: FifoState, options: Options) -> None:
         alive += consumer.held
     for _, _, _, runs in state.leaving:
         alive += runs
+    alive += state.delayed
     others = [state.redelivered, state.overdue, *(each.returned for each in state.consumers)]
     others += [runs for each in state.consumers for _, runs in each.generations]
     others += [[(first, count)] for _, first, count in state.calendar]
+    others += [[(first, count)] for _, first, count in state.delays]
     others += [[(seq, 1)] for seq, _ in state.attempts] + [[(seq, 1)] for seq, _ in state.arrivals]
     for runs in others:
         _merged(runs, state.next_seq)
     everything = _merged(sorted(alive), state.next_seq)
     dying = [(first, count) for first, count, _ in state.dying]
     kept = _merged(sorted(alive + dying), state.next_seq)
+    _check_kept(state, dying)
     if any(reason not in DEATHS for _, _, reason in state.dying):
         raise BadSnapshot("a death of an unknown reason")
     if len(state.lanes) != options.levels:
@@ -221,6 +245,21 @@ def _check(state: FifoState, options: Options) -> None:
     if any(not 0 <= size < 1 << 31 for _, _, size in state.sizes):
         raise BadSnapshot("a size out of its bounds")
     _check_annotations(state, kept)
+
+
+def _check_kept(state: FifoState, dying: Runs) -> None:
+    """What is delayed has a time, what is weighed is dying."""
+    for wanted, known in (
+        (state.delayed, [(first, count) for _, first, count in state.delays]),
+        ([(first, count) for first, count, _ in state.dying_sizes], dying),
+    ):
+        there = _set(_merged(sorted(known), state.next_seq))
+        _merged(wanted, state.next_seq)
+        for first, count in wanted:
+            if sum(found for _, found in there.within(first, count)) != count:
+                raise BadSnapshot("a delay of no message, or a size")
+    if any(not 0 <= size < 1 << 31 for _, _, size in state.dying_sizes):
+        raise BadSnapshot("a size out of its bounds")
 
 
 def _check_annotations(state: FifoState, everything: Runs) -> None:

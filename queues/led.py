@@ -78,6 +78,7 @@ def apply_led(machine: "Fifo", command: Command) -> None:
         for first, count in command.runs:
             for run_first, run_count in machine.dying.remove(first, count):
                 machine.let_go(run_first, run_count, LEFT_BURIED)
+        machine.notes.dying_bytes = machine.dying.bytes
 
 
 # Streams

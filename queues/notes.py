@@ -13,6 +13,7 @@ from mypy_extensions import i64
 from queues.columns import Column
 from queues.options import Options
 from queues.ready import Ready
+from queues.seqset import SeqSet
 from queues.traits import Traits
 
 Noted = list[tuple[int, int, int]]  # (first, count, number of each of them)
@@ -21,13 +22,17 @@ Noted = list[tuple[int, int, int]]  # (first, count, number of each of them)
 @final
 class Notes:
     """Invariant: with several levels the level of every message in the queue is known, with a limit
-    on bytes its size; `ready_bytes` is the sum of the sizes of what is in `ready`.
+    on bytes its size; `ready_bytes` is the sum of the sizes of what is in `ready`,
+    `beside_bytes` of what waits for its time (`queues.delays`).
     """
 
     def __init__(self, ready: Ready, options: Options) -> None:
         self.ready = ready
         self.options = options
         self.ready_bytes: i64 = 0  # of bodies; 0 where there is no limit on bytes
+        self.beside_count: i64 = 0  # not ready, and counted for the limits as if it were
+        self.beside_bytes: i64 = 0
+        self.dying_bytes: i64 = 0  # out of the queue, and counted for its limit on bytes (D-08)
         self._levels = Column("B")
         self._sizes = Column("i")
 
@@ -36,6 +41,7 @@ class Notes:
         if options.bytes_max < 0:
             self._sizes = Column("i")
             self.ready_bytes = 0
+            self.beside_bytes = 0
         self.options = options
 
     def begin_sizes(self, alive: list[tuple[int, int]], sizes: Noted) -> None:
@@ -123,12 +129,33 @@ class Notes:
         if self.options.bytes_max >= 0:
             self._sizes.release(first, count)
 
+    def bytes_of(self, first: i64, count: i64) -> i64:
+        """Of the bodies of messages first..; 0 where there is no limit on bytes."""
+        return self._sizes.sum(first, count) if self.options.bytes_max >= 0 else 0
+
+    def stands_beside(self, first: i64, count: i64) -> None:
+        """Messages first.. are not ready, and count as if they were."""
+        self.beside_count += count
+        self.beside_bytes += self.bytes_of(first, count)
+
+    def stands_no_more(self, first: i64, count: i64) -> None:
+        """The same is over."""
+        self.beside_count -= count
+        self.beside_bytes -= self.bytes_of(first, count)
+
+    def count_beside(self, beside: SeqSet) -> None:
+        """All that stands beside is this, after a restart or a change of limits."""
+        self.beside_count = 0
+        self.beside_bytes = 0
+        for first, count in beside.runs():
+            self.stands_beside(first, count)
+
     # Limits (Q-16)
 
     def is_over(self) -> bool:
-        if 0 <= self.options.length_max < self.ready.count:
+        if 0 <= self.options.length_max < self.ready.count + self.beside_count:
             return True
-        return 0 <= self.options.bytes_max < self.ready_bytes
+        return 0 <= self.options.bytes_max < self.ready_bytes + self.beside_bytes
 
     def drop_lowest(self) -> tuple[i64, i64]:
         """Take messages out of an overfull `ready`, the oldest of the lowest level, as a run.
@@ -138,8 +165,9 @@ class Notes:
         lane = self.ready.lowest_lane()
         first = lane.first()
         count: i64 = 1
-        if 0 <= self.options.length_max < self.ready.count:
-            count = min(lane.head_run(), self.ready.count - self.options.length_max)
+        length = self.ready.count + self.beside_count
+        if 0 <= self.options.length_max < length:
+            count = min(lane.head_run(), length - self.options.length_max)
         self.taken(first, count)
         self.ready.drop_lowest(count)
         return first, count
@@ -149,9 +177,9 @@ class Notes:
         options = self.options
         room = count - at
         if options.length_max >= 0:
-            room = max(min(room, options.length_max - self.ready.count), 0)
+            room = max(min(room, options.length_max - self.ready.count - self.beside_count), 0)
         if options.bytes_max >= 0:
-            left = options.bytes_max - self.ready_bytes
+            left = options.bytes_max - self.ready_bytes - self.beside_bytes - self.dying_bytes
             fit: i64 = 0
             while fit < room:
                 left -= size_of(traits, at + fit)

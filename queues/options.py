@@ -18,9 +18,18 @@ DRAIN_HANDOVER: Final = 2
 COUNTS_DELIVERIES: Final = 4
 DEAD_LETTERS: Final = 8
 KEEPS_DEAD: Final = 16
-KNOWN_FLAGS: Final = 31
+DELAYS: Final = 32
+RETRIES_LATE: Final = 64  # three more fields follow
+KNOWN_FLAGS: Final = 127
+
+DELAY_NONE: Final = 0  # which messages that are given back wait (Q-26)
+DELAY_ALL: Final = 1
+DELAY_FAILED: Final = 2
+DELAY_RETURNED: Final = 3
+DELAY_MS_MAX: Final = 315_360_000_000  # ten years
 
 LAYOUT: Final = Struct("<BBBBqqqqqq")
+LATE_LAYOUT: Final = Struct("<Bqq")
 
 
 @final
@@ -43,6 +52,10 @@ class Options:
         expires_ms: i64 = -1,
         dead_letters: bool = False,
         keeps_dead: bool = False,
+        delays: bool = False,
+        delay_type: i64 = DELAY_NONE,
+        delay_min_ms: i64 = 0,
+        delay_max_ms: i64 = -1,
     ) -> None:
         self.levels: i64 = levels  # of priority; a higher one clamps to the highest
         self.default_level: i64 = default_level  # of a message without a priority
@@ -58,6 +71,11 @@ class Options:
         self.expires_ms: i64 = expires_ms  # unused for so long, the queue goes
         self.dead_letters = dead_letters  # what leaves is worked on further: smaller slices
         self.keeps_dead = keeps_dead  # what dies stays until it is `Buried` (D-08)
+        self.delays = delays  # a message that is given back may have to wait: a consumer says so,
+        self.delay_type: i64 = delay_type  # or these are all that do, or that failed, or did not
+        self.delay_min_ms: i64 = delay_min_ms  # for each failure
+        self.delay_max_ms: i64 = delay_max_ms
+        assert delays or delay_type == DELAY_NONE
 
     def encode(self) -> bytes:
         flags = SINGLE_ACTIVE if self.single_active else 0
@@ -65,7 +83,13 @@ class Options:
         flags |= COUNTS_DELIVERIES if self.counts_deliveries else 0
         flags |= DEAD_LETTERS if self.dead_letters else 0
         flags |= KEEPS_DEAD if self.keeps_dead else 0
-        return LAYOUT.pack(
+        late = b""
+        if self.delays:
+            flags |= DELAYS
+        if self.delay_type != DELAY_NONE:
+            flags |= RETRIES_LATE
+            late = LATE_LAYOUT.pack(self.delay_type, self.delay_min_ms, self.delay_max_ms)
+        fixed = LAYOUT.pack(
             flags,
             self.overflow,
             self.levels - 1,
@@ -77,6 +101,7 @@ class Options:
             self.consumer_timeout_ms,
             self.expires_ms,
         )
+        return fixed + late
 
     def same(self, other: "Options") -> bool:
         return self.encode() == other.encode()
@@ -88,18 +113,25 @@ class Options:
         return hash(self.encode())
 
 
-OPTIONS_BYTES: Final = LAYOUT.size
+def options_bytes(flags: int) -> int:
+    """How long options are that begin with this byte."""
+    return LAYOUT.size + (LATE_LAYOUT.size if flags & RETRIES_LATE else 0)
 
 
 def decode_options(data: bytes) -> Options:
     """ValueError: these are not the bytes of options that this node knows."""
-    if len(data) != OPTIONS_BYTES:
+    if len(data) == 0 or len(data) != options_bytes(data[0]):
         raise ValueError(f"options of {len(data)} bytes")
-    flags, overflow, levels, default, ttl, length, size, limit, timeout, expires = LAYOUT.unpack(
-        data
+    flags, overflow, levels, default, ttl, length, size, limit, timeout, expires = (
+        LAYOUT.unpack_from(data)
     )
     if flags & ~KNOWN_FLAGS or overflow > REJECT_PUBLISH_DLX or default > levels:
         raise ValueError(f"unknown options {data.hex()}")
+    delay_type, delay_min, delay_max = DELAY_NONE, 0, -1
+    if flags & RETRIES_LATE:
+        delay_type, delay_min, delay_max = LATE_LAYOUT.unpack_from(data, LAYOUT.size)
+        if not flags & DELAYS or not is_delay(delay_type, delay_min, delay_max):
+            raise ValueError(f"unknown delays {data.hex()}")
     return Options(
         levels + 1,
         default,
@@ -115,4 +147,14 @@ def decode_options(data: bytes) -> Options:
         expires,
         bool(flags & DEAD_LETTERS),
         bool(flags & KEEPS_DEAD),
+        bool(flags & DELAYS),
+        delay_type,
+        delay_min,
+        delay_max,
     )
+
+
+def is_delay(delay_type: int, min_ms: int, max_ms: int) -> bool:
+    """Whether these are three fields of a queue that delays."""
+    known = DELAY_NONE < delay_type <= DELAY_RETURNED
+    return known and 0 <= min_ms <= DELAY_MS_MAX and -1 <= max_ms <= DELAY_MS_MAX

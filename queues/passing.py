@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from mypy_extensions import i64
 
 from queues.commands import RELEASE
+from queues.delays import end_delays, expired_below, oldest_of, take_out
 from queues.effects import LEFT_EXPIRED, QueueExpired, TimedOut
 from queues.expiry import FAR
 from queues.leaving import Leaving, begin_leave
@@ -30,6 +31,8 @@ def pass_time(machine: "Fifo") -> None:
         machine.unused_since_ms = now_ms
     if machine.streams is not None and len(machine.streams.suspended) > 0:
         return_suspended(machine)
+    if machine.delays is not None:
+        end_delays(machine, machine.delays)
     if options.ttl_ms >= 0:
         expire_by_ttl(machine)
     if machine.calendar.count > 0 or machine.behind:
@@ -49,7 +52,11 @@ def expire_by_ttl(machine: "Fifo") -> None:
     boundary = machine.arrivals.boundary(machine.now_ms, ttl_ms, machine.next_seq)
     if boundary > 0:
         _expire_parts(machine, machine.ready.split_below(boundary))
-    oldest = machine.ready.oldest()
+        if machine.delays is not None:
+            gone = expired_below(machine, machine.delays, boundary)
+            if gone.count > 0:
+                machine.leaving.append(Leaving(gone, LEFT_EXPIRED))
+    oldest = oldest_of(machine.delays, machine.ready.oldest())
     if oldest > 0:
         machine.due_by(machine.arrivals.due_ms(oldest, ttl_ms))
 
@@ -71,11 +78,15 @@ def _expire_by_calendar(machine: "Fifo") -> None:
             machine.notes.taken(run_first, run_count)
             begin_leave(machine.leaving, run_first, run_count, LEFT_EXPIRED)
             found += run_count
+        if found < count and machine.delays is not None:
+            for run_first, run_count in take_out(machine, machine.delays, first, count):
+                begin_leave(machine.leaving, run_first, run_count, LEFT_EXPIRED)
+                found += run_count
         if found < count and machine.checked_out > 0:
             _note_overdue(machine, first, count)
     due_ms = calendar.next_due_ms()
     machine.behind = due_ms <= machine.now_ms
-    if calendar.wants_sweep(machine.ready.count + machine.checked_out):
+    if calendar.wants_sweep(machine.length()):
         calendar.sweep(machine.queue_within, DUE_SLICE)
         due_ms = machine.now_ms
     machine.due_by(due_ms)

@@ -61,6 +61,11 @@ KEYS: Final[Mapping[str, tuple[Check, str]]] = {
     "dead-letter-exchange": (_name, "dead letter exchange name"),
     "dead-letter-routing-key": (_name, "dead letter routing key"),
     "dead-letter-strategy": (_one_of("at-most-once", "at-least-once"), "dead letter strategy"),
+    "delayed-retry-max": (_whole(0, DURATION_MS_MAX), "greatest delay of a retry"),
+    "delayed-retry-min": (_whole(0, DURATION_MS_MAX), "least delay of a retry"),
+    "delayed-retry-type": (
+        _one_of("disabled", "all", "failed", "returned"), "type of delayed retry"
+    ),
     "delivery-limit": (_whole(-NUMBER_MAX), "delivery limit"),
     "expires": (_whole(1, DURATION_MS_MAX), "queue expiry"),
     "federation-upstream": (_text, "federation upstream name"),

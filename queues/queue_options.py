@@ -8,10 +8,22 @@ from dataclasses import dataclass
 from typing import Final
 
 from queues.dead_letters import DeadLetterRule
-from queues.options import DROP_HEAD, REJECT_PUBLISH, REJECT_PUBLISH_DLX, Options
+from queues.options import (
+    DELAY_ALL,
+    DELAY_FAILED,
+    DELAY_MS_MAX,
+    DELAY_NONE,
+    DELAY_RETURNED,
+    DROP_HEAD,
+    REJECT_PUBLISH,
+    REJECT_PUBLISH_DLX,
+    Options,
+)
 from queues.queue_arguments import QUORUM, queue_type
 
 EXPIRES: Final = "x-expires"
+RETRY_MIN: Final = "x-delayed-retry-min"
+RETRY_MAX: Final = "x-delayed-retry-max"
 QUORUM_LEVELS: Final = 32  # Q-63
 QUORUM_DEFAULT_LEVEL: Final = 4
 QUORUM_DELIVERY_LIMIT: Final = 20
@@ -20,6 +32,12 @@ OVERFLOWS: Final = {
     "drop-head": DROP_HEAD,
     "reject-publish": REJECT_PUBLISH,
     "reject-publish-dlx": REJECT_PUBLISH_DLX,
+}
+DELAY_TYPES: Final = {
+    "disabled": DELAY_NONE,
+    "all": DELAY_ALL,
+    "failed": DELAY_FAILED,
+    "returned": DELAY_RETURNED,
 }
 
 
@@ -36,6 +54,8 @@ def options_of(arguments: dict[str, object], defaults: QueueDefaults) -> Options
     quorum = queue_type(arguments) == QUORUM
     levels = QUORUM_LEVELS if quorum else _number(arguments, "x-max-priority", 0) + 1
     limit = _number(arguments, "x-delivery-limit", QUORUM_DELIVERY_LIMIT) if quorum else -1
+    delay_type = delay_type_of(arguments) if quorum else DELAY_NONE
+    is_late = delay_type != DELAY_NONE
     return Options(
         levels=levels,
         default_level=QUORUM_DEFAULT_LEVEL if quorum else 0,
@@ -50,7 +70,33 @@ def options_of(arguments: dict[str, object], defaults: QueueDefaults) -> Options
         consumer_timeout_ms=_number(arguments, "x-consumer-timeout", defaults.consumer_timeout_ms),
         expires_ms=_number(arguments, EXPIRES, -1),
         dead_letters=dead_letter_exchange(arguments) is not None,
+        keeps_dead=quorum and wants_sure_letters(arguments) and not sure_letters_fault(arguments),
+        delays=quorum,
+        delay_type=delay_type,
+        delay_min_ms=_duration(arguments, RETRY_MIN, 0) if is_late else 0,
+        delay_max_ms=_duration(arguments, RETRY_MAX, -1) if is_late else -1,
     )
+
+
+def delay_type_of(arguments: dict[str, object]) -> int:
+    """Which messages that are given back have to wait (Q-26): none without a least delay."""
+    if RETRY_MIN not in arguments:
+        return DELAY_NONE
+    return DELAY_TYPES[str(arguments.get("x-delayed-retry-type", "disabled"))]
+
+
+def wants_sure_letters(arguments: dict[str, object]) -> bool:
+    """Whether its dead letters are to arrive at least once (D-08)."""
+    is_sure = arguments.get("x-dead-letter-strategy") == "at-least-once"
+    return is_sure and dead_letter_exchange(arguments) is not None
+
+
+def sure_letters_fault(arguments: dict[str, object]) -> str:
+    """Why they cannot be, and are sent at most once; nothing: they can."""
+    overflow = arguments.get("x-overflow", "drop-head")
+    if OVERFLOWS[str(overflow)] == REJECT_PUBLISH:
+        return ""
+    return f"overflow is {overflow} and not reject-publish"
 
 
 def dead_letter_exchange(arguments: dict[str, object]) -> str | None:
@@ -78,3 +124,7 @@ def _number(arguments: dict[str, object], name: str, absent: int) -> int:
     value = arguments.get(name, absent)
     assert isinstance(value, int)
     return int(value)
+
+
+def _duration(arguments: dict[str, object], name: str, absent: int) -> int:
+    return min(_number(arguments, name, absent), DELAY_MS_MAX)

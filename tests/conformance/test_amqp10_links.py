@@ -1,11 +1,12 @@
 """AMQP 1.0 frame by frame: what links may ask for, and what becomes of deliveries."""
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pika
 import pytest
-from proton import Described, Message, symbol, ubyte, uint, ulong
+from proton import Described, Message, symbol, timestamp, ubyte, uint, ulong
 
 from tests.conformance.broker import Broker, drain, numbered, publish_all, ready_count
 from tests.conformance.raw10 import (
@@ -577,3 +578,20 @@ def test_messages_before_a_wrong_one_are_answered(session: Raw10, queue: str) ->
     assert {each.code for each in frames} == {DISPOSITION, DETACH}
     told = next(each for each in frames if each.code == DISPOSITION)
     assert (told.field(1), told.field(4).descriptor) == (0, ACCEPTED)
+
+
+def test_a_consumer_says_when_a_message_is_to_come_again(
+    session: Raw10, channel: Any, name: str
+) -> None:
+    channel.queue_declare(name, durable=True, arguments=QUORUM)
+    publish_all(channel, name, numbered(2))
+    attach(session, RECEIVER, source(f"/queues/{name}"))
+    session.credit(1)
+    came = session.until(TRANSFER)
+    due_s = time.time() + 0.5
+    words = {"x_opt_delivery_time": timestamp(round(1000 * due_s))}
+    settle(session, came, modified(True, False, **words))
+    session.credit(2, 1)
+    assert message_of(session.until(TRANSFER)).body == b"2"
+    assert message_of(session.until(TRANSFER)).body == b"1"
+    assert time.time() >= due_s - 0.05

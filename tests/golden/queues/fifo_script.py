@@ -1,6 +1,7 @@
 """Runs a story about one queue: lines of commands in, the story with the machine's answers out.
 
-    > queue ttl 1000            a new queue with options, in the words of WORDS and FLAGS below
+    > queue ttl 1000            a new queue with options, in the words of WORDS and FLAGS below;
+                                `delays all` (failed, returned, none), `overflow reject-publish`
     > configure ttl 500         the queue's options are others now; those not named stay
     > at 1500                   an empty batch at this time, in ms; it is the time from now on
     > publish s1 3              session s1 publishes 3 messages; `publish s1 3 from 2` numbers them;
@@ -47,6 +48,7 @@ from queues.commands import (
     consumer_key,
     session_of,
 )
+from queues.delays import DELIVERY_TIME
 from queues.effects import (
     ACQUIRED_SHIFT,
     LEFT_ACCEPTED,
@@ -76,7 +78,16 @@ from queues.effects import (
     TimedOut,
 )
 from queues.fifo import Fifo
-from queues.options import DROP_HEAD, REJECT_PUBLISH, REJECT_PUBLISH_DLX, Options
+from queues.options import (
+    DELAY_ALL,
+    DELAY_FAILED,
+    DELAY_NONE,
+    DELAY_RETURNED,
+    DROP_HEAD,
+    REJECT_PUBLISH,
+    REJECT_PUBLISH_DLX,
+    Options,
+)
 from queues.traits import ABSENT, Traits
 
 OUTCOMES = {
@@ -95,6 +106,12 @@ REASONS = {
     LEFT_DELIVERY_LIMIT: "delivery limit",
     LEFT_REFUSED: "refused",
 }
+DELAYED = {
+    "none": DELAY_NONE,
+    "all": DELAY_ALL,
+    "failed": DELAY_FAILED,
+    "returned": DELAY_RETURNED,
+}
 OVERFLOWS = {
     "drop-head": DROP_HEAD,
     "reject-publish": REJECT_PUBLISH,
@@ -109,6 +126,8 @@ WORDS = {
     "delivery-limit": "delivery_limit",
     "timeout": "consumer_timeout_ms",
     "expires": "expires_ms",
+    "delay": "delay_min_ms",  # of each failure, if some are delayed
+    "delay-max": "delay_max_ms",
 }
 FLAGS = {
     "single-active": "single_active",
@@ -211,7 +230,7 @@ class Script:
 
     def _settle(self, who: str, rest: list[str]) -> Settle:
         at = rest.index(NOTING) if NOTING in rest else len(rest)
-        notes = dict(word.encode().split(b"=") for word in rest[at + 1 :])
+        notes = dict(note_in(word) for word in rest[at + 1 :])
         runs = runs_in(rest[1:at])
         return Settle(self._key(who), OUTCOMES[rest[0]], runs, encode_words(notes))
 
@@ -304,6 +323,8 @@ class Script:
             credit = f" credit {consumer.credit}" if consumer.attached else " detached"
             star = "*" if key == self._fifo.roster.active_key else ""
             parts.append(f"{self._name(key)}{star} {held}{credit}")
+        if self._fifo.delays is not None and self._fifo.delays.seqs.count > 0:
+            parts.append("delayed " + self._marked(self._fifo.delays.seqs.runs()))
         parts += [each.lstrip(", ") for each in noted(self._fifo.annotations.words)]
         return "= " + "; ".join(parts)
 
@@ -323,12 +344,14 @@ class Script:
 
 def options_in(old: Options, words: list[str]) -> Options:
     """The options with some changed: `ttl 1000 single-active overflow reject-publish`."""
-    names = [*WORDS.values(), *FLAGS.values(), "overflow", "dead_letters"]
+    names = [*WORDS.values(), *FLAGS.values(), "overflow", "dead_letters", "delays", "delay_type"]
     fields = {name: getattr(old, name) for name in names}
     rest = iter(words)
     for word in rest:
         if word in FLAGS:
             fields[FLAGS[word]] = True
+        elif word == "delays":
+            fields["delays"], fields["delay_type"] = True, DELAYED[next(rest)]
         elif word == "overflow":
             fields[word] = OVERFLOWS[next(rest)]
         else:
@@ -369,13 +392,25 @@ def seen(redelivered: bool, attempts: int) -> str:
     return f"{flag} (acquired {acquired}, failed {failed})"
 
 
+def note_in(word: str) -> tuple[bytes, bytes]:
+    """`why=bad`, or `at=1500`: the time before which it is not to be delivered."""
+    key, _, value = word.partition("=")
+    if key == "at":
+        return DELIVERY_TIME, b"\x83" + int(value).to_bytes(8, "big")
+    return key.encode(), value.encode()
+
+
 def noted(words: dict[int, bytes]) -> list[str]:
     """What is noted on each message."""
     found: list[str] = []
     for seq, each in sorted(words.items()):
-        notes = [f"{key.decode()}={value.decode()}" for key, value in decode_words(each).items()]
+        notes = [f"{key.decode()}={shown(value)}" for key, value in decode_words(each).items()]
         found.append(f", noted on {seq}: {' '.join(notes)}")
     return found
+
+
+def shown(value: bytes) -> str:
+    return value.decode() if value[0] != 0x83 else str(int.from_bytes(value[1:], "big"))
 
 
 def span(first: int, count: int) -> str:

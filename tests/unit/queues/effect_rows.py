@@ -9,6 +9,7 @@ from queues.effects import (
     Delivers,
     Detached,
     Drained,
+    Dying,
     Effect,
     Enqueued,
     Got,
@@ -54,6 +55,8 @@ def rows_of(effect: Effect) -> list[Row]:
                 ("delivers", effect.key, effect.delivery_seq + i, effect.first + i, *last)
                 for i in range(effect.count)
             ]
+        case Dying():
+            return [("dying", effect.first + i, effect.reason) for i in range(effect.count)]
         case Left():
             left: list[Row] = [
                 ("left", effect.first + i, effect.reason) for i in range(effect.count)

@@ -35,12 +35,14 @@ from tests.unit.queues.runs import runs_of
 
 SESSIONS = [SessionId(7 << 64 | counter) for counter in (1, 2, 3)]
 LIFETIMES = (0, 5_000, 15_000, 35_000)
+DELAY_MS = 3_700  # no small multiple of it is near one of 10 s
 LEAPS = (0, 0, 0, 10_000, 20_000, 60_000)
 NOTES = (
     b"",
     b"",
     encode_words({b"x-a": b"\x41"}),
     encode_words({b"x-b": b"\x42", b"x-a": b"\x43"}),
+    encode_words({b"x-opt-delivery-time": b"\x83" + (1_045_000).to_bytes(8, "big")}),
 )
 
 # Kind of command, which session or consumer, and three numbers that the kind makes something of.
@@ -85,6 +87,10 @@ OPTIONS = st.builds(
     delivery_limit=st.sampled_from([-1, 0, 1, 2]),
     consumer_timeout_ms=st.sampled_from([-1, 0, 30_000]),
     expires_ms=st.sampled_from([-1, -1, 30_000]),
+    delays=st.just(True),
+    delay_type=st.sampled_from([0, 0, 1, 2, 3]),
+    delay_min_ms=st.just(DELAY_MS),
+    delay_max_ms=st.sampled_from([-1, 13_300]),
 )
 
 
@@ -103,6 +109,10 @@ def story_of(seed: int) -> tuple[Options, list[Batch]]:
         delivery_limit=lots.choice([-1, 0, 1, 2]),
         consumer_timeout_ms=lots.choice([-1, 0, 30_000]),
         expires_ms=lots.choice([-1, -1, 30_000]),
+        delays=True,
+        delay_type=lots.choice([0, 0, 1, 2, 3]),
+        delay_min_ms=DELAY_MS,
+        delay_max_ms=lots.choice([-1, 13_300]),
     )
     kinds = KINDS if lots.random() < 0.5 else (*KINDS, *SELDOM)
     leaps = LEAPS if lots.random() < 0.7 else (0,)
@@ -213,8 +223,8 @@ class Script:
         consumer = self._naive.consumers.get(key)
         held = [] if consumer is None else consumer.held
         if c >= 10 or not held:
-            return Settle(key, b, [(a + 1, b), (max(a - 1, 1), 3)], NOTES[a % 4])
-        return Settle(key, b, runs_of(held[a % len(held) :][: 1 + c % 5]), NOTES[(a + c) % 4])
+            return Settle(key, b, [(a + 1, b), (max(a - 1, 1), 3)], NOTES[a % 5])
+        return Settle(key, b, runs_of(held[a % len(held) :][: 1 + c % 5]), NOTES[(a + c) % 5])
 
     def _sizes(self, a: int, b: int) -> list[tuple[int, int, int]]:
         """Of some messages, and of some that are none."""
@@ -237,5 +247,9 @@ class Script:
             consumer_timeout_ms=(-1, 20_000, 100_000)[a % 3],
             expires_ms=(-1, 30_000, old.expires_ms)[b % 3],
             dead_letters=c % 2 == 0,
+            delays=old.delays,
+            delay_type=(a + c) % 4 if old.delays else 0,
+            delay_min_ms=DELAY_MS,
+            delay_max_ms=(-1, 13_300)[b % 2],
         )
         return self._options

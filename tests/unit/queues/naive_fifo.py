@@ -36,9 +36,22 @@ from queues.effects import (
     LEFT_REFUSED,
     LEFT_REJECTED,
 )
-from queues.options import DROP_HEAD, REJECT_PUBLISH_DLX, Options
+from queues.options import (
+    DELAY_ALL,
+    DELAY_FAILED,
+    DELAY_RETURNED,
+    DROP_HEAD,
+    REJECT_PUBLISH_DLX,
+    Options,
+)
 from queues.traits import Traits
 from tests.unit.queues.effect_rows import Row
+
+
+def time_in(words: bytes) -> int:
+    """The delivery time that a consumer noted, or 0."""
+    value = decode_words(words).get(b"x-opt-delivery-time", b"\x83" + bytes(8))
+    return int.from_bytes(value[1:], "big")
 
 
 class NaiveMessage:
@@ -52,6 +65,7 @@ class NaiveMessage:
         self.acquired = 0
         self.failed = 0
         self.words: dict[bytes, bytes] = {}  # what consumers noted
+        self.until_ms: int | None = None  # it waits for this time
 
     def is_due(self, now_ms: int, queue_ttl: int) -> bool:
         if self.own_due_ms is not None and self.own_due_ms <= now_ms:
@@ -124,8 +138,8 @@ class NaiveFifo:
             case Get():
                 self._get(command.session)
             case Purge():
-                self.effects.append(("purged", command.session, len(self.ready)))
-                for seq in list(self.ready):
+                self.effects.append(("purged", command.session, len(self.waiting())))
+                for seq in self.waiting():
                     self._leave(seq, LEFT_PURGED)
             case Inspect():
                 self.used_ms = self.now_ms
@@ -156,8 +170,18 @@ class NaiveFifo:
     def redelivered(self) -> list[int]:
         return [seq for seq, message in self.messages.items() if message.redelivered]
 
+    def delayed(self) -> list[int]:
+        return [seq for seq, message in self.messages.items() if message.until_ms is not None]
+
+    def waiting(self) -> list[int]:
+        """What counts for the limits."""
+        return [*self.ready, *self.delayed()]
+
     def ready_bytes(self) -> int:
         return sum(self.messages[seq].size for seq in self.ready)
+
+    def waiting_bytes(self) -> int:
+        return sum(self.messages[seq].size for seq in self.waiting())
 
     def _level(self, seq: int) -> int:
         return self.messages[seq].level
@@ -226,21 +250,24 @@ class NaiveFifo:
 
     def _has_room(self, message: NaiveMessage) -> bool:
         options = self.options
-        if 0 <= options.length_max < len(self.ready) + 1:
+        if 0 <= options.length_max < len(self.waiting()) + 1:
             return False
-        return options.bytes_max < 0 or self.ready_bytes() + message.size <= options.bytes_max
+        return options.bytes_max < 0 or self.waiting_bytes() + message.size <= options.bytes_max
 
     def _is_over(self) -> bool:
         options = self.options
         if options.overflow != DROP_HEAD:
             return False
-        if 0 <= options.length_max < len(self.ready):
+        if 0 <= options.length_max < len(self.waiting()):
             return True
-        return 0 <= options.bytes_max < self.ready_bytes()
+        return 0 <= options.bytes_max < self.waiting_bytes()
 
     def _drop(self) -> None:
         while self._is_over():
-            self._leave(min(self.ready, key=lambda seq: (self._level(seq), seq)), LEFT_MAXLEN)
+            chosen = [min(self.delayed())] if self.delayed() else []
+            if self.ready:
+                chosen.append(min(self.ready, key=lambda seq: (self._level(seq), seq)))
+            self._leave(min(chosen), LEFT_MAXLEN)
 
     # Settling
 
@@ -260,7 +287,8 @@ class NaiveFifo:
             elif command.outcome == REJECT:
                 self._leave(seq, LEFT_REJECTED)
             else:
-                self._requeue(seq, command.outcome)
+                at_ms = time_in(command.annotations) if self.options.delays else 0
+                self._requeue(seq, command.outcome, at_ms)
             if consumer.auto_return and consumer.attached:
                 self._give(command.key, consumer.credit + 1)
         if not consumer.attached and not consumer.held:
@@ -275,7 +303,7 @@ class NaiveFifo:
         if words:
             self.effects.append(("noted", seq, tuple(words.items())))
 
-    def _requeue(self, seq: int, outcome: int) -> None:
+    def _requeue(self, seq: int, outcome: int, at_ms: int = 0) -> None:
         message = self.messages[seq]
         assert outcome in (RELEASE, RETURN_UNSEEN, FAIL)
         if outcome != RETURN_UNSEEN:
@@ -287,8 +315,23 @@ class NaiveFifo:
             self._leave(seq, LEFT_DELIVERY_LIMIT)
         elif self._is_due(seq):
             self._leave(seq, LEFT_EXPIRED)
+        elif outcome != RETURN_UNSEEN and self._until(message, outcome, at_ms) > self.now_ms:
+            message.until_ms = self._until(message, outcome, at_ms)
         else:
             self.ready.append(seq)
+
+    def _until(self, message: NaiveMessage, outcome: int, at_ms: int) -> int:
+        """When it may be delivered again (Q-26)."""
+        options = self.options
+        if at_ms:
+            return at_ms
+        if options.delay_type not in (
+            DELAY_ALL,
+            DELAY_FAILED if outcome == FAIL else DELAY_RETURNED,
+        ):
+            return 0
+        wait = options.delay_min_ms * max(message.failed, 1)
+        return self.now_ms + (wait if options.delay_max_ms < 0 else min(wait, options.delay_max_ms))
 
     # Consumers
 
@@ -431,6 +474,10 @@ class NaiveFifo:
     def _pass_time(self) -> None:
         if self.used_ms is None:
             self.used_ms = self.now_ms
+        for seq in sorted(self.delayed()):
+            if (self.messages[seq].until_ms or 0) <= self.now_ms:
+                self.messages[seq].until_ms = None
+                self.ready.append(seq)
         self._expire()
         if self.look_ms is not None and self.look_ms <= self.now_ms:
             self.look_ms = None
@@ -443,7 +490,7 @@ class NaiveFifo:
             self.used_ms = self.now_ms
 
     def _expire(self) -> None:
-        for seq in sorted(self.ready):
+        for seq in sorted(self.waiting()):
             if self._is_due(seq):
                 self._leave(seq, LEFT_EXPIRED)
 

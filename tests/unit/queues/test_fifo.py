@@ -93,17 +93,25 @@ def check_alike(fifo: Fifo, naive: NaiveFifo) -> None:
         assert all(naive.messages[seq].level == level for seq in seqs_of(lane.runs()))
     if naive.options.bytes_max >= 0:
         assert fifo.notes.ready_bytes == naive.ready_bytes()
+        assert fifo.notes.beside_bytes == naive.waiting_bytes() - naive.ready_bytes()
+    assert delayed_in(fifo) == sorted(naive.delayed())
+    assert fifo.notes.beside_count == len(naive.delayed())
+
+
+def delayed_in(fifo: Fifo) -> list[int]:
+    return [] if fifo.delays is None else seqs_of(fifo.delays.seqs.runs())
 
 
 def check_laws(fifo: Fifo) -> None:
     """What the machine's docstrings promise after each batch that leaves nothing to be done."""
     ready = seqs_of(fifo.ready.runs())
     held = [seq for each in fifo.consumers.values() for seq in seqs_of(each.held.runs())]
-    alive = set(ready) | set(held)
+    delayed = delayed_in(fifo)
+    alive = set(ready) | set(held) | set(delayed)
     assert not fifo.leaving
     assert fifo.checked_out == len(held)
     assert fifo.ready.count == len(ready)
-    assert len(alive) == len(held) + len(ready)
+    assert len(alive) == len(held) + len(ready) + len(delayed) == fifo.length()
     assert set(seqs_of(fifo.redelivered.runs())) <= alive
     assert set(seqs_of(fifo.overdue.runs())) <= set(held)
     assert set(fifo.attempts) <= alive

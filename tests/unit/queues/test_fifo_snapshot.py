@@ -65,6 +65,11 @@ class Story:
             consumer_timeout_ms=pick((-1, 400)),
             expires_ms=pick((-1, 3000)),
             dead_letters=pick((False, True)),
+            keeps_dead=pick((False, False, True)),
+            delays=True,
+            delay_type=pick((0, 1, 2, 3)),
+            delay_min_ms=pick((0, 40)),
+            delay_max_ms=pick((-1, 100)),
         )
 
     def batch(self) -> tuple[list[Command], int]:
@@ -220,8 +225,14 @@ FIELDS = (
     *["redelivered", "overdue", "consumers", "lines", "exclusive", "active", "gives_way"],
     *["last_seqs", "leaving", "arrivals", "calendar", "attempts", "levels", "sizes"],
     *["check_ms", "look_sooner", "put_off", "annotations", "retired", "dying", "led"],
+    *["dying_sizes", "delayed", "delays"],
 )
 WRONG: list[tuple[str, object]] = [
+    ("dying_sizes", [(1, 1, 5)]),
+    ("delayed", [(1, 1)]),
+    ("delays", [(5, 0, 1)]),
+    ("delays", [(5, 1, 1), (6, 1, 1)]),
+    ("delays", [(-1, 1, 1)]),
     ("options", b"short"),
     ("options", Options(levels=9).encode()),
     ("next_seq", -1),
@@ -282,11 +293,11 @@ def test_a_snapshot_of_the_first_version_has_no_annotations() -> None:
 
 
 def test_the_bytes_of_an_empty_machine_are_those_of_the_document() -> None:
-    """An array of 28 elements, as docs/formats/queue-snapshot.md lists them."""
+    """An array of 31 elements, as docs/formats/queue-snapshot.md lists them."""
     since = Fifo().unused_since_ms
     runs: list[object] = []
     fields = [
-        3,
+        4,
         Options().encode(),
         1,
         0,
@@ -302,8 +313,10 @@ def test_the_bytes_of_an_empty_machine_are_those_of_the_document() -> None:
         False,
     ]
     fields += [runs] * 7
-    expected = msgspec.msgpack.encode([*fields, FAR, False, runs, runs, b"", runs, None])
-    assert expected.startswith(bytes.fromhex("dc001c03c434"))
+    expected = msgspec.msgpack.encode(
+        [*fields, FAR, False, runs, runs, b"", runs, None, *[runs] * 3]
+    )
+    assert expected.startswith(bytes.fromhex("dc001f04c434"))
     assert encode_fifo(Fifo()) == expected
 
 

@@ -8,6 +8,7 @@ import pytest
 from queues.commands import (
     ACCEPT,
     FAIL,
+    REJECT,
     RELEASE,
     Attach,
     Buried,
@@ -46,6 +47,7 @@ from queues.fifo import Fifo
 from queues.fifo_snapshot import BadSnapshot, decode_fifo, encode_fifo, machine_state
 from queues.options import DROP_HEAD, REJECT_PUBLISH, Options
 from queues.streams import Resume, Resumed
+from queues.traits import Traits
 from tests.unit.queues.effect_rows import Row, spread
 from tests.unit.queues.fifo_steps import SESSIONS, Batch, Script, story_of
 from tests.unit.queues.naive_fifo import NaiveFifo
@@ -656,3 +658,22 @@ def test_released_messages_get_rows_anew() -> None:
     keys: list[ConsumerKey] = [consumer_key(ONE, number) for number in (1, 2)]
     assert [seqs_of(led.fifo.consumers[key].held.runs()) for key in keys] == [[1], [2]]
     check_rows(led.fifo)
+
+
+def test_what_is_dying_counts_for_the_limit_on_bytes_and_not_for_the_length() -> None:
+    options = Options(keeps_dead=True, bytes_max=100, length_max=5, overflow=REJECT_PUBLISH)
+    led = Led(options)
+    sizes = (40).to_bytes(4, "little")
+    led.give(attach(ONE, 1, 9))
+    led.give(Enqueue(ONE, 1, 2, Traits(-1, -1, None, None, 2 * sizes)))
+    led.give(Settle(KEY, REJECT, [(1, 2)]))
+    assert (led.fifo.dying.count, led.fifo.dying.bytes) == (2, 80)
+    told = led.give(Enqueue(ONE, 3, 1, Traits(-1, -1, None, None, sizes)))
+    assert ("refused publish", ONE, 3) in told
+    copy = Fifo(options)
+    decode_fifo(copy, encode_fifo(led.fifo))
+    assert encode_fifo(copy) == encode_fifo(led.fifo)
+    assert copy.notes.dying_bytes == 80
+    led.apply(Buried([(1, 1)]))
+    told = led.give(Enqueue(ONE, 4, 1, Traits(-1, -1, None, None, sizes)))
+    assert ("refused publish", ONE, 4) not in told

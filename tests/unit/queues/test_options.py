@@ -3,14 +3,23 @@
 import pytest
 from hypothesis import given, settings
 
-from queues.options import KNOWN_FLAGS, OPTIONS_BYTES, REJECT_PUBLISH_DLX, Options, decode_options
+from queues.options import (
+    DELAY_ALL,
+    KNOWN_FLAGS,
+    LAYOUT,
+    REJECT_PUBLISH_DLX,
+    RETRIES_LATE,
+    Options,
+    decode_options,
+    options_bytes,
+)
 from tests.unit.queues.fifo_steps import OPTIONS
 
 BOUNDED = settings(max_examples=200, deadline=None, database=None)
 NAMES = (
     *("levels", "default_level", "ttl_ms", "length_max", "bytes_max", "overflow"),
     *("single_active", "drain_handover", "counts_deliveries", "delivery_limit"),
-    *("consumer_timeout_ms", "expires_ms", "dead_letters"),
+    *("consumer_timeout_ms", "expires_ms", "dead_letters", "keeps_dead", "delays"),
 )
 
 
@@ -22,7 +31,7 @@ def fields_of(options: Options) -> list[object]:
 @given(OPTIONS)
 def test_options_come_back_from_their_bytes(options: Options) -> None:
     data = options.encode()
-    assert len(data) == OPTIONS_BYTES
+    assert len(data) == options_bytes(data[0])
     again = decode_options(data)
     assert fields_of(again) == fields_of(options)
     assert again == options
@@ -50,7 +59,7 @@ def test_options_are_not_equal_to_anything_else() -> None:
     assert Options() != Options().encode()
 
 
-@pytest.mark.parametrize("size", [0, OPTIONS_BYTES - 1, OPTIONS_BYTES + 1])
+@pytest.mark.parametrize("size", [0, LAYOUT.size - 1, LAYOUT.size + 1])
 def test_bytes_of_another_length_are_refused(size: int) -> None:
     with pytest.raises(ValueError, match="options of"):
         decode_options(bytes(size))
@@ -63,4 +72,28 @@ def test_what_this_node_does_not_know_is_refused(place: int, value: int) -> None
     data = bytearray(Options().encode())
     data[place] = value
     with pytest.raises(ValueError, match="unknown options"):
+        decode_options(bytes(data))
+
+
+def test_delays_are_three_fields_more_and_each_makes_a_difference() -> None:
+    plain = Options(delays=True)
+    some = Options(delays=True, delay_type=DELAY_ALL, delay_min_ms=5, delay_max_ms=9)
+    others = [
+        Options(delays=True, delay_type=DELAY_ALL + 1, delay_min_ms=5, delay_max_ms=9),
+        Options(delays=True, delay_type=DELAY_ALL, delay_min_ms=6, delay_max_ms=9),
+        Options(delays=True, delay_type=DELAY_ALL, delay_min_ms=5, delay_max_ms=8),
+    ]
+    assert len({each.encode() for each in (plain, some, *others)}) == 5
+    again = decode_options(some.encode())
+    assert (again.delay_type, again.delay_min_ms, again.delay_max_ms) == (DELAY_ALL, 5, 9)
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [(LAYOUT.size, 0), (LAYOUT.size, 4), (LAYOUT.size + 8, 0xFF), (0, RETRIES_LATE)],
+)
+def test_delays_that_are_none_are_refused(place: int, value: int) -> None:
+    data = bytearray(Options(delays=True, delay_type=DELAY_ALL, delay_min_ms=5).encode())
+    data[place] = value
+    with pytest.raises(ValueError, match="unknown"):
         decode_options(bytes(data))
