@@ -381,7 +381,7 @@ class Broker:
             self.router(queue.vhost),
             self.host,
             self.now_ms,
-            self.new_session(),
+            self.new_session,
             CreditActor(f"dead letters of queue '{queue.name}'", self.channel_credit),
             self.counts,
             rules.type,

@@ -185,6 +185,8 @@ class LiveView:
             queues_created=broker.queues_created,
             queues_deleted=broker.queues_deleted,
             dead_lettered=dict(counts.dead_lettered),
+            dead_lettered_surely=dict(counts.dead_lettered_surely),
+            dead_letters_confirmed=int(counts.dead_letters_confirmed),
             links_local=broker.hint_counts.local,
             links_remote=broker.hint_counts.remote,
             leader_pushes=broker.hint_counts.pushes,

@@ -10,6 +10,7 @@ again.
 """
 
 import asyncio
+import logging
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -23,11 +24,20 @@ from queues.metadata_vhost import VHost
 from queues.options import Options
 from queues.policies import EXCHANGE, NOTHING, Effective, with_policy
 from queues.queue_arguments import QUORUM, queue_type
-from queues.queue_options import EXPIRES, dead_letter_rule, is_lazy, options_of
+from queues.queue_options import (
+    EXPIRES,
+    dead_letter_rule,
+    is_lazy,
+    options_of,
+    sure_letters_fault,
+    wants_sure_letters,
+)
 from queues.routing.router import ALTERNATE_ARGUMENT
 
 if TYPE_CHECKING:
     from node.broker import Broker
+
+log = logging.getLogger("warren.dead_letters")
 
 SLICE: Final = 64  # 5 ms uncompiled
 
@@ -55,6 +65,7 @@ class PolicyKeeper:
         self._broker = broker
         self._waiting: deque[int] = deque()  # uids of queues
         self._settled: list[asyncio.Future[None]] = []
+        self._told: set[int] = set()  # uids of queues whose dead letters cannot be sent as is asked
         self._planned = False
 
     # What holds
@@ -81,6 +92,8 @@ class PolicyKeeper:
         arguments = self.arguments_of(queue)
         options = options_of(arguments, broker.queue_defaults)
         quorum = kind == QUORUM
+        if quorum:
+            self._see_strategy(queue, arguments)
         return QueueRules(
             kind,
             options_of(declared, broker.queue_defaults) if quorum else options,
@@ -89,6 +102,18 @@ class PolicyKeeper:
             dead_letter_rule(queue.name, arguments, broker.config.compat == "3.x"),
             EXPIRES in arguments,
         )
+
+    def _see_strategy(self, queue: Queue, arguments: dict[str, object]) -> None:
+        """Say once of a queue that its dead letters are sent at most once, for all that it asks."""
+        fault = sure_letters_fault(arguments) if wants_sure_letters(arguments) else ""
+        if not fault:
+            self._told.discard(queue.uid)
+        elif queue.uid not in self._told:
+            self._told.add(queue.uid)
+            log.warning(
+                "queue '%s' in vhost '%s': dead letters go at most once, for %s",
+                *(queue.name, queue.vhost, fault),
+            )
 
     # A change
 

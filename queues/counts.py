@@ -90,6 +90,8 @@ class Counts:
         self.redelivered: i64 = 0
         self.acknowledged: i64 = 0
         self.dead_lettered: dict[tuple[str, str], int] = {}  # by queue type and reason
+        self.dead_lettered_surely: dict[str, int] = {}  # at least once (D-08), by reason
+        self.dead_letters_confirmed: i64 = 0  # of these
         self.confirm_seconds = Histogram(CONFIRM_BOUNDS_S)  # from publish to confirm (P-10)
         self.exchanges: ExchangeTally | None = None  # while somebody looks at exchanges
 
@@ -97,6 +99,10 @@ class Counts:
         """So many messages were handed to a dead-letter exchange."""
         key = (queue_type, reason)
         self.dead_lettered[key] = self.dead_lettered.get(key, 0) + count
+
+    def dead_letter_surely(self, reason: str, count: int) -> None:
+        """So many messages of quorum queues died, and are kept until their letters are safe."""
+        self.dead_lettered_surely[reason] = self.dead_lettered_surely.get(reason, 0) + count
 
 
 @final

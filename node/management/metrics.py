@@ -246,7 +246,17 @@ def _dead_letter_families(counters: CountersView) -> Iterator[Metric]:
         for kind in (CLASSIC, QUORUM):
             count = counters.dead_lettered.get((kind, reason), 0)
             family.add_metric([f"rabbit_{kind}_queue", "at_most_once"], count)
+        surely = counters.dead_lettered_surely.get(reason, 0)
+        family.add_metric([f"rabbit_{QUORUM}_queue", "at_least_once"], surely)
         yield family
+    confirmed = CounterMetricFamily(
+        "rabbitmq_global_messages_dead_lettered_confirmed",
+        "Messages dead-lettered at least once, and confirmed",
+        labels=["queue_type", "dead_letter_strategy"],
+    )
+    labels = [f"rabbit_{QUORUM}_queue", "at_least_once"]
+    confirmed.add_metric(labels, counters.dead_letters_confirmed)
+    yield confirmed
 
 
 def _locality_families(counters: CountersView) -> Iterator[Metric]:

@@ -197,6 +197,10 @@ class CountersView:
     queues_created: int = 0
     queues_deleted: int = 0
     dead_lettered: Mapping[tuple[str, str], int] = field(default_factory=dict)  # by type, reason
+    dead_lettered_surely: Mapping[str, int] = field(
+        default_factory=dict
+    )  # at least once, by reason
+    dead_letters_confirmed: int = 0  # of these
     links_local: int = 0  # of AMQP 1.0, whose queue is led by this node; now
     links_remote: int = 0
     leader_pushes: int = 0  # flows that told of another leader

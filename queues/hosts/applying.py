@@ -14,6 +14,7 @@ from queues.effects import (
     LEFT_ACCEPTED,
     Applied,
     Delivers,
+    Dying,
     Effect,
     Enqueued,
     KnownAlready,
@@ -74,6 +75,8 @@ def say(host: ClassicHost, sinks: Sinks, effect: Effect) -> None:
     """What is not about bodies, nor for the end of the entry."""
     if isinstance(effect, (LastConsumerGone, QueueExpired)):
         host.unused(effect)
+    elif isinstance(effect, Dying):
+        host.dies(effect)
     elif isinstance(effect, ResendFrom):
         sink = sinks.get(effect.session)
         if sink is not None:

@@ -15,6 +15,7 @@ the commands itself and calls `apply_batch` once they are committed. Compiled.
 """
 
 from collections import deque
+from collections.abc import Callable
 from typing import Final, final
 
 from mypy_extensions import i64
@@ -32,13 +33,11 @@ from queues.commands import (
 from queues.conversion.annotated import annotated, annotated_view
 from queues.counts import Capacity
 from queues.credit import CreditActor
+from queues.dying import DEATHS
 from queues.effects import (
     LEFT_ACCEPTED,
-    LEFT_DELIVERY_LIMIT,
-    LEFT_EXPIRED,
-    LEFT_MAXLEN,
-    LEFT_REJECTED,
     Delivers,
+    Dying,
     Effect,
     Enqueued,
     Got,
@@ -79,13 +78,6 @@ DEFAULT: Final = 0  # modes
 LAZY: Final = 1
 LOGGED: Final = 2  # messages and commands are in the log before they are applied
 
-DEATHS: Final = {
-    LEFT_REJECTED: "rejected",
-    LEFT_EXPIRED: "expired",
-    LEFT_MAXLEN: "maxlen",
-    LEFT_DELIVERY_LIMIT: "delivery_limit",
-}
-
 
 @final
 class ClassicHost:
@@ -116,6 +108,7 @@ class ClassicHost:
         self.options = self.machine.options  # once all that was handed down is applied
         self.undertaker = undertaker
         self._parts = False  # from its undertaker, once what is dying is buried
+        self.on_dying: Callable[[Dying], None] | None = None  # of a queue whose machine keeps them
         self.store = Store(budget)
         self.credit = credit
         self.capacity = Capacity()
@@ -347,6 +340,8 @@ class ClassicHost:
                 self._delivers(effect)
             elif isinstance(effect, Left):
                 self.left(effect)
+            elif isinstance(effect, Dying):
+                self.dies(effect)
             else:
                 self._answer(effect)
 
@@ -424,6 +419,11 @@ class ClassicHost:
                 self._dying_noted.restore_all(effect.annotations)
         else:
             self.release_found(effect.first, effect.count)
+
+    def dies(self, effect: Dying) -> None:
+        """It is kept in the machine, until whoever hears of it has buried it there."""
+        assert self.on_dying is not None
+        self.on_dying(effect)
 
     def _bury(self, now_ms: i64) -> None:
         """Hand some of the dying to the dead-letter exchange, then let them go."""

@@ -21,11 +21,13 @@ from mypy_extensions import i64
 
 from queues.commands import Command, Enqueue, Restarted, Tick, decode, encode
 from queues.credit import CreditActor
+from queues.effects import Dying
 from queues.expiry import FAR
 from queues.fifo_snapshot import decode_fifo, encode_fifo
 from queues.host import SessionSink, View
 from queues.hosts.classic import ClassicHost, Steps, Undertaker
 from queues.hosts.journal import Journal
+from queues.hosts.sexton import Sexton
 from queues.message import Chunk
 from queues.options import Options
 
@@ -94,6 +96,8 @@ class QuorumHost:
         self._marked = False
         self._timer_ms: i64 = FAR
         self._snapshot_entries: i64 = snapshot_entries
+        self._sexton: Sexton | None = None  # once something died that is kept (D-08)
+        inner.on_dying = self._died
 
     @property
     def quorum(self) -> bool:
@@ -240,6 +244,23 @@ class QuorumHost:
             self._timer_ms = due_ms
             self._turn.wake_host(self, due_ms)
 
+    # Dead letters at least once
+
+    def _died(self, effect: Dying) -> None:
+        self._sexton_here().died(effect.first, effect.count, effect.reason)
+
+    def _sexton_here(self) -> Sexton:
+        sexton = self._sexton
+        if sexton is None:
+            sexton = Sexton(self.inner, self._turn, self._order)
+            self._sexton = sexton
+        return sexton
+
+    def _order(self, command: Command) -> None:
+        """A command of the node's own."""
+        self._commands.append(command)
+        self._mark()
+
     # Beginning, restart, end
 
     def begin(self, group: Group) -> None:
@@ -268,6 +289,8 @@ class QuorumHost:
         group.start()
         self._commands.append(Restarted(self._next_seq))
         self._mark()
+        if self.inner.machine.dying.count > 0:
+            self._sexton_here().begin(self.inner.machine.dying)
 
     def restart_with_bodies(self, last_seq: i64, done: Callable[[], None]) -> None:
         """The log of commands is damaged: go on with the messages whose bodies are there, which
@@ -300,6 +323,8 @@ class QuorumHost:
         for chunk in self._chunks:
             inner.store.cancel_reserve(chunk)
         self._proposed.clear()
+        if self._sexton is not None:
+            self._sexton.close()
         self._commands = []
         self._chunks = []
         if self._group is not None:

@@ -39,6 +39,7 @@ from queues.commands import (
     enqueue_of,
 )
 from queues.credit import CreditActor
+from queues.effects import Dying
 from queues.expiry import FAR
 from queues.fifo import Fifo
 from queues.fifo_snapshot import decode_fifo, encode_fifo
@@ -56,6 +57,7 @@ from queues.hosts.quorum_entry import (
 )
 from queues.hosts.quorum_snapshot import BODY_SLICE_BYTES, Incoming, Outgoing, Shelf, Standing
 from queues.hosts.seams import Steps, Undertaker
+from queues.hosts.sexton import Sexton
 from queues.message import Chunk
 from queues.options import Options
 from queues.streams import Resume, Resumed
@@ -138,6 +140,8 @@ class QuorumMember:
         self._marked = False
         self._timer_ms: i64 = FAR
         self._campaigns: i64 = 0  # left, of a new queue that begins here
+        self._sexton: Sexton | None = None  # where it leads, once something died that is kept
+        inner.on_dying = self._died
         self._snapshot_entries: i64 = snapshot_entries
         inner.machine.begin_streams()
 
@@ -448,11 +452,17 @@ class QuorumMember:
             commands.append(self._configuration())
         self._stepped.append(Batch(UNTIMED, self._next_seq, commands))
         self._mark()
+        if machine.dying.count > 0:
+            self._sexton_here().begin(machine.dying)
         self._follow()
 
     def _step_down(self) -> None:
         """Others lead: what was handed down is theirs, and so are the sessions."""
         self.term = 0
+        sexton = self._sexton
+        self._sexton = None
+        if sexton is not None:
+            sexton.close()
         self._drop_work()
         sinks = self._sinks
         self._sinks = {}
@@ -461,6 +471,20 @@ class QuorumMember:
             self.inner.forget_sink(session)
         for sink in sinks.values():
             sink.on_leader_lost(int(self.uid))
+
+    def _died(self, effect: Dying) -> None:
+        """Told where it leads alone."""
+        self._sexton_here().died(effect.first, effect.count, effect.reason)
+
+    def _sexton_here(self) -> Sexton:
+        sexton = self._sexton
+        if sexton is None:
+            sexton = Sexton(self.inner, self._turn, self._bury)
+            self._sexton = sexton
+        return sexton
+
+    def _bury(self, command: Command) -> None:
+        self.order(command)
 
     def _drop_work(self) -> None:
         for chunk in self._chunks:

@@ -4,13 +4,15 @@ The turn of the loop keeps `Steps`, and steps whatever is `Steppable`; timers wa
 Compiled.
 """
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, final
 
 from mypy_extensions import i64
 
+from queues.commands import SessionId
 from queues.message import Chunk
 
 if TYPE_CHECKING:
+    from queues.host import QueueHost
     from queues.hosts.classic import ClassicHost
 
 
@@ -47,6 +49,19 @@ class Steps(Protocol):
         """Read the chunk's bytes from its file, then call `host.loaded(chunk)`."""
 
 
+@final
+class Addressed:
+    """One dead letter, and the queues that it is to go to now.
+
+    `goes_round`: there are others, to which it may not go, for it has died there before (D-06).
+    """
+
+    def __init__(self, chunk: Chunk, hosts: "list[QueueHost]", goes_round: bool) -> None:
+        self.chunk = chunk
+        self.hosts = hosts
+        self.goes_round = goes_round
+
+
 class Undertaker(Protocol):
     """Where the dead letters of one queue go."""
 
@@ -55,3 +70,17 @@ class Undertaker(Protocol):
 
     def close(self) -> None:
         """The queue is gone, or has another one now."""
+
+    # For a `Sexton`, which publishes them itself
+
+    def new_session(self) -> SessionId:
+        """One that nobody has had."""
+
+    def address(self, chunk: Chunk, index: int, reason: str) -> Addressed:
+        """The dead letter of message `index` of the chunk, whose bytes are in memory."""
+
+    def note_dying(self, reason: str, count: int) -> None:
+        """So many messages died for this reason, and are to be dead-lettered at least once."""
+
+    def note_confirmed(self, count: int) -> None:
+        """So many letters are safe."""

@@ -83,3 +83,31 @@ def test_a_node_whose_disk_was_wiped_serves_what_was_there(cluster: ClusterOfNod
     publish(channel_to(cluster, 2), "wiped", [b"meanwhile"])
     cluster.node(3).start()
     assert consume(channel_to(cluster, 3), "wiped", COUNT + 1) == [*bodies, b"meanwhile"]
+
+
+def test_what_dies_arrives_though_the_leader_is_killed(cluster: ClusterOfNodes) -> None:
+    """Its letters go to a queue of another node, once that is there; they may come twice."""
+    channel = channel_to(cluster, 1)
+    sure = {"x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish"}
+    rule = {"x-dead-letter-exchange": "dlx", "x-queue-leader-locator": "client-local"}
+    channel.queue_declare("mortal", durable=True, arguments=ARGUMENTS | sure | rule)
+    bodies = [b"message %d" % number for number in range(COUNT)]
+    publish(channel, "mortal", bodies)
+    for _ in bodies:
+        method, _, _ = channel.basic_get("mortal")
+        assert method is not None
+        channel.basic_reject(method.delivery_tag, requeue=False)
+    channel.queue_declare("mortal", passive=True)  # Behind the last of them.
+    cluster.node(1).kill9()
+    second = channel_to(cluster, 2)
+    second.exchange_declare("dlx", "fanout", durable=True)
+    second.queue_declare("graves", durable=True)
+    second.queue_bind("graves", "dlx", "")
+    found: set[bytes] = set()
+    for method, _, body in second.consume("graves", inactivity_timeout=WAIT_S):
+        assert method is not None, f"nothing comes behind {len(found)} letters"
+        found.add(body)
+        if len(found) == COUNT:
+            break
+    assert sorted(found) == sorted(bodies)
+    cluster.node(1).start()

@@ -5,9 +5,10 @@ from queues.message import Chunk
 from tests.sim.queues.ledger import Ledger
 from tests.sim.queues.letters import payload_of
 from tests.sim.queues.node import SimNode
+from tests.unit.queues.at_most_once import AtMostOnce
 
 
-class Grave:
+class Grave(AtMostOnce):
     """Keeps the `Undertaker` Protocol around the queue's own one."""
 
     def __init__(

@@ -15,6 +15,7 @@ from queues.hosts.classic import LOGGED, ClassicHost
 from queues.hosts.journal import Journal
 from queues.hosts.quorum_member import QuorumMember
 from queues.hosts.quorum_recovery import INCARNATION, FoundGroups, beginning
+from queues.hosts.seams import Undertaker
 from queues.message import Chunk
 from queues.options import Options
 from queues.store import BodyBudget
@@ -48,6 +49,14 @@ class Network(Protocol):
     def is_open(self, source: int, target: int) -> bool: ...
 
     def leads(self, member: int, leader: int, term: int, is_ready: bool) -> None: ...
+
+    def is_up(self, node: "GroupNode") -> bool:
+        """Whether that life of the node goes on."""
+
+    def undertaker(self, node: "GroupNode") -> Undertaker | None: ...
+
+    @property
+    def options(self) -> Options: ...
 
 
 class Sink:
@@ -130,6 +139,9 @@ class GroupNode:
         self.is_joined = False
         self.recover()
 
+    def is_alive(self) -> bool:
+        return self.world.is_up(self)
+
     # Life
 
     def recover(self) -> None:
@@ -155,7 +167,8 @@ class GroupNode:
         """The host of the queue, and this node's member of its group."""
         credit = CreditActor("queue", CreditSpec(400, 200))
         inner = ClassicHost(
-            UID, "/", "q", True, self.journal, self.budget, self, credit, False, OPTIONS, LOGGED
+            *(UID, "/", "q", True, self.journal, self.budget, self, credit, False),
+            *(self.world.options, LOGGED, self.world.undertaker(self)),
         )
         self.hosts[UID] = inner
         entries = self.random.choice((4, 16, 64))

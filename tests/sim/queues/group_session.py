@@ -5,11 +5,13 @@ leads next. Its connection to the leader may break at any moment, and loses what
 it asks the new one how it stands (`Resume`).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from queues.commands import (
     ACCEPT,
+    REJECT,
     RELEASE,
     Attach,
     Command,
@@ -53,6 +55,7 @@ class Books:
     by_seq: dict[int, Letter]
     confirms: int = 0
     deliveries: int = 0
+    on_confirms: Callable[[GroupNode, SessionId, range], None] | None = None
 
     def saw(self, seq: int, payload: bytes) -> Letter:
         """A message was read: it is what was published, under one number for ever."""
@@ -112,10 +115,9 @@ class Session:
 
     def settle(self, seqs: list[int], outcome: int) -> None:
         letters = [self.held.pop(seq) for seq in seqs]
-        if outcome == ACCEPT:
-            for letter in letters:
-                letter.accepted = True
-        else:
+        for letter in letters:
+            letter.accepted = letter.accepted or outcome == ACCEPT
+        if outcome not in (ACCEPT, REJECT):
             letters = []
         key = consumer_key(self.session, CONSUMER)
         self._hand_down(Settle(key, outcome, runs_of(seqs)), None, letters)
@@ -261,7 +263,11 @@ class Face:
 
     def on_confirms(self, uid: int, upto_seq: int) -> None:
         if self.is_up:
+            numbers = range(self.owner.confirmed + 1, upto_seq + 1)
             self.owner.confirm(upto_seq)
+            told = self.owner.books.on_confirms
+            if told is not None and numbers:
+                told(self.node, self.session, numbers)
 
     def on_refused(self, uid: int, first_seq: int, count: int) -> None:
         raise AssertionError("nothing is refused here")

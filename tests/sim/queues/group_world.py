@@ -12,13 +12,16 @@ from random import Random
 from typing import Final
 from zlib import crc32
 
-from queues.commands import ACCEPT, FAIL, RELEASE, EndProcess, SessionId
+from queues.commands import ACCEPT, FAIL, REJECT, RELEASE, EndProcess, SessionId
 from queues.fifo_snapshot import encode_fifo
+from queues.hosts.seams import Undertaker
+from queues.options import REJECT_PUBLISH, Options
 from raft.entries import Config
 from raft.settings import Settings
 from raft.status import LEADER
-from tests.sim.queues.group_node import UID, GroupNode
-from tests.sim.queues.group_session import Books, Session
+from tests.sim.queues.burying import TARGETS, SimUndertaker, Target
+from tests.sim.queues.group_node import OPTIONS, UID, GroupNode
+from tests.sim.queues.group_session import Books, Letter, Session
 from tests.sim.storage.sim_disk import Crashed, SimDisk
 
 START_MS: Final = 1000
@@ -26,13 +29,28 @@ TICK_MS: Final = 20
 BEAT_MS: Final = 100
 SETTLE_STEPS: Final = 60_000
 NODES_MAX: Final = 9
+OUTCOMES: Final = (ACCEPT, ACCEPT, ACCEPT, RELEASE, FAIL)
+DEADLY: Final = (ACCEPT, ACCEPT, REJECT, REJECT, RELEASE, FAIL, FAIL)
+BURYING: Final = Options(
+    levels=32,
+    default_level=4,
+    overflow=REJECT_PUBLISH,
+    counts_deliveries=True,
+    delivery_limit=4,
+    dead_letters=True,
+    keeps_dead=True,
+)
 
 
 class GroupWorld:
     """See the module. Members are numbered from 1; a wiped node comes back under a new number."""
 
-    def __init__(self, seed: int, count: int) -> None:
+    def __init__(self, seed: int, count: int, buries: bool = False) -> None:
+        """`buries`: some messages die, and are kept until their dead letters are safe."""
         self.random = Random(seed)
+        self.buries = buries
+        self.options = BURYING if buries else OPTIONS
+        self.targets = {uid: Target(uid) for uid in TARGETS} if buries else {}
         self.now_ms = START_MS
         self.disks = {number: SimDisk() for number in range(1, count + 1)}
         self.nodes: dict[int, GroupNode | None] = dict.fromkeys(self.disks)
@@ -48,6 +66,7 @@ class GroupWorld:
         self.published = 0
         self.is_calm = False
         self.has_changed = False  # other members are wanted than founded the group
+        self.is_steady = False  # the members stay who they are
         self.settings = Settings(
             election_ticks=10,
             heartbeat_ticks=2,
@@ -149,6 +168,14 @@ class GroupWorld:
         else:
             self.leaders.pop(member, None)
 
+    def is_up(self, node: GroupNode) -> bool:
+        return self.nodes.get(node.number) is node
+
+    def undertaker(self, node: GroupNode) -> Undertaker | None:
+        if not self.buries:
+            return None
+        return SimUndertaker(node, self.targets, Random(node.random.getrandbits(32)))
+
     def find_leader(self) -> GroupNode | None:
         if not self.leaders:
             return None
@@ -211,6 +238,8 @@ class GroupWorld:
                 self.deliver()
         elif lot < 0.87:
             self.pass_time()
+        elif self.targets and lot < 0.9:
+            random.choice(list(self.targets.values())).decide(random)
         elif lot < 0.99 or self.is_calm:
             self.work()
         elif random.random() < 0.4:
@@ -265,7 +294,7 @@ class GroupWorld:
                 self.crash(number)
         elif lot < 0.94:
             self.move_leader()
-        elif not down and len(self.wanted) >= 3:
+        elif not down and len(self.wanted) >= 3 and not self.is_steady:
             self.change_members()
 
     def mend(self) -> None:
@@ -327,7 +356,7 @@ class GroupWorld:
         elif session.held:
             some = [seq for seq in session.held if random.random() < 0.6]
             if some:
-                session.settle(some, random.choice((ACCEPT, ACCEPT, ACCEPT, RELEASE, FAIL)))
+                session.settle(some, random.choice(DEADLY if self.buries else OUTCOMES))
         elif random.random() < 0.01 and not session.kept:
             self.end(session)
 
@@ -372,6 +401,8 @@ class GroupWorld:
     def calm_down(self) -> None:
         """All nodes are up, nothing breaks any more, nobody publishes."""
         self.is_calm = True
+        for target in self.targets.values():
+            target.reliable = True
         self.mend()
         for number in sorted(self.nodes):
             node = self.nodes[number]
@@ -402,11 +433,24 @@ class GroupWorld:
         self.sessions = [last]
         last.attach()
         self.run_until("an empty queue", lambda: self.takes_all(last))
+        self.run_until("the end of the last burial", self.all_buried)
         for letter in self.books.letters.values():
-            is_safe = letter.settled or letter.is_open or not letter.confirmed
-            assert is_safe, f"{letter.payload[:20]!r} is lost"
+            assert self.is_safe(letter), f"{letter.payload[:20]!r} is lost"
         self.run_until("rest", self.is_at_rest)
         self.check_leaks()
+
+    def is_safe(self, letter: Letter) -> bool:
+        """It was taken, is where dead letters go, or nobody was told that it was there."""
+        if not letter.confirmed or any(
+            letter.payload in each.arrived for each in self.targets.values()
+        ):
+            return True
+        return letter.accepted and (letter.settled or letter.is_open)
+
+    def all_buried(self) -> bool:
+        leader = self.find_leader()
+        member = None if leader is None else leader.member
+        return member is not None and member.inner.machine.dying.count == 0
 
     def nothing_kept(self) -> bool:
         return not any(session.kept for session in self.sessions)

@@ -29,3 +29,12 @@ def test_the_first_entry_of_a_leader_says_what_time_it_is() -> None:
     assert leader.member is not None
     world.run_until("its first entry", lambda: leader.member.inner.machine.next_seq > 1)
     assert leader.member.inner.machine.now_ms >= START_MS
+
+
+@pytest.mark.parametrize("seed", range(int(FIRST), int(LAST)))
+def test_whatever_dies_arrives_at_least_once_though_leaders_change(seed: int) -> None:
+    world = GroupWorld(seed, 5 if seed % 4 == 3 else 3, buries=True)
+    world.run_until("a leader", world.has_leader)
+    world.run(STEPS)
+    world.run_until("a letter", lambda: any(each.arrived for each in world.targets.values()))
+    world.drain()

@@ -10,6 +10,7 @@ from queues.fifo import Fifo
 from queues.hosts.classic import BURY_REST_MS, LAZY, ClassicHost
 from queues.message import Chunk
 from queues.options import REJECT_PUBLISH, Options
+from tests.unit.queues.at_most_once import AtMostOnce
 from tests.unit.queues.classic_desk import Desk
 from tests.unit.queues.messages import body_of, chunk_of
 
@@ -121,7 +122,7 @@ def test_a_chunk_that_waits_for_a_queue_that_is_deleted_is_let_go() -> None:
 # Messages that die
 
 
-class SlowGrave:
+class SlowGrave(AtMostOnce):
     """An undertaker that writes down who came."""
 
     def __init__(self) -> None:

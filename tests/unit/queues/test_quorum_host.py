@@ -23,8 +23,10 @@ from queues.credit import CreditActor, CreditSpec
 from queues.fifo_snapshot import encode_fifo
 from queues.hosts.classic import LOGGED, ClassicHost
 from queues.hosts.quorum import QuorumHost, decode_entry, encode_entry
+from queues.hosts.seams import Undertaker
 from queues.message import Chunk
 from queues.options import REJECT_PUBLISH, Options
+from tests.unit.queues.at_most_once import AtMostOnce
 from tests.unit.queues.fake_group import FakeGroup
 from tests.unit.queues.fake_log import Written
 from tests.unit.queues.fake_node import FakeNode
@@ -34,7 +36,7 @@ from tests.unit.queues.messages import body_of, chunk_of
 UID = 5
 
 
-class FakeGrave:
+class FakeGrave(AtMostOnce):
     """An undertaker that writes down who came."""
 
     def __init__(self) -> None:
@@ -54,7 +56,7 @@ class Desk:
         self,
         options: Options | None = None,
         node: FakeNode | None = None,
-        grave: FakeGrave | None = None,
+        grave: Undertaker | None = None,
         state: bytes | None = None,
         snapshot_index: int = 0,
     ) -> None:

@@ -42,7 +42,7 @@ class Desk:
             self.router,
             lambda uid: self.queues[uid],
             lambda: self.now_ms,
-            SessionId(9),
+            lambda: SessionId(9),
             self.credit,
             self.counts,
             "classic",

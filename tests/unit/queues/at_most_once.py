@@ -1,0 +1,21 @@
+"""The part of an `Undertaker` that is not asked where letters go at most once."""
+
+from queues.commands import SessionId
+from queues.hosts.seams import Addressed
+from queues.message import Chunk
+
+
+class AtMostOnce:
+    """For a fake to begin with: whoever asks is wrong."""
+
+    def new_session(self) -> SessionId:
+        raise AssertionError("nobody publishes these letters")
+
+    def address(self, chunk: Chunk, index: int, reason: str) -> Addressed:
+        raise AssertionError("nobody publishes these letters")
+
+    def note_dying(self, reason: str, count: int) -> None:
+        raise AssertionError("they are not kept")
+
+    def note_confirmed(self, count: int) -> None:
+        raise AssertionError("nobody waits for confirms")
