@@ -11,10 +11,13 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from queues.credit import CreditActor, CreditSpec, FlowLedger
+
 log = logging.getLogger("warren.alarms")
 
 LOW_MEMORY: Final = "low on memory"
 LOW_DISK: Final = "low on disk"
+ALARM: Final = "alarm"  # kind and name of the actor that holds publishers back
 RETRY_S_MIN: Final = 1.0
 RETRY_S_MAX: Final = 16.0
 
@@ -70,6 +73,15 @@ class Alarms:
             self.memory_elsewhere = memory
             self.disk_elsewhere = disk
             self._on_change()
+
+    def set_limits(self, memory_bytes: int | None, disk_bytes: int | None) -> None:
+        """Other limits from now on, until the node restarts; None: as it is."""
+        if memory_bytes is not None:
+            self.memory_limit_bytes = memory_bytes
+        if disk_bytes is not None:
+            self.disk_limit_bytes = disk_bytes
+            self._low_disk = self.disk_free_bytes < disk_bytes
+        self._judge()
 
     def _judge(self) -> None:
         memory = self.memory_used_bytes >= self.memory_limit_bytes
@@ -140,3 +152,24 @@ class Alarms:
             )
         found.extend(f"{place}: {fault.error}" for place, fault in self.faults.items())
         return tuple(found)
+
+
+class AlarmHold:
+    """That publishers wait because of an alarm, as one edge of the flow ledger."""
+
+    def __init__(self, ledger: FlowLedger) -> None:
+        spec = CreditSpec(1, 1, ledger)
+        self._publishers = CreditActor("publishers", spec)
+        self._alarm = CreditActor(ALARM, spec)
+        self._ledger = ledger
+        self._is_on = False
+
+    def turn(self, is_on: bool) -> None:
+        """Whether some alarm is set."""
+        if is_on == self._is_on:
+            return
+        self._is_on = is_on
+        if is_on:
+            self._ledger.began(self._publishers, self._alarm)
+        else:
+            self._ledger.ended(self._publishers, self._alarm)

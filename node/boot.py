@@ -281,6 +281,9 @@ class Node:
         address = self._config.listeners.management
         front = ManagementFront(broker, amqp_port)
         management_port = front.bind(address.host, address.port)
+        metrics = self._config.listeners.metrics
+        if metrics is not None:
+            front.bind_metrics(metrics.host, metrics.port)
         broker.in_service = True
         if self._parts is not None:
             self._parts.serve()

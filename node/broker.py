@@ -11,9 +11,10 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from random import Random
+from time import perf_counter
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
-from node.alarms import Alarms
+from node.alarms import AlarmHold, Alarms
 from node.amqp10.hints import HintCounts
 from node.auth.access import AccessView
 from node.auth.desk import LoginDesk, is_loopback
@@ -38,7 +39,7 @@ from node.turn import Turn
 from node.unreadable import Unreadable
 from queues.commands import SessionId
 from queues.counts import Counts
-from queues.credit import CreditActor, CreditSpec
+from queues.credit import DEAD_LETTERS, QUEUE, CreditActor, CreditSpec, FlowLedger
 from queues.definitions import Binding, Exchange, Policy, Queue
 from queues.host import QueueHost
 from queues.hosts.classic import LOGGED, ClassicHost, Steppable, Waking
@@ -81,6 +82,7 @@ if TYPE_CHECKING:
     from node.peering.record import PeerStatus
     from queues.away.neighbour import Neighbour
     from queues.hosts.quorum_member import QuorumMember
+    from raft.host import RaftHost
     from warren.storage.pages import Pages
 
 log = logging.getLogger("warren.broker")
@@ -151,8 +153,7 @@ class Broker:
         self._stand_alone()
         self.incarnation = int.from_bytes(os.urandom(8), "big")
         self.events = Events(self.node_name, self.now_ms)
-        self.hold = Hold()
-        self.channel_credit = CreditSpec(*config.credit_flow_default_credit)
+        self._begin_flow()
         self.in_flight_bytes_max = config.limits.connection_inflight_bytes
         self.wire_limits = wire_limits(config)
         self.wire_limits10 = wire_limits10(config)
@@ -188,6 +189,12 @@ class Broker:
         self._authors: dict[int, Author] = {}  # of the same
         self._removed_ready: dict[int, int] = {}
 
+    def _begin_flow(self) -> None:
+        self.flow = FlowLedger(perf_counter)  # who holds back whom
+        self._alarm_hold = AlarmHold(self.flow)
+        self.hold = Hold()
+        self.channel_credit = CreditSpec(*self.config.credit_flow_default_credit, self.flow)
+
     def _begin_to_count(self) -> None:
         self.counts = Counts()  # of AMQP 0-9-1, and of dead letters
         self.counts10 = Counts()  # of AMQP 1.0
@@ -201,6 +208,7 @@ class Broker:
         self.away: QueuesPart | None = None  # the way to queues of other nodes
         self.leaders: Leaders | None = None  # who leads which group of the cluster
         self.quorum_queues: QuorumQueues | None = None  # those of a cluster
+        self.raft: RaftHost | None = None  # log groups of a cluster; for the metrics
         self.homes_version = 0  # grows whenever a node goes down, comes back, or is another one
         self.member_of: Callable[[str], int] = lambda name: 0  # id of the member of that name
         self.whereis: WhereIs = Alone(self.node_name)
@@ -346,7 +354,7 @@ class Broker:
             self.journal,
             self.budget,
             self,
-            CreditActor(place, self.channel_credit),
+            CreditActor(place, self.channel_credit, None, QUEUE),
             queue.auto_delete,
             rules.first_options,
             LOGGED if rules.quorum else rules.mode,
@@ -382,7 +390,12 @@ class Broker:
             self.host,
             self.now_ms,
             self.new_session,
-            CreditActor(f"dead letters of queue '{queue.name}'", self.channel_credit),
+            CreditActor(
+                f"dead letters of queue '{queue.name}' in vhost '{queue.vhost}'",
+                self.channel_credit,
+                None,
+                DEAD_LETTERS,
+            ),
             self.counts,
             rules.type,
         )
@@ -647,6 +660,7 @@ class Broker:
 
     def _alarms_changed(self) -> None:
         reason = self.alarms.reason()
+        self._alarm_hold.turn(bool(reason))
         log.warning("resource alarm: %s", reason or "cleared")
         self.observers.alarms_changed()
         for endpoint in list(self.endpoints.values()):

@@ -37,7 +37,7 @@ from node.process_facts import ESTIMATED, files_max, files_used, memory_parts, r
 from node.queue_weights import head_timestamp, unacknowledged_bytes
 from node.turn import TURN_BUCKETS_MS
 from queues.arguments import decode_arguments
-from queues.counts import CONFIRM_BOUNDS_S, Counts
+from queues.counts import Counts
 from queues.definitions import Destination
 from queues.hosts.classic import ClassicHost
 from queues.policies import EXCHANGE
@@ -107,7 +107,6 @@ class LiveView:
                 counts=tuple(broker.bodies.sync_counts),
                 total=broker.bodies.sync_total_s,
             ),
-            confirm_seconds=confirm_histogram(broker.counts, broker.counts10),
         )
 
     @property
@@ -174,8 +173,8 @@ class LiveView:
                 protocol_counters("amqp10", counts10, publishers10, consumers10),
             ),
             deliveries=(
-                delivery_counters("amqp091", counts),
-                delivery_counters("amqp10", counts10),
+                *delivery_counters("amqp091", counts),
+                *delivery_counters("amqp10", counts10),
             ),
             connections_opened=broker.connections_opened,
             connections_closed=broker.connections_closed,
@@ -436,28 +435,30 @@ def protocol_counters(
     )
 
 
-def delivery_counters(protocol: str, counts: Counts) -> DeliveryCounters:
-    return DeliveryCounters(
+def delivery_counters(protocol: str, counts: Counts) -> tuple[DeliveryCounters, ...]:
+    """Of classic queues, and of quorum queues."""
+    quorum = counts.quorum
+    classic = DeliveryCounters(
         protocol=protocol,
-        delivered_consume_manual_ack=counts.delivered,
-        delivered_consume_auto_ack=counts.delivered_no_ack,
-        delivered_get_manual_ack=counts.got,
-        delivered_get_auto_ack=counts.got_no_ack,
+        delivered_consume_manual_ack=counts.delivered - quorum.delivered,
+        delivered_consume_auto_ack=counts.delivered_no_ack - quorum.delivered_no_ack,
+        delivered_get_manual_ack=counts.got - quorum.got,
+        delivered_get_auto_ack=counts.got_no_ack - quorum.got_no_ack,
         get_empty=counts.get_empty,
-        redelivered=counts.redelivered,
-        acknowledged=counts.acknowledged,
+        redelivered=counts.redelivered - quorum.redelivered,
+        acknowledged=counts.acknowledged - quorum.acknowledged,
     )
-
-
-def confirm_histogram(one: Counts, other: Counts) -> HistogramView:
-    """From publish to confirm, both protocols together."""
-    mine, theirs = one.confirm_seconds, other.confirm_seconds
-    both = zip(mine.counts, theirs.counts, strict=True)
-    return HistogramView(
-        bounds=CONFIRM_BOUNDS_S,
-        counts=tuple(left + right for left, right in both),
-        total=mine.total + theirs.total,
+    of_quorum = DeliveryCounters(
+        protocol=protocol,
+        queue_type="rabbit_quorum_queue",
+        delivered_consume_manual_ack=quorum.delivered,
+        delivered_consume_auto_ack=quorum.delivered_no_ack,
+        delivered_get_manual_ack=quorum.got,
+        delivered_get_auto_ack=quorum.got_no_ack,
+        redelivered=quorum.redelivered,
+        acknowledged=quorum.acknowledged,
     )
+    return classic, of_quorum
 
 
 def state_of(crashed: bool, damaged: bool, flow: bool) -> str:

@@ -33,7 +33,7 @@ from queues.commands import (
 )
 from queues.conversion.chunks import in_form_1
 from queues.counts import Counts
-from queues.credit import CreditActor
+from queues.credit import CHANNEL, CreditActor
 from queues.host import QueueHost
 from queues.message import FORMAT_091
 from queues.publishing import Held, Publisher, Targets
@@ -72,7 +72,8 @@ class Channel091:
         self.connection = connection
         self.number: i64 = number
         self._session = session
-        self._credit = CreditActor(f"channel {number}", owner.credit_spec(), self._on_unblocked)
+        name = f"{owner.name} ({number})"
+        self._credit = CreditActor(name, owner.credit_spec(), self._on_unblocked, CHANNEL)
         self.counts: Counts = owner.counts
         self._held = held
         self.publisher = Publisher(self, self.counts, held)
@@ -550,6 +551,8 @@ class Channel091:
         if redelivered:
             self.counts.redelivered += 1
             self.deliveries.redelivered_count += 1
+        if host.quorum:
+            self._count_got_of_quorum(redelivered)
         if self._got_no_ack:
             self.counts.got_no_ack += 1
             self.got_no_ack_count += 1
@@ -561,6 +564,15 @@ class Channel091:
             self.deliveries.unacked.add(tag, 1, uid, 0, message)
         self.owner.mark()
         self.resume()
+
+    def _count_got_of_quorum(self, redelivered: bool) -> None:
+        counts = self.counts.quorum
+        if redelivered:
+            counts.redelivered += 1
+        if self._got_no_ack:
+            counts.got_no_ack += 1
+        else:
+            counts.got += 1
 
     def on_writable(self) -> None:
         """The peer reads again."""

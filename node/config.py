@@ -67,6 +67,7 @@ class ListenersSection:
     amqp: Address = AMQP_ADDRESS
     management: Address = MANAGEMENT_ADDRESS
     cluster: Address | None = None
+    metrics: Address | None = None  # /metrics alone, without a login
     # What clients and operators are told instead of these, where something lies in between.
     amqp_advertised: Address | None = None
     management_advertised: Address | None = None

@@ -62,6 +62,7 @@ class Consumer091:
         encoded = tag.encode()
         self.prefix: bytes = b"\x00\x3c\x00\x3c" + bytes([len(encoded)]) + encoded
         self.host = host
+        self.quorum = host.quorum
         self.no_ack = no_ack
         self.prefetch: i64 = prefetch  # 0: no limit
         self.limited = not no_ack  # the channel's limit holds for it
@@ -315,6 +316,8 @@ class Deliveries:
         if self.trace is not None:
             self.trace.delivered(consumer.host, chunk, index, count, pending.redelivered)
         consumer.written += count
+        if consumer.quorum:
+            self._count_quorum(consumer, pending, count)
         if pending.redelivered:
             self._counts.redelivered += count
             self.redelivered_count += count
@@ -408,6 +411,16 @@ class Deliveries:
         """basic.recover: everything outstanding goes back to its queue, in order."""
         self.settle_runs(self.unacked.take_all(), RELEASE)
 
+    def _count_quorum(self, consumer: Consumer091, pending: Pending, count: i64) -> None:
+        """These leave, and come from a quorum queue."""
+        counts = self._counts.quorum
+        if pending.redelivered:
+            counts.redelivered += count
+        if consumer.no_ack:
+            counts.delivered_no_ack += count
+        else:
+            counts.delivered += count
+
     def settle_runs(self, runs: list[TagRun], outcome: i64) -> None:
         """Tell the queues the outcome of what was taken out of `unacked`."""
         length: i64 = len(runs)
@@ -425,11 +438,15 @@ class Deliveries:
             if consumer is not None:
                 for _, count in settled:
                     consumer.held -= count
-            if outcome == ACCEPT:
-                for _, count in settled:
-                    self._counts.acknowledged += count
-                    self.acknowledged_count += count
             host = self.hosts.get(run.uid)
+            if outcome == ACCEPT:
+                total: i64 = 0
+                for _, count in settled:
+                    total += count
+                self._counts.acknowledged += total
+                self.acknowledged_count += total
+                if host is not None and host.quorum:
+                    self._counts.quorum.acknowledged += total
             if host is not None:  # A deleted queue has nothing left to settle.
                 host.command(self._sink, Settle(self._key(run.number), outcome, settled))
         if self.limit > 0 and length > 0:

@@ -25,7 +25,7 @@ from node.owner import Parted, PlanCache
 from node.plans import RouteCache
 from node.reading import ANSWER_BYTES_MAX, Reading, Transport
 from queues.counts import Counts
-from queues.credit import CreditActor, CreditSpec
+from queues.credit import CONNECTION, CreditActor, CreditSpec
 from queues.host import QueueHost
 from queues.publishing import Held, Targets
 from warren.wire.amqp091 import methods
@@ -80,7 +80,7 @@ class Endpoint091:
         )
         self.reading = Reading(broker.turn, transport, self.connection, broker.monotonic_ms)
         self.held = Held()
-        self.reader = CreditActor(self.name, broker.channel_credit, self._on_unblocked)
+        self.reader = CreditActor(self.name, broker.channel_credit, self._on_unblocked, CONNECTION)
         self._plans: RouteCache | None = None
         self._readable: dict[str, QueueHost] = {}  # queues that the user may read, by name
         self._readable_version = -1

@@ -14,8 +14,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from node.broker import Broker
     from node.event_feed import EventFeed
+    from node.management.view import ListenerView
 
 BACKLOG: Final = 128
 
@@ -27,23 +30,20 @@ class ManagementFront:
         self._broker = broker
         self._amqp_port = amqp_port
         self._socket: socket.socket | None = None
+        self._metrics_socket: socket.socket | None = None
+        self._metrics: Any = None
         self._task: asyncio.Task[None] | None = None
         self._server: Any = None
 
     def bind(self, host: str, port: int) -> int:
         """Take the port; clients that connect wait in its backlog. OSError if it is taken."""
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        bound = socket.socket(family, socket.SOCK_STREAM)
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            bound.bind((host, port))
-            bound.listen(BACKLOG)
-        except OSError:
-            bound.close()
-            raise
-        bound.setblocking(False)
-        self._socket = bound
-        return int(bound.getsockname()[1])
+        self._socket = bound_socket(host, port)
+        return int(self._socket.getsockname()[1])
+
+    def bind_metrics(self, host: str, port: int) -> int:
+        """Take the port for metrics alone, in the same way."""
+        self._metrics_socket = bound_socket(host, port)
+        return int(self._metrics_socket.getsockname()[1])
 
     def start(self, host: str, build: str) -> None:
         """Serve the port as soon as the library is there."""
@@ -56,29 +56,18 @@ class ManagementFront:
         from node import __main__ as program
         from node.broker_view import LiveView
         from node.cluster.operating import Operating
+        from node.live_controls import LiveControls
+        from node.live_meter import LiveMeter
         from node.management.access import Context
         from node.management.cluster_desk import ClusterDesk
         from node.management.sampling import Rates
-        from node.management.server import ManagementServer
-        from node.management.view import ListenerView
+        from node.management.server import ManagementServer, make_metrics_app
         from node.operations import LiveOperations
         from node.tallies import LiveTallies
         from warren.storage.disk import OsDisk
 
         broker = self._broker
-        listeners: tuple[ListenerView, ...] = (
-            ListenerView(
-                protocol="amqp",
-                host=broker.config.listeners.amqp.host,
-                port=self._amqp_port,
-            ),
-            ListenerView(protocol="http", host=host, port=bound.getsockname()[1]),
-        )
-        peers = broker.config.listeners.cluster
-        if peers is not None:
-            at_peers = ListenerView(protocol="clustering", host=peers.host, port=peers.port)
-            listeners = (*listeners, at_peers)
-        view = LiveView(broker, listeners, build, program.installed_version())
+        view = LiveView(broker, tuple(self._listeners(host)), build, program.installed_version())
         section = broker.config.management
         rates = Rates(LiveTallies(broker, view), broker.now_ms, section.rates_interval_ms)
         operations = LiveOperations(broker)
@@ -90,20 +79,24 @@ class ManagementFront:
             operating.open_to(broker.door)
         directory = str(broker.config.node.data_dir)
         operating.stop_by(partial(os.kill, os.getpid(), signal.SIGTERM), OsDisk(), directory)
-        self._server = ManagementServer(
-            Context(
-                view,
-                broker.access,
-                broker.logins,
-                operations,
-                section.metrics_need_login,
-                ClusterDesk(view, operating, operations.close_connections, rates),
-                self._make_feed(),
-                broker.observers.audit,
-                rates,
-            )
+        context = Context(
+            view,
+            broker.access,
+            broker.logins,
+            operations,
+            section.metrics_need_login,
+            ClusterDesk(view, operating, operations.close_connections, rates),
+            self._make_feed(),
+            broker.observers.audit,
+            rates,
+            meter=LiveMeter(broker),
+            controls=LiveControls(broker),
         )
+        self._server = ManagementServer(context)
         await self._server.serve(bound)
+        if self._metrics_socket is not None:
+            self._metrics = ManagementServer(context, make_metrics_app)
+            await self._metrics.serve(self._metrics_socket)
         gc.freeze()  # What came with the library stays; a full collection takes 20 ms less.
 
     def _make_feed(self) -> "EventFeed":
@@ -114,12 +107,44 @@ class ManagementFront:
             broker.events, broker.events_elsewhere, broker.incarnation, loop.call_later
         )
 
+    def _listeners(self, host: str) -> "Iterator[ListenerView]":
+        """All ports, for listings."""
+        from node.management.view import ListenerView
+
+        listeners = self._broker.config.listeners
+        yield ListenerView(protocol="amqp", host=listeners.amqp.host, port=self._amqp_port)
+        if self._socket is not None:
+            yield ListenerView(protocol="http", host=host, port=self._socket.getsockname()[1])
+        peers = listeners.cluster
+        if peers is not None:
+            yield ListenerView(protocol="clustering", host=peers.host, port=peers.port)
+        if self._metrics_socket is not None:
+            at = self._metrics_socket.getsockname()
+            yield ListenerView(protocol="http/prometheus", host=str(at[0]), port=at[1])
+
     async def stop(self) -> None:
         """Close the listener and its connections."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        if self._server is not None:
-            await self._server.stop()
-        if self._socket is not None:
-            self._socket.close()
+        for server in (self._server, self._metrics):
+            if server is not None:
+                await server.stop()
+        for bound in (self._socket, self._metrics_socket):
+            if bound is not None:
+                bound.close()
+
+
+def bound_socket(host: str, port: int) -> socket.socket:
+    """That listens, and is served later."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((host, port))
+        bound.listen(BACKLOG)
+    except OSError:
+        bound.close()
+        raise
+    bound.setblocking(False)
+    return bound

@@ -110,6 +110,10 @@ class Tracing(Protocol):
 class Owner(Protocol):
     """The endpoint."""
 
+    @property
+    def name(self) -> str:
+        """Of the connection."""
+
     def credit_spec(self) -> CreditSpec: ...
 
     def quorum_global_qos(self) -> bool:

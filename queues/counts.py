@@ -20,6 +20,18 @@ CONFIRM_BOUNDS_S: Final[tuple[float, ...]] = (
     5.0,
 )
 
+# Upper bounds of the sizes of messages, in bytes; RabbitMQ has the same.
+SIZE_BOUNDS: Final[tuple[float, ...]] = (
+    100.0,
+    1_000.0,
+    10_000.0,
+    100_000.0,
+    1_000_000.0,
+    10_000_000.0,
+    50_000_000.0,
+    100_000_000.0,
+)
+
 WINDOW_MS: Final = 5000
 EXCHANGES_MAX: Final = 20_000  # that are counted one by one
 
@@ -73,6 +85,42 @@ class ExchangeTally:
 
 
 @final
+class Sizes:
+    """How large messages are, by SIZE_BOUNDS. Counted per run: each message of one has its mean."""
+
+    def __init__(self) -> None:
+        self.counts: list[int] = [0] * (len(SIZE_BOUNDS) + 1)
+        self.bytes: i64 = 0
+
+    def observe(self, size: i64, count: i64) -> None:
+        """`count` messages, some, have `size` bytes together."""
+        self.bytes += size
+        mean = size // count
+        place: i64 = 0
+        bound: i64 = 100
+        while place < 6 and mean > bound:
+            place += 1
+            bound *= 10
+        if place == 6 and mean > 50_000_000:
+            place = 7 if mean <= 100_000_000 else 8
+        self.counts[place] += int(count)
+
+
+@final
+class QuorumCounts:
+    """Of what `Counts` has, the part of quorum queues."""
+
+    def __init__(self) -> None:
+        self.delivered: i64 = 0
+        self.delivered_no_ack: i64 = 0
+        self.got: i64 = 0
+        self.got_no_ack: i64 = 0
+        self.redelivered: i64 = 0
+        self.acknowledged: i64 = 0
+        self.confirm_seconds = Histogram(CONFIRM_BOUNDS_S)
+
+
+@final
 class Counts:
     """Messages; the names are those of the metrics (FEATURES section 13.4)."""
 
@@ -94,6 +142,9 @@ class Counts:
         self.dead_letters_confirmed: i64 = 0  # of these
         self.confirm_seconds = Histogram(CONFIRM_BOUNDS_S)  # from publish to confirm (P-10)
         self.exchanges: ExchangeTally | None = None  # while somebody looks at exchanges
+        self.quorum = QuorumCounts()  # included above, but for the time to a confirm
+        self.sizes = Sizes()  # of messages that some queue got
+        self.handed_bytes: i64 = 0  # to queues, once for each of them
 
     def dead_letter(self, queue_type: str, reason: str, count: int) -> None:
         """So many messages were handed to a dead-letter exchange."""

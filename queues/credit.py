@@ -6,22 +6,106 @@ each time it has dealt with that many. An actor without credit is *blocked*, but
 down what it has, so its credit may go below zero; what it withholds are the grants to its own
 senders. So pressure travels up, and only the source, the socket reader, really stops. The graph
 of actors has no cycle. Counted per batch. Source: FEATURES.md section 10.2 (G-10 to G-13).
+
+A `FlowLedger` is told whenever an actor begins and ends to be blocked by another, and of nothing
+else, so that a broker in which nobody waits pays nothing for it. It knows the edges that there are
+now, what pairs of names have lost so far (the last PAST_MAX of them), and sums by kinds of actors.
 """
 
 from collections.abc import Callable
-from typing import final
+from typing import Final, final
 
 from mypy_extensions import i64
+
+PAST_MAX: Final = 1024  # pairs of actors whose lost time is kept
+
+# Kinds of actors of which there are many; others are their own kind.
+CONNECTION: Final = "connection"  # the reader of its socket
+CHANNEL: Final = "channel"
+LINK: Final = "link"
+QUEUE: Final = "queue"
+DEAD_LETTERS: Final = "dead letters"
+
+
+@final
+class Wait:
+    """How long, and how often, one was held back by another."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.times: i64 = 0
+
+
+@final
+class FlowLedger:
+    """See the module. `clock_s` is of a clock that does not jump."""
+
+    def __init__(self, clock_s: Callable[[], float]) -> None:
+        self._clock_s = clock_s
+        self._since: dict[tuple[CreditActor, CreditActor], float] = {}  # held back, by whom
+        self._by_kind: dict[tuple[str, str], Wait] = {}
+        self._past: dict[tuple[str, str, str, str], Wait] = {}  # as `Pair`; the latest come last
+
+    def began(self, sender: "CreditActor", receiver: "CreditActor") -> None:
+        """`receiver` blocks `sender` from now on."""
+        self._since[(sender, receiver)] = self._clock_s()
+
+    def ended(self, sender: "CreditActor", receiver: "CreditActor") -> None:
+        """It does no more."""
+        since = self._since.pop((sender, receiver), -1.0)
+        if since < 0.0:
+            return
+        took_s = self._clock_s() - since
+        kinds = (sender.kind, receiver.kind)
+        wait = self._by_kind.get(kinds)
+        if wait is None:
+            wait = Wait()
+            self._by_kind[kinds] = wait
+        wait.seconds += took_s
+        wait.times += 1
+        pair = (sender.kind, sender.name, receiver.kind, receiver.name)
+        past = self._past.pop(pair, None)
+        if past is None:
+            past = Wait()
+            if len(self._past) >= PAST_MAX:
+                del self._past[next(iter(self._past))]
+        past.seconds += took_s
+        past.times += 1
+        self._past[pair] = past
+
+    def edges(self) -> list[tuple["CreditActor", "CreditActor", float]]:
+        """Who is held back by whom now, and for how many seconds."""
+        now_s = self._clock_s()
+        return [(one, other, now_s - since) for (one, other), since in self._since.items()]
+
+    def past(self) -> list[tuple[tuple[str, str, str, str], float, int]]:
+        """(kind and name of who was held back, kind and name of by whom), seconds and times of what
+        has ended; the latest last."""
+        return [(pair, wait.seconds, int(wait.times)) for pair, wait in self._past.items()]
+
+    def totals(self) -> list[tuple[tuple[str, str], float, int]]:
+        """(kind of who was held back, kind of by whom), seconds and times, with what goes on."""
+        seconds: dict[tuple[str, str], float] = {}
+        times: dict[tuple[str, str], int] = {}
+        for kinds, wait in self._by_kind.items():
+            seconds[kinds] = wait.seconds
+            times[kinds] = int(wait.times)
+        for one, other, so_far in self.edges():
+            kinds = (one.kind, other.kind)
+            seconds[kinds] = seconds.get(kinds, 0.0) + so_far
+            times[kinds] = times.get(kinds, 0) + 1
+        return [(kinds, seconds[kinds], times[kinds]) for kinds in seconds]
 
 
 @final
 class CreditSpec:
     """(InitialCredit, MoreCreditAfter) of the edges into one kind of receiver."""
 
-    def __init__(self, initial: i64, more_after: i64) -> None:
+    def __init__(self, initial: i64, more_after: i64, ledger: FlowLedger | None = None) -> None:
         assert 0 < more_after <= initial
         self.initial: i64 = initial
         self.more_after: i64 = more_after
+        self.ledger = ledger  # is told of the actors with this rule, and of whom they hold back
 
 
 @final
@@ -33,9 +117,14 @@ class CreditActor:
     """
 
     def __init__(
-        self, name: str, spec: CreditSpec, on_unblocked: Callable[[], None] | None = None
+        self,
+        name: str,
+        spec: CreditSpec,
+        on_unblocked: Callable[[], None] | None = None,
+        kind: str = "",
     ) -> None:
         self.name = name
+        self.kind = kind if kind else name  # of few; names may be many
         self.spec = spec  # of the edges into this actor
         self.blocked_by: list[CreditActor] = []
         self.blocked_count = 0  # times that it became blocked
@@ -59,6 +148,14 @@ class CreditActor:
         if before > 0 and after <= 0:
             self.blocked_by.append(receiver)
             self.blocked_count += 1
+            ledger = self._ledger_with(receiver)
+            if ledger is not None:
+                ledger.began(self, receiver)
+
+    def _ledger_with(self, receiver: "CreditActor") -> FlowLedger | None:
+        """Where the edge between us is kept."""
+        ledger = self.spec.ledger
+        return receiver.spec.ledger if ledger is None else ledger
 
     def ack(self, sender: "CreditActor", count: i64) -> None:
         """I have dealt with `count` messages of `sender`."""
@@ -87,6 +184,9 @@ class CreditActor:
 
     def _unblock(self, receiver: "CreditActor") -> None:
         self.blocked_by.remove(receiver)
+        ledger = self._ledger_with(receiver)
+        if ledger is not None:
+            ledger.ended(self, receiver)
         if len(self.blocked_by) > 0:
             return
         deferred = self._deferred
@@ -110,6 +210,10 @@ class CreditActor:
             sender.peer_down(self)
         for receiver in list(self._from):
             receiver.peer_down(self)
+        for receiver in self.blocked_by:
+            ledger = self._ledger_with(receiver)
+            if ledger is not None:
+                ledger.ended(self, receiver)
         self._owed = {}
         self._from = {}
         self._deferred = {}

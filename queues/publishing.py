@@ -62,6 +62,7 @@ class Receipt:
         self.sent = False  # the client was told already, or is never to be told
         self.refused: list[tuple[int, int]] | None = None  # (first tag, last tag), as they came
         self.refused_by: i64 = 0  # the queue that refused some of it last
+        self.quorum = False  # the queue that decided last is one
 
 
 @final
@@ -85,6 +86,7 @@ class Outbox:
         self.receipts: list[Receipt] = []
         self.sizes: list[int] = []
         self.runs: list[list[tuple[int, int]]] = []  # of the event's messages: [first, last) each
+        self.quorum = host.quorum
         self.head: i64 = 0
 
 
@@ -253,6 +255,8 @@ class Publisher:
         """The chunk has the messages `runs` of the event that `receipt` is for."""
         count = chunk.count()
         size = chunk.size()
+        self._counts.sizes.observe(size, count)
+        self._counts.handed_bytes += size * len(targets.hosts)
         for host in targets.hosts:
             outbox = self.outboxes.get(host.uid)
             if outbox is None:
@@ -285,6 +289,7 @@ class Publisher:
             receipt = outbox.receipts[head]
             receipt.remaining -= 1
             if receipt.remaining == 0 and not receipt.sent:
+                receipt.quorum = outbox.quorum
                 self._done.append(receipt)
             head += 1
         self.in_flight_bytes -= size
@@ -376,7 +381,7 @@ class Publisher:
             self._pass(head, refused_count)
         for receipt in done:
             count = int(receipt.tag_last - receipt.tag_first + 1)
-            self._counts.confirm_seconds.observe(self.now_s - receipt.begun_s, count)
+            self._observe(receipt, count)
             if not receipt.sent:
                 receipt.sent = True
                 tell_each(receipt, confirms)
@@ -391,7 +396,7 @@ class Publisher:
         decided: list[Decided] = []
         for receipt in sorted(done, key=tag_first_of):
             count = int(receipt.tag_last - receipt.tag_first + 1)
-            self._counts.confirm_seconds.observe(self.now_s - receipt.begun_s, count)
+            self._observe(receipt, count)
             receipt.sent = True
             decide(receipt, decided)
         head = self._head
@@ -405,6 +410,12 @@ class Publisher:
         if head > self._head:
             self._pass(head, refused_count)
         return decided
+
+    def _observe(self, receipt: Receipt, count: int) -> None:
+        """The messages of the receipt are decided now."""
+        counts = self._counts
+        seconds = counts.quorum.confirm_seconds if receipt.quorum else counts.confirm_seconds
+        seconds.observe(self.now_s - receipt.begun_s, count)
 
     def _pass(self, head: i64, refused_count: i64) -> None:
         """All receipts before `head` are decided: count and forget them."""

@@ -158,6 +158,10 @@ class RaftHost:
         """Groups that get no ticks."""
         return len(self._groups) - len(self._marks.awake)
 
+    def held_counts(self) -> dict[int, int]:
+        """By peer whose link is full: groups that have something for it, and wait."""
+        return {member: len(groups) for member, groups in self._held.items()}
+
     def hand_over(self) -> int:
         """This node is to stop: have others lead what is led here; how many groups that concerns.
 

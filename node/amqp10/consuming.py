@@ -27,7 +27,7 @@ from queues.commands import (
     Settle,
     consumer_key,
 )
-from queues.credit import CreditActor
+from queues.credit import LINK, CreditActor
 from queues.effects import ACQUIRED_SHIFT
 from queues.host import QueueHost
 from queues.unacked import Unacked
@@ -70,7 +70,8 @@ class ConsumingLink:
         self.trace: Tracing | None = None  # while messages of the vhost are traced
         self._attached = False  # the queue has taken the consumer, and it is not over
         self._session = owner.broker.new_session()
-        self._credit = CreditActor(f"link {link.name}", owner.credit_spec())
+        name = f"{owner.name} {link.name}"
+        self._credit = CreditActor(name, owner.credit_spec(), None, LINK)
         self._unacked = unacked  # the session's deliveries, by delivery-id; ours have our uid
         self._number: i64 = 1  # of the consumer, one higher each time that it has timed out
         self._key = consumer_key(self._session, 1)
@@ -159,6 +160,14 @@ class ConsumingLink:
             self.settle(ACCEPT, [(int(run.first), int(count))])
         else:
             counts.delivered += count
+        if self.host.quorum:
+            tally = counts.quorum
+            if run.acquired:
+                tally.redelivered += count
+            if run.settled:
+                tally.delivered_no_ack += count
+            else:
+                tally.delivered += count
 
     def _copy(self, run: Run, count: i64, trace: Tracing) -> None:
         """Have the messages that leave copied, those of which the bytes are there."""

@@ -31,7 +31,7 @@ from node.owner import Tracing
 from node.plans import RouteCache
 from node.reading import ANSWER_BYTES_MAX, Reading, Transport
 from queues.counts import Counts
-from queues.credit import CreditActor, CreditSpec
+from queues.credit import CONNECTION, CreditActor, CreditSpec
 from queues.publishing import Held
 from queues.routing.content10 import Content10
 from queues.routing.router import Route
@@ -100,7 +100,7 @@ class Endpoint10:
             broker.wire_limits10, broker.monotonic_ms(), broker.mechanisms.split()
         )
         self.held = Held()
-        self.reader = CreditActor(self.name, broker.channel_credit, self.mark)
+        self.reader = CreditActor(self.name, broker.channel_credit, self.mark, CONNECTION)
         self.reading = Reading(broker.turn, transport, self.connection, broker.monotonic_ms)
         self._plans: RouteCache | None = None
         self._marked = False

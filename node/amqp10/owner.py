@@ -50,6 +50,10 @@ class Owner10(Protocol):
     def id(self) -> str: ...
 
     @property
+    def name(self) -> str:
+        """Of the connection."""
+
+    @property
     def vhost(self) -> str: ...
 
     @property

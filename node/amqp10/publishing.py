@@ -21,7 +21,7 @@ from node.amqp10.owner import Owner10
 from node.amqp10.special import Special, is_special, look
 from node.owner import Plan, Tracing
 from queues.commands import EndSession, SessionId
-from queues.credit import CreditActor
+from queues.credit import LINK, CreditActor
 from queues.host import PublishingOnly
 from queues.publishing import Decided, Publisher, Targets
 from queues.unacked import TagRun, Unacked
@@ -70,7 +70,8 @@ class PublishingLink(PublishingOnly):
         self.in_work = False  # stands in the endpoint's list of links to flush
         self.published_count: i64 = 0
         self._session = owner.broker.new_session()
-        self._credit = CreditActor(f"link {link.name}", owner.credit_spec())
+        name = f"{owner.name} {link.name}"
+        self._credit = CreditActor(name, owner.credit_spec(), None, LINK)
         self.publisher = Publisher(self, owner.counts, owner.held)
         self.publisher.confirming = True
         self.plans = owner.plans()

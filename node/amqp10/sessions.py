@@ -277,13 +277,17 @@ class Session10:
         while i < length:
             uid = runs[i].uid
             settled: list[tuple[int, int]] = []
+            total: i64 = 0
             while i < length and runs[i].uid == uid:
                 settled.append((int(runs[i].first), int(runs[i].count)))
-                if outcome == ACCEPT:
-                    self.owner.counts.acknowledged += runs[i].count
-                    self.acknowledged_count += runs[i].count
+                total += runs[i].count
                 i += 1
             mine = self.consuming.get(int(uid))
+            if outcome == ACCEPT:
+                self.owner.counts.acknowledged += total
+                self.acknowledged_count += total
+                if mine is not None and mine.host.quorum:
+                    self.owner.counts.quorum.acknowledged += total
             if mine is not None and not mine.ended:
                 mine.settle(outcome, settled, words)
 

@@ -183,4 +183,4 @@ def queue_cells(queue: Mapping[str, Any]) -> list[object]:
 
 
 def megabytes(value: object) -> str:
-    return f"{value / MIB:,.0f} MiB" if isinstance(value, int | float) else ""
+    return f"{value / MIB:,.0f} MiB" if isinstance(value, (int, float)) else ""

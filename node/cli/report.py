@@ -127,4 +127,4 @@ def without_secrets(value: object) -> object:
 
 def shields(value: object) -> bool:
     """Whether something is hidden there: text that is some; a number or a flag tells nothing."""
-    return bool(value) and not isinstance(value, bool | int | float)
+    return bool(value) and not isinstance(value, (bool, int, float))

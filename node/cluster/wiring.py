@@ -137,6 +137,7 @@ class ClusterParts:
         turn = broker.turn
         self._broker = broker
         broker.member = cluster.member
+        broker.raft = cluster.raft
         broker.hosts.find = self._recovery.queue
         user = BrokerDefinitions(broker)
         section = broker.config.cluster

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from node.audit import Audit
     from node.event_feed import EventFeed
     from node.management.cluster_desk import ClusterDesk
+    from node.management.controls import NodeControls
+    from node.management.metrics.view import MetricsView
 
 LOGIN_TAGS: Final = frozenset({"management", "policymaker", "monitoring", "administrator"})
 MONITOR_TAGS: Final = frozenset({"monitoring", "administrator"})
@@ -43,6 +45,8 @@ class Context:
     feed: "EventFeed | None" = None  # of events; None: nobody can follow them
     audit: "Audit | None" = None
     rates: Rates = field(default_factory=Rates)  # nothing is sampled, unless somebody says so
+    meter: "MetricsView | None" = None  # None: no samples of single objects
+    controls: "NodeControls | None" = None  # None: the node cannot be told anything
 
 
 @dataclass(frozen=True, slots=True)

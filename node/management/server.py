@@ -11,6 +11,7 @@ AMQP is served, in a thread, and not before.
 """
 
 import logging
+from collections.abc import Callable
 from socket import socket
 from typing import Final, Protocol
 
@@ -26,14 +27,16 @@ from node.management.channels import Channels
 from node.management.cluster import ClusterOperations
 from node.management.connections import Connections
 from node.management.consumers import Consumers
+from node.management.controls import Controls
 from node.management.definitions import DefinitionFiles
 from node.management.events import EventStreams
 from node.management.exchanges import Exchanges
+from node.management.flow import Flow
 from node.management.health import Health
 from node.management.limits import Limits
 from node.management.log_levels import LogLevels
 from node.management.messages import Messages
-from node.management.metrics import Metrics
+from node.management.metrics.scraping import Metrics
 from node.management.nodes import Nodes
 from node.management.overview import Overview
 from node.management.parameters import Parameters
@@ -88,6 +91,7 @@ def make_app(context: Context) -> web.Application:
         Messages(context),
         DefinitionFiles(context),
         Health(context),
+        Flow(context),
         Metrics(context),
         Assets(),
         *of_running(context),
@@ -108,6 +112,8 @@ def of_running(context: Context) -> tuple[Resource, ...]:
             ClusterOperations(context, context.cluster),
             LogLevels(context, context.cluster),
         )
+    if context.controls is not None:
+        found.append(Controls(context, context.controls))
     if context.feed is not None:
         found.append(EventStreams(context, context.feed))
     return tuple(found)
@@ -118,6 +124,14 @@ async def end_streams(app: web.Application) -> None:
     feed = app[CONTEXT].feed
     if feed is not None:
         feed.close()
+
+
+def make_metrics_app(context: Context) -> web.Application:
+    """Metrics alone, for a listener of their own."""
+    app = web.Application(middlewares=[answer_errors])
+    app[CONTEXT] = context
+    app.add_routes(Metrics(context, is_open=True).routes())
+    return app
 
 
 def slashed(routes: list[web.RouteDef]) -> list[web.RouteDef]:
@@ -165,11 +179,13 @@ async def require_login(request: web.Request, handler: Handler) -> web.StreamRes
 
 
 class ManagementServer:
-    """The application on a port."""
+    """An application on a port."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(
+        self, context: Context, make: Callable[[Context], web.Application] = make_app
+    ) -> None:
         self._runner = web.AppRunner(
-            make_app(context),
+            make(context),
             access_log=None,
             handle_signals=False,
             shutdown_timeout=STOP_SECONDS,

@@ -114,7 +114,6 @@ class NodeView:
     log: LogView = LogView()
     loop_turn_ms: HistogramView = HistogramView()
     wal_sync_seconds: HistogramView = HistogramView()
-    confirm_seconds: HistogramView = HistogramView()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,7 +59,7 @@ from queues.commands import (
     SessionId,
     Settle,
 )
-from queues.credit import CreditActor, CreditSpec
+from queues.credit import QUEUE, CreditActor, CreditSpec
 from queues.host import SessionSink, View
 from queues.message import Chunk
 
@@ -128,7 +128,8 @@ class Proxy:
         self.uid: i64 = uid
         self.vhost = vhost
         self.name = name
-        self.credit = CreditActor(f"queue {name}", spec)
+        place = f"queue '{name}' in vhost '{vhost}'"
+        self.credit = CreditActor(place, spec, None, QUEUE)
         self.is_gone = False
         self.is_passing = False  # nobody keeps it: it goes with the last session that uses it
         self._quorum = quorum
@@ -173,6 +174,7 @@ class Proxy:
         sink.credit.send(self.credit, count)
         if self._proxies.is_held:
             self._proxies.hold(self.credit)
+        self._proxies.published_bytes += chunk.size()
         session = sink.session
         self._proxies.put(put_run(PUBLISH, self.uid, session, first_seq, chunk, 0, count))
 
@@ -358,7 +360,10 @@ class Proxies:
         self._roams = roams  # who takes what its leaders of quorum queues say
         self.is_down = False  # nothing goes there until the node is heard of again
         self.is_held = False  # the stream has taken as much as it may
-        self._stream_credit = CreditActor("peer stream", HELD_SPEC)
+        self.published_bytes: i64 = 0  # messages for queues whose home is there
+        self._stream_credit = CreditActor(
+            f"stream to member {member}", HELD_SPEC, None, "peer stream"
+        )
         self._held: list[CreditActor] = []  # of proxies that were published to since then
         self._refusals: list[Refusal] = []
         self._send = send

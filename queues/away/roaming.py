@@ -51,7 +51,7 @@ from queues.away.proxy import answer
 from queues.away.seam import EndOfTurn, FindEnd, FindRoad, HomeEnd, Road
 from queues.away.strand import Strand
 from queues.commands import Command, SessionId
-from queues.credit import CreditActor, CreditSpec
+from queues.credit import QUEUE, CreditActor, CreditSpec
 from queues.host import SessionSink, View
 from queues.message import Chunk
 from queues.streams import Resume
@@ -84,7 +84,8 @@ class RoamingProxy:
         self.uid: int = uid
         self.vhost = vhost
         self.name = name
-        self.credit = CreditActor(f"queue {name}", spec)
+        place = f"queue '{name}' in vhost '{vhost}'"
+        self.credit = CreditActor(place, spec, None, QUEUE)
         self.is_gone = False
         self._single_active = single_active
         self._roaming = roaming
@@ -194,6 +195,7 @@ class RoamingProxy:
     def send_publish(
         self, session: SessionId, number: int, confirmed: int, chunk: Chunk, first_seq: int
     ) -> None:
+        self._roaming.published_bytes += chunk.size()
         run = put_run(PUBLISH, self.uid, session, first_seq, chunk, 0, chunk.count())
         self._put([self._address(session, number, confirmed), *run])
 
@@ -295,6 +297,7 @@ class Roaming:
         self.find_end = find_end
         self.find_road = find_road
         self.hosts: dict[int, RoamingProxy] = {}
+        self.published_bytes: i64 = 0  # of messages that went to leaders on other nodes
         self._turn = turn
 
     def add(self, host: RoamingProxy) -> None:

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queues.credit import CreditActor, CreditSpec
+from queues.credit import PAST_MAX, CreditActor, CreditSpec, FlowLedger
 
 BOUNDED = settings(max_examples=300, deadline=None, database=None)
 SPECS = st.tuples(st.integers(1, 6), st.integers(1, 6)).map(lambda pair: (sum(pair), pair[1]))
@@ -238,3 +238,74 @@ def test_an_actor_is_told_when_it_may_go_on_and_only_then() -> None:
     assert heard == ["sender"]
     middle.ack(sender, 2)
     assert heard == ["sender"]
+
+
+class Ticking:
+    """A clock that is told what time it is."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def test_the_ledger_knows_who_is_held_back_by_whom_and_for_how_long() -> None:
+    clock = Ticking()
+    ledger = FlowLedger(clock)
+    spec = CreditSpec(2, 2, ledger)
+    reader = CreditActor("c1", spec, None, "connection")
+    queue = CreditActor("q1", spec, None, "queue")
+    reader.send(queue, 1)
+    assert ledger.edges() == [] and ledger.totals() == []
+    reader.send(queue, 1)
+    clock.now_s += 3
+    assert ledger.edges() == [(reader, queue, 3.0)]
+    assert ledger.totals() == [(("connection", "queue"), 3.0, 1)]
+    assert ledger.past() == []
+    queue.ack(reader, 2)
+    clock.now_s += 10
+    assert ledger.edges() == []
+    assert ledger.totals() == [(("connection", "queue"), 3.0, 1)]
+    assert ledger.past() == [(("connection", "c1", "queue", "q1"), 3.0, 1)]
+    reader.send(queue, 2)
+    clock.now_s += 1
+    assert ledger.totals() == [(("connection", "queue"), 4.0, 2)]
+
+
+def test_an_edge_ends_when_either_of_its_actors_goes() -> None:
+    clock = Ticking()
+    ledger = FlowLedger(clock)
+    for goes in (0, 1):
+        actors = [CreditActor(f"a{goes}{n}", CreditSpec(1, 1, ledger)) for n in range(2)]
+        actors[0].send(actors[1], 1)
+        assert len(ledger.edges()) == 1
+        actors[goes].peer_down_everywhere()
+        assert ledger.edges() == []
+
+
+def test_the_rule_of_one_of_both_ends_is_enough_for_the_ledger() -> None:
+    ledger = FlowLedger(Ticking())
+    with_it = CreditActor("with", CreditSpec(1, 1, ledger))
+    without = CreditActor("without", CreditSpec(1, 1))
+    without.send(with_it, 1)
+    with_it.send(without, 1)
+    assert [(one.name, other.name) for one, other, _ in ledger.edges()] == [
+        ("without", "with"),
+        ("with", "without"),
+    ]
+
+
+def test_of_pairs_that_are_over_the_ledger_keeps_the_latest() -> None:
+    ledger = FlowLedger(Ticking())
+    spec = CreditSpec(1, 1, ledger)
+    log = CreditActor("log", spec)
+    for number in range(PAST_MAX + 2):
+        sender = CreditActor(f"s{number}", spec, None, "sender")
+        sender.send(log, 1)
+        log.ack(sender, 1)
+        sender.peer_down_everywhere()
+    past = ledger.past()
+    assert len(past) == PAST_MAX
+    assert past[0][0][1] == "s2" and past[-1][0][1] == f"s{PAST_MAX + 1}"
+    assert ledger.totals() == [(("sender", "log"), 0.0, PAST_MAX + 2)]

@@ -1,0 +1,185 @@
+"""What the metrics read of the broker beside `node.management.view`: samples of one object each.
+
+Names are handed out in whole, and each object one by one, so that a scrape of very many is made in
+slices. Read on the loop; nothing here waits, counts, or keeps anything between two calls.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from node.management.view import HistogramView
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSample:
+    """A queue that this node leads, or has. Counts are since it was made or the node started."""
+
+    uid: int
+    vhost: str
+    name: str
+    type: str
+    is_crashed: bool = False
+    ready: int = 0
+    unacked: int = 0
+    bytes: int = 0
+    ram: int = 0
+    ram_bytes: int = 0
+    paged_out: int = 0
+    paged_out_bytes: int = 0
+    consumers: int = 0
+    capacity: float = 0.0
+    published: int = 0
+    delivered: int = 0
+    redelivered: int = 0
+    acked: int = 0
+    head_seq: int = 0  # number of its oldest message; 0: it has none
+    next_seq: int = 1  # that the next one gets
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSample:
+    """This node's member of a quorum queue's log group."""
+
+    vhost: str
+    queue: str
+    is_leader: bool
+    term: int
+    snapshot_index: int
+    applied_index: int
+    commit_index: int
+    written_index: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelSample:
+    """A channel, or a session of AMQP 1.0."""
+
+    connection: str
+    channel: int
+    protocol: str
+    consumers: int = 0
+    prefetch: int = 0
+    unacked: int = 0
+    unconfirmed: int = 0
+    uncommitted: int = 0
+    acks_uncommitted: int = 0
+    published: int = 0
+    confirmed: int = 0
+    returned: int = 0
+    dropped: int = 0
+    got: int = 0
+    got_no_ack: int = 0
+    get_empty: int = 0
+    delivered: int = 0
+    delivered_no_ack: int = 0
+    redelivered: int = 0
+    acked: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficView:
+    """What the node as a whole has done since it started."""
+
+    handed_bytes: int = 0  # of messages given to queues, once for each of them
+    away_bytes: int = 0  # the part of it for queues that another node leads
+    redelivered: int = 0
+    delivered: int = 0
+    sizes: Mapping[str, HistogramView] = field(default_factory=dict)  # by protocol; bytes
+    confirms: Mapping[str, HistogramView] = field(default_factory=dict)  # by queue type; seconds
+
+
+@dataclass(frozen=True, slots=True)
+class RaftView:
+    """The log groups of the node: `counters` by the name that the metric has, since the start."""
+
+    groups: int = 0
+    hibernating: int = 0
+    counters: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class WaitView:
+    """How long actors of one kind were held back by those of another."""
+
+    held_back: str
+    by: str
+    seconds: float
+    times: int
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeView:
+    """Who is, or was, held back by whom, on this node."""
+
+    kind: str
+    name: str
+    by_kind: str
+    by_name: str
+    now_s: float | None  # held back for so long by now; None: not now
+    seconds: float  # with that
+    times: int
+    reason: str
+
+
+class MetricsView(Protocol):
+    """See the module."""
+
+    def queues(self, vhosts: frozenset[str] | None = None) -> Sequence[int]:
+        """Uids of the queues that this node leads or has, of those vhosts (None: of all)."""
+
+    def queue(self, uid: int) -> QueueSample | None:
+        """None: it is gone."""
+
+    def members(self, vhosts: frozenset[str] | None = None) -> Sequence[int]:
+        """Uids of the quorum queues that have a member here."""
+
+    def member(self, uid: int) -> MemberSample | None: ...
+
+    def channels(self) -> Sequence[ChannelSample]: ...
+
+    def traffic(self) -> TrafficView: ...
+
+    def raft(self) -> RaftView: ...
+
+    def waits(self) -> Sequence[WaitView]: ...
+
+    def edges(self) -> Sequence[EdgeView]:
+        """Single actors; those that were held back and are no more as far as they are kept."""
+
+    def memory(self) -> Mapping[str, int]:
+        """Bytes by part of the process, about."""
+
+
+class Unmetered:
+    """Keeps `MetricsView` where there is no broker to be read: nothing is told."""
+
+    def queues(self, vhosts: frozenset[str] | None = None) -> Sequence[int]:
+        return ()
+
+    def queue(self, uid: int) -> QueueSample | None:
+        return None
+
+    def members(self, vhosts: frozenset[str] | None = None) -> Sequence[int]:
+        return ()
+
+    def member(self, uid: int) -> MemberSample | None:
+        return None
+
+    def channels(self) -> Sequence[ChannelSample]:
+        return ()
+
+    def traffic(self) -> TrafficView:
+        return TrafficView()
+
+    def raft(self) -> RaftView:
+        return RaftView()
+
+    def waits(self) -> Sequence[WaitView]:
+        return ()
+
+    def edges(self) -> Sequence[EdgeView]:
+        return ()
+
+    def memory(self) -> Mapping[str, int]:
+        return {}
