@@ -473,12 +473,29 @@ def test_a_letter_that_cannot_go_back_stays(page: Any, base: str, channel: Any, 
     assert channel.queue_declare(name, passive=True).method.message_count == 1
 
 
-def test_a_connection_is_listed_and_closed(page: Any, base: str, connect: Any) -> None:
+def test_a_connection_is_listed_with_its_channels_and_consumers_and_closed(
+    page: Any, base: str, connect: Any, name: str
+) -> None:
     connection = connect()
+    channel = connection.channel()
+    channel.confirm_delivery()
+    channel.queue_declare(name)
+    channel.basic_consume(name, lambda *_: None, consumer_tag="the one")
     port = connection._impl._transport._sock.getsockname()[1]  # what the broker names it by
     show(page, base, "#/connections", "Connections")
     page.get_by_role("link", name=f":{port} ->").click()
     page.get_by_role("heading", name="Bytes per second").wait_for()
+    page.get_by_role("table", name="channels").get_by_role("link", name=f":{port} ->").click()
+    page.get_by_role("heading", name="Channel ", level=1).wait_for()
+    consumer = page.get_by_role("table", name="consumers").get_by_role("row", name="the one")
+    consumer.get_by_role("link", name=name).click()
+    page.get_by_role("heading", name=f"Queue {name}").wait_for()
+    page.get_by_role("table", name="consumers").get_by_text("at the leader").wait_for()
+    page.get_by_role("link", name="Channels", exact=True).click()
+    page.get_by_role("heading", name="Channels", level=1).wait_for()
+    page.get_by_role("table", name="channels").get_by_role("link", name=f":{port} ->").click()
+    page.get_by_role("heading", name="Channel ", level=1).wait_for()
+    page.get_by_role("link", name=f":{port} ->").first.click()
     page.on("dialog", lambda dialog: dialog.accept())
     page.get_by_role("button", name="Close this connection").click()
     page.get_by_role("heading", name="Connections", exact=True).wait_for()

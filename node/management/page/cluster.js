@@ -13,7 +13,7 @@ import { may } from "./session.js";
 import { Listing, table } from "./table.js";
 import { address, count, duration } from "./text.js";
 
-const COLUMNS = "vhost,name,type,node,leader,members,online,members_behind,state,reason";
+const COLUMNS = "vhost,name,type,node,leader,members,online,state,reason";
 const REMOTE_MAX = 200; // rows shown of clients that are remote
 
 export function cluster() {
@@ -167,7 +167,6 @@ const keyOf = (row) => JSON.stringify([row.vhost, row.name]);
 function memberTag(row, node) {
   if (row.leader === node) return tag("leader", "good");
   if (!(row.online || []).includes(node)) return tag("away", "bad");
-  if ((row.members_behind || []).includes(node)) return tag("behind", "warn");
   return tag("member");
 }
 

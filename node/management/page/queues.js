@@ -53,13 +53,12 @@ export function leaderOf(row) {
   return row.leader || row.node;
 }
 
-/** How many members run, and which do not, or lag behind. */
+/** How many members run, and which do not. */
 export function members(row) {
   if (!row.members) return "";
   const away = row.members.filter((name) => !(row.online || []).includes(name));
-  const behind = (row.members_behind || []).map((name) => tag(`${name} lags behind`, "warn"));
   const text = `${row.members.length - away.length} of ${row.members.length}`;
-  return [text, " ", away.map((name) => tag(`${name} is away`, "bad")), behind];
+  return [text, " ", away.map((name) => tag(`${name} is away`, "bad"))];
 }
 
 function maker(done) {
