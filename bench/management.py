@@ -24,6 +24,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+import psutil
+
 from bench.many_queues import QUEUE_DECLARE_OK, Wire, declare, frame, queue_name, short, timed
 from bench.run import ROOT, Row, Warren, machine, run_row
 
@@ -140,23 +142,40 @@ def set_up(broker: Warren, options: argparse.Namespace) -> list[Client]:
 
 
 def measure_lists(broker: Warren, rounds: int) -> None:
-    """A line for each list: times of it, its size, and the longest wait of the probe."""
-    api, probe = Api(broker.management_port), Probe(broker.port)
-    print("| list | first, ms | p50, ms | longest, ms | KB | others waited, ms |")
-    print("|---|---|---|---|---|---|")
-    for path in (*PAGES, *SORTED, *WHOLE):
-        times, size = [], 0
+    """A line for each list: times, CPU of the node and size; then, once more, with a probe that
+    says how long others waited."""
+    api, node = Api(broker.management_port), psutil.Process(broker.pid())
+    asked = (*PAGES, *SORTED, *WHOLE)
+    lines = [measure_list(api, path, node, rounds) for path in asked]
+    probe = Probe(broker.port)
+    print("| list | first, ms | p50, ms | longest, ms | node CPU, ms | KB | others waited, ms |")
+    print("|---|---|---|---|---|---|---|")
+    for path, line in zip(asked, lines, strict=True):
         probe.take_ms()
         for _ in range(rounds):
-            begun = time.perf_counter()
-            size = api.get(path)
-            times.append((time.perf_counter() - begun) * 1000)
-        print(
-            f"| {path} | {times[0]:.0f} | {statistics.median(times):.0f} | {max(times):.0f} |"
-            f" {size / 1024:.0f} | {probe.take_ms():.0f} |",
-            flush=True,
-        )
+            api.get(path)
+        print(f"{line} {probe.take_ms():.0f} |", flush=True)
     probe.stop()
+
+
+def measure_list(api: Api, path: str, node: psutil.Process, rounds: int) -> str:
+    times, size = [], 0
+    worked = cpu_s(node)
+    for _ in range(rounds):
+        begun = time.perf_counter()
+        size = api.get(path)
+        times.append((time.perf_counter() - begun) * 1000)
+    cpu_ms = (cpu_s(node) - worked) * 1000 / rounds
+    return (
+        f"| {path} | {times[0]:.0f} | {statistics.median(times):.0f} | {max(times):.0f} |"
+        f" {cpu_ms:.0f} | {size / 1024:.0f} |"
+    )
+
+
+def cpu_s(process: psutil.Process) -> float:
+    """Seconds that it has worked."""
+    times = process.cpu_times()
+    return float(times.user + times.system)
 
 
 class Page:

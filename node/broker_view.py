@@ -34,7 +34,7 @@ from node.management.view import (
     VhostView,
 )
 from node.process_facts import ESTIMATED, files_max, files_used, memory_parts, resident
-from node.queue_weights import head_timestamp, unacknowledged_bytes
+from node.queue_weights import head_timestamp, sums_of, unacknowledged_bytes
 from node.turn import TURN_BUCKETS_MS
 from queues.arguments import decode_arguments
 from queues.counts import Counts
@@ -132,16 +132,16 @@ class LiveView:
 
     def totals(self) -> TotalsView:
         broker = self._broker
-        hosts = self._led()
+        ready, held, byte_count, consumers = sums_of(self._led())
         vhosts = broker.metadata.vhosts.values()
         return TotalsView(
-            messages_ready=sum(host.ready_count for host in hosts),
-            messages_unacknowledged=sum(host.checked_out_count for host in hosts),
-            message_bytes=sum(host.store.live_bytes for host in hosts),
+            messages_ready=ready,
+            messages_unacknowledged=held,
+            message_bytes=byte_count,
             queues=broker.metadata.queue_count,
             exchanges=sum(len(vhost.exchanges) for vhost in vhosts),
             bindings=sum(vhost.binding_count for vhost in vhosts),
-            consumers=sum(host.consumer_count for host in hosts),
+            consumers=consumers,
             connections=len(broker.endpoints),
             channels=sum(each.channel_count() for each in broker.endpoints.values()),
         )
@@ -161,7 +161,7 @@ class LiveView:
         broker = self._broker
         counts, counts10 = broker.counts, broker.counts10
         endpoints = list(broker.endpoints.values())
-        consumers = sum(host.consumer_count for host in broker.hosts.awake.values())
+        consumers = sums_of(broker.hosts.awake.values())[3]
         publishers = sum(1 for each in endpoints if each.has_published)
         consumers10 = sum(each.consumer_count() for each in endpoints)
         publishers10 = sum(1 for each in endpoints if each.has_published and each.is_amqp10)

@@ -1,5 +1,7 @@
 """What listings tell of the messages in a queue that its machine does not count. Reads only."""
 
+from collections.abc import Iterable
+
 from queues.conversion.chunks import in_form_1
 from queues.hosts.classic import ClassicHost
 from queues.message import FORMAT_10
@@ -34,3 +36,16 @@ def head_timestamp(host: ClassicHost) -> int | None:
     properties = extract(data, *chunk.span(index))[2]
     timestamp = decode_properties(properties).timestamp
     return None if timestamp is None else int(timestamp)
+
+
+def sums_of(hosts: Iterable[ClassicHost]) -> tuple[int, int, int, int]:
+    """Messages ready and unacknowledged, bytes of both, consumers: in one pass, and without the
+    hosts' properties, for there may be 10,000 of them in one turn."""
+    ready = held = byte_count = consumers = 0
+    for host in hosts:
+        machine = host.machine
+        ready += machine.ready.count
+        held += machine.checked_out
+        byte_count += host.store.live_bytes
+        consumers += machine.roster.attached_count
+    return int(ready), int(held), int(byte_count), int(consumers)
