@@ -25,6 +25,12 @@ export const KEYS = {
   "delivery-limit": {
     kind: "number", is: "quorum_queues", operator: true, means: "most deliveries of a message",
   },
+  "delayed-retry-type": {
+    kind: ["disabled", "all", "failed", "returned"],
+    is: "quorum_queues", means: "what waits before it is delivered again",
+  },
+  "delayed-retry-min": { kind: "number", is: "quorum_queues", means: "its first delay, ms" },
+  "delayed-retry-max": { kind: "number", is: "quorum_queues", means: "its longest delay, ms" },
   "consumer-timeout": { kind: "number", is: "queues", means: "longest time to acknowledge, ms" },
   "queue-mode": {
     kind: ["default", "lazy"], is: "classic_queues", means: "lazy: bodies on disk alone",
