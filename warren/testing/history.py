@@ -33,6 +33,7 @@ from types import TracebackType
 from typing import Any, Final, TextIO
 
 EXAMPLES_MAX: Final = 20  # of each kind are named; all are counted
+LOSS_NS: Final = 5_000_000_000  # so long before or after it the loss of a consumer excuses order
 OUTCOMES: Final = ("accept", "reject", "release", "modify")
 
 
@@ -259,6 +260,8 @@ class _Judge:
         self._open_faults = 0
         self._drained: dict[str, int] = {}  # how many messages each queue says that it has left
         self._phantoms: set[str] = set()
+        self._lost_ns = -LOSS_NS  # when a consumer was lost the last time
+        self._suspects: list[tuple[int, Finding]] = []  # out of order, if no consumer was lost then
 
     def take(self, event: dict[str, Any]) -> None:
         line = event.get("line", 0)
@@ -272,6 +275,8 @@ class _Judge:
 
     def finish(self) -> Verdict:
         verdict = self._verdict
+        for _, found in self._suspects:
+            verdict.add(found.kind, found.message, found.line, found.detail)
         queues = {message.queue for message in self._messages.values()}
         verdict.undrained = sorted(queues - self._drained.keys())
         missing: dict[str, list[str]] = {}
@@ -356,9 +361,12 @@ class _Judge:
             return  # It may have been delivered to a connection that broke on the way.
         key = (message.queue, message.publisher, event["consumer"])
         last = self._last.get(key, -1)
-        if message.number < last:
+        at_ns = event["at_ns"]
+        if message.number < last and at_ns - self._lost_ns >= LOSS_NS:
+            # It may have been on its way to a consumer whose loss is heard of later.
             detail = f"after number {last} to {event['consumer']}"
-            self._verdict.add(Kind.REORDERED, event["id"], line, detail)
+            found = Finding(Kind.REORDERED, event["id"], line, detail)
+            self._suspects.append((at_ns, found))
         self._last[key] = max(last, message.number)
 
     def _again(self, message: _Message, event: dict[str, Any], line: int) -> None:
@@ -418,6 +426,8 @@ class _Judge:
         del line
         if not event["clean"]:
             self._fault_count += 1
+            self._lost_ns = event["at_ns"]
+            self._suspects = [each for each in self._suspects if self._lost_ns - each[0] >= LOSS_NS]
         for name in self._held.pop(event["consumer"], set()):
             self._messages[name].holder = ""
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -159,6 +160,36 @@ def test_messages_of_a_publisher_that_overtake_each_other_are_found(tmp_path: Pa
     assert judged(tmp_path, story).counts == {Kind.REORDERED: 1}
     (tmp_path / "history.jsonl").unlink()
     assert judged(tmp_path, story, ordered=False).is_clean
+
+
+def lose_a_consumer(at_s: float, overtaken_at_s: float) -> Verdict:
+    """Message 2 comes to one consumer before message 1, which was on its way to another one."""
+    events: list[dict[str, Any]] = []
+
+    def add(at_s: float, event: str, **fields: Any) -> None:
+        events.append({"event": event, "at_ns": int(at_s * 1e9), **fields})
+
+    for number in (1, 2):
+        add(0, "published", queue="q", id=f"p:{number}", publisher="p")
+    for number in (2, 1):
+        delivery = {"queue": "q", "id": f"p:{number}", "consumer": "c", "redelivered": False}
+        add(overtaken_at_s, "delivered", **delivery)
+    add(at_s, "ended", consumer="lost", clean=False)
+    return judge(sorted(events, key=lambda event: event["at_ns"]))
+
+
+@pytest.mark.parametrize(("at_s", "overtaken_at_s"), [(10.0, 10.1), (10.1, 10.0)])
+def test_what_was_on_its_way_to_a_lost_consumer_may_come_late_and_unflagged(
+    at_s: float, overtaken_at_s: float
+) -> None:
+    assert lose_a_consumer(at_s, overtaken_at_s).is_clean
+
+
+@pytest.mark.parametrize(("at_s", "overtaken_at_s"), [(10.0, 30.0), (30.0, 10.0)])
+def test_a_consumer_that_is_lost_at_another_time_excuses_nothing(
+    at_s: float, overtaken_at_s: float
+) -> None:
+    assert lose_a_consumer(at_s, overtaken_at_s).counts == {Kind.REORDERED: 1}
 
 
 def test_two_consumers_share_a_queue_each_in_order(tmp_path: Path) -> None:
