@@ -35,10 +35,11 @@ VIEWS: Final = {
     "queue": ("#/queues/%2F/orders", "Messages per second"),
     "letters": ("#/queues/%2F/orders.dead/letters", "Send back"),
     "cluster": ("#/cluster", "Which node leads which queue"),
-    "flow": ("#/flow", "Flow"),
     "admin": ("#/admin/policies", "Policies"),
 }
-ACTIVE_S: Final = 25.0  # of messages before the charts are taken
+STILL: Final = ("letters", "cluster", "admin")  # views without rates
+ACTIVE_S: Final = 30.0  # of messages before the first picture
+LOOKS_S: Final = 13.0  # until rates of what was first listed are known
 
 
 class Load:
@@ -122,13 +123,14 @@ def prepare(url: str) -> None:
 def photograph(tab: Any, base: str, folder: Path) -> list[str]:
     """A picture of each view; what is too large."""
     too_large = []
-    tab.goto(base)
+    for where in ("#/queues", "#/"):
+        tab.goto(base + where)
     tab.get_by_role("heading", name="Messages per second").wait_for()
     tab.wait_for_timeout(ACTIVE_S * 1000)
     for name, (where, heading) in VIEWS.items():
         tab.evaluate("where => { location.hash = where; }", where)
         tab.get_by_text(heading, exact=True).first.wait_for()
-        tab.wait_for_timeout(4000 if heading.startswith("Messages") else 1000)
+        tab.wait_for_timeout(1000 if name in STILL else LOOKS_S * 1000)
         path = folder / f"{name}.png"
         tab.screenshot(path=str(path))
         if path.stat().st_size > PICTURE_BYTES_MAX:

@@ -43,7 +43,7 @@ async function refresh(element) {
     ...alarms(nodes),
     h(
       "div",
-      { class: "cards" },
+      { class: "cards charts" },
       chart("Messages per second", FLOW, FLOW_LINES, rate),
       chart("Messages waiting", WAITING, WAITING_LINES, count),
       several ? chart("Published per second, by node", PUBLISHED, linesOf(nodes), rate) : null,

@@ -61,7 +61,7 @@ function aboutOf(vhost, name, row, flow, depth) {
     card("", totals(row)),
     h(
       "div",
-      { class: "cards" },
+      { class: "cards charts" },
       chart("Messages per second", flow, FLOW_LINES, rate),
       chart("Messages in it", depth, DEPTH_LINES, count),
     ),
