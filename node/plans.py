@@ -9,7 +9,7 @@ further keys (A-15), a message to be returned, a refusal.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from node.auth.permissions import WRITE, PermissionCache
@@ -163,6 +163,16 @@ class RouteCache:
                 return _publish_error(refused.code, refused.text)
         return None
 
+    def keys_refusal(self, exchange: str, keys: Sequence[bytes]) -> ProtocolError | None:
+        """Why this user may not publish with these keys, beside the message's own one (S-03)."""
+        if not self.router.is_topic(exchange):
+            return None
+        for key in keys:
+            refused = self._permissions.topic_refusal(WRITE, exchange, key)
+            if refused is not None:
+                return _publish_error(refused.code, refused.text)
+        return None
+
     # Messages that need a look of their own
 
     def part(self, event: Publishes) -> Parted:
@@ -210,6 +220,10 @@ class RouteCache:
             look.error = _publish_error(ReplyCode.PRECONDITION_FAILED, copies.fault)
             return
         plan = look.plan
+        if copies.keys:
+            look.error = self.keys_refusal(plan.exchange, copies.keys)
+            if look.error is not None:
+                return
         if copies.keys or plan.per_message:
             content = Content091(data, look.start)
             route = self.router.route(plan.exchange, plan.routing_key, content, copies.keys)

@@ -1,5 +1,6 @@
 """What sessions and links of AMQP 1.0 need of the endpoint that owns them."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from node.auth.permissions import PermissionCache
@@ -12,6 +13,7 @@ from queues.counts import Counts
 from queues.credit import CreditSpec
 from queues.host import QueueHost
 from queues.publishing import Held, Targets
+from warren.wire.errors import ProtocolError
 
 if TYPE_CHECKING:
     from node.amqp10.consuming import ConsumingLink
@@ -26,6 +28,9 @@ class Plans(PlanCache, Protocol):
     """Plans, and routes that differ by message."""
 
     def targets(self, uids: tuple[int, ...]) -> Targets: ...
+
+    def keys_refusal(self, exchange: str, keys: Sequence[bytes]) -> ProtocolError | None:
+        """Why the user may not publish with these keys beside the message's own."""
 
 
 class Node(Definitions, Protocol):

@@ -134,6 +134,10 @@ def _way(
     if plan.error is not None:
         return _refused(plan, names, known)
     keys = _more_keys(sections, data)
+    if keys:
+        refused = owner.plans().keys_refusal(plan.exchange, keys)
+        if refused is not None:
+            return Way(NOWHERE, names, error_of(refused))
     if keys or plan.per_message:
         route = owner.route(plan.exchange, plan.routing_key, data, start, end, keys)
         return Way(owner.plans().targets(route.queues), names, None)

@@ -55,9 +55,10 @@ class Messages:
         try:
             actor.permissions.require(WRITE, "exchange", name)
             if self._context.operations.definitions.is_topic(actor.vhost, name):
-                topic_refused = actor.permissions.topic_refusal(WRITE, name, key)
-                if topic_refused is not None:
-                    refused(topic_refused)
+                for each in (key, *more_keys(body)):
+                    topic_refused = actor.permissions.topic_refusal(WRITE, name, each)
+                    if topic_refused is not None:
+                        refused(topic_refused)
             routed = await self._context.operations.publish(
                 actor.vhost, name, key, properties, payload
             )
@@ -152,3 +153,14 @@ def got_row(got: Got, as_text: bool, size: int) -> Body:
         "payload": shown,
         "payload_encoding": encoding,
     }
+
+
+def more_keys(body: Body) -> list[bytes]:
+    """The keys that the headers CC and BCC name; what is no key of theirs is refused elsewhere."""
+    properties = body.get("properties")
+    headers = properties.get("headers") if isinstance(properties, dict) else None
+    if not isinstance(headers, dict):
+        return []
+    lists = [headers.get(name) for name in ("CC", "BCC")]
+    keys = [key for each in lists if isinstance(each, list) for key in each]
+    return [key.encode("utf-8", "surrogateescape") for key in keys if isinstance(key, str)]

@@ -209,3 +209,25 @@ def test_while_a_vhost_is_traced_every_plan_needs_a_look_and_leads_where_it_did(
     assert parted.error is None and parted.returns == []
     assert [room.names(targets) for targets in parted.plans] == [["a"], ["a"]]
     assert [body for _, _, body in parts_of(parted.event)] == [b"1", b"2"]
+
+
+def test_keys_of_copies_need_the_right_to_the_topic_as_well() -> None:
+    room = Room("a")
+    room.steps.exchange("t", "topic")
+    room.steps.bind("t", "a", b"#")
+    room.cache.refresh()
+    room.access.topics["guest", "/", "t"] = ("^mine[.]", ".*")
+
+    def sent(key: bytes, headers: dict[str, object], exchange: str = "t") -> bytes:
+        return message(1, b"x", key, BasicProperties(headers=headers), exchange)
+
+    good = room.cache.part(run_of(sent(b"mine.1", {"CC": ["mine.2"], "BCC": ["mine.3"]})))
+    assert good.error is None and [room.names(each) for each in good.plans] == [["a"]]
+    wrong: list[dict[str, object]] = [{"CC": ["mine.2", "theirs"]}, {"BCC": ["theirs"]}]
+    for headers in wrong:
+        parted = room.cache.part(run_of(sent(b"mine.1", headers), sent(b"mine.4", {})))
+        assert parted.event is None
+        assert parted.error is not None and parted.error.code == ReplyCode.ACCESS_REFUSED
+        assert "access to topic 'theirs' in exchange 't'" in parted.error.text
+    other = room.cache.part(run_of(sent(b"a", {"CC": ["theirs"]}, "")))
+    assert other.error is None
