@@ -11,7 +11,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Final
 
 import psutil
@@ -19,8 +19,9 @@ import uvloop
 
 from node import logs
 from node.auth.desk import LoginDesk
-from node.auth.login import LoginRules
-from node.auth.passwords import hash_password
+from node.auth.passwords import HASHINGS, Hashing, hash_password, new_salt
+from node.auth.rules import production_fault, rules_of
+from node.auth.telling import login_teller
 from node.broker import Broker
 from node.clock import NodeClock
 from node.cluster.identity import (
@@ -32,7 +33,7 @@ from node.cluster.identity import (
 from node.damage import LostDefinitions
 from node.definition_rows import DefinitionRows
 from node.disk_monitor import DiskMonitor
-from node.door import AmqpDoor
+from node.door import AMQP, AmqpDoor, entries_of
 from node.front import ManagementFront
 from node.hangup import Hangup
 from node.memory import BodyPaging, MemoryKeeper, memory_total_bytes
@@ -41,6 +42,7 @@ from node.peering.identity import BadNodeId, BadSecret, read_secret
 from node.resetting import wipe_if_marked
 from node.slow_queues import SlowCommits
 from node.timers import Timers
+from node.tls.contexts import TlsFault
 from node.turn import Turn
 from queues import fifo
 from queues.credit import CreditActor, CreditSpec
@@ -69,6 +71,7 @@ if TYPE_CHECKING:
     from node.cluster.service import Cluster
     from node.cluster.wiring import ClusterParts
     from node.config import Config, UserConfig
+    from node.tls.keeper import TlsKeeper
 
 log = logging.getLogger("warren.node")
 
@@ -91,6 +94,7 @@ STARTING_FAULTS: Final = (
     BadMembership,
     BadNodeId,
     EnteringFailed,
+    TlsFault,
 )
 
 
@@ -98,6 +102,16 @@ def cluster_secret(config: "Config") -> bytes | None:
     """The secret of the cluster; None: the node is in none. BadSecret: it cannot be used."""
     path = config.cluster.secret_file
     return None if config.listeners.cluster is None or path is None else read_secret(path)
+
+
+def tls_keepers(config: "Config") -> "Mapping[str, TlsKeeper]":
+    """The TLS contexts by listener. TlsFault: one of them cannot be made."""
+    listeners = config.listeners
+    if listeners.amqps is None and listeners.management_tls is None and not config.cluster.tls:
+        return {}
+    from node.tls.listeners import keepers_of
+
+    return keepers_of(config)
 
 
 def build_name() -> str:
@@ -150,17 +164,18 @@ async def run_node(config: "Config", secret: bytes | None) -> int:
         hangup.on_signal(logs.reopen)
     disk = OsDisk()
     directory = str(config.node.data_dir)
+    keepers = tls_keepers(config)
     if secret is None:
         if belongs_to_cluster(disk, directory):
             raise BadMembership(member_fault(directory))
-        return await Node(config, stopping).run()
+        return await Node(config, stopping, keepers, hangup).run()
     from node.cluster.service import Cluster
 
-    cluster = Cluster(config, secret, disk)
+    cluster = Cluster(config, secret, disk, keepers.get("cluster.tls"))
     try:
         if not await finished(cluster.enter(), stopping):
             return 0
-        return await Node(config, stopping, cluster).run()
+        return await Node(config, stopping, keepers, hangup, cluster).run()
     finally:
         await cluster.close()
 
@@ -185,10 +200,18 @@ class Node:
     """One node: owns its log, its broker, its listeners."""
 
     def __init__(
-        self, config: "Config", stopping: asyncio.Event, cluster: "Cluster | None" = None
+        self,
+        config: "Config",
+        stopping: asyncio.Event,
+        keepers: "Mapping[str, TlsKeeper]",
+        hangup: Hangup,
+        cluster: "Cluster | None" = None,
     ) -> None:
-        """`stopping` is set when the node is to stop; `cluster` has a place for it already."""
+        """`stopping` is set when the node is to stop; `keepers` are the TLS contexts by listener;
+        `cluster` has a place for it already."""
         self._config = config
+        self._keepers = keepers
+        self._hangup = hangup
         self._stopping = stopping
         self._cluster = cluster
         self._parts: ClusterParts | None = None
@@ -256,15 +279,13 @@ class Node:
         """Start, serve until told to stop, stop."""
         self.broker = self._recover()
         broker = self.broker
-        rules = LoginRules(
-            self._config.loopback_users,
-            self._config.anonymous_login_user,
-            self._config.anonymous_login_pass,
-        )
-        broker.logins = LoginDesk(broker.access, rules)
+        broker.logins = LoginDesk(broker.access, rules_of(self._config))
+        broker.logins.on_weak_hash = broker.replace_hash
+        broker.logins.on_login = login_teller(broker.events)
+        broker.tls_keepers = self._keepers
         monitor = self._set_alarms()
         front: ManagementFront | None = None
-        if await self._is_defined():
+        if await self._is_defined() and self._is_fit():
             front = await self._open()
             await self._serve(monitor)
         await self._stop(front)
@@ -273,14 +294,11 @@ class Node:
     async def _open(self) -> ManagementFront:
         """Let clients come, and say so."""
         broker = self.broker
-        amqp = self._config.listeners.amqp
-        door = AmqpDoor(broker, amqp.host, amqp.port)
+        door = AmqpDoor(broker, entries_of(self._config, self._keepers))
         await door.open()
         broker.door = door
-        amqp_port = door.port
-        address = self._config.listeners.management
-        front = ManagementFront(broker, amqp_port)
-        management_port = front.bind(address.host, address.port)
+        front = ManagementFront(broker, self._keepers)
+        management = front.bind()
         metrics = self._config.listeners.metrics
         if metrics is not None:
             front.bind_metrics(metrics.host, metrics.port)
@@ -290,10 +308,12 @@ class Node:
         gc.collect()
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
-        line = f"ready node={broker.node_name} amqp={amqp.host}:{amqp_port}"
-        where = f"{address.host}:{management_port}"
-        print(f"{line} management={where} build={build_name()}", flush=True)
-        front.start(address.host, build_name())
+        words = "".join(
+            f" {'amqp' if each.protocol == AMQP else 'amqps'}={each.host}:{each.port}"
+            for each in door.entries
+        )
+        print(f"ready node={broker.node_name}{words}{management} build={build_name()}", flush=True)
+        front.start(build_name())
         return front
 
     async def _serve(self, monitor: DiskMonitor) -> None:
@@ -301,12 +321,28 @@ class Node:
         loop = asyncio.get_running_loop()
         watching = (self._observe(), self._page_out(), monitor.run())
         watchers = [loop.create_task(each) for each in watching]
+        if self._keepers:
+            from node.tls.keeper import TlsWatch
+
+            interval_s = self._config.tls.reload_interval_ms / 1000
+            watch = TlsWatch(list(self._keepers.values()), interval_s)
+            self._hangup.on_signal(watch.hurry)
+            watchers.append(loop.create_task(watch.run()))
         await self._stopping.wait()
         for watcher in watchers:
             watcher.cancel()
         self.broker.in_service = False
 
     # Starting
+
+    def _is_fit(self) -> bool:
+        """Whether it may serve clients; else the log says why not, and the node stops."""
+        access = self.broker.metadata.access
+        fault = production_fault(self._config, access, len(access.users))
+        if fault:
+            log.critical("%s", fault)
+            self._status = EXIT_FAILED
+        return not fault
 
     async def _is_defined(self) -> bool:
         """Wait for the definitions; False: the node is to stop."""
@@ -438,7 +474,8 @@ class Node:
         ]
         if not metadata.access.users:
             for user in self._config.first_users():
-                commands.extend(user_commands(user))
+                hashing = HASHINGS[self._config.auth.password_hashing]
+                commands.extend(user_commands(user, hashing))
         return commands
 
     def _set_alarms(self) -> DiskMonitor:
@@ -638,11 +675,12 @@ async def wait_until(reached: Callable[[], bool], seconds: float) -> None:
         await asyncio.sleep(0.01)
 
 
-def user_commands(user: "UserConfig") -> list[Command]:
+def user_commands(user: "UserConfig", hashing_of_new: Hashing) -> list[Command]:
     """The commands that make one user of the configuration."""
     hashed, hashing = user.password_hash or "", user.hashing
     if user.password is not None:
-        hashed, hashing = hash_password(user.password), "argon2id"
+        hashing = hashing_of_new
+        hashed = hash_password(user.password, hashing, new_salt())
     commands: list[Command] = [PutUser(user.name, hashed, hashing, user.tags)]
     for permission in user.permissions:
         commands.append(

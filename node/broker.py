@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 from node.alarms import AlarmHold, Alarms
 from node.amqp10.hints import HintCounts
 from node.auth.access import AccessView
-from node.auth.desk import LoginDesk, is_loopback
+from node.auth.desk import LoginDesk
+from node.auth.passwords import Hashing
 from node.auth.permissions import PermissionCache
 from node.authors import BROKER, Author
 from node.clock import NodeClock, monotonic_ms
@@ -29,6 +30,7 @@ from node.event_feed import Elsewhere, NobodyElse
 from node.events import Events
 from node.hold import Hold
 from node.hosts import QueueHosts
+from node.limits import ClientLimits
 from node.logs import ids_of
 from node.observers import Observers
 from node.plans import RouteCache
@@ -46,7 +48,6 @@ from queues.hosts.classic import LOGGED, ClassicHost, Steppable, Waking
 from queues.hosts.journal import Journal
 from queues.hosts.quorum import SNAPSHOT_ENTRIES, QuorumHost
 from queues.hosts.undertaker import QueueUndertaker
-from queues.limits import MAX_CHANNELS, MAX_CONNECTIONS, user_limit, vhost_limit
 from queues.message import Chunk
 from queues.metadata import Metadata
 from queues.metadata_commands import (
@@ -54,6 +55,7 @@ from queues.metadata_commands import (
     Command,
     DeleteByOwner,
     DeleteQueue,
+    PutUser,
     decode,
     encode,
 )
@@ -80,6 +82,7 @@ if TYPE_CHECKING:
     from node.door import AmqpDoor
     from node.endpoint091 import Endpoint091
     from node.peering.record import PeerStatus
+    from node.tls.keeper import TlsKeeper
     from queues.away.neighbour import Neighbour
     from queues.hosts.quorum_member import QuorumMember
     from raft.host import RaftHost
@@ -91,7 +94,6 @@ Endpoint: TypeAlias = "Endpoint091 | Endpoint10"
 
 VERSION: Final = "4.2.0"  # of RabbitMQ, whose behaviour clients may expect
 DELETED_QUEUES_MAX: Final = 512  # of a connection that is gone, in one entry: 2 to 3 ms
-MECHANISMS: Final = "PLAIN AMQPLAIN ANONYMOUS"
 
 
 class LogGroup(Protocol):
@@ -157,7 +159,6 @@ class Broker:
         self.in_flight_bytes_max = config.limits.connection_inflight_bytes
         self.wire_limits = wire_limits(config)
         self.wire_limits10 = wire_limits10(config)
-        self.mechanisms = MECHANISMS
         self.server_properties = server_properties(config.node.name)
         self.access: AccessView = metadata.access
         self.no_permissions = PermissionCache(self.access, "", "")
@@ -175,6 +176,7 @@ class Broker:
         self.arrivals: dict[str, Endpoint] = {}  # all connections, by id
         self.endpoints: dict[str, Endpoint] = {}  # those that have opened a vhost
         self.endpoints_by_name: dict[str, Endpoint] = {}
+        self.client_limits = ClientLimits(self)
         self.answers = AnswerDesk(turn.mark_endpoint)
         self._caches: dict[tuple[str, str, bool], RouteCache] = {}
         self._replaced_count = 0  # times that the definitions became others all at once
@@ -222,6 +224,7 @@ class Broker:
         self.operating: Operating | None = None
         self.events_elsewhere: Elsewhere = NobodyElse()
         self.door: AmqpDoor | None = None
+        self.tls_keepers: Mapping[str, TlsKeeper] = {}  # by listener
 
     # Time and names
 
@@ -239,9 +242,6 @@ class Broker:
         """An id that no connection of this or an earlier run of the node has had."""
         self._connection_count += 1
         return f"{self.incarnation:016x}.{self._connection_count}"
-
-    def is_loopback(self, address: str) -> bool:
-        return is_loopback(address)
 
     # Definitions
 
@@ -584,35 +584,6 @@ class Broker:
 
     # Connections
 
-    def connection_refusal(self, user: str, vhost: str) -> ProtocolError | None:
-        """Whether the node, the vhost and the user take one more connection (A-04, S-05)."""
-        limit = self.config.limits.connection_max
-        if 0 <= limit <= len(self.endpoints):
-            text = f"Connection refused for user '{user}': node connection limit ({limit})"
-            return ProtocolError(ReplyCode.NOT_ALLOWED, f"{text} is reached")
-        limit = vhost_limit(self.metadata.vhosts[vhost].parameters, MAX_CONNECTIONS)
-        if limit >= 0 and limit <= sum(each.vhost == vhost for each in self.endpoints.values()):
-            text = (
-                f"access to vhost '{vhost}' refused for user '{user}': connection limit ({limit})"
-            )
-            return ProtocolError(ReplyCode.NOT_ALLOWED, f"{text} is reached")
-        limit = user_limit(self.metadata.parameters, user, MAX_CONNECTIONS)
-        if limit >= 0 and limit <= sum(each.user == user for each in self.endpoints.values()):
-            text = f"connection refused for user '{user}': user connection limit ({limit})"
-            return ProtocolError(ReplyCode.NOT_ALLOWED, f"{text} is reached")
-        return None
-
-    def channel_refusal(self, user: str) -> ProtocolError | None:
-        """Whether the user may open one more channel (S-05)."""
-        limit = user_limit(self.metadata.parameters, user, MAX_CHANNELS)
-        if limit < 0:
-            return None
-        opened = [each.channel_count() for each in self.endpoints.values() if each.user == user]
-        if sum(opened) < limit:
-            return None
-        text = f"number of channels opened for user '{user}' has reached the maximum allowed user"
-        return ProtocolError(ReplyCode.NOT_ALLOWED, f"{text} limit of ({limit})")
-
     def arrived(self, endpoint: "Endpoint") -> None:
         """A client has begun to speak."""
         self.arrivals[endpoint.id] = endpoint
@@ -629,6 +600,12 @@ class Broker:
             self.connections_closed += 1
             self.endpoints_by_name.pop(endpoint.name, None)
             self.observers.connection_closed(endpoint)
+
+    def replace_hash(self, name: str, old: str, new: str, hashing: Hashing) -> None:
+        """A better hash of a password that has just been shown, unless the user has changed."""
+        user = self.metadata.access.user(name)
+        if user is not None and user.password_hash == old:
+            self.propose(PutUser(name, new, hashing, user.tags))
 
     # What maintenance asks (node.cluster.maintenance.Clients)
 

@@ -79,7 +79,9 @@ class LiveView:
             uptime_ms=broker.now_ms() - self._started_ms,
             process_id=os.getpid(),
             data_dir=str(broker.config.node.data_dir),
-            listeners=tuple(each for each in self._listeners if is_open or each.protocol != "amqp"),
+            listeners=tuple(
+                each for each in self._listeners if is_open or not each.protocol.startswith("amqp")
+            ),
             memory_used_bytes=alarms.memory_used_bytes,
             memory_limit_bytes=alarms.memory_limit_bytes,
             memory_alarm=alarms.memory,
@@ -390,6 +392,7 @@ class LiveView:
             received_bytes=facts.received_bytes,
             sent_bytes=facts.sent_bytes,
             pending_bytes=endpoint.transport.get_write_buffer_size(),
+            tls=endpoint.tls,
         )
 
     def sessions(self, name: str) -> Sequence[SessionView]:

@@ -20,6 +20,7 @@ from node.config_layers import (
     ByteCount,
     ConfigError,
     Layer,
+    Secret,
     build,
     environment_layer,
     file_layer,
@@ -28,6 +29,7 @@ from node.config_layers import (
     merged,
     set_layer,
 )
+from node.config_security import AuthSection, TlsSection, check_proxies, check_tls
 
 __all__ = ["Address", "Config", "ConfigError", "load"]
 
@@ -68,6 +70,12 @@ class ListenersSection:
     management: Address = MANAGEMENT_ADDRESS
     cluster: Address | None = None
     metrics: Address | None = None  # /metrics alone, without a login
+    plain: bool = True  # listen on `amqp` and `management`; false: over TLS alone
+    amqps: Address | None = None
+    management_tls: Address | None = None
+    # The PROXY protocol, versions 1 and 2, from these hosts or networks; others connect as always.
+    proxy_protocol: tuple[Literal["amqp", "amqps"], ...] = ()
+    proxy_trusted: tuple[str, ...] = ()
     # What clients and operators are told instead of these, where something lies in between.
     amqp_advertised: Address | None = None
     management_advertised: Address | None = None
@@ -88,6 +96,7 @@ class ClusterSection:
     secret_file: Path | None = None
     seeds: tuple[Address, ...] = ()
     advertised: Address | None = None  # where peers reach this node; None: `listeners.cluster`
+    tls: bool = False  # links between nodes are over TLS (section `tls`); the same on all nodes
     name: Annotated[str, Meta(max_length=255)] = ""  # shown until `cluster_name` is set
     # A member that starts and finds no majority serves clients after that.
     minority_wait_ms: Annotated[int, Meta(ge=0, le=3_600_000)] = 5000
@@ -113,6 +122,7 @@ class LimitsSection:
     handshake_timeout_ms: Annotated[int, Meta(ge=100, le=600_000)] = 10_000
     max_message_size: Annotated[ByteCount, Meta(ge=1, le=MESSAGE_BYTES_CAP)] = 16 * 1024 * 1024
     connection_max: Annotated[int, Meta(ge=-1)] = -1  # -1: no limit
+    channel_max_per_node: Annotated[int, Meta(ge=0)] = 0  # and sessions; 0: no limit
     connection_inflight_bytes: Annotated[ByteCount, Meta(ge=65536)] = 16 * 1024 * 1024
 
 
@@ -229,8 +239,8 @@ class UserConfig:
     """One user to begin with: a password, or the hash of one."""
 
     name: Annotated[str, Meta(min_length=1, max_length=NAME_BYTES_MAX)]
-    password: str | None = field(default=None, repr=False)
-    password_hash: str | None = field(default=None, repr=False)
+    password: Secret | None = field(default=None, repr=False)
+    password_hash: Secret | None = field(default=None, repr=False)
     hashing: Hashing = DEFAULT_HASHING  # of `password_hash`
     tags: tuple[UserTag, ...] = ()
     permissions: tuple[PermissionConfig, ...] = ()
@@ -267,7 +277,9 @@ class Config:
     storage: StorageSection = StorageSection()
     loopback_users: tuple[str, ...] = ("guest",)
     anonymous_login_user: str = "guest"  # '': no anonymous login
-    anonymous_login_pass: str = field(default="guest", repr=False)
+    anonymous_login_pass: Secret = field(default="guest", repr=False)
+    auth: AuthSection = field(default_factory=AuthSection)
+    tls: TlsSection = field(default_factory=TlsSection)
     users: tuple[UserConfig, ...] = ()
     vhosts: tuple[str, ...] = ("/",)
     default_vhost: str = "/"  # of AMQP 1.0 clients that name none
@@ -277,8 +289,8 @@ class Config:
     warnings: tuple[str, ...] = ()  # for the log; not a setting
 
     def first_users(self) -> tuple[UserConfig, ...]:
-        """The users of an empty node: those of the file, or else guest."""
-        return self.users or (GUEST,)
+        """The users of an empty node: those of the file, or else guest, but not in production."""
+        return self.users or (() if self.auth.production else (GUEST,))
 
 
 KEYS = keys_of(Config, apart=("warnings",))
@@ -327,6 +339,7 @@ def _check(config: Config) -> None:
     _check_credit("credit_flow_default_credit", config.credit_flow_default_credit)
     _check_credit("msg_store_credit_disc_bound", config.msg_store_credit_disc_bound)
     _check_vhosts(config.vhosts)
+    _check_listeners(config)
     names = [user.name for user in config.users]
     for user in config.users:
         if names.count(user.name) > 1:
@@ -352,6 +365,33 @@ def _check_cluster(config: Config) -> None:
         raise ConfigError(
             f"cluster.silence_ms = {cluster.silence_ms}: allowed: at least twice "
             f"cluster.beat_interval_ms ({cluster.beat_interval_ms})"
+        )
+
+
+def _check_listeners(config: Config) -> None:
+    """Who comes in where, and over what."""
+    listeners = config.listeners
+    over_tls = {
+        "listeners.amqps": listeners.amqps is not None,
+        "listeners.management_tls": listeners.management_tls is not None,
+        "cluster.tls": config.cluster.tls,
+    }
+    check_tls(config.tls, [name for name, is_set in over_tls.items() if is_set])
+    check_proxies(listeners.proxy_protocol, listeners.proxy_trusted)
+    if not listeners.plain and listeners.amqps is None:
+        raise ConfigError(
+            "listeners.plain = false and listeners.amqps is not set; allowed: HOST:PORT, for "
+            "otherwise no client could connect"
+        )
+    if config.cluster.tls and listeners.cluster is None:
+        raise ConfigError("cluster.tls = true: allowed: only with listeners.cluster")
+    if not config.auth.offered:
+        raise ConfigError("auth.mechanisms: none is left; allowed: one or more")
+    guests = [user.name for user in config.users if user.password == user.name]
+    if config.auth.production and guests:
+        raise ConfigError(
+            f"users: '{guests[0]}' has its own name as password; allowed with auth.production: "
+            "passwords that nobody guesses"
         )
 
 

@@ -5,6 +5,7 @@ place it came from. Later layers win. A key's type is that of the dataclass fiel
 (`--set`, environment, flags) is read as TOML where the field is not text itself.
 """
 
+import os
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
@@ -31,6 +32,10 @@ BYTE_UNITS: Mapping[str, int] = {
 
 _IN_BYTES = "bytes"
 ByteCount = Annotated[int, Meta(extra={"unit": _IN_BYTES})]  # also written as "256MiB"
+
+# Never shown. Also written as "file:PATH", the first line of a file, or "env:NAME".
+Secret = Annotated[str, Meta(extra={"secret": True})]
+SECRET_BYTES_MAX = 65536  # of such a file
 
 Keys = Mapping[str, Any]  # key -> type of its field
 
@@ -214,7 +219,7 @@ def _value(key: str, setting: Setting, kind: Any) -> object:
         return msgspec.convert(_shaped(raw, kind), kind, dec_hook=_decode_path)
     except (ValueError, msgspec.ValidationError) as error:
         shown = f"{key} = {setting.raw!r}"
-        if key == "users" or "pass" in key:
+        if key == "users" or "pass" in key or is_secret(kind):
             shown = key  # Passwords do not go into a log.
         raise ConfigError(
             f"{shown} ({setting.origin}): {error}; allowed: {_allowed(kind)}"
@@ -241,9 +246,37 @@ def _read_text(text: str, kind: Any) -> object:
         return text
 
 
+def revealed(raw: str) -> str:
+    """A secret that is written here, in a file, or in the environment; ValueError: it is not there.
+
+    What begins with `plain:` is the rest of it, whatever that looks like.
+    """
+    how, separator, where = raw.partition(":")
+    if how == "file" and separator:
+        try:
+            with open(where, encoding="utf-8") as file:
+                lines = file.read(SECRET_BYTES_MAX).splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ValueError(f"cannot read {where}: {error}") from error
+        if not lines or not lines[0]:
+            raise ValueError(f"{where} begins with an empty line")
+        return lines[0]
+    if how == "env" and separator:
+        if where not in os.environ:
+            raise ValueError(f"the environment has no {where}")
+        return os.environ[where]
+    return where if how == "plain" and separator else raw
+
+
+def is_secret(kind: Any) -> bool:
+    return any((meta.extra or {}).get("secret") for meta in _metas(kind))
+
+
 def _shaped(raw: object, kind: Any) -> object:
     """The same, with our own notations (HOST:PORT, 256MiB) taken apart, and names checked."""
     bare = _bare(kind)
+    if isinstance(raw, str) and is_secret(kind):
+        return revealed(raw)
     if isinstance(raw, str) and bare is Address:
         address = parse_address(raw)
         return {"host": address.host, "port": address.port}

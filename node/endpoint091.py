@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final
 from node.auth.login import Accepted, Check, LoginOutcome, login_refused_text
 from node.auth.login import Refused as LoginRefused
 from node.auth.permissions import PermissionCache, vhost_refusal
+from node.auth.sasl import offered
+from node.auth.source import Source
 from node.authors import AMQP, Author
 from node.channel091 import Channel091
 from node.definitions import new_name
@@ -45,6 +47,7 @@ from warren.wire.errors import ProtocolError, ReplyCode, Scope
 
 if TYPE_CHECKING:
     from node.broker import Broker
+    from node.tls.certificate import TlsPeer
 
 log = logging.getLogger("warren.connection")
 
@@ -57,9 +60,15 @@ class Endpoint091:
     """One connection. States follow the core's; `closing` once a close is under way."""
 
     def __init__(
-        self, broker: "Broker", transport: Transport, peer: tuple[str, int], here: tuple[str, int]
+        self,
+        broker: "Broker",
+        transport: Transport,
+        peer: tuple[str, int],
+        here: tuple[str, int],
+        tls: "TlsPeer | None" = None,
     ) -> None:
         self.broker = broker
+        self.tls = tls  # what TLS says of the client; None: it came without
         self.transport = transport
         self.peer = peer
         self.here = here
@@ -76,7 +85,10 @@ class Endpoint091:
         self.has_published = False
         self.is_amqp10 = False
         self.connection = Connection(
-            broker.wire_limits, broker.server_properties, broker.mechanisms, broker.monotonic_ms()
+            broker.wire_limits,
+            broker.server_properties,
+            " ".join(offered(broker.config.auth.offered, tls)),
+            broker.monotonic_ms(),
         )
         self.reading = Reading(broker.turn, transport, self.connection, broker.monotonic_ms)
         self.held = Held()
@@ -215,7 +227,7 @@ class Endpoint091:
             self.mark()
 
     def _open_channel(self, number: int) -> None:
-        error = self.broker.channel_refusal(self.user)
+        error = self.broker.client_limits.channel_refusal(self.user)
         if error is not None:
             self._fail_connection(error)
             return
@@ -235,9 +247,8 @@ class Endpoint091:
 
     def _begin_login(self, event: LoginRequested) -> None:
         self.mechanism = event.mechanism
-        outcome = self.broker.logins.begin(
-            event.mechanism, event.response, self.broker.is_loopback(self.peer[0])
-        )
+        source = Source(self.peer[0], "amqp091", "" if self.tls is None else self.tls.login_name)
+        outcome = self.broker.logins.begin(event.mechanism, event.response, source)
         if isinstance(outcome, Check):
             task = asyncio.get_running_loop().create_task(self._finish_login(outcome))
             self._login = task  # Reading stops until it is done.
@@ -269,7 +280,7 @@ class Endpoint091:
         broker = self.broker
         error = vhost_refusal(broker.access, self.user, vhost, broker.has_vhost(vhost))
         if error is None:
-            error = broker.connection_refusal(self.user, vhost)
+            error = broker.client_limits.connection_refusal(self.user, vhost)
         if error is not None:
             self._fail_connection(error)
             return

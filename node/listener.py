@@ -1,4 +1,8 @@
-"""The AMQP port: takes connections, reads the protocol header, hands over to an endpoint."""
+"""The AMQP ports: take connections, read the protocol header, hand over to an endpoint.
+
+Behind TLS, or behind a proxy that says who the client is, `node.tls.acceptor` has done its part by
+then; what it has found out goes to the endpoint.
+"""
 
 import asyncio
 import logging
@@ -16,6 +20,10 @@ from warren.wire.amqp091.header import (
 
 if TYPE_CHECKING:
     from node.broker import Broker
+    from node.door import Entry
+    from node.tls.acceptor import Acceptor
+    from node.tls.certificate import LoginName, TlsPeer
+    from node.tls.proxy_protocol import Forwarded
 
 log = logging.getLogger("warren.listener")
 
@@ -25,8 +33,16 @@ BACKLOG: Final = 4096
 class Greeting(asyncio.Protocol):
     """A connection that has not said its protocol yet."""
 
-    def __init__(self, broker: "Broker") -> None:
+    def __init__(
+        self,
+        broker: "Broker",
+        forwarded: "Forwarded | None" = None,
+        login: "LoginName | None" = None,
+    ) -> None:
+        """`forwarded`: as a proxy says it; `login`: with TLS, what names the user."""
         self._broker = broker
+        self._forwarded = forwarded
+        self._login = login
         self._transport: asyncio.Transport | None = None
         self._begun = b""
         self._deadline: asyncio.TimerHandle | None = None
@@ -62,15 +78,25 @@ class Greeting(asyncio.Protocol):
         kind: type[Endpoint091] | type[Endpoint10],
         rest: bytes,
     ) -> None:
-        peer = _address(transport, "peername")
-        here = _address(transport, "sockname")
+        forwarded = self._forwarded
+        peer = _address(transport, "peername") if forwarded is None else forwarded.source
+        here = _address(transport, "sockname") if forwarded is None else forwarded.destination
         transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
-        endpoint = kind(self._broker, transport, peer, here)
+        endpoint = kind(self._broker, transport, peer, here, self._tls(transport))
         self._broker.arrived(endpoint)
         transport.set_protocol(cast(asyncio.Protocol, endpoint))
         endpoint.start()
         if rest:
             endpoint.data_received(rest)
+
+    def _tls(self, transport: asyncio.Transport) -> "TlsPeer | None":
+        """What TLS says of the client; None: it came without."""
+        if self._login is None:
+            return None
+        from node.tls.certificate import tls_peer
+
+        cipher, shown = transport.get_extra_info("cipher"), transport.get_extra_info("peercert")
+        return tls_peer(cipher, shown, self._login)
 
     def connection_lost(self, error: Exception | None) -> None:
         if self._deadline is not None:
@@ -86,3 +112,16 @@ async def listen(broker: "Broker", host: str, port: int) -> asyncio.Server:
     """Accept AMQP connections; OSError if the port cannot be had."""
     loop = asyncio.get_running_loop()
     return await loop.create_server(lambda: Greeting(broker), host, port, backlog=BACKLOG)
+
+
+def listen_behind(broker: "Broker", entry: "Entry") -> "Acceptor":
+    """The same where TLS or a PROXY header comes first."""
+    from node.tls.acceptor import Acceptor, bound_socket
+
+    def greeting(forwarded: "Forwarded | None") -> asyncio.BaseProtocol:
+        return Greeting(broker, forwarded, entry.login)
+
+    bound = bound_socket(entry.host, entry.port, BACKLOG)
+    acceptor = Acceptor(bound, greeting, entry.tls, entry.proxies, entry.handshake_s)
+    acceptor.start()
+    return acceptor

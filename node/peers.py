@@ -18,7 +18,6 @@ answers are told to the user, who judges whether the peer is alive (`raft.detect
 import asyncio
 import logging
 import os
-import ssl
 import time
 from random import Random, SystemRandom
 from typing import Final, Protocol
@@ -31,6 +30,8 @@ from node.peering.link_socket import LinkSocket
 from node.peering.record import Link, Peer, PeerStatus
 from node.peering.refusals import RefusalLog
 from node.peering.settings import LinkSettings
+from node.tls.acceptor import Acceptor, Contexts, bound_socket
+from node.tls.proxy_protocol import Forwarded
 from warren.wire.peer.codes import (
     ACCEPTED,
     ASK_ROLE,
@@ -46,6 +47,7 @@ from warren.wire.peer.handshake import ID_MAX, NONCE_BYTES, Claim, Handshake, Id
 log = logging.getLogger("warren.peers")
 
 STALL_BEATS: Final = 3  # a timer that is late by so many says that this node stood still
+BACKLOG: Final = 100
 REPLACED: Final = "replaced by a new connection"
 ANYBODY: Final = ID_MAX  # asked is whoever is at that address
 
@@ -86,23 +88,21 @@ class PeerLinks:
         identity: Identity,
         user: PeerUser,
         settings: LinkSettings | None = None,
-        accepting: ssl.SSLContext | None = None,
-        dialing: ssl.SSLContext | None = None,
+        tls: Contexts | None = None,
         random: Random | None = None,
     ) -> None:
-        """With TLS, `accepting` and `dialing` are the contexts of either side."""
+        """`tls` has the contexts of either side, each asked for it anew; None: no TLS."""
         self.refusals = RefusalLog()
         self.dropped = 0  # batches that were sent and had nowhere to go
         self._identity = identity
         self._user = user
         self._settings = settings or LinkSettings()
-        self._accepting = accepting
-        self._dialing = dialing
+        self._tls = tls
         self._random = random or SystemRandom()
         self._admission = Admission(identity, self._settings, user.conflict)
         self._peers = self._admission.peers
         self._reception = Reception()
-        self._server: asyncio.Server | None = None
+        self._server: asyncio.Server | Acceptor | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_stopping = False
         self._beats = 0
@@ -113,12 +113,17 @@ class PeerLinks:
 
     async def listen(self, host: str, port: int) -> int:
         """Take connections of peers; the port. OSError if it cannot be had."""
+        if self._tls is not None:
+            timeout_s = self._settings.handshake_timeout_ms / 1000
+            listening = bound_socket(host, port, BACKLOG)
+            acceptor = Acceptor(listening, self._accepted, self._tls, timeout_s=timeout_s)
+            acceptor.start()
+            self._server = acceptor
+            return acceptor.port
         loop = asyncio.get_running_loop()
-        timeout = self._settings.handshake_timeout_ms / 1000 if self._accepting else None
-        self._server = await loop.create_server(
-            self._accepted, host, port, ssl=self._accepting, ssl_handshake_timeout=timeout
-        )
-        bound: int = self._server.sockets[0].getsockname()[1]
+        server = await loop.create_server(self._accepted, host, port)
+        self._server = server
+        bound: int = server.sockets[0].getsockname()[1]
         return bound
 
     def become(self, member: int, cluster_id: bytes) -> None:
@@ -218,7 +223,7 @@ class PeerLinks:
         """Ask whoever is there. AskFailed: there is no answer."""
         questioner = Questioner(question)
         socket = self._question_socket(questioner)
-        return await questioner.ask(socket, (host, port), self._settings, self._dialing)
+        return await questioner.ask(socket, (host, port), self._settings, self._tls)
 
     def take_questions(self, answer: Answer) -> None:
         """Questions of others are answered so."""
@@ -256,9 +261,7 @@ class PeerLinks:
 
     def _dial(self, peer: Peer) -> None:
         address = (peer.host, peer.port)
-        peer.dialer = Dialer(
-            self, peer.member, address, self._settings, self._dialing, self._random
-        )
+        peer.dialer = Dialer(self, peer.member, address, self._settings, self._tls, self._random)
         self._tasks.add(peer.dialer.task)
         peer.dialer.task.add_done_callback(self._dialed_out)
 
@@ -284,7 +287,7 @@ class PeerLinks:
 
     # Accepting
 
-    def _accepted(self) -> LinkSocket:
+    def _accepted(self, forwarded: Forwarded | None = None) -> LinkSocket:
         return self._socket(Handshake(self._identity, os.urandom(NONCE_BYTES)), CONTROL_ROLE, 0)
 
     def _socket(self, handshake: Handshake, role: int, member: int) -> LinkSocket:

@@ -22,6 +22,8 @@ from node.amqp10.sessions import Session10
 from node.auth.login import Accepted, Check, LoginOutcome
 from node.auth.login import Refused as LoginRefused
 from node.auth.permissions import PermissionCache, vhost_refusal
+from node.auth.sasl import UNASKED, offered
+from node.auth.source import Source
 from node.authors import AMQP, Author
 from node.cluster.whereis import WhereIs
 from node.event_sources import tell_channel, tell_consumer_created, tell_consumer_deleted
@@ -62,6 +64,7 @@ from warren.wire.amqp10.session import Session
 
 if TYPE_CHECKING:
     from node.broker import Broker
+    from node.tls.certificate import TlsPeer
 
 log = logging.getLogger("warren.connection")
 
@@ -76,9 +79,15 @@ class Endpoint10:
     """One connection. `closing` once a close is under way."""
 
     def __init__(
-        self, broker: "Broker", transport: Transport, peer: tuple[str, int], here: tuple[str, int]
+        self,
+        broker: "Broker",
+        transport: Transport,
+        peer: tuple[str, int],
+        here: tuple[str, int],
+        tls: "TlsPeer | None" = None,
     ) -> None:
         self.broker = broker
+        self.tls = tls  # what TLS says of the client; None: it came without
         self.transport = transport
         self.peer = peer
         self.here = here
@@ -97,7 +106,9 @@ class Endpoint10:
         self.dynamics = Dynamics(self)
         self.hints = LinkHints(self)
         self.connection = Connection(
-            broker.wire_limits10, broker.monotonic_ms(), broker.mechanisms.split()
+            broker.wire_limits10,
+            broker.monotonic_ms(),
+            offered(broker.config.auth.offered, tls),
         )
         self.held = Held()
         self.reader = CreditActor(self.name, broker.channel_credit, self.mark, CONNECTION)
@@ -208,7 +219,7 @@ class Endpoint10:
     def _handle_seldom(self, event: Event) -> None:
         if isinstance(event, LoginRequested):
             self.mechanism = event.mechanism
-            if event.response is None and event.mechanism != "ANONYMOUS":
+            if event.response is None and event.mechanism not in UNASKED:
                 self.connection.challenge(b"")
             else:
                 self._begin_login(event.response or b"")
@@ -217,11 +228,7 @@ class Endpoint10:
         elif isinstance(event, OpenRequested):
             self._open(event.open)
         elif isinstance(event, SessionBegun):
-            mine = Session10(self, event.session)
-            event.session.owner = mine
-            self.sessions[int(event.session.channel)] = mine
-            self.broker.channels_opened += 1
-            tell_channel(self.broker.events, "created", self, int(event.session.channel))
+            self._begin_session(event.session)
         elif isinstance(event, SessionEnded):
             self._session_over(event.session)
         elif isinstance(event, SessionFailed):
@@ -249,6 +256,20 @@ class Endpoint10:
             self._end_sessions()
             self._closing = True
             self._end_in_order()
+
+    def _begin_session(self, core: Session) -> None:
+        refusal = self.broker.client_limits.channel_refusal(self.user)
+        if refusal is not None:
+            text = "%s session %d: %s"
+            log.info(text, self.name, int(core.channel), refusal, extra=self.ids())
+            core.end(ProtocolError(Condition.RESOURCE_LIMIT_EXCEEDED, refusal.text))
+            self.mark()
+            return
+        mine = Session10(self, core)
+        core.owner = mine
+        self.sessions[int(core.channel)] = mine
+        self.broker.channels_opened += 1
+        tell_channel(self.broker.events, "created", self, int(core.channel))
 
     def _end_in_order(self) -> None:
         """The client's exclusive queues are gone before it hears the answer to its close."""
@@ -289,9 +310,8 @@ class Endpoint10:
     # Login and vhost
 
     def _begin_login(self, response: bytes) -> None:
-        outcome = self.broker.logins.begin(
-            self.mechanism, response, self.broker.is_loopback(self.peer[0])
-        )
+        source = Source(self.peer[0], "amqp10", "" if self.tls is None else self.tls.login_name)
+        outcome = self.broker.logins.begin(self.mechanism, response, source)
         if isinstance(outcome, Check):
             task = asyncio.get_running_loop().create_task(self._finish_login(outcome))
             self._login = task  # Reading stops until it is done.
@@ -328,7 +348,7 @@ class Endpoint10:
         if refusal is not None and broker.has_vhost(vhost):
             condition = Condition.UNAUTHORIZED_ACCESS
         if refusal is None:
-            refusal = broker.connection_refusal(self.user, vhost)
+            refusal = broker.client_limits.connection_refusal(self.user, vhost)
             condition = Condition.RESOURCE_LIMIT_EXCEEDED
         if refusal is not None:
             self._fail(ProtocolError(condition, refusal.text))

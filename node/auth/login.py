@@ -3,12 +3,13 @@
 `begin` answers at once where it can: an unknown mechanism, a user who may come from loopback only,
 a password that was verified before. Else it answers `Check`, and `finish` is told how that went:
 
-    outcome = authenticator.begin("PLAIN", response, peer_is_loopback=True)
+    outcome = authenticator.begin("PLAIN", response, source)
     if isinstance(outcome, Check):
         outcome = authenticator.finish(outcome, outcome.run())  # `run` in a worker thread
 
 A verified password is remembered as its HMAC under a key of this process, bounded in number, and
-together with the stored hash: a changed password is checked anew.
+together with the stored hash: a changed password is checked anew. EXTERNAL needs no password: the
+user is whom a verified certificate names.
 """
 
 import hashlib
@@ -18,8 +19,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from node.auth.access import AccessView
-from node.auth.passwords import hash_password, password_matches
+from node.auth.passwords import Hashing, hash_password, new_salt, password_matches
 from node.auth.sasl import MECHANISMS, Credentials, Malformed, parse_response
+from node.auth.source import Source
 
 REMEMBERED_MAX: Final = 4096
 
@@ -37,6 +39,8 @@ class Refused:
     """Not logged in. `text` is for our log; the peer learns only that it was refused."""
 
     text: str
+    user: str = field(default="", compare=False)  # as the peer says; '': it named none
+    is_unseen: bool = field(default=False, compare=False)  # nobody has looked at the password
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +48,17 @@ class Check:
     """A password to be checked; `run` takes tens of milliseconds and touches nothing else."""
 
     mechanism: str
+    source: Source
     credentials: Credentials
     password_hash: str = field(repr=False)  # '': no such user, or none with a password
     hashing: str
     proof: bytes = field(repr=False)  # HMAC of the password under the key of this process
+    hashing_of_new: Hashing = "argon2id"
 
     def run(self) -> bool:
         if not self.password_hash:
-            hash_password("")  # So that the time taken does not tell which users there are.
+            # So that the time taken does not tell which users there are.
+            hash_password("", self.hashing_of_new, new_salt())
             return False
         return password_matches(self.password_hash, self.hashing, self.credentials.password)
 
@@ -61,11 +68,21 @@ LoginOutcome = Accepted | Refused | Malformed
 
 @dataclass(frozen=True, slots=True)
 class LoginRules:
-    """What the configuration says about logins. An empty anonymous user: none."""
+    """What the configuration says about logins. An empty anonymous user: none.
+
+    No more than `failures_max` failed logins in a window, then a pause; 0: no limit.
+    """
 
     loopback_users: tuple[str, ...] = ("guest",)
     anonymous_user: str = ""
     anonymous_password: str = field(default="", repr=False)
+    mechanisms: tuple[str, ...] = MECHANISMS
+    hashing: Hashing = "argon2id"  # of new passwords
+    rehash: bool = False  # when a password is shown whose hash is of another kind
+    failures_max: int = 0
+    failures_window_s: float = 60.0
+    failures_pause_s: float = 10.0
+    track_sources: bool = False
 
 
 class Authenticator:
@@ -80,37 +97,37 @@ class Authenticator:
         self._process_key = process_key
         self._verified: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
 
-    def begin(
-        self, mechanism: str, response: bytes, peer_is_loopback: bool
-    ) -> LoginOutcome | Check:
+    def begin(self, mechanism: str, response: bytes, source: Source) -> LoginOutcome | Check:
         """Decide a SASL login as far as that goes without checking a password."""
-        if mechanism not in MECHANISMS:
+        if mechanism not in self._rules.mechanisms:
             return Refused(
-                f"login refused: mechanism '{_on_one_line(mechanism[:32])}' is not offered"
+                f"login refused: mechanism '{on_one_line(mechanism[:32])}' is not offered"
             )
         if mechanism == "ANONYMOUS":
-            return self._begin_anonymous(peer_is_loopback)
+            return self._begin_anonymous(source)
+        if mechanism == "EXTERNAL":
+            return self._external(source)
         credentials = parse_response(mechanism, response)
         if isinstance(credentials, Malformed):
             return credentials
-        return self.begin_with(mechanism, credentials, peer_is_loopback)
+        return self.begin_with(mechanism, credentials, source)
 
     def begin_with(
-        self, mechanism: str, credentials: Credentials, peer_is_loopback: bool
+        self, mechanism: str, credentials: Credentials, source: Source
     ) -> Accepted | Refused | Check:
         """The same for a name and a password; `mechanism` is for the text."""
         name = credentials.user
-        if name in self._rules.loopback_users and not peer_is_loopback:
+        if not self._may_come_from(name, source):
             return _refused(mechanism, name, "can only connect via localhost")
         if not credentials.password:
             return _refused(mechanism, name, "attempted to log in with a blank password")
         proof = hmac.digest(self._process_key, credentials.password, hashlib.sha256)
         record = self._access.user(name)
         if record is None or not record.password_hash:
-            return Check(mechanism, credentials, "", "", proof)
+            return Check(mechanism, source, credentials, "", "", proof, self._rules.hashing)
         if self._is_verified(name, record.password_hash, proof):
             return Accepted(name, record.tags)
-        return Check(mechanism, credentials, record.password_hash, record.hashing, proof)
+        return Check(mechanism, source, credentials, record.password_hash, record.hashing, proof)
 
     def again(self, check: Check) -> Accepted | None:
         """Whether another check has meanwhile shown the same password to be right."""
@@ -132,13 +149,28 @@ class Authenticator:
             self._verified.popitem(last=False)
         return Accepted(name, record.tags)
 
-    def _begin_anonymous(self, peer_is_loopback: bool) -> LoginOutcome | Check:
+    def _external(self, source: Source) -> Accepted | Refused:
+        """Whom the certificate names, if there is such a user."""
+        name = source.certificate_user
+        if not name:
+            return Refused("EXTERNAL login refused: there is no certificate that names a user")
+        record = self._access.user(name)
+        if record is None:
+            return _refused("EXTERNAL", name, "is unknown")
+        if not self._may_come_from(name, source):
+            return _refused("EXTERNAL", name, "can only connect via localhost")
+        return Accepted(name, record.tags)
+
+    def _may_come_from(self, name: str, source: Source) -> bool:
+        return source.is_loopback or name not in self._rules.loopback_users
+
+    def _begin_anonymous(self, source: Source) -> LoginOutcome | Check:
         if not self._rules.anonymous_user:
             return Refused("ANONYMOUS login refused: anonymous logins are off")
         credentials = Credentials(
             self._rules.anonymous_user, self._rules.anonymous_password.encode()
         )
-        return self.begin_with("ANONYMOUS", credentials, peer_is_loopback)
+        return self.begin_with("ANONYMOUS", credentials, source)
 
     def _is_verified(self, name: str, password_hash: str, proof: bytes) -> bool:
         known_hash, known_proof = self._verified.get(name, ("", b""))
@@ -154,10 +186,10 @@ def login_refused_text(mechanism: str) -> str:
 
 
 def _refused(mechanism: str, name: str, why: str) -> Refused:
-    return Refused(f"{mechanism} login refused: user '{_on_one_line(name)}' {why}")
+    return Refused(f"{mechanism} login refused: user '{on_one_line(name)}' {why}", name)
 
 
-def _on_one_line(text: str) -> str:
+def on_one_line(text: str) -> str:
     """A peer's text for a log line: short, and nothing in it that would begin another line."""
     short = text[:255]
     return short if short.isprintable() else ascii(short)[1:-1]

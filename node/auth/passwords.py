@@ -8,7 +8,9 @@ salt of 4 bytes, as in RabbitMQ's definitions files.
 import base64
 import hashlib
 import hmac
+import os
 import re
+from collections.abc import Mapping
 from typing import Final, Literal, get_args
 
 Hashing = Literal["rabbit_password_hashing_sha256", "rabbit_password_hashing_sha512", "argon2id"]
@@ -24,6 +26,15 @@ ARGON2_FORM: Final = re.compile(
     r"\$argon2id\$v=19\$m=(\d{1,9}),t=(\d{1,9}),p=(\d{1,9})\$[A-Za-z0-9+/]+\$[A-Za-z0-9+/]+"
 )
 SALT_BYTES: Final = 4
+HASHINGS: Final[Mapping[str, Hashing]] = {  # by the names of the configuration
+    "argon2id": "argon2id",
+    "sha256": "rabbit_password_hashing_sha256",
+    "sha512": "rabbit_password_hashing_sha512",
+}
+
+
+def new_salt() -> bytes:
+    return os.urandom(SALT_BYTES)
 
 
 def hash_password(password: str, hashing: Hashing = "argon2id", salt: bytes = b"") -> str:

@@ -5,13 +5,18 @@ without its length, with LOGIN and PASSWORD. Texts never quote a response: it ho
 """
 
 import base64
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from warren.wire.amqp091.fields import decode_table
 from warren.wire.errors import ProtocolError
 
-MECHANISMS: Final = ("PLAIN", "AMQPLAIN", "ANONYMOUS")
+if TYPE_CHECKING:
+    from node.tls.certificate import TlsPeer
+
+MECHANISMS: Final = ("PLAIN", "AMQPLAIN", "ANONYMOUS", "EXTERNAL")
+UNASKED: Final = ("ANONYMOUS", "EXTERNAL")  # nothing that the peer must tell
 RESPONSE_BYTES_MAX: Final = 4096
 
 
@@ -28,6 +33,12 @@ class Malformed:
     """The response is none of its mechanism: the endpoint answers 502 SYNTAX_ERROR with `text`."""
 
     text: str
+
+
+def offered(mechanisms: Sequence[str], tls: "TlsPeer | None") -> list[str]:
+    """Those of the configuration that this client can use."""
+    can_be_external = tls is not None and tls.login_name != ""
+    return [each for each in mechanisms if each != "EXTERNAL" or can_be_external]
 
 
 def parse_response(mechanism: str, response: bytes) -> Credentials | Malformed:

@@ -15,6 +15,7 @@ LEADERS: Final = 130  # who leads which group
 ALARMS: Final = 131  # resource alarms of other nodes
 COORDINATION: Final = 132  # pysyncobj's messages
 STATUS: Final = 133  # questions of the management API to another node, and their answers
+USAGE: Final = 134  # connections and channels that count towards limits
 EVENTS: Final = 135  # what happens on another node
 
 # Lanes beside those of the log groups

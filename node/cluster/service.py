@@ -44,6 +44,7 @@ from node.forming import list_digest
 from node.peering.identity import draw_id, load_incarnation
 from node.peering.settings import link_settings
 from node.peers import PeerLinks
+from node.tls.acceptor import Contexts
 from node.turn import Turn
 from queues.members import Member
 from queues.metadata_commands import Found
@@ -75,7 +76,9 @@ class TickedDefinitions(Definitions, Protocol):
 class Cluster:
     """See the module. Invariant: `_peers` are all members but this one, as they are known here."""
 
-    def __init__(self, config: "Config", secret: bytes, disk: Disk) -> None:
+    def __init__(
+        self, config: "Config", secret: bytes, disk: Disk, tls: Contexts | None = None
+    ) -> None:
         """BadNodeId, BadMembership: this node cannot be a member as it is."""
         assert config.listeners.cluster is not None
         directory = str(config.node.data_dir)
@@ -111,7 +114,7 @@ class Cluster:
             self.incarnation, self.incarnation, self.boot, cluster_id, link_key(secret)
         )
         settings = link_settings(config.cluster, config.testing)
-        self.links = PeerLinks(identity, self, settings)
+        self.links = PeerLinks(identity, self, settings, tls)
 
     # Coming to be a member
 
@@ -413,13 +416,17 @@ def member_of(config: "Config", incarnation: int) -> Member:
         cluster_port=address.port,
         host_id=config.node.host_id,
         zone=config.node.zone,
-        amqp=_told(config.listeners.amqp_advertised, config.listeners.amqp),
-        management=_told(config.listeners.management_advertised, config.listeners.management),
+        amqp=_told(config, config.listeners.amqp_advertised, config.listeners.amqp),
+        management=_told(
+            config, config.listeners.management_advertised, config.listeners.management
+        ),
     )
 
 
-def _told(advertised: Address | None, listener: Address) -> str:
+def _told(config: "Config", advertised: Address | None, listener: Address) -> str:
     """What others are told of a listener; '' where nobody could use it as it is."""
+    if advertised is None and not config.listeners.plain:
+        return ""
     address = advertised or listener
     return "" if address.is_wildcard or address.port == 0 else str(address)
 

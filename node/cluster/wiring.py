@@ -34,8 +34,9 @@ from node.cluster.operating import Operating, Seats
 from node.cluster.queues_part import TICK_MS, QueuesPart, wire_queues
 from node.cluster.quorum_part import QuorumQueues
 from node.cluster.reconciling import rules_of
-from node.cluster.seams import EVENTS
+from node.cluster.seams import EVENTS, USAGE
 from node.cluster.service import Cluster
+from node.cluster.usage_part import UsagePart
 from node.damage import LostDefinitions
 from queues.definitions import Queue
 from queues.metadata import Metadata
@@ -72,6 +73,7 @@ class ClusterParts:
         self._operating: Operating
         self._exits: GroupExits
         self._events: EventsPart
+        self._usage: UsagePart
         self._queues_timer: asyncio.TimerHandle | None = None
         self.definitions: DefinitionsGroup
 
@@ -188,6 +190,9 @@ class ClusterParts:
         broker.place = self._operating.placing.placed
         member, status = self._cluster.member, self._operating.status
         self._exits = GroupExits(member, self._quorum, leaders, status)
+        self._usage = UsagePart(self._cluster, broker.client_limits.usage)
+        self._cluster.attach(USAGE, self._usage)
+        broker.client_limits.elsewhere = self._usage
 
     def join(self, first: Callable[[], Sequence[Command]]) -> None:
         """All is recovered. `first`: what a new cluster begins with beside its members.
@@ -218,6 +223,7 @@ class ClusterParts:
 
     def _tick_queues(self) -> None:
         self._queues.tick()
+        self._usage.tick()
         call_later = asyncio.get_running_loop().call_later
         self._queues_timer = call_later(TICK_MS / 1000, self._tick_queues)
 

@@ -5,15 +5,17 @@ there what its permissions allow; `policymaker` also sets policies and parameter
 and administrator see all; vhosts, users, permissions and definitions are the administrator's.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
 from node.auth.access import AccessView
-from node.auth.desk import LoginDesk, is_loopback
+from node.auth.desk import LoginDesk
 from node.auth.login import Accepted, Refused
 from node.auth.sasl import parse_basic
+from node.auth.source import Source
 from node.management.operations import Operations
 from node.management.replies import ApiError
 from node.management.sampling import Rates
@@ -21,10 +23,12 @@ from node.management.view import BrokerView
 
 if TYPE_CHECKING:
     from node.audit import Audit
+    from node.config import Config
     from node.event_feed import EventFeed
     from node.management.cluster_desk import ClusterDesk
     from node.management.controls import NodeControls
     from node.management.metrics.view import MetricsView
+    from node.tls.keeper import TlsKeeper
 
 LOGIN_TAGS: Final = frozenset({"management", "policymaker", "monitoring", "administrator"})
 MONITOR_TAGS: Final = frozenset({"monitoring", "administrator"})
@@ -47,6 +51,8 @@ class Context:
     rates: Rates = field(default_factory=Rates)  # nothing is sampled, unless somebody says so
     meter: "MetricsView | None" = None  # None: no samples of single objects
     controls: "NodeControls | None" = None  # None: the node cannot be told anything
+    config: "Config | None" = None  # None: nobody may see it
+    keepers: "Mapping[str, TlsKeeper]" = field(default_factory=dict)  # of TLS, by listener
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +95,7 @@ async def identify(context: Context, request: web.Request) -> Caller:
     credentials = parse_basic(request.headers.get("Authorization", ""))
     if credentials is None:
         raise not_authorized("Login failed", challenge=True)
-    near = is_loopback(request.remote or "")
-    outcome = await context.desk.login_with(credentials, near)
+    outcome = await context.desk.login_with(credentials, Source(request.remote or "", "http"))
     if isinstance(outcome, Refused):
         raise not_authorized("Login failed", log_text=outcome.text, challenge=True)
     assert isinstance(outcome, Accepted)

@@ -117,7 +117,8 @@ class DefinitionFiles:
 
     async def _take_in(self, body: Body, vhost: str | None) -> web.Response:
         node = self._context.view.node().name
-        importer = Importer(self._context.operations.metadata, node, vhost)
+        hash_of = self._context.desk.hash_of
+        importer = Importer(self._context.operations.metadata, node, vhost, hash_of)
         commands = await importer.commands_of(body)
         for start in range(0, len(commands), SLICE):
             part = Batch(tuple(commands[start : start + SLICE]))

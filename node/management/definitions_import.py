@@ -15,7 +15,7 @@ from node.management.parameters import global_command, parameter_command
 from node.management.permissions import permission_command, topic_permission_command
 from node.management.policies import policy_command
 from node.management.replies import ApiError
-from node.management.users import user_command
+from node.management.users import HashOf, user_command
 from node.management.vhosts import vhost_command
 from queues.arguments import encode_arguments
 from queues.definitions import DEFAULT_EXCHANGE, RESERVED_PREFIX, Destination, Uid, VhostEntry
@@ -40,8 +40,9 @@ SLICE: Final = 64  # rows between two turns of the loop
 class Importer:
     """Reads one file. `vhost`: everything in it is for this one; None: rows say for which."""
 
-    def __init__(self, metadata: Metadata, node: str, vhost: str | None) -> None:
+    def __init__(self, metadata: Metadata, node: str, vhost: str | None, hash_of: HashOf) -> None:
         self._metadata = metadata
+        self._hash_of = hash_of
         self._node = node
         self._vhost = vhost
         # Default types of queues, by vhost: where there is one, a classic queue has to say so.
@@ -66,7 +67,7 @@ class Importer:
             for row in rows_in(body, "users"):
                 need(row, "name")
                 name = text(row, "name")
-                commands.append(await user_command(name, row))
+                commands.append(await user_command(name, row, self._hash_of))
                 commands += self._limits("", (USER_LIMITS, name), row, LIMITS_OF_USER)
             for row in rows_in(body, "vhosts"):
                 commands += self._vhost_row(row)

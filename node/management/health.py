@@ -30,6 +30,7 @@ PROTOCOL_NAMES: Final[Mapping[str, str]] = {
     "amqp091": "amqp",
     "amqp0.9.1": "amqp",
     "amqp-0-9-1": "amqp",
+    "amqps": "amqp/ssl",
     "management": "http",
 }
 
@@ -87,7 +88,7 @@ class Health:
         node = self._context.view.node()
         if not node.in_service:
             return _failed("this node is not in service")
-        if not any(each.protocol == "amqp" for each in node.listeners):
+        if not any(each.protocol.startswith("amqp") for each in node.listeners):
             return _failed("No active listener", missing="amqp")
         return _ok()
 

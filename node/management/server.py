@@ -10,6 +10,7 @@ listener's own. This module imports aiohttp, which takes a tenth of a second or 
 AMQP is served, in a thread, and not before.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable
 from socket import socket
@@ -44,8 +45,10 @@ from node.management.permissions import Permissions
 from node.management.policies import Policies
 from node.management.queues import Queues
 from node.management.replies import ApiError
+from node.management.security import Security
 from node.management.users import Users
 from node.management.vhosts import Vhosts
+from node.tls.acceptor import Acceptor, Contexts
 
 LOG: Final = logging.getLogger("warren.management")
 
@@ -93,6 +96,7 @@ def make_app(context: Context) -> web.Application:
         Health(context),
         Flow(context),
         Metrics(context),
+        Security(context),
         Assets(),
         *of_running(context),
     )
@@ -184,6 +188,7 @@ class ManagementServer:
     def __init__(
         self, context: Context, make: Callable[[Context], web.Application] = make_app
     ) -> None:
+        self._acceptors: list[Acceptor] = []  # of ports with TLS
         self._runner = web.AppRunner(
             make(context),
             access_log=None,
@@ -199,11 +204,25 @@ class ManagementServer:
         address = self._runner.addresses[0]
         return int(address[1])
 
-    async def serve(self, bound: socket) -> None:
-        """Listen on a socket that is bound already."""
-        await self._runner.setup()
-        await web.SockSite(self._runner, bound).start()
+    async def serve(
+        self, bound: socket, tls: Contexts | None = None, handshake_s: float = 5.0
+    ) -> None:
+        """Listen on a socket that is bound already; called for each of them."""
+        if self._runner.server is None:
+            await self._runner.setup()
+        if tls is None:
+            await web.SockSite(self._runner, bound).start()
+            return
+        acceptor = Acceptor(bound, self._connection, tls, timeout_s=handshake_s)
+        self._acceptors.append(acceptor)
+        acceptor.start()
+
+    def _connection(self, forwarded: object) -> asyncio.BaseProtocol:
+        assert self._runner.server is not None
+        return self._runner.server()
 
     async def stop(self) -> None:
-        """Close the listener and its connections."""
+        """Close the listeners and their connections."""
+        for acceptor in self._acceptors:
+            acceptor.close()
         await self._runner.cleanup()

@@ -1,15 +1,16 @@
 """Users: /api/users and by name; PUT makes or changes one, DELETE deletes it, some or many.
 
 Monitoring users see them; hashes and changes are the administrator's. A password is hashed in a
-thread (argon2id); a hash is taken as it is, with RabbitMQ's algorithms or ours.
+thread (`auth.password_hashing`); a hash is taken as it is, with RabbitMQ's algorithms or ours.
 """
 
-import asyncio
-from typing import get_args
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, get_args
 
 from aiohttp import web
 
-from node.auth.passwords import DEFAULT_HASHING, Hashing, hash_fault, hash_password
+from node.auth.desk import TooManyWait
+from node.auth.passwords import ARGON2_FORM, DEFAULT_HASHING, Hashing, hash_fault
 from node.management.access import Caller, Context, caller_of
 from node.management.bodies import Body, path_name, read_body, text, words
 from node.management.changes import change, delete, put
@@ -18,6 +19,10 @@ from node.management.replies import ApiError
 from node.management.view import UserView
 from queues.limits import USER_LIMITS, limits_in
 from queues.metadata_commands import Batch, DeleteUser, PutUser
+
+USER_TAGS_MAX: Final = 32  # RabbitMQ's
+
+HashOf = Callable[[str], Awaitable[tuple[str, Hashing]]]  # of a new password, and of which kind
 
 
 class Users:
@@ -64,37 +69,55 @@ class Users:
 
     async def set(self, request: web.Request) -> web.Response:
         caller_of(request).require_administrator()
-        command = await user_command(path_name(request, "user"), await read_body(request))
+        name, body = path_name(request, "user"), await read_body(request)
+        command = await user_command(name, body, self._context.desk.hash_of)
         return await put(self._context, command)
 
     async def delete(self, request: web.Request) -> web.Response:
         caller_of(request).require_administrator()
-        return await delete(self._context, DeleteUser(request.match_info["user"]))
+        name = request.match_info["user"]
+        answer = await delete(self._context, DeleteUser(name))
+        await self._close_connections([name])
+        return answer
 
     async def delete_many(self, request: web.Request) -> web.Response:
         caller_of(request).require_administrator()
         body = await read_body(request, "users")
         names = words(body["users"])
         await change(self._context, Batch(tuple(DeleteUser(name) for name in names)))
+        await self._close_connections(names)
         return web.Response(status=204)
+
+    async def _close_connections(self, users: Sequence[str]) -> None:
+        """Of users that are no more, on all nodes."""
+        for name in users:
+            reason = f"user '{name}' was deleted"
+            self._context.operations.close_connections("", name, reason)
+            if self._context.cluster is not None:
+                await self._context.cluster.close_connections_of(name, reason)
 
     def _row(self, user: UserView, caller: Caller) -> Body:
         parameters = self._context.operations.metadata.parameters
         return user_row(user, limits_in(parameters.get((USER_LIMITS, user.name))), caller)
 
 
-async def user_command(name: str, body: Body) -> PutUser:
-    """The command that makes the user; ApiError 400 for one that cannot be."""
+async def user_command(name: str, body: Body, hash_of: HashOf) -> PutUser:
+    """The command that makes the user; ApiError 400 for one that cannot be, 503 for not now."""
     if "password" in body and "password_hash" in body:
         raise ApiError.bad_request("both_password_and_password_hash_are_provided")
     if "tags" not in body:
         raise ApiError.bad_request("tags_not_present")
     tags = words(body["tags"])
+    if len(tags) > USER_TAGS_MAX:
+        raise ApiError.bad_request(f"user '{name}' has more than {USER_TAGS_MAX} tags")
     if "password" in body:
-        hashed = await asyncio.to_thread(hash_password, text(body, "password"))
-        return PutUser(name, hashed, "argon2id", tags)
+        try:
+            return PutUser(name, *await hash_of(text(body, "password")), tags)
+        except TooManyWait as error:
+            raise ApiError(503, "busy", str(error)) from error
     hashed = text(body, "password_hash")
-    hashing = body.get("hashing_algorithm", DEFAULT_HASHING)
+    usual = "argon2id" if ARGON2_FORM.fullmatch(hashed) else DEFAULT_HASHING
+    hashing = body.get("hashing_algorithm", usual)
     for known in get_args(Hashing):
         if hashing == known:
             fault = hash_fault(hashed, known) if hashed else None

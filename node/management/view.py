@@ -11,11 +11,12 @@ from typing import Protocol
 
 from node.cluster.topology import Topology
 from node.management.client_view import ClientsView
+from node.tls.certificate import TlsPeer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerView:
-    """A port that is open. `protocol` is amqp, http or clustering."""
+    """A port that is open. `protocol` is amqp, amqp/ssl, http, https or clustering."""
 
     protocol: str
     host: str
@@ -282,7 +283,7 @@ class ConnectionView:
     received_frames: int = 0
     sent_frames: int = 0
     pending_bytes: int = 0  # written and not yet taken by the peer
-    tls: bool = False
+    tls: TlsPeer | None = None  # None: without
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,6 @@ on the asking side is an `AskFailed` with a text for the operator.
 """
 
 import asyncio
-import ssl
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -15,6 +14,7 @@ from typing import Final
 from node.peering.dialer import open_socket
 from node.peering.link_socket import LinkSocket
 from node.peering.settings import LinkSettings
+from node.tls.acceptor import Contexts
 from warren.wire.peer.codes import ACCEPTED, ASK, ASK_ANSWER, CONTROL_LANE
 from warren.wire.peer.frames import FRAME_BYTES_MAX, Frame
 from warren.wire.peer.handshake import Claim
@@ -44,7 +44,7 @@ class Questioner:
         socket: LinkSocket,
         address: tuple[str, int],
         settings: LinkSettings,
-        tls: ssl.SSLContext | None,
+        tls: Contexts | None,
     ) -> bytes:
         """The answer. AskFailed: there is none."""
         try:

@@ -8,12 +8,12 @@ per reason.
 
 import asyncio
 import logging
-import ssl
 from random import Random
 from typing import Final, Protocol
 
 from node.peering.link_socket import LinkSocket
 from node.peering.settings import LinkSettings
+from node.tls.acceptor import Contexts
 from warren.wire.peer.codes import BULK_ROLE, CONTROL_ROLE
 
 log = logging.getLogger("warren.peers")
@@ -64,7 +64,7 @@ class Dialer:
         member: int,
         address: tuple[str, int],
         settings: LinkSettings,
-        tls: ssl.SSLContext | None,
+        tls: Contexts | None,
         random: Random,
     ) -> None:
         self.last_error = ""
@@ -129,7 +129,7 @@ async def open_socket(
     socket: LinkSocket,
     address: tuple[str, int],
     settings: LinkSettings,
-    tls: ssl.SSLContext | None,
+    tls: Contexts | None,
 ) -> str:
     """Connect, and let both sides prove who they are; '' or what went wrong."""
     loop = asyncio.get_running_loop()
@@ -141,7 +141,7 @@ async def open_socket(
                 lambda: socket,
                 host,
                 port,
-                ssl=tls,
+                ssl=tls.client if tls else None,
                 server_hostname=host if tls else None,
                 ssl_handshake_timeout=handshake_s,
             )

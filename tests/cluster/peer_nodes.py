@@ -3,7 +3,6 @@
 import asyncio
 import random
 import socket
-import ssl
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Final, Self
@@ -12,6 +11,7 @@ import uvloop
 
 from node.peering.settings import LinkSettings
 from node.peers import PeerLinks
+from node.tls.acceptor import Contexts
 from warren.wire.peer.handshake import Identity, link_key
 
 SECRET: Final = b"a secret of this test cluster"
@@ -148,15 +148,12 @@ class Member:
         self,
         mine: Identity,
         settings: LinkSettings = QUICK,
-        accepting: ssl.SSLContext | None = None,
-        dialing: ssl.SSLContext | None = None,
+        tls: Contexts | None = None,
     ) -> None:
         self.id = mine.node_id
         self.user = Recorder()
         self.port = 0
-        self.links = PeerLinks(
-            mine, self.user, settings, accepting, dialing, random.Random(mine.node_id)
-        )
+        self.links = PeerLinks(mine, self.user, settings, tls, random.Random(mine.node_id))
 
     async def __aenter__(self) -> Self:
         self.port = await self.links.listen(LOOPBACK, self.port or free_port())

@@ -2,9 +2,8 @@
 
 import ssl
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 import pytest
 
@@ -262,8 +261,16 @@ def test_links_are_ended_when_a_peer_gets_another_address() -> None:
     run(story())
 
 
-def contexts(folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """Of an accepter and a dialer that trust one certificate."""
+@dataclass(frozen=True)
+class Pair:
+    """Of an accepter and of a dialer."""
+
+    server: ssl.SSLContext
+    client: ssl.SSLContext
+
+
+def contexts() -> Pair:
+    """They trust one certificate."""
     trustme = pytest.importorskip("trustme")
     authority = trustme.CA()
     certificate = authority.issue_cert(LOOPBACK)
@@ -271,14 +278,14 @@ def contexts(folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
     certificate.configure_cert(accepting)
     dialing = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     authority.configure_trust(dialing)
-    return accepting, dialing
+    return Pair(accepting, dialing)
 
 
-def test_links_over_tls_carry_the_same(tmp_path: Path) -> None:
+def test_links_over_tls_carry_the_same() -> None:
     async def story() -> None:
-        accepting, dialing = contexts(tmp_path)
-        one = Member(identity(1), QUICK, accepting, dialing)
-        two = Member(identity(2), QUICK, accepting, dialing)
+        pair = contexts()
+        one = Member(identity(1), QUICK, pair)
+        two = Member(identity(2), QUICK, pair)
         async with one, two:
             await one.meets(two)
             large = bytes(range(256)) * 8000
@@ -290,11 +297,10 @@ def test_links_over_tls_carry_the_same(tmp_path: Path) -> None:
     run(story())
 
 
-def test_a_node_without_tls_does_not_get_through_to_one_with_it(tmp_path: Path) -> None:
+def test_a_node_without_tls_does_not_get_through_to_one_with_it() -> None:
     async def story() -> None:
-        accepting, dialing = contexts(tmp_path)
         one = Member(identity(1))
-        two = Member(identity(2), QUICK, accepting, dialing)
+        two = Member(identity(2), QUICK, contexts())
         async with one, two:
             one.knows(two)
             two.knows(one)

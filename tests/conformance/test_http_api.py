@@ -14,6 +14,7 @@ import pytest
 
 from tests.conformance.broker import CONFIG, Broker
 from tests.conformance.http_api import HttpApi, part
+from tests.conformance.raw10 import END, Raw10
 from warren.testing import Node
 
 USERS = """
@@ -194,6 +195,14 @@ def test_topic_permissions_hold_for_publishing_and_binding(node: Node, api: Http
     channel = connect(node, vhost="v").channel()
     channel.confirm_delivery()
     channel.basic_publish("amq.topic", "guest.a", b"")
+    copied = pika.BasicProperties(headers={"CC": ["guest.a", "x"]})
+    with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="access to topic 'x'"):
+        channel.basic_publish("amq.topic", "guest.a", b"", copied)
+    properties = {"headers": {"CC": ["x"]}}
+    more = {**MESSAGE, "routing_key": "guest.a", "properties": properties}
+    assert api.refused("POST", path, more) == refused
+    channel = connect(node, vhost="v").channel()
+    channel.confirm_delivery()
     with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="access to topic"):
         channel.basic_publish("amq.topic", "x", b"")
 
@@ -269,6 +278,11 @@ def test_limits_of_vhosts_and_users_are_kept(node: Node, api: HttpApi) -> None:
     connection.channel()
     with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="number of channels"):
         connection.channel()
+    with Raw10(node.host, node.port) as client:
+        client.open("limited")
+        client.begin(0)
+        client.begin(1)
+        assert client.expect(END).error == "amqp:resource-limit-exceeded"
     api.delete("/user-limits/limited/max-channels")
     assert api.get("/user-limits/limited") == []
     assert api.refused("PUT", "/vhost-limits/v/max-noise", {"value": 1})[0] == 400

@@ -15,7 +15,7 @@ from typing import Final
 
 from aiohttp import web
 
-from node.auth.desk import is_loopback
+from node.auth.source import is_loopback
 from node.management.access import Context, identify
 from node.management.metrics.ages import HeadAges
 from node.management.metrics.node_families import identity_families

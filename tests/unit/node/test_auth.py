@@ -9,7 +9,7 @@ from argon2 import PasswordHasher
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.auth.desk import WAITING_MAX, LoginDesk, is_loopback
+from node.auth.desk import WAITING_MAX, LoginDesk
 from node.auth.login import (
     Accepted,
     Authenticator,
@@ -20,12 +20,23 @@ from node.auth.login import (
     login_refused_text,
 )
 from node.auth.passwords import Hashing, hash_fault, hash_password, password_matches
-from node.auth.sasl import Credentials, Malformed, parse_basic, parse_response
+from node.auth.sasl import (
+    MECHANISMS,
+    Credentials,
+    Malformed,
+    offered,
+    parse_basic,
+    parse_response,
+)
+from node.auth.source import Source, is_loopback
+from node.tls.certificate import TlsPeer
 from tests.unit.node.fake_access import FakeAccess, FakeUser
 from warren.wire.amqp091.fields import encode_table
 
 SHA256: Hashing = "rabbit_password_hashing_sha256"
 SHA512: Hashing = "rabbit_password_hashing_sha512"
+NEAR = Source("127.0.0.1")
+FAR = Source("10.0.0.1")
 SALT = bytes.fromhex("908dc60a")
 # The worked example of RabbitMQ's documentation on credentials.
 DOCUMENTED_HASH = "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR"
@@ -40,8 +51,8 @@ def authenticator(access: FakeAccess, rules: LoginRules | None = None) -> Authen
     return Authenticator(access, rules or LoginRules(), b"k" * 32)
 
 
-def whole(subject: Authenticator, mechanism: str, response: bytes, local: bool) -> LoginOutcome:
-    outcome = subject.begin(mechanism, response, local)
+def whole(subject: Authenticator, mechanism: str, response: bytes, source: Source) -> LoginOutcome:
+    outcome = subject.begin(mechanism, response, source)
     return subject.finish(outcome, outcome.run()) if isinstance(outcome, Check) else outcome
 
 
@@ -158,17 +169,17 @@ def test_http_basic_splits_at_the_first_colon() -> None:
 
 def test_guest_can_only_connect_via_localhost() -> None:
     subject = authenticator(access_with("guest", "guest", "administrator"))
-    far = whole(subject, "PLAIN", b"\0guest\0guest", False)
+    far = whole(subject, "PLAIN", b"\0guest\0guest", FAR)
     assert far == Refused("PLAIN login refused: user 'guest' can only connect via localhost")
-    near = whole(subject, "PLAIN", b"\0guest\0guest", True)
+    near = whole(subject, "PLAIN", b"\0guest\0guest", NEAR)
     assert near == Accepted("guest", ("administrator",))
-    assert isinstance(whole(subject, "PLAIN", b"\0guest\0guest", False), Refused)
+    assert isinstance(whole(subject, "PLAIN", b"\0guest\0guest", FAR), Refused)
 
 
 def test_wrong_password_and_unknown_user_get_the_same_words() -> None:
     subject = authenticator(access_with("anna", "right"))
     for name in ("anna", "nobody"):
-        outcome = whole(subject, "PLAIN", b"\0" + name.encode() + b"\0wrong", True)
+        outcome = whole(subject, "PLAIN", b"\0" + name.encode() + b"\0wrong", NEAR)
         assert outcome == Refused(f"PLAIN login refused: user '{name}' - invalid credentials")
 
 
@@ -176,48 +187,48 @@ def test_blank_passwords_and_unknown_mechanisms_are_refused() -> None:
     access = access_with("anna", "right")
     access.users["robot"] = FakeUser("")
     subject = authenticator(access)
-    assert isinstance(whole(subject, "PLAIN", b"\0robot\0x", True), Refused)
-    blank = whole(subject, "PLAIN", b"\0anna\0", True)
+    assert isinstance(whole(subject, "PLAIN", b"\0robot\0x", NEAR), Refused)
+    blank = whole(subject, "PLAIN", b"\0anna\0", NEAR)
     assert isinstance(blank, Refused)
     assert "blank password" in blank.text
-    assert isinstance(whole(subject, "GSSAPI", b"", True), Refused)
+    assert isinstance(whole(subject, "GSSAPI", b"", NEAR), Refused)
 
 
 def test_a_name_cannot_begin_a_line_of_the_log() -> None:
     subject = authenticator(FakeAccess())
     for mechanism, response in (("PLAIN", b"\0a\nroot logged in\0x"), ("X\nY", b"")):
-        outcome = whole(subject, mechanism, response, True)
+        outcome = whole(subject, mechanism, response, NEAR)
         assert isinstance(outcome, Refused)
         assert "\n" not in outcome.text
 
 
 def test_anonymous_is_a_login_with_the_configured_user() -> None:
     access = access_with("guest", "guest")
-    off = whole(authenticator(access), "ANONYMOUS", b"", True)
+    off = whole(authenticator(access), "ANONYMOUS", b"", NEAR)
     assert off == Refused("ANONYMOUS login refused: anonymous logins are off")
     rules = LoginRules(anonymous_user="guest", anonymous_password="guest")
     subject = authenticator(access, rules)
-    assert whole(subject, "ANONYMOUS", b"whatever", True) == Accepted("guest", ())
-    assert isinstance(whole(subject, "ANONYMOUS", b"", False), Refused)
+    assert whole(subject, "ANONYMOUS", b"whatever", NEAR) == Accepted("guest", ())
+    assert isinstance(whole(subject, "ANONYMOUS", b"", FAR), Refused)
     access.users["guest"] = access_with("guest", "changed").users["guest"]
-    assert isinstance(whole(subject, "ANONYMOUS", b"", True), Refused)
+    assert isinstance(whole(subject, "ANONYMOUS", b"", NEAR), Refused)
 
 
 def test_a_verified_password_is_not_checked_again_until_the_hash_changes() -> None:
     access = access_with("anna", "right")
     subject = authenticator(access)
-    assert isinstance(subject.begin("PLAIN", b"\0anna\0right", False), Check)
-    assert isinstance(whole(subject, "PLAIN", b"\0anna\0right", False), Accepted)
-    assert subject.begin("PLAIN", b"\0anna\0right", False) == Accepted("anna", ())
-    assert isinstance(subject.begin("PLAIN", b"\0anna\0wrong", False), Check)
+    assert isinstance(subject.begin("PLAIN", b"\0anna\0right", FAR), Check)
+    assert isinstance(whole(subject, "PLAIN", b"\0anna\0right", FAR), Accepted)
+    assert subject.begin("PLAIN", b"\0anna\0right", FAR) == Accepted("anna", ())
+    assert isinstance(subject.begin("PLAIN", b"\0anna\0wrong", FAR), Check)
     access.users["anna"] = access_with("anna", "new").users["anna"]
-    assert isinstance(whole(subject, "PLAIN", b"\0anna\0right", False), Refused)
+    assert isinstance(whole(subject, "PLAIN", b"\0anna\0right", FAR), Refused)
 
 
 def test_a_user_deleted_or_changed_during_the_check_is_refused() -> None:
     access = access_with("anna", "right")
     subject = authenticator(access)
-    check = subject.begin("PLAIN", b"\0anna\0right", False)
+    check = subject.begin("PLAIN", b"\0anna\0right", FAR)
     assert isinstance(check, Check)
     matches = check.run()
     assert matches
@@ -234,7 +245,7 @@ def test_a_storm_of_the_same_login_costs_few_checks() -> None:
         desk = LoginDesk(access, LoginRules())
         before = time.process_time()
         outcomes = await asyncio.gather(
-            *(desk.login("PLAIN", b"\0anna\0right", False) for _ in range(500))
+            *(desk.login("PLAIN", b"\0anna\0right", FAR) for _ in range(500))
         )
         assert (desk.attempts, desk.succeeded) == (500, 500)
         desk.close()
@@ -249,9 +260,9 @@ def test_only_so_many_logins_wait_at_a_time() -> None:
     async def flood() -> list[LoginOutcome]:
         desk = LoginDesk(access_with("anna", "right"), LoginRules())
         outcomes = await asyncio.gather(
-            *(desk.login("PLAIN", b"\0anna\0%d" % n, True) for n in range(WAITING_MAX + 5))
+            *(desk.login("PLAIN", b"\0anna\0%d" % n, NEAR) for n in range(WAITING_MAX + 5))
         )
-        assert await desk.login("PLAIN", b"\0anna\0right", True) == Accepted("anna", ())
+        assert await desk.login("PLAIN", b"\0anna\0right", NEAR) == Accepted("anna", ())
         desk.close()
         return outcomes
 
@@ -266,10 +277,10 @@ def test_the_desk_refuses_the_wrong_and_counts_them() -> None:
 
     async def attempts() -> None:
         desk = LoginDesk(access, LoginRules())
-        assert isinstance(await desk.login("PLAIN", b"\0guest\0wrong", True), Refused)
-        assert isinstance(await desk.login("PLAIN", b"", True), Malformed)
-        assert isinstance(await desk.login_with(Credentials("guest", b"guest"), False), Refused)
-        assert isinstance(await desk.login_with(Credentials("guest", b"guest"), True), Accepted)
+        assert isinstance(await desk.login("PLAIN", b"\0guest\0wrong", NEAR), Refused)
+        assert isinstance(await desk.login("PLAIN", b"", NEAR), Malformed)
+        assert isinstance(await desk.login_with(Credentials("guest", b"guest"), FAR), Refused)
+        assert isinstance(await desk.login_with(Credentials("guest", b"guest"), NEAR), Accepted)
         assert (desk.attempts, desk.succeeded) == (4, 1)
         desk.close()
 
@@ -293,3 +304,127 @@ def test_the_peer_learns_only_that_it_was_refused() -> None:
         "Login was refused using authentication mechanism PLAIN. "
         "For details see the broker logfile."
     )
+
+
+def test_external_is_a_login_of_whom_the_certificate_names() -> None:
+    access = access_with("orders", "secret", "management")
+    subject = authenticator(access)
+    shown = Source("10.0.0.1", "amqp091", "orders")
+    assert whole(subject, "EXTERNAL", b"", shown) == Accepted("orders", ("management",))
+    assert whole(subject, "EXTERNAL", b"somebody else", shown) == Accepted(
+        "orders", ("management",)
+    )
+    for refused in (FAR, NEAR, Source("10.0.0.1", "amqp091", "nobody")):
+        assert isinstance(whole(subject, "EXTERNAL", b"orders", refused), Refused)
+
+
+def test_a_certificate_does_not_let_guest_in_from_elsewhere() -> None:
+    subject = authenticator(access_with("guest", "guest"))
+    far = whole(subject, "EXTERNAL", b"", Source("10.0.0.1", "amqp091", "guest"))
+    assert far == Refused("EXTERNAL login refused: user 'guest' can only connect via localhost")
+    near = whole(subject, "EXTERNAL", b"", Source("127.0.0.1", "amqp091", "guest"))
+    assert near == Accepted("guest", ())
+
+
+def test_mechanisms_that_are_not_configured_are_refused_and_not_offered() -> None:
+    rules = LoginRules(mechanisms=("PLAIN",))
+    subject = authenticator(access_with("anna", "right"), rules)
+    table = encode_table({"LOGIN": "anna", "PASSWORD": "right"})[4:]
+    for mechanism in ("AMQPLAIN", "EXTERNAL", "ANONYMOUS"):
+        outcome = whole(subject, mechanism, table, Source("::1", "amqp091", "anna"))
+        assert outcome == Refused(f"login refused: mechanism '{mechanism}' is not offered")
+    named = TlsPeer("tlsv1.3", "any", "aes_256_gcm", "aead", "anna")
+    nameless = TlsPeer("tlsv1.3", "any", "aes_256_gcm", "aead")
+    assert offered(MECHANISMS, None) == ["PLAIN", "AMQPLAIN", "ANONYMOUS"]
+    assert offered(MECHANISMS, nameless) == ["PLAIN", "AMQPLAIN", "ANONYMOUS"]
+    assert offered(("PLAIN", "EXTERNAL"), named) == ["PLAIN", "EXTERNAL"]
+
+
+GUARDED = LoginRules(failures_max=3, failures_window_s=60.0, failures_pause_s=10.0)
+
+
+def test_an_address_that_guesses_is_refused_unseen_for_a_while() -> None:
+    now = [100.0]
+
+    async def guess() -> None:
+        desk = LoginDesk(access_with("anna", "right"), GUARDED, lambda: now[0])
+        for _ in range(3):
+            assert isinstance(await desk.login("PLAIN", b"\0nobody\0x", FAR), Refused)
+        held = await desk.login("PLAIN", b"\0anna\0right", FAR)
+        assert held == Refused("PLAIN login refused: too many failures from this address")
+        assert isinstance(await desk.login_with(Credentials("anna", b"right"), FAR), Refused)
+        assert isinstance(await desk.login("PLAIN", b"\0anna\0right", NEAR), Accepted)
+        now[0] += 10.5
+        assert isinstance(await desk.login("PLAIN", b"\0anna\0right", FAR), Accepted)
+        assert desk.log.by_protocol["amqp091"].failed == 5
+        desk.close()
+
+    asyncio.run(guess())
+
+
+def test_a_user_whose_password_is_guessed_elsewhere_still_gets_in_by_a_known_one() -> None:
+    async def guess() -> None:
+        desk = LoginDesk(access_with("anna", "right"), GUARDED, lambda: 100.0)
+        assert isinstance(await desk.login("PLAIN", b"\0anna\0right", NEAR), Accepted)
+        for number in range(3):
+            source = Source(f"10.0.0.{number}")
+            assert isinstance(await desk.login("PLAIN", b"\0anna\0%d" % number, source), Refused)
+        held = await desk.login("PLAIN", b"\0anna\0next", Source("10.0.0.9"))
+        assert held == Refused("PLAIN login refused: too many failures of user 'anna'")
+        assert isinstance(await desk.login("PLAIN", b"\0anna\0right", Source("10.9.9.9")), Accepted)
+        desk.close()
+
+    asyncio.run(guess())
+
+
+def test_every_login_is_told_without_its_password() -> None:
+    told: list[tuple[str, str, str]] = []
+
+    async def logins() -> None:
+        desk = LoginDesk(access_with("anna", "right"), LoginRules())
+        desk.on_login = lambda source, user, why: told.append((source.protocol, user, why))
+        await desk.login("PLAIN", b"\0anna\0right", NEAR)
+        await desk.login("PLAIN", b"\0anna\0s3cret", Source("::1", "amqp10"))
+        await desk.login("PLAIN", b"s3cret", NEAR)
+        desk.close()
+
+    asyncio.run(logins())
+    assert [each[:2] for each in told] == [("amqp091", "anna"), ("amqp10", "anna"), ("amqp091", "")]
+    assert told[0][2] == ""
+    assert told[1][2] and told[2][2]
+    assert "s3cret" not in repr(told)
+
+
+@pytest.mark.parametrize("is_wanted", [True, False])
+def test_a_weak_hash_is_replaced_when_its_password_is_shown_if_that_is_wanted(
+    is_wanted: bool,
+) -> None:
+    access = access_with("anna", "right")
+    replaced: list[tuple[str, str, str, str]] = []
+
+    async def logins() -> None:
+        desk = LoginDesk(access, LoginRules(rehash=is_wanted))
+        desk.on_weak_hash = lambda *news: replaced.append(news)
+        assert isinstance(await desk.login("PLAIN", b"\0anna\0wrong", NEAR), Refused)
+        assert isinstance(await desk.login("PLAIN", b"\0anna\0right", NEAR), Accepted)
+        assert isinstance(await desk.login("PLAIN", b"\0anna\0right", NEAR), Accepted)
+        desk.close()
+
+    asyncio.run(logins())
+    assert len(replaced) == is_wanted
+    for name, old, new, hashing in replaced:
+        assert (name, old, hashing) == ("anna", access.users["anna"].password_hash, "argon2id")
+        assert password_matches(new, hashing, b"right")
+
+
+@pytest.mark.parametrize("hashing", [SHA256, SHA512, "argon2id"])
+def test_new_passwords_are_hashed_as_the_setting_says(hashing: Hashing) -> None:
+    async def hashes() -> None:
+        desk = LoginDesk(FakeAccess(), LoginRules(hashing=hashing))
+        (first, kind), (second, _) = await asyncio.gather(desk.hash_of("x"), desk.hash_of("x"))
+        assert kind == hashing
+        assert first != second
+        assert password_matches(first, hashing, b"x") and not password_matches(first, hashing, b"y")
+        desk.close()
+
+    asyncio.run(hashes())

@@ -1,12 +1,16 @@
 """Configuration: what is refused and with which words, who wins, and what the defaults are."""
 
+from dataclasses import fields
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from node.config import GUEST, KEYS, Address, Config, ConfigError, load
 from node.config_layers import parse_address, parse_byte_count
+from node.config_view import HIDDEN, shown
 from node.peering.settings import link_settings
+from node.tls.listeners import MANAGEMENT_TLS, settings_of, tls_listeners
 
 
 def refusal(
@@ -187,6 +191,33 @@ def test_a_bad_value_that_another_layer_overrides_is_still_refused(tmp_path: Pat
         load(file, {}, ["limits.heartbeat_s=3"])
 
 
+SECURITY: Final = {
+    "limits.channel_max_per_node": "9",
+    "listeners.plain": "true", "listeners.amqps": "h:1",
+    "listeners.management_tls": "[::1]:2", "listeners.proxy_protocol": "amqp,amqps",
+    "listeners.proxy_trusted": "10.0.0.0/8,::1", "cluster.tls": "true",
+    "tls.cacertfile": "a", "tls.certfile": "b", "tls.keyfile": "c",
+    "tls.password": "p", "tls.verify": "verify_peer",
+    "tls.fail_if_no_peer_cert": "true", "tls.versions": "tlsv1.3",
+    "tls.ciphers": "HIGH", "tls.handshake_timeout_ms": "100",
+    "tls.reload_interval_ms": "0", "tls.peer_check_hostname": "false",
+    "tls.cert_login_from": "common_name", "tls.cert_login_san_type": "uri",
+    "tls.cert_login_san_index": "1",
+    **{
+        f"tls.{place}.{name}": text
+        for place in ("management", "cluster")
+        for name, text in {
+        "certfile": "d", "keyfile": "e", "cacertfile": "f",
+        "verify": "verify_peer", "fail_if_no_peer_cert": "true",
+        }.items()
+    },
+    "auth.mechanisms": "PLAIN,EXTERNAL", "auth.password_hashing": "sha256",
+    "auth.rehash_on_login": "true", "auth.production": "true",
+    "auth.failures_max": "5", "auth.failures_window_ms": "1000",
+    "auth.failures_pause_ms": "100", "auth.track_attempt_source": "true",
+}  # fmt: skip
+
+
 def test_every_key_can_be_set_by_text() -> None:
     texts = {
         "compat": "3.x", "node.name": "7", "node.data_dir": "/d", "listeners.amqp": "h:1",
@@ -225,7 +256,7 @@ def test_every_key_can_be_set_by_text() -> None:
         "amqp10.session_max": "1", "amqp10.link_max": "1", "amqp10.max_incoming_window": "1",
         "amqp10.max_link_credit": "1", "amqp10.max_queue_credit": "1", "default_vhost": "v",
         "amqp10.locality_hints": "off", "testing.slow_queues": "a,b", "testing.slow_ms": "1",
-        "testing.peer_routes": "a:1,b:2",
+        "testing.peer_routes": "a:1,b:2", **SECURITY,
     }  # fmt: skip
     assert set(texts) == set(KEYS)
     by_set = load(sets=[f"{key}={text}" for key, text in texts.items()])
@@ -290,3 +321,115 @@ def test_what_is_not_host_and_port_is_refused(text: str) -> None:
 )
 def test_numbers_of_bytes_take_units(text: str, count: int) -> None:
     assert parse_byte_count(text) == count
+
+
+TLS = ("tls.certfile=c.pem", "tls.keyfile=c.key")
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (("listeners.amqps=::1:5671",), "'::1:5671' is not HOST:PORT"),
+        (("listeners.amqps=h:5671",), "listeners.amqps is set and tls.certfile is not"),
+        (("listeners.amqps=h:5671", TLS[0]), "listeners.amqps is set and tls.keyfile is not"),
+        (("listeners.management_tls=h:1",), "listeners.management_tls is set and tls.certfile"),
+        (("cluster.tls=true", *TLS), "cluster.tls = true: allowed: only with listeners.cluster"),
+        (("tls.verify=verify_peer",), "tls.verify = verify_peer and tls.cacertfile is not set"),
+        (("tls.fail_if_no_peer_cert=true",), "only with tls.verify = verify_peer"),
+        (("tls.cluster.verify=verify_peer",), "tls.cluster.verify = verify_peer and"),
+        (("tls.management.fail_if_no_peer_cert=true",), "only with tls.management.verify"),
+        (("tls.versions=tlsv1.1",), "'tlsv1.2', 'tlsv1.3'"),
+        (("tls.verify=maybe",), "'verify_none', 'verify_peer'"),
+        (("listeners.plain=false",), "listeners.plain = false and listeners.amqps is not set"),
+        (("listeners.proxy_protocol=amqp",), "listeners.proxy_trusted is not"),
+        (
+            ("listeners.proxy_protocol=amqp", "listeners.proxy_trusted=10.0.0.1/8"),
+            "allowed: addresses or networks",
+        ),
+        (("listeners.proxy_protocol=http",), "'amqp', 'amqps'"),
+        (("auth.mechanisms=[]",), "auth.mechanisms: none is left"),
+        (("auth.mechanisms=ANONYMOUS", "auth.production=true"), "auth.mechanisms: none is left"),
+        (("auth.mechanisms=NTLM",), "'PLAIN', 'AMQPLAIN', 'ANONYMOUS', 'EXTERNAL'"),
+        (("auth.password_hashing=md5",), "'argon2id', 'sha256', 'sha512'"),
+        (("auth.production=true", "users=[{name='a', password='a'}]"), "its own name as password"),
+    ],
+)
+def test_tls_and_logins_are_refused_where_something_is_missing(
+    settings: tuple[str, ...], words: str
+) -> None:
+    assert words in refusal(sets=settings)
+
+
+def test_listeners_over_tls_have_what_tls_says_but_for_their_own() -> None:
+    config = load(
+        sets=(
+            "listeners.amqps=0.0.0.0:5671",
+            "listeners.management_tls=0.0.0.0:15671",
+            *TLS,
+            "tls.cacertfile=ca.pem",
+            "tls.verify=verify_peer",
+            "tls.management.verify=verify_none",
+            "tls.management.certfile=web.pem",
+            "tls.cluster.fail_if_no_peer_cert=false",
+        )
+    )
+    assert tls_listeners(config) == ["listeners.amqps", "listeners.management_tls"]
+    amqps, web = settings_of(config, "listeners.amqps"), settings_of(config, MANAGEMENT_TLS)
+    among_nodes = settings_of(config, "cluster.tls")
+    assert (str(amqps.certfile), amqps.verify, amqps.fail_if_no_peer_cert) == ("c.pem", True, False)
+    assert (str(web.certfile), str(web.keyfile), web.verify) == ("web.pem", "c.key", False)
+    assert among_nodes.fail_if_no_peer_cert  # Nodes have certificates, whatever clients have.
+
+
+def test_in_production_there_is_no_default_user_and_nobody_is_anonymous() -> None:
+    config = load(sets=("auth.production=true",))
+    assert config.first_users() == ()
+    assert "ANONYMOUS" not in config.auth.offered
+    assert load().first_users() == (GUEST,)
+
+
+def test_secrets_are_read_from_files_and_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "password"
+    file.write_text("s3cret\nsecond line\n")
+    monkeypatch.setenv("OF_ANNA", "pä")
+    text = (
+        f"anonymous_login_pass = 'file:{file}'\n"
+        "users = [{name='anna', password='env:OF_ANNA'}, {name='otto', password='plain:env:x'}]\n"
+    )
+    config = from_file(tmp_path, text)
+    assert config.anonymous_login_pass == "s3cret"
+    assert [each.password for each in config.users] == ["pä", "env:x"]
+    assert "s3cret" not in repr(config)
+
+
+@pytest.mark.parametrize("written", ["file:/no/such/file", "env:NOT_THERE"])
+def test_a_secret_that_is_not_there_is_refused(written: str) -> None:
+    text = refusal(sets=(f"tls.password={written}",))
+    assert text.startswith("tls.password (--set): ")
+    assert written.partition(":")[2] in text
+
+
+def test_an_empty_file_is_no_secret_and_a_bad_one_is_not_quoted(tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.write_text("\n")
+    assert "begins with an empty line" in refusal(sets=(f"tls.password=file:{empty}",))
+    assert "s3cret" not in refusal("[tls]\npassword = ['s3cret']\n", directory=tmp_path)
+
+
+def test_the_configuration_is_shown_without_its_secrets(tmp_path: Path) -> None:
+    text = (
+        "anonymous_login_pass = 's3cret'\n"
+        "users = [{name='anna', password='s3cret', tags=['management']},"
+        " {name='otto', password_hash='kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR'}]\n"
+        "[tls]\npassword = 's3cret'\ncertfile = '/etc/c.pem'\n"
+    )
+    told = shown(from_file(tmp_path, text))
+    assert "s3cret" not in repr(told) and "kI3G" not in repr(told)
+    assert set(told) == {each.name for each in fields(Config)} - {"warnings"}
+    tls = told["tls"]
+    assert isinstance(tls, dict)
+    assert (tls["password"], tls["certfile"], tls["keyfile"]) == (HIDDEN, "/etc/c.pem", None)
+    assert load().listeners.amqp == Address("0.0.0.0", 5672)
+    assert shown(load().listeners)["amqp"] == "0.0.0.0:5672"

@@ -1,0 +1,30 @@
+"""Where a login comes from: an address, over which protocol, with which certificate."""
+
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Literal
+
+LoginProtocol = Literal["amqp091", "amqp10", "http"]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Behind a proxy that says so, the address is the client's."""
+
+    address: str
+    protocol: LoginProtocol = "amqp091"
+    certificate_user: str = ""  # whom a verified certificate names; '': there is none
+
+    @property
+    def is_loopback(self) -> bool:
+        return is_loopback(self.address)
+
+
+def is_loopback(address: str) -> bool:
+    """Whether a peer's address is this machine's own; `::ffff:127.0.0.1` is one too."""
+    try:
+        ip = ip_address(address.partition("%")[0])
+    except ValueError:
+        return False  # A name or a path: not what a socket tells of its peer.
+    mapped = getattr(ip, "ipv4_mapped", None)
+    return (mapped or ip).is_loopback
