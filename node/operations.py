@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from node.authors import REQUESTED_BY
 from node.management.operations import Got
 from node.operator_session import OperatorSession, QueueGone
+from node.redriving import Order, Permit, Redriven, Redriver
 from queues.commands import ACCEPT
 from queues.conversion.chunks import in_form_1
 from queues.definitions import RESERVED_PREFIX, Queue
@@ -165,6 +166,9 @@ class LiveOperations:
         if outcome == ACCEPT:
             self._broker.counts.acknowledged += len(found)
         return found
+
+    async def redrive(self, queue: Queue, order: Order, permit: Permit) -> Redriven:
+        return await Redriver(self._broker, queue, order, permit).run()
 
     def _end(self, session: OperatorSession) -> None:
         self._broker.turn.begin()

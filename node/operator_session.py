@@ -122,6 +122,7 @@ class OperatorSession:
 
     def on_gone(self, uid: int) -> None:
         self._used.pop(uid, None)
+        self._refused = True
         self._got = (0, False, 0)
         self._answer(uid)
 

@@ -1,14 +1,16 @@
 """Bodies of requests: JSON objects, and what of them is a name, a flag, a number or arguments.
 
 Whatever is wrong is an ApiError 400 in RabbitMQ's words. Keys that nobody asks for are passed over,
-as RabbitMQ does.
+as RabbitMQ does. What is nested deeper than DEPTH_MAX is refused before anybody looks into it.
 """
 
+import asyncio
 from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 from aiohttp import web
+from aiohttp.http import HttpProcessingError
 
 from node.management.replies import ApiError
 from queues.arguments import encode_arguments, shown, term
@@ -16,18 +18,55 @@ from queues.queue_arguments import NAME_BYTES_MAX
 
 Body = dict[str, object]
 
+PLAIN: Final = msgspec.json.Encoder()
+
 LINE_MAX: Final = 80
+DEPTH_MAX: Final = 64  # of arrays and objects in each other
+BODY_SECONDS: Final = 60.0  # for a client to send what it has announced
+
+
+async def read_raw(request: web.Request) -> bytes:
+    """The body as it is; ApiError if it does not come, or not as it is said to be encoded."""
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            return await request.read()
+    except TimeoutError as error:
+        raise ApiError(408, "timeout", "the body did not come in time") from error
+    except (HttpProcessingError, web.RequestPayloadError) as error:
+        raise ApiError.bad_request("the body cannot be decoded") from error
 
 
 async def read_json(request: web.Request) -> object:
     """Whatever JSON the body is; an empty body is an empty object."""
-    raw = await request.read()
-    if not raw:
-        return {}
+    raw = await read_raw(request)
+    return decoded(raw) if raw else {}
+
+
+def decoded(raw: bytes | msgspec.Raw) -> object:
+    """ApiError 400 for what is no JSON, or is nested too deeply."""
     try:
-        return msgspec.json.decode(raw)  # Which takes no lone surrogates, unlike the library's.
+        value = msgspec.json.decode(raw)  # Which takes no lone surrogates, unlike the library's.
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise ApiError.bad_request("not_json") from error
+    if is_too_deep(value):
+        raise ApiError.bad_request("not_json")
+    return value
+
+
+def is_too_deep(value: object) -> bool:
+    """Whether arrays and objects are in each other more than DEPTH_MAX times."""
+    level = [value]
+    for _ in range(DEPTH_MAX):
+        below: list[object] = []
+        for each in level:
+            if isinstance(each, dict):
+                below += [item for item in each.values() if isinstance(item, dict | list)]
+            elif isinstance(each, list):
+                below += [item for item in each if isinstance(item, dict | list)]
+        if not below:
+            return False
+        level = below
+    return True
 
 
 async def read_body(request: web.Request, *needed: str) -> Body:
@@ -93,6 +132,14 @@ def arguments(body: Mapping[str, object], key: str = "arguments") -> Body:
     return value
 
 
+def stored(value: object, encoder: msgspec.json.Encoder = PLAIN) -> bytes:
+    """The value as JSON, as definitions keep it; ApiError 400 for a number that is too large."""
+    try:
+        return encoder.encode(value)
+    except (OverflowError, ValueError, TypeError) as error:
+        raise ApiError.bad_request(f"the value cannot be kept: {error}") from error
+
+
 def words(value: object) -> tuple[str, ...]:
     """Tags: a list of strings, or one string with commas."""
     if isinstance(value, str):
@@ -105,7 +152,15 @@ def words(value: object) -> tuple[str, ...]:
 
 def path_name(request: web.Request, key: str) -> str:
     """A name in the path that can be one on the wire."""
-    name = request.match_info[key]
-    if len(name.encode("utf-8", "surrogateescape")) > NAME_BYTES_MAX:
-        raise ApiError.bad_request(f"{key} name is longer than {NAME_BYTES_MAX} bytes")
+    return short(request.match_info[key], f"{key} name")
+
+
+def name_in(body: Mapping[str, object], key: str, default: str = "") -> str:
+    """A text that can be a name on the wire."""
+    return short(text(body, key, default), key)
+
+
+def short(name: str, what: str) -> str:
+    if len(name.encode()) > NAME_BYTES_MAX:
+        raise ApiError.bad_request(f"{what} is longer than {NAME_BYTES_MAX} bytes")
     return name

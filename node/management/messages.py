@@ -1,7 +1,11 @@
-"""POST .../publish of an exchange and .../get of a queue: single messages, for a look or a try."""
+"""POST .../publish of an exchange, .../get and .../redrive of a queue.
+
+Messages one by one, for a look or a try, and dead letters that go back to where they came from.
+"""
 
 import base64
 import binascii
+from functools import partial
 from typing import Final
 
 from aiohttp import web
@@ -9,12 +13,15 @@ from aiohttp import web
 from node.auth.permissions import WRITE
 from node.definitions import readable_queue
 from node.management.access import Context, caller_of
-from node.management.bodies import Body, arguments, read_body, text, whole
-from node.management.changes import acting, refused
+from node.management.bodies import Body, arguments, flag, name_in, read_body, text, whole
+from node.management.changes import HttpActor, acting, refused
 from node.management.operations import Got
 from node.management.replies import ApiError, json_reply
+from node.redriving import COUNT_MAX as REDRIVEN_MAX
+from node.redriving import Order
 from queues.arguments import term
 from queues.commands import ACCEPT, REJECT, RELEASE
+from queues.definitions import Queue
 from queues.queue_arguments import DURATION_MS_MAX
 from warren.wire.amqp091.properties import BasicProperties
 from warren.wire.errors import ProtocolError
@@ -42,6 +49,7 @@ class Messages:
         return [
             web.post("/api/exchanges/{vhost}/{exchange}/publish", self.publish),
             web.post("/api/queues/{vhost}/{queue}/get", self.get),
+            web.post("/api/queues/{vhost}/{queue}/redrive", self.redrive),
         ]
 
     async def publish(self, request: web.Request) -> web.Response:
@@ -49,7 +57,7 @@ class Messages:
         name = request.match_info["exchange"]
         name = "" if name == "amq.default" else name
         body = await read_body(request, "routing_key", "properties", "payload", "payload_encoding")
-        key = text(body, "routing_key").encode("utf-8", "surrogateescape")
+        key = name_in(body, "routing_key").encode()
         properties = properties_of(body, caller_of(request).name)
         payload = payload_of(body)
         try:
@@ -81,21 +89,52 @@ class Messages:
         if encoding not in ("auto", "base64"):
             raise ApiError.bad_request(["unsupported_encoding", encoding])
         size = whole(body, "truncate", -1, -1) if "truncate" in body else -1
+        queue = self._queue(request, actor)
+        found = await self._context.operations.get(queue, count, outcome)
+        return json_reply([got_row(each, encoding == "auto", size) for each in found])
+
+    async def redrive(self, request: web.Request) -> web.Response:
+        """Dead letters go back: those that some queue has taken, and no others, leave this one."""
+        actor = acting(self._context, request)
+        body = await read_body(request)
+        exchange = name_in(body, "exchange") if "exchange" in body else None
+        key = name_in(body, "routing_key").encode() if "routing_key" in body else None
+        if key is not None and exchange is None:
+            raise ApiError.bad_request("routing_key without exchange")
+        order = Order(
+            count=whole(body, "count", REDRIVEN_MAX, 1, REDRIVEN_MAX),
+            exchange="" if exchange == "amq.default" else exchange,
+            routing_key=key,
+            keep_deaths=flag(body, "keep_deaths"),
+        )
+        queue = self._queue(request, actor)
+        done = await self._context.operations.redrive(queue, order, partial(may_publish, actor))
+        return json_reply({"moved": done.moved, "kept": done.kept, "reasons": dict(done.reasons)})
+
+    def _queue(self, request: web.Request, actor: HttpActor) -> Queue:
+        """The queue in the path, if the caller may take messages from it."""
         name = request.match_info["queue"]
         if self._context.operations.definitions.queue(actor.vhost, name) is None:
             raise ApiError.not_found("queue_not_found")
         try:
-            queue = readable_queue(actor, name)
+            return readable_queue(actor, name)
         except ProtocolError as error:
             refused(error)
-        found = await self._context.operations.get(queue, count, outcome)
-        return json_reply([got_row(each, encoding == "auto", size) for each in found])
+
+
+def may_publish(actor: HttpActor, exchange: str, key: bytes) -> bool:
+    """Whether the caller may, to this exchange with this key."""
+    if not actor.permissions.allows(WRITE, exchange):
+        return False
+    if not actor.broker.is_topic(actor.vhost, exchange):
+        return True
+    return actor.permissions.topic_refusal(WRITE, exchange, key) is None
 
 
 def payload_of(body: Body) -> bytes:
     payload, encoding = text(body, "payload"), text(body, "payload_encoding")
     if encoding == "string":
-        return payload.encode("utf-8", "surrogateescape")
+        return payload.encode()
     if encoding != "base64":
         raise ApiError.bad_request(["unsupported_encoding", encoding])
     try:

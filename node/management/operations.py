@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from node.definitions import Definitions
+from node.redriving import Order, Permit, Redriven
 from queues.definitions import Queue
 from queues.metadata import Metadata
 from queues.metadata_commands import Command
@@ -55,6 +56,9 @@ class Operations(Protocol):
 
     async def get(self, queue: Queue, count: int, outcome: int) -> Sequence[Got]:
         """Take up to so many messages, and settle all of them with this outcome."""
+
+    async def redrive(self, queue: Queue, order: Order, permit: Permit) -> Redriven:
+        """Move dead letters back to where they died, or elsewhere; none is lost."""
 
     def close_connections(self, vhost: str, user: str, reason: str) -> int:
         """Close those of the vhost, or of the user ("": any); how many there were."""

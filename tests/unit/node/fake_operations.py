@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from node.management.operations import Got
+from node.redriving import Order, Permit, Redriven
 from queues.definitions import Queue
 from queues.metadata import Metadata
 from queues.metadata_commands import Command, DeleteVhost
@@ -47,6 +48,9 @@ class FakeOperations:
 
     async def get(self, queue: Queue, count: int, outcome: int) -> Sequence[Got]:
         return ()
+
+    async def redrive(self, queue: Queue, order: Order, permit: Permit) -> Redriven:
+        return Redriven()
 
     def close_connections(self, vhost: str, user: str, reason: str) -> int:
         return 0
