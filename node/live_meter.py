@@ -4,7 +4,7 @@ Reads only. What it hands out is of this node: queues that it leads or has, memb
 it, its connections. Imported with the management listener, not before.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from node.amqp10.endpoint import Endpoint10
@@ -178,16 +178,6 @@ class LiveMeter:
 
     def edges(self) -> Sequence[EdgeView]:
         return flow_edges(self._broker)
-
-    def memory(self) -> Mapping[str, int]:
-        """What is known of it: bodies, their page files' buffers, the log's queue, and the rest."""
-        broker = self._broker
-        known = {
-            "message_bodies": int(broker.budget.used_bytes),
-            "wal_pending": int(broker.bodies.pending_bytes),
-        }
-        total = broker.alarms.memory_used_bytes
-        return {**known, "other": max(0, total - sum(known.values())), "total": total}
 
 
 def head_of(host: ClassicHost) -> int:

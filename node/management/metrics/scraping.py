@@ -66,9 +66,13 @@ class Metrics:
 
     async def memory(self, request: web.Request) -> web.StreamResponse:
         await self._admit(request)
+        told = self._context.view.memory()
+        total = told.get("total")
+        sizes = {name: size for name, size in told.items() if isinstance(size, int)}
+        sizes["total"] = total["rss"] if isinstance(total, dict) else sum(sizes.values())
         parts = [
             gauge(f"rabbitmq_memory_{name}_bytes", f"Memory of the node: {name}, about", size)
-            for name, size in self._meter.memory().items()
+            for name, size in sizes.items()
         ]
         return await written(request, [*identity_families(self._context.view.node()), *parts])
 

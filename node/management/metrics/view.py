@@ -147,9 +147,6 @@ class MetricsView(Protocol):
     def edges(self) -> Sequence[EdgeView]:
         """Single actors; those that were held back and are no more as far as they are kept."""
 
-    def memory(self) -> Mapping[str, int]:
-        """Bytes by part of the process, about."""
-
 
 class Unmetered:
     """Keeps `MetricsView` where there is no broker to be read: nothing is told."""
@@ -180,6 +177,3 @@ class Unmetered:
 
     def edges(self) -> Sequence[EdgeView]:
         return ()
-
-    def memory(self) -> Mapping[str, int]:
-        return {}

@@ -1,6 +1,6 @@
 """Samples for metrics tests: keeps `node.management.metrics.view.MetricsView`, all in tables."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from node.management.metrics.view import (
@@ -25,7 +25,6 @@ class FakeMeter:
     the_raft: RaftView = field(default_factory=RaftView)
     the_waits: list[WaitView] = field(default_factory=list)
     the_edges: list[EdgeView] = field(default_factory=list)
-    the_memory: dict[str, int] = field(default_factory=dict)
 
     def queues(self, vhosts: frozenset[str] | None = None) -> Sequence[int]:
         rows = self.all_queues.items()
@@ -55,6 +54,3 @@ class FakeMeter:
 
     def edges(self) -> Sequence[EdgeView]:
         return self.the_edges
-
-    def memory(self) -> Mapping[str, int]:
-        return self.the_memory
