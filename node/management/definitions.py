@@ -3,36 +3,42 @@
 An export has the form of RabbitMQ 4, with operator policies and limits of vhosts among the
 parameters as there; what RabbitMQ 3 and 4 export is imported. What is there already stays where
 it would not agree: queues, exchanges and bindings are never changed. The rest takes the place of
-what was there. An import is read whole before anything of it is done, and then done in order and
-in slices; the first refusal ends it. For administrators; a vhost's export also for who sees it.
+what was there. An import is read whole and tried on a copy before anything of it is done, and then
+done in order and in slices. The digest of the file that was imported last is kept as a global
+parameter that no list shows, for `skip_if_unchanged`; `progress` answers with lines of JSON.
+For administrators; a vhost's export also for policymakers who see it.
 """
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final
 
 import msgspec
 from aiohttp import web
 
 from node.management.access import Context, asked_vhosts, caller_of
-from node.management.bodies import Body, read_body
-from node.management.changes import change, existing_vhost, refuse
+from node.management.bodies import Body, query_flag, read_raw
+from node.management.changes import change, existing_vhost
+from node.management.definitions_file import DefinitionsFile
 from node.management.definitions_import import OPERATOR_POLICY, Importer
+from node.management.definitions_run import ImportRun, failure_row, tell_nobody
 from node.management.overview import API_VERSION
-from node.management.parameters import global_rows, parameter_rows
+from node.management.parameters import IMPORTED, global_rows, parameter_rows
 from node.management.permissions import permission_row, topic_permission_row
 from node.management.policies import policy_rows
-from node.management.replies import json_reply
+from node.management.replies import ApiError, json_reply
 from queues.arguments import decode_arguments
 from queues.definitions import DEFAULT_EXCHANGE, RESERVED_PREFIX, Binding, Destination
 from queues.limits import USER_LIMITS, VHOST_LIMITS, VHOST_LIMITS_NAME, limits_in
 from queues.metadata import Metadata
-from queues.metadata_commands import Batch
-from queues.metadata_outcomes import Batched, Refused
+from queues.metadata_commands import PutParameter
 from queues.metadata_vhost import VHost
 from queues.queue_arguments import queue_type
 
-SLICE: Final = 256  # commands in one entry; rows between two turns of the loop
+SLICE: Final = 256  # rows between two turns of the loop
+SKIP: Final = "skip_if_unchanged"
+LINES: Final = "application/x-ndjson"
 
 
 class DefinitionFiles:
@@ -107,27 +113,63 @@ class DefinitionFiles:
             "bindings": await _sliced(binding_rows(vhost)),
         }
 
-    async def take_in(self, request: web.Request) -> web.Response:
+    async def take_in(self, request: web.Request) -> web.StreamResponse:
         caller_of(request).require_administrator()
-        return await self._take_in(await read_body(request), None)
+        return await self._take_in(request, None)
 
-    async def take_in_vhost(self, request: web.Request) -> web.Response:
+    async def take_in_vhost(self, request: web.Request) -> web.StreamResponse:
         caller_of(request).require_administrator()
-        return await self._take_in(await read_body(request), existing_vhost(self._context, request))
+        return await self._take_in(request, existing_vhost(self._context, request))
 
-    async def _take_in(self, body: Body, vhost: str | None) -> web.Response:
+    async def _take_in(self, request: web.Request, vhost: str | None) -> web.StreamResponse:
+        skips, is_watched = query_flag(request, SKIP), query_flag(request, "progress")
+        file = DefinitionsFile(await read_raw(request))
+        if skips and self._digest(vhost) == file.digest:
+            return web.Response(status=204)
+        metadata = self._context.operations.metadata
         node = self._context.view.node().name
-        hash_of = self._context.desk.hash_of
-        importer = Importer(self._context.operations.metadata, node, vhost, hash_of)
-        commands = await importer.commands_of(body)
-        for start in range(0, len(commands), SLICE):
-            part = Batch(tuple(commands[start : start + SLICE]))
-            outcome = await change(self._context, part)
-            assert isinstance(outcome, Batched)
-            for each in outcome.outcomes:
-                if isinstance(each, Refused):
-                    refuse(each.code, each.text)
+        importer = Importer(metadata, node, vhost, self._context.desk.hash_of)
+        run = ImportRun(self._context, await importer.commands_of(file))
+        await run.try_out()
+        if is_watched:
+            return await self._watched(request, run, vhost, file.digest)
+        await run.carry_out(tell_nobody)
+        await self._keep_digest(vhost, file.digest)
         return web.Response(status=204)
+
+    async def _watched(
+        self, request: web.Request, run: ImportRun, vhost: str | None, digest: str
+    ) -> web.StreamResponse:
+        """A line of JSON for each slice. Who goes away does not end the import."""
+        reply = web.StreamResponse(headers={"Content-Type": LINES, "Cache-Control": "no-cache"})
+        await reply.prepare(request)
+
+        async def tell(row: Body) -> None:
+            with suppress(ConnectionError):
+                await reply.write(msgspec.json.encode(row) + b"\n")
+
+        async def told(done: int) -> None:
+            await tell({"done": done, "total": run.total})
+
+        try:
+            await run.carry_out(told)
+            await self._keep_digest(vhost, digest)
+            await tell({"status": "ok"})
+        except ApiError as error:
+            await tell(failure_row(error))
+        with suppress(ConnectionError):
+            await reply.write_eof()
+        return reply
+
+    def _digest(self, vhost: str | None) -> str | None:
+        """Of the file that was imported last."""
+        found = self._context.operations.metadata.parameters.get((IMPORTED, vhost or ""))
+        return None if found is None else str(msgspec.json.decode(found.value))
+
+    async def _keep_digest(self, vhost: str | None, digest: str) -> None:
+        if self._digest(vhost) != digest:
+            value = msgspec.json.encode(digest)
+            await change(self._context, PutParameter("", IMPORTED, vhost or "", value))
 
 
 PARTS: Final = ("parameters", "policies", "queues", "exchanges", "bindings")

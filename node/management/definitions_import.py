@@ -2,14 +2,16 @@
 
 Reads the forms of RabbitMQ 3 and 4, of a cluster or of one vhost. ApiError 400 for what is not such
 a file, or says what cannot be; nothing was done then. Queues and exchanges that are there already
-are left out.
+are left out. Keys that nobody knows are passed over.
 """
 
 import asyncio
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from node.management.bodies import Body, arguments, flag, need, text
+from node.management.bodies import Body, arguments, flag, name_in, need, text
+from node.management.definitions_file import DefinitionsFile
+from node.management.definitions_run import Placed
 from node.management.limits import limits_command
 from node.management.parameters import global_command, parameter_command
 from node.management.permissions import permission_command, topic_permission_command
@@ -60,24 +62,27 @@ class Importer:
             "bindings": self._binding,
         }
 
-    async def commands_of(self, body: Body) -> list[Command]:
+    async def commands_of(self, file: DefinitionsFile) -> list[Placed]:
         """What brings everything in the file about."""
-        commands: list[Command] = []
+        placed: list[Placed] = []
         if self._vhost is None:
-            for row in rows_in(body, "users"):
+            for place, row in enumerate(file.rows("users")):
                 need(row, "name")
-                name = text(row, "name")
-                commands.append(await user_command(name, row, self._hash_of))
-                commands += self._limits("", (USER_LIMITS, name), row, LIMITS_OF_USER)
-            for row in rows_in(body, "vhosts"):
-                commands += self._vhost_row(row)
+                name = name_in(row, "name")
+                placed.append(
+                    Placed(await user_command(name, row, self._hash_of), f"users[{place}]")
+                )
+                for each in self._limits("", (USER_LIMITS, name), row, LIMITS_OF_USER):
+                    placed.append(Placed(each, f"users[{place}]"))
+            for place, row in enumerate(file.rows("vhosts")):
+                placed += [Placed(each, f"vhosts[{place}]") for each in self._vhost_row(row)]
         parts = OF_VHOST if self._vhost is not None else (*OF_CLUSTER, *OF_VHOST)
         for part in parts:
-            for place, row in enumerate(rows_in(body, part)):
-                commands += self._makers[part](row)
+            for place, row in enumerate(file.rows(part)):
+                placed += [Placed(each, f"{part}[{place}]") for each in self._makers[part](row)]
                 if place % SLICE == SLICE - 1:
                     await asyncio.sleep(0)
-        return commands
+        return placed
 
     def _place(self, row: Body) -> str:
         """The vhost that the row is for."""
@@ -92,7 +97,7 @@ class Importer:
 
     def _vhost_row(self, row: Body) -> Iterator[Command]:
         need(row, "name")
-        name = text(row, "name")
+        name = name_in(row, "name")
         about = row.get("metadata")
         told = {**(about if isinstance(about, dict) else {}), **row}
         found = self._metadata.vhosts.get(name)
@@ -125,7 +130,7 @@ class Importer:
 
     def _global_parameter(self, row: Body) -> Iterator[Command]:
         need(row, "name", "value")
-        yield global_command(text(row, "name"), row["value"])
+        yield global_command(name_in(row, "name"), row["value"])
 
     def _parameter(self, row: Body) -> Iterator[Command]:
         need(row, "component", "name", "value")
@@ -133,20 +138,20 @@ class Importer:
         if component == OPERATOR_POLICY:
             if not isinstance(value, dict):
                 raise ApiError.bad_request(f"{OPERATOR_POLICY} '{text(row, 'name')}' is no object")
-            yield policy_command(vhost, text(row, "name"), value, True)
+            yield policy_command(vhost, name_in(row, "name"), value, True)
         elif component == VHOST_LIMITS:
             key = (VHOST_LIMITS, VHOST_LIMITS_NAME)
             yield from self._limits(vhost, key, {"limits": value}, LIMITS_OF_VHOST)
         else:
-            yield parameter_command(vhost, component, text(row, "name"), value)
+            yield parameter_command(vhost, component, name_in(row, "name"), value)
 
     def _policy(self, row: Body) -> Iterator[Command]:
         need(row, "name", "pattern", "definition")
-        yield policy_command(self._place(row), text(row, "name"), row, False)
+        yield policy_command(self._place(row), name_in(row, "name"), row, False)
 
     def _exchange(self, row: Body) -> Iterator[Command]:
         need(row, "name", "type")
-        vhost, name = self._place(row), text(row, "name")
+        vhost, name = self._place(row), name_in(row, "name")
         found = self._metadata.vhosts.get(vhost)
         known = found is not None and name in found.exchanges
         if known or name == DEFAULT_EXCHANGE or name.startswith(RESERVED_PREFIX):
@@ -163,7 +168,7 @@ class Importer:
 
     def _queue(self, row: Body) -> Iterator[Command]:
         need(row, "name")
-        vhost, name = self._place(row), text(row, "name")
+        vhost, name = self._place(row), name_in(row, "name")
         found = self._metadata.vhosts.get(vhost)
         if not name or (found is not None and name in found.queues):
             return
@@ -194,17 +199,9 @@ class Importer:
             source,
             Destination.QUEUE if kind == "queue" else Destination.EXCHANGE,
             text(row, "destination"),
-            text(row, "routing_key").encode("utf-8", "surrogateescape"),
+            name_in(row, "routing_key").encode(),
             encode_arguments(arguments(row)),
         )
-
-
-def rows_in(body: Body, part: str) -> Iterator[Body]:
-    """The rows of one part of the file; none if it is not there."""
-    rows = body.get(part, [])
-    if not isinstance(rows, list) or not all(isinstance(each, dict) for each in rows):
-        raise ApiError.bad_request(f"{part} is not a list of objects")
-    yield from rows
 
 
 def _named_limit(row: object) -> tuple[str, object]:

@@ -8,7 +8,15 @@ import msgspec
 from aiohttp import web
 
 from node.management.access import Context, caller_of, policy_vhosts
-from node.management.bodies import Body, need, read_body, read_json, text
+from node.management.bodies import (
+    Body,
+    name_in,
+    need,
+    path_name,
+    read_body,
+    read_json,
+    stored,
+)
 from node.management.changes import delete, put
 from node.management.listing import list_reply
 from node.management.replies import ApiError, json_reply
@@ -17,6 +25,8 @@ from queues.limits import USER_LIMITS, VHOST_LIMITS
 from queues.metadata_commands import DeleteParameter, PutParameter
 
 CLUSTER_NAME = "cluster_name"
+IMPORTED = "imported-definitions"  # digests of files; a component that no list shows
+HIDDEN = frozenset((USER_LIMITS, IMPORTED))
 COMPONENTS = ("federation", "federation-upstream", "federation-upstream-set", "shovel")
 
 
@@ -62,7 +72,7 @@ class Parameters:
     async def set(self, request: web.Request) -> web.Response:
         (vhost,) = policy_vhosts(self._context, request)
         body = await read_body(request, "value")
-        component, name = request.match_info["component"], request.match_info["name"]
+        component, name = request.match_info["component"], path_name(request, "name")
         return await put(self._context, parameter_command(vhost, component, name, body["value"]))
 
     async def clear(self, request: web.Request) -> web.Response:
@@ -87,7 +97,7 @@ class Parameters:
     async def set_global(self, request: web.Request) -> web.Response:
         caller_of(request).require_policymaker()
         body = await read_body(request, "value")
-        return await put(self._context, global_command(request.match_info["name"], body["value"]))
+        return await put(self._context, global_command(path_name(request, "name"), body["value"]))
 
     async def clear_global(self, request: web.Request) -> web.Response:
         caller_of(request).require_policymaker()
@@ -102,7 +112,7 @@ class Parameters:
         if not isinstance(body, dict):
             raise ApiError.bad_request("not_json")
         need(body, "name")
-        await put(self._context, global_command(CLUSTER_NAME, text(body, "name")))
+        await put(self._context, global_command(CLUSTER_NAME, name_in(body, "name")))
         return web.Response(status=204)
 
 
@@ -117,11 +127,11 @@ def parameter_command(vhost: str, component: str, name: str, value: object) -> P
     """ApiError 400 for a component that nobody knows."""
     if component not in COMPONENTS:
         raise ApiError.bad_request(f"Validation failed\n\ncomponent {component} not found\n")
-    return PutParameter(vhost, component, name, msgspec.json.encode(value))
+    return PutParameter(vhost, component, name, stored(value))
 
 
 def global_command(name: str, value: object) -> PutParameter:
-    return PutParameter("", "", name, msgspec.json.encode(value))
+    return PutParameter("", "", name, stored(value))
 
 
 def parameter_rows(context: Context, vhost: str, component: str | None = None) -> list[Body]:
@@ -145,9 +155,9 @@ def parameter_row(parameter: Parameter) -> Body:
 
 
 def global_rows(context: Context) -> list[Body]:
-    """All but the limits of users."""
+    """All but the limits of users, and digests."""
     parameters = context.operations.metadata.parameters.values()
-    return [global_row(each) for each in parameters if each.component != USER_LIMITS]
+    return [global_row(each) for each in parameters if each.component not in HIDDEN]
 
 
 def global_row(parameter: Parameter) -> Body:

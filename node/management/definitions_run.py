@@ -1,0 +1,87 @@
+"""One import of definitions: commands that are tried, then carried out in slices.
+
+Takes commands in order, each with its place in the file (`queues[12]`). `try_out` has all of them
+applied by a rehearsal: where one would be refused nothing is done at all. `carry_out` proposes
+them, SLICE in an entry; should one be refused then (somebody else has changed things meanwhile, or
+there is no majority), what went before it stays, and the error says how far it came. Both let the
+loop turn between slices.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from node.management.access import Context
+from node.management.changes import refuse
+from node.management.rehearsal import rehearsal_of
+from node.management.replies import ApiError
+from queues.metadata_commands import Batch, Command
+from queues.metadata_outcomes import Batched, Outcome, Refused
+
+SLICE: Final = 256  # commands in one entry
+TRIED: Final = 64  # commands between two turns of the loop
+
+Told = Callable[[int], Awaitable[None]]  # how many are done
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A command, and what of the file it is for."""
+
+    command: Command
+    place: str
+
+
+class ImportRun:
+    """See the module."""
+
+    def __init__(self, context: Context, placed: Sequence[Placed]) -> None:
+        self._context = context
+        self._placed = placed
+
+    @property
+    def total(self) -> int:
+        return len(self._placed)
+
+    async def try_out(self) -> None:
+        """ApiError for the first command that would be refused."""
+        machine = rehearsal_of(self._context.operations.metadata)
+        for done, each in enumerate(self._placed, 1):
+            outcome = machine.apply(machine.applied_index + 1, each.command)
+            if isinstance(outcome, Refused):
+                refuse(outcome.code, f"{each.place}: {outcome.text}; nothing was imported")
+            if done % TRIED == 0:
+                await asyncio.sleep(0)
+
+    async def carry_out(self, told: Told) -> None:
+        for start in range(0, self.total, SLICE):
+            some = self._placed[start : start + SLICE]
+            batch = Batch(tuple(each.command for each in some))
+            outcome = await self._context.operations.carry_out(batch)
+            if isinstance(outcome, Refused):
+                self._refuse(start, outcome, done=start)
+            assert isinstance(outcome, Batched)
+            self._check(start, outcome.outcomes)
+            await told(start + len(some))
+
+    def _check(self, start: int, outcomes: Sequence[Outcome]) -> None:
+        refused = sum(isinstance(each, Refused) for each in outcomes)
+        for place, each in enumerate(outcomes, start):
+            if isinstance(each, Refused):
+                self._refuse(place, each, done=start + len(outcomes) - refused)
+
+    def _refuse(self, place: int, refused: Refused, done: int) -> None:
+        """`done`: how many are in force."""
+        where = self._placed[place].place
+        text = f"{where}: {refused.text}; {done} of {self.total} changes were made"
+        refuse(refused.code, text)
+
+
+async def tell_nobody(done: int) -> None:
+    """Of an import that is not watched."""
+
+
+def failure_row(error: ApiError) -> dict[str, object]:
+    """The last line of a watched import that has failed."""
+    return {"error": error.error, "reason": error.reason}
