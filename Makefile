@@ -1,7 +1,7 @@
 # Warren: `make run` and `make test` set themselves up and do their job; `make help` lists the rest.
 # PYTHON is any Python >= 3.11; NAME, DATA, LISTEN, MANAGEMENT and ARGS are for `make run`, WORKERS for
 # `make test`: so many processes share the tests of a suite, file by file, for most of them wait.
-# SEED shifts the seeds of `make mutants`; HOURS is how long `make sim` runs. N is how many nodes
+# SEED shifts the seeds of `make mutants` and `make fuzz-http`; HOURS is how long `make sim` runs. N is how many nodes
 # `make compose-up` starts, MINUTES how long each scenario of `make chaos` lasts, SCENARIO and EACH
 # what `make compose-test` does to a cluster and for how many seconds each.
 
@@ -18,6 +18,7 @@ N          ?= 3
 MINUTES    ?= 5
 SCENARIO   ?= all
 EACH       ?= 3
+FUZZ       ?= 200
 
 DEV   := .venv/bin
 SETUP := $(PYTHON) tools/environment.py
@@ -33,7 +34,7 @@ PURE_TESTS := tests/sim/mutants $(PURE_NODES:%=tests/conformance/test_%.py) \
   tests/cluster/test_planted_bugs.py tests/faults/test_log_faults.py tests/golden tests/unit
 
 .DEFAULT_GOAL := help
-.PHONY: help python install tools run lint check format test test-pure test-compiled faults mutants wheel bench clean sim \
+.PHONY: help python install tools run lint check format test test-pure test-compiled faults fuzz-http mutants wheel bench clean sim \
         chaos compose-up compose-down compose-test
 
 help:
@@ -44,6 +45,7 @@ help:
 	@echo "make tools          what tests of bad networks need: Toxiproxy, in .tools (needs Go)"
 	@echo "make lint           format, lint, types and import floors alone"
 	@echo "make faults         disks that fail and fill up, the long tests of it too (root: it mounts)"
+	@echo "make fuzz-http      FUZZ=200 requests for each operation of the HTTP API, made of its OpenAPI document"
 	@echo "make check          format, lint, types, import floors, unit and golden tests"
 	@echo "make format         let ruff put the sources in order"
 	@echo "make mutants        every planted fault must be found by the simulations"
@@ -100,6 +102,9 @@ faults: install
 test-compiled: python
 	@$(SETUP) compiled
 	tools/test-installed .venv-compiled/bin/python $(SPREAD)
+
+fuzz-http: install
+	WARREN_FUZZ=$(FUZZ) WARREN_FUZZ_SEED=$(SEED) $(DEV)/python -m pytest tests/conformance/test_http_fuzz.py
 
 mutants: install
 	$(DEV)/python tools/mutants.py --unpatched --seed $(SEED)

@@ -220,7 +220,7 @@ class Redriver:
         order = self._order
         if order.exchange is not None:
             return order.exchange, key if order.routing_key is None else order.routing_key
-        if isinstance(first_queue, bytes | bytearray):
+        if isinstance(first_queue, (bytes, bytearray)):
             first_queue = first_queue.decode("utf-8", "replace")
         if not isinstance(first_queue, str):
             raise Stays(UNKNOWN_ORIGIN)

@@ -282,12 +282,32 @@ class Membership:
 
         Classic queues live where they live; they are counted and not moved.
         """
-        groups = self.landscape.groups(chosen)
         if kind != "classic":
-            candidates = self.landscape.candidates()
-            moves = await asyncio.to_thread(rebalance, groups, candidates, MOVES_MAX)
-            await self.hand_over_all(moves)
+            await self.hand_over_all(await self._moves(chosen))
         return self._leader_rows(chosen)
+
+    async def planned(
+        self, chosen: Chosen
+    ) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
+        """What `rebalance` would do now: how many each node leads, and the moves."""
+        queues = {int(each.uid): each for each in self.landscape.queues() if chosen(each)}
+        moves = await self._moves(chosen)
+        name_of = self.landscape.name_of
+        rows: list[dict[str, object]] = [
+            {
+                "vhost": queues[each.uid].vhost,
+                "name": queues[each.uid].name,
+                "from": name_of(each.source),
+                "to": name_of(each.target),
+            }
+            for each in moves
+            if each.uid in queues
+        ]
+        return self._leader_rows(chosen), rows
+
+    async def _moves(self, chosen: Chosen) -> list[Move]:
+        groups, candidates = self.landscape.groups(chosen), self.landscape.candidates()
+        return await asyncio.to_thread(rebalance, groups, candidates, MOVES_MAX)
 
     async def hand_over_all(self, moves: Sequence[Move]) -> list[Move]:
         """Nodes at the same time, the queues of each one after the other; those that failed."""

@@ -14,7 +14,7 @@ from aiohttp import web
 from node.amqp10.descriptions import arguments_hash
 from node.definitions import binding
 from node.management.access import Context, asked_vhosts
-from node.management.bodies import arguments, read_body, text
+from node.management.bodies import arguments, name_in, read_body
 from node.management.changes import HttpActor, acting, change, located, refused
 from node.management.listing import SLICE, list_reply, sorted_in_slices
 from node.management.replies import ApiError, json_reply
@@ -88,7 +88,7 @@ class Bindings:
         actor = acting(self._context, request)
         self._between(request)
         body = await read_body(request)
-        key = text(body, "routing_key").encode("utf-8", "surrogateescape")
+        key = name_in(body, "routing_key").encode()
         wanted = BindingView(
             vhost=actor.vhost,
             source=_exchange(request, "source"),

@@ -60,9 +60,9 @@ def is_too_deep(value: object) -> bool:
         below: list[object] = []
         for each in level:
             if isinstance(each, dict):
-                below += [item for item in each.values() if isinstance(item, dict | list)]
+                below += [item for item in each.values() if isinstance(item, (dict, list))]
             elif isinstance(each, list):
-                below += [item for item in each if isinstance(item, dict | list)]
+                below += [item for item in each if isinstance(item, (dict, list))]
         if not below:
             return False
         level = below

@@ -7,7 +7,7 @@ asked for answers with a row for each; `result` is `ok` or why not.
 """
 
 import re
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from typing import Final, TypeVar
 
 from aiohttp import web
@@ -205,21 +205,21 @@ async def answered(work: Awaitable[T]) -> T:
         raise ApiError.bad_request(str(error)) from error
 
 
-def strategy_of(body: dict[str, object]) -> str:
+def strategy_of(body: Mapping[str, object]) -> str:
     strategy = text(body, "strategy", "all")
     if strategy not in STRATEGIES:
         raise ApiError.bad_request(f"unknown strategy: {strategy}; known: all, even")
     return strategy
 
 
-def chosen_by(body: dict[str, object]) -> Chosen:
+def chosen_by(body: Mapping[str, object]) -> Chosen:
     """Queues by `vhost_pattern` and `queue_pattern`, found anywhere in the name."""
     vhost = pattern_of(body, "vhost_pattern")
     name = pattern_of(body, "queue_pattern")
     return lambda queue: bool(vhost.search(queue.vhost) and name.search(queue.name))
 
 
-def pattern_of(body: dict[str, object], key: str) -> re.Pattern[str]:
+def pattern_of(body: Mapping[str, object], key: str) -> re.Pattern[str]:
     expression = text(body, key, ".*")
     try:
         if len(expression) > PATTERN_LENGTH_MAX:

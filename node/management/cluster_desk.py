@@ -106,9 +106,8 @@ class ClusterDesk:
 
     async def node(self, name: str, ranges: Ranges = NO_RANGES) -> Row | None:
         """One of them, as it says itself; None: there is none of that name."""
-        member = self.operating.landscape.member_named(name)
-        if member is None or member.id == self.operating.landscape.here:
-            return self._own_row(ranges) if name == self._view.node().name else None
+        if name != self._view.node().name and not self.operating.landscape.member_named(name):
+            return None
         return next(row for row in await self.nodes(ranges) if row["name"] == name)
 
     def _own_row(self, ranges: Ranges) -> Row:

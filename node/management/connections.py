@@ -13,7 +13,7 @@ from node.management.replies import ApiError, json_reply
 from node.management.view import LinkView, SessionView
 
 REASON_DEFAULT: Final = "Closed via management plugin"  # RabbitMQ's words; clients show them
-REASON_LENGTH_MAX: Final = 200  # it travels in a short string, behind the name of the code
+REASON_BYTES_MAX: Final = 200  # it travels in a short string, behind the name of the code
 
 
 class Connections:
@@ -53,7 +53,7 @@ class Connections:
         caller = caller_of(request)
         if not caller.is_administrator and row["user"] != caller.name:
             raise not_authorized("Not administrator user")
-        reason = request.headers.get("X-Reason", REASON_DEFAULT)[:REASON_LENGTH_MAX]
+        reason = reason_of(request)
         name, cluster = str(row["name"]), self._context.cluster
         if cluster is not None and not is_here:
             is_closed = await cluster.close_connection(name, reason)
@@ -67,7 +67,7 @@ class Connections:
         caller, user = caller_of(request), request.match_info["user"]
         if not caller.is_administrator and user != caller.name:
             raise not_authorized("Not administrator user")
-        reason = request.headers.get("X-Reason", REASON_DEFAULT)[:REASON_LENGTH_MAX]
+        reason = reason_of(request)
         self._context.operations.close_connections("", user, reason)
         if self._context.cluster is not None:
             await self._context.cluster.close_connections_of(user, reason)
@@ -77,6 +77,12 @@ class Connections:
         """The connection in the path, if there is one that the caller may see, and whether it is
         one of this node."""
         return await self._lists.one(request, CONNECTION, (request.match_info["name"], 0, 0))
+
+
+def reason_of(request: web.Request) -> str:
+    """What the client gives as the reason, cut to what a reply text can hold."""
+    given = request.headers.get("X-Reason", REASON_DEFAULT).encode("utf-8", "replace")
+    return given[:REASON_BYTES_MAX].decode("utf-8", "ignore")
 
 
 def session_row(session: SessionView) -> dict[str, object]:

@@ -55,6 +55,7 @@ class Health:
             web.get(f"{CHECKS}/metadata-store/initialized", self.metadata_store),
             web.get(f"{CHECKS}/metadata-store/initialized/with-data", self.metadata_store),
             web.get(f"{CHECKS}/node-is-quorum-critical", self.quorum_critical),
+            web.get(f"{CHECKS}/node-is-mirror-sync-critical", self.mirror_critical),
             *(
                 web.get(f"{CHECKS}/{LEADERLESS}/{path}", self.leaderless)
                 for path in LEADERLESS_PATHS
@@ -156,6 +157,10 @@ class Health:
             queues=queues,
             definitions=definitions,
         )
+
+    async def mirror_critical(self, request: web.Request) -> web.Response:
+        """Queues have no mirrors that could lag behind."""
+        return _ok()
 
     async def leaderless(self, request: web.Request) -> web.Response:
         """Quorum queues that nobody leads, of the vhosts and names that are asked for."""

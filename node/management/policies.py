@@ -8,7 +8,7 @@ import msgspec
 from aiohttp import web
 
 from node.management.access import Context, asked_vhosts, caller_of, policy_vhosts
-from node.management.bodies import read_body
+from node.management.bodies import path_name, read_body, stored
 from node.management.changes import delete, existing_vhost, put
 from node.management.listing import list_reply
 from node.management.replies import ApiError, json_reply
@@ -54,7 +54,7 @@ class Policies:
     async def set(self, request: web.Request) -> web.Response:
         vhost = self._writable_vhost(request)
         body = await read_body(request, "pattern", "definition")
-        name = request.match_info["name"]
+        name = path_name(request, "name")
         return await put(self._context, policy_command(vhost, name, body, self._operator))
 
     async def clear(self, request: web.Request) -> web.Response:
@@ -81,7 +81,7 @@ def policy_command(vhost: str, name: str, body: Row, operator: bool) -> PutPolic
     assert isinstance(pattern, str)
     assert isinstance(apply_to, str)
     assert isinstance(priority, int)
-    encoded = _SORTED.encode(definition)
+    encoded = stored(definition, _SORTED)
     return PutPolicy(vhost, name, operator, pattern, apply_to, priority, encoded)
 
 

@@ -175,11 +175,8 @@ class Queues:
             raise not_authorized("Not administrator user")
         if self._context.view.queue(vhost, name) is None:
             raise ApiError.not_found()
-        try:
-            asked = await request.json()
-        except ValueError as error:
-            raise ApiError.bad_request("not JSON") from error
-        if not isinstance(asked, dict) or asked.get("action") != "accept_damage":
+        asked = await read_body(request, "action")
+        if asked["action"] != "accept_damage":
             raise ApiError.bad_request("unknown action; known: accept_damage")
         refusal = await self._context.view.accept_damage(vhost, name)
         if refusal:

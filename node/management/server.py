@@ -12,11 +12,14 @@ AMQP is served, in a thread, and not before.
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable
 from socket import socket
 from typing import Final, Protocol
+from urllib.parse import unquote_to_bytes
 
 from aiohttp import web
+from aiohttp.http import HttpProcessingError
 from aiohttp.typedefs import Handler
 
 from node.authors import HTTP, REQUESTED_BY, Author
@@ -32,6 +35,7 @@ from node.management.controls import Controls
 from node.management.definitions import DefinitionFiles
 from node.management.events import EventStreams
 from node.management.exchanges import Exchanges
+from node.management.features import Features
 from node.management.flow import Flow
 from node.management.health import Health
 from node.management.limits import Limits
@@ -39,9 +43,11 @@ from node.management.log_levels import LogLevels
 from node.management.messages import Messages
 from node.management.metrics.scraping import Metrics
 from node.management.nodes import Nodes
+from node.management.openapi import OpenApi
 from node.management.overview import Overview
 from node.management.parameters import Parameters
 from node.management.permissions import Permissions
+from node.management.placement import Placement
 from node.management.policies import Policies
 from node.management.queues import Queues
 from node.management.replies import ApiError
@@ -56,6 +62,8 @@ BODY_BYTES_MAX: Final = 20 * 1024 * 1024  # definitions are imported in one piec
 STOP_SECONDS: Final = 2.0  # for requests under way when the listener stops
 STALE: Final = '110 - "Response is Stale"'  # the header Warning (RFC 7234, 5.5.1)
 IDLE_SECONDS: Final = 60.0
+HOLE: Final = re.compile(r"\{([a-z_]+)\}")
+NAMES: Final = {413: "payload_too_large"}  # of errors that the library raises
 CONTEXT: Final = web.AppKey("context", Context)
 
 
@@ -77,6 +85,9 @@ def make_app(context: Context) -> web.Application:
     app.on_cleanup.append(context.rates.stop)
     resources: tuple[Resource, ...] = (
         Overview(context),
+        OpenApi(context),
+        Placement(context),
+        Features(context),
         Nodes(context),
         Queues(context),
         Connections(context),
@@ -101,8 +112,9 @@ def make_app(context: Context) -> web.Application:
         *of_running(context),
     )
     for resource in resources:
-        app.add_routes(resource.routes())
-        app.add_routes(slashed(resource.routes()))
+        routes = with_any_name(resource.routes())
+        app.add_routes(routes)
+        app.add_routes(slashed(routes))
     if context.feed is not None:
         app.on_shutdown.append(end_streams)
     return app
@@ -138,6 +150,14 @@ def make_metrics_app(context: Context) -> web.Application:
     return app
 
 
+def with_any_name(routes: list[web.RouteDef]) -> list[web.RouteDef]:
+    """The same routes for names with braces in them, too, which the library takes for its own."""
+    return [
+        web.RouteDef(each.method, HOLE.sub(r"{\1:[^/]+}", each.path), each.handler, each.kwargs)
+        for each in routes
+    ]
+
+
 def slashed(routes: list[web.RouteDef]) -> list[web.RouteDef]:
     """The same paths with a slash at their end, as some clients write them."""
     return [
@@ -151,6 +171,7 @@ def slashed(routes: list[web.RouteDef]) -> list[web.RouteDef]:
 async def answer_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Every error leaves as JSON. The outermost of a request: here a fault of ours is logged."""
     try:
+        check_encoding(request)
         return await handler(request)
     except ApiError as error:
         if error.log_text:
@@ -163,10 +184,21 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
         reason = f"{error.method} is not one of {allowed}"
         return ApiError(405, "method_not_allowed", reason, {"Allow": allowed}).reply()
     except web.HTTPException as error:
-        return ApiError(error.status, "bad_request", error.reason).reply()
+        name = NAMES.get(error.status, "bad_request")
+        return ApiError(error.status, name, error.reason).reply()
     except Exception:
         LOG.exception("%s %s failed", request.method, request.path)
         return ApiError(500, "internal_error", "Internal Server Error").reply()
+
+
+def check_encoding(request: web.Request) -> None:
+    """Refuse a path or a query that is not UTF-8: no name could be told from it."""
+    raw = request.raw_path
+    if "%" in raw or not raw.isascii():
+        try:
+            unquote_to_bytes(raw.encode("utf-8", "surrogateescape")).decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise ApiError.bad_request("the path is not UTF-8") from error
 
 
 @web.middleware
@@ -182,6 +214,16 @@ async def require_login(request: web.Request, handler: Handler) -> web.StreamRes
     return answer
 
 
+def in_one_line(record: logging.LogRecord) -> bool:
+    """A request that is no HTTP is no fault of ours: the library logs a trace for each."""
+    error = None if record.exc_info is None else record.exc_info[1]
+    if isinstance(error, (HttpProcessingError, web.RequestPayloadError)):
+        record.msg, record.args = "%s: %s", (record.getMessage(), type(error).__name__)
+        record.exc_info = None
+        record.levelno, record.levelname = logging.INFO, "INFO"
+    return True
+
+
 class ManagementServer:
     """An application on a port."""
 
@@ -189,6 +231,7 @@ class ManagementServer:
         self, context: Context, make: Callable[[Context], web.Application] = make_app
     ) -> None:
         self._acceptors: list[Acceptor] = []  # of ports with TLS
+        logging.getLogger("aiohttp.server").addFilter(in_one_line)
         self._runner = web.AppRunner(
             make(context),
             access_log=None,

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
+from msgspec.structs import replace as replace_struct
 
 from node.auth.desk import LoginDesk
 from node.auth.login import LoginRules
@@ -19,6 +20,7 @@ from node.management.sampling import Rates
 from node.management.server import make_app
 from node.management.view import ConnectionView, ExchangeView, VhostView
 from queues.metadata import Metadata
+from queues.metadata_commands import PutMember
 from queues.metadata_outcomes import Refused as RefusedCommand
 from tests.unit.node.cluster.operating_world import OperatingWorld
 from tests.unit.node.fake_access import FakeAccess, FakeUser
@@ -556,3 +558,65 @@ def test_a_forgotten_node_is_in_no_list_any_more() -> None:
         assert [row["name"] for row in nodes] == ["n1", "n2"]
 
     over_http(site, test)
+
+
+# Where to go
+
+
+def test_the_best_node_is_the_one_that_leads_the_queue_or_the_emptiest() -> None:
+    site = Site()
+
+    async def test(ask: Ask) -> None:
+        _, best = await ask("GET", "/api/nodes/best?queue=q1")
+        assert (best["node"], best["endpoints"]) == ("n2", ["amqp://n2:5672"])
+        assert [each["node"] for each in best["candidates"]] == ["n2", "n1"]
+        _, best = await ask("GET", "/api/nodes/best")
+        assert (best["node"], best["reason"]) == ("n2", "has the fewest connections")
+        assert [each["node"] for each in best["candidates"]] == ["n2", "n1", "n3"]
+        assert (await ask("GET", "/api/nodes/best?queue=none"))[0] == 404
+        assert (await ask("GET", "/api/nodes/best?queue=q1&vhost=none"))[0] == 404
+
+    del site.views[2].connections["c2"]
+    over_http(site, test)
+
+
+def test_no_client_is_sent_to_a_node_that_is_down_or_drained() -> None:
+    site = Site()
+    site.world.stop(3)
+    drained = site.world.machine.roster.members[2]
+    site.world.do(PutMember(replace_struct(drained, draining=True)))
+
+    async def test(ask: Ask) -> None:
+        _, best = await ask("GET", "/api/nodes/best")
+        assert [each["node"] for each in best["candidates"]] == ["n1"]
+
+    over_http(site, test)
+    site.views[1].the_node = replace(site.views[1].the_node, in_service=False)
+
+    async def nowhere(ask: Ask) -> None:
+        assert (await ask("GET", "/api/nodes/best"))[0] == 503
+
+    over_http(site, nowhere)
+
+
+def test_a_plan_says_what_a_rebalance_would_move_and_moves_nothing() -> None:
+    site = Site()
+    queues = [site.world.queue(f"r{number}", (1, 2, 3), leader=1) for number in range(3)]
+
+    async def test(ask: Ask) -> None:
+        _, plan = await ask("GET", "/api/cluster/plan")
+        assert {each["node"]: each["number of quorum queues"] for each in plan["now"]} == {
+            "n1": 3,
+            "n2": 0,
+            "n3": 0,
+        }
+        assert {(each["from"], each["to"]) for each in plan["moves"]} == {
+            ("n1", "n2"),
+            ("n1", "n3"),
+        }
+        _, none = await ask("GET", "/api/cluster/plan?queue_pattern=none")
+        assert none["moves"] == []
+        assert (await ask("GET", "/api/cluster/plan?queue_pattern=("))[0] == 400
+
+    over_http(site, test)
+    assert [site.world.leader_of(each) for each in queues] == [1, 1, 1]
