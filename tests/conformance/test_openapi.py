@@ -31,6 +31,8 @@ NAMES = {
     "protocol": "amqp",
     "pattern": "^q",
     "limit": "max-queues",
+    "within": "1",
+    "unit": "days",
 }
 # Of paths in which `name` is the name of something else than a policy.
 NAMED = {

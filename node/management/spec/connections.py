@@ -51,6 +51,14 @@ CONNECTION: Final = record(
         "send_cnt": COUNT,
         "send_pend": COUNT,
     },
+    # With TLS.
+    dict.fromkeys(
+        (
+            *("ssl_protocol", "ssl_key_exchange", "ssl_cipher", "ssl_hash"),
+            *("peer_cert_subject", "peer_cert_issuer", "peer_cert_validity"),
+        ),
+        or_null(STRING),
+    ),
 )
 PEER: Final = {"name": STRING, "peer_host": STRING, "peer_port": COUNT}
 CHANNEL_DETAILS: Final = record(

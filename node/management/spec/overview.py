@@ -45,6 +45,8 @@ OVERVIEW: Final = record(
 )
 WHOAMI: Final = record("Whoami", {"name": STRING, "tags": TEXTS, "is_internal_user": BOOLEAN})
 
+HASHED: Final = record("Hashed", {"ok": STRING})
+
 OPERATIONS: Final = (
     reads("/api/openapi.json", "This document.", table(ANY)),
     reads(
@@ -65,7 +67,7 @@ OPERATIONS: Final = (
     reads(
         "/api/auth/hash_password/{password}",
         "The hash of a password, as it can stand in a definitions file.",
-        record("Hashed", {"ok": STRING}),
+        HASHED,
     ),
     reads("/api/cluster-name", "The name of the cluster.", record("Named", {"name": STRING})),
     puts(

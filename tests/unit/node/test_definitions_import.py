@@ -113,8 +113,9 @@ def context_of(operations: FakeOperations) -> Context:
 
 
 async def run(operations: FakeOperations, file: DefinitionsFile) -> ImportRun:
-    importer = Importer(operations.metadata, "n", None)
-    return ImportRun(context_of(operations), await importer.commands_of(file))
+    context = context_of(operations)
+    importer = Importer(operations.metadata, "n", None, context.desk.hash_of)
+    return ImportRun(context, await importer.commands_of(file))
 
 
 def test_nothing_is_done_before_all_has_been_tried() -> None:
