@@ -81,20 +81,20 @@ def fill_login(tab: Any, user: str, password: str) -> None:
 
 
 def test_the_files_need_no_login_and_allow_no_script_of_others(base: str) -> None:
-    with urlopen(base, timeout=5) as answer:
+    with urlopen(base, timeout=20) as answer:
         assert answer.status == 200
         policy = answer.headers["Content-Security-Policy"]
         assert "script-src 'self'" in policy
         etag = answer.headers["ETag"]
     asked = Request(base, headers={"If-None-Match": etag})
     with pytest.raises(Exception, match="304"):
-        urlopen(asked, timeout=5)
+        urlopen(asked, timeout=20)
 
 
 @pytest.mark.parametrize("path", ["secret.txt", "../server.py", "%2e%2e/server.py", "api.js/x"])
 def test_nothing_but_the_page_is_to_be_had(base: str, path: str) -> None:
     with pytest.raises(Exception, match=r"40[14]"):
-        urlopen(base + path, timeout=5)
+        urlopen(base + path, timeout=20)
 
 
 def test_a_wrong_password_is_told_and_lets_nobody_in_and_a_right_one_is_kept_until_log_out(
