@@ -262,8 +262,10 @@ class Raft:
         return True
 
     def campaign(self) -> None:
-        """Try to become the leader: ask first whether that would succeed."""
-        if self._leading is None and self._may_be_elected() and self._alone_index == 0:
+        """Try to become the leader: ask first whether that would succeed. Not while votes are asked
+        for: to ask again would be another term, and answers that are under way would be lost."""
+        is_free = self._leading is None and self.role != CANDIDATE and self._alone_index == 0
+        if is_free and self._may_be_elected():
             self._pre_campaign()
 
     def leader_lost(self) -> None:

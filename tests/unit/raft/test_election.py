@@ -66,6 +66,20 @@ def test_a_candidate_asks_whether_before_it_asks_for_votes() -> None:
     assert not ready.messages
 
 
+def test_a_candidate_that_is_to_campaign_again_waits_for_its_votes() -> None:
+    """To ask again would be another term, and a slow disk would never be waited for."""
+    raft = make()
+    raft.campaign()
+    raft.campaign()
+    raft.step(3, VoteResponse(1, True, True))
+    turn(raft)
+    assert (raft.role, raft.term) == (CANDIDATE, 1)
+    raft.campaign()
+    assert (raft.role, raft.term) == (CANDIDATE, 1)
+    raft.step(3, VoteResponse(1, False, True))
+    assert (raft.role, raft.term) == (LEADER, 1)
+
+
 def test_votes_of_strangers_learners_and_the_same_voter_twice_do_not_count() -> None:
     raft = make(Config((1, 2, 3, 4, 5), (6,)))
     raft.campaign()
