@@ -5,7 +5,9 @@ caught up. A queue gets one more member where it has fewer than its target (`tar
 a policy, `x-quorum-target-group-size`, the node's setting, else the size it was declared with), and
 loses members on nodes that were forgotten, one change at a time: the next one waits until the
 group's configuration is what the definitions say. A node that is only down keeps its members for
-`dead_after_s`; after that they are replaced where there is another node for them.
+`dead_after_s`; after that they are replaced where there is another node for them. When nodes become
+members of the cluster, or none any more, queues are looked at with every tick for a while: a disk
+that was lost is replaced before a second one is.
 
 Rebalancing: the node that holds the job (`Coordination`, or, where that does not run, the leader of
 the definitions) spreads the leaders some time after a node has come or come back, MOVES_A_MINUTE at
@@ -46,6 +48,7 @@ SETTLED_MS: Final = 10_000  # after the last node came or went, before leaders a
 TARGET_SIZE: Final = "x-quorum-target-group-size"
 TARGET_SIZE_BY_POLICY: Final = "x-target-group-size"
 INITIAL_SIZE: Final = "x-quorum-initial-group-size"
+URGENT_MS: Final = 30_000  # after a node has become a member, or none any more
 NEVER_MS: Final = 1 << 62
 
 
@@ -125,6 +128,7 @@ class Reconciling:
         self.absences = Absences(self._landscape)
         self._known: frozenset[int] = frozenset()
         self._due_ms = 0
+        self._urgent_until_ms = 0
         self._waiting: list[int] = []  # uids of queues that this round has still to look at
         self._is_round_changing = False
         self._open: set[int] = set()  # queues whose change is not answered yet
@@ -150,8 +154,11 @@ class Reconciling:
         if members != self._known:
             has_changed = True
             self._known = members
+            self._urgent_until_ms = now_ms + URGENT_MS
         if has_changed:
-            self._due_ms = min(self._due_ms, now_ms + self._rules.trigger_interval_ms)
+            is_urgent = now_ms < self._urgent_until_ms
+            soon_ms = now_ms if is_urgent else now_ms + self._rules.trigger_interval_ms
+            self._due_ms = min(self._due_ms, soon_ms)
             self._balance_due_ms = now_ms + SETTLED_MS
         if self._rules.is_on:
             self._reconcile(now_ms)
@@ -182,7 +189,7 @@ class Reconciling:
         if not self._waiting:
             rules = self._rules
             wait = rules.trigger_interval_ms if self._is_round_changing else rules.interval_ms
-            self._due_ms = now_ms + wait
+            self._due_ms = now_ms if now_ms < self._urgent_until_ms else now_ms + wait
 
     def _look_at(self, queue: Queue, candidates: Any, gone: frozenset[int]) -> bool:
         """Whether the queue is not yet as it should be, as far as that is for this node to do."""
