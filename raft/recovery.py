@@ -103,6 +103,13 @@ class FoundLog:
             self._term = term
             self._vote = vote
 
+    def highest_term(self) -> i64:
+        """That anything here speaks of, be it no log any more."""
+        found = self._term
+        for appended_term, _ in self._newest.values():
+            found = max(found, i64(appended_term))
+        return found
+
     def restored(self, snapshot: SnapshotPoint) -> Restored:
         """With the newest snapshot that is there. ValueError: what was found is no log."""
         runs: list[tuple[int, int, int]] = []

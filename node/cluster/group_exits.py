@@ -6,17 +6,21 @@ who leads the queue is asked how the group stands: the member goes when a config
 is committed. That is so if it was in the log at one answer, and all of that log is committed at a
 later one of the same term.
 
+A member whose log is damaged goes as soon as it votes no more: who is named again while it is still
+here is a learner in the group, which is not one before it was removed.
+
 One question is open at a time; who does not answer is asked again. The tasks are ended by `stop`.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, Final, Protocol
 
 from node.cluster.status_part import NoAnswer
 from raft.status import LEADER, ROLE_NAMES, Status
 
 QUESTION: Final = "group members"  # uid -> [term, commit index, last index, members], of a leader
+VOTERS: Final = "group voters"  # the same with those who vote alone
 
 
 class Members(Protocol):
@@ -24,6 +28,9 @@ class Members(Protocol):
 
     def leaving(self) -> list[int]:
         """Uids of queues whose definition names this node no more."""
+
+    def is_damaged(self, uid: int) -> bool:
+        """Whether it has to go although the definitions may name this node again."""
 
     def leave(self, uid: int) -> None:
         """The group has this node no more."""
@@ -57,6 +64,7 @@ class GroupExits:
         self._seen: dict[int, tuple[int, int]] = {}
         self._task: asyncio.Task[None] | None = None
         asking.serve(QUESTION, self._asked)
+        asking.serve(VOTERS, self._asked_voters)
 
     def tick(self) -> None:
         """Once in a while."""
@@ -75,7 +83,8 @@ class GroupExits:
             if leader is None or leader[0] == self._member:
                 continue
             try:
-                rows = await self._asking.ask(leader[0], QUESTION, uid)
+                question = VOTERS if self._members.is_damaged(uid) else QUESTION
+                rows = await self._asking.ask(leader[0], question, uid)
             except NoAnswer:
                 continue
             for term, commit_index, last_index, members in rows:
@@ -95,8 +104,21 @@ class GroupExits:
             self._members.leave(uid)
 
     async def _asked(self, asker: int, about: Any) -> AsyncIterator[object]:
+        status = self._leading(about)
+        if status is not None:
+            yield row_of(status, status.config.members())
+
+    async def _asked_voters(self, asker: int, about: Any) -> AsyncIterator[object]:
+        status = self._leading(about)
+        if status is not None:
+            yield row_of(status, status.config.voters)
+
+    def _leading(self, about: Any) -> Status | None:
+        """How the group stands that is asked for, if it is led from here."""
         status = self._members.status(about) if isinstance(about, int) else None
-        if status is not None and status.role == ROLE_NAMES[LEADER]:
-            numbers = (status.term, status.commit_index, status.last_index)
-            members = [int(each) for each in status.config.members()]
-            yield [*(int(each) for each in numbers), members]
+        return status if status is not None and status.role == ROLE_NAMES[LEADER] else None
+
+
+def row_of(status: Status, members: Iterable[int]) -> list[object]:
+    numbers = (status.term, status.commit_index, status.last_index)
+    return [*(int(each) for each in numbers), [int(each) for each in members]]

@@ -16,7 +16,8 @@ Sessions of this node reach the queue by `host`, wherever its leader is (`queues
 those of other nodes that come to its leader by `find_end`. Sessions of processes that are gone are
 ended by the leader; those of processes that cannot be reached are suspended (Q-55).
 
-A member whose part of the log is damaged takes no part: the others have all that it had.
+A member whose part of the log is damaged takes no part: the others have all that it had. It is made
+anew (`node.cluster.healing`), and has left when the group has committed that it is gone.
 """
 
 import logging
@@ -65,6 +66,7 @@ class QuorumQueues:
         """KeyedDamaged, ValueError: a snapshot of a group cannot be read."""
         self.members: dict[int, QuorumMember] = {}
         self.found = FoundGroups()  # of the start; later what is known of members that have left
+        self.damaged: dict[int, str] = {}  # why they take no part; of some of the members
         self.snapshot_entries = SNAPSHOT_ENTRIES
         self._broker = broker
         self._cluster = cluster
@@ -111,6 +113,8 @@ class QuorumQueues:
             self._leaders.unwatch(queue.uid, self._watches.pop(queue.uid))
             self.roaming.remove(queue.uid)
         self._leaders.forget(queue.uid)
+        if self.damaged.pop(queue.uid, None) is not None:
+            self._wal.release_log(queue.uid, INDEX_MAX)
         member = self.members.pop(queue.uid, None)
         if member is not None:
             if self._cluster.raft.group(queue.uid) is not None:
@@ -185,12 +189,12 @@ class QuorumQueues:
                 continue
             damage = [hit for hit in hits if hit.owner == uid and is_damage(hit, group.standing)]
             if damage:
+                self.damaged[uid] = shown(damage[0].place)
+                self.found.hard_state(uid, INCARNATION, group.log.highest_term(), 0)
                 log.error(
-                    "queue '%s' in vhost '%s': this member takes no part, for its log is damaged: "
-                    "%s. Remove it from the queue and add it anew",
-                    member.name,
-                    member.vhost,
-                    shown(damage[0].place),
+                    "queue '%s' in vhost '%s': this member takes no part until it is made anew: "
+                    "its log is damaged, %s",
+                    *(member.name, member.vhost, self.damaged[uid]),
                     extra=ids_of(queue=member.name, vhost=member.vhost),
                 )
                 continue
@@ -214,22 +218,42 @@ class QuorumQueues:
                 self._begin(queue, Config(()), False)
 
     def leaving(self) -> list[int]:
-        """Uids of members that the definitions name no more."""
+        """Uids of members that the definitions name no more, or that are damaged."""
         here = self._cluster.member
-        return [uid for uid, member in self.members.items() if not member.is_wanted(here)]
+        return [
+            uid
+            for uid, member in self.members.items()
+            if uid in self.damaged or not member.is_wanted(here)
+        ]
+
+    def is_damaged(self, uid: int) -> bool:
+        """Whether the member has to leave, be it named again already: as a new one."""
+        return uid in self.damaged
 
     def leave(self, uid: int) -> None:
         """The group has this node no more: what is here goes."""
         group = self._cluster.raft.group(uid)
-        if group is None or uid not in self.members:
+        if uid not in self.members or (group is None and uid not in self.damaged):
             return
         member = self.members.pop(uid)
         self._broker.turn.begin()
-        self.found.hard_state(uid, INCARNATION, group.raft.term, 0)
-        self._cluster.raft.remove(uid)
+        if group is not None:
+            self.found.hard_state(uid, INCARNATION, group.raft.term, 0)
+            self._cluster.raft.remove(uid)
+        else:
+            del self.damaged[uid]
+            self._wal.release_log(uid, INDEX_MAX)
+            log.info(
+                "queue '%s' in vhost '%s': the member whose log was damaged has left",
+                *(member.name, member.vhost),
+                extra=ids_of(queue=member.name, vhost=member.vhost),
+            )
         self._leaders.unlead(uid)
         member.leave()
         self._broker.hosts.awake.pop(uid).delete(for_good=False)
+        queue = self._broker.metadata.queue(uid)
+        if queue is not None and self._cluster.member in queue.members:
+            self._begin(queue, Config(()), False)  # It is named again already.
 
     # Leaders and sessions
 

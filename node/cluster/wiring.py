@@ -29,6 +29,7 @@ from node.cluster.events_part import EventsPart
 from node.cluster.group_exits import GroupExits
 from node.cluster.groups import RaftGroups
 from node.cluster.guiding import Guiding
+from node.cluster.healing import Healing
 from node.cluster.leaders import Leaders
 from node.cluster.operating import Operating, Seats
 from node.cluster.queues_part import TICK_MS, QueuesPart, wire_queues
@@ -74,6 +75,7 @@ class ClusterParts:
         self._exits: GroupExits
         self._events: EventsPart
         self._usage: UsagePart
+        self._healing: Healing
         self._queues_timer: asyncio.TimerHandle | None = None
         self.definitions: DefinitionsGroup
 
@@ -193,6 +195,8 @@ class ClusterParts:
         self._usage = UsagePart(self._cluster, broker.client_limits.usage)
         self._cluster.attach(USAGE, self._usage)
         broker.client_limits.elsewhere = self._usage
+        operating = self._operating
+        self._healing = Healing(self._quorum, operating.landscape, operating.membership)
 
     def join(self, first: Callable[[], Sequence[Command]]) -> None:
         """All is recovered. `first`: what a new cluster begins with beside its members.
@@ -233,6 +237,7 @@ class ClusterParts:
         self._operating.tick(monotonic_ms())
         self._quorum.tick()
         self._exits.tick()
+        self._healing.tick()
 
     # Stopping
 
@@ -241,6 +246,7 @@ class ClusterParts:
         self._operating.stop()
         self._exits.stop()
         self._events.stop()
+        self._healing.stop()
         self._guiding.stop()
         await until(lambda: self._cluster.raft.hand_over() == 0, seconds)
         self.definitions.save()

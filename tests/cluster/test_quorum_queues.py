@@ -1,12 +1,14 @@
 """Quorum queues with three members, on real nodes: any node serves any client, and what is
 confirmed survives the loss of one."""
 
+import time
 from collections.abc import Iterator
 
 import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
+from tests.conformance.test_damage import damage
 from warren.testing import ClusterOfNodes
 
 ARGUMENTS = {"x-queue-type": "quorum"}
@@ -111,3 +113,28 @@ def test_what_dies_arrives_though_the_leader_is_killed(cluster: ClusterOfNodes) 
             break
     assert sorted(found) == sorted(bodies)
     cluster.node(1).start()
+
+
+def states(cluster: ClusterOfNodes, queue: str) -> dict[str, str]:
+    """By node, as the first one sees the members."""
+    rows = cluster.node(1).api("GET", f"/api/queues/quorum/%2F/{queue}/status")
+    return {row["Node Name"]: row["Membership"] for row in rows}
+
+
+@pytest.mark.timeout(180)
+def test_a_member_whose_log_is_damaged_is_made_anew(cluster: ClusterOfNodes) -> None:
+    channel_to(cluster, 1).queue_declare("hurt", durable=True, arguments=ARGUMENTS)
+    bodies = [b"hurt-%d." % number for number in range(COUNT)]
+    publish(channel_to(cluster, 2), "hurt", bodies)
+    third = cluster.node(3)
+    third.kill9()
+    damage(third, b"hurt-7.")
+    third.start()
+    deadline_s = time.monotonic() + 2 * WAIT_S
+    while "the member whose log was damaged has left" not in third.log():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+    while states(cluster, "hurt") != {"n1": "voter", "n2": "voter", "n3": "voter"}:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+    assert consume(channel_to(cluster, 3), "hurt", COUNT) == bodies

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from node.cluster.group_exits import GroupExits
+from node.cluster.group_exits import QUESTION, VOTERS, GroupExits
 from node.cluster.status_part import NoAnswer
 from raft.status import Status
 
@@ -24,9 +24,15 @@ class FakeCluster:
         self.leader: tuple[int, int] | None = (LEADER, 4)
         self.answer: list[list[object]] | None = []
         self.asked = 0
+        self.damaged = False
+        self.questions: list[str] = []
+        self.served: list[str] = []
 
     def leaving(self) -> list[int]:
         return [uid for uid in self.uids if uid not in self.left]
+
+    def is_damaged(self, uid: int) -> bool:
+        return self.damaged
 
     def leave(self, uid: int) -> None:
         self.left.append(uid)
@@ -40,12 +46,13 @@ class FakeCluster:
     async def ask(self, member: int, question: str, about: object = None) -> list[Any]:
         assert (member, about) == (LEADER, UID)
         self.asked += 1
+        self.questions.append(question)
         if self.answer is None:
             raise NoAnswer("gone")
         return self.answer
 
     def serve(self, question: str, answer: Callable[[int, Any], AsyncIterator[object]]) -> None:
-        self.serves = question
+        self.served.append(question)
 
 
 def looked(cluster: FakeCluster, *answers: list[list[object]] | None) -> list[int]:
@@ -90,3 +97,13 @@ def test_nobody_is_asked_who_is_this_node_or_nobody() -> None:
     cluster.leader = None
     assert looked(cluster, [[4, 9, 9, []]]) == []
     assert cluster.asked == 0
+
+
+def test_who_is_damaged_asks_who_votes_though_the_definitions_may_name_it_again() -> None:
+    cluster = FakeCluster()
+    cluster.damaged = True
+    answers: list[list[object]] = [[4, 8, 9, [1, 2]]]
+    assert looked(cluster, answers) == []
+    assert looked(cluster, answers, [[4, 9, 9, [1, 2]]]) == [UID]
+    assert set(cluster.questions) == {VOTERS}
+    assert {QUESTION, VOTERS} <= set(cluster.served)
