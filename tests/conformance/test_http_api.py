@@ -192,7 +192,8 @@ def test_topic_permissions_hold_for_publishing_and_binding(node: Node, api: Http
     pair = "/bindings/v/e/amq.topic/q/q"
     assert api.refused("POST", pair, {"routing_key": "a"})[0] == 401
     assert api.ask("POST", pair, {"routing_key": "b"})[0] == 201
-    channel = connect(node, vhost="v").channel()
+    connection = connect(node, vhost="v")
+    channel = connection.channel()
     channel.confirm_delivery()
     channel.basic_publish("amq.topic", "guest.a", b"")
     copied = pika.BasicProperties(headers={"CC": ["guest.a", "x"]})
@@ -201,10 +202,11 @@ def test_topic_permissions_hold_for_publishing_and_binding(node: Node, api: Http
     properties = {"headers": {"CC": ["x"]}}
     more = {**MESSAGE, "routing_key": "guest.a", "properties": properties}
     assert api.refused("POST", path, more) == refused
-    channel = connect(node, vhost="v").channel()
+    channel = connection.channel()
     channel.confirm_delivery()
     with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="access to topic"):
         channel.basic_publish("amq.topic", "x", b"")
+    connection.close()
 
 
 ADMINISTRATORS_ALONE: list[tuple[str, str, object]] = [
