@@ -2,7 +2,9 @@
 
 `Throttle` holds back those who guess. Failed logins are counted by address and by the user that
 they named; at `failures_max` of one of them within a window, further ones are refused, unseen, for
-a pause. Addresses of this machine are not counted, for a proxy or the page's own server may stand
+a pause. A user who has logged in from an address before is not held back with the others there, for
+many clients may stand behind one address, but only by failures of its own name from there.
+Addresses of this machine are not counted, for a proxy or the page's own server may stand
 for many. Whoever shows a password that was verified before is not held back because of others who
 guess it elsewhere: `user_pause` is asked only where a password would have to be checked.
 
@@ -37,9 +39,14 @@ class Throttle:
         self._window_s = window_s
         self._pause_s = pause_s
         self._by_key: OrderedDict[tuple[str, str], Failures] = OrderedDict()
+        self._known: OrderedDict[tuple[str, str], None] = OrderedDict()  # address, user: succeeded
 
-    def address_pause(self, source: Source, now_s: float) -> float:
-        """For how long logins from there are refused; 0: they are not."""
+    def address_pause(self, source: Source, user: str, now_s: float) -> float:
+        """For how long logins of that user from there are refused; 0: they are not."""
+        if source.is_loopback:
+            return 0.0
+        if (source.address, user) in self._known:
+            return self._pause((source.address, user), now_s)
         return self._pause(("address", source.address), now_s)
 
     def user_pause(self, user: str, now_s: float) -> float:
@@ -50,10 +57,21 @@ class Throttle:
         """A login was refused; `user` is '' if it named none."""
         if self._failures_max == 0:
             return
-        if not source.is_loopback:
+        if (source.address, user) in self._known:
+            self._count((source.address, user), now_s)
+        elif not source.is_loopback:
             self._count(("address", source.address), now_s)
         if user:
             self._count(("user", user), now_s)
+
+    def succeeded(self, source: Source, user: str) -> None:
+        """A login was accepted."""
+        if self._failures_max == 0 or source.is_loopback:
+            return
+        self._known[source.address, user] = None
+        self._known.move_to_end((source.address, user))
+        if len(self._known) > KEYS_MAX:
+            self._known.popitem(last=False)
 
     def _pause(self, key: tuple[str, str], now_s: float) -> float:
         found = self._by_key.get(key)

@@ -24,7 +24,7 @@ from node.auth.login import (
     on_one_line,
 )
 from node.auth.passwords import Hashing, hash_password, new_salt
-from node.auth.sasl import Credentials, Malformed
+from node.auth.sasl import Credentials, Malformed, user_in
 from node.auth.source import Source
 
 T = TypeVar("T")
@@ -64,7 +64,8 @@ class LoginDesk:
     def begin(self, mechanism: str, response: bytes, source: Source) -> LoginOutcome | Check:
         """Decide at once where that can be; a `Check` is for `complete`."""
         self.attempts += 1
-        held = self._held_back(mechanism, source)
+        user = source.certificate_user if mechanism == "EXTERNAL" else user_in(mechanism, response)
+        held = self._held_back(mechanism, user, source)
         if held is not None:
             return self._counted(held, source)
         return self._begun(self._authenticator.begin(mechanism, response, source), source)
@@ -99,7 +100,7 @@ class LoginDesk:
     async def login_with(self, credentials: Credentials, source: Source) -> Accepted | Refused:
         """A login by name and password, as in HTTP."""
         self.attempts += 1
-        held = self._held_back("Basic", source)
+        held = self._held_back("Basic", credentials.user, source)
         if held is not None:
             return self._counted(held, source)
         outcome = self._begun(self._authenticator.begin_with("Basic", credentials, source), source)
@@ -145,12 +146,12 @@ class LoginDesk:
         name = check.credentials.user
         self.on_weak_hash(name, check.password_hash, hashed, self._rules.hashing)
 
-    def _held_back(self, mechanism: str, source: Source) -> Refused | None:
+    def _held_back(self, mechanism: str, user: str, source: Source) -> Refused | None:
         """Whether too many logins have failed from there."""
-        if source.is_loopback or not self._throttle.address_pause(source, self._clock()):
+        if not self._throttle.address_pause(source, user, self._clock()):
             return None
         shown = on_one_line(mechanism)
-        return Refused(f"{shown} login refused: too many failures from this address", "", True)
+        return Refused(f"{shown} login refused: too many failures from this address", user, True)
 
     def _begun(self, outcome: LoginOutcome | Check, source: Source) -> LoginOutcome | Check:
         if not isinstance(outcome, Check):
@@ -167,6 +168,7 @@ class LoginDesk:
         if isinstance(outcome, Accepted):
             self.succeeded += 1
             user = outcome.user
+            self._throttle.succeeded(source, user)
         elif isinstance(outcome, (Refused, Malformed)):
             why = outcome.text
             user = outcome.user if isinstance(outcome, Refused) else ""

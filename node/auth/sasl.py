@@ -50,6 +50,14 @@ def parse_response(mechanism: str, response: bytes) -> Credentials | Malformed:
     return _parse_plain(response)
 
 
+def user_in(mechanism: str, response: bytes) -> str:
+    """The user that a response of PLAIN or AMQPLAIN names; '' for anything else."""
+    if mechanism not in ("PLAIN", "AMQPLAIN"):
+        return ""
+    parsed = parse_response(mechanism, response)
+    return parsed.user if isinstance(parsed, Credentials) else ""
+
+
 def _parse_plain(response: bytes) -> Credentials | Malformed:
     parts = response.split(b"\0")
     if len(parts) != 3:

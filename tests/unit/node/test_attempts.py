@@ -15,28 +15,28 @@ def throttle() -> Throttle:
 def test_the_third_failure_in_a_window_begins_a_pause_that_ends() -> None:
     subject = throttle()
     for second in range(3):
-        assert subject.address_pause(FAR, second) == 0
+        assert subject.address_pause(FAR, "", second) == 0
         subject.failed(FAR, "anna", second)
-    assert subject.address_pause(FAR, 2.0) == 10.0
+    assert subject.address_pause(FAR, "", 2.0) == 10.0
     assert subject.user_pause("anna", 5.0) == 7.0
-    assert subject.address_pause(OTHER, 5.0) == subject.user_pause("otto", 5.0) == 0
-    assert subject.address_pause(FAR, 12.0) == 0
+    assert subject.address_pause(OTHER, "", 5.0) == subject.user_pause("otto", 5.0) == 0
+    assert subject.address_pause(FAR, "", 12.0) == 0
     subject.failed(FAR, "anna", 13.0)
-    assert subject.address_pause(FAR, 13.0) == 0  # It begins to count anew.
+    assert subject.address_pause(FAR, "", 13.0) == 0  # It begins to count anew.
 
 
 def test_failures_that_are_far_apart_are_forgotten() -> None:
     subject = throttle()
     for second in (0, 59, 61, 120, 182, 243):
         subject.failed(FAR, "", second)
-        assert subject.address_pause(FAR, second) == 0
+        assert subject.address_pause(FAR, "", second) == 0
 
 
 def test_addresses_of_this_machine_are_not_held_back_but_their_user_is() -> None:
     subject = throttle()
     for _ in range(3):
         subject.failed(NEAR, "anna", 0.0)
-    assert subject.address_pause(NEAR, 0.0) == 0
+    assert subject.address_pause(NEAR, "", 0.0) == 0
     assert subject.user_pause("anna", 0.0) == 10.0
 
 
@@ -44,7 +44,7 @@ def test_without_a_limit_nobody_is_held_back() -> None:
     subject = Throttle(0, 60.0, 10.0)
     for _ in range(1000):
         subject.failed(FAR, "anna", 0.0)
-    assert subject.address_pause(FAR, 0.0) == subject.user_pause("anna", 0.0) == 0
+    assert subject.address_pause(FAR, "", 0.0) == subject.user_pause("anna", 0.0) == 0
 
 
 def test_a_flood_of_addresses_forgets_the_oldest_ones() -> None:
@@ -53,9 +53,9 @@ def test_a_flood_of_addresses_forgets_the_oldest_ones() -> None:
         subject.failed(FAR, "", 0.0)
     for number in range(KEYS_MAX - 1):
         subject.failed(Source(f"10.0.{number >> 8}.{number & 255}"), "", 0.0)
-    assert subject.address_pause(FAR, 0.0) == 10.0
+    assert subject.address_pause(FAR, "", 0.0) == 10.0
     subject.failed(OTHER, "", 0.0)
-    assert subject.address_pause(FAR, 0.0) == 0
+    assert subject.address_pause(FAR, "", 0.0) == 0
     assert len(subject._by_key) == KEYS_MAX
 
 
@@ -76,3 +76,18 @@ def test_logins_are_counted_by_protocol_and_by_source_if_that_is_wanted() -> Non
     for number in range(SOURCES_MAX + 5):
         tracking.count(Source(f"a{number}"), "", False)
     assert len(tracking.by_source) == SOURCES_MAX
+
+
+def test_who_has_logged_in_from_there_is_not_held_back_with_others_behind_that_address() -> None:
+    subject = throttle()
+    subject.succeeded(FAR, "anna")
+    for _ in range(3):
+        subject.failed(FAR, "otto", 0.0)
+    assert subject.address_pause(FAR, "otto", 0.0) == subject.address_pause(FAR, "new", 0.0) == 10.0
+    assert subject.address_pause(FAR, "anna", 0.0) == 0
+    for _ in range(3):
+        subject.failed(FAR, "anna", 1.0)
+    assert subject.address_pause(FAR, "anna", 1.0) == 10.0
+    for number in range(KEYS_MAX):
+        subject.succeeded(Source(f"10.0.{number >> 8}.{number & 255}"), "anna")
+    assert len(subject._known) == KEYS_MAX
