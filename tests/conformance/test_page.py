@@ -465,11 +465,11 @@ def test_a_letter_that_cannot_go_back_stays(page: Any, base: str, channel: Any, 
     page.get_by_text("It has not died").wait_for()
     page.on("dialog", lambda dialog: dialog.accept())
     page.get_by_role("button", name="Send back").click()
-    page.get_by_text("there is no way back").wait_for()
-    page.get_by_label("Where to").select_option("named")
-    page.get_by_label("Queue", exact=True).fill("there-is-none")
+    page.get_by_text("it does not say in which queue it died").wait_for()
+    page.get_by_label("Where to").select_option("queue")
+    page.get_by_label("Its name").fill("there-is-none")
     page.get_by_role("button", name="Send back").click()
-    page.get_by_text("there is no queue for it").wait_for()
+    page.get_by_text("it would be in no queue").wait_for()
     assert channel.queue_declare(name, passive=True).method.message_count == 1
 
 

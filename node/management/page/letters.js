@@ -1,24 +1,18 @@
 // The dead letters in a queue: why each died and where, and sending them back.
-//
-// The API gives messages from the head of a queue alone. A letter is sent first and taken out then,
-// so that it may come twice if something breaks, but is never lost.
 
-import { get, path } from "./api.js";
-import { card, facts, h, link, note } from "./dom.js";
+import { get, path, post } from "./api.js";
+import { card, facts, h, link, note, tag } from "./dom.js";
 import { button, choice, field, form, input } from "./forms.js";
-import { LOOK, TAKE, message, propertiesOf, take } from "./messages.js";
-import { publish } from "./publish.js";
+import { LOOK, message, propertiesOf, take } from "./messages.js";
 import { table } from "./table.js";
 import { address, count, when } from "./text.js";
 
 const SHOWN = 20;
 const SHOWN_BYTES = 2000;
-const DEATH_HEADERS = /^x-(death|first-death-.*|last-death-.*|delivery-count|acquired-count)$/;
-const COUNT_HEADERS = ["x-delivery-count", "x-acquired-count"];
 const TARGETS = [
-  ["queue", "the queue in which it died"],
-  ["exchange", "the exchange it was published to"],
-  ["named", "the queue named here"],
+  ["origin", "the queue in which it first died"],
+  ["exchange", "an exchange, with the key it had"],
+  ["queue", "another queue"],
 ];
 
 export function letters(vhost, name) {
@@ -71,7 +65,7 @@ function letter(found) {
   return message(found, facts([["Died first in", first]]), table("deaths", columns, deaths));
 }
 
-export function deathsOf(found) {
+function deathsOf(found) {
   const deaths = (propertiesOf(found).headers || {})["x-death"];
   return Array.isArray(deaths) ? deaths : [];
 }
@@ -94,86 +88,32 @@ function at(time) {
 function sender(vhost, name, look) {
   const fields = [
     field("How many, from the oldest on", input("count", { type: "number", value: "1", min: "1" })),
-    field("Where to", choice("target", TARGETS, "queue")),
-    field("Queue", input("named", { placeholder: "for the last choice" })),
+    field("Where to", choice("target", TARGETS, "origin")),
+    field("Its name", input("named", { placeholder: "unless it is where it died" })),
   ];
-  const act = async (values, element) => {
-    const many = Number(values.count);
-    if (!confirm(`Send ${many} of the messages in ${name} back?`)) return null;
-    const told = progress(element);
-    let sent = 0;
-    try {
-      while (sent < many && (await sendOne(vhost, name, values))) {
-        sent += 1;
-        told.textContent = `${count(sent)} sent`;
-      }
-    } catch (error) {
-      throw new Error(`${error.message} (${count(sent)} were sent before)`);
-    } finally {
-      told.remove();
-    }
+  const act = async (values) => {
+    const order = orderOf(values);
+    if (!confirm(`Send ${order.count} of the messages in ${name} back?`)) return null;
+    const done = await post(path(["queues", vhost, name, "redrive"]), order);
     await look();
-    return `${count(sent)} sent back`;
+    return outcome(done);
   };
-  const text = "A letter goes without its death headers, its user-id and its lifetime.";
+  const text = "A letter leaves when its new queue has it, and goes without its death headers.";
   return card("Send back", h("p", { class: "empty" }, text), form(fields, "Send back", act));
 }
 
-function progress(element) {
-  const told = h("span", { role: "status" });
-  element.append(told);
-  return told;
+function orderOf({ count: many, target, named }) {
+  const order = { count: Number(many) };
+  if (target === "origin") return order;
+  if (!named) throw new Error(`name the ${target}`);
+  if (target === "exchange") return { ...order, exchange: named };
+  return { ...order, exchange: "amq.default", routing_key: named };
 }
 
-/** The oldest message, published anew and then taken out; false: there is none. */
-async function sendOne(vhost, name, values) {
-  const [found] = await take(vhost, name, 1, LOOK);
-  if (!found) return false;
-  const { exchange, key } = targetOf(found, values);
-  if (!exchange && key === name) throw new Error(`it would come back to ${name}`);
-  if (!(await publish(vhost, exchange, again(found, key)))) {
-    throw new Error(`there is no queue for it at ${exchange || "the default exchange"}, ${key}`);
-  }
-  const [taken] = await take(vhost, name, 1, TAKE);
-  if (taken && !isSame(taken, found)) {
-    await publish(vhost, "", again(taken, name, false)); // a consumer was quicker: this one stays
-    throw new Error("somebody else takes from this queue meanwhile");
-  }
-  return true;
-}
-
-/** Where a letter goes: the exchange and the key. */
-export function targetOf(found, values) {
-  if (values.target === "named") {
-    if (!values.named) throw new Error("name the queue");
-    return { exchange: "", key: values.named };
-  }
-  const [death] = deathsOf(found);
-  if (!death) throw new Error("the oldest message has not died: there is no way back");
-  if (values.target === "queue") return { exchange: "", key: death.queue };
-  return { exchange: death.exchange, key: (death["routing-keys"] || [found.routing_key])[0] };
-}
-
-/** As it is published again; `isNew`: as if it had never died. */
-function again(found, key, isNew = true) {
-  const properties = { ...propertiesOf(found) };
-  delete properties.user_id; // that of another user is refused
-  if (isNew) delete properties.expiration;
-  if (isNew && properties.headers) {
-    const headers = Object.entries(properties.headers);
-    const kept = headers.filter(([header]) => !DEATH_HEADERS.test(header));
-    properties.headers = Object.fromEntries(kept);
-  }
-  const { payload, payload_encoding } = found;
-  return { routing_key: key, properties, payload, payload_encoding };
-}
-
-/** Counts of deliveries grow by looking at a message. */
-function isSame(one, other) {
-  const kept = (each) => {
-    const { headers = {}, ...others } = propertiesOf(each);
-    const own = Object.entries(headers).filter(([name]) => !COUNT_HEADERS.includes(name));
-    return JSON.stringify([each.exchange, each.routing_key, each.payload, others, own]);
-  };
-  return kept(one) === kept(other);
+/** What went, and why the others stay. */
+function outcome(done) {
+  const reasons = Object.entries(done.reasons || {}).map(([why, many]) =>
+    note(`${count(many)} stay: ${why}`, "warn"),
+  );
+  return h("div", {}, tag(`${count(done.moved)} sent back`, done.moved ? "good" : "warn"), reasons);
 }

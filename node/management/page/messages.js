@@ -6,7 +6,7 @@ import { choice, field, form, input } from "./forms.js";
 import { count } from "./text.js";
 
 export const LOOK = "ack_requeue_true"; // they go back to where they were
-export const TAKE = "ack_requeue_false";
+const TAKE = "ack_requeue_false";
 const WAYS = [
   [LOOK, "they stay in the queue"],
   [TAKE, "they are taken out"],

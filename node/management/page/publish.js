@@ -31,7 +31,7 @@ export function publisher(vhost, exchange, routingKey = "") {
 }
 
 /** Whether the message was routed to a queue. */
-export async function publish(vhost, exchange, message) {
+async function publish(vhost, exchange, message) {
   const where = path(["exchanges", vhost, exchange || "amq.default", "publish"]);
   return (await post(where, message)).routed;
 }
