@@ -127,7 +127,7 @@ def test_who_guesses_is_refused_though_the_last_guess_is_right(node: Node, api: 
         for each in rows
         if each["remote_address"] == "198.51.100.9" and each["username"] == "orders"
     ]
-    assert (row["protocol"], row["auth_attempts_failed"]) == ("amqp091", 3)
+    assert (row["protocol"], row["auth_attempts_failed"]) == ("amqp091", 4)
 
 
 def test_logins_are_counted_by_protocol_until_they_are_reset(node: Node, api: HttpApi) -> None:
