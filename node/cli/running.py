@@ -172,8 +172,9 @@ def close_all_user_connections(api: Api, options: Options, out: TextIO) -> None:
 
 
 def hash_password(api: Api, options: Options, out: TextIO) -> None:
-    answer = api.get_object(path("auth", "hash_password", options.cleartext_password))
-    done(options, out, str(answer.get("ok")), answer)
+    answer = api.post("/api/auth/hash_password", {"password": options.cleartext_password})
+    hashed = answer.get("ok") if isinstance(answer, dict) else answer
+    done(options, out, str(hashed), answer)
 
 
 NAME: Final = Argument("name")

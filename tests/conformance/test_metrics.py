@@ -92,6 +92,7 @@ def test_what_was_delivered_is_told_by_the_type_of_the_queue(used: Node) -> None
     assert found['rabbitmq_message_size_bytes_bucket{protocol="amqp091",le="100.0"}'] == 0
     assert found['rabbitmq_message_size_bytes_bucket{protocol="amqp091",le="1000.0"}'] == 8
     assert found["warren_locality_ratio"] == 1
+    assert found['rabbitmq_auth_attempts_succeeded_total{protocol="amqp091"}'] == 1
     assert found["rabbitmq_raft_commit_index"] > 0
     assert found["warren_oldest_message_age_seconds"] >= 0
 

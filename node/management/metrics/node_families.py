@@ -276,10 +276,19 @@ def peer_families(counters: CountersView) -> Iterator[Family]:
 
 
 def auth_families(desk: LoginDesk) -> Iterator[Family]:
-    failed = max(0, desk.attempts - desk.succeeded)
-    yield counter("rabbitmq_auth_attempts", "Login attempts", desk.attempts)
-    yield counter("rabbitmq_auth_attempts_succeeded", "Logins that succeeded", desk.succeeded)
-    yield counter("rabbitmq_auth_attempts_failed", "Logins that failed", failed)
+    """Logins by protocol."""
+    found = desk.log.by_protocol
+    for name, words, counts in (
+        ("", "Login attempts", {key: each.every for key, each in found.items()}),
+        (
+            "_succeeded",
+            "Logins that succeeded",
+            {key: each.succeeded for key, each in found.items()},
+        ),
+        ("_failed", "Logins that failed", {key: each.failed for key, each in found.items()}),
+    ):
+        metric = f"rabbitmq_auth_attempts{name}_total"
+        yield by_label(metric, COUNTER, words, "protocol", counts)
 
 
 # What the meter of the broker knows
