@@ -305,6 +305,8 @@ class LiveView:
             reason=reason if crashed is None else crashed.reason,
             messages_ready=host.ready_count,
             messages_unacknowledged=host.checked_out_count,
+            messages_delayed=int(host.machine.notes.beside_count),
+            messages_dying=int(host.machine.dying.count),
             message_bytes_ready=held_bytes - unsettled_bytes,
             message_bytes_unacknowledged=unsettled_bytes,
             messages_ram=held_ram,

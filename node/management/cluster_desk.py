@@ -54,6 +54,7 @@ LIVE_FIELDS: Final = (
     "message_bytes_unacknowledged", "messages_ram", "messages_paged_out", "message_bytes_ram",
     "message_bytes_paged_out", "memory_bytes", "consumers", "consumer_capacity", "published",
     "delivered", "delivered_no_ack", "got", "got_no_ack", "redelivered", "acknowledged",
+    "messages_delayed", "messages_dying",
 )  # fmt: skip
 LATE_FIELDS: Final = ("rates", "head_timestamp")  # behind those; the head of one queue alone
 

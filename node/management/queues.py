@@ -263,6 +263,8 @@ def queue_row(queue: QueueView, details: Sequence[Any] = ()) -> Row:
         "messages": queue.messages_ready + queue.messages_unacknowledged,
         "messages_ready": queue.messages_ready,
         "messages_unacknowledged": queue.messages_unacknowledged,
+        "messages_delayed": queue.messages_delayed,
+        "messages_dlx": queue.messages_dying,
         "message_bytes": queue.message_bytes_ready + queue.message_bytes_unacknowledged,
         "message_bytes_ready": queue.message_bytes_ready,
         "message_bytes_unacknowledged": queue.message_bytes_unacknowledged,

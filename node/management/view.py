@@ -237,6 +237,8 @@ class QueueView:
     owner: str = ""  # name of the connection of an exclusive queue
     messages_ready: int = 0
     messages_unacknowledged: int = 0
+    messages_delayed: int = 0  # given back, and not to be delivered before their time
+    messages_dying: int = 0  # kept until their dead letters are safe
     message_bytes_ready: int = 0
     message_bytes_unacknowledged: int = 0
     messages_ram: int = 0  # their bodies are in memory; of large queues these are estimates

@@ -160,6 +160,7 @@ def test_a_policy_has_messages_wait_too_and_a_restart_forgets_none(node: Node) -
     channel = connect(node)
     assert take_soon(channel, "work").body == b"2"
     assert ready_count(channel, "work") == 0
+    assert node.api("GET", "/api/queues/%2F/work")["messages_delayed"] == 1
 
 
 def take_soon(channel: Any, queue: str) -> Any:
