@@ -214,6 +214,35 @@ def test_a_drain_that_would_cost_the_majority_is_refused(cluster: ClusterOfNodes
     eventually(lambda: running(cluster.node(1)) == ["n1", "n2", "n3"])
 
 
+def test_any_node_sets_limits_of_another_and_tells_who_waits_there(
+    cluster: ClusterOfNodes,
+) -> None:
+    first, second = cluster.nodes[:2]
+    place = f"nodes/{second.name}/limits"
+    before = ask(second, f"nodes/{second.name}")[1]["mem_limit"]
+    publisher = pika.BlockingConnection(pika.URLParameters(second.url))
+    publisher.channel().basic_publish("", "nowhere", b"x")
+    limit = {"vm_memory_high_watermark": {"absolute": 0}}
+    assert ask(first, place, "PUT", limit)[0] == 204
+
+    def edges() -> list[Any]:
+        graph = ask(first, "flow/graph")[1]
+        assert graph["nodes_silent"] == []
+        found = [each for each in graph["edges"] if each["kinds"] == ["connection", "alarm"]]
+        return [each for each in found if each["from"].startswith(f"{second.name}|")]
+
+    eventually(edges)
+    limit = {"vm_memory_high_watermark": {"absolute": before}}
+    assert ask(first, place, "PUT", limit)[0] == 204
+    eventually(lambda: not edges())
+    publisher.close()
+    assert ask(first, "nodes/none/limits", "PUT", limit)[0] == 404
+    with urlopen(f"{first.management_url}/metrics", timeout=20) as answer:
+        told = answer.read().decode()
+    assert "warren_raft_elections_total " in told
+    assert f'warren_peer_connected{{peer="{second.name}"}} 1' in told
+
+
 def test_a_paused_node_holds_up_no_list(cluster: ClusterOfNodes) -> None:
     cluster.node(2).pause()
     try:
