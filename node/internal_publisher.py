@@ -179,6 +179,6 @@ def header_value(value: object) -> object:
         return Int64(value) if -INT64_END <= value < INT64_END else str(value)
     if isinstance(value, Mapping):
         return {str(name): header_value(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):
         return [header_value(each) for each in value]
     return value

@@ -135,8 +135,7 @@ class ClassicHost:
         self.promised_first: i64 = 1
         self.promised_end: i64 = 1
         self._moved: list[tuple[int, int, int, int, bytes]] = []  # of the promised
-        # Of a member of a group of several: numbers above the machine's whose bodies are here.
-        self.promises: SeqSet | None = None
+        self.promises: SeqSet | None = None  # of a member: not applied yet, with bodies here
         self.settles = True  # for good: nothing that leaves comes again
         self.published_count: i64 = 0
         self.delivered_count: i64 = 0
