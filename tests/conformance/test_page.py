@@ -406,6 +406,7 @@ def test_an_exchange_is_made_bound_published_to_and_deleted(
     binding.get_by_label("Its name").fill(name)
     binding.get_by_label("Key").fill("a.#")
     binding.get_by_role("button", name="Bind").click()
+    binding.get_by_text("bound", exact=True).wait_for()
     publishing = unfold(page, "Publish a message")
     publishing.get_by_label("Routing key").fill("a.b")
     publishing.get_by_label("Payload", exact=True).fill("from the page")
