@@ -52,6 +52,8 @@ QUEUE: Final = record(
         "messages": COUNT,
         "messages_ready": COUNT,
         "messages_unacknowledged": COUNT,
+        "messages_delayed": COUNT,
+        "messages_dlx": COUNT,
         "message_bytes": COUNT,
         "message_bytes_ready": COUNT,
         "message_bytes_unacknowledged": COUNT,
