@@ -9,6 +9,8 @@ from typing import Any, Final
 
 import pytest
 
+from node.config import load
+
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 NODES: Final = range(1, 8)
 
@@ -90,3 +92,9 @@ def test_there_are_clusters_of_3_5_and_7_nodes_and_no_others() -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=30)
     assert done.returncode == 64
     assert "allowed: 3, 5, 7" in done.stderr
+
+
+def test_the_settings_of_all_nodes_are_settings_that_there_are() -> None:
+    config = load(ROOT / "deploy" / "warren.toml")
+    assert config.listeners.amqp.port == 5672
+    assert [user.name for user in config.users] == ["warren"]
