@@ -22,6 +22,7 @@ COMPILED = [
     "node/deliveries.py",
     "node/endpoint091.py",
     "node/hold.py",
+    "node/internal_publisher.py",
     "node/plans.py",
     "node/reading.py",
     "node/transaction.py",

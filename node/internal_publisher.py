@@ -4,14 +4,13 @@ Takes a `Letter` at any time, from within anything (`offer` only notes it down);
 over up to LETTERS_A_TURN of them in each turn that follows, as a session of its own that waits for
 no confirm: at most once. Limits: WAITING_MAX letters of at most WAITING_BYTES together wait; what
 is beyond is dropped and counted, as is what cannot be written as a message. A full queue that
-refuses a letter loses it. Of AMQP 0-9-1 in form. Not compiled.
+refuses a letter loses it. Of AMQP 0-9-1 in form. Compiled, as its base is.
 """
 
 import logging
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, final
 
 from queues.commands import SessionId
 from queues.credit import CreditActor, CreditSpec
@@ -39,19 +38,30 @@ HEADER_BYTES_MAX: Final = 120_000  # of a content header, so that it fits any cl
 INT64_END: Final = 1 << 63
 
 
-@dataclass(frozen=True, slots=True)
+@final
 class Letter:
     """A message to be. `at_ms`: for the property `timestamp`; 0: it has none."""
 
-    vhost: str
-    exchange: str
-    routing_key: str
-    headers: Mapping[str, object]
-    body: bytes = b""
-    at_ms: int = 0
-    is_persistent: bool = False
+    def __init__(
+        self,
+        vhost: str,
+        exchange: str,
+        routing_key: str,
+        headers: Mapping[str, object],
+        body: bytes = b"",
+        at_ms: int = 0,
+        is_persistent: bool = False,
+    ) -> None:
+        self.vhost = vhost
+        self.exchange = exchange
+        self.routing_key = routing_key
+        self.headers = headers
+        self.body = body
+        self.at_ms = at_ms
+        self.is_persistent = is_persistent
 
 
+@final
 class InternalPublisher(PublishingOnly):
     """See the module. Keeps `SessionSink` and `Steppable`.
 
