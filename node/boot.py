@@ -492,6 +492,7 @@ class Node:
         directory = str(self._config.node.data_dir)
         monitor = DiskMonitor(self._disk, directory, alarms.disk_limit_bytes, alarms.observe_disk)
         alarms.observe_disk(monitor.read())
+        alarms.observe_memory(psutil.Process().memory_info().rss)
         return monitor
 
     # While it runs

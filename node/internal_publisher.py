@@ -10,20 +10,20 @@ refuses a letter loses it. Of AMQP 0-9-1 in form. Compiled, as its base is.
 import logging
 from collections import deque
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, final
+from typing import Final, Protocol, final
 
 from queues.commands import SessionId
 from queues.credit import CreditActor, CreditSpec
-from queues.host import PublishingOnly
+from queues.host import PublishingOnly, QueueHost
+from queues.hosts.seams import Steppable
 from queues.message import FORMAT_091, Chunk
+from queues.metadata import Metadata
 from queues.routing.content import Content091
+from queues.routing.router import Router
 from warren.wire.amqp091.deliver import build
 from warren.wire.amqp091.events import INFO_PERSISTENT
 from warren.wire.amqp091.properties import BasicProperties
 from warren.wire.amqp091.values import Int64
-
-if TYPE_CHECKING:
-    from node.broker import Broker
 
 log = logging.getLogger("warren.events")
 
@@ -36,6 +36,35 @@ CREDIT: Final = CreditSpec(1 << 30, 1 << 29)  # nothing waits for it: what is to
 PERSISTENT: Final = 2  # delivery-mode
 HEADER_BYTES_MAX: Final = 120_000  # of a content header, so that it fits any client's frame
 INT64_END: Final = 1 << 63
+
+
+class Turning(Protocol):
+    """What steps those that are marked."""
+
+    def begin(self) -> None: ...
+
+    def mark_host_later(self, host: Steppable) -> None:
+        """Step it in the next turn."""
+
+
+class Site(Protocol):
+    """What it needs of the broker."""
+
+    @property
+    def metadata(self) -> Metadata: ...
+
+    @property
+    def routers(self) -> Mapping[str, Router]:
+        """By vhost."""
+
+    @property
+    def turn(self) -> Turning: ...
+
+    def host(self, uid: int) -> QueueHost: ...
+
+    def new_session(self) -> SessionId: ...
+
+    def now_ms(self) -> int: ...
 
 
 @final
@@ -68,7 +97,7 @@ class InternalPublisher(PublishingOnly):
     Invariant: while `_waiting` is not empty, this is marked for a turn.
     """
 
-    def __init__(self, broker: "Broker") -> None:
+    def __init__(self, broker: Site) -> None:
         self.dropped_count = 0
         self.published_count = 0  # that found a queue
         self._broker = broker

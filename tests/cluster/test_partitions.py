@@ -34,13 +34,13 @@ def test_a_minority_confirms_nothing_and_the_majority_goes_on(
     proxied_cluster: ClusterOfNodes,
 ) -> None:
     async def story() -> None:
-        await declare(proxied_cluster.node(1).url, "parted")
+        await declare(proxied_cluster.node(1).url, "split")
         async with (
             await amqp091.connect(proxied_cluster.node(1).url) as alone,
             await amqp091.connect(proxied_cluster.node(2).url) as together,
         ):
-            lonely = await alone.publisher("", "parted")
-            lucky = await together.publisher("", "parted")
+            lonely = await alone.publisher("", "split")
+            lucky = await together.publisher("", "split")
             assert (await lonely.publish(amqp091.Message(b"before"))).is_accepted
             await asyncio.to_thread(proxied_cluster.links.isolate, 1)
             waiting = lonely.send(amqp091.Message(b"alone"))

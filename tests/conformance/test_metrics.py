@@ -138,6 +138,7 @@ def exported(node: Node) -> set[str]:
     return names | declared | OF_CLUSTERS
 
 
+@pytest.mark.source
 def test_every_metric_of_the_dashboard_and_the_alerts_is_one_that_a_node_has(used: Node) -> None:
     known = exported(used)
     dashboard = json.loads((MONITORING / "grafana/dashboards/warren.json").read_text())
