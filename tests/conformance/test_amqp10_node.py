@@ -12,6 +12,7 @@ import pytest
 from proton import uint
 
 from tests.conformance.broker import Broker
+from tests.conformance.http_api import HttpApi
 from tests.conformance.proton10 import body_of, connect10, data_message, take10
 from tests.conformance.raw10 import BEGIN, CLOSE, DISPOSITION, FLOW, TRANSFER, Raw10
 from warren.testing import Node
@@ -56,8 +57,7 @@ def test_a_connection_over_the_limit_is_told_so_and_closed() -> None:
 
 
 def test_in_an_alarm_windows_are_closed_and_consuming_goes_on() -> None:
-    settings = {"vm_memory_high_watermark.absolute": "1"}  # Seen with the first look, after 1 s.
-    with Node(name="alarm10", settings=settings) as node:
+    with Node(name="alarm10") as node:
         channel = pika.BlockingConnection(pika.URLParameters(node.url)).channel()
         channel.queue_declare("q", durable=True)
         with Raw10(node.host, node.port) as raw:
@@ -67,6 +67,8 @@ def test_in_an_alarm_windows_are_closed_and_consuming_goes_on() -> None:
             raw.expect(FLOW)
             raw.send(b"".join(raw.transfer() for _ in range(3)))
             raw.until(DISPOSITION)
+            limit = {"vm_memory_high_watermark": {"absolute": 1}}
+            HttpApi(node.management_url).put(f"/nodes/{node.name}/limits", limit)
             shut = raw.until(FLOW)
             assert (shut.field(1), shut.field(4)) == (0, None)
             raw.attach_receiver("/queues/q", handle=1)
