@@ -22,13 +22,13 @@ anew (`node.cluster.healing`), and has left when the group has committed that it
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from node.cluster.suspending import Suspending
 from node.damage import shown
 from node.logs import ids_of
 from queues.away.roaming import Roaming, RoamingProxy
 from queues.away.seam import EndOfTurn, FindRoad, HomeEnd
-from queues.commands import EndProcess, Suspend, Unsuspend
 from queues.definitions import Queue
 from queues.hosts.quorum import SNAPSHOT_ENTRIES
 from queues.hosts.quorum_member import QuorumMember
@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from warren.storage.snapshot import SnapshotStore
 
 log = logging.getLogger("warren.cluster")
-
-CONSUMER_DISCONNECTED_MS: Final = 60_000
 
 
 class QuorumQueues:
@@ -79,7 +77,7 @@ class QuorumQueues:
         self._late: list[int] = []  # named by the definitions, and not on this disk
         self._unknown: list[int] = []  # the other way round
         self._is_joined = False
-        self._suspended: set[int] = set()  # processes
+        self._suspending = Suspending(self.members, self._is_known)
         owners = [uid for uid in snapshots.owners if uid != METADATA_OWNER]
         self.found.begin(owners, snapshots.load_slices)
 
@@ -296,12 +294,7 @@ class QuorumQueues:
             self._leaders.unlead(uid)
             return
         self._leaders.lead(uid, term)
-        member = self.members[uid]
-        for process in sorted(member.processes()):
-            if not self._is_known(process):
-                member.order(EndProcess(process))
-            elif process in self._suspended:
-                member.order(Suspend(process, CONSUMER_DISCONNECTED_MS))
+        self._suspending.led(self.members[uid])
 
     # Processes of nodes
 
@@ -323,29 +316,18 @@ class QuorumQueues:
     def process_changed(self, name: str, process: int, is_up: bool) -> None:
         """See `Definitions.on_process`: sessions of a process that has ended go."""
         if not is_up:
-            self._suspended.discard(process)
-            for member in self.members.values():
-                if member.is_leading and process in member.processes():
-                    member.order(EndProcess(process))
+            self._suspending.ended(process)
 
     def tick(self) -> None:
         """Sessions of nodes that cannot be reached wait; they go on when these are there again."""
-        cut_off = {
-            process
-            for process, member in self._processes().items()
-            if not self._cluster.is_trusted(member)
-        }
-        for process in sorted(cut_off - self._suspended):
-            self._order(process, Suspend(process, CONSUMER_DISCONNECTED_MS))
-        for process in sorted(self._suspended - cut_off):
-            self._order(process, Unsuspend(process))
-        self._suspended = cut_off
+        self._suspending.reach(
+            {
+                process
+                for process, member in self._processes().items()
+                if not self._cluster.is_trusted(member)
+            }
+        )
         self.roaming.tick()
-
-    def _order(self, process: int, command: Suspend | Unsuspend) -> None:
-        for member in self.members.values():
-            if member.is_leading and process in member.processes():
-                member.order(command)
 
 
 def is_damage(hit: Hit, standing: Standing) -> bool:

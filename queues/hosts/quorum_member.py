@@ -242,6 +242,12 @@ class QuorumMember:
         assert streams is not None
         return {int(session) >> PROCESS_SHIFT for session in streams.by_session}
 
+    def suspended(self) -> set[int]:
+        """Processes whose consumers get nothing, for their nodes could not be reached."""
+        streams = self.inner.machine.streams
+        assert streams is not None
+        return set(streams.suspended)
+
     def order(self, command: Command) -> bool:
         """A command of the node's own (a process that is gone, suspended, back); False: this node
         does not lead, and whoever does hears of it as well."""
