@@ -9,6 +9,7 @@ or brought in the wrong order. For tests, for chaos runs, and for whoever has su
         recorder.answered("p1:17", "c1")                           # 1.0: the settlement came back
         recorder.fault("kill", "n2"); recorder.healed("kill", "n2")
         recorder.noted("leader", "orders", "n2")                   # not judged; for pictures
+        recorder.attached("orders", "c1")              # c1 consumes, and is to get its share
         recorder.drained("orders")       # at the end: consumers found nothing more to take
     verdict = judge(read(path))
 
@@ -24,13 +25,15 @@ What counts as wrong is told at `Kind`. Memory: about 300 bytes for each message
 import json
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from time import monotonic_ns
 from types import TracebackType
 from typing import Any, Final, TextIO
+
+from warren.testing.starving import Starved, Starving
 
 EXAMPLES_MAX: Final = 20  # of each kind are named; all are counted
 LOSS_NS: Final = 5_000_000_000  # so long before or after it the loss of a consumer excuses order
@@ -54,6 +57,7 @@ class Kind(Enum):
     REORDERED = "delivered to a consumer before an earlier message of the same publisher"
     WRONG_QUEUE = "delivered from a queue that it was not published to"
     UNREFUSED = "refused by the broker without a fault, and delivered all the same"
+    STARVED = "a consumer got nothing for 20 s without a fault, while others of its queue did"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +125,10 @@ class Verdict:
 class Recorder:
     """Writes a history. May be used by several threads."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], clock: Callable[[], int] = monotonic_ns
+    ) -> None:
+        self._clock = clock
         self._file: TextIO = open(path, "a", encoding="utf-8")  # noqa: SIM115
         self._lock = threading.Lock()
 
@@ -171,6 +178,11 @@ class Recorder:
         """The broker has confirmed the settlement."""
         self._write({"event": "answered", "id": message, "consumer": consumer})
 
+    def attached(self, queue: str, consumer: str) -> None:
+        """It consumes from now on, and all consumers of the queue that say this are alike: each is
+        to get its share."""
+        self._write({"event": "attached", "queue": queue, "consumer": consumer})
+
     def ended(self, consumer: str, clean: bool) -> None:
         """The consumer is over: what it holds goes back. Not `clean`: its connection broke, so
         that what it had settled right before may not have reached the broker."""
@@ -193,7 +205,7 @@ class Recorder:
 
     def _write(self, event: dict[str, Any]) -> None:
         with self._lock:
-            event["at_ns"] = monotonic_ns()
+            event["at_ns"] = self._clock()
             self._file.write(json.dumps(event, separators=(",", ":")) + "\n")
 
 
@@ -262,6 +274,7 @@ class _Judge:
         self._phantoms: set[str] = set()
         self._lost_ns = -LOSS_NS  # when a consumer was lost the last time
         self._suspects: list[tuple[int, Finding]] = []  # out of order, if no consumer was lost then
+        self._starving = Starving()
 
     def take(self, event: dict[str, Any]) -> None:
         line = event.get("line", 0)
@@ -270,6 +283,7 @@ class _Judge:
             if handler is None:
                 raise BadHistory(f"line {line}: an event {event['event']!r}")
             handler(event, line)
+            self._starve(self._starving.take(event, line))
         except KeyError as error:
             raise BadHistory(f"line {line}: no {error} in a {event.get('event')!r}") from None
 
@@ -277,6 +291,8 @@ class _Judge:
         verdict = self._verdict
         for _, found in self._suspects:
             verdict.add(found.kind, found.message, found.line, found.detail)
+        for starved in self._starving.finish():
+            self._starve(starved)
         queues = {message.queue for message in self._messages.values()}
         verdict.undrained = sorted(queues - self._drained.keys())
         missing: dict[str, list[str]] = {}
@@ -433,6 +449,14 @@ class _Judge:
 
     def _on_noted(self, event: dict[str, Any], line: int) -> None:
         """For people."""
+
+    def _on_attached(self, event: dict[str, Any], line: int) -> None:
+        """See `Starving`."""
+
+    def _starve(self, starved: Starved | None) -> None:
+        if starved is not None:
+            detail = f"of {starved.queue}: for {starved.calm_s:.0f} s, {starved.passed} passed by"
+            self._verdict.add(Kind.STARVED, starved.consumer, starved.since_line, detail)
 
     def _on_fault(self, event: dict[str, Any], line: int) -> None:
         del line

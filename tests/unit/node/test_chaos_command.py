@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from node.__main__ import main
 from warren.testing.history import Kind, Recorder
 
+EVENT_NS = 50_000_000  # between two events of a history that is made here
 Story = Callable[[Recorder], None]
 
 
@@ -82,6 +84,13 @@ def refused_and_delivered(recorder: Recorder) -> None:
     take(recorder, 1)
 
 
+def starved(recorder: Recorder) -> None:
+    recorder.attached("q", "hungry")
+    for number in range(1, 501):
+        publish(recorder, number)
+        take(recorder, number)
+
+
 PLANTED: dict[Kind, Story] = {
     Kind.LOST: lost,
     Kind.STRANDED: stranded,
@@ -93,13 +102,14 @@ PLANTED: dict[Kind, Story] = {
     Kind.REORDERED: reordered,
     Kind.WRONG_QUEUE: from_another_queue,
     Kind.UNREFUSED: refused_and_delivered,
+    Kind.STARVED: starved,
 }
 
 
 def written(folder: Path, story: Story) -> str:
     """The path of a history of that story."""
     path = folder / "history.jsonl"
-    with Recorder(path) as recorder:
+    with Recorder(path, count(0, EVENT_NS).__next__) as recorder:
         story(recorder)
     return str(path)
 
@@ -116,7 +126,7 @@ def test_each_kind_of_wrong_is_told_with_its_rule_and_its_message(
     told = capsys.readouterr().out.splitlines()
     (rule,) = [place for place, line in enumerate(told) if line.startswith(kind.name.lower())]
     assert told[rule] == f"{kind.name.lower()} 1: {kind.value}"
-    assert "p:1" in told[rule + 1]
+    assert ("hungry" if kind is Kind.STARVED else "p:1") in told[rule + 1]
 
 
 def test_the_same_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

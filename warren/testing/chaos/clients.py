@@ -226,6 +226,7 @@ class Consuming:
     async def _serve(self, line: Line, name: str) -> None:
         async with asyncio.timeout(self._habits.timeout_s):
             taker = await line.taker(self._queue, self._habits.credit, self._on_leader)
+        self._recorder.attached(self._queue, name)
         while not self._stopping.is_set():
             for taken in await taker.take(TICK_S):
                 self._settle(taken, name)
