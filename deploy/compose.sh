@@ -1,11 +1,14 @@
 #!/bin/sh
 # The compose kit: deploy/compose.sh up|down|test|wait N [more words for compose].
 #
-#   up N     get or make the images, make the secret, start N nodes, wait until all are healthy
+#   up N     get or make the images, make the secret, start N nodes, wait until all are healthy; a
+#            node that ends meanwhile is an error at once, and its last words are shown
 #   wait N   wait for that alone
 #   down N   stop and remove everything, volumes included
 #   test N   up, a chaos run (SCENARIO, default all: each fault once, for EACH seconds, default 3),
 #            down; the exit status is that of the run, or 0 with a message where no engine can run
+#
+# With MONITORING=1 there are a Prometheus and a Grafana, too.
 #
 # COMPOSE names the program (default: `docker compose`, or else docker-compose), PYTHON the one that
 # runs the chaos run (default .venv/bin/python). For `test` without an engine that answers, one of
@@ -16,6 +19,7 @@ cd "$(dirname "$0")/.."
 WHAT=${1:?up, down, test or wait}
 N=${2:-3}
 WAIT_SECONDS=${WAIT_SECONDS:-120}
+LAST_LINES=20
 case $N in 3 | 5 | 7) ;; *) echo "compose: $N nodes: allowed: 3, 5, 7" >&2; exit 64 ;; esac
 
 # There is nothing to run on: an error, but for a test.
@@ -46,13 +50,16 @@ seeds=n1:25671
 i=2
 while [ "$i" -le "$N" ]; do seeds=$seeds,n$i:2567$i; i=$((i + 1)); done
 export WARREN_SEEDS=$seeds
+export WARREN_NODES=$N
 export WARREN_IMAGE=${WARREN_IMAGE:-warren:local}
 export WARREN_SECRET=${WARREN_SECRET:-./deploy/secret}
 # The secret must be readable by the node and by nobody else: it belongs to the user it runs as.
 if [ "$(id -u)" -eq 0 ]; then WARREN_UID=10001; else WARREN_UID=$(id -u); fi
 export WARREN_UID
 
-compose() { $COMPOSE --profile "$N" "$@"; }
+compose() {
+  $COMPOSE --profile "$N" ${MONITORING:+--profile monitoring} "$@"
+}
 
 make_secret() {
   [ -s "$WARREN_SECRET" ] && return
@@ -60,25 +67,50 @@ make_secret() {
   [ "$(id -u)" -ne 0 ] || chown "$WARREN_UID" "$WARREN_SECRET"
 }
 
-healthy() {
+# Containers of the nodes, one in a line.
+containers() {
   i=1
-  while [ "$i" -le "$N" ]; do
-    id=$(compose ps -q "node$i")
-    [ -n "$id" ] || return 1
-    [ "$(docker inspect -f '{{.State.Health.Status}}' "$id")" = healthy ] || return 1
-    i=$((i + 1))
-  done
+  set --
+  while [ "$i" -le "$N" ]; do set -- "$@" "node$i"; i=$((i + 1)); done
+  compose ps -a -q "$@"
+}
+
+STATE='{{.Id}} {{.Name}} {{.State.Status}} {{.State.ExitCode}} {{.State.Health.Status}}'
+
+# Status 0: all are healthy; 1: not yet; 2: one has ended, and was shown.
+healthy() {
+  # shellcheck disable=SC2086 # they are words
+  docker inspect -f "$STATE" $1 | {
+    count=0
+    while read -r id name status code health; do
+      case $status in
+        exited | dead)
+          echo "compose: ${name#/} has ended with status $code; the last it said:" >&2
+          docker logs --tail "$LAST_LINES" "$id" >&2
+          exit 2 ;;
+      esac
+      if [ "$health" = healthy ]; then count=$((count + 1)); fi
+    done
+    [ "$count" -eq "$N" ]
+  }
 }
 
 await() {
-  waited=0
-  until healthy; do
-    if [ "$waited" -ge "$WAIT_SECONDS" ]; then
+  began=$(date +%s)
+  found=$(containers)
+  [ -n "$found" ] || { echo "compose: there are no containers of nodes" >&2; return 70; }
+  while :; do
+    verdict=0
+    healthy "$found" || verdict=$?
+    case $verdict in
+      0) return ;;
+      2) return 70 ;;
+    esac
+    if [ "$(($(date +%s) - began))" -ge "$WAIT_SECONDS" ]; then
       echo "compose: not healthy in time" >&2
       compose ps >&2
       return 70
     fi
-    waited=$((waited + 1))
     sleep 1
   done
 }
@@ -95,7 +127,8 @@ up() {
   echo "$N nodes are healthy"
 }
 
-down() { compose down --volumes --remove-orphans "$@"; }
+# Whatever there is of the project: the largest profile has all nodes.
+down() { $COMPOSE --profile 7 --profile monitoring down --volumes --remove-orphans "$@"; }
 
 clean_up() {
   status=$?

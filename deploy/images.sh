@@ -1,6 +1,7 @@
 #!/bin/sh
 # The images of the compose kit: deploy/images.sh NAME makes that of a node, if it is not there, and
-# sees to one of Toxiproxy, whose name it prints.
+# sees to one of Toxiproxy, whose name it prints. REBUILD=1: that of a node is made anew, of the
+# sources as they are.
 #
 # BASE is what the image of a node stands on, and TOXIPROXY_IMAGE what the sidecars run; both are
 # pulled. Where they cannot be (no network, no registry), the base is made by debootstrap (root;
@@ -14,6 +15,7 @@ TOXIPROXY_IMAGE=${TOXIPROXY_IMAGE:-ghcr.io/shopify/toxiproxy:2.12.0}
 MIRROR=${MIRROR:-http://deb.debian.org/debian}
 SUITE=${SUITE:-bookworm}
 PULL_SECONDS=${PULL_SECONDS:-300}
+REBUILD=${REBUILD:-}
 OWN_BASE=warren-base:local
 OWN_TOXIPROXY=warren-toxiproxy:local
 
@@ -37,7 +39,7 @@ make_base() {
 use_own_base() {
   BASE=$OWN_BASE
   is_there "$OWN_BASE" || make_base
-  if ! ls deploy/wheelhouse/warrenmq-*.whl >/dev/null 2>&1; then
+  if [ -n "$REBUILD" ] || ! ls deploy/wheelhouse/warrenmq-*.whl >/dev/null 2>&1; then
     say "filling deploy/wheelhouse"
     tools/wheelhouse.sh "${WHEEL_PYTHON:-python3}" >&2
   fi
@@ -51,7 +53,7 @@ make_toxiproxy() {
     .tools/bin >/dev/null
 }
 
-if ! is_there "$IMAGE"; then
+if [ -n "$REBUILD" ] || ! is_there "$IMAGE"; then
   can_be_had "$BASE" || use_own_base
   docker build -f deploy/Dockerfile -t "$IMAGE" --build-arg "BASE=$BASE" . >&2
 fi

@@ -43,6 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder = make_folder(options, f"chaos-compose-{chosen.name}")
     target = ComposeTarget(Compose(words, options.nodes))
     try:
+        target.look()
         carry_out(target, target.urls, chosen, folder, options, sys.stderr)
     except (ComposeFailed, NotDeclared, OSError, subprocess.SubprocessError) as error:
         return give_up(error, folder, options, sys.stdout, sys.stderr)

@@ -1,8 +1,14 @@
-"""The compose kit as the target of a chaos run: containers by compose, links by toxiproxy-python.
+"""The compose kit as the target of a chaos run: containers by docker, links by toxiproxy-python.
+
+Compose is asked once which containers there are. All else is done by the engine's own program: a
+command of compose takes half a second to ten, in which a fault would not be what the history says.
+The program and no library for Python, for it speaks to whatever engine `docker` speaks to
+(DOCKER_HOST, contexts), and is there wherever compose is.
 
 What node i sends to node j goes through the sidecar of i, where the proxy `nj` listens (see
-docker-compose.yml). Toxiproxy may hang when a toxic is taken away (its issue 558), so links heal by
-a restart of the sidecars that have had any, which read their proxies anew.
+docker-compose.yml). A proxy that was switched off is switched on again; but Toxiproxy may hang when
+a toxic is taken away (its issue 558), so where there were toxics the sidecar is restarted, and
+reads its proxies anew.
 """
 
 import asyncio
@@ -31,7 +37,13 @@ CLIENTS: Final = "amqp"  # the proxy before the port for clients
 USER: Final = "warren"
 PASSWORD: Final = "warren"
 COMMAND_SECONDS: Final = 120.0
-HEALTHY_SECONDS: Final = 120.0
+READY_SECONDS: Final = 120.0
+ASK_SECONDS: Final = 0.1
+STOP_SECONDS: Final = 30
+READY: Final = "/api/health/checks/ready-to-serve-clients"
+DATA: Final = "/data"
+EMPTY: Final = ("-mindepth", "1", "-delete")  # `find`: what is in a folder
+SERVICE: Final = "com.docker.compose.service"  # the label that says whose container it is
 
 
 class ComposeFailed(Exception):
@@ -69,12 +81,15 @@ class Compose:
 class ComposeTarget:
     """Keeps `warren.testing.chaos.faults.Target`.
 
-    Invariant: sidecars in `_ill` are those that have or had a fault since they were started.
+    Invariant: sidecars in `_ill` are those that have had toxics since they were started, and
+    proxies in `_cut` are switched off.
     """
 
     def __init__(self, compose: Compose) -> None:
         self._compose = compose
+        self._containers: dict[str, str] = {}  # by service
         self._ill: set[int] = set()
+        self._cut: set[tuple[int, str]] = set()
 
     @property
     def count(self) -> int:
@@ -94,58 +109,48 @@ class ComposeTarget:
     # Processes and disks
 
     def kill9(self, numbers: Iterable[int]) -> None:
-        self._compose.run("kill", "-s", "SIGKILL", *_nodes(numbers))
+        _docker("kill", "-s", "SIGKILL", *self._of(_nodes(numbers)))
 
     def stop(self, numbers: Iterable[int]) -> None:
-        self._compose.run("stop", *_nodes(numbers))
+        _docker("stop", "-t", str(STOP_SECONDS), *self._of(_nodes(numbers)))
 
     def start(self, numbers: Iterable[int]) -> None:
         chosen = list(numbers)
-        self._compose.run("up", "-d", "--no-deps", *_nodes(chosen))
-        deadline = time.monotonic() + HEALTHY_SECONDS
+        _docker("start", *self._of(_nodes(chosen)))
+        deadline = time.monotonic() + READY_SECONDS
         for number in chosen:
-            while not self._is_healthy(number):
+            while _get(_port("API_PORT", API_PORT, number), READY) is None:
                 if time.monotonic() > deadline:
-                    raise ComposeFailed(f"node{number} is not healthy in {HEALTHY_SECONDS} s")
-                time.sleep(0.5)  # Compose tells nobody when a container is healthy.
+                    raise ComposeFailed(f"node{number} is not ready in {READY_SECONDS:.0f} s")
+                time.sleep(ASK_SECONDS)  # Nothing tells when a node is ready.
 
     def pause(self, numbers: Iterable[int]) -> None:
-        self._compose.run("pause", *_nodes(numbers))
+        _docker("pause", *self._of(_nodes(numbers)))
 
     def resume(self, numbers: Iterable[int]) -> None:
-        self._compose.run("unpause", *_nodes(numbers))
+        _docker("unpause", *self._of(_nodes(numbers)))
 
     def wipe(self, number: int) -> None:
-        volume = self._volume(number)
-        self._compose.run("rm", "-s", "-f", *_nodes([number]))
-        subprocess.run(
-            ["docker", "volume", "rm", volume],
-            capture_output=True,
-            timeout=COMMAND_SECONDS,
-            check=True,
-        )
+        """The volume stays, and the container with it: what is in it goes."""
+        (found,) = json.loads(_docker("inspect", *self._of(_nodes([number]))))
+        mounts = found["Mounts"]
+        volume = next(each["Name"] for each in mounts if each["Destination"] == DATA)
+        as_root = ("run", "--rm", "--user", "0", "--network", "none", "--entrypoint", "find")
+        _docker(*as_root, "-v", f"{volume}:{DATA}", found["Image"], DATA, *EMPTY)
 
-    def _container(self, number: int) -> dict[str, Any]:
-        """What the engine says of a node's container."""
-        identity = self._compose.run("ps", "-a", "-q", f"node{number}")
-        done = subprocess.run(
-            ["docker", "inspect", identity],
-            capture_output=True,
-            text=True,
-            timeout=COMMAND_SECONDS,
-            check=True,
-        )
-        (found,) = json.loads(done.stdout)
-        assert isinstance(found, dict)
-        return found
+    def look(self) -> None:
+        """Ask which containers there are, before that would take some of the time of a fault."""
+        containers = self._compose.run("ps", "-a", "-q").split()
+        if not containers:
+            raise ComposeFailed(f"no containers: make compose-up N={self.count}")
+        for found in json.loads(_docker("inspect", *containers)):
+            self._containers[found["Config"]["Labels"][SERVICE]] = found["Id"]
 
-    def _is_healthy(self, number: int) -> bool:
-        state = self._container(number)["State"]
-        return bool(state["Running"] and state.get("Health", {}).get("Status") == "healthy")
-
-    def _volume(self, number: int) -> str:
-        mounts = self._container(number)["Mounts"]
-        return str(next(each["Name"] for each in mounts if each["Destination"] == "/data"))
+    def _of(self, services: Iterable[str]) -> list[str]:
+        """The containers of those services, whether they run or not."""
+        if not self._containers:
+            self.look()
+        return [self._containers[service] for service in services]
 
     # Links
 
@@ -154,30 +159,38 @@ class ComposeTarget:
             (source, f"n{target}", "upstream"),
             (target, f"n{source}", "downstream"),
         ):
-            self._proxy(sidecar, proxy).add_toxic(
-                type=kind, stream=stream, name=f"{kind}-{stream}", attributes=attributes
-            )
+            self._add(sidecar, proxy, kind, stream, attributes)
 
     def cut(self, one: int, two: int) -> None:
         for source, target in ((one, two), (two, one)):
-            self._proxy(source, f"n{target}").disable()
+            self._switch_off(source, f"n{target}")
 
     def client_toxic(self, number: int, kind: str, /, **attributes: int) -> None:
         for stream in ("upstream", "downstream"):
-            self._proxy(number, CLIENTS).add_toxic(
-                type=kind, stream=stream, name=f"{kind}-{stream}", attributes=attributes
-            )
+            self._add(number, CLIENTS, kind, stream, attributes)
 
     def client_cut(self, number: int) -> None:
-        self._proxy(number, CLIENTS).disable()
+        self._switch_off(number, CLIENTS)
 
     def heal_links(self) -> None:
         ill, self._ill = sorted(self._ill), set()
+        cut, self._cut = sorted(self._cut), set()
         if ill:
-            self._compose.run("restart", "-t", "0", *(f"proxy{number}" for number in ill))
+            _docker("restart", "-t", "0", *self._of(f"proxy{number}" for number in ill))
+        for number, name in cut:
+            if number not in ill:
+                self._proxy(number, name).enable()
+
+    def _switch_off(self, number: int, name: str) -> None:
+        self._cut.add((number, name))
+        self._proxy(number, name).disable()
+
+    def _add(self, number: int, name: str, kind: str, stream: str, of: dict[str, int]) -> None:
+        self._ill.add(number)
+        toxic = f"{kind}-{stream}"
+        self._proxy(number, name).add_toxic(type=kind, stream=stream, name=toxic, attributes=of)
 
     def _proxy(self, number: int, name: str) -> Any:
-        self._ill.add(number)
         server = Toxiproxy()
         server.update_api_consumer(HOST, _port("PROXY_PORT", PROXY_PORT, number))
         return server.get_proxy(name)
@@ -196,6 +209,17 @@ class ComposeTarget:
             if isinstance(found, dict) and isinstance(found.get("messages"), int):
                 return int(found["messages"])
         return None
+
+
+def _docker(*arguments: str) -> str:
+    """One command of the engine's program; what it says."""
+    command = ["docker", *arguments]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False
+    )
+    if done.returncode:
+        raise ComposeFailed(f"{' '.join(command)}: {done.stderr[-2000:]}")
+    return done.stdout
 
 
 def _port(name: str, first: int, number: int) -> int:

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -92,6 +93,53 @@ def test_there_are_clusters_of_3_5_and_7_nodes_and_no_others() -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=30)
     assert done.returncode == 64
     assert "allowed: 3, 5, 7" in done.stderr
+
+
+ENGINE: Final = """#!/bin/sh
+case "$1" in
+  inspect)
+    looks=$(($(cat "$FOLDER/looks" 2>/dev/null || echo 0) + 1))
+    echo "$looks" > "$FOLDER/looks"
+    cat "$FOLDER/states-$looks" ;;
+  logs) echo "the last words of $4" ;;
+  *) if [ "$(basename "$0")" = docker-compose ]; then echo some containers; fi ;;
+esac
+"""
+
+
+def started(folder: Path, states: Sequence[Sequence[str]]) -> subprocess.CompletedProcess[str]:
+    """`compose.sh up 3` where docker says so of the nodes, each time that it is asked."""
+    for name in ("docker", "docker-compose"):
+        (folder / name).write_text(ENGINE)
+        (folder / name).chmod(0o755)
+    for look, each in enumerate(states, 1):
+        lines = [f"id{number} /kit_node{number} {state}\n" for number, state in enumerate(each, 1)]
+        (folder / f"states-{look}").write_text("".join(lines))
+    settings = {
+        "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
+        "FOLDER": str(folder),
+        "COMPOSE": "docker-compose",
+        "WARREN_SECRET": str(folder / "secret"),
+        "WAIT_SECONDS": "20",
+    }
+    command = [str(ROOT / "deploy" / "compose.sh"), "up", "3"]
+    environment = os.environ | settings
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30)
+
+
+def test_nodes_are_waited_for_until_all_are_healthy(tmp_path: Path) -> None:
+    healthy, starting = "running 0 healthy", "running 0 starting"
+    done = started(tmp_path, [[healthy, starting, healthy], [healthy, healthy, healthy]])
+    assert done.returncode == 0, done.stderr
+    assert "3 nodes are healthy" in done.stdout
+
+
+def test_a_node_that_has_ended_is_an_error_at_once_with_its_last_words(tmp_path: Path) -> None:
+    done = started(tmp_path, [["running 0 starting", "exited 64 unhealthy", "running 0 starting"]])
+    assert done.returncode == 70
+    assert "kit_node2 has ended with status 64" in done.stderr
+    assert "the last words of id2" in done.stderr
+    assert "not healthy in time" not in done.stderr
 
 
 def test_the_settings_of_all_nodes_are_settings_that_there_are() -> None:
