@@ -36,7 +36,7 @@ from node.disk_monitor import DiskMonitor
 from node.door import AMQP, AmqpDoor, entries_of
 from node.front import ManagementFront
 from node.hangup import Hangup
-from node.memory import BodyPaging, MemoryKeeper, memory_total_bytes
+from node.memory import BodyPaging, MemoryKeeper, bound_allocator, memory_total_bytes
 from node.owners import QueueOwners, Recovered
 from node.peering.identity import BadNodeId, BadSecret, read_secret
 from node.resetting import wipe_if_marked
@@ -127,6 +127,7 @@ def run(config: "Config") -> int:
         print(f"log file: {error}", file=sys.stderr)
         return EXIT_FAILED
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    bound_allocator()
     try:
         secret = cluster_secret(config)
         lock = DirectoryLock(str(config.node.data_dir))

@@ -1,5 +1,10 @@
 """When free memory is given back, and that it is; when bodies leave memory, and which."""
 
+import os
+import subprocess
+import sys
+
+from node.auth.passwords import ARGON2_MEMORY_KIB
 from node.memory import IDLE_MIN_BYTES, QUIET_TURNS, REST_S, BodyPaging, MemoryKeeper
 from queues.paging import Pager
 from queues.store import BodyBudget, Store
@@ -99,3 +104,31 @@ def test_a_round_that_finds_nothing_is_not_repeated_at_once() -> None:
     for _ in range(20):
         queues.observe(MARK)
     assert queues.paging.round_count < 5
+
+
+# The C library
+
+PASSWORDS = """
+from node.auth.passwords import hash_password
+from node.memory import bound_allocator
+import psutil
+
+bound_allocator()
+hash_password("first")
+before = psutil.Process().memory_info().rss
+for word in ("one", "two", "three"):
+    hash_password(word)
+print(psutil.Process().memory_info().rss - before)
+"""
+
+
+def test_what_checking_a_password_takes_is_given_back_at_once() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PASSWORDS],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    assert int(done.stdout) < ARGON2_MEMORY_KIB * 1024 // 4

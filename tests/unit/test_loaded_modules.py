@@ -1,0 +1,82 @@
+"""What a node at rest has in memory: no modules of features that nobody uses.
+
+A node of no cluster is started in a process of its own, answers one request for the overview over
+HTTP, and then names its modules. A module that only a rare feature needs is to be imported where
+that feature begins; what comes in by an import at the top of a file costs every node its memory.
+"""
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+PROGRAM: Final = """
+import json, os, re, signal, socket, sys, threading, time
+from node.__main__ import main
+
+LOGIN = b"Authorization: Basic Z3Vlc3Q6Z3Vlc3Q="
+GET = b"GET /api/overview HTTP/1.1\\r\\nHost: n\\r\\n" + LOGIN + b"\\r\\n\\r\\n"
+
+def port_of(read_end):
+    return int(re.search(r"management=\\S+:(\\d+)", read_end.readline())[1])
+
+def look(read_end, told):
+    try:
+        with socket.create_connection(("127.0.0.1", port_of(read_end)), 20) as bound:
+            bound.sendall(GET)
+            answer = bound.recv(12)
+        os.write(told, json.dumps([answer.decode(), sorted(sys.modules)]).encode())
+    finally:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+told = os.dup(1)
+read_fd, write_fd = os.pipe()
+os.dup2(write_fd, 1)
+threading.Thread(target=look, args=(os.fdopen(read_fd), told)).start()
+sys.exit(main(["server", *sys.argv[1:]]))
+"""
+RARE: Final = {
+    "node.check_data": "the command",
+    "node.cluster.service": "nodes of a cluster",
+    "node.management.spec": "the OpenAPI document",
+    "node.peers": "nodes of a cluster",
+    "node.tls.listeners": "TLS",
+    "pysyncobj": "nodes of a cluster",
+    "rich": "commands",
+    "warren.client": "clients",
+    "warren.testing": "tests",
+}
+
+
+def modules_at_rest(folder: Path) -> list[str]:
+    """Of a node that has answered one request."""
+    home = importlib.import_module("warren").__file__
+    assert home is not None
+    settings = ["--data", str(folder), "--listen", "127.0.0.1:0", "--management", "127.0.0.1:0"]
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", PROGRAM, *settings],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(Path(home).parent.parent)},
+    )
+    assert done.returncode == 0, done.stderr
+    answer, modules = json.loads(done.stdout)
+    assert answer == "HTTP/1.1 200"
+    return list(modules)
+
+
+def test_a_node_at_rest_has_loaded_nothing_that_only_rare_features_need(tmp_path: Path) -> None:
+    loaded = modules_at_rest(tmp_path)
+    found = {
+        name: why
+        for name, why in RARE.items()
+        if any(each == name or each.startswith(f"{name}.") for each in loaded)
+    }
+    assert "node.management.overview" in loaded
+    assert not found
