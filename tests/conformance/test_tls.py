@@ -20,6 +20,8 @@ import proton
 import pytest
 from proton.utils import BlockingConnection
 
+import warren.client
+import warren.client.amqp091
 from tests.conformance.raw import HEADER, START, Frame
 from tests.unit.node.certificates import Authority
 from warren.testing import Node
@@ -249,6 +251,20 @@ def test_external_is_offered_to_those_with_a_certificate_alone(place: Place) -> 
     assert offered == [False, True]
     with pytest.raises(pika.exceptions.AMQPConnectionError):
         place.external("")
+
+
+def test_our_client_logs_in_by_its_certificate_if_the_url_names_nobody(place: Place) -> None:
+    url = f"amqps://localhost:{place.amqps}"
+
+    async def users(name: str) -> list[str]:
+        async with (
+            await warren.client.connect(url, tls=place.context(name)),
+            await warren.client.amqp091.connect(url, tls=place.context(name)),
+        ):
+            rows = await asyncio.to_thread(place.ask, "connections")
+            return sorted(f"{row['user']} by {row['auth_mechanism']}" for row in rows[1])
+
+    assert asyncio.run(users("orders")) == ["orders by EXTERNAL", "orders by EXTERNAL"]
 
 
 def test_a_certificate_that_names_nobody_is_no_login(place: Place) -> None:

@@ -418,6 +418,8 @@ class Connection:
         if url.user and "PLAIN" in mechanisms:
             response = f"\0{url.user}\0{url.password}".encode()
             line.core.login("PLAIN", response, url.hostname)
+        elif not url.user and url.tls and "EXTERNAL" in mechanisms:
+            line.core.login("EXTERNAL", b"", url.hostname)  # By the certificate.
         elif not url.user and "ANONYMOUS" in mechanisms:
             line.core.login("ANONYMOUS", b"anonymous", url.hostname)
         else:

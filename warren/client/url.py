@@ -1,7 +1,8 @@
 """Addresses of brokers: `amqp://user:password@host:port/vhost`, `amqps://...` with TLS.
 
-The vhost is percent-encoded; none means the broker's default. Without user the client logs in as
-ANONYMOUS.
+The vhost is percent-encoded; none means the broker's default. Without user the client
+logs in by its certificate (EXTERNAL), over TLS where the broker offers that; else as ANONYMOUS, and
+with AMQP 0-9-1 as guest.
 """
 
 from dataclasses import dataclass

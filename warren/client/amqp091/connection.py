@@ -402,7 +402,9 @@ class Connection:
         line, url = self._line, self.url
         assert line is not None
         user, password = (url.user, url.password) if url.user else ("guest", "guest")
-        if "PLAIN" not in start.mechanisms:
+        by_certificate = not url.user and url.tls and "EXTERNAL" in start.mechanisms
+        mechanism = "EXTERNAL" if by_certificate else "PLAIN"
+        if mechanism not in start.mechanisms:
             text = f"no mechanism fits: the broker offers {start.mechanisms}"
             self._fail_opening(LoginFailed(text))
             return
@@ -413,8 +415,8 @@ class Connection:
         }
         if self._name:
             properties["connection_name"] = self._name
-        response = f"\0{user}\0{password}".encode()
-        line.core.login("PLAIN", response, url.vhost or "/", properties)
+        response = b"" if by_certificate else f"\0{user}\0{password}".encode()
+        line.core.login(mechanism, response, url.vhost or "/", properties)
 
     def _closed_error(self, event: Closed) -> ClientError:
         refused = self._opening is not None and event.reply_code == ACCESS_REFUSED
