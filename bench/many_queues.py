@@ -9,6 +9,7 @@ import argparse
 import json
 import shutil
 import socket
+import ssl
 import struct
 import sys
 import tempfile
@@ -45,9 +46,14 @@ def frame(channel: int, class_id: int, method_id: int, arguments: bytes) -> byte
 class Wire:
     """A connection with many channels, each with one method under way at most."""
 
-    def __init__(self, port: int, channels: int = CHANNELS) -> None:
+    def __init__(
+        self, port: int, channels: int = CHANNELS, tls: ssl.SSLContext | None = None
+    ) -> None:
         self._channels = channels
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=120)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls is not None:
+            self._socket = tls.wrap_socket(self._socket, server_hostname="localhost")
         self._received = b""
         self._socket.sendall(b"AMQP\x00\x00\x09\x01")
         self._expect(10, 10)
@@ -102,6 +108,11 @@ class Wire:
             if sent < count:
                 self._send(make(channel, sent))
                 sent += 1
+
+    def take_socket(self) -> socket.socket:
+        """For whoever goes on alone; nothing is under way."""
+        assert not self._received
+        return self._socket
 
     def ask(self, method: bytes) -> None:
         """Send one method and wait for any answer."""
