@@ -1,6 +1,7 @@
 """The broker as the management listener sees it (`node.management.view.BrokerView`). Reads only."""
 
 import os
+import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -33,7 +34,14 @@ from node.management.view import (
     UserView,
     VhostView,
 )
-from node.process_facts import ESTIMATED, files_max, files_used, memory_parts, resident
+from node.process_facts import (
+    ESTIMATED,
+    files_max,
+    files_used,
+    memory_parts,
+    resident,
+    threads_max,
+)
 from node.queue_weights import head_timestamp, sums_of, unacknowledged_bytes
 from node.turn import TURN_BUCKETS_MS
 from queues.arguments import decode_arguments
@@ -92,6 +100,9 @@ class LiveView:
             alarm_details=alarms.details(),
             files_used=files_used(),
             files_max=files_max(),
+            processors=os.cpu_count() or 1,
+            threads_used=threading.active_count(),
+            threads_max=threads_max(),
             sockets_used=len(broker.arrivals),
             connection_max=broker.config.limits.connection_max,
             recovery=recovery_view(broker.damages),
@@ -220,6 +231,9 @@ class LiveView:
             )
             for name in self._broker.metadata.vhosts
         ]
+
+    def vhost_names(self) -> Sequence[str]:
+        return list(self._broker.metadata.vhosts)
 
     def users(self) -> Sequence[UserView]:
         return [

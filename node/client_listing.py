@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 AMQP091: Final = "AMQP 0-9-1"
 AMQP10: Final = "AMQP 1-0"
 PRIORITY: Final = "x-priority"
+TIMEOUT: Final = "x-consumer-timeout"
 
 
 class LiveClients:
@@ -71,10 +72,23 @@ class LiveClients:
         if isinstance(endpoint, Endpoint091):
             channel = endpoint.channels.get(key[1])
             consumer = None if channel is None else channel.deliveries.consumers.get(key[2])
-            return None if consumer is None else consumer_view(peer, consumer)
+            if consumer is None:
+                return None
+            asked = (consumer.arguments or {}).get(TIMEOUT, -1)
+            return consumer_view(peer, consumer, self._timeout_ms(consumer.host.uid, asked))
         session = endpoint.sessions.get(key[1])
         link = None if session is None else session.consuming.get(key[2])
-        return None if link is None else link_view(peer, link)
+        if link is None:
+            return None
+        return link_view(peer, link, self._timeout_ms(link.host.uid, int(link.asked.timeout_ms)))
+
+    def _timeout_ms(self, uid: int, asked: object) -> int:
+        """In which a consumer of the queue has to settle: what it asked for, or the queue's own."""
+        if isinstance(asked, int) and asked >= 0:
+            return int(asked)
+        host = self._broker.hosts.awake.get(uid)
+        own = -1 if host is None else int(host.options.consumer_timeout_ms)
+        return self._broker.config.consumer_timeout if own < 0 else own
 
     def _peer(self, endpoint: "Endpoint", channel: int) -> PeerOfRow:
         return PeerOfRow(
@@ -185,7 +199,7 @@ def session_stats(session: Session10) -> tuple[int, ...]:
     )
 
 
-def consumer_view(peer: PeerOfRow, consumer: Consumer091) -> ConsumerView:
+def consumer_view(peer: PeerOfRow, consumer: Consumer091, timeout_ms: int) -> ConsumerView:
     return ConsumerView(
         peer=peer,
         tag=consumer.tag,
@@ -199,10 +213,11 @@ def consumer_view(peer: PeerOfRow, consumer: Consumer091) -> ConsumerView:
         arguments=consumer.arguments or {},
         delivered=int(consumer.written),
         held=int(consumer.held),
+        timeout_ms=timeout_ms,
     )
 
 
-def link_view(peer: PeerOfRow, link: ConsumingLink) -> ConsumerView:
+def link_view(peer: PeerOfRow, link: ConsumingLink, timeout_ms: int) -> ConsumerView:
     priority = int(link.asked.priority)
     return ConsumerView(
         peer=peer,
@@ -216,4 +231,5 @@ def link_view(peer: PeerOfRow, link: ConsumingLink) -> ConsumerView:
         priority=priority,
         arguments={PRIORITY: priority} if priority else {},
         delivered=int(link.sent_count),
+        timeout_ms=timeout_ms,
     )

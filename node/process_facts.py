@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from node.broker import Broker
 
 STATUS: Final = Path("/proc/self/status")
+THREADS_MAX: Final = Path("/proc/sys/kernel/threads-max")
 QUEUE_BYTES: Final = 12_000  # a host at rest, with its machine
 CONNECTION_BYTES: Final = 20_000  # endpoint, codec and buffers that are empty
 CHANNEL_BYTES: Final = 6_000
@@ -30,6 +31,14 @@ def files_used() -> int:
 
 def files_max() -> int:
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def threads_max() -> int:
+    """How many the system allows, of all processes; 0: it does not say."""
+    try:
+        return int(THREADS_MAX.read_text())
+    except (OSError, ValueError):
+        return 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""SASL responses of AMQP 0-9-1 and of HTTP Basic: bytes in, a name and a password out.
+"""SASL responses of AMQP 0-9-1, HTTP Basic and login forms: bytes in, name and password out.
 
 PLAIN (RFC 4616): authorization id, 0, name, 0, password. AMQPLAIN: the entries of a field table,
 without its length, with LOGIN and PASSWORD. Texts never quote a response: it holds a password.
@@ -8,6 +8,7 @@ import base64
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
+from urllib.parse import parse_qsl
 
 from warren.wire.amqp091.fields import decode_table
 from warren.wire.errors import ProtocolError
@@ -94,6 +95,20 @@ def parse_basic(header: str) -> Credentials | None:
     name, separator, password = raw.partition(b":")
     user = _text(name)
     return Credentials(user, password) if separator and user is not None else None
+
+
+def parse_form(raw: bytes) -> Credentials | None:
+    """The fields `username` and `password` of a form (application/x-www-form-urlencoded)."""
+    if len(raw) > RESPONSE_BYTES_MAX:
+        return None
+    try:
+        fields = dict(parse_qsl(raw.decode("ascii"), keep_blank_values=True, max_num_fields=8))
+    except ValueError:
+        return None
+    user, password = fields.get("username"), fields.get("password")
+    if user is None or password is None:
+        return None
+    return Credentials(user, password.encode("utf-8", "replace"))
 
 
 def _text(raw: bytes) -> str | None:

@@ -14,8 +14,9 @@ from aiohttp import web
 from node.auth.access import AccessView
 from node.auth.desk import LoginDesk
 from node.auth.login import Accepted, Refused
-from node.auth.sasl import parse_basic
+from node.auth.sasl import Credentials, parse_basic, parse_form
 from node.auth.source import Source
+from node.management.bodies import read_raw
 from node.management.operations import Operations
 from node.management.replies import ApiError
 from node.management.sampling import Rates
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 LOGIN_TAGS: Final = frozenset({"management", "policymaker", "monitoring", "administrator"})
 MONITOR_TAGS: Final = frozenset({"monitoring", "administrator"})
 POLICY_TAGS: Final = frozenset({"policymaker", "administrator"})
+LOGIN_PATH: Final = "/api/login"
+FORM: Final = "application/x-www-form-urlencoded"
 CHALLENGE: Final = {"WWW-Authenticate": 'Basic realm="Warren Management"'}
 
 
@@ -90,9 +93,18 @@ class Caller:
 CALLER: Final = web.RequestKey("caller", Caller)
 
 
+async def credentials_of(request: web.Request) -> Credentials | None:
+    """By HTTP Basic; a request that only tries a login has them in a form."""
+    if request.method != "POST" or request.path.rstrip("/") != LOGIN_PATH:
+        return parse_basic(request.headers.get("Authorization", ""))
+    if request.content_type != FORM:
+        return None
+    return parse_form(await read_raw(request))
+
+
 async def identify(context: Context, request: web.Request) -> Caller:
-    """The caller of this request, by HTTP Basic; ApiError 401 for anybody else."""
-    credentials = parse_basic(request.headers.get("Authorization", ""))
+    """The caller of this request; ApiError 401 for anybody else."""
+    credentials = await credentials_of(request)
     if credentials is None:
         raise not_authorized("Login failed", challenge=True)
     outcome = await context.desk.login_with(credentials, Source(request.remote or "", "http"))
@@ -111,7 +123,7 @@ def caller_of(request: web.Request) -> Caller:
 
 def visible_vhosts(context: Context, caller: Caller) -> list[str]:
     """The names of the vhosts that the caller may see, in order."""
-    names = sorted(each.name for each in context.view.vhosts())
+    names = sorted(context.view.vhost_names())
     if caller.is_monitor:
         return names
     return [name for name in names if context.access.permissions(caller.name, name) is not None]
@@ -131,7 +143,7 @@ def asked_vhosts(context: Context, request: web.Request) -> list[str]:
         return visible
     if vhost in visible:
         return [vhost]
-    if any(each.name == vhost for each in context.view.vhosts()):
+    if vhost in context.view.vhost_names():
         raise not_authorized("User not authorised to access virtual host")
     raise ApiError.not_found()
 

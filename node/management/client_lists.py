@@ -1,10 +1,10 @@
 """Lists of connections, channels and consumers, of the whole cluster, as a caller may see them.
 
 Monitoring users see all; others see what is theirs. Rows are made for those that are shown alone,
-on the node that has them; a list that is sorted by a column needs the rows of all.
+on the node that has them; a list that is sorted by a column has its values of all.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -56,7 +56,14 @@ class ClientLists:
                 return self._rows.row(kind, place[1], ranges)
             return far.get(place)
 
-        return await list_reply(request, places, name_of(kind), row_of, prepare)
+        async def values_of(sort: str, asked: Sequence[Place]) -> Callable[[Place], object]:
+            here = self._rows.values_of(kind, sort)
+            elsewhere: Mapping[Place, object] = {}
+            if self._context.cluster is not None:
+                elsewhere = await self._context.cluster.clients.values(kind, chosen, sort)
+            return lambda p: here(p[1]) if p[0] == HERE else elsewhere.get(p)
+
+        return await list_reply(request, places, name_of(kind), row_of, prepare, values_of)
 
     async def _places(self, kind: str, chosen: Chosen) -> list[Place]:
         """Of all nodes, in the order of names."""

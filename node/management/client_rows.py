@@ -1,6 +1,6 @@
 """Rows of connections, channels and consumers, as the API shows them, with their rates."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Final
 
 from node.management.client_view import (
@@ -11,18 +11,31 @@ from node.management.client_view import (
     PeerOfRow,
     channel_name,
 )
+from node.management.listing import column_of
 from node.management.rates import (
     CHANNEL,
     CHANNEL_STATS,
+    COLUMNS,
     CONNECTION,
     CONSUMER,
     NO_RANGES,
     Ranges,
     Row,
+    path_of,
+    with_idle,
 )
 from node.management.sampling import Rates
 from node.management.view import BrokerView, ConnectionView
 from node.tls.certificate import TlsPeer
+
+COUNT_PLACES: Final = {  # by kind and the path of a column in a row
+    (kind, path_of(column)): place
+    for kind in (CONNECTION, CHANNEL)
+    for place, column in enumerate(COLUMNS[kind])
+}
+RATE_PLACES: Final = {
+    (kind, f"{path}_details.rate"): place for (kind, path), place in COUNT_PLACES.items()
+}
 
 
 class ClientRows:
@@ -45,22 +58,48 @@ class ClientRows:
         """None: it is gone."""
         return self._makers[kind](key, ranges)
 
+    def values_of(self, kind: str, sort: str) -> Callable[[Key], object]:
+        """The values of a column, without rows for what pages are sorted by."""
+        if sort == "name" and kind == CHANNEL:
+            return lambda key: channel_name(key[0], key[1])
+        if sort == "name" and kind == CONNECTION:
+            return lambda key: key[0]
+        rate_place, count_place = RATE_PLACES.get((kind, sort)), COUNT_PLACES.get((kind, sort))
+        rates = self._rates
+        if rate_place is not None:
+            return lambda key: rates.rate(kind, tracked(kind, key), rate_place)
+        if count_place is None or not rates.knows_counts:
+            return column_of(lambda key: self.row(kind, key), sort.split("."))
+
+        def count(key: Key) -> object:
+            values = rates.values(kind, tracked(kind, key))
+            return None if values is None else values[count_place]
+
+        return count
+
     def _connection(self, key: Key, ranges: Ranges) -> Row | None:
         found = self._view.connection(key[0])
         if found is None:
             return None
-        return self._rates.put(connection_row(found), CONNECTION, key[0], ranges)
+        return self._rates.put(connection_row(found), CONNECTION, tracked(CONNECTION, key), ranges)
 
     def _channel(self, key: Key, ranges: Ranges) -> Row | None:
         found = self.clients.channel(key)
         return None if found is None else self._with_rates(found, key, ranges)
 
     def _with_rates(self, channel: ChannelView, key: Key, ranges: Ranges) -> Row:
-        return self._rates.put(channel_row(channel), CHANNEL, key[:2], ranges)
+        place = tracked(CHANNEL, key)
+        row = self._rates.put(channel_row(channel), CHANNEL, place, ranges)
+        return with_idle(row, self._rates.idle_since_ms(CHANNEL, place))
 
     def _consumer(self, key: Key, ranges: Ranges) -> Row | None:
         found = self.clients.consumer(key)
         return None if found is None else consumer_row(found)
+
+
+def tracked(kind: str, key: Key) -> Hashable:
+    """The key by which rates know it."""
+    return key[0] if kind == CONNECTION else key[:2]
 
 
 def connection_row(connection: ConnectionView) -> Row:
@@ -164,6 +203,7 @@ def consumer_row(consumer: ConsumerView) -> Row:
         "protocol": peer.protocol,
         "delivered": consumer.delivered,
         "messages_unacknowledged": consumer.held,
+        "consumer_timeout": consumer.timeout_ms,
     }
 
 

@@ -70,6 +70,7 @@ class ConsumerView:
     arguments: Mapping[str, object] = field(default_factory=dict)
     delivered: int = 0
     held: int = 0  # delivered, and not settled
+    timeout_ms: int = 0  # in which a delivery is to be settled; 0: for ever
 
 
 class ClientsView(Protocol):

@@ -1,9 +1,10 @@
 """Clients of other nodes: keys first, then the rows of those that are shown (N-02).
 
-Two questions to another node (`node.cluster.status_part`): `client_keys` [kind, chosen] is answered
+Questions to another node (`node.cluster.status_part`): `client_keys` [kind, chosen] is answered
 by keys in parts of KEYS_PART, `client_rows` [kind, keys or nil, chosen, ranges] by rows in parts of
-PART; nil: of all that are chosen. `chosen` are the fields of `Chosen`. A page so asks for its own
-rows alone, a list that is sorted by a column for all. Who does not answer in time is left out.
+PART (nil: of all that are chosen), `client_values` [kind, chosen, column] by pairs of a key and a
+value. `chosen` are the fields of `Chosen`. A page so asks for its own rows alone, though it is
+sorted by a column of all. Who does not answer in time is left out.
 """
 
 import asyncio
@@ -18,6 +19,7 @@ from node.management.rates import NO_RANGES, Ranges, Row
 
 KEYS: Final = "client_keys"
 ROWS: Final = "client_rows"
+VALUES: Final = "client_values"
 KEYS_PART: Final = 1000
 PART: Final = 250
 
@@ -32,6 +34,7 @@ class ClusterClients:
         self._rows = rows
         status.serve(KEYS, self._keys_asked)
         status.serve(ROWS, self._rows_asked)
+        status.serve(VALUES, self._values_asked)
 
     async def keys(self, kind: str, chosen: Chosen) -> list[Place]:
         """Of all other nodes."""
@@ -40,6 +43,17 @@ class ClusterClients:
         for member, parts in answers.items():
             for part in parts or ():
                 found += [(member, (name, channel, number)) for name, channel, number in part]
+        return found
+
+    async def values(self, kind: str, chosen: Chosen, sort: str) -> dict[Place, object]:
+        """A column of all that are chosen, of all other nodes, to sort by."""
+        found: dict[Place, object] = {}
+        answers = await self._status.ask_others(VALUES, [kind, astuple(chosen), sort])
+        for member, parts in answers.items():
+            for part in parts or ():
+                for (name, channel, number), value in part:
+                    found[member, (name, channel, number)] = value
+                await asyncio.sleep(0)
         return found
 
     async def rows(self, kind: str, chosen: Chosen, ranges: Ranges = NO_RANGES) -> list[Row]:
@@ -90,6 +104,13 @@ class ClusterClients:
         keys = self._rows.clients.keys(kind, Chosen(*chosen))
         for start in range(0, len(keys), KEYS_PART):
             yield keys[start : start + KEYS_PART]
+
+    async def _values_asked(self, asker: int, about: Any) -> AsyncIterator[object]:
+        kind, chosen, sort = about
+        value = self._rows.values_of(kind, sort)
+        keys = self._rows.clients.keys(kind, Chosen(*chosen))
+        for start in range(0, len(keys), PART):
+            yield [(key, value(key)) for key in keys[start : start + PART]]
 
     async def _rows_asked(self, asker: int, about: Any) -> AsyncIterator[object]:
         kind, keys, chosen, ranges = about

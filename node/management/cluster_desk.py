@@ -20,6 +20,7 @@ from node.cluster.status_part import NoAnswer, Unanswerable
 from node.management.client_rows import ClientRows
 from node.management.cluster_clients import ClusterClients
 from node.management.connections import session_row
+from node.management.listing import SLICE
 from node.management.node_rows import alarms_of
 from node.management.node_stats import (
     ExchangeStats,
@@ -28,6 +29,7 @@ from node.management.node_stats import (
     overview_counts,
     watched_queue,
 )
+from node.management.queue_rows import NAMED_MAX, queue_values
 from node.management.rates import NO_RANGES, QUEUE, VHOST, Ranges, summed
 from node.management.sampling import Rates
 from node.management.view import BrokerView, QueueView
@@ -36,12 +38,13 @@ Row = dict[str, Any]
 Key = tuple[str, str]  # vhost and name of a queue
 
 PART: Final = 250  # rows in one part of an answer
+VALUES_PART: Final = 1000  # values of a column, in the same
 NODE: Final = "node"
 MEMORY: Final = "memory"
 OVERVIEW: Final = "overview"
 QUEUES: Final = "queues"
 QUEUES_NAMED: Final = "queues_named"
-NAMED_MAX: Final = 500  # a page at most
+QUEUE_VALUES: Final = "queue_values"
 VHOSTS: Final = "vhosts"
 EXCHANGES: Final = "exchange_stats"
 RESET: Final = "reset_rates"
@@ -56,7 +59,11 @@ LIVE_FIELDS: Final = (
     "delivered", "delivered_no_ack", "got", "got_no_ack", "redelivered", "acknowledged",
     "messages_delayed", "messages_dying",
 )  # fmt: skip
-LATE_FIELDS: Final = ("rates", "head_timestamp")  # behind those; the head of one queue alone
+LATE_FIELDS: Final = (
+    "rates",
+    "head_timestamp",
+    "idle_since_ms",
+)  # behind those; the head of one queue alone
 
 CloseOf = Callable[[str, str, str], int]  # vhost, user, reason
 
@@ -83,6 +90,7 @@ class ClusterDesk:
             (OVERVIEW, self._overview_asked),
             (QUEUES, self._queues_asked),
             (QUEUES_NAMED, self._queues_named),
+            (QUEUE_VALUES, self._queue_values_asked),
             (VHOSTS, self._vhosts_asked),
             (EXCHANGES, self._exchanges_asked),
             (RESET, self._reset_asked),
@@ -265,6 +273,29 @@ class ClusterDesk:
             found[leader] = None if isinstance(answer, BaseException) else answer
         return found
 
+    async def queue_values(self, vhosts: Sequence[str], sort: str) -> Mapping[Key, object]:
+        """A column of the queues there that are led on other nodes, to sort by."""
+        answers = await self._status.ask_others(QUEUE_VALUES, [list(vhosts), sort])
+        found: dict[Key, object] = {}
+        for parts in answers.values():
+            for vhost, names, values in parts or ():
+                found.update(zip(((vhost, name) for name in names), values, strict=True))
+                await asyncio.sleep(0)
+        return found
+
+    async def _queue_values_asked(self, asker: int, about: Any) -> AsyncIterator[object]:
+        vhosts, sort = about
+        value = queue_values(self._view, self._rates, sort)
+        for vhost in vhosts:
+            names = self._view.queues_here(vhost)
+            for start in range(0, len(names), VALUES_PART):
+                values: list[object] = []
+                some = names[start : start + VALUES_PART]
+                for at in range(0, len(some), SLICE):
+                    values += [value((vhost, name)) for name in some[at : at + SLICE]]
+                    await asyncio.sleep(0)
+                yield [vhost, list(some), values]
+
     async def live_queue(
         self, vhost: str, name: str, ranges: Ranges = NO_RANGES
     ) -> QueueView | None:
@@ -301,7 +332,8 @@ class ClusterDesk:
             if queue is not None:
                 rates = () if ranges is None else self._rates.of(QUEUE, key, ranges)
                 head = self._view.head_timestamp(*key) if len(keys) == 1 else None
-                found.append([*live_row(queue), rates, head])
+                idle = self._rates.idle_since_ms(QUEUE, key)
+                found.append([*live_row(queue), rates, head, idle])
         return found
 
     # Connections

@@ -148,7 +148,7 @@ class Health:
         operating = self._context.cluster.operating
         here = operating.landscape.here
         critical = operating.membership.critical(here)
-        queues = [{"vhost": each.vhost, "name": each.name} for each in critical]
+        queues = [queue_named(each.vhost, each.name) for each in critical]
         definitions = operating.membership.is_definitions_critical(here)
         if not critical and not definitions:
             return _ok()
@@ -176,7 +176,7 @@ class Health:
         )
         if not found:
             return _ok()
-        queues = [{"vhost": each.vhost, "name": each.name, "type": "quorum"} for each in found]
+        queues = [queue_named(each.vhost, each.name) for each in found]
         return _failed("There are quorum queues without elected leaders", queues=queues)
 
     async def cluster_size(self, request: web.Request) -> web.Response:
@@ -211,6 +211,17 @@ class Health:
         )
         got = await operations.get(queue, 1, ACCEPT)
         return _ok() if sent and got else _failed("the message did not come back")
+
+
+def queue_named(vhost: str, name: str) -> dict[str, str]:
+    """A quorum queue, in RabbitMQ's words for it and ours."""
+    return {
+        "name": name,
+        "vhost": vhost,
+        "virtual_host": vhost,
+        "readable_name": f"queue '{name}' in vhost '{vhost}'",
+        "type": "rabbit_quorum_queue",
+    }
 
 
 def _ok(**more: object) -> web.Response:

@@ -10,8 +10,8 @@ import heapq
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
-from typing import Any, Final, Protocol, TypeVar
+from itertools import islice
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from aiohttp import web
 from multidict import MultiMapping
@@ -24,9 +24,11 @@ Row = dict[str, object]
 
 SLICE: Final = 100
 RUN: Final = 4000  # sorted at once: some milliseconds
+JOINED: Final = 40_000  # in order by runs already: put together at once, in as long
 PAGE_SIZE_DEFAULT: Final = 100
 PAGE_SIZE_MAX: Final = 500
 PATTERN_LENGTH_MAX: Final = 256
+NUMBERS: Final = (int, float)
 WRITE_SECONDS: Final = 30.0  # for a client to take one slice
 
 
@@ -70,8 +72,7 @@ class Ordered(Protocol):
     def __lt__(self, other: Any, /) -> bool: ...
 
 
-def no_short_way(sort: str) -> None:
-    """Every column is looked up in its row."""
+Value: TypeAlias = Callable[[K], object]  # of a column, by key
 
 
 def column_of(row_of: Callable[[K], Row | None], path: Sequence[str]) -> Callable[[K], object]:
@@ -90,30 +91,33 @@ async def list_reply(
     name_of: Callable[[K], str],
     row_of: Callable[[K], Row | None],
     prepare: Callable[[Sequence[K]], Awaitable[None]] | None = None,
-    value_of: Callable[[str], Callable[[K], object] | None] = no_short_way,
+    values_of: Callable[[str, Sequence[K]], Awaitable[Value[K] | None]] | None = None,
 ) -> web.StreamResponse:
     """The objects behind `keys` (in order of name), as the request wants them.
 
     `row_of` gives None for one that went away meanwhile. Rows live for one slice: a list is as
-    long as there are objects, the memory for it is not. `prepare` is told once, before the first
-    row is made, of which keys there will be rows: those of a page, or all if they are sorted.
-    `value_of` may know a way to a column by which is sorted that takes no row.
+    long as there are objects, the memory for it is not. `prepare` is told before the first row is
+    made of which keys there will be rows: those of a page, or all of the list. `values_of` may know
+    a way to the values of a column, for all of these keys, that takes no rows; None: it does not,
+    and `prepare` is told of all that are to be sorted.
     """
     query = parse_list_query(request.query)
     chosen = await _chosen(keys, name_of, query)
-    if prepare is not None and query.sort:
-        await prepare(chosen)
     if query.sort:
-        value = value_of(query.sort) or column_of(row_of, query.sort.split("."))
-        chosen = await _sorted(chosen, value)
-    if query.reverse:
-        chosen = chosen[::-1]
-    if prepare is not None and not query.sort:
-        await prepare(_cut(chosen, query))
+        value = None if values_of is None else await values_of(query.sort, chosen)
+        if value is None:
+            if prepare is not None:
+                await prepare(chosen)
+            value = column_of(row_of, query.sort.split("."))
+        ordered: Sequence[K] = await _sorted(chosen, value, query)
+    else:
+        ordered = chosen[::-1] if query.reverse else chosen
+    shown = _cut(ordered, query, len(chosen))
+    if prepare is not None:
+        await prepare(shown)
     if not query.page:
-        return await _streamed(request, chosen, row_of, query.columns)
+        return await _streamed(request, shown, row_of, query.columns)
     rows: list[Row] = []
-    shown = _cut(chosen, query)
     for start in range(0, len(shown), SLICE):
         rows += _rows(shown[start : start + SLICE], row_of, query.columns)
         await asyncio.sleep(0)
@@ -168,6 +172,8 @@ async def sorted_in_slices(items: Sequence[T], key: Callable[[T], Ordered]) -> l
         await asyncio.sleep(0)
     if len(runs) == 1:
         return runs[0]
+    if len(items) <= JOINED:
+        return sorted((item for run in runs for item in run), key=key)
     merged: list[T] = []
     for item in heapq.merge(*runs, key=key):
         merged.append(item)
@@ -186,28 +192,49 @@ def _whole(query: MultiMapping[str], name: str, default: int, low: int, high: in
     return int(text)
 
 
-def _cut(items: Sequence[T], query: ListQuery) -> Sequence[T]:
+def _cut(items: Sequence[T], query: ListQuery, total: int) -> Sequence[T]:
+    """The page; `total` is how many there are, of which these may be the first."""
     if not query.page:
         return items
     start = (query.page - 1) * query.page_size
-    if start >= len(items) and query.page > 1:
+    if start >= total and query.page > 1:
         raise ApiError(
             400,
             "page_out_of_range",
-            f"Page out of range, page: {query.page} page size: {query.page_size}, "
-            f"len: {len(items)}",
+            f"Page out of range, page: {query.page} page size: {query.page_size}, len: {total}",
         )
     return items[start : start + query.page_size]
 
 
-async def _sorted(keys: Sequence[K], value: Callable[[K], object]) -> list[K]:
-    """The keys in the order of a column of their rows."""
-    ranked: list[tuple[tuple[int, float, str], int]] = []
+async def _sorted(keys: Sequence[K], value: Value[K], query: ListQuery) -> list[K]:
+    """The keys in the order of a column, as far as the page goes. Of equals the later come first
+    in reverse: it is the same order, from its end."""
+    values: list[Any] = []
     for start in range(0, len(keys), SLICE):
-        for place, key in enumerate(keys[start : start + SLICE], start):
-            ranked.append((_rank(value(key)), place))
+        values += [value(key) for key in keys[start : start + SLICE]]
         await asyncio.sleep(0)
-    return [keys[place] for _, place in await sorted_in_slices(ranked, itemgetter(0))]
+    if not all(type(each) in NUMBERS for each in values):
+        for start in range(0, len(values), SLICE):
+            values[start : start + SLICE] = map(_rank, values[start : start + SLICE])
+            await asyncio.sleep(0)
+    end = query.page * query.page_size or len(keys)
+    rank = values.__getitem__
+    runs: list[list[int]] = []  # of places in `keys`
+    for start in range(0, len(keys), RUN):
+        run = sorted(range(start, min(start + RUN, len(keys))), key=rank)
+        if query.reverse:
+            run.reverse()
+        runs.append(run[:end])
+        await asyncio.sleep(0)
+    if query.reverse:
+        runs.reverse()
+    merged = heapq.merge(*runs, key=rank, reverse=query.reverse)
+    found: list[K] = []
+    for place in islice(merged, end):
+        found.append(keys[place])
+        if len(found) % SLICE == 0:
+            await asyncio.sleep(0)
+    return found
 
 
 def _rows(

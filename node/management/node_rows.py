@@ -1,6 +1,16 @@
 """Rows of nodes, and what of them other resources show: listeners and alarms."""
 
+from typing import Final
+
 from node.management.view import NodeView, RecoveryView
+
+# RabbitMQ's plugins whose work a node does by itself; tools look whether they are there.
+PLUGINS: Final = (
+    "rabbitmq_consistent_hash_exchange",
+    "rabbitmq_event_exchange",
+    "rabbitmq_management",
+    "rabbitmq_prometheus",
+)
 
 
 def node_row(node: NodeView) -> dict[str, object]:
@@ -11,6 +21,11 @@ def node_row(node: NodeView) -> dict[str, object]:
         "being_drained": not node.in_service,
         "uptime": node.uptime_ms,
         "os_pid": str(node.process_id),
+        "processors": node.processors,
+        "run_queue": 0,  # One loop: nothing else runs while it answers.
+        "proc_used": node.threads_used,
+        "proc_total": node.threads_max,
+        "enabled_plugins": list(PLUGINS),
         "version": node.version,
         "build": node.build,
         "db_dir": node.data_dir,

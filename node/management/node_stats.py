@@ -128,7 +128,8 @@ def watched_queue(
     if queue is None:
         return None
     details = rates.of(QUEUE, key, ranges)
-    return replace(queue, rates=details, head_timestamp=view.head_timestamp(*key))
+    head, idle = view.head_timestamp(*key), rates.idle_since_ms(QUEUE, key)
+    return replace(queue, rates=details, head_timestamp=head, idle_since_ms=idle)
 
 
 def exchange_stats(rates: Rates, key: tuple[str, str], ranges: Ranges) -> ExchangeStats:

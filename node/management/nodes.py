@@ -1,5 +1,8 @@
 """GET /api/nodes, one by its name, its memory: for monitoring users. Any node answers for all."""
 
+from collections.abc import Mapping
+from typing import Final
+
 from aiohttp import web
 
 from node.management.access import Context, caller_of
@@ -54,4 +57,32 @@ class Nodes:
             found = await cluster.memory(asked)
         if found is None:
             raise ApiError.not_found()
-        return json_reply({"memory": found})
+        return json_reply({"memory": with_rabbitmq_parts(found)})
+
+
+# RabbitMQ's names for parts of ours; and those of its parts that are not there.
+THEIRS: Final[Mapping[str, str]] = {
+    "connections": "connection_readers",
+    "channels": "connection_channels",
+    "queues": "queue_procs",
+    "message_bodies": "binary",
+    "other": "other_proc",
+}
+ABSENT: Final = (
+    "connection_writers", "connection_other", "quorum_queue_procs", "stream_queue_procs",
+    "stream_queue_replica_reader_procs", "stream_queue_coordinator_procs", "plugins",
+    "metadata_store", "metrics", "mgmt_db", "mnesia", "quorum_ets", "metadata_store_ets",
+    "other_ets", "msg_index", "atom", "other_system", "allocated_unused", "reserved_unallocated",
+)  # fmt: skip
+
+
+def with_rabbitmq_parts(memory: Row) -> Row:
+    """The parts under the names that RabbitMQ's tools ask for; they still add up."""
+    parts = {THEIRS.get(name, name): size for name, size in memory.items()}
+    total = memory["total"]
+    return {
+        **dict.fromkeys(ABSENT, 0),
+        **parts,
+        "estimated": [THEIRS.get(name, name) for name in memory.get("estimated", ())],
+        "total": {**total, "erlang": total["rss"]},
+    }

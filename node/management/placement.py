@@ -64,7 +64,7 @@ class Placement:
         """The vhost that is asked about, if the caller may see it."""
         name = request.query.get("vhost", "/")
         if name not in visible_vhosts(self._context, caller_of(request)):
-            if any(each.name == name for each in self._context.view.vhosts()):
+            if name in self._context.view.vhost_names():
                 raise not_authorized(NO_VHOST_ACCESS)
             raise ApiError.not_found()
         return name

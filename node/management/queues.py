@@ -1,8 +1,7 @@
 """Queues: /api/queues, by vhost and name; PUT declares, DELETE deletes, contents are purged."""
 
-from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from aiohttp import web
 
@@ -13,40 +12,16 @@ from node.management.changes import acting, delete, put, refused
 from node.management.client_lists import ClientLists
 from node.management.client_rows import deliveries_of
 from node.management.client_view import Chosen
-from node.management.listing import (
-    column_of,
-    list_reply,
-    object_reply,
-    query_is_true,
-    sorted_in_slices,
-)
+from node.management.listing import list_reply, object_reply, sorted_in_slices
 from node.management.node_stats import watched_queue
-from node.management.rates import (
-    COLUMNS,
-    DEPTHS,
-    NO_RANGES,
-    QUEUE,
-    Ranges,
-    Row,
-    path_of,
-    put_details,
-)
+from node.management.queue_rows import Key, QueueRows, queue_row
+from node.management.rates import NO_RANGES, Ranges
 from node.management.replies import ApiError
 from node.management.sampling import parse_ranges
 from node.management.view import QueueView
 from warren.wire.errors import ProtocolError
 
-Key: TypeAlias = tuple[str, str]  # vhost and name
-
 NO_INCOMING: Final[list[object]] = []  # by exchange they are not counted for each queue
-BARE: Final = (
-    "name", "vhost", "type", "durable", "auto_delete", "exclusive", "arguments", "node", "state",
-    "policy", "operator_policy", "leader", "members", "online", "owner_pid_details",
-)  # fmt: skip
-RATE_PLACES: Final = {  # by the path of a column in a row
-    f"{path_of(column)}_details.rate": place for place, column in enumerate(COLUMNS[QUEUE])
-}
-COUNT_PLACES: Final = {path_of(column): place for place, column in enumerate(COLUMNS[QUEUE])}
 
 
 class Queues:
@@ -90,9 +65,7 @@ class Queues:
             names = await sorted_in_slices(view.queue_names(vhost), str)
             keys += [(vhost, name) for name in names]
         rows = QueueRows(self._context, request, vhosts)
-        return await list_reply(
-            request, keys, queue_name, rows.row, prepare=rows.prepare, value_of=rows.value_of
-        )
+        return await list_reply(request, keys, queue_name, rows.row, rows.prepare, rows.values_of)
 
     async def one(self, request: web.Request) -> web.Response:
         (vhost,) = asked_vhosts(self._context, request)
@@ -184,113 +157,5 @@ class Queues:
         return web.Response(status=204)
 
 
-class QueueRows:
-    """Rows of one request for a list: those that other nodes lead come from these."""
-
-    def __init__(self, context: Context, request: web.Request, vhosts: Sequence[str]) -> None:
-        self._context = context
-        self._vhosts = vhosts
-        self._live: dict[Key, QueueView] = {}
-        self._is_bare = query_is_true(request.query, "disable_stats")
-        self._has_totals = query_is_true(request.query, "enable_queue_totals")
-        self._ranges: Ranges | None = None if self._is_bare else parse_ranges(request.query)
-
-    async def prepare(self, shown: Sequence[Key]) -> None:
-        cluster = self._context.cluster
-        if cluster is not None and not (self._is_bare and not self._has_totals):
-            self._live.update(await cluster.live_queues(shown, self._vhosts, self._ranges))
-
-    def row(self, key: Key) -> Row | None:
-        queue = self._live.get(key)
-        if queue is not None:
-            details = queue.rates
-        else:
-            queue = self._context.view.queue(*key)
-            if queue is None:
-                return None
-            rates = self._context.rates
-            details = () if self._ranges is None else rates.of(QUEUE, key, self._ranges)
-        row = queue_row(queue, details)
-        return bare(row, self._has_totals) if self._is_bare else row
-
-    def value_of(self, sort: str) -> Callable[[Key], object] | None:
-        """A short way to columns by which pages sort; those of queues elsewhere take a row."""
-        if sort in ("name", "vhost"):
-            place = 0 if sort == "vhost" else 1
-            return lambda key: key[place]
-        place_of_rate, place_of_count = RATE_PLACES.get(sort), COUNT_PLACES.get(sort)
-        rates, from_row = self._context.rates, column_of(self.row, sort.split("."))
-
-        def rate(key: Key) -> object:
-            assert place_of_rate is not None
-            return from_row(key) if key in self._live else rates.rate(QUEUE, key, place_of_rate)
-
-        def count(key: Key) -> object:
-            assert place_of_count is not None
-            values = None if key in self._live else rates.values(QUEUE, key)
-            return from_row(key) if values is None else values[place_of_count]
-
-        if place_of_rate is not None:
-            return rate
-        return None if place_of_count is None else count
-
-
 def queue_name(key: Key) -> str:
     return key[1]
-
-
-def bare(row: Row, with_totals: bool) -> Row:
-    """What a queue is, without what is counted of it (`disable_stats`)."""
-    kept = (*BARE, *DEPTHS) if with_totals else BARE
-    return {name: row[name] for name in kept if name in row}
-
-
-def queue_row(queue: QueueView, details: Sequence[Any] = ()) -> Row:
-    row: Row = {
-        "name": queue.name,
-        "vhost": queue.vhost,
-        "type": queue.type,
-        "durable": queue.durable,
-        "auto_delete": queue.auto_delete,
-        "exclusive": queue.exclusive,
-        "arguments": queue.arguments,
-        "node": queue.node,
-        "state": queue.state,
-        "reason": queue.reason,
-        "policy": queue.policy.name,
-        "operator_policy": queue.policy.operator,
-        "effective_policy_definition": queue.policy.definition,
-        "messages": queue.messages_ready + queue.messages_unacknowledged,
-        "messages_ready": queue.messages_ready,
-        "messages_unacknowledged": queue.messages_unacknowledged,
-        "messages_delayed": queue.messages_delayed,
-        "messages_dlx": queue.messages_dying,
-        "message_bytes": queue.message_bytes_ready + queue.message_bytes_unacknowledged,
-        "message_bytes_ready": queue.message_bytes_ready,
-        "message_bytes_unacknowledged": queue.message_bytes_unacknowledged,
-        "messages_ram": queue.messages_ram,
-        "messages_paged_out": queue.messages_paged_out,
-        "message_bytes_ram": queue.message_bytes_ram,
-        "message_bytes_paged_out": queue.message_bytes_paged_out,
-        "memory": queue.memory_bytes,
-        "consumers": queue.consumers,
-        "consumer_capacity": round(queue.consumer_capacity, 4),
-        "consumer_utilisation": round(queue.consumer_capacity, 4),
-        "message_stats": {
-            "publish": queue.published,
-            "deliver": queue.delivered,
-            "deliver_no_ack": queue.delivered_no_ack,
-            "get": queue.got,
-            "get_no_ack": queue.got_no_ack,
-            "deliver_get": queue.delivered + queue.delivered_no_ack + queue.got + queue.got_no_ack,
-            "redeliver": queue.redelivered,
-            "ack": queue.acknowledged,
-        },
-    }
-    if queue.members:
-        row["leader"] = queue.leader
-        row["members"] = list(queue.members)
-        row["online"] = list(queue.online)
-    if queue.exclusive:
-        row["owner_pid_details"] = {"name": queue.owner}
-    return put_details(row, QUEUE, details)

@@ -11,6 +11,7 @@ is 0 for that interval. Not compiled: used a few times a second, for the objects
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
 LENGTHS: Final = "lengths"  # what one range of a request is for
@@ -168,7 +169,7 @@ class History:
 class Track:
     """What is known of one object. Invariant: `before_ms` < `last_ms`, or 0: one sample so far."""
 
-    __slots__ = ("asked_ms", "before", "before_ms", "history", "last", "last_ms")
+    __slots__ = ("asked_ms", "before", "before_ms", "changed_ms", "history", "last", "last_ms")
 
     def __init__(self, now_ms: int, values: Sequence[int]) -> None:
         self.asked_ms = now_ms
@@ -176,6 +177,7 @@ class Track:
         self.last_ms = now_ms
         self.before = self.last
         self.before_ms = 0
+        self.changed_ms = now_ms  # when a sample was last another one than that before
         self.history: History | None = None
 
     def keep_history(self, spans: Sequence[tuple[int, int]] = SPANS) -> None:
@@ -192,6 +194,8 @@ class Track:
             return
         self.before, self.before_ms = self.last, self.last_ms
         self.last, self.last_ms = array("q", values), now_ms
+        if self.last != self.before:
+            self.changed_ms = now_ms
         if self.history is not None:
             self.history.add(now_ms, self.last)
 
@@ -203,6 +207,10 @@ class Track:
         if grown < 0 and not column.is_gauge:
             return 0.0
         return round(grown * 1000 / (self.last_ms - self.before_ms), 2)
+
+    def idle_since_ms(self) -> int | None:
+        """Since when nothing is counted of it, as far as is known; None: something is."""
+        return self.changed_ms if self.last_ms > self.changed_ms else None
 
     def details(self, columns: Sequence[Column], ranges: Ranges) -> "list[float | Detail]":
         """For each column its rate, or, where a range is asked of it, all that it says."""
@@ -257,6 +265,14 @@ def put_details(row: Row, kind: str, details: Sequence[float | Detail]) -> Row:
         place = row.setdefault(column.inside, {}) if column.inside else row
         shown = detail if isinstance(detail, dict) else {"rate": detail}
         place[f"{column.name}_details"] = shown
+    return row
+
+
+def with_idle(row: Row, idle_since_ms: int | None) -> Row:
+    """The row with the time since when it is idle, if it is."""
+    if idle_since_ms is not None:
+        moment = datetime.fromtimestamp(idle_since_ms / 1000, UTC)
+        row["idle_since"] = moment.isoformat(timespec="milliseconds")
     return row
 
 

@@ -84,6 +84,11 @@ class Rates:
     def track_count(self) -> int:
         return len(self._tracks)
 
+    @property
+    def knows_counts(self) -> bool:
+        """Whether somebody tells the numbers of objects: what it does not know of is at rest."""
+        return not isinstance(self._tallies, NoTallies)
+
     # Looking
 
     def of(self, kind: str, key: Key, ranges: Ranges = NO_RANGES) -> Sequence[float | Detail]:
@@ -104,6 +109,11 @@ class Rates:
         """Of one column of an object."""
         track = self._track(kind, key)
         return 0.0 if track is None else track.rate(place, COLUMNS[kind][place])
+
+    def idle_since_ms(self, kind: str, key: Key) -> int | None:
+        """Of an object that is looked at; None: it is in use, or nobody knows yet."""
+        track = self._tracks.get((kind, key))
+        return None if track is None else track.idle_since_ms()
 
     def put(self, row: Row, kind: str, key: Key, ranges: Ranges = NO_RANGES) -> Row:
         """The row of the object with its details."""

@@ -107,6 +107,9 @@ class NodeView:
     files_used: int = 0
     files_max: int = 0
     sockets_used: int = 0
+    processors: int = 1
+    threads_used: int = 1
+    threads_max: int = 0
     connection_max: int = -1  # of clients; negative: any number
     recovery: RecoveryView = RecoveryView()
     crashed_queues: tuple[tuple[str, str], ...] = ()  # (vhost, name), now
@@ -257,6 +260,7 @@ class QueueView:
     acknowledged: int = 0
     rates: Sequence[float | Mapping[str, object]] = ()  # in the order of `rates.COLUMNS[QUEUE]`
     head_timestamp: int | None = None  # that the first ready message says of itself, if known
+    idle_since_ms: int | None = None  # nothing was counted of it since then, as far as is known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -384,6 +388,9 @@ class BrokerView(Protocol):
     def totals(self) -> TotalsView: ...
 
     def counters(self) -> CountersView: ...
+
+    def vhost_names(self) -> Sequence[str]:
+        """In no order, and without a look at their queues."""
 
     def vhosts(self) -> Sequence[VhostView]: ...
 

@@ -81,6 +81,7 @@ CONSUMER: Final = record(
         "protocol": STRING,
         "delivered": COUNT,
         "messages_unacknowledged": COUNT,
+        "consumer_timeout": COUNT,
     },
 )
 DELIVERIES: Final = listed(
@@ -114,7 +115,12 @@ CHANNEL: Final = record(
         "message_stats": table(ANY),
     },
     # Of one channel.
-    {"consumer_details": listed(CONSUMER), "deliveries": DELIVERIES, "publishes": listed(MAP)},
+    {
+        "consumer_details": listed(CONSUMER),
+        "deliveries": DELIVERIES,
+        "publishes": listed(MAP),
+        "idle_since": STRING,
+    },
 )
 LINK_COLUMNS: Final = {
     "handle": COUNT,

@@ -53,6 +53,11 @@ NODE: Final = record(
     {  # Only of a node that answers.
         "uptime": COUNT,
         "os_pid": STRING,
+        "processors": COUNT,
+        "run_queue": COUNT,
+        "proc_used": COUNT,
+        "proc_total": COUNT,
+        "enabled_plugins": TEXTS,
         "version": STRING,
         "build": STRING,
         "db_dir": STRING,

@@ -74,6 +74,7 @@ QUEUE: Final = record(
         "online": TEXTS,
         # Of exclusive ones.
         "owner_pid_details": record("QueueOwner", {"name": STRING}),
+        "idle_since": STRING,
         # Of one queue.
         "head_message_timestamp": or_null(INTEGER),
         "consumer_details": listed(CONSUMER),

@@ -154,6 +154,9 @@ class FakeBroker:
     def vhosts(self) -> Sequence[VhostView]:
         return self.the_vhosts
 
+    def vhost_names(self) -> Sequence[str]:
+        return [each.name for each in self.the_vhosts]
+
     def users(self) -> Sequence[UserView]:
         return self.all_users
 

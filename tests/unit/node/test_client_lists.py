@@ -14,7 +14,7 @@ from node.auth.login import LoginRules
 from node.auth.passwords import Hashing, hash_password
 from node.management.access import Context
 from node.management.client_view import channel_key
-from node.management.rates import EXCHANGE, NODE, QUEUE, VHOST, zeros
+from node.management.rates import CHANNEL, CONNECTION, EXCHANGE, NODE, QUEUE, VHOST, zeros
 from node.management.sampling import Rates
 from node.management.server import make_app
 from node.management.view import ExchangeView, UserView, VhostView
@@ -241,7 +241,9 @@ def test_rates_of_queues_come_with_the_second_look_and_can_be_sorted_by() -> Non
     world.test(test)
 
 
-@pytest.mark.parametrize("sort", ["name", "vhost", "messages_ready", "messages", "consumers"])
+@pytest.mark.parametrize(
+    "sort", ["name", "vhost", "messages_ready", "messages", "consumers", "state", "message_bytes"]
+)
 def test_short_ways_of_sorting_say_the_same_as_the_rows(sort: str) -> None:
     world = World()
     for number in (1, 2, 3):
@@ -349,10 +351,61 @@ def test_version_memory_and_the_queues_of_a_user() -> None:
     async def test(ask: Ask) -> None:
         assert (await ask("version"))[1].startswith("4.")
         _, found = await ask("nodes/warren@here/memory")
-        assert found["memory"]["total"] == {"rss": 1000}
+        assert found["memory"]["total"] == {"rss": 1000, "erlang": 1000}
         assert (await ask("nodes/none/memory"))[0] == 404
         assert (await ask("nodes/warren@here/memory", user="shop"))[0] == 401
         assert (await ask("users/shop/queues")) == (200, [])
         assert (await ask("users/none/queues"))[0] == 404
 
     World().test(test)
+
+
+def test_connections_and_channels_are_sorted_by_what_is_counted_of_them() -> None:
+    world = World()
+    for name, received in (("c-root", 500), ("c-shop", 70)):
+        world.tallies.numbers[CONNECTION, name] = (received, 0)
+    world.tallies.numbers[CHANNEL, ("c-shop", 1)] = (9, *(0,) * 10)
+    world.tallies.numbers[CHANNEL, ("c-root", 2)] = (5, *(0,) * 10)
+
+    async def test(ask: Ask) -> None:
+        _, rows = await ask("connections?sort=recv_oct&columns=name")
+        assert [row["name"] for row in rows] == ["c-shop", "c-root"]
+        _, page = await ask("connections?page=1&page_size=1&sort=name&sort_reverse=true")
+        assert [row["name"] for row in page["items"]] == ["c-shop"]
+        sort = "sort=message_stats.publish&sort_reverse=true&columns=name"
+        _, page = await ask(f"channels?page=1&page_size=2&{sort}")
+        assert [row["name"] for row in page["items"]] == ["c-shop (1)", "c-root (2)"]
+        _, rows = await ask("consumers?sort=delivered&sort_reverse=true&columns=consumer_tag")
+        assert [row["consumer_tag"] for row in rows] == ["tag-3", "tag-2", "tag-1"]
+        world.tallies.numbers[CONNECTION, "c-shop"] = (5070, 0)
+        await world.sample()
+        _, rows = await ask("connections?sort=recv_oct_details.rate&columns=name")
+        assert [row["name"] for row in rows] == ["c-root", "c-shop"]
+
+    world.test(test)
+
+
+def test_who_does_nothing_is_idle_since_it_last_did() -> None:
+    world = World()
+    world.tallies.numbers[CHANNEL, ("c-root", 1)] = (1, *(0,) * 10)
+
+    async def idle(ask: Ask) -> list[str | None]:
+        _, channels = await ask("channels")
+        _, queues = await ask("queues")
+        _, queue = await ask("queues/%2F/q1")
+        assert queue.get("idle_since") == queues[0].get("idle_since")
+        return [channels[0].get("idle_since"), queues[0].get("idle_since")]
+
+    async def test(ask: Ask) -> None:
+        assert await idle(ask) == [None, None]  # Nobody knows yet.
+        world.count("q1", 1)
+        await world.sample()
+        assert await idle(ask) == ["2023-11-14T22:13:20.000+00:00", None]
+        await world.sample()
+        await world.sample()
+        assert (await idle(ask))[1] == "2023-11-14T22:13:25.000+00:00"
+        world.tallies.numbers[CHANNEL, ("c-root", 1)] = (2, *(0,) * 10)
+        await world.sample()
+        assert (await idle(ask))[0] is None
+
+    world.test(test)

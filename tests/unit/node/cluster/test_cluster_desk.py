@@ -11,10 +11,11 @@ from msgspec.structs import replace as replace_struct
 from node.auth.desk import LoginDesk
 from node.auth.login import LoginRules
 from node.auth.passwords import Hashing, hash_password
-from node.management import cluster_desk
+from node.management import cluster_desk, queue_rows
 from node.management.access import Context
 from node.management.client_view import Chosen
 from node.management.cluster_desk import ClusterDesk
+from node.management.health import queue_named
 from node.management.rates import CHANNEL, CONNECTION, CONSUMER, EXCHANGE, NODE, QUEUE, zeros
 from node.management.sampling import Rates
 from node.management.server import make_app
@@ -343,6 +344,51 @@ def test_a_page_asks_each_node_for_its_own_rows_alone() -> None:
     over_http(site, test)
 
 
+def test_values_to_sort_by_come_from_the_nodes_that_have_them() -> None:
+    site = Site()
+    for number, ready in ((1, 5), (2, 50), (3, 20)):
+        site.tallies[number].numbers[QUEUE, ("/", f"q{number}")] = (ready, ready, *(0,) * 9)
+        site.tallies[number].numbers[CONNECTION, f"c{number}"] = (100 * ready, 0)
+    site.views[2].queues["/", "q2"] = replace(site.views[2].queues["/", "q2"], consumers=4)
+    desk = site.desks[1]
+    found = site.run(desk.queue_values(["/", "none"], "messages_ready"))
+    assert found == {("/", "q2"): 50, ("/", "q3"): 20}
+    assert site.run(desk.queue_values(["/"], "consumers"))["/", "q2"] == 4
+    assert site.run(desk.queue_values(["/"], "arguments.x-max-length"))["/", "q3"] == 10
+    found = site.run(desk.clients.values(CONNECTION, Chosen(), "recv_oct"))
+    assert found == {(2, ("c2", 0, 0)): 5000, (3, ("c3", 0, 0)): 2000}
+    found = site.run(desk.clients.values(CONNECTION, Chosen(user="bo"), "user"))
+    assert found == {(3, ("c3", 0, 0)): "bo"}
+    site.world.stop(3)
+    assert set(site.run(desk.queue_values(["/"], "messages_ready"))) == {("/", "q2")}
+
+
+def test_a_sorted_page_has_the_rows_of_all_nodes_in_one_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(queue_rows, "NAMED_MAX", 0)
+    site = Site()
+    for number, ready in ((1, 5), (2, 50), (3, 20)):
+        site.tallies[number].numbers[QUEUE, ("/", f"q{number}")] = (ready, ready, *(0,) * 9)
+        site.tallies[number].numbers[CONNECTION, f"c{number}"] = (100 * ready, 0)
+    asked: list[str] = []
+    site.views[3].on_queue = lambda vhost, name: asked.append(name)
+
+    async def test(ask: Ask) -> None:
+        sort = "sort=messages_ready&sort_reverse=true"
+        _, page = await ask("GET", f"/api/queues?page=1&page_size=1&{sort}")
+        assert [row["name"] for row in page["items"]] == ["q2"]
+        assert asked == []  # Its queue is not on the page.
+        _, page = await ask("GET", f"/api/queues?page=2&page_size=1&{sort}")
+        assert [(row["name"], row["messages_ready"]) for row in page["items"]] == [("q3", 30)]
+        _, rows = await ask("GET", "/api/connections?sort=recv_oct&columns=name")
+        assert [row["name"] for row in rows] == ["c1", "c3", "c2"]
+        _, rows = await ask("GET", "/api/channels?sort=name&sort_reverse=true&columns=name")
+        assert [row["name"] for row in rows] == ["c3 (1)", "c2 (1)", "c1 (1)"]
+
+    over_http(site, test)
+
+
 def test_clients_of_a_node_that_is_away_are_left_out() -> None:
     site = Site()
     site.world.stop(3)
@@ -401,7 +447,7 @@ def test_the_memory_of_another_node_is_asked_of_it_and_all_forget_their_samples(
 
     async def test(ask: Ask) -> None:
         _, found = await ask("GET", "/api/nodes/n3/memory")
-        assert found["memory"]["total"] == {"rss": 1000}
+        assert found["memory"]["total"] == {"rss": 1000, "erlang": 1000}
         assert (await ask("GET", "/api/nodes/n9/memory"))[0] == 404
         site.tallies[3].numbers[QUEUE, ("/", "q3")] = (0,) * 11
         await ask("GET", "/api/queues/%2F/q3")
@@ -540,7 +586,7 @@ def test_health_checks_know_the_cluster() -> None:
         status, answer = await ask("GET", f"{checks}/node-is-quorum-critical")
         assert (status, answer["queues"], answer["definitions"]) == (
             503,
-            [{"vhost": "/", "name": "lost"}],
+            [queue_named("/", "lost")],
             True,
         )
         assert (await ask("GET", f"{checks}/reached-target-cluster-size"))[0] == 503
