@@ -161,6 +161,8 @@ class LiveMeter:
         return TrafficView(
             handed_bytes=int(one.handed_bytes + other.handed_bytes),
             away_bytes=away,
+            letters=int(broker.observers.publisher.published_count),
+            letters_dropped=int(broker.observers.publisher.dropped_count),
             redelivered=int(one.redelivered + other.redelivered),
             delivered=int(delivered),
             sizes={"amqp091": sizes_view(one.sizes), "amqp10": sizes_view(other.sizes)},

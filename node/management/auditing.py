@@ -1,7 +1,8 @@
 """Requests that may change something, noted in the audit log (`node.audit`) with how they went.
 
 Between the answers to errors and the login: what is refused because nobody has logged in is told
-by the login. Not noted are requests that read, and publishes, which are messages and no changes.
+by the login. Not noted are requests that read, tries of a login, and publishes, which are messages
+and no changes.
 """
 
 from typing import Final
@@ -11,11 +12,11 @@ from aiohttp.typedefs import Handler
 
 from node.audit import Audit
 from node.authors import HTTP, Author
-from node.management.access import CALLER
+from node.management.access import CALLER, LOGIN_PATH
 from node.management.replies import ApiError
 
 READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-PUBLISH: Final = "/publish"
+UNNOTED: Final = ("/publish", LOGIN_PATH)  # how paths end
 PATH_MAX: Final = 500
 AUDIT: Final = web.AppKey("audit", Audit)
 
@@ -24,7 +25,7 @@ AUDIT: Final = web.AppKey("audit", Audit)
 async def audit_changes(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Note the request once its outcome is known."""
     audit = request.app.get(AUDIT)
-    if audit is None or request.method in READING or request.path.endswith(PUBLISH):
+    if audit is None or request.method in READING or request.path.rstrip("/").endswith(UNNOTED):
         return await handler(request)
     try:
         answer = await handler(request)

@@ -6,7 +6,7 @@ from typing import Final
 from aiohttp import web
 
 from node.auth.passwords import DEFAULT_HASHING, SALT_BYTES, hash_password
-from node.management.access import Context, caller_of
+from node.management.access import LOGIN_PATH, Context, caller_of
 from node.management.listing import query_is_true
 from node.management.node_stats import overview_counts, summed_counts
 from node.management.parameters import cluster_name
@@ -31,6 +31,7 @@ class Overview:
             web.delete("/api/reset", self.reset),
             web.get("/api/whoami", self.whoami),
             web.get("/api/auth", self.auth),
+            web.post(LOGIN_PATH, self.login),
             web.get("/api/extensions", self.extensions),
             web.get("/api/auth/hash_password/{password}", self.hash_password),
         ]
@@ -82,6 +83,11 @@ class Overview:
     async def auth(self, request: web.Request) -> web.Response:
         """How the web page is to log in: by name and password alone."""
         return json_reply({"oauth_enabled": False})
+
+    async def login(self, request: web.Request) -> web.Response:
+        """Whoever comes here has logged in. RabbitMQ also sets a cookie, for its own page: ours
+        keeps none (0050), and no request is let in by one."""
+        return json_reply("ok")
 
     async def extensions(self, request: web.Request) -> web.Response:
         """Parts of the page that plugins add: there are none."""

@@ -308,6 +308,9 @@ def traffic_families(traffic: TrafficView) -> Iterator[Family]:
     yield counter(
         "warren_published_away_bytes", "The part for queues led elsewhere", traffic.away_bytes
     )
+    words = "Messages that the node itself has published: events, and copies of traced ones"
+    yield counter("warren_internal_published", words, traffic.letters)
+    yield counter("warren_internal_dropped", "Those it had to drop", traffic.letters_dropped)
     local = max(0, traffic.handed_bytes - traffic.away_bytes)
     ratio = local / traffic.handed_bytes if traffic.handed_bytes else 1.0
     words = "Share of published bytes that went to a leader on this node"

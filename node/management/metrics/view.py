@@ -83,6 +83,8 @@ class TrafficView:
 
     handed_bytes: int = 0  # of messages given to queues, once for each of them
     away_bytes: int = 0  # the part of it for queues that another node leads
+    letters: int = 0  # events and copies of traced messages that found a queue
+    letters_dropped: int = 0  # too many at a time
     redelivered: int = 0
     delivered: int = 0
     sizes: Mapping[str, HistogramView] = field(default_factory=dict)  # by protocol; bytes

@@ -12,6 +12,8 @@ from node.management.spec.model import (
     TEXTS,
     deletes,
     listed,
+    one_of,
+    posts,
     puts,
     reads,
     record,
@@ -62,6 +64,11 @@ OPERATIONS: Final = (
         "/api/auth",
         "How the web page is to log in.",
         record("LoginWays", {"oauth_enabled": BOOLEAN}),
+    ),
+    posts(
+        "/api/login",
+        "Try a login: `username` and `password` are fields of a form, not JSON.",
+        answer=one_of("ok"),
     ),
     reads("/api/extensions", "Parts of the web page that plugins add.", listed(table(ANY))),
     reads(

@@ -44,6 +44,8 @@ def meter() -> FakeMeter:
         the_traffic=TrafficView(
             handed_bytes=100,
             away_bytes=25,
+            letters=6,
+            letters_dropped=2,
             redelivered=1,
             delivered=4,
             sizes={"amqp091": HistogramView(bounds=(100.0,), counts=(2, 1), total=500.0)},
@@ -93,6 +95,8 @@ def test_sums_are_told_under_rabbitmqs_names() -> None:
         assert found['warren_queue_messages_ready{queue_type="quorum"}'] == 5
         assert found["warren_locality_ratio"] == 0.75
         assert found["warren_redelivery_ratio"] == 0.25
+        assert found["warren_internal_published_total"] == 6
+        assert found["warren_internal_dropped_total"] == 2
         assert found["warren_raft_elections_total"] == 5
         assert found['warren_flow_blocked_seconds_total{held_back="channel",by="queue"}'] == 1.5
         bucket = 'rabbitmq_message_size_bytes_bucket{protocol="amqp091",le="100.0"}'
