@@ -6,9 +6,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from node.authors import REQUESTED_BY
-from node.management.operations import Got
+from node.management.operations import Got, shown_properties
 from node.operator_session import OperatorSession, QueueGone
-from node.redriving import Order, Permit, Redriven, Redriver
+from node.peeking import Peeked, Peeking
+from node.redriving import Order, Permit, Redriven, Redriver, Told
 from queues.commands import ACCEPT
 from queues.conversion.chunks import in_form_1
 from queues.definitions import RESERVED_PREFIX, Queue
@@ -27,10 +28,6 @@ if TYPE_CHECKING:
 
 DELETED_MAX: Final = 256  # queues or exchanges in one entry
 PERSISTENT: Final = 2  # delivery-mode
-PROPERTIES: Final = (
-    "content_type", "content_encoding", "headers", "delivery_mode", "priority", "correlation_id",
-    "reply_to", "expiration", "message_id", "timestamp", "type", "user_id", "app_id", "cluster_id",
-)  # fmt: skip
 
 
 class LiveOperations:
@@ -38,6 +35,7 @@ class LiveOperations:
 
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
+        self.peeking = Peeking(broker)
 
     @property
     def metadata(self) -> Metadata:
@@ -167,8 +165,15 @@ class LiveOperations:
             self._broker.counts.acknowledged += len(found)
         return found
 
-    async def redrive(self, queue: Queue, order: Order, permit: Permit) -> Redriven:
-        return await Redriver(self._broker, queue, order, permit).run()
+    async def peek(
+        self, queue: Queue, offset: int, count: int, payload_bytes: int
+    ) -> Sequence[Peeked]:
+        return await self.peeking.peek(queue, offset, count, payload_bytes)
+
+    async def redrive(
+        self, queue: Queue, order: Order, permit: Permit, told: Told | None = None
+    ) -> Redriven:
+        return await Redriver(self._broker, queue, order, permit, told).run()
 
     def _end(self, session: OperatorSession) -> None:
         self._broker.turn.begin()
@@ -189,16 +194,11 @@ def got_message(chunk: Chunk, index: int, redelivered: bool, ready: int) -> Got:
     assert data is not None
     start, end = chunk.span(index)
     exchange, routing_key, properties, payload = extract(data, start, end)
-    decoded = decode_properties(properties)
     return Got(
         exchange=exchange,
         routing_key=routing_key.decode("utf-8", "replace"),
         redelivered=redelivered,
         remaining=ready,
-        properties={
-            name: getattr(decoded, name)
-            for name in PROPERTIES
-            if getattr(decoded, name) is not None
-        },
+        properties=shown_properties(decode_properties(properties)),
         payload=payload,
     )

@@ -2,25 +2,35 @@
 
     done = await Redriver(broker, queue, order, permit).run()
 
-Takes messages from the head of the queue, SLICE at a time, publishes each to the queue in which it
+Takes messages from the head of the queue, some at a time, publishes each to the queue in which it
 first died (or to the exchange and key of the order), and accepts those, and only those, that all
 target queues have taken: nothing is lost, and what is interrupted may come twice. A message that
 has nowhere to go, or may not, stays: it is held until the end, so that each is looked at once, and
 is then ready again, as redelivered. A message gets a new life: without the headers (annotations)
-that tell of its deaths, unless the order keeps them. Works for queues of other nodes as well.
+that tell of its deaths, unless the order keeps them. What a filter does not mean stays as well, and
+is held until then. Works for queues of other nodes as well.
 
-Limits: COUNT_MAX messages an order; at most SLICE publishes under way; PATIENCE_S for each slice.
+With a rate the slices are smaller, a few in a second, and each waits for its time. A dry run takes
+nothing: it peeks, and says what would become of each message as things stand; whether the target
+queues would take it nobody knows.
+
+Limits: COUNT_MAX messages an order; at most SLICE publishes under way; PATIENCE_S for each slice;
+RUN_S for all of it, after which it tells what it has done. `told`, if there is one, hears of the
+progress after each slice; what it raises ends the run.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import TYPE_CHECKING, Final
 
+from node.message_filter import FIRST_QUEUE, MessageFilter
 from node.operator_session import OperatorSession, QueueGone
+from node.peeking import Peeked, Peeking
 from queues.commands import ACCEPT
-from queues.conversion.chunks import names_for, names_of
+from queues.conversion.chunks import in_form_1, names_for, names_of
 from queues.conversion.values import pairs_of
 from queues.definitions import Queue
 from queues.message import FORMAT_091, FORMAT_10, Chunk
@@ -43,7 +53,8 @@ Permit = Callable[[str, bytes], bool]  # whether whoever asks may publish there
 SLICE: Final = 64
 COUNT_MAX: Final = 100_000
 PATIENCE_S: Final = 30.0
-FIRST_QUEUE: Final = "x-first-death-queue"
+RUN_S: Final = 1200.0  # below the time in which a consumer has to settle
+SLICES_A_SECOND: Final = 10  # or fewer, of an order with a rate
 DEATHS: Final = frozenset(
     (
         "x-death", "x-opt-deaths", "x-first-death-exchange", FIRST_QUEUE, "x-first-death-reason",
@@ -54,6 +65,7 @@ DEATHS: Final = frozenset(
 UNKNOWN_ORIGIN: Final = "it does not say in which queue it died"
 UNREADABLE: Final = "it cannot be read"
 UNROUTABLE: Final = "it would be in no queue"
+NOT_MEANT: Final = "the filter does not mean it"
 NOT_PERMITTED: Final = "not permitted"
 REFUSED: Final = "the target queue did not take it"
 LATE: Final = "no confirm in time"
@@ -67,11 +79,14 @@ class Order:
     exchange: str | None = None
     routing_key: bytes | None = None  # None: the message's own
     keep_deaths: bool = False
+    filter: MessageFilter | None = None  # None: any message
+    rate: int = 0  # messages a second; 0: as fast as they go
+    is_dry: bool = False  # nothing is moved: what would become of it?
 
 
 @dataclass(slots=True)
 class Redriven:
-    """What came of an order."""
+    """What came of an order; of a dry run, what would."""
 
     moved: int = 0
     reasons: Counter[str] = field(default_factory=Counter)  # why messages stay
@@ -94,25 +109,61 @@ class Ready:
 
 
 Taken = tuple[int, Ready | Stays]  # its number in the queue
+Told = Callable[[Redriven], Awaitable[None]]
+
+
+class Pace:
+    """How many messages a slice has, and when the next one may go."""
+
+    def __init__(self, rate: int) -> None:
+        self._rate = rate
+        self._begun = monotonic()
+        self.slice = min(SLICE, max(1, rate // SLICES_A_SECOND)) if rate else SLICE
+
+    def is_over(self) -> bool:
+        return monotonic() - self._begun > RUN_S
+
+    async def keep(self, moved: int) -> None:
+        """Wait until so many messages are no more than the rate."""
+        if self._rate:
+            early_s = self._begun + moved / self._rate - monotonic()
+            await asyncio.sleep(max(0.0, early_s))
 
 
 class Redriver:
     """One order for one queue."""
 
-    def __init__(self, broker: "Broker", queue: Queue, order: Order, permit: Permit) -> None:
+    def __init__(
+        self,
+        broker: "Broker",
+        queue: Queue,
+        order: Order,
+        permit: Permit,
+        told: Told | None = None,
+    ) -> None:
         self._broker = broker
+        self._told = told
         self._queue = queue
         self._order = order
         self._permit = permit
         self._done = Redriven()
 
     async def run(self) -> Redriven:
+        """QueueGone, PeekFailed: the queue cannot be had, and nothing more was done."""
+        if self._order.is_dry:
+            await self._rehearse()
+        else:
+            await self._carry_out()
+        return self._done
+
+    async def _carry_out(self) -> None:
         session = OperatorSession(self._broker.new_session())
         left = min(self._order.count, COUNT_MAX)
+        pace = Pace(self._order.rate)
         is_first = True
         try:
-            while left > 0:
-                taken, ready = await self._take(session, min(left, SLICE))
+            while left > 0 and not pace.is_over():
+                taken, ready = await self._take(session, min(left, pace.slice))
                 if is_first:  # What comes in from now on is not looked at.
                     left = min(left, len(taken) + ready)
                     is_first = False
@@ -120,10 +171,43 @@ class Redriver:
                     break
                 left -= len(taken)
                 await self._move(session, taken)
+                await self._tell()
+                await pace.keep(self._done.moved)
         finally:
             self._broker.turn.begin()
             session.end()
-        return self._done
+
+    async def _tell(self) -> None:
+        if self._told is not None:
+            await self._told(self._done)
+
+    async def _rehearse(self) -> None:
+        """Look at each message where it is."""
+        peeking = Peeking(self._broker)
+        at, end = 0, min(self._order.count, COUNT_MAX)
+        while at < end:
+            found = await peeking.peek(self._queue, at, min(SLICE, end - at), payload_bytes=0)
+            for each in found:
+                outcome = self._would_be(each)
+                if outcome:
+                    self._done.reasons[outcome] += 1
+                else:
+                    self._done.moved += 1
+            if not found:
+                break
+            at = found[-1].position + 1
+            await self._tell()
+
+    def _would_be(self, peeked: Peeked) -> str:
+        """Why the message would stay, or ""."""
+        if not peeked.is_readable:
+            return UNREADABLE
+        data = build(peeked.exchange, peeked.routing_key, peeked.properties, b"")
+        try:
+            self._made(Chunk(FORMAT_091, data, 0, whole(data), 0), 0)
+        except Stays as reason:
+            return str(reason)
+        return ""
 
     async def _take(self, session: OperatorSession, count: int) -> tuple[list[Taken], int]:
         """Messages from the head of the queue; and how many are still ready."""
@@ -174,9 +258,22 @@ class Redriver:
             session.end()
 
     def _made(self, chunk: Chunk, index: int) -> Ready:
+        self._check_meant(chunk, index)
         if chunk.format_tag == FORMAT_10:
             return self._made_10(chunk, index)
         return self._made_091(chunk, index)
+
+    def _check_meant(self, chunk: Chunk, index: int) -> None:
+        wanted = self._order.filter
+        if wanted is None:
+            return
+        if chunk.format_tag == FORMAT_10:
+            chunk, index = in_form_1(chunk, index, 1), 0
+        data = chunk.data
+        assert data is not None
+        exchange, key, encoded, _ = extract(data, *chunk.span(index))
+        if not wanted.matches(exchange, key, decode_properties(encoded)):
+            raise Stays(NOT_MEANT)
 
     def _made_091(self, chunk: Chunk, index: int) -> Ready:
         data = chunk.data

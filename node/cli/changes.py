@@ -75,7 +75,11 @@ def _set_user_tags(api: Api, options: Options) -> object:
 
 def _authenticate(api: Api, options: Options) -> object:
     secret = options.password_argument or sys.stdin.readline().rstrip("\n")
-    api.as_user(options.username, secret).get("/api/whoami")
+    try:
+        api.as_user(options.username, secret).get("/api/whoami")
+    except ApiFailure as failure:
+        if NO_TAG not in str(failure):  # Else the password is right, which is what was asked.
+            raise
     return "Success"
 
 
@@ -231,6 +235,7 @@ def _option(name: str) -> Argument:
     return Argument(name, "")
 
 
+NO_TAG: Final = "Not management user"
 USER: Final = Argument("username")
 NAME: Final = Argument("name")
 SECRET: Final = Argument("password_argument", "")

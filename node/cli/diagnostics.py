@@ -234,18 +234,6 @@ def consume_events(api: Api, options: Options, out: TextIO) -> None:
             out.flush()
 
 
-def peek(api: Api, options: Options, out: TextIO) -> None:
-    """The message at a position; those before it and itself are put back, as redelivered."""
-    position = whole(options.position)
-    if not 1 <= position <= 100:
-        raise BadCall("the position is from 1 to 100")
-    body = {"count": position, "ackmode": "ack_requeue_true", "encoding": "auto"}
-    rows = api.post(path("queues", options.vhost, options.queue, "get"), body)
-    if not isinstance(rows, list) or len(rows) < position:
-        raise ApiFailure(f"the queue has no message at position {position}", EXIT_UNAVAILABLE)
-    show_facts(sorted(rows[position - 1].items()), options, out)
-
-
 def check_initial_sync(api: Api, options: Options, out: TextIO) -> None:
     """Whether all members of quorum queues have caught up with their leaders."""
     late: list[str] = []
@@ -368,13 +356,6 @@ DIAGNOSTICS: Final[Commands] = {
         "Streaming events ...",
         (Argument("--pattern", ""),),
         consume_events,
-    ),
-    "peek": Verb(
-        "the message at a position of a queue; up to it all are put back, as redelivered",
-        "Peeking at queue {queue} at position {position}...",
-        (Argument("queue"), Argument("position")),
-        peek,
-        in_vhost=True,
     ),
     "resolve_hostname": Verb(
         "the addresses of a host name",

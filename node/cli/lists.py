@@ -8,6 +8,7 @@ columns end the call with 64.
 """
 
 import argparse
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TextIO
@@ -29,8 +30,7 @@ class Listing:
     """A command that lists: the path that gives its rows, and their columns.
 
     `shown`: so many of the columns are shown unless others are asked for; 0: all, and there is no
-    choice. `places`: where a column is in a row, if that is not its name. `flags`: options that
-    keep some rows of them.
+    choice. `places`: where a column is in a row, if that is not its name.
     """
 
     help: str
@@ -40,6 +40,7 @@ class Listing:
     in_vhost: bool = False
     shown: int = 0
     places: Mapping[str, str] = field(default_factory=dict)
+    in_json: str = ""  # the column whose values are JSON, texts too
     said: str = ""  # the line above; else from `help`
 
     def describe(self, parser: argparse.ArgumentParser) -> None:
@@ -75,11 +76,13 @@ def list_rows(api: Api, options: Options, out: TextIO) -> None:
         place += f"?columns={quote(','.join(wanted), safe=',')}"
     rows = [row for row in api.get_list(place) if is_kept(api, options, row)]
     if options.formatter == "json":
-        shown = rows if not listing.shown else [named(row, columns, places) for row in rows]
-        write_json(shown, out)
+        write_json([named(row, columns, places) for row in rows], out)
         return
     said = listing.said or f"{listing.help[0].upper()}{listing.help[1:]} ..."
     announce(said, options, out)
+    if listing.in_json:
+        for row in rows:
+            row[listing.in_json] = json.dumps(row.get(listing.in_json), ensure_ascii=False)
     show_table(columns, [[at(row, each) for each in places] for row in rows], options, out)
 
 
@@ -225,7 +228,9 @@ LISTS: Final[Mapping[str, Listing]] = {
         ),
         shown=3,
     ),
-    "list_users": Listing("listing users", everywhere("users"), ("name", "tags")),
+    "list_users": Listing(
+        "listing users", everywhere("users"), ("user", "tags"), places={"user": "name"}
+    ),
     "list_permissions": Listing(
         "listing permissions",
         lambda options: path("vhosts", options.vhost, "permissions"),
@@ -263,15 +268,13 @@ LISTS: Final[Mapping[str, Listing]] = {
         "listing runtime parameters",
         everywhere("parameters"),
         ("vhost", "component", "name", "value"),
+        in_json="value",
     ),
     "list_global_parameters": Listing(
-        "listing global runtime parameters", everywhere("global-parameters"), ("name", "value")
-    ),
-    "list_vhost_limits": Listing(
-        "listing limits of vhosts", everywhere("vhost-limits"), ("vhost", "value")
-    ),
-    "list_user_limits": Listing(
-        "listing limits of users", everywhere("user-limits"), ("user", "value")
+        "listing global runtime parameters",
+        everywhere("global-parameters"),
+        ("name", "value"),
+        in_json="value",
     ),
     "list_feature_flags": Listing(
         "listing feature flags",

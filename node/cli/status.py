@@ -6,7 +6,7 @@ from typing import Final, TextIO
 from urllib.parse import quote
 
 from node.cli.api import Api
-from node.cli.tables import write_json
+from node.cli.tables import TABLES, write_json
 from node.cli.verbs import Argument, Commands, Verb, done, show_table
 
 
@@ -24,8 +24,9 @@ def accept_damage(api: Api, options: argparse.Namespace, out: TextIO) -> None:
 def status(api: Api, options: argparse.Namespace, out: TextIO) -> None:
     overview = api.get_object("/api/overview")
     node = api.get_object(f"/api/nodes/{quote(str(overview.get('node')), safe='')}")
+    release = overview.get("rabbitmq_version")
     if options.formatter == "json":
-        write_json({"overview": overview, "node": node}, out)
+        write_json({"rabbitmq_version": release, "overview": overview, "node": node}, out)
         return
     rows = [
         ("Node", node.get("name")),
@@ -44,6 +45,8 @@ def status(api: Api, options: argparse.Namespace, out: TextIO) -> None:
         *((name.capitalize(), count) for name, count in _counts(overview).items()),
         *(("Listener", each) for each in _listeners(node)),
     ]
+    if options.formatter in TABLES:
+        print(f"RabbitMQ version: {release}", file=out)  # What scripts look for.
     options.no_table_headers = True
     show_table(("Status", ""), rows, options, out)
 

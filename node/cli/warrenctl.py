@@ -3,6 +3,8 @@
 Tables are drawn on a terminal; into a pipe go lines of values between tabs, under a line of names,
 as scripts for rabbitmqctl expect. Options of the tool may stand before or behind the command, and
 the name of RabbitMQ's tool before it (`warrenctl queues grow ...`, `warrenctl diagnostics alarms`).
+WARREN_CTL_URL, WARREN_CTL_USER and WARREN_CTL_PASSWORD say who is asked and by whom where a caller
+cannot: under the name `rabbitmqctl` on the path it serves Ansible's modules for RabbitMQ.
 Exit codes are those of sysexits: 64 wrong call, 65 no such object, 69 no node there, 70 the node
 failed, 77 login refused.
 """
@@ -12,12 +14,15 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Final, TextIO
 
 from node.cli.api import Api, ApiFailure
 from node.cli.changes import CHANGES, change
 from node.cli.completion import SHELLS, script
 from node.cli.diagnostics import DIAGNOSTICS
+from node.cli.letters import LETTERS
+from node.cli.limits import LIMITS
 from node.cli.lists import LISTS, list_rows
 from node.cli.observer import observer
 from node.cli.operating import COMMANDS as CLUSTER
@@ -43,6 +48,8 @@ EXIT_USAGE: Final = 64
 URL_DEFAULT: Final = "http://127.0.0.1:15672"
 GROUPS: Final = ("ctl", "queues", "diagnostics", "upgrade", "streams", "federation")
 WITH_VALUE: Final = ("--node-url", "--user", "--password", "--formatter", "--timeout", "-t")
+NODE: Final = ("-n", "--node")
+VHOST: Final = ("-p", "--vhost")
 FLAGS: Final = ("-q", "--quiet", "-s", "--silent", "--no-table-headers")
 
 
@@ -74,30 +81,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def ordered(arguments: Sequence[str]) -> list[str]:
-    """The options of the tool first, wherever they stood; without the name of RabbitMQ's tool."""
+    """The options of the tool first, wherever they stood; without the name of RabbitMQ's tool, and
+    without the node that `-n` names, for a URL says who is asked. `-p` belongs to the command."""
     first: list[str] = []
     rest: list[str] = []
+    late: list[str] = []  # of the command, and came before it
     words = iter(arguments)
     for word in words:
+        name = word.partition("=")[0]
         if word == "--":
             rest += [word, *words]
-        elif word in FLAGS or word.partition("=")[0] in WITH_VALUE:
+        elif name == "--user" and rest[-1:] == ["list_user_limits"]:
+            rest.append("--username" + word[len(name) :])  # There it is not who logs in.
+        elif word in FLAGS:
             first.append(word)
-            if word in WITH_VALUE:
-                first += [value for value in (next(words, None),) if value is not None]
+        elif name in WITH_VALUE or (not rest and name in (*NODE, *VHOST)) or word == NODE[0]:
+            taken = [word, *islice(words, int(name == word))]
+            if name not in NODE:
+                (late if name in VHOST else first).extend(taken)
         else:
             rest.append(word)
     if len(rest) > 1 and rest[0] in GROUPS:
         del rest[0]
-    return first + rest
+    return first + rest[:1] + late + rest[1:]
 
 
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="warrenctl", description="Look after a Warren node.", allow_abbrev=False
     )
-    parser.add_argument("--node-url", default=URL_DEFAULT, help=f"default: {URL_DEFAULT}")
-    parser.add_argument("--user", default="guest", help="default: guest")
+    url = os.environ.get("WARREN_CTL_URL") or URL_DEFAULT
+    parser.add_argument("--node-url", default=url, help=f"WARREN_CTL_URL, else {URL_DEFAULT}")
+    user = os.environ.get("WARREN_CTL_USER") or "guest"
+    parser.add_argument("--user", default=user, help="default: WARREN_CTL_USER, else guest")
     parser.add_argument("--password", help="default: WARREN_CTL_PASSWORD, else guest")
     parser.add_argument("--formatter", choices=FORMATTERS, default="table")
     parser.add_argument("-t", "--timeout", type=float, default=60.0, metavar="SECONDS")
@@ -105,7 +121,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("-s", "--silent", action="store_true", help="and no names of columns")
     parser.add_argument("--no-table-headers", action="store_true")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for table in (STATUS, CHANGES, LISTS, CLUSTER, DIAGNOSTICS, RUNNING, OWN):
+    for table in (STATUS, CHANGES, LISTS, CLUSTER, DIAGNOSTICS, RUNNING, LETTERS, LIMITS, OWN):
         for name, row in table.items():
             row.describe(commands.add_parser(name, help=row.help))
     return parser
@@ -114,7 +130,7 @@ def make_parser() -> argparse.ArgumentParser:
 def runners() -> Mapping[str, Run]:
     """Who carries out each command."""
     at_nodes = {**DIAGNOSTICS, **RUNNING}
-    others = {**STATUS, **OWN}
+    others = {**STATUS, **LETTERS, **LIMITS, **OWN}
     return {
         **{name: carried_out(command) for name, command in others.items()},
         **dict.fromkeys(CHANGES, change),

@@ -1,11 +1,7 @@
-"""POST .../publish of an exchange, .../get and .../redrive of a queue.
-
-Messages one by one, for a look or a try, and dead letters that go back to where they came from.
-"""
+"""POST .../publish of an exchange and .../get of a queue: messages one by one, for a try."""
 
 import base64
 import binascii
-from functools import partial
 from typing import Final
 
 from aiohttp import web
@@ -13,12 +9,10 @@ from aiohttp import web
 from node.auth.permissions import WRITE
 from node.definitions import readable_queue
 from node.management.access import Context, caller_of
-from node.management.bodies import Body, arguments, flag, name_in, read_body, text, whole
+from node.management.bodies import Body, arguments, name_in, read_body, text, whole
 from node.management.changes import HttpActor, acting, refused
 from node.management.operations import Got
 from node.management.replies import ApiError, json_reply
-from node.redriving import COUNT_MAX as REDRIVEN_MAX
-from node.redriving import Order
 from queues.arguments import term
 from queues.commands import ACCEPT, REJECT, RELEASE
 from queues.definitions import Queue
@@ -49,7 +43,6 @@ class Messages:
         return [
             web.post("/api/exchanges/{vhost}/{exchange}/publish", self.publish),
             web.post("/api/queues/{vhost}/{queue}/get", self.get),
-            web.post("/api/queues/{vhost}/{queue}/redrive", self.redrive),
         ]
 
     async def publish(self, request: web.Request) -> web.Response:
@@ -89,46 +82,20 @@ class Messages:
         if encoding not in ("auto", "base64"):
             raise ApiError.bad_request(["unsupported_encoding", encoding])
         size = whole(body, "truncate", -1, -1) if "truncate" in body else -1
-        queue = self._queue(request, actor)
+        queue = queue_to_take(self._context, request, actor)
         found = await self._context.operations.get(queue, count, outcome)
         return json_reply([got_row(each, encoding == "auto", size) for each in found])
 
-    async def redrive(self, request: web.Request) -> web.Response:
-        """Dead letters go back: those that some queue has taken, and no others, leave this one."""
-        actor = acting(self._context, request)
-        body = await read_body(request)
-        exchange = name_in(body, "exchange") if "exchange" in body else None
-        key = name_in(body, "routing_key").encode() if "routing_key" in body else None
-        if key is not None and exchange is None:
-            raise ApiError.bad_request("routing_key without exchange")
-        order = Order(
-            count=whole(body, "count", REDRIVEN_MAX, 1, REDRIVEN_MAX),
-            exchange="" if exchange == "amq.default" else exchange,
-            routing_key=key,
-            keep_deaths=flag(body, "keep_deaths"),
-        )
-        queue = self._queue(request, actor)
-        done = await self._context.operations.redrive(queue, order, partial(may_publish, actor))
-        return json_reply({"moved": done.moved, "kept": done.kept, "reasons": dict(done.reasons)})
 
-    def _queue(self, request: web.Request, actor: HttpActor) -> Queue:
-        """The queue in the path, if the caller may take messages from it."""
-        name = request.match_info["queue"]
-        if self._context.operations.definitions.queue(actor.vhost, name) is None:
-            raise ApiError.not_found("queue_not_found")
-        try:
-            return readable_queue(actor, name)
-        except ProtocolError as error:
-            refused(error)
-
-
-def may_publish(actor: HttpActor, exchange: str, key: bytes) -> bool:
-    """Whether the caller may, to this exchange with this key."""
-    if not actor.permissions.allows(WRITE, exchange):
-        return False
-    if not actor.broker.is_topic(actor.vhost, exchange):
-        return True
-    return actor.permissions.topic_refusal(WRITE, exchange, key) is None
+def queue_to_take(context: Context, request: web.Request, actor: HttpActor) -> Queue:
+    """The queue in the path, if the caller may take messages from it."""
+    name = request.match_info["queue"]
+    if context.operations.definitions.queue(actor.vhost, name) is None:
+        raise ApiError.not_found("queue_not_found")
+    try:
+        return readable_queue(actor, name)
+    except ProtocolError as error:
+        refused(error)
 
 
 def payload_of(body: Body) -> bytes:
@@ -173,15 +140,6 @@ def properties_of(body: Body, user: str) -> bytes:
 
 def got_row(got: Got, as_text: bool, size: int) -> Body:
     payload = got.payload if size < 0 else got.payload[:size]
-    encoding = "base64"
-    shown = ""
-    if as_text:
-        try:
-            shown, encoding = payload.decode("utf-8"), "string"
-        except UnicodeDecodeError:
-            encoding = "base64"
-    if encoding == "base64":
-        shown = base64.b64encode(payload).decode()
     return {
         "payload_bytes": len(got.payload),
         "redelivered": got.redelivered,
@@ -189,9 +147,24 @@ def got_row(got: Got, as_text: bool, size: int) -> Body:
         "routing_key": got.routing_key,
         "message_count": got.remaining,
         "properties": got.properties or [],
-        "payload": shown,
-        "payload_encoding": encoding,
+        **payload_columns(payload, as_text),
     }
+
+
+def payload_columns(payload: bytes, as_text: bool) -> Body:
+    """As text, if it may be and is; else in base64."""
+    shown = text_of(payload) if as_text else None
+    if shown is not None:
+        return {"payload": shown, "payload_encoding": "string"}
+    return {"payload": base64.b64encode(payload).decode(), "payload_encoding": "base64"}
+
+
+def text_of(payload: bytes) -> str | None:
+    """None: it is no text."""
+    try:
+        return payload.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
 
 
 def more_keys(body: Body) -> list[bytes]:

@@ -5,14 +5,21 @@ Everything is called on the loop; what takes a while is awaited, and done when i
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from node.definitions import Definitions
-from node.redriving import Order, Permit, Redriven
+from node.peeking import Peeked
+from node.redriving import Order, Permit, Redriven, Told
 from queues.definitions import Queue
 from queues.metadata import Metadata
 from queues.metadata_commands import Command
 from queues.metadata_outcomes import Outcome
+from warren.wire.amqp091.properties import BasicProperties
+
+PROPERTIES: Final = (
+    "content_type", "content_encoding", "headers", "delivery_mode", "priority", "correlation_id",
+    "reply_to", "expiration", "message_id", "timestamp", "type", "user_id", "app_id", "cluster_id",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +32,12 @@ class Got:
     remaining: int  # ready in the queue after this one
     properties: dict[str, object]
     payload: bytes
+
+
+def shown_properties(properties: BasicProperties) -> dict[str, object]:
+    """Those that the message has."""
+    found = {name: getattr(properties, name) for name in PROPERTIES}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 class Operations(Protocol):
@@ -57,8 +70,21 @@ class Operations(Protocol):
     async def get(self, queue: Queue, count: int, outcome: int) -> Sequence[Got]:
         """Take up to so many messages, and settle all of them with this outcome."""
 
-    async def redrive(self, queue: Queue, order: Order, permit: Permit) -> Redriven:
-        """Move dead letters back to where they died, or elsewhere; none is lost."""
+    async def peek(
+        self, queue: Queue, offset: int, count: int, payload_bytes: int
+    ) -> Sequence[Peeked]:
+        """Messages from a position on, as they are; PeekFailed if nobody can tell.
+
+        Fewer than asked for at the end of the queue, or where they are large.
+        """
+
+    async def redrive(
+        self, queue: Queue, order: Order, permit: Permit, told: Told | None = None
+    ) -> Redriven:
+        """Move dead letters back to where they died, or elsewhere; none is lost.
+
+        `told` hears how far it is. QueueGone, PeekFailed: there is no queue to take them from.
+        """
 
     def close_connections(self, vhost: str, user: str, reason: str) -> int:
         """Close those of the vhost, or of the user ("": any); how many there were."""

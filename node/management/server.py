@@ -38,6 +38,7 @@ from node.management.exchanges import Exchanges
 from node.management.features import Features
 from node.management.flow import Flow
 from node.management.health import Health
+from node.management.letters import Letters
 from node.management.limits import Limits
 from node.management.log_levels import LogLevels
 from node.management.messages import Messages
@@ -63,6 +64,7 @@ STOP_SECONDS: Final = 2.0  # for requests under way when the listener stops
 STALE: Final = '110 - "Response is Stale"'  # the header Warning (RFC 7234, 5.5.1)
 IDLE_SECONDS: Final = 60.0
 HOLE: Final = re.compile(r"\{([a-z_]+)\}")
+SECRET_HOLES: Final = frozenset({"password"})  # of paths: never in a log
 NAMES: Final = {413: "payload_too_large"}  # of errors that the library raises
 CONTEXT: Final = web.AppKey("context", Context)
 
@@ -103,6 +105,7 @@ def make_app(context: Context) -> web.Application:
         Parameters(context),
         Limits(context),
         Messages(context),
+        Letters(context),
         DefinitionFiles(context),
         Health(context),
         Flow(context),
@@ -187,8 +190,16 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
         name = NAMES.get(error.status, "bad_request")
         return ApiError(error.status, name, error.reason).reply()
     except Exception:
-        LOG.exception("%s %s failed", request.method, request.path)
+        LOG.exception("%s %s failed", request.method, path_for_log(request))
         return ApiError(500, "internal_error", "Internal Server Error").reply()
+
+
+def path_for_log(request: web.Request) -> str:
+    """The path, or, where a password is in it, that of the route."""
+    resource = request.match_info.route.resource
+    if resource is None or not SECRET_HOLES.intersection(request.match_info):
+        return request.path
+    return resource.canonical
 
 
 def check_encoding(request: web.Request) -> None:

@@ -1,7 +1,10 @@
 """Dead letters that go back to where they died: none lost, and what cannot go back stays."""
 
+import json
+import time
 from collections.abc import Iterator
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 import rabbitmq_amqp_python_client as rabbitmq
@@ -141,6 +144,82 @@ def test_they_go_to_an_exchange_with_their_own_key_or_another(api: HttpApi, chan
     assert (first[2].exchange, second[2].exchange) == ("other", "other")
 
 
+def test_a_filter_chooses_who_goes_back(api: HttpApi, channel: Any) -> None:
+    declare(api, "classic")
+    die(channel, [b"1", b"2"])
+    publish_all(channel, "dead", [b"stranger"])
+    done = redrive(api, filter={"death_queue": "elsewhere"})
+    assert done == {"moved": 0, "kept": 3, "reasons": {"the filter does not mean it": 3}}
+    done = redrive(api, filter={"death_queue": "work", "death_reason": "rejected"})
+    assert done == {"moved": 2, "kept": 1, "reasons": {"the filter does not mean it": 1}}
+    assert drain(channel, "work") == [b"1", b"2"]
+    assert drain(channel, "dead") == [b"stranger"]
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+def test_a_dry_run_says_what_would_go_and_touches_nothing(
+    api: HttpApi, channel: Any, kind: str
+) -> None:
+    declare(api, kind)
+    die(channel, [b"%d" % number for number in range(70)])
+    publish_all(channel, "dead", [b"stranger"], persistent=True)
+    stranger = {"it does not say in which queue it died": 1}
+    assert redrive(api, dry_run=True) == {"moved": 70, "kept": 1, "reasons": stranger}
+    assert redrive(api, dry_run=True, count=30) == {"moved": 30, "kept": 0, "reasons": {}}
+    to_nobody = {"exchange": "none", "filter": {"death_queue": "work"}}
+    done = redrive(api, dry_run=True, **to_nobody)
+    assert done["reasons"] == {"it would be in no queue": 70, "the filter does not mean it": 1}
+    assert drain(channel, "work") == []
+    found = letters(channel, "dead")
+    assert len(found) == 71 and not any(method.redelivered for _, _, method in found)
+
+
+def test_a_rate_holds_messages_back(api: HttpApi, channel: Any) -> None:
+    declare(api, "classic")
+    die(channel, [b"1", b"2", b"3"])
+    begun = time.monotonic()
+    assert redrive(api, rate=10)["moved"] == 3
+    assert time.monotonic() - begun >= 0.3
+    assert drain(channel, "work") == [b"1", b"2", b"3"]
+
+
+def test_progress_is_told_after_each_few_messages(api: HttpApi, channel: Any, node: Node) -> None:
+    declare(api, "classic")
+    die(channel, [b"%d" % number for number in range(70)])
+    raw = urlopen(progress_request(node, {}), timeout=20).read().splitlines()
+    lines = [json.loads(line) for line in raw]
+    assert [line["moved"] for line in lines] == [64, 70, 70]
+    assert [line.get("status") for line in lines] == [None, None, "ok"]
+
+
+def progress_request(node: Node, body: Any) -> Request:
+    url = f"{node.management_url}/api/queues/%2F/dead/redrive?progress=true"
+    headers = {"Authorization": "Basic Z3Vlc3Q6Z3Vlc3Q=", "Content-Type": "application/json"}
+    return Request(url, json.dumps(body).encode(), headers, method="POST")
+
+
+def test_who_goes_away_ends_what_it_began(api: HttpApi, channel: Any, node: Node) -> None:
+    declare(api, "classic")
+    die(channel, [b"%d" % number for number in range(40)])
+    with urlopen(progress_request(node, {"rate": 20}), timeout=20) as reply:
+        assert json.loads(reply.readline())["moved"] >= 1
+    wait_until_still(api)
+    left = api.get("/queues/%2F/dead")
+    assert left["messages_unacknowledged"] == 0 and left["messages_ready"] > 20
+    drain(channel, "work")
+
+
+def wait_until_still(api: HttpApi) -> None:
+    """Nobody holds dead letters any more."""
+    deadline = time.monotonic() + 10
+    still = 0
+    while still < 3:
+        assert time.monotonic() < deadline
+        moved = redrive(api, dry_run=True)["moved"]
+        time.sleep(0.11)
+        still = still + 1 if redrive(api, dry_run=True)["moved"] == moved else 0
+
+
 def test_a_queue_can_be_redriven_into_itself_once(api: HttpApi, channel: Any) -> None:
     declare(api, "classic")
     die(channel, [b"1", b"2"])
@@ -215,6 +294,9 @@ def test_rights_are_asked_for_on_both_ends(node: Node, api: HttpApi, channel: An
         {"routing_key": "k"},
         {"exchange": "", "routing_key": "k" * 256},
         {"keep_deaths": "perhaps"},
+        {"rate": -1},
+        {"dry_run": 1},
+        {"filter": {"reason": "x"}},
     ],
 )
 def test_an_order_that_cannot_be_is_refused(api: HttpApi, body: Any) -> None:

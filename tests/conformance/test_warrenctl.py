@@ -59,10 +59,16 @@ def test_users_and_their_rights(ctl: Ctl, monkeypatch: pytest.MonkeyPatch) -> No
     ctl("change_password", "ann")
     assert "Success" in ctl("authenticate_user", "ann", "three")
     ctl("authenticate_user", "ann", "one", code=77)
+    ctl("set_user_tags", "ann")
+    assert "Success" in ctl("authenticate_user", "ann", "three")  # No tag, and a right password.
+    ctl("set_user_tags", "ann", "monitoring", "management")
     ctl("set_permissions", "-p", "/", "ann", "^a", "^b", "^c")
     assert ctl("-q", "list_user_permissions", "ann").splitlines() == [
         "vhost\tconfigure\twrite\tread",
         "/\t^a\t^b\t^c",
+    ]
+    assert ctl.json("list_user_permissions", "ann") == [
+        {"vhost": "/", "configure": "^a", "write": "^b", "read": "^c"}
     ]
     ctl("set_topic_permissions", "ann", "amq.topic", "^x", "^y")
     assert "ann\tamq.topic\t^x\t^y" in ctl("list_topic_permissions")
@@ -70,11 +76,13 @@ def test_users_and_their_rights(ctl: Ctl, monkeypatch: pytest.MonkeyPatch) -> No
     ctl("clear_permissions", "ann")
     ctl("clear_permissions", "ann", code=65)
     ctl("set_user_limits", "ann", '{"max-connections": 3, "max-channels": 9}')
-    (limits,) = ctl.json("list_user_limits")
-    assert limits == {"user": "ann", "value": {"max-connections": 3, "max-channels": 9}}
+    limits = {"max-connections": 3, "max-channels": 9}
+    assert ctl.json("list_user_limits") == [{"user": "ann", "value": limits}]
+    assert ctl.json("-n", "rabbit", "list_user_limits", "--user", "ann") == limits
     ctl("clear_user_limits", "ann", "all")
+    assert ctl("-q", "list_user_limits", "--user", "ann") == "{}\n"
     ctl("clear_password", "ann")
-    assert [each["tags"] for each in ctl.json("list_users") if each["name"] == "ann"] == [
+    assert [each["tags"] for each in ctl.json("list_users") if each["user"] == "ann"] == [
         ["monitoring", "management"]
     ]
     ctl("delete_user", "ann")
@@ -86,7 +94,9 @@ def test_vhosts_policies_and_parameters(ctl: Ctl) -> None:
     ctl("add_vhost", "v", "--description", "d", "--default-queue-type", "quorum")
     assert "v\td" in ctl("list_vhosts")
     ctl("set_vhost_limits", "-p", "v", '{"max-queues": 2}')
-    assert {"vhost": "v", "value": {"max-queues": 2}} in ctl.json("list_vhost_limits")
+    assert {"vhost": "v", "value": {"max-queues": 2}} in ctl.json("list_vhost_limits", "--global")
+    assert ctl("-q", "-p", "v", "-n", "rabbit", "list_vhost_limits") == '{"max-queues": 2}\n'
+    assert ctl("-q", "list_vhost_limits") == "{}\n"
     ctl("clear_vhost_limits", "-p", "v")
     ctl("set_policy", "-p", "v", "p", "^q", '{"max-length":1}', "--priority", "3")
     ctl("set_policy", "-p", "v", "p", "^q", "{", code=64)
@@ -107,6 +117,7 @@ def test_vhosts_policies_and_parameters(ctl: Ctl) -> None:
     ctl("clear_global_parameter", "g")
     ctl("set_cluster_name", "c")
     assert ctl.json("list_global_parameters") == [{"name": "cluster_name", "value": "c"}]
+    assert 'cluster_name\t"c"' in ctl("list_global_parameters")
     ctl("delete_vhost", "v")
     ctl("delete_vhost", "v", code=65)
 
@@ -179,7 +190,7 @@ def test_diagnostics_of_a_good_node(ctl: Ctl, node: Node) -> None:
     ctl("resolve_hostname", "no.such.host.invalid", code=69)
     assert ctl("hash_password", "x").strip() not in ("", "None")
     assert "limits.channel_max\t" in ctl("environment")
-    assert "message_bodies\t" in ctl("memory_breakdown", "--unit", "kb")
+    assert "binary\t" in ctl("memory_breakdown", "--unit", "kb")
     ctl("check_certificate_expiration", "--within", "1", "--unit", "days")
     assert "connection" in ctl("list_channels", "connection", "name")
     assert ctl("-s", "list_consumers") == ""
@@ -205,6 +216,7 @@ def test_a_message_is_looked_at_and_stays(ctl: Ctl, api: HttpApi) -> None:
         body = {"routing_key": "seen", "properties": {}, "payload": payload}
         api.post("/exchanges/%2F/amq.default/publish", {**body, "payload_encoding": "string"})
     assert "payload\tsecond" in ctl("queues", "peek", "seen", "2")
+    assert "redelivered\tfalse" in ctl("peek", "seen", "1")
     ctl("peek", "seen", "3", code=69)
     assert len(api.post("/queues/%2F/seen/get", {
         "count": 5, "ackmode": "ack_requeue_false", "encoding": "auto",

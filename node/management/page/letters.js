@@ -2,13 +2,20 @@
 
 import { get, path, post } from "./api.js";
 import { card, facts, h, link, note, tag } from "./dom.js";
-import { button, choice, field, form, input } from "./forms.js";
-import { LOOK, message, propertiesOf, take } from "./messages.js";
+import { button, check, choice, field, form, input } from "./forms.js";
+import { message, peek, propertiesOf } from "./messages.js";
 import { table } from "./table.js";
 import { address, count, when } from "./text.js";
 
 const SHOWN = 20;
 const SHOWN_BYTES = 2000;
+const REASONS = {
+  expired: "its time was over",
+  rejected: "a consumer rejected it",
+  maxlen: "the queue was full",
+  delivery_limit: "it was delivered too often",
+};
+const WHY = [["", "anything"], ...Object.keys(REASONS)];
 const TARGETS = [
   ["origin", "the queue in which it first died"],
   ["exchange", "an exchange, with the key it had"],
@@ -19,7 +26,7 @@ export function letters(vhost, name) {
   const list = h("div");
   const figure = h("p", { role: "status" });
   const look = async () => {
-    const found = await take(vhost, name, SHOWN, LOOK, SHOWN_BYTES);
+    const found = await peek(vhost, name, SHOWN, SHOWN_BYTES);
     list.replaceChildren(...(found.length ? found.map(letter) : ["The queue is empty."]));
   };
   const told = async () => {
@@ -45,7 +52,7 @@ export function letters(vhost, name) {
   return { title: `Dead letters in ${name}`, element, everyMs: 5000, refresh };
 }
 
-/** Messages are looked at when asked for: a look marks them as delivered before. */
+/** Messages are looked at when asked for: whoever reads one does not lose it. */
 function looker(look) {
   return button("Look again", look);
 }
@@ -71,13 +78,7 @@ function deathsOf(found) {
 }
 
 function reason(text) {
-  const words = {
-    expired: "its time was over",
-    rejected: "a consumer rejected it",
-    maxlen: "the queue was full",
-    delivery_limit: "it was delivered too often",
-  };
-  return words[text] || text;
+  return REASONS[text] || text;
 }
 
 /** Timestamps of AMQP are seconds. */
@@ -86,34 +87,43 @@ function at(time) {
 }
 
 function sender(vhost, name, look) {
+  const pace = { type: "number", min: "1", placeholder: "all at once" };
   const fields = [
     field("How many, from the oldest on", input("count", { type: "number", value: "1", min: "1" })),
     field("Where to", choice("target", TARGETS, "origin")),
     field("Its name", input("named", { placeholder: "unless it is where it died" })),
+    field("Why they died", choice("why", WHY, "")),
+    field("In which queue", input("diedIn", { placeholder: "any" })),
+    field("Messages a second", input("rate", pace)),
+    check("dry", "only say what would become of them"),
   ];
   const act = async (values) => {
     const order = orderOf(values);
-    if (!confirm(`Send ${order.count} of the messages in ${name} back?`)) return null;
+    const question = `Send ${order.count} of the messages in ${name} back?`;
+    if (!order.dry_run && !confirm(question)) return null;
     const done = await post(path(["queues", vhost, name, "redrive"]), order);
     await look();
-    return outcome(done);
+    return outcome(done, order.dry_run ? "would go" : "sent back");
   };
   const text = "A letter leaves when its new queue has it, and goes without its death headers.";
   return card("Send back", h("p", { class: "empty" }, text), form(fields, "Send back", act));
 }
 
-function orderOf({ count: many, target, named }) {
-  const order = { count: Number(many) };
+function orderOf({ count: many, target, named, why, diedIn, rate, dry }) {
+  const filter = {};
+  if (why) filter.death_reason = why;
+  if (diedIn) filter.death_queue = diedIn;
+  const order = { count: Number(many), dry_run: Boolean(dry), rate: Number(rate) || 0, filter };
   if (target === "origin") return order;
   if (!named) throw new Error(`name the ${target}`);
   if (target === "exchange") return { ...order, exchange: named };
   return { ...order, exchange: "amq.default", routing_key: named };
 }
 
-/** What went, and why the others stay. */
-function outcome(done) {
+/** What went, or would, and why the others stay. */
+function outcome(done, gone) {
   const reasons = Object.entries(done.reasons || {}).map(([why, many]) =>
     note(`${count(many)} stay: ${why}`, "warn"),
   );
-  return h("div", {}, tag(`${count(done.moved)} sent back`, done.moved ? "good" : "warn"), reasons);
+  return h("div", {}, tag(`${count(done.moved)} ${gone}`, done.moved ? "good" : "warn"), reasons);
 }

@@ -1,4 +1,4 @@
-"""Entries of `node.management.messages`."""
+"""Entries of `node.management.messages` and `node.management.letters`."""
 
 from typing import Final
 
@@ -10,6 +10,7 @@ from node.management.spec.model import (
     MAP,
     NAME,
     STRING,
+    Query,
     either,
     listed,
     one_of,
@@ -20,6 +21,7 @@ from node.management.spec.model import (
     wanted,
 )
 
+PROPERTIES: Final = either(MAP, {"type": "array", "maxItems": 0})
 GOT: Final = record(
     "Got",
     {
@@ -28,10 +30,36 @@ GOT: Final = record(
         "exchange": STRING,
         "routing_key": STRING,
         "message_count": COUNT,
-        "properties": either(MAP, {"type": "array", "maxItems": 0}),
+        "properties": PROPERTIES,
         "payload": STRING,
         "payload_encoding": one_of("string", "base64"),
     },
+)
+
+PEEKED: Final = record(
+    "Peeked",
+    {
+        "position": COUNT,
+        "readable": BOOLEAN,
+        "redelivered": BOOLEAN,
+        "failed_deliveries": COUNT,
+        "exchange": STRING,
+        "routing_key": STRING,
+        "properties": PROPERTIES,
+        "payload_bytes": COUNT,
+        "payload": STRING,
+        "payload_encoding": one_of("string", "base64"),
+    },
+)
+FILTER: Final = wanted(
+    optional={
+        "exchange": STRING,
+        "routing_key": STRING,
+        "death_queue": STRING,
+        "death_reason": STRING,
+        "headers": MAP,
+        "properties": table(STRING),
+    }
 )
 
 OPERATIONS: Final = (
@@ -75,8 +103,32 @@ OPERATIONS: Final = (
                 "exchange": NAME,
                 "routing_key": NAME,
                 "keep_deaths": FLAG,
+                "filter": FILTER,
+                "rate": DIGITS,
+                "dry_run": FLAG,
             }
         ),
-        record("Redriven", {"moved": COUNT, "kept": COUNT, "reasons": table(COUNT)}),
+        record(
+            "Redriven",
+            {"moved": COUNT, "kept": COUNT, "reasons": table(COUNT)},
+            {"status": one_of("ok")},  # in the last line of an answer that tells of its progress
+        ),
+        query=(Query("progress", one_of("true", "false"), "Whether to tell of each slice."),),
+        refusals=(503,),
+    ),
+    posts(
+        "/api/queues/{vhost}/{queue}/peek",
+        "Look at messages of a queue where they are, from a position on.",
+        wanted(
+            optional={
+                "offset": DIGITS,
+                "count": DIGITS,
+                "encoding": one_of("auto", "base64"),
+                "truncate": DIGITS,
+                "filter": FILTER,
+            }
+        ),
+        listed(PEEKED),
+        refusals=(503,),
     ),
 )

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from node.management.operations import Got
-from node.redriving import Order, Permit, Redriven
+from node.peeking import Peeked
+from node.redriving import Order, Permit, Redriven, Told
 from queues.definitions import Queue
 from queues.metadata import Metadata
 from queues.metadata_commands import Command, DeleteVhost
@@ -49,7 +50,14 @@ class FakeOperations:
     async def get(self, queue: Queue, count: int, outcome: int) -> Sequence[Got]:
         return ()
 
-    async def redrive(self, queue: Queue, order: Order, permit: Permit) -> Redriven:
+    async def peek(
+        self, queue: Queue, offset: int, count: int, payload_bytes: int
+    ) -> Sequence[Peeked]:
+        return ()
+
+    async def redrive(
+        self, queue: Queue, order: Order, permit: Permit, told: Told | None = None
+    ) -> Redriven:
         return Redriven()
 
     def close_connections(self, vhost: str, user: str, reason: str) -> int:

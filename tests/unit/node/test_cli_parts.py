@@ -11,6 +11,8 @@ import pytest
 from node.cli.changes import CHANGES
 from node.cli.completion import SHELLS, script
 from node.cli.diagnostics import DIAGNOSTICS, flat
+from node.cli.letters import LETTERS
+from node.cli.limits import LIMITS
 from node.cli.lists import LISTS
 from node.cli.observer import RATES, Look, picture, rates
 from node.cli.operating import COMMANDS
@@ -22,7 +24,7 @@ from node.cli.tables import write_table
 from node.cli.verbs import BadCall, Options
 from node.cli.warrenctl import OWN, main, make_parser, ordered
 
-ALL = (STATUS, CHANGES, LISTS, COMMANDS, DIAGNOSTICS, RUNNING, OWN)
+ALL = (STATUS, CHANGES, LISTS, COMMANDS, DIAGNOSTICS, RUNNING, LETTERS, LIMITS, OWN)
 
 
 @pytest.mark.parametrize(
@@ -35,6 +37,14 @@ ALL = (STATUS, CHANGES, LISTS, COMMANDS, DIAGNOSTICS, RUNNING, OWN)
         ("ctl ping", "ping"),
         ("add_user ann -- -q", "add_user ann -- -q"),
         ("ping --formatter", "--formatter ping"),
+        ("-q -n rabbit list_users --formatter json", "-q --formatter json list_users"),
+        ("--node rabbit@here -q list_users", "-q list_users"),
+        ("listeners --node n2", "listeners --node n2"),
+        ("-p v -q list_queues name", "-q list_queues -p v name"),
+        ("--vhost=v ctl list_queues", "list_queues --vhost=v"),
+        ("--user ann list_users", "--user ann list_users"),
+        ("list_user_limits --user ann", "list_user_limits --username ann"),
+        ("list_users --user ann", "--user ann list_users"),
     ],
 )
 def test_options_of_the_tool_may_stand_anywhere(words: str, expected: str) -> None:
@@ -198,3 +208,13 @@ def test_a_wrong_word_for_a_choice_is_a_wrong_call() -> None:
     assert main(["set_vm_memory_high_watermark"]) == 64
     assert main(["observer", "--interval", "x"]) == 64
     assert main(["peek", "q", "0"]) == 64
+
+
+def test_who_is_asked_may_be_said_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = make_parser().parse_args(["ping"])
+    assert (options.node_url, options.user) == ("http://127.0.0.1:15672", "guest")
+    monkeypatch.setenv("WARREN_CTL_URL", "https://there:15671")
+    monkeypatch.setenv("WARREN_CTL_USER", "ann")
+    options = make_parser().parse_args(["ping"])
+    assert (options.node_url, options.user) == ("https://there:15671", "ann")
+    assert make_parser().parse_args(["--user", "bo", "ping"]).user == "bo"

@@ -1,0 +1,242 @@
+"""Messages of a queue by their position, without touching them (FEATURES Q-91). Not compiled.
+
+    peeking = Peeking(broker)
+    peeking.serve(operating.status)                    # for the other nodes
+    found = await peeking.peek(queue, offset, count)   # PeekFailed: nobody can tell
+
+Position 0 is the message that the next consumer would get; messages that are with a consumer, that
+wait for their time or are dying have no position. Nothing of the queue changes: no message is
+taken, counted or marked as delivered, and a body on disk is read beside the queue's own reading and
+stays there. Positions are those of the moment: messages that leave while a body is being read, or
+between two questions, move the others up.
+
+The leader of the queue answers, asked from any node by the question `peek` [uid, offset, count,
+payload bytes]; its answer has a part for each message, the fields of `Peeked`. Messages of AMQP 1.0
+are told as a client of AMQP 0-9-1 would get them, with what consumers have noted on them.
+
+Limits: COUNT_MAX messages and about ANSWER_BYTES of one question, but one message at least; who
+wants more asks again from behind the last. The walk to an offset looks at RUNS runs in a turn. A
+body that cannot be read within READ_S is told as `is_readable` False; the others are not held up.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import astuple, dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from node.cluster.status_part import NoAnswer, StatusPart, Unanswerable
+from queues.conversion.annotated import annotated
+from queues.conversion.chunks import in_form_1
+from queues.definitions import Queue
+from queues.delays import FAILED_MASK
+from queues.hosts.classic import ClassicHost
+from queues.message import FORMAT_10, Chunk
+from queues.metadata import Metadata
+from queues.store import BodyBudget
+from warren.wire.amqp091.deliver import extract
+
+if TYPE_CHECKING:
+    from node.cluster.operating import Operating
+
+PEEK: Final = "peek"
+COUNT_MAX: Final = 1000
+ANSWER_BYTES: Final = 8 << 20
+PAYLOAD_MAX: Final = 4 << 20  # of one message; the rest is cut off
+RUNS: Final = 1000
+TRIES: Final = 3  # a body may move to another file while it is looked for
+READ_S: Final = 10.0
+PATIENCE_S: Final = 30.0  # for the answer of another node
+
+
+class PeekFailed(Exception):
+    """Nobody can tell; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peeked:
+    """A message that stays where it is."""
+
+    position: int
+    redelivered: bool  # as the next consumer would be told
+    failures: int  # deliveries that have failed
+    exchange: str
+    routing_key: bytes
+    properties: bytes  # encoded as in form 1
+    payload: bytes  # as much of it as was asked for
+    payload_bytes: int  # of all of it
+    is_readable: bool = True
+
+
+class Awake(Protocol):
+    @property
+    def awake(self) -> Mapping[int, ClassicHost]:
+        """Queues that are in use, or have messages, by uid."""
+
+
+class BodyLog(Protocol):
+    def read(
+        self, file_id: int, offset: int, length: int, done: Callable[[bytes | Exception], None]
+    ) -> None: ...
+
+
+class Site(Protocol):
+    """What it needs of the broker."""
+
+    @property
+    def hosts(self) -> Awake: ...
+
+    @property
+    def metadata(self) -> Metadata: ...
+
+    @property
+    def budget(self) -> BodyBudget: ...
+
+    @property
+    def bodies(self) -> BodyLog: ...
+
+    @property
+    def operating(self) -> "Operating | None": ...
+
+
+class Peeking:
+    """See the module."""
+
+    def __init__(self, broker: Site) -> None:
+        self._broker = broker
+
+    def serve(self, status: StatusPart) -> None:
+        status.serve(PEEK, self._asked)
+
+    async def peek(
+        self, queue: Queue, offset: int, count: int, payload_bytes: int = PAYLOAD_MAX
+    ) -> list[Peeked]:
+        """Messages at positions offset.. : fewer than asked for only at the end of the queue, or
+        if they are large."""
+        about = (queue.uid, offset, min(count, COUNT_MAX), min(payload_bytes, PAYLOAD_MAX))
+        operating = self._broker.operating
+        if operating is None or operating.is_alone:
+            return [each async for each in self._messages(*about)]
+        leader = operating.leader_of(queue.vhost, queue.name)
+        if not leader:
+            raise PeekFailed("nobody leads the queue, as far as is known here")
+        try:
+            parts = await operating.status.ask(leader, PEEK, about, PATIENCE_S)
+        except NoAnswer as error:
+            name = operating.landscape.name_of(leader)
+            raise PeekFailed(f"node {name}, which leads the queue: {error}") from error
+        return [Peeked(*part) for part in parts]
+
+    async def _asked(self, asker: int, about: Any) -> AsyncIterator[object]:
+        uid, offset, count, payload_bytes = about
+        queue = self._broker.metadata.queue(uid)
+        operating = self._broker.operating
+        if queue is None or operating is None or not operating.is_led_here(uid):
+            raise Unanswerable("it does not lead the queue")
+        async for each in self._messages(uid, offset, count, payload_bytes):
+            yield astuple(each)
+
+    async def _messages(
+        self, uid: int, offset: int, count: int, payload_bytes: int
+    ) -> AsyncIterator[Peeked]:
+        host = self._broker.hosts.awake.get(uid)
+        if host is None:
+            return  # It is at rest, and has no message.
+        size = 0
+        for seq in await ready_from(host, offset, count):
+            found = await self._message(host, seq, offset, payload_bytes)
+            if found is None:
+                continue  # Gone meanwhile; the next one has its position.
+            size += len(found.payload) + len(found.properties)
+            yield found
+            if size >= ANSWER_BYTES:
+                return
+            offset += 1
+
+    async def _message(
+        self, host: ClassicHost, seq: int, position: int, payload_bytes: int
+    ) -> Peeked | None:
+        """None: it is not ready any more."""
+        machine = host.machine
+        chunk: Chunk | None = None
+        for _ in range(TRIES):
+            if not machine.ready.within(seq, 1):
+                return None
+            slot = host.store.find_live(seq)
+            if slot is None:
+                break  # Its body was lost with a damaged part of the log.
+            index = int(slot.index + seq - slot.first)
+            chunk = await self._alone(slot.chunk, index)
+            if chunk is not None:
+                break
+        redelivered = bool(machine.redelivered.contains(seq))
+        failures = machine.attempts.get(seq, 0) & FAILED_MASK
+        if chunk is None:
+            return Peeked(position, redelivered, failures, "", b"", b"", b"", 0, False)
+        words = machine.annotations.words.get(seq)
+        if words is not None:
+            chunk = annotated(chunk, 0, words)
+        if chunk.format_tag == FORMAT_10:
+            chunk = in_form_1(chunk, 0, 1)
+        data = chunk.data
+        assert data is not None
+        exchange, key, properties, payload = extract(data, *chunk.span(0))
+        cut = payload[:payload_bytes]
+        return Peeked(
+            position, redelivered, failures, exchange, key, properties, cut, len(payload)
+        )  # fmt: skip
+
+    async def _alone(self, chunk: Chunk, index: int) -> Chunk | None:
+        """A copy of one message of a chunk; None: it could not be read."""
+        if chunk.data is not None:
+            start, end = chunk.span(index)
+            message: bytes | None = chunk.data[start:end]
+        else:
+            message = await self._read(chunk, index)
+        if message is None:
+            return None
+        offsets = bytes(4) + len(message).to_bytes(4, "little")
+        return Chunk(chunk.format_tag, message, 0, offsets, chunk.info, chunk.names)
+
+    async def _read(self, chunk: Chunk, index: int) -> bytes | None:
+        """From where it is now; the file stays until it is read."""
+        answered: asyncio.Future[bytes | Exception] = asyncio.get_running_loop().create_future()
+
+        def done(result: bytes | Exception) -> None:
+            if not answered.done():
+                answered.set_result(result)
+
+        skipped = int(chunk.bytes_between(0, index))
+        length = int(chunk.bytes_between(index, index + 1))
+        pager = self._broker.budget.pager
+        if pager is not None and chunk.page_id > 0:
+            pager.files.read(chunk.page_id, chunk.page_offset + skipped, length, done)
+        else:
+            self._broker.bodies.read(chunk.file_id, chunk.file_offset + skipped, length, done)
+        try:
+            async with asyncio.timeout(READ_S):
+                result = await answered
+        except TimeoutError:
+            return None
+        return None if isinstance(result, Exception) else result
+
+
+async def ready_from(host: ClassicHost, offset: int, count: int) -> list[int]:
+    """The message_seqs at these positions: levels from the highest down, each in its order."""
+    found: list[int] = []
+    for lane in reversed(list(host.machine.ready.lanes)):
+        if lane.count <= offset:
+            offset -= int(lane.count)
+            continue
+        at = int(lane.first())
+        while len(found) < count and lane.count > 0:
+            runs = lane.runs_from(at, RUNS)
+            for first, length in runs:
+                skipped = min(offset, length)
+                offset -= skipped
+                wanted = min(length - skipped, count - len(found))
+                found += range(first + skipped, first + skipped + wanted)
+            if len(runs) < RUNS:
+                break
+            at = runs[-1][0] + runs[-1][1]
+            await asyncio.sleep(0)
+    return found
