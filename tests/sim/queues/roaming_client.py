@@ -25,6 +25,8 @@ from queues.commands import (
 )
 from queues.credit import CreditActor, CreditSpec
 from queues.host import QueueHost
+from queues.options import Options
+from queues.traits import ABSENT
 from tests.unit.queues.messages import body_of, chunk_of
 
 WINDOW = 6  # credit of a consumer
@@ -38,17 +40,22 @@ class Truth:
         self.publishes: dict[tuple[SessionId, int], int] = {}  # the message_seq of each
         self.refused: set[tuple[SessionId, int]] = set()
         self.deliveries: dict[tuple[int, int], tuple[int, bool]] = {}  # key, delivery_seq
+        self.activations: set[tuple[int, bool]] = set()  # key, whether it became the active one
 
 
 class Client:
     """See the module (`queues.host.SessionSink`)."""
 
-    def __init__(self, session: SessionId, host: QueueHost, lots: Random, truth: Truth) -> None:
+    def __init__(
+        self, session: SessionId, host: QueueHost, lots: Random, truth: Truth, options: Options
+    ) -> None:
         self._session = session
         self._credit = CreditActor(f"client {session & 0xFFFF}", CreditSpec(40, 20))
         self._host = host
         self._lots = lots
         self._truth = truth
+        self._options = options
+        self.active: set[int] = set()  # consumers that were told that they are the active one
         self.published = 0
         self.confirmed = 0
         self.refused: set[int] = set()
@@ -63,6 +70,11 @@ class Client:
     @property
     def session(self) -> SessionId:
         return self._session
+
+    @property
+    def uid(self) -> int:
+        """Of its queue."""
+        return self._host.uid
 
     @property
     def credit(self) -> CreditActor:
@@ -93,6 +105,8 @@ class Client:
             self._publish()
         elif draw < 0.6:
             self._settle(self._lots.randrange(1, 5))
+        elif self._options.single_active and draw < 0.75:
+            self._come_or_go()
         elif draw < 0.68 and len(self.consumers) < 3:
             self.attach(self._lots.randrange(1, WINDOW))
         elif draw < 0.9:
@@ -102,16 +116,35 @@ class Client:
         count = self._lots.randrange(1, 4)
         first = self.published + 1
         self.published += count
-        bodies = [b"%d/%d" % (self._session, first + place) for place in range(count)]
+        bodies = [self._body(first + place) for place in range(count)]
         chunk = chunk_of(bodies, base=self._lots.randrange(9))
         self._host.publish(self, chunk, first)
+
+    def _body(self, seq: int) -> bytes:
+        """Its name, and what is wished for it: a priority, a lifetime; -1: none."""
+        priority = self._lots.randrange(-1, 4) if self._options.levels > 1 else ABSENT
+        lives = self._lots.random() < 0.2 and self._options.ttl_ms >= 0
+        ttl_ms = self._lots.choice((0, 5, 40)) if lives else ABSENT
+        return b"%d/%d/%d/%d" % (self._session, seq, priority, ttl_ms)
 
     def attach(self, credit: int) -> None:
         number = self._next_number
         self._next_number += 1
         self._expected.append(("attached", number))
         self.consumers[number] = 0
-        self._give(Attach(consumer_key(self._session, number), credit, True, False, 0))
+        priority = 0 if self.quiet else self._lots.choice((0, 0, 1))
+        self._give(Attach(consumer_key(self._session, number), credit, True, False, priority))
+
+    def _come_or_go(self) -> None:
+        """So that often another one is the active consumer."""
+        if len(self.consumers) < 3 and self._lots.random() < 0.5:
+            self.attach(self._lots.randrange(1, WINDOW))
+        elif self.consumers:
+            self._detach(self._lots.choice(list(self.consumers)))
+
+    def _detach(self, number: int) -> None:
+        del self.consumers[number]
+        self._ask("detached", Detach(consumer_key(self._session, number)))
 
     def _seldom(self) -> None:
         kind = self._lots.choice(("get", "get", "inspect", "purge", "detach", "drain"))
@@ -124,8 +157,7 @@ class Client:
         elif kind == "purge" and self._lots.random() < 0.1:
             self._ask("purged", Purge(self._session))
         elif kind == "detach" and number and self._lots.random() < 0.3:
-            del self.consumers[number]
-            self._ask("detached", Detach(key))
+            self._detach(number)
         elif kind == "drain" and number:
             self._ask("drained", Credit(key, self.consumers[number], 3, True, True), number)
             self._give(Credit(key, self.consumers[number], WINDOW, False, True))
@@ -224,13 +256,22 @@ class Client:
 
     def on_detached(self, uid: int, number: int, goes: bool) -> None:
         self._answer("detached")
+        self.active.discard(number)
 
     def on_activated(self, uid: int, number: int, active: bool) -> None:
-        raise AssertionError("nobody is the single active one here")
+        assert self._options.single_active, "nobody is the single active one here"
+        assert active != (number in self.active), "told twice"
+        key = consumer_key(self._session, number)
+        assert (key, active) in self._truth.activations, "told of what never was"
+        if active:
+            self.active.add(number)
+        else:
+            self.active.discard(number)
 
     def on_timed_out(self, uid: int, number: int, timeout_ms: int) -> None:
         assert not self.is_over
         self.consumers.pop(number, None)
+        self.active.discard(number)
         kept = [each for each in self._expected if each != ("drained", number)]
         self._expected = deque(kept)
         self._unseen = deque([each for each in self._unseen if each[0] != number])

@@ -36,6 +36,8 @@ from queues.hosts.telling import tell
 from queues.message import Chunk
 from queues.options import Options
 from queues.streams import Resume, Resumed
+from queues.traits import ABSENT, Traits
+from tests.unit.queues.messages import bodies_of
 
 
 class Lots(Protocol):
@@ -57,6 +59,16 @@ class Entry:
 
     def decoded(self) -> list[Command]:
         return [decode(each) for each in self.commands]
+
+
+def wishes_of(chunk: Chunk) -> Traits | None:
+    """Priorities and lifetimes, which bodies say behind their numbers, if they are such bodies."""
+    fields = [body.split(b"/") for body in bodies_of(chunk)]
+    if any(len(each) != 4 for each in fields):
+        return None
+    priorities = b"".join([int(each[2]).to_bytes(4, "little", signed=True) for each in fields])
+    ttls = b"".join([int(each[3]).to_bytes(8, "little", signed=True) for each in fields])
+    return Traits(ABSENT, ABSENT, priorities, ttls)
 
 
 def machine_of(options: Options) -> Fifo:
@@ -109,9 +121,11 @@ class End:
         if self.term == 0:
             return False
         self._sinks[sink.session] = sink
-        assert (enqueue_of(command) is None) == (chunk is None)
+        enqueue = enqueue_of(command)
+        assert (enqueue is None) == (chunk is None)
         self._commands.append(command)
-        if chunk is not None:
+        if enqueue is not None and chunk is not None:
+            enqueue.traits = wishes_of(chunk)
             self._chunks.append(chunk)
         return True
 
