@@ -22,7 +22,7 @@ from raft.status import LEADER
 from tests.sim.queues.burying import TARGETS, SimUndertaker, Target
 from tests.sim.queues.group_node import OPTIONS, UID, GroupNode
 from tests.sim.queues.group_session import Books, Letter, Session
-from tests.sim.storage.sim_disk import Crashed, SimDisk
+from tests.sim.storage.sim_disk import Crashed, SimDisk, is_out_of_space
 
 START_MS: Final = 1000
 TICK_MS: Final = 20
@@ -67,6 +67,7 @@ class GroupWorld:
         self.is_calm = False
         self.has_changed = False  # other members are wanted than founded the group
         self.is_steady = False  # the members stay who they are
+        self.stopped_count = 0  # nodes that could write no more
         self.settings = Settings(
             election_ticks=10,
             heartbeat_ticks=2,
@@ -90,7 +91,12 @@ class GroupWorld:
     def start(self, number: int) -> None:
         disk = self.disks[number]
         random = Random(self.random.getrandbits(64))
-        node = GroupNode(number, disk, self, random, self.settings)
+        try:
+            node = GroupNode(number, disk, self, random, self.settings)
+        except OSError as error:
+            assert is_out_of_space(error), f"{number} cannot start: {error}"
+            self.disks[number] = disk.left_behind()
+            return
         self.nodes[number] = node
         for other in range(1, NODES_MAX + 1):
             if other != number:
@@ -111,7 +117,9 @@ class GroupWorld:
             return
         self.nodes[number] = None
         self.leaders.pop(number, None)
+        space_bytes = self.disks[number].space_bytes
         self.disks[number] = self.disks[number].crash(self.random)
+        self.disks[number].space_bytes = space_bytes
         for ends, channel in self.channels.items():
             if number in ends[:2]:
                 channel.clear()
@@ -251,6 +259,11 @@ class GroupWorld:
         except Crashed:
             self.crash(node.number)
             return
+        except OSError as error:
+            assert is_out_of_space(error), f"{node.number} fails: {error}"
+            self.stopped_count += 1
+            self.crash(node.number)  # The process ends; perhaps its machine, too.
+            return
         self.compare(node)
 
     def compare(self, node: GroupNode) -> None:
@@ -287,6 +300,8 @@ class GroupWorld:
                 node.disk.crash_in = random.randint(0, 12)
             elif node is not None:
                 self.crash(node.number)
+        elif lot < 0.7:
+            self.fill_or_free(random.choice(numbers))
         elif lot < 0.85 and down:
             self.start(random.choice(down))
         elif lot < 0.88:
@@ -296,6 +311,17 @@ class GroupWorld:
             self.move_leader()
         elif not down and len(self.wanted) >= 3 and not self.is_steady:
             self.change_members()
+
+    def fill_or_free(self, number: int) -> None:
+        """A disk runs full, so that its log has no more than its reserve; or it has room again."""
+        disk = self.disks[number]
+        if disk.space_bytes < 0:
+            disk.space_bytes = self.random.choice((0, self.random.randint(0, 200_000)))
+            return
+        disk.space_bytes = -1
+        node = self.nodes[number]
+        if node is not None:
+            node.wal.retry()
 
     def mend(self) -> None:
         """All ways are open."""
@@ -405,6 +431,8 @@ class GroupWorld:
             target.reliable = True
         self.mend()
         for number in sorted(self.nodes):
+            if self.disks[number].space_bytes >= 0:
+                self.fill_or_free(number)
             node = self.nodes[number]
             if node is None:
                 self.start(number)

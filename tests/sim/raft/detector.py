@@ -8,6 +8,8 @@ is not (`trust`). Whoever comes back after a restart is noticed: its connections
 from collections.abc import Callable
 from random import Random
 
+from raft.host import RaftHost
+
 
 class Detector:
     """`hears(one, other)`: beats of `other` reach `one`. `on_change(one, other, alive)`."""
@@ -68,3 +70,15 @@ class Detector:
         else:
             self._suspected[one, other] = True
         self._on_change(one, other, alive)
+
+
+def tell_host(detector: Detector, number: int, other: int, host: RaftHost) -> None:
+    """What a host hears of its links: they stand as long as the other is trusted."""
+    host.add_peer(other)
+    trusts = detector.trusts(number, other)
+    if trusts and not host.detector.is_trusted(other):
+        host.connected(other)
+    elif trusts:
+        host.heard(other)
+    elif host.detector.is_trusted(other):
+        host.lost(other)

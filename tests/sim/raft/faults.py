@@ -6,6 +6,8 @@ Times are in units of about a millisecond; a tick of a core is 10 of them, more 
 from dataclasses import dataclass
 from random import Random
 
+from raft.settings import Settings
+
 
 @dataclass(slots=True)
 class Faults:
@@ -31,6 +33,10 @@ class Faults:
     full: float = 0.0  # a link takes no more for a while
     read_failure: float = 0.0
     ghosts: float = 0.0  # messages of an earlier group of the same number
+    # Of crowds alone
+    full_disk: float = 0.0  # nothing new fits on a disk for a while
+    renewal: float = 0.0  # a group is deleted, perhaps to be made anew under its number
+    bulk: float = 0.0  # an entry of kilobytes, so that files of the log are full soon
     # What is asked for
     proposal: float = 0.5
     read: float = 0.05
@@ -71,4 +77,21 @@ def draw(random: Random) -> Faults:
         snapshot=pick((0.0, 0.02, 0.08)),
         forget=pick((0.0, 0.05, 0.2)),
         campaign=pick((0, 0, 0.01)),
+    )
+
+
+def draw_settings(random: Random) -> Settings:
+    """Windows and limits of a group that are soon met."""
+    pick = random.choice
+    return Settings(
+        election_ticks=10,
+        heartbeat_ticks=pick((1, 2, 3)),
+        suspicion_ticks=pick((2, 3, 6)),
+        append_bytes_max=pick((200, 500, 1 << 20)),
+        window_bytes=pick((600, 8 << 20)),
+        window_messages=pick((1, 2, 64)),
+        slice_window=pick((1, 2, 4)),
+        apply_bytes_max=pick((300, 4 << 20)),
+        trailing_entries_max=pick((0, 5, 1 << 18)),
+        tells_commits_at_once=pick((False, True)),
     )

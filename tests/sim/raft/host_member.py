@@ -32,7 +32,7 @@ from tests.sim.raft.machine import (
     slices_of,
 )
 from tests.sim.raft.member import HELD_LOOK, Asked, Member, Surroundings
-from tests.sim.raft.restoring import INCARNATION
+from tests.sim.raft.restoring import INCARNATION, Begin
 
 GROUP: Final = 77
 
@@ -41,9 +41,17 @@ class HostMember(Member):
     """Keeps `GroupOwner`, `GroupLog` and `Links`, too."""
 
     def __init__(
-        self, number: int, world: Surroundings, birth: SnapshotPoint, settings: Settings
+        self,
+        number: int,
+        world: Surroundings,
+        birth: SnapshotPoint,
+        settings: Settings,
+        uid: int = GROUP,
+        incarnation: int = INCARNATION,
     ) -> None:
         super().__init__(number, world, birth, settings)
+        self.uid = uid
+        self.incarnation = incarnation
         self.host: RaftHost | None = None
         self.group: Group | None = None
         self.appended_lsn = 0
@@ -59,16 +67,21 @@ class HostMember(Member):
 
     def start(self) -> None:
         assert self.core is None
-        world = self.world
         begin = self.find()
+        lots = Random(self.world.random.getrandbits(64))
+        host = RaftHost(self.number, self, self, self.settings, lots, self._begin_turn)
+        self.join(host, begin)
+
+    def join(self, host: RaftHost, begin: Begin) -> None:
+        """Take part in the group, with what was found."""
+        world = self.world
         self.disk.restore(begin.restored.last_index, begin.entries)
         for entry in begin.entries:
             world.truth.appended(self.disk, entry)
         snapshot = self.disk.snapshot
         self.machine = Machine() if snapshot is None else Machine(snapshot.state)
-        lots = Random(world.random.getrandbits(64))
-        self.host = RaftHost(self.number, self, self, self.settings, lots, self._begin_turn)
-        self.group = self.host.add(GROUP, INCARNATION, begin.restored, self)
+        self.host = host
+        self.group = host.add(self.uid, self.incarnation, begin.restored, self)
         self.core = self.group.raft
         self._commit_index = self._commit_seen = self.core.commit_index
         assert self.core.term >= self.disk.hard_state.term, "the term is forgotten"
@@ -96,7 +109,7 @@ class HostMember(Member):
         host, core = self.host, self.core
         assert host is not None and core is not None
         host.end_turn()
-        self._check(core)
+        self.check(core)
 
     def receive(self, source: int, content: bytes) -> None:
         assert self.host is not None
@@ -107,13 +120,13 @@ class HostMember(Member):
     def send(self, member: int, lane: int, parts: list[bytes]) -> None:
         content = b"".join(parts)
         for envelope in open_batch(memoryview(content)):
-            self._look_at(member, decode(envelope.message))
+            self.look_at(member, decode(envelope.message))
         self.world.send_batch(self.number, member, content)
 
     def is_full(self, member: int) -> bool:
         return member in self.full
 
-    def _look_at(self, target: int, message: Message) -> None:
+    def look_at(self, target: int, message: Message) -> None:
         """What it promises is durable. An entry that was replaced since was durable in its time."""
         truth, disk = self.world.truth, self.disk
         if isinstance(message, VoteRequest) and not message.is_pre_vote:
@@ -141,7 +154,7 @@ class HostMember(Member):
         kind: int,
         parts: Sequence[bytes],
     ) -> object:
-        assert (owner, incarnation) == (GROUP, INCARNATION), "an entry of another group"
+        assert (owner, incarnation) == (self.uid, self.incarnation), "an entry of another group"
         assert index > self._commit_index, "a committed entry is replaced"
         core = self.core
         assert core is not None
@@ -155,7 +168,7 @@ class HostMember(Member):
         return None
 
     def append_hard_state(self, owner: int, incarnation: int, term: int, vote: int) -> object:
-        assert (owner, incarnation) == (GROUP, INCARNATION), "a hard state of another group"
+        assert (owner, incarnation) == (self.uid, self.incarnation), "a hard state of another group"
         state = HardState(term, vote)
         self.disk.put_state(state)
         self.appended_lsn += 1
@@ -391,10 +404,10 @@ class HostMember(Member):
             truth.commits(self.number, term, self.world.disks, configs, first, index)
         self._commit_seen = index
 
-    def _check(self, core: Raft) -> None:
+    def check(self, core: Raft) -> None:
         """As of any member; less while the machine is a snapshot and the core does not know yet."""
         if self._installed is None:
-            super()._check(core)
+            super().check(core)
             return
         self._see_commits(core)
         for index in range(self._commit_index + 1, core.commit_index + 1):

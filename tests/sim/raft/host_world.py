@@ -8,6 +8,7 @@ from raft.codec import decode, encode
 from raft.entries import COMMAND, Entry, SnapshotPoint
 from raft.links import ENVELOPE, open_batch
 from raft.messages import AppendRequest, Message
+from tests.sim.raft.detector import tell_host
 from tests.sim.raft.host_member import GROUP, HostMember
 from tests.sim.raft.member import Member
 from tests.sim.raft.restoring import INCARNATION
@@ -44,14 +45,7 @@ class HostWorld(World):
         for other in self.members:
             if other == member.number:
                 continue
-            host.add_peer(other)
-            trusts = self.detector.trusts(member.number, other)
-            if trusts and not host.detector.is_trusted(other):
-                host.connected(other)
-            elif trusts:
-                host.heard(other)
-            elif host.detector.is_trusted(other):
-                host.lost(other)
+            tell_host(self.detector, member.number, other, host)
             self._fill(member, other)
 
     def _fill(self, member: HostMember, other: int) -> None:
@@ -103,6 +97,5 @@ class HostWorld(World):
         for envelope in open_batch(memoryview(content)):
             message = decode(envelope.message)
             if isinstance(message, AppendRequest) and member.core.term <= message.term:
-                key = (source, message.term, target)
-                self._heard[key] = max(sent_at, self._heard.get(key, 0))
+                self.heard.note(source, message.term, target, sent_at)
         member.receive(source, content)

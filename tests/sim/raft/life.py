@@ -1,13 +1,31 @@
 """One seed's life of a group: weather, healing, progress, rest, and waking from it."""
 
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
 from tests.sim.raft.machine import publish
 from tests.sim.raft.network import LATE_MAX
+from tests.sim.raft.truth import Truth
 from tests.sim.raft.weather import Weather
 from tests.sim.raft.world import QUIET, SETTLE_MAX, World
 
 WEATHERS = 2
 DURATION = 2500
 WAKE_MAX = 500
+
+
+class Lively(Protocol):
+    """A group that can be asked for something, and its world."""
+
+    @property
+    def truth(self) -> Truth: ...
+
+    @property
+    def steps(self) -> int: ...
+
+    def run_until(self, is_so: Callable[[], bool], limit: int, wanted: str) -> None: ...
+
+    def propose(self, parts: Sequence[bytes], attached: Sequence[bytes] = ()) -> bool: ...
 
 
 def live(world: World, weathers: int = WEATHERS, duration: int = DURATION) -> None:
@@ -27,7 +45,7 @@ def live(world: World, weathers: int = WEATHERS, duration: int = DURATION) -> No
         raise
 
 
-def get_on(world: World, count: int) -> None:
+def get_on(world: Lively, count: int) -> None:
     """Something new is committed."""
     for _ in range(count):
         before = world.truth.commit_index

@@ -37,12 +37,21 @@ HELD_LOOK = 5  # a disk that is held is asked again so soon
 class Surroundings(Protocol):
     """What a member needs of its world."""
 
-    random: Random
     truth: Truth
     disks: dict[int, LogDisk]
-    now: int
-    faults: Faults
-    held: set[int]  # members whose disks sync nothing for now
+
+    @property
+    def random(self) -> Random: ...
+
+    @property
+    def now(self) -> int: ...
+
+    @property
+    def faults(self) -> Faults: ...
+
+    @property
+    def held(self) -> set[int]:
+        """Members whose disks sync nothing for now."""
 
     def later(self, delay: int, action: Callable[[], None]) -> None: ...
 
@@ -199,7 +208,7 @@ class Member:
         assert core is not None
         while core.has_ready:
             self._take(core, core.ready())
-        self._check(core)
+        self.check(core)
 
     def _take(self, core: Raft, ready: Ready) -> None:
         self._log(core, ready)
@@ -528,7 +537,7 @@ class Member:
             world.truth.commits(self.number, core.term, world.disks, [core.config], first, index)
         self._commit_seen = index
 
-    def _check(self, core: Raft) -> None:
+    def check(self, core: Raft) -> None:
         """After a turn: the core and what its host has seen of it are the same."""
         disk, truth = self.disk, self.world.truth
         if core.role == LEADER:

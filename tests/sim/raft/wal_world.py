@@ -22,11 +22,11 @@ class WalWorld(HostWorld):
         chance = self.faults.crash_at_sync + (self.faults.crash_at_vote if hard_state else 0)
         found = self.members[member]
         assert isinstance(found, WalMember)
-        if chance and found.image.crash_in < 0 and self.random.random() < chance:
-            found.image.crash_in = self.random.randint(0, STEPS_MAX)
+        if chance and found.drive.image.crash_in < 0 and self.random.random() < chance:
+            found.drive.image.crash_in = self.random.randint(0, STEPS_MAX)
 
     def heal(self) -> None:
         for member in self.members.values():
             assert isinstance(member, WalMember)
-            member.image.crash_in = -1
+            member.drive.image.crash_in = -1
         super().heal()

@@ -6,46 +6,35 @@ progress, the same log everywhere, and rest, in which nobody says anything, unti
 proposed again. `Truth` looks at every step.
 """
 
-import os
-from collections import deque
 from collections.abc import Callable, Sequence
-from heapq import heappop, heappush
-from random import Random
 
 from raft import codec
 from raft.core import Raft
 from raft.entries import Config, HardState, SnapshotPoint
 from raft.messages import AppendRequest, Message
 from raft.settings import Settings
-from raft.status import LEADER
+from tests.sim.raft import gathering
 from tests.sim.raft.detector import Detector
-from tests.sim.raft.faults import CALM, Faults, draw
+from tests.sim.raft.faults import CALM, Faults, draw, draw_settings
 from tests.sim.raft.log_disk import LogDisk
 from tests.sim.raft.member import Member
 from tests.sim.raft.network import Network
+from tests.sim.raft.schedule import TICK, TRACED, Schedule
 from tests.sim.raft.truth import Truth
 
-TICK = 10
 SETTLE_MAX = 6000  # so long it may take until all is well again
 ENTRY_MAX = 30  # and so much longer for each entry that somebody may lack
 QUIET = 800  # so long nobody must say anything
-TRACE_LENGTH = 80
-TRACED = os.environ.get("WARREN_SIM_TRACE") == "1"
+MEMBERS_MAX = 9  # in the life of a group
 
 
-class World:
+class World(Schedule):
     """One seed's group. `members` are all there ever were, also those that were removed."""
 
     def __init__(self, seed: int, voters: int = 0, settings: Settings | None = None) -> None:
-        self.seed = seed
-        self.random = Random(seed)
-        self.now = 0
+        super().__init__(seed)
         self.faults = CALM
-        self.settings = settings or self._draw_settings()
-        self._schedule: list[tuple[int, int, Callable[[], None]]] = []
-        self._order = 0
-        self.trace: deque[str] = deque(maxlen=TRACE_LENGTH)
-        self.steps = 0
+        self.settings = settings or draw_settings(self.random)
         numbers = range(1, 1 + (voters or self.random.choice((1, 2, 3, 3, 3, 4, 5, 5))))
         self.birth = SnapshotPoint(0, 0, 0, Config(tuple(numbers)))
         self.truth = Truth(self.birth.config)
@@ -59,25 +48,14 @@ class World:
         self._periods: dict[int, int] = {}
         self._paused_until: dict[int, int] = {}
         self._told: dict[int, tuple[int, int]] = {}  # leader, term that a member was told is lost
-        self._heard: dict[tuple[int, int, int], int] = {}  # leader, term, who heard: sent when
+        self.heard = gathering.Heard()
         for number in numbers:
             self.add(number, self.birth)
         self.later(TICK, self._beat)
 
-    def _draw_settings(self) -> Settings:
-        pick = self.random.choice
-        return Settings(
-            election_ticks=10,
-            heartbeat_ticks=pick((1, 2, 3)),
-            suspicion_ticks=pick((2, 3, 6)),
-            append_bytes_max=pick((200, 500, 1 << 20)),
-            window_bytes=pick((600, 8 << 20)),
-            window_messages=pick((1, 2, 64)),
-            slice_window=pick((1, 2, 4)),
-            apply_bytes_max=pick((300, 4 << 20)),
-            trailing_entries_max=pick((0, 5, 1 << 18)),
-            tells_commits_at_once=pick((False, True)),
-        )
+    def newcomer(self) -> int:
+        """The number of another member; 0 if there were enough."""
+        return len(self.members) + 1 if len(self.members) < MEMBERS_MAX else 0
 
     def add(self, number: int, birth: SnapshotPoint) -> None:
         member = self.members[number] = self.make_member(number, birth)
@@ -89,54 +67,17 @@ class World:
     def make_member(self, number: int, birth: SnapshotPoint) -> Member:
         return Member(number, self, birth, self.settings)
 
-    # The schedule
-
-    def later(self, delay: int, action: Callable[[], None]) -> None:
-        self._order += 1
-        heappush(self._schedule, (self.now + delay, self._order, action))
-
-    def run(self, duration: int) -> None:
-        """Let so much time pass."""
-        end = self.now + duration
-        while self._schedule and self._schedule[0][0] <= end:
-            self.step()
-        self.now = end
-
-    def run_until(self, is_so: Callable[[], bool], limit: int, wanted: str) -> None:
-        """Until it is so; it has so much time."""
-        end = self.now + limit
-        while not is_so():
-            assert self.now < end, f"{wanted}: not within {limit}\n{self.describe()}"
-            self.run(TICK)
-
-    def step(self) -> None:
-        self.now, _, action = heappop(self._schedule)
-        self.steps += 1
-        action()
-
-    def tells(self, text: str) -> None:
-        """For whoever wants to know how it came to a failure."""
-        self.trace.append(f"{self.now} {text}")
-        if TRACED:
-            print(self.now, text)
-
     def describe(self) -> str:
-        lines = [f"seed {self.seed} at {self.now}, {self.truth.commit_index} committed"]
-        for number, member in self.members.items():
-            core = member.core
-            lines.append(
-                f"  {number} down"
-                if core is None
-                else f"  {number} role {core.role} term {core.term} leader {core.leader}"
-                f" commit {core.commit_index} applied {core.applied_index} last {core.last_index}"
-                f" durable {core.durable_index} {core.config} idle {core.is_idle}"
-            )
-        return "\n".join(lines)
+        head = f"seed {self.seed} at {self.now}, {self.truth.commit_index} committed"
+        return "\n".join([head, *gathering.describe(self.members)])
 
     # Life of members
 
+    def numbers(self) -> list[int]:
+        return list(self.members)
+
     def up(self) -> list[Member]:
-        return [member for member in self.members.values() if member.core is not None]
+        return gathering.up(self.members.values())
 
     def is_paused(self, number: int) -> bool:
         return self._paused_until.get(number, 0) > self.now
@@ -172,12 +113,11 @@ class World:
         self.crash(number)
 
     def leaders(self) -> list[Member]:
-        return [m for m in self.up() if m.core is not None and m.core.role == LEADER]
+        return gathering.leaders(self.members.values())
 
     def leader(self) -> Member | None:
         """Of the highest term."""
-        leaders = self.leaders()
-        return max(leaders, key=lambda m: m.core.term if m.core else 0) if leaders else None
+        return gathering.leader(self.members.values())
 
     # Time and the failure detector
 
@@ -248,16 +188,12 @@ class World:
             print(self.now, f"{source}->{target}", type(message).__name__, fields)
         core.step(source, message)
         if isinstance(message, AppendRequest) and core.term == message.term:
-            key = (source, message.term, target)
-            self._heard[key] = max(sent_at, self._heard.get(key, 0))
+            self.heard.note(source, message.term, target, sent_at)
         member.act()
 
     def is_heard(self, leader: int, term: int, since: int, voters: Sequence[int]) -> bool:
         """Whether a majority got what the leader sent since then, and still was of its term."""
-        count = 0
-        for voter in voters:
-            count += voter == leader or self._heard.get((leader, term, voter), -1) >= since
-        return 2 * count > len(voters)
+        return self.heard.by_majority(leader, term, since, voters)
 
     # Disks
 
@@ -293,27 +229,11 @@ class World:
 
     def propose(self, parts: Sequence[bytes], attached: Sequence[bytes] = ()) -> bool:
         """Of the leader, if there is one, and it takes it."""
-        leader = self.leader()
-        if leader is None or leader.core is None:
-            return False
-        taken = leader.propose(parts, attached)
-        leader.act()
-        return taken is not None
+        return gathering.propose(self.members, parts, attached)
 
     def is_settled(self) -> bool:
         """All members have the same, know it, and may be left alone."""
-        leader = self.leader()
-        if leader is None or leader.core is None:
-            return False
-        last = self.truth.commit_index
-        for number in leader.core.config.members():
-            member = self.members[number]
-            core = member.core
-            if core is None or not core.is_idle or member.machine.index != last:
-                return False
-            if core.last_index != last or core.leader != leader.number:
-                return False
-        return not leader.core.config.joining
+        return gathering.is_settled(self.members, self.truth)
 
     def deliver(self, source: int, target: int, message: Message) -> None:
         """A message arrives that was kept for long."""
@@ -332,12 +252,7 @@ class World:
         # Small messages, one read of the log for each, may be all that a member catches up by.
         limit = SETTLE_MAX + ENTRY_MAX * self.truth.commit_index
         self.run_until(self.is_settled, limit, "at rest")
-        leader = self.leader()
-        assert leader is not None and leader.core is not None
-        for number in leader.core.config.members():
-            member = self.members[number]
-            assert member.state == leader.state, f"{number} and {leader.number} differ"
-            member.check_bodies()
+        gathering.check_alike(self.members)
 
     def draw_faults(self) -> Faults:
         return draw(self.random)

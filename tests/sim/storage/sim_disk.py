@@ -198,9 +198,7 @@ class SimDisk:
     def crash(self, random: Random) -> "SimDisk":
         """The disk as the next boot finds it. This one stays as it is."""
         if random.random() < KILLED:
-            killed = self.copy()
-            killed.handles.clear()
-            return killed
+            return self.left_behind()
         keep = random.choice((0.0, 0.5, 1.0, random.random()))
         changes = self.changes[: random.randint(0, len(self.changes))]
         if random.random() < 0.5:
@@ -212,6 +210,13 @@ class SimDisk:
         for path, inode in names.items():
             after.names[path] = after.durable_names[path] = inode.crash(random, keep)
         after.keyed = self.keyed.crash(random)
+        return after
+
+    def left_behind(self) -> "SimDisk":
+        """The disk as the next process finds it; it is as full as it was."""
+        after = self.copy()
+        after.handles.clear()
+        after.space_bytes = self.space_bytes
         return after
 
     def apply(self, change: Change) -> None:
@@ -368,3 +373,7 @@ def rename_inode(names: dict[str, Inode], change: NameChange) -> None:
         del names[path]
     if new is not None:
         names[new] = inode
+
+
+def is_out_of_space(error: BaseException) -> bool:
+    return isinstance(error, OSError) and error.errno == errno.ENOSPC
