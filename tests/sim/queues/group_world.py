@@ -281,9 +281,11 @@ class GroupWorld:
         numbers = sorted(self.nodes)
         lot = random.random()
         down = [number for number in numbers if self.nodes[number] is None]
-        if lot < 0.25:
+        if lot < 0.18:
             one, other = random.sample(numbers, 2)
             self.break_link(one, other)
+        elif lot < 0.25:
+            self.fill_or_free(random.choice(numbers))
         elif lot < 0.35:
             self.mend()
             self.cut = {
@@ -300,8 +302,6 @@ class GroupWorld:
                 node.disk.crash_in = random.randint(0, 12)
             elif node is not None:
                 self.crash(node.number)
-        elif lot < 0.7:
-            self.fill_or_free(random.choice(numbers))
         elif lot < 0.85 and down:
             self.start(random.choice(down))
         elif lot < 0.88:
@@ -316,7 +316,7 @@ class GroupWorld:
         """A disk runs full, so that its log has no more than its reserve; or it has room again."""
         disk = self.disks[number]
         if disk.space_bytes < 0:
-            disk.space_bytes = self.random.choice((0, self.random.randint(0, 200_000)))
+            disk.space_bytes = self.random.choice((0, self.random.randint(0, 60_000)))
             return
         disk.space_bytes = -1
         node = self.nodes[number]

@@ -27,6 +27,7 @@ from tests.sim.storage.sim_disk import is_out_of_space
 from warren.storage.record import DELETED
 
 START_AGAIN = 40  # until the next attempt to start on a full disk
+RETRY_AFTER = 100  # until what has failed for want of room is tried again
 
 
 class Region(Protocol):
@@ -103,6 +104,7 @@ class CrowdNode:
             if uid not in self.members:  # Its member left, and the log did not hear of it.
                 self.drive.wal.release_log(uid, max(item[0] for _, item in found))
         self.host = host
+        self.drive.wal.on_alarm = self._alarmed
         for member in self.members.values():
             member.join(host, member.found_in(queues))
         world.tells(f"{self.number} starts with groups {list(self.members)}")
@@ -191,11 +193,14 @@ class CrowdNode:
         assert self.host is not None
         self.host.receive(source, memoryview(content))
 
-    def retry(self) -> None:
-        """There is room on the disk again."""
-        if self.host is not None:
-            self.drive.wal.retry()
-            self.drive.work_later()
+    def _alarmed(self, place: str, error: Exception) -> None:
+        """As a node does: what has failed is tried again after a while."""
+        assert is_out_of_space(error), f"{place}: {error}"
+        self._later(RETRY_AFTER, self._retry)
+
+    def _retry(self) -> None:
+        self.drive.wal.retry()
+        self.drive.work_later()
 
     # Links
 

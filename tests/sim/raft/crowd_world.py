@@ -185,7 +185,6 @@ class CrowdWorld(Schedule):
         if node.drive.image.space_bytes >= 0:
             self.tells(f"{number}: its disk has room again")
             node.drive.image.space_bytes = -1
-            node.retry()
 
     # Time and the failure detector
 

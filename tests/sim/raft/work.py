@@ -159,7 +159,7 @@ class Work:
             return
         self.group.tells(f"{member.number}: {type(change).__name__} {change.member}")
         member.act()
-        if change.member not in self.group.members:
+        if change.member == number and number not in self.group.members:
             self.group.add(change.member, SnapshotPoint(0, 0, 0, JOINING_CONFIG))
 
     def _transfer(self, member: Member, core: Raft) -> None:
