@@ -186,6 +186,8 @@ class Raft:
         if self.applied_index != last_index or not self._incoming.is_empty:
             return False
         leading = self._leading
+        if leading is not None and leading.is_awaited(self._replica.configs.current.joining):
+            return False
         if leading is not None:
             voters = self._replica.configs.current.voters
             return leading.is_idle(self.commit_index) and leading.quorum_is_reachable(voters)
@@ -282,6 +284,8 @@ class Raft:
             self._unreachable.discard(member)
         else:
             self._unreachable.add(member)
+        if is_reachable and self.role == PRE_CANDIDATE:
+            self._election.again()
         if self._leading is not None:
             self._is_dirty = True
             self._leading.reachable(member, is_reachable, self.commit_index)
@@ -310,6 +314,7 @@ class Raft:
         self._is_dirty = True
         if not leading.tick(config.voters, self.commit_index):
             self._follow(self.term, 0)
+            self._election.hurry()  # Others may have waited for their disks: it may lead again.
             return
         if config.joining and self._replica.configs.index <= self.commit_index:
             learner = leading.caught_up(config)
@@ -520,6 +525,10 @@ class Raft:
                 self._win()
         elif message.term > self.term:
             self._follow(message.term, 0)
+        elif self.role == CANDIDATE and message.term == self.term and not message.is_pre_vote:
+            self._election.deny(sender)
+            if self._election.is_hopeless(self._replica.configs.current.voters):
+                self._election.hurry()
 
     def _on_timeout_now(self, sender: i64, message: TimeoutNow) -> None:
         if message.term != self.term or sender != self.leader or self.role != FOLLOWER:
@@ -610,7 +619,7 @@ class Raft:
         """A pre-vote binds nobody; a vote is asked for when the own one is durable."""
         self._is_dirty = True
         self._outbox.withdraw()
-        self._election.attempt(self.member)
+        self._election.attempt(self.member, is_pre_vote)
         voters = self._replica.configs.current.voters
         if self._election.is_won(voters):
             if is_pre_vote:

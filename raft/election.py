@@ -4,6 +4,11 @@ Time is counted in ticks since there was word of a leader, or since the last att
 of a leader it is an election timeout and a random part of the same length. After a suspicion, and
 between the first attempts, it is short, for others may just not suspect the leader yet; then it
 doubles, up to the election timeout.
+
+A vote waits for the disk of who asks and for that of who is asked, one after the other. So whoever
+has a majority of pre-votes waits for votes for half an election timeout at least, and each time
+longer: disks that take seconds for a sync make an election slow, not impossible. It gives up at
+once when too many have refused.
 """
 
 from collections.abc import Sequence
@@ -15,6 +20,7 @@ from raft.quorum import is_majority
 from raft.settings import Lots, Settings
 
 ATTEMPTS_MAX: Final = 16  # far more doublings than there may be ticks in a timeout
+PATIENCE: Final = 8  # election timeouts, at most, that votes are waited for
 
 
 @final
@@ -23,6 +29,7 @@ class Election:
 
     __slots__ = (
         "_attempts",
+        "_denials",
         "_election_ticks",
         "_lots",
         "_suspicion_ticks",
@@ -37,6 +44,7 @@ class Election:
         self._lots = lots
         self._attempts: i64 = 0
         self._votes: set[int] = set()
+        self._denials: set[int] = set()
         self.elapsed: i64 = 0
         self._timeout: i64 = 0
         self.wait()
@@ -65,16 +73,38 @@ class Election:
         self.elapsed = 0
         self._timeout = 1 + self._lots.randrange(self._suspicion_ticks)
 
-    def attempt(self, member: i64) -> None:
+    def again(self) -> None:
+        """Somebody who was asked in vain can be reached again."""
+        self._attempts = 0
+        self.hurry()
+
+    def attempt(self, member: i64, is_pre_vote: bool) -> None:
         """Votes are asked for; the own one is there."""
-        ticks = min(self._suspicion_ticks << self._attempts, self._election_ticks)
+        ticks: i64 = self._suspicion_ticks << self._attempts
+        if is_pre_vote:
+            ticks = min(ticks, self._election_ticks)
+        else:
+            ticks = max(ticks, (self._election_ticks + 1) // 2)
+            ticks = min(ticks, self._election_ticks * PATIENCE)
         self._attempts = min(self._attempts + 1, ATTEMPTS_MAX)
         self.elapsed = 0
         self._timeout = ticks + 1 + self._lots.randrange(ticks)
         self._votes = {member}
+        self._denials = set()
 
     def vote(self, member: i64) -> None:
         self._votes.add(member)
+
+    def deny(self, member: i64) -> None:
+        self._denials.add(member)
+
+    def is_hopeless(self, voters: Sequence[int]) -> bool:
+        """Those who have not refused are no majority."""
+        left: list[int] = []
+        for voter in voters:
+            if voter not in self._denials:
+                left.append(voter)
+        return not is_majority(left, voters)
 
     def is_won(self, voters: Sequence[int]) -> bool:
         """By members of the current configuration."""

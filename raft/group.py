@@ -153,6 +153,7 @@ class Group:
         self.config = Config(())
         self.is_dirty = False
         self.is_awake = False
+        self.waits_tick: i64 = 0  # when its writes, not durable, were heard of last
         self.own_term: i64 = 0  # the last one in which it was led, and proposed to, from here
         self.leader: i64 = 0  # as its owner was told
         self.forget_index: i64 = 0  # what was applied a while ago

@@ -36,7 +36,7 @@ from raft.entries import Config, Entry
 from raft.group import Counters, Group, GroupStatus, Marks
 from raft.links import BULK, CONTROL, Links, Outbox, open_batch, put
 from raft.log_group import Found, GroupLog, GroupOwner
-from raft.messages import AppendRequest, Message, SnapshotSlice
+from raft.messages import AppendRequest, AppendResponse, Message, SnapshotSlice
 from raft.ready import Lead, Load, LoadSlice, Ready
 from raft.recovery import Restored
 from raft.settings import Lots, Settings
@@ -45,6 +45,7 @@ TICK_MS: Final = 20  # between two calls of `tick`; `Settings` counts in them
 NEWS_MAX: Final = 512  # groups that are told of a peer in one turn
 TURN_GROUPS_MAX: Final = 1024  # of which a Ready is taken in one turn
 RETRY_TICKS: Final = 50
+SLOW_TICKS: Final = 5  # of a sync: then leaders hear that this member is there all the same
 FORGET_TICKS: Final = 5  # contents of applied entries stay in memory for one to two times as long
 BATCH_BYTES_MAX: Final = 8 << 20  # for one peer and lane; more goes out before the turn's end
 
@@ -328,6 +329,7 @@ class RaftHost:
                 continue
             if self._pending.get(group.uid) is pending:
                 del self._pending[group.uid]
+            group.waits_tick = self._ticks
             if pending.index > 0:
                 group.raft.durable(pending.index, pending.term)
             for member, message in pending.messages:
@@ -390,6 +392,8 @@ class RaftHost:
         if ready.truncated_from > 0:
             self._truncate(group, ready.truncated_from)
         count = len(ready.entries)
+        if uid not in self._pending:
+            group.waits_tick = self._ticks
         if count > 0:
             self._append(group, ready.entries)
         if count > 0 or hard_state is not None:
@@ -401,6 +405,7 @@ class RaftHost:
             pending.messages = list(ready.messages_after_sync)
             self._waiting.append(pending)
             self._pending[uid] = pending
+            self._say_meanwhile(group, pending.messages)
         elif len(ready.messages_after_sync) > 0:
             self._say_after_sync(group, ready.messages_after_sync)
 
@@ -439,9 +444,22 @@ class RaftHost:
         pending = self._pending.get(group.uid)
         if pending is not None:
             pending.messages.extend(messages)
+            self._say_meanwhile(group, messages)
             return
         for member, message in messages:
             self._post(group, member, message)
+
+    def _say_meanwhile(self, group: Group, messages: Sequence[tuple[int, Message]]) -> None:
+        """The disk is slow. A leader whom nobody answers steps down, and an election needs disks
+        twice: so it is told that this member is there, and what of its log is durable."""
+        if self._ticks - group.waits_tick < SLOW_TICKS:
+            return
+        for member, message in messages:
+            if isinstance(message, AppendResponse) and message.is_matching:
+                group.waits_tick = self._ticks
+                index = min(message.index, group.raft.durable_index)
+                answer = AppendResponse(message.term, True, index, message.commit_index)
+                self._post(group, member, answer)
 
     def _post(self, group: Group, member: int, message: Message) -> None:
         """Have it sent at the end of the turn."""

@@ -157,6 +157,14 @@ class Leadership:
                 return False
         return True
 
+    def is_awaited(self, joining: Sequence[int]) -> bool:
+        """A learner that can be reached is to be a voter: only ticks make it one."""
+        count = 0
+        for member in joining:
+            if self.peers[member].is_reachable:
+                count += 1
+        return count > 0
+
     # Time
 
     def tick(self, voters: Sequence[int], commit_index: i64) -> bool:

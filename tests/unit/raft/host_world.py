@@ -251,6 +251,7 @@ class Node:
         self.wants_turn = False
         self.is_alive = True
         self.turns = 0
+        self.syncing = (0, 0)  # when that is over, and what is durable then
         self.owners: dict[int, Recorder] = {}
         self.host = RaftHost(
             member, self.log, self.links, world.settings, world.random, self._begin_turn
@@ -287,10 +288,16 @@ class Node:
         self.host.end_turn()
 
     def sync(self) -> None:
-        """All that was flushed becomes durable."""
-        if self.log.durable_lsn < self.log.flushed_lsn:
-            self.log.durable_lsn = self.log.flushed_lsn
-            self.host.on_durable(self.log.durable_lsn)
+        """All that was flushed becomes durable, or what was when a slow sync began."""
+        log = self.log
+        if self.world.sync_ms == 0:
+            self.syncing = (self.world.now_ms, log.flushed_lsn)
+        elif self.syncing[1] == log.durable_lsn < log.flushed_lsn:
+            self.syncing = (self.world.now_ms + self.world.sync_ms, log.flushed_lsn)
+        due_ms, lsn = self.syncing
+        if log.durable_lsn < lsn and due_ms <= self.world.now_ms:
+            log.durable_lsn = lsn
+            self.host.on_durable(lsn)
 
     def answer_reads(self) -> None:
         reads = self.log.reads
@@ -308,6 +315,7 @@ class World:
         self.members = tuple(range(1, count + 1))
         self.wire: list[tuple[int, int, bytes]] = []  # (from, to, batch)
         self.now_ms = 0
+        self.sync_ms = 0  # how long a sync takes; 0: as soon as it is looked for
         self.nodes = {member: Node(self, member) for member in self.members}
         self.deaf: set[tuple[int, int]] = set()  # (from, to): nothing gets through
         for node in self.nodes.values():

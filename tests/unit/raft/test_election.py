@@ -210,6 +210,36 @@ def test_a_leader_answers_a_request_with_a_word_to_that_member() -> None:
     assert raft.is_idle
 
 
+def test_a_leader_stays_awake_until_a_learner_that_can_be_reached_is_a_voter() -> None:
+    raft = make(Config((1, 2, 3), (4,), (4,)), tells_commits_at_once=True)
+    elect(raft, 2, 3)
+    for commit_index in (0, 1):
+        for member in (2, 3, 4):
+            raft.step(member, AppendResponse(1, True, 1, commit_index))
+        turns(raft)
+    assert not raft.is_idle
+    raft.reachable(4, False)
+    turns(raft)
+    assert raft.is_idle
+
+
+def test_a_candidate_that_too_many_have_refused_tries_again_soon() -> None:
+    raft = make(FIVE, election_ticks=10)
+    raft.campaign()
+    for member in (2, 3):
+        raft.step(member, VoteResponse(1, True, True))
+    turns(raft)
+    assert raft.role == CANDIDATE
+    for member in (2, 3):
+        raft.step(member, VoteResponse(1, False, False))
+        raft.step(member, VoteResponse(1, False, False))
+        raft.tick()
+        assert raft.role == CANDIDATE
+    raft.step(4, VoteResponse(1, False, False))
+    raft.tick()
+    assert raft.role == PRE_CANDIDATE
+
+
 def test_a_leader_does_not_answer_a_request_of_a_stranger() -> None:
     raft = leader()
     raft.step(9, VoteRequest(5, 9, 4, False, False))
@@ -310,7 +340,7 @@ def test_learners_do_not_keep_a_leader_up() -> None:
         for member in (4, 5):
             raft.step(member, AppendResponse(1, True, 1, 1))
         raft.tick()
-    assert raft.role == FOLLOWER
+    assert raft.role != LEADER
 
 
 def test_a_leader_of_before_is_told_the_term() -> None:
