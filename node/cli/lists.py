@@ -91,7 +91,9 @@ SERVED: Final = ("running", "flow", "syncing")
 
 
 def is_kept(api: Api, options: Options, row: Row) -> bool:
-    """Whether the options want this queue."""
+    """Whether the options want this parameter or queue."""
+    if options.command == "list_parameters":
+        return row.get("vhost") == options.vhost
     if options.command != "list_queues":
         return True
     is_online = row.get("state") in SERVED
@@ -267,7 +269,9 @@ LISTS: Final[Mapping[str, Listing]] = {
     "list_parameters": Listing(
         "listing runtime parameters",
         everywhere("parameters"),
-        ("vhost", "component", "name", "value"),
+        ("component", "name", "value"),
+        in_vhost=True,
+        said="Listing runtime parameters for vhost \"{vhost}\" ...",
         in_json="value",
     ),
     "list_global_parameters": Listing(

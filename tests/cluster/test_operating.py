@@ -92,6 +92,28 @@ def test_any_node_lists_all_of_them(cluster: ClusterOfNodes) -> None:
     assert [each["name"] for each in found["nodes"]] == ["n1", "n2", "n3"]
 
 
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+def test_messages_are_looked_at_from_any_node(cluster: ClusterOfNodes, kind: str) -> None:
+    link = connected(cluster.node(2))
+    channel = link.channel()
+    name = f"seen-{kind}"
+    channel.queue_declare(name, durable=True, arguments={"x-queue-type": kind})
+    channel.confirm_delivery()
+    for number in range(12):
+        properties = pika.BasicProperties(headers={"odd": bool(number % 2)}, delivery_mode=2)
+        channel.basic_publish("", name, b"%d" % number, properties)
+    for node in cluster.nodes:
+        status, rows = ask(node, f"queues/%2F/{name}/peek", "POST", {"offset": 10, "count": 5})
+        assert (status, [row["payload"] for row in rows]) == (200, ["10", "11"])
+        assert not any(row["redelivered"] for row in rows)
+        order = {"exchange": "amq.default", "routing_key": name, "dry_run": True}
+        chosen = {**order, "filter": {"headers": {"odd": True}}}
+        _, done = ask(node, f"queues/%2F/{name}/redrive", "POST", chosen)
+        assert (done["moved"], done["kept"]) == (6, 6)
+    channel.queue_delete(name)
+    link.close()
+
+
 def test_channels_consumers_and_rates_of_all_nodes_come_from_any(cluster: ClusterOfNodes) -> None:
     links = [connected(node) for node in cluster.nodes]
     channels = [each.channel() for each in links]

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -111,7 +112,8 @@ def test_vhosts_policies_and_parameters(ctl: Ctl) -> None:
     ctl("clear_operator_policy", "-p", "v", "o")
     ctl("clear_policy", "-p", "v", "p")
     ctl("set_parameter", "-p", "v", "shovel", "s", '{"a":1}')
-    assert "shovel\ts" in ctl("list_parameters")
+    assert "shovel\ts\t" in ctl("list_parameters", "-p", "v")
+    assert "shovel" not in ctl("list_parameters")
     ctl("clear_parameter", "-p", "v", "shovel", "s")
     ctl("set_global_parameter", "g", "1")
     ctl("clear_global_parameter", "g")
@@ -264,3 +266,27 @@ def test_events_traces_and_levels_are_switched(ctl: Ctl, api: HttpApi) -> None:
     assert api.get(f"/nodes/{name}/log-level")["connection"] == "debug"
     ctl("set_log_level", "info", "--category", "connection")
     ctl("set_log_level", "loud", code=64)
+
+
+def test_ansible_s_modules_can_read_what_they_ask_rabbitmqctl_for(ctl: Ctl, api: HttpApi) -> None:
+    """Calls and forms of community.rabbitmq 1.3.0, all of whose modules were run by hand."""
+    api.put("/policies/%2F/an", {"pattern": "^an$", "definition": {"max-length": 1}})
+    api.put("/parameters/shovel/%2F/an", {"value": {"a": 1}})
+    asked = ("-q", "-n", "rabbit")
+    version = re.search("RabbitMQ version: (?P<version>.*)", ctl(*asked, "status"))
+    assert version is not None and version["version"] == "4.0.5"
+    status = json.loads(ctl(*asked, "status", "--formatter", "json"))
+    assert status["rabbitmq_version"] == "4.0.5"
+    users = json.loads(ctl(*asked, "list_users", "--formatter", "json"))
+    assert {each["user"]: each["tags"] for each in users}["guest"] == ["administrator"]
+    assert "/\tfalse" in ctl(*asked, "list_vhosts", "name", "tracing").splitlines()
+    header, policy = ctl(*asked, "list_policies", "-p", "/").splitlines()
+    assert header and policy.split("\t")[1:4] == ["an", "^an$", "all"]
+    assert json.loads(policy.split("\t")[4]) == {"max-length": 1}
+    lines = ctl(*asked, "list_parameters", "-p", "/").splitlines()
+    assert [line.split("\t")[:2] for line in lines] == [["component", "name"], ["shovel", "an"]]
+    flags = ctl(*asked, "list_feature_flags").splitlines()
+    assert ["quorum_queue", "enabled"] in [line.split("\t") for line in flags]
+    assert json.loads(ctl("-q", "-p", "/", "list_vhost_limits").splitlines()[0]) == {}
+    api.delete("/parameters/shovel/%2F/an")
+    api.delete("/policies/%2F/an")
