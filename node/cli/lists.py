@@ -93,7 +93,7 @@ SERVED: Final = ("running", "flow", "syncing")
 def is_kept(api: Api, options: Options, row: Row) -> bool:
     """Whether the options want this parameter or queue."""
     if options.command == "list_parameters":
-        return row.get("vhost") == options.vhost
+        return row.get("vhost") == str(options.vhost)
     if options.command != "list_queues":
         return True
     is_online = row.get("state") in SERVED
