@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, TextIO
 
 from node.cli.api import EXIT_UNAVAILABLE, Api, ApiFailure
-from node.cli.operating import CHECKS, await_until, check, listed
+from node.cli.operating import CHECKS, await_check, check, listed
 from node.cli.tables import write_json
 from node.cli.verbs import (
     Argument,
@@ -37,20 +37,6 @@ CONNECT_S: Final = 5.0
 
 def node_row(api: Api, options: Options) -> Row:
     return api.get_object(path("nodes", str(options.node or own_node(api))))
-
-
-def await_startup(api: Api, options: Options, out: TextIO) -> None:
-    def is_so() -> bool:
-        try:
-            api.get(f"{CHECKS}/is-in-service")
-        except ApiFailure as failure:
-            if failure.exit_code != EXIT_UNAVAILABLE:
-                raise
-            return False
-        return True
-
-    await_until(is_so, options.timeout, "the node does not serve clients")
-    done(options, out)
 
 
 def version(api: Api, options: Options, out: TextIO) -> None:
@@ -267,7 +253,7 @@ DIAGNOSTICS: Final[Commands] = {
         "wait until the node serves clients",
         "Will wait for the node to start ...",
         (),
-        await_startup,
+        await_check("is-in-service", "the node does not serve clients"),
     ),
     "version": Verb("the version of the node", "", (NODE_OPTION,), version),
     "server_version": Verb("the version of the node", "", (NODE_OPTION,), version),

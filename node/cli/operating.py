@@ -160,18 +160,23 @@ def await_online_nodes(api: Api, options: Options, out: TextIO) -> None:
     done(options, out)
 
 
-def await_online_quorum_plus_one(api: Api, options: Options, out: TextIO) -> None:
-    def is_so() -> bool:
-        try:
-            api.get(f"{CHECKS}/node-is-quorum-critical")
-        except ApiFailure as failure:
-            if failure.exit_code != EXIT_UNAVAILABLE:
-                raise
-            return False
-        return True
+def await_check(name: str, reason: str) -> Run:
+    """Wait until a health check is good; `reason`: why it was not."""
 
-    await_until(is_so, options.timeout, "queues still hang on this node")
-    done(options, out)
+    def run_await(api: Api, options: Options, out: TextIO) -> None:
+        def is_good() -> bool:
+            try:
+                api.get(f"{CHECKS}/{name}")
+            except ApiFailure as failure:
+                if failure.exit_code != EXIT_UNAVAILABLE:
+                    raise
+                return False
+            return True
+
+        await_until(is_good, options.timeout, reason)
+        done(options, out)
+
+    return run_await
 
 
 def await_until(is_so: Callable[[], bool], seconds: float, reason: str) -> None:
@@ -348,7 +353,7 @@ COMMANDS: Final[Commands] = {
         "wait until no queue would lose its quorum with this node",
         "Will wait for a quorum + 1 of nodes to be online for all quorum queues ...",
         (),
-        await_online_quorum_plus_one,
+        await_check("node-is-quorum-critical", "queues still hang on this node"),
     ),
     "alarms": Verb("alarms of all nodes", "Alarms of the cluster:", (), alarms),
     "check_alarms": Verb(
