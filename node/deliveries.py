@@ -317,7 +317,7 @@ class Deliveries:
             self.trace.delivered(consumer.host, chunk, index, count, pending.redelivered)
         consumer.written += count
         if consumer.quorum:
-            self._count_quorum(consumer, pending, count)
+            self._counts.quorum.deliver(count, pending.redelivered, consumer.no_ack)
         if pending.redelivered:
             self._counts.redelivered += count
             self.redelivered_count += count
@@ -410,16 +410,6 @@ class Deliveries:
     def recover(self) -> None:
         """basic.recover: everything outstanding goes back to its queue, in order."""
         self.settle_runs(self.unacked.take_all(), RELEASE)
-
-    def _count_quorum(self, consumer: Consumer091, pending: Pending, count: i64) -> None:
-        """These leave, and come from a quorum queue."""
-        counts = self._counts.quorum
-        if pending.redelivered:
-            counts.redelivered += count
-        if consumer.no_ack:
-            counts.delivered_no_ack += count
-        else:
-            counts.delivered += count
 
     def settle_runs(self, runs: list[TagRun], outcome: i64) -> None:
         """Tell the queues the outcome of what was taken out of `unacked`."""

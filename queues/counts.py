@@ -119,6 +119,15 @@ class QuorumCounts:
         self.acknowledged: i64 = 0
         self.confirm_seconds = Histogram(CONFIRM_BOUNDS_S)
 
+    def deliver(self, count: i64, redelivered: bool, no_ack: bool) -> None:
+        """So many leave for a consumer."""
+        if redelivered:
+            self.redelivered += count
+        if no_ack:
+            self.delivered_no_ack += count
+        else:
+            self.delivered += count
+
 
 @final
 class Counts:

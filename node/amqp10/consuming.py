@@ -161,13 +161,7 @@ class ConsumingLink:
         else:
             counts.delivered += count
         if self.host.quorum:
-            tally = counts.quorum
-            if run.acquired:
-                tally.redelivered += count
-            if run.settled:
-                tally.delivered_no_ack += count
-            else:
-                tally.delivered += count
+            counts.quorum.deliver(count, run.acquired, run.settled)
 
     def _copy(self, run: Run, count: i64, trace: Tracing) -> None:
         """Have the messages that leave copied, those of which the bytes are there."""
