@@ -27,6 +27,7 @@ COMPILED = [
     "node/reading.py",
     "node/transaction.py",
     "node/turn.py",
+    "queues/alike.py",
     "queues/annotations.py",
     "queues/away/home.py",
     "queues/away/items.py",

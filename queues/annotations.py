@@ -13,6 +13,8 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from queues.alike import alike_runs
+
 WORDS_BYTES_MAX: Final = 2048  # of one message
 TOTAL_BYTES_MAX: Final = 4 * 1024 * 1024  # of all messages of a queue
 KEY_BYTES_MAX: Final = 255
@@ -69,16 +71,7 @@ class Annotations:
 
     def runs(self) -> list[tuple[int, int, bytes]]:
         """(first, count, words of each), ascending."""
-        found: list[tuple[int, int, bytes]] = []
-        for seq in sorted(self.words):
-            words = self.words[seq]
-            if len(found) > 0:
-                first, count, before = found[len(found) - 1]
-                if first + count == seq and before == words:
-                    found[len(found) - 1] = (first, count + 1, words)
-                    continue
-            found.append((seq, 1, words))
-        return found
+        return alike_runs(self.words)
 
     def _within(self, first: i64, count: i64) -> list[int]:
         """Those of messages first.. that have words, in no order that matters."""

@@ -9,6 +9,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from queues.alike import alike_runs
 from queues.effects import LEFT_DELIVERY_LIMIT, LEFT_EXPIRED, LEFT_MAXLEN, LEFT_REJECTED
 from queues.seqset import SeqSet
 
@@ -95,13 +96,4 @@ class DyingRuns:
 
     def size_runs(self) -> list[tuple[int, int, int]]:
         """All that were weighed, as (first, count, bytes of each), ascending."""
-        found: list[tuple[int, int, int]] = []
-        for seq in sorted(self.sizes):
-            size = self.sizes[seq]
-            if len(found) > 0:
-                first, count, before = found[len(found) - 1]
-                if first + count == seq and before == size:
-                    found[len(found) - 1] = (first, count + 1, before)
-                    continue
-            found.append((seq, 1, size))
-        return found
+        return alike_runs(self.sizes)
