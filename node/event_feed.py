@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from node.events import Event, Events
+from node.timers import CallLater, Handle
 
 RING_MAX: Final = 1024
 WAITING_MAX: Final = 1024
@@ -50,22 +51,20 @@ class FeedFull(Exception):
     """FOLLOWERS_MAX follow already."""
 
 
-class Handle(Protocol):
-    """A call that is due later."""
+@dataclass(frozen=True, slots=True)
+class Watcher:
+    """Who has the events of the other nodes."""
 
-    def cancel(self) -> None: ...
+    heard: Callable[[Event], None]
+    lost: Callable[[Lost], None]
+    ready: Callable[[], None]  # from all nodes that can be reached, from now on
 
 
 class Elsewhere(Protocol):
     """Events of the other nodes."""
 
-    def watch(
-        self,
-        heard: Callable[[Event], None],
-        lost: Callable[[Lost], None],
-        ready: Callable[[], None],
-    ) -> None:
-        """Have them, until `unwatch`; `ready`: from all nodes that can be reached, from now on."""
+    def watch(self, watcher: Watcher) -> None:
+        """Let it have them, until `unwatch`."""
 
     def unwatch(self) -> None: ...
 
@@ -73,14 +72,9 @@ class Elsewhere(Protocol):
 class NobodyElse:
     """Keeps `Elsewhere` for a node in no cluster."""
 
-    def watch(
-        self,
-        heard: Callable[[Event], None],
-        lost: Callable[[Lost], None],
-        ready: Callable[[], None],
-    ) -> None:
+    def watch(self, watcher: Watcher) -> None:
         """There is nobody."""
-        ready()
+        watcher.ready()
 
     def unwatch(self) -> None:
         """There was nobody."""
@@ -138,11 +132,7 @@ class EventFeed:
     """See the module. Invariant: this hears of events exactly while `_leave` is set."""
 
     def __init__(
-        self,
-        events: Events,
-        elsewhere: Elsewhere,
-        process: int,
-        call_later: Callable[[float, Callable[[], None]], Handle],
+        self, events: Events, elsewhere: Elsewhere, process: int, call_later: CallLater
     ) -> None:
         self._events = events
         self._elsewhere = elsewhere
@@ -208,7 +198,7 @@ class EventFeed:
         if self._leave is None:
             self._leave = self._events.subscribe(self._heard)
             self._ready.clear()
-            self._elsewhere.watch(self._heard, self._lost, self._ready.set)
+            self._elsewhere.watch(Watcher(self._heard, self._lost, self._ready.set))
 
     def _end(self) -> None:
         """Nobody has followed for a while: what others have is not asked for any more. Who comes

@@ -22,7 +22,12 @@ class Sleeper(Protocol):
 
 
 class Handle(Protocol):
+    """A call that is due later."""
+
     def cancel(self) -> None: ...
+
+
+CallLater = Callable[[float, Callable[[], None]], Handle]  # seconds, as the loop has it
 
 
 class Timers:
@@ -33,7 +38,7 @@ class Timers:
 
     def __init__(
         self,
-        call_later: Callable[[float, Callable[[], None]], Handle],
+        call_later: CallLater,
         now_ms: Callable[[], int],
         begin_turn: Callable[[], None],
     ) -> None:

@@ -13,26 +13,18 @@ nothing else.
 A frame is a version (u8, 1) and the alarms as bits (u8): 1 memory, 2 disk.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Final, Protocol
+from collections.abc import Mapping
+from typing import Final
 
 from node.alarms import Alarms
 from node.cluster.seams import ALARMS, CONTROL_LANE, Peers
+from node.timers import CallLater, Handle
 from warren.wire.peer.codes import PeerFault
 
 GRACE_S: Final = 0.5  # as long as the failure detector waits for an answer
 VERSION: Final = 1
 MEMORY: Final = 1
 DISK: Final = 2
-
-
-class Handle(Protocol):
-    """A call that is due later."""
-
-    def cancel(self) -> None: ...
-
-
-CallLater = Callable[[float, Callable[[], None]], Handle]  # seconds
 
 
 class AlarmsPart:

@@ -2,7 +2,7 @@
 
     part = EventsPart(peers, events, process, call_later)
     peers.attach(EVENTS, part)
-    part.watch(heard, lost, ready)   # until `unwatch`: events of all nodes that can be reached
+    part.watch(watcher)              # until `unwatch`: events of all nodes that can be reached
 
 A node that watches says so to each peer (WATCH), which sends what happens there, gathered for
 GATHER_S, until it hears UNWATCH or the link is lost. What is sent is read from the ring of
@@ -18,14 +18,15 @@ ROWS_BYTES in a frame; an event of more than ROW_BYTES_MAX goes without its prop
 """
 
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
 from node.cluster.seams import EVENTS, OTHER_LANE, Peers
 from node.cluster.status_part import decoded, plain
-from node.event_feed import Lost
+from node.event_feed import Lost, Watcher
 from node.events import Event, Events
+from node.timers import CallLater, Handle
 from warren.wire.peer.codes import PeerFault
 
 VERSION: Final = b"\x01"
@@ -46,30 +47,17 @@ _DECODE: Final = msgspec.msgpack.Decoder(list[Any]).decode
 _DECODE_ROW: Final = msgspec.msgpack.Decoder(Row).decode
 
 
-class Handle(Protocol):
-    """A call that is due later."""
-
-    def cancel(self) -> None: ...
-
-
 class EventsPart:
     """Invariants: this is subscribed to the events exactly while a peer watches; `_sent` has the
     last number that each of these peers was sent."""
 
-    def __init__(
-        self,
-        peers: Peers,
-        events: Events,
-        process: int,
-        call_later: Callable[[float, Callable[[], None]], Handle],
-    ) -> None:
+    def __init__(self, peers: Peers, events: Events, process: int, call_later: CallLater) -> None:
         self._peers = peers
         self._events = events
         self._process = process
         self._call_later = call_later
-        self._heard: Callable[[Event], None] | None = None
-        self._lost: Callable[[Lost], None] | None = None
-        self._ready: Callable[[], None] | None = None  # until it was called
+        self._watcher: Watcher | None = None
+        self._is_ready = False  # and it was told so
         self._seen: dict[int, tuple[int, int]] = {}  # by member: process, number of the last event
         self._silent: dict[int, None] = {}  # members that have not answered yet
         self._asking: Handle | None = None
@@ -79,13 +67,9 @@ class EventsPart:
 
     # Watching others
 
-    def watch(
-        self,
-        heard: Callable[[Event], None],
-        lost: Callable[[Lost], None],
-        ready: Callable[[], None],
-    ) -> None:
-        self._heard, self._lost, self._ready = heard, lost, ready
+    def watch(self, watcher: Watcher) -> None:
+        self._watcher = watcher
+        self._is_ready = False
         self._seen = {}
         for member in self._others():
             self._ask(member)
@@ -93,13 +77,14 @@ class EventsPart:
 
     def _look(self) -> None:
         """Whether all that can be reached have answered."""
-        ready = self._ready
-        if ready is not None and not any(map(self._peers.is_connected, self._silent)):
-            self._ready = None
-            ready()
+        if self._watcher is None or self._is_ready:
+            return
+        if not any(map(self._peers.is_connected, self._silent)):
+            self._is_ready = True
+            self._watcher.ready()
 
     def unwatch(self) -> None:
-        self._heard = self._lost = self._ready = None
+        self._watcher = None
         for member in self._others():
             self._send(member, [UNWATCH])
 
@@ -116,26 +101,26 @@ class EventsPart:
         """Those that can be reached; a new link asks by itself."""
         self._asking = None
         silent, self._silent = self._silent, {}
-        for member in silent if self._heard is not None else ():
+        for member in silent if self._watcher is not None else ():
             if self._peers.is_connected(member):
                 self._ask(member)
 
     def _told(self, member: int, frame: list[Any]) -> None:
         process, seq, lost, node, rows = told_of(frame)
-        heard, lose = self._heard, self._lost
-        if heard is None or lose is None:
+        watcher = self._watcher
+        if watcher is None:
             self._send(member, [UNWATCH])  # It was lost, or crossed this.
             return
         self._silent.pop(member, None)
         known = self._seen.get(member)
         if known is not None and known[0] != process:
-            lose(Lost(0, node))
+            watcher.lost(Lost(0, node))
         last = known[1] if known is not None and known[0] == process else seq - lost - 1
         if seq - 1 > last:
-            lose(Lost(seq - 1 - last, node))
+            watcher.lost(Lost(seq - 1 - last, node))
         for number, (name, at_ms, properties) in enumerate(rows, seq):
             if number > last:  # Else it is here: the peer was asked twice.
-                heard(Event(number, name, at_ms, node, properties))
+                watcher.heard(Event(number, name, at_ms, node, properties))
         self._seen[member] = (process, max(last, seq + len(rows) - 1))
         self._look()
 
@@ -194,7 +179,7 @@ class EventsPart:
 
     def peer_connected(self, member: int) -> None:
         self._unwatched(member)
-        if self._heard is not None:
+        if self._watcher is not None:
             self._ask(member)
 
     def peer_lost(self, member: int) -> None:
@@ -220,7 +205,7 @@ class EventsPart:
 
     def stop(self) -> None:
         """The node stops."""
-        self._heard = self._lost = self._ready = None
+        self._watcher = None
         for member in list(self._sent):
             self._unwatched(member)
         for timer in (self._timer, self._asking):

@@ -16,7 +16,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final, Protocol
 
 from node.alarms import Alarms
-from node.cluster.alarms_part import AlarmsPart, CallLater
+from node.cluster.alarms_part import AlarmsPart
 from node.cluster.alone import HERE, AloneLeaders, AloneMembership, AlonePeers, Proposer
 from node.cluster.coordination.seam import Coordination, NoCoordination
 from node.cluster.groups import Groups, LoneGroups
@@ -29,6 +29,7 @@ from node.cluster.reconciling import Reconciling, Rules
 from node.cluster.seams import ALARMS, STATUS, Peers
 from node.cluster.status_part import StatusPart
 from node.management.view import QueueView
+from node.timers import CallLater
 from queues.definitions import Queue
 from queues.members import Member
 from queues.metadata import Metadata

@@ -1,7 +1,6 @@
 """The feed of events: who joins, who comes back, who does not keep up."""
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
 
@@ -14,39 +13,23 @@ from node.event_feed import (
     FeedFull,
     Follower,
     Lost,
+    Watcher,
 )
 from node.events import Event, Events
-
-
-class FakeHandle:
-    """A call that is due when the test says so."""
-
-    def __init__(self, call: Callable[[], None]) -> None:
-        self.call = call
-        self.cancelled = False
-
-    def cancel(self) -> None:
-        self.cancelled = True
+from tests.unit.node.fake_timers import FakeTimers
 
 
 class FakeElsewhere:
     """Other nodes. Keeps `Elsewhere`."""
 
     def __init__(self) -> None:
-        self.heard: Callable[[Event], None] | None = None
-        self.lost: Callable[[Lost], None] | None = None
-        self.ready: Callable[[], None] | None = None
+        self.watcher: Watcher | None = None
 
-    def watch(
-        self,
-        heard: Callable[[Event], None],
-        lost: Callable[[Lost], None],
-        ready: Callable[[], None],
-    ) -> None:
-        self.heard, self.lost, self.ready = heard, lost, ready
+    def watch(self, watcher: Watcher) -> None:
+        self.watcher = watcher
 
     def unwatch(self) -> None:
-        self.heard = self.lost = None
+        self.watcher = None
 
 
 class Desk:
@@ -55,12 +38,8 @@ class Desk:
     def __init__(self) -> None:
         self.events = Events("n1", lambda: 5)
         self.elsewhere = FakeElsewhere()
-        self.due: list[FakeHandle] = []
-        self.feed = EventFeed(self.events, self.elsewhere, 0xABC, self._later)
-
-    def _later(self, seconds: float, call: Callable[[], None]) -> FakeHandle:
-        self.due.append(FakeHandle(call))
-        return self.due[-1]
+        self.timers = FakeTimers()
+        self.feed = EventFeed(self.events, self.elsewhere, 0xABC, self.timers.call_later)
 
     def join(self, last_id: str = "", name: str = "") -> Follower:
         return self.feed.join(lambda each: name in ("", each), last_id)
@@ -80,8 +59,8 @@ def test_who_follows_hears_of_this_node_and_of_others_in_one_row() -> None:
     desk = Desk()
     follower = desk.join()
     desk.events.tell("here")
-    assert desk.elsewhere.heard is not None
-    desk.elsewhere.heard(Event(77, "there", 1, "n2", {}))
+    assert desk.elsewhere.watcher is not None
+    desk.elsewhere.watcher.heard(Event(77, "there", 1, "n2", {}))
     entries = asyncio.run(follower.take(0.001))
     assert entries is not None
     assert [(e.number, e.event.name, e.event.node) for e in entries if isinstance(e, Entry)] == [
@@ -147,8 +126,8 @@ def test_a_stream_begins_when_others_have_answered_or_after_so_long() -> None:
     desk = Desk()
     desk.join()
     asyncio.run(desk.feed.begun(0.001))
-    assert desk.elsewhere.ready is not None
-    desk.elsewhere.ready()
+    assert desk.elsewhere.watcher is not None
+    desk.elsewhere.watcher.ready()
     asyncio.run(desk.feed.begun(60.0))
 
 
@@ -163,13 +142,13 @@ def test_no_more_follow_than_there_is_room_for() -> None:
 
 def test_others_are_asked_only_while_somebody_follows_and_a_while_after() -> None:
     desk = Desk()
-    assert desk.elsewhere.heard is None
+    assert desk.elsewhere.watcher is None
     assert not desk.events.is_watched
     follower = desk.join()
     desk.feed.leave(follower)
-    assert desk.elsewhere.heard is not None
+    assert desk.elsewhere.watcher is not None
     desk.join()
-    assert desk.due[0].cancelled
+    assert desk.timers.due[0].cancelled
     assert desk.feed.follower_count == 1
 
 
@@ -178,8 +157,8 @@ def test_after_a_while_without_followers_ids_of_before_mean_that_something_is_lo
     follower = desk.join()
     desk.events.tell("a")
     desk.feed.leave(follower)
-    desk.due[0].call()
-    assert desk.elsewhere.heard is None
+    desk.timers.due[0].call()
+    assert desk.elsewhere.watcher is None
     assert not desk.events.is_watched
     desk.events.tell("unheard")
     assert taken(desk.join(id_at(desk, 1))) == [Lost(0)]
@@ -190,8 +169,8 @@ def test_after_a_while_without_followers_ids_of_before_mean_that_something_is_lo
 def test_what_another_node_has_lost_is_told_to_all() -> None:
     desk = Desk()
     follower = desk.join()
-    assert desk.elsewhere.lost is not None
-    desk.elsewhere.lost(Lost(4, "n2"))
+    assert desk.elsewhere.watcher is not None
+    desk.elsewhere.watcher.lost(Lost(4, "n2"))
     assert taken(follower) == [Lost(4, "n2")]
 
 

@@ -1,26 +1,16 @@
 """Events between nodes: who watches gets each once, over links that break, fill up and restart."""
 
-from collections.abc import Callable
+from functools import partial
 
 import msgspec
 import pytest
 
 from node.cluster.events_part import EventsPart
 from node.cluster.seams import EVENTS
-from node.event_feed import Lost
+from node.event_feed import Lost, Watcher
 from node.events import RING_MAX, Event, Events
+from tests.unit.node.fake_timers import FakeTimers
 from tests.unit.node.peer_net import PeerNet
-
-
-class FakeHandle:
-    """A call that is due with the next `pass_time`."""
-
-    def __init__(self, call: Callable[[], None]) -> None:
-        self.call = call
-        self.cancelled = False
-
-    def cancel(self) -> None:
-        self.cancelled = True
 
 
 class Site:
@@ -30,13 +20,14 @@ class Site:
         peers = world.net.add(member)
         self.events = Events(f"n{member}", lambda: 100 + member)
         process = process or 1000 + member
-        self.part = EventsPart(peers, self.events, process, world.call_later)
+        self.part = EventsPart(peers, self.events, process, world.timers.call_later)
         peers.attach(EVENTS, self.part)
         self.heard: list[str | Lost] = []
         self.ready: list[bool] = []
 
     def watch(self) -> None:
-        self.part.watch(self._on_event, self.heard.append, lambda: self.ready.append(True))
+        ready = partial(self.ready.append, True)
+        self.part.watch(Watcher(self._on_event, self.heard.append, ready))
 
     def _on_event(self, event: Event) -> None:
         self.heard.append(f"{event.node} {event.name} {event.properties.get('at', '')}".rstrip())
@@ -47,22 +38,15 @@ class World:
 
     def __init__(self) -> None:
         self.net = PeerNet()
-        self.due: list[FakeHandle] = []
+        self.timers = FakeTimers()
         self.sites = {member: Site(self, member) for member in (1, 2, 3)}
         self.net.join_all()
-
-    def call_later(self, seconds: float, call: Callable[[], None]) -> FakeHandle:
-        self.due.append(FakeHandle(call))
-        return self.due[-1]
 
     def settle(self) -> None:
         """Frames arrive and time passes until nothing happens any more."""
         for _ in range(100):
-            due, self.due = self.due, []
-            for handle in due:
-                if not handle.cancelled:
-                    handle.call()
-            if self.net.pass_all() == 0 and not due:
+            was_due = self.timers.pass_time()
+            if self.net.pass_all() == 0 and not was_due:
                 return
 
     def restart(self, member: int, process: int) -> Site:
@@ -186,9 +170,7 @@ def test_a_full_link_holds_events_up_and_loses_none() -> None:
     world.net.room = 0
     one.watch()
     for _ in range(3):  # What is sent now is lost.
-        due, world.due = world.due, []
-        for handle in due:
-            handle.call()
+        world.timers.pass_time()
     world.net.room = 10
     world.settle()
     for number in range(600):

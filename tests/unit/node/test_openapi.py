@@ -1,15 +1,15 @@
 """The OpenAPI document: an entry for every route, a route for every entry, and nothing dangling."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from node.auth.desk import LoginDesk
 from node.auth.login import LoginRules
-from node.event_feed import EventFeed, Lost
-from node.events import Event, Events
+from node.event_feed import EventFeed, NobodyElse
+from node.events import Events
 from node.management.access import Context
 from node.management.cluster_desk import ClusterDesk
 from node.management.openapi import made, routes_of
@@ -19,21 +19,7 @@ from tests.unit.node.cluster.operating_world import OperatingWorld
 from tests.unit.node.fake_access import FakeAccess
 from tests.unit.node.fake_broker import FakeBroker
 from tests.unit.node.fake_operations import FakeOperations
-
-
-class NobodyElse:
-    """No other nodes whose events could be heard."""
-
-    def watch(
-        self,
-        heard: Callable[[Event], None],
-        lost: Callable[[Lost], None],
-        ready: Callable[[], None],
-    ) -> None:
-        ready()
-
-    def unwatch(self) -> None:
-        """Nothing is watched."""
+from tests.unit.node.fake_timers import FakeTimers
 
 
 class Untouched:
@@ -48,13 +34,6 @@ class Untouched:
         """Nothing listens."""
 
 
-class NeverDue:
-    """A call that never comes."""
-
-    def cancel(self) -> None:
-        """Nor does it now."""
-
-
 @pytest.fixture(scope="module")
 def routes() -> list[tuple[str, str]]:
     """Those of a node that is in a cluster, which has all there are."""
@@ -63,7 +42,7 @@ def routes() -> list[tuple[str, str]]:
     access = FakeAccess(users={})
     desk = LoginDesk(access, LoginRules())
     cluster = ClusterDesk(view, node.operating, lambda vhost, user, reason: 0)
-    feed = EventFeed(Events("n1", lambda: 5), NobodyElse(), 1, lambda seconds, call: NeverDue())
+    feed = EventFeed(Events("n1", lambda: 5), NobodyElse(), 1, FakeTimers().call_later)
     app = make_app(
         Context(
             *(view, access, desk, FakeOperations()),

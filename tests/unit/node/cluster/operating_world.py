@@ -18,6 +18,7 @@ from queues.metadata import Metadata
 from queues.metadata_commands import Command, DeclareQueue, Found
 from queues.metadata_outcomes import Created, Outcome
 from tests.unit.node.cluster.fake_net import FakeNet
+from tests.unit.node.fake_timers import FakeTimers
 
 T = TypeVar("T")
 
@@ -133,20 +134,11 @@ class OperatingNode:
             NoCoordination(),
             lambda: number == 1,
         )
-        self.operating = Operating(
-            self.site, seats, lambda seconds, call: Timer(), Rules(), Random(1)
-        )
+        self.operating = Operating(self.site, seats, FakeTimers().call_later, Rules(), Random(1))
         self.operating.attach()
         self.status = self.operating.status
         self.landscape = self.operating.landscape
         self.membership = self.operating.membership
-
-
-class Timer:
-    """A call that never comes."""
-
-    def cancel(self) -> None:
-        """Nor does it now."""
 
 
 class OperatingWorld:

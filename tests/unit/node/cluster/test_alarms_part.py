@@ -8,18 +8,8 @@ from node.alarms import LOW_DISK, LOW_MEMORY, Alarms
 from node.cluster.alarms_part import GRACE_S, AlarmsPart
 from node.cluster.seams import ALARMS
 from tests.unit.node.cluster.fake_net import FakeNet
+from tests.unit.node.fake_timers import FakeHandle, FakeTimers
 from warren.wire.peer.codes import PeerFault
-
-
-class Timer:
-    """A call that is due later."""
-
-    def __init__(self, call: Callable[[], None]) -> None:
-        self.call = call
-        self.is_cancelled = False
-
-    def cancel(self) -> None:
-        self.is_cancelled = True
 
 
 class World:
@@ -27,7 +17,7 @@ class World:
 
     def __init__(self) -> None:
         self.net = FakeNet()
-        self.timers: list[Timer] = []
+        self.timers = FakeTimers()
         self.changes = dict.fromkeys((1, 2, 3), 0)
         self.alarms: dict[int, Alarms] = {}
         self.parts: dict[int, AlarmsPart] = {}
@@ -48,16 +38,9 @@ class World:
 
         return change
 
-    def call_later(self, seconds: float, call: Callable[[], None]) -> Timer:
+    def call_later(self, seconds: float, call: Callable[[], None]) -> FakeHandle:
         assert seconds == GRACE_S
-        self.timers.append(Timer(call))
-        return self.timers[-1]
-
-    def pass_time(self) -> None:
-        timers, self.timers = self.timers, []
-        for timer in timers:
-            if not timer.is_cancelled:
-                timer.call()
+        return self.timers.call_later(seconds, call)
 
     def reasons(self) -> list[str]:
         return [alarms.reason() for alarms in self.alarms.values()]
@@ -127,7 +110,7 @@ def test_a_link_that_comes_again_at_once_changes_nothing() -> None:
     assert world.alarms[2].is_set()
     world.net.heal(1, 2)
     world.net.run()
-    world.pass_time()
+    world.timers.pass_time()
     assert world.alarms[2].is_set()
     assert world.changes[2] == 1
 
@@ -137,10 +120,10 @@ def test_a_node_that_stays_away_counts_as_clear() -> None:
     world.alarms[1].observe_memory(100)
     world.net.run()
     world.net.lose(1, 2)
-    world.pass_time()
+    world.timers.pass_time()
     assert not world.alarms[2].is_set()
     assert world.alarms[3].is_set()
-    world.pass_time()
+    world.timers.pass_time()
     world.net.heal(1, 2)
     world.net.run()
     assert world.alarms[2].is_set()
@@ -153,7 +136,7 @@ def test_a_node_that_is_removed_is_clear_at_once() -> None:
     world.net.lose(1, 2)
     world.parts[2].peer_removed(1)
     assert not world.alarms[2].is_set()
-    world.pass_time()
+    world.timers.pass_time()
     assert not world.alarms[2].is_set()
 
 
