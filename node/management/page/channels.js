@@ -1,11 +1,10 @@
 // Channels of AMQP 0-9-1 and sessions of AMQP 1.0, with what they have in flight.
 
-import { get, path } from "./api.js";
 import { Series, chart } from "./chart.js";
 import { card, facts, h, link, note, state, tag } from "./dom.js";
-import { patch } from "./patch.js";
 import { Listing, counted, speed, table } from "./table.js";
 import { address, count, rate, told } from "./text.js";
+import { watched } from "./watched.js";
 
 const LINES = [
   ["publish", "published"],
@@ -64,26 +63,18 @@ function modes(row) {
 }
 
 export function channel(name) {
-  const element = h("div");
   const flow = new Series();
-  return {
-    title: name,
-    element,
-    everyMs: 3000,
-    refresh: async () => {
-      const row = await get(path(["channels", name]));
-      flow.observe(row.message_stats || {});
-      patch(
-        element,
-        h("h1", {}, `Channel ${name}`),
-        card("", about(row)),
-        chart("Messages per second", flow, LINES, rate),
-        consumerTable(row.consumer_details || []),
-        flowTable("Publishes to", row.publishes, (each) => each.exchange, "exchanges"),
-        flowTable("Takes from", row.deliveries, (each) => each.queue, "queues"),
-      );
-    },
-  };
+  return watched(name, ["channels", name], 3000, (row) => {
+    flow.observe(row.message_stats || {});
+    return [
+      h("h1", {}, `Channel ${name}`),
+      card("", about(row)),
+      chart("Messages per second", flow, LINES, rate),
+      consumerTable(row.consumer_details || []),
+      flowTable("Publishes to", row.publishes, (each) => each.exchange, "exchanges"),
+      flowTable("Takes from", row.deliveries, (each) => each.queue, "queues"),
+    ];
+  });
 }
 
 function about(row) {

@@ -1,14 +1,14 @@
 // Connections, their channels or sessions with links, and how to close one.
 
-import { get, maybe, path, remove } from "./api.js";
+import { maybe, path, remove } from "./api.js";
 import { channelColumns } from "./channels.js";
 import { Series, chart } from "./chart.js";
 import { card, facts, fold, h, json, link, state, tag } from "./dom.js";
 import { danger } from "./forms.js";
-import { patch } from "./patch.js";
 import { may } from "./session.js";
 import { Listing, table } from "./table.js";
 import { address, bytes, count, when } from "./text.js";
+import { watched } from "./watched.js";
 
 const TRAFFIC_LINES = [["recv_oct", "received"], ["send_oct", "sent"]];
 
@@ -53,26 +53,18 @@ function product(row) {
 }
 
 export function connection(name) {
-  const element = h("div");
   const flow = new Series();
-  return {
-    title: name,
-    element,
-    everyMs: 3000,
-    refresh: async () => {
-      const row = await get(path(["connections", name]));
-      const parts = await inside(name, row);
-      flow.observe({ recv_oct: row.recv_oct, send_oct: row.send_oct });
-      patch(
-        element,
-        h("h1", {}, name),
-        card("", about(row), may.close(row) ? h("p", {}, closer(name)) : null),
-        chart("Bytes per second", flow, TRAFFIC_LINES, (value) => perSecond(value)),
-        ...parts,
-        fold("What the client tells of itself", json(row.client_properties || {})),
-      );
-    },
-  };
+  return watched(name, ["connections", name], 3000, async (row) => {
+    const parts = await inside(name, row);
+    flow.observe({ recv_oct: row.recv_oct, send_oct: row.send_oct });
+    return [
+      h("h1", {}, name),
+      card("", about(row), may.close(row) ? h("p", {}, closer(name)) : null),
+      chart("Bytes per second", flow, TRAFFIC_LINES, (value) => perSecond(value)),
+      ...parts,
+      fold("What the client tells of itself", json(row.client_properties || {})),
+    ];
+  });
 }
 
 function perSecond(value) {
