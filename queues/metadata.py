@@ -1,8 +1,8 @@
 """The metadata machine: all definitions of a cluster, changed by committed commands only.
 
 `apply` reads nothing but the state and the command, so that the same commands make the same state,
-outcomes and snapshot bytes on every member. What it does about policies, parameters and topic
-permissions is in `metadata_rules`.
+outcomes and snapshot bytes on every member. What it does about policies and parameters is in
+`metadata_rules`, about users and permissions in `metadata_users`.
 
 Refusals carry the code and the sentence that a client gets to see (A-03, A-04).
 """
@@ -19,6 +19,7 @@ from queues import (
     metadata_process_rows,
     metadata_rules,
     metadata_snapshot,
+    metadata_users,
 )
 from queues import metadata_commands as commands
 from queues.arguments import is_canonical
@@ -347,20 +348,21 @@ class Metadata:
             case commands.DeleteVhost():
                 return self._delete_vhost(command)
             case commands.PutUser():
-                return self._put_user(command)
+                return metadata_users.put_user(self.access, command, self._take_uid)
             case commands.DeleteUser():
-                return self._delete_user(command)
+                return metadata_users.delete_user(self.access, self.parameters, command)
             case commands.SetPermissions():
-                return self._set_permissions(command)
+                return metadata_users.set_permissions(
+                    self.access, command.vhost in self.vhosts, command, self._take_uid
+                )
             case commands.ClearPermissions():
-                return self._clear_permissions(command)
+                return metadata_users.clear_permissions(self.access, command)
             case commands.SetTopicPermissions():
-                has_vhost = command.vhost in self.vhosts
-                return metadata_rules.set_topic_permissions(
-                    self.access, has_vhost, command, self._take_uid
+                return metadata_users.set_topic_permissions(
+                    self.access, command.vhost in self.vhosts, command, self._take_uid
                 )
             case commands.ClearTopicPermissions():
-                return metadata_rules.clear_topic_permissions(self.access, command)
+                return metadata_users.clear_topic_permissions(self.access, command)
             case commands.PutParameter() | commands.DeleteParameter():
                 return self._change_parameter(command)
             case commands.DeleteByOwner(connection, queue_max):
@@ -469,7 +471,7 @@ class Metadata:
         if isinstance(subject, Process):
             self._unsaved_processes[subject.incarnation] = None
 
-    # Vhosts, users, permissions
+    # Vhosts, parameters
 
     def _add_vhost(self, command: commands.DeclareVhost) -> Created:
         vhost = VHost(_entry_of(self._take_uid(), command))
@@ -496,52 +498,14 @@ class Metadata:
         vhost = self.vhosts.get(command.name)
         if vhost is None:
             return NOTHING_DELETED
-        permissions = self.access.permissions_in(command.name)
-        for permission in permissions:
-            del self.access.permissions_by_key[permission.user, permission.vhost]
-        topics = self.access.topic_permissions_by_key.values()
-        of_vhost = [each for each in topics if each.vhost == command.name]
-        changes: list[Change] = [Removed(each) for each in permissions]
-        changes += metadata_rules.forget_topic_permissions(self.access, of_vhost)
+        changes: list[Change] = list(
+            metadata_users.forget_permissions_in(self.access, command.name)
+        )
         changes += metadata_rules.forget_rules_of(vhost)
         changes += [Removed(each) for each in reversed(list(vhost.definitions()))]
         changes.append(Removed(vhost.entry))
         del self.vhosts[command.name]
         return Deleted((vhost.entry,), tuple(changes))
-
-    def _put_user(self, command: commands.PutUser) -> Outcome:
-        old = self.access.users.get(command.name)
-        uid = self._take_uid() if old is None else old.uid
-        user = User(uid, command.name, command.password_hash, command.hashing, command.tags)
-        if user == old:
-            return Exists(user)
-        self.access.users[command.name] = user
-        return Created(user, (Added(user) if old is None else Replaced(user),))
-
-    def _delete_user(self, command: commands.DeleteUser) -> Outcome:
-        user = self.access.users.pop(command.name, None)
-        if user is None:
-            return NOTHING_DELETED
-        rights = metadata_rules.forget_user(self.access, self.parameters, command.name)
-        return Deleted((user,), (*rights, Removed(user)))
-
-    def _set_permissions(self, command: commands.SetPermissions) -> Outcome:
-        if command.user not in self.access.users:
-            return Refused(ReplyCode.NOT_FOUND, f"no user '{command.user}'")
-        if command.vhost not in self.vhosts:
-            return Refused(ReplyCode.NOT_FOUND, f"no vhost '{command.vhost}'")
-        key = (command.user, command.vhost)
-        old = self.access.permissions_by_key.get(key)
-        uid = self._take_uid() if old is None else old.uid
-        new = Permission(uid, *key, command.configure, command.write, command.read)
-        if new == old:
-            return Exists(new)
-        self.access.permissions_by_key[key] = new
-        return Created(new, (Added(new) if old is None else Replaced(new),))
-
-    def _clear_permissions(self, command: commands.ClearPermissions) -> Outcome:
-        old = self.access.permissions_by_key.pop((command.user, command.vhost), None)
-        return NOTHING_DELETED if old is None else Deleted((old,), (Removed(old),))
 
     def _change_parameter(
         self, command: commands.PutParameter | commands.DeleteParameter
