@@ -21,6 +21,7 @@ COMPILED = [
     "node/channel091.py",
     "node/deliveries.py",
     "node/endpoint091.py",
+    "node/getting.py",
     "node/hold.py",
     "node/internal_publisher.py",
     "node/plans.py",

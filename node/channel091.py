@@ -1,10 +1,11 @@
 """One AMQP 0-9-1 channel: what the client asks, in order, and what the queues answer. Compiled.
 
 Takes the events of the codec for its channel number and the effects of the queues (it is their
-`SessionSink`). Publishing is in `queues.publishing`, consuming in `node.deliveries`, definitions
-in `node.definitions091`, what a transaction keeps in `node.transaction`. While an answer is awaited
-(a declare waits for the log, a commit for its confirms) the channel is *busy*: its later events
-wait in `_stash`, in order, and the endpoint stops reading if they grow.
+`SessionSink`). Publishing is in `queues.publishing`, consuming in `node.deliveries`, basic.get in
+`node.getting`, definitions in `node.definitions091`, what a transaction keeps in
+`node.transaction`. While an answer is awaited (a declare waits for the log, a commit for its
+confirms) the channel is *busy*: its later events wait in `_stash`, in order, and the endpoint stops
+reading if they grow.
 """
 
 from collections import deque
@@ -14,34 +15,29 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from node.deliveries import Consumer091, Deliveries, with_counts
+from node.deliveries import Consumer091, Deliveries
+from node.getting import Getting
 from node.owner import Owner, PlanCache, Tracing
 from node.reply_to import REPLY_TO, REPLY_TO_BYTES, name_answers
 from node.transaction import Transaction
 from queues.arguments import is_integer, type_name
 from queues.commands import (
-    ACCEPT,
-    RETURN_UNSEEN,
     Command,
     EndSession,
     Get,
     Inspect,
     Retire,
     SessionId,
-    Settle,
-    consumer_key,
 )
-from queues.conversion.chunks import in_form_1
 from queues.counts import Counts
 from queues.credit import CHANNEL, CreditActor
 from queues.host import QueueHost
-from queues.message import FORMAT_091
 from queues.publishing import Held, Publisher, Targets
 from queues.queue_arguments import DURATION_MS_MAX
 from queues.unacked import TagRun
 from warren.wire.amqp091 import methods
 from warren.wire.amqp091.connection import Connection
-from warren.wire.amqp091.deliver import names_in, write_ack, write_nack
+from warren.wire.amqp091.deliver import write_ack, write_nack
 from warren.wire.amqp091.events import (
     INFO_EXPIRATION,
     INFO_HEADERS,
@@ -79,6 +75,7 @@ class Channel091:
         self.publisher = Publisher(self, self.counts, held)
         self.deliveries = Deliveries(self, connection, number, self.counts)
         self.deliveries.spans_quorum = owner.quorum_global_qos()
+        self.getting = Getting(self, connection, number, self.deliveries, self.counts)
         self.plans: PlanCache = owner.plan_cache()
         self.current_queue = ""  # queue.declare remembers the last name (A-24)
         self.flow_active = True
@@ -91,8 +88,6 @@ class Channel091:
         self._awaited: Callable[[int, int], None] | None = None
         self._proposed = False  # waits for a definition to be committed
         self._awaiting_uid: i64 = 0  # the queue whose answer is awaited
-        self._got_no_ack = False
-        self._got: tuple[int, int, bool, int, int] | None = None  # waits for its body
         self._cancelling: methods.BasicCancel | None = None
         self._attaching: dict[int, bool] = {}  # consumer number -> no-wait
         self._answers: Consumer091 | None = None  # of direct reply-to
@@ -101,9 +96,6 @@ class Channel091:
         self._refused = False  # in the commit under way, some publish was
         self.published_count: i64 = 0
         self.returned_count: i64 = 0
-        self.got_count: i64 = 0
-        self.got_no_ack_count: i64 = 0
-        self.get_empty_count: i64 = 0
         self.trace: Tracing | None = None
 
     @property
@@ -123,6 +115,7 @@ class Channel091:
         """From now on messages are copied, or no longer."""
         self.trace = trace
         self.deliveries.trace = trace
+        self.getting.trace = trace
 
     def _on_unblocked(self) -> None:
         self.owner.mark()
@@ -388,7 +381,7 @@ class Channel091:
             )
             raise ProtocolError(ReplyCode.RESOURCE_LOCKED, text)
         self.deliveries.hosts[host.uid] = host
-        self._got_no_ack = method.no_ack
+        self.getting.begin(method.no_ack)
         host.command(self, Get(self._session))
         self.wait(host.uid)
 
@@ -513,71 +506,27 @@ class Channel091:
         if self.ended:
             return
         if message == 0:
-            self.counts.get_empty += 1
-            self.get_empty_count += 1
+            self.getting.nothing()
             self.send(methods.BasicGetEmpty())
             self.resume()
             return
-        self._got = (uid, message, redelivered, ready, attempts)
+        self.getting.got(uid, message, redelivered, ready, attempts)
         self._answer_get()
 
     def _answer_get(self) -> None:
         """get-ok, now if the body is in memory, else when it has been read."""
-        got = self._got
+        if not self.getting.is_due:
+            return
         host = self.deliveries.hosts.get(int(self._awaiting_uid))
-        if got is None or host is None or self.owner.is_clogged():
+        if host is None or self.owner.is_clogged():
             return
-        uid, message, redelivered, ready, attempts = got
-        view = host.view(self, message, 1)
-        if view is None:
-            return
-        if self.trace is not None:
-            self.trace.delivered(host, view.chunk, view.index, 1, redelivered)
-        self._got = None
-        tag = self.deliveries.next_tag
-        self.deliveries.next_tag = tag + 1
-        chunk, index = view.chunk, view.index
-        if chunk.format_tag != FORMAT_091:
-            chunk, index = in_form_1(chunk, index, 1), 0
-        start, end = chunk.span(index)
-        data = chunk.data
-        assert data is not None
-        if attempts != 0:
-            data = with_counts(data, start, end, attempts)
-            start, end = 0, len(data)
-        exchange, routing_key = names_in(data, i64(start))
-        method = methods.BasicGetOk(int(tag), redelivered, exchange, routing_key, ready)
-        self.connection.send_content(int(self.number), method, data, start, end)
-        if redelivered:
-            self.counts.redelivered += 1
-            self.deliveries.redelivered_count += 1
-        if host.quorum:
-            self._count_got_of_quorum(redelivered)
-        if self._got_no_ack:
-            self.counts.got_no_ack += 1
-            self.got_no_ack_count += 1
-            key = consumer_key(self._session, 0)
-            host.command(self, Settle(key, ACCEPT, [(message, 1)]))
-        else:
-            self.counts.got += 1
-            self.got_count += 1
-            self.deliveries.unacked.add(tag, 1, uid, 0, message)
-        self.owner.mark()
-        self.resume()
-
-    def _count_got_of_quorum(self, redelivered: bool) -> None:
-        counts = self.counts.quorum
-        if redelivered:
-            counts.redelivered += 1
-        if self._got_no_ack:
-            counts.got_no_ack += 1
-        else:
-            counts.got += 1
+        if self.getting.answer(host):
+            self.owner.mark()
+            self.resume()
 
     def on_writable(self) -> None:
         """The peer reads again."""
-        if self._got is not None:
-            self._answer_get()
+        self._answer_get()
 
     def on_attached(self, uid: int, number: int) -> None:
         nowait = self._attaching.pop(number, True)
@@ -648,8 +597,7 @@ class Channel091:
         self.owner.answer(self, answer, first, second)
 
     def on_loaded(self, uid: int) -> None:
-        if self._got is not None:
-            self._answer_get()
+        self._answer_get()
         if self.deliveries.on_loaded():
             self.owner.mark_channel(self)
 
@@ -677,7 +625,7 @@ class Channel091:
             return
         self._awaiting_uid = 0
         self._awaited = None
-        self._got = None
+        self.getting.forget()
         self._attaching = {}
         self.owner.fail(self, self.owner.gone_error(host))
 
@@ -720,7 +668,7 @@ class Channel091:
         if self._transaction is not None:
             self._transaction.let_go()
         self.publisher.let_go()
-        self._return_got()
+        self.getting.give_back()
         for consumer in self.deliveries.consumers.values():
             self._consumer_over(consumer)
         self.deliveries.end()
@@ -730,15 +678,6 @@ class Channel091:
         for host in hosts.values():
             host.command(self, EndSession(self._session))
         self._credit.peer_down_everywhere()
-
-    def _return_got(self) -> None:
-        """What basic.get was to answer with and has not: the client never saw it."""
-        got = self._got
-        self._got = None
-        host = None if got is None else self.deliveries.hosts.get(got[0])
-        if got is not None and host is not None:
-            key = consumer_key(self._session, 0)
-            host.command(self, Settle(key, RETURN_UNSEEN, [(got[1], 1)]))
 
 
 def held_bytes(event: Publishes | Settles | Called) -> i64:

@@ -150,7 +150,7 @@ def channel_stats(channel: Channel091) -> tuple[int, ...]:
     """In the order of `rates.CHANNEL_STATS`."""
     deliveries = channel.deliveries
     delivered, automatic = int(deliveries.delivered_count), int(deliveries.delivered_no_ack_count)
-    got, got_no_ack = int(channel.got_count), int(channel.got_no_ack_count)
+    got, got_no_ack = int(channel.getting.got_count), int(channel.getting.got_no_ack_count)
     transactional = channel.transaction is not None
     return (
         int(channel.published_count),
@@ -162,7 +162,7 @@ def channel_stats(channel: Channel091) -> tuple[int, ...]:
         got_no_ack,
         delivered + automatic + got + got_no_ack,
         int(deliveries.redelivered_count),
-        int(channel.get_empty_count),
+        int(channel.getting.empty_count),
         int(deliveries.acknowledged_count),
     )
 

@@ -128,6 +128,15 @@ class QuorumCounts:
         else:
             self.delivered += count
 
+    def get(self, redelivered: bool, no_ack: bool) -> None:
+        """One is the answer to basic.get."""
+        if redelivered:
+            self.redelivered += 1
+        if no_ack:
+            self.got_no_ack += 1
+        else:
+            self.got += 1
+
 
 @final
 class Counts:
