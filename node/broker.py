@@ -28,6 +28,7 @@ from node.cluster.whereis import Alone, WhereIs
 from node.damage import Damages, Owners
 from node.event_feed import Elsewhere, NobodyElse
 from node.events import Events
+from node.greeting import server_properties, wire_limits, wire_limits10
 from node.hold import Hold
 from node.hosts import QueueHosts
 from node.limits import ClientLimits
@@ -67,8 +68,6 @@ from queues.store import BodyBudget
 from raft.one_member import OneMemberGroup
 from warren.storage.keyed import KeyedDamaged
 from warren.storage.tally import DiskUse, Tally
-from warren.wire.amqp091.connection import Limits
-from warren.wire.amqp10.limits import Limits as Limits10
 from warren.wire.errors import ProtocolError, ReplyCode, Scope
 
 if TYPE_CHECKING:
@@ -92,7 +91,6 @@ log = logging.getLogger("warren.broker")
 
 Endpoint: TypeAlias = "Endpoint091 | Endpoint10"
 
-VERSION: Final = "4.2.0"  # of RabbitMQ, whose behaviour clients may expect
 DELETED_QUEUES_MAX: Final = 512  # of a connection that is gone, in one entry: 2 to 3 ms
 
 
@@ -685,57 +683,3 @@ def home_down(queue: Queue) -> ProtocolError:
     """As RabbitMQ says it (A-04)."""
     text = f"home node '{queue.node}' of durable queue '{queue.name}' in vhost '{queue.vhost}'"
     return ProtocolError(ReplyCode.NOT_FOUND, f"{text} is down or inaccessible")
-
-
-def wire_limits(config: "Config") -> Limits:
-    """What a connection may ask for."""
-    return Limits(
-        config.limits.frame_max,
-        config.limits.channel_max,
-        config.limits.heartbeat_s,
-        message_bytes_max=config.limits.max_message_size,
-        handshake_ms=config.limits.handshake_timeout_ms,
-    )
-
-
-def wire_limits10(config: "Config") -> Limits10:
-    """The same for AMQP 1.0: silence is borne for as long as there (B-05)."""
-    section = config.amqp10
-    return Limits10(
-        max_frame_size=config.limits.frame_max,
-        channel_max=section.session_max - 1,
-        handle_max=section.link_max - 1,
-        idle_time_out_ms=config.limits.heartbeat_s * 500,
-        max_incoming_window=section.max_incoming_window,
-        max_link_credit=section.max_link_credit,
-        max_queue_credit=section.max_queue_credit,
-        message_bytes_max=config.limits.max_message_size,
-        handshake_ms=config.limits.handshake_timeout_ms,
-    )
-
-
-def server_properties(node_name: str) -> dict[str, object]:
-    """Of connection.start (A-01)."""
-    import platform
-
-    capabilities = (
-        "publisher_confirms",
-        "exchange_exchange_bindings",
-        "basic.nack",
-        "consumer_cancel_notify",
-        "connection.blocked",
-        "consumer_priorities",
-        "authentication_failure_close",
-        "per_consumer_qos",
-        "direct_reply_to",
-    )
-    return {
-        "product": "Warren",
-        "version": VERSION,
-        "cluster_name": node_name,
-        "platform": f"Python {platform.python_version()}",
-        "copyright": "Copyright (c) 2026 the Warren authors",
-        "information": "Licensed under the Apache License 2.0",
-        "node": node_name,
-        "capabilities": dict.fromkeys(capabilities, True),
-    }
