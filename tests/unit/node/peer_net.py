@@ -106,3 +106,10 @@ class PeerNet:
     def pass_all(self) -> int:
         """What is under way now arrives; how many frames that were."""
         return sum(self.pass_on(*way) for way in list(self.under_way))
+
+    def run(self) -> int:
+        """All that is under way arrives, and what that brings; how many frames that were."""
+        count = 0
+        while passed := self.pass_all():
+            count += passed
+        return count

@@ -17,8 +17,8 @@ from queues.members import Member
 from queues.metadata import Metadata
 from queues.metadata_commands import Command, DeclareQueue, Found
 from queues.metadata_outcomes import Created, Outcome
-from tests.unit.node.cluster.fake_net import FakeNet
 from tests.unit.node.fake_timers import FakeTimers
+from tests.unit.node.peer_net import PeerNet
 
 T = TypeVar("T")
 
@@ -146,11 +146,13 @@ class OperatingWorld:
 
     def __init__(self, count: int = 3, **zones: str) -> None:
         self.machine = Metadata()
-        self.net = FakeNet()
+        self.net = PeerNet()
         self.leaders = FakeLeaders()
         members = [member(each, zone=zones.get(f"n{each}", "")) for each in range(1, count + 1)]
         self.do(Found(77, tuple(members)))
         self.nodes = {each.id: OperatingNode(self, each.id) for each in members}
+        self.net.join_all()
+        self.net.run()
 
     def do(self, command: Command) -> Outcome:
         return self.machine.apply(self.machine.applied_index + 1, command)
@@ -185,7 +187,7 @@ class OperatingWorld:
         """No node reaches that one any more."""
         for other in self.nodes:
             if other != number:
-                self.net.lose(number, other)
+                self.net.cut(number, other)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Do it while frames are delivered."""

@@ -7,8 +7,8 @@ import pytest
 from node.alarms import LOW_DISK, LOW_MEMORY, Alarms
 from node.cluster.alarms_part import GRACE_S, AlarmsPart
 from node.cluster.seams import ALARMS
-from tests.unit.node.cluster.fake_net import FakeNet
 from tests.unit.node.fake_timers import FakeHandle, FakeTimers
+from tests.unit.node.peer_net import PeerNet
 from warren.wire.peer.codes import PeerFault
 
 
@@ -16,7 +16,7 @@ class World:
     """Three nodes with alarms at 100 bytes of memory and 50 of disk."""
 
     def __init__(self) -> None:
-        self.net = FakeNet()
+        self.net = PeerNet()
         self.timers = FakeTimers()
         self.changes = dict.fromkeys((1, 2, 3), 0)
         self.alarms: dict[int, Alarms] = {}
@@ -29,7 +29,7 @@ class World:
             peers.attach(ALARMS, part)
             alarms.on_local = part.tell
             self.alarms[member], self.parts[member] = alarms, part
-        self.net.connect_all()
+        self.net.join_all()
         self.net.run()
 
     def changed(self, member: int) -> Callable[[], None]:
@@ -93,11 +93,11 @@ def test_publishers_are_told_only_of_changes() -> None:
 
 def test_what_changed_while_there_was_no_link_is_said_when_there_is_one() -> None:
     world = World()
-    world.net.lose(1, 3)
+    world.net.cut(1, 3)
     world.alarms[1].observe_memory(100)
     world.net.run()
     assert world.reasons() == [LOW_MEMORY, LOW_MEMORY, ""]
-    world.net.heal(1, 3)
+    world.net.join(1, 3)
     world.net.run()
     assert world.reasons() == [LOW_MEMORY] * 3
 
@@ -106,9 +106,9 @@ def test_a_link_that_comes_again_at_once_changes_nothing() -> None:
     world = World()
     world.alarms[1].observe_memory(100)
     world.net.run()
-    world.net.lose(1, 2)
+    world.net.cut(1, 2)
     assert world.alarms[2].is_set()
-    world.net.heal(1, 2)
+    world.net.join(1, 2)
     world.net.run()
     world.timers.pass_time()
     assert world.alarms[2].is_set()
@@ -119,12 +119,12 @@ def test_a_node_that_stays_away_counts_as_clear() -> None:
     world = World()
     world.alarms[1].observe_memory(100)
     world.net.run()
-    world.net.lose(1, 2)
+    world.net.cut(1, 2)
     world.timers.pass_time()
     assert not world.alarms[2].is_set()
     assert world.alarms[3].is_set()
     world.timers.pass_time()
-    world.net.heal(1, 2)
+    world.net.join(1, 2)
     world.net.run()
     assert world.alarms[2].is_set()
 
@@ -133,7 +133,7 @@ def test_a_node_that_is_removed_is_clear_at_once() -> None:
     world = World()
     world.alarms[1].observe_memory(100)
     world.net.run()
-    world.net.lose(1, 2)
+    world.net.cut(1, 2)
     world.parts[2].peer_removed(1)
     assert not world.alarms[2].is_set()
     world.timers.pass_time()

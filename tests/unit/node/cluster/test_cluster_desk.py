@@ -130,7 +130,7 @@ def test_a_node_that_is_down_is_listed_as_not_running() -> None:
 
 def test_nodes_that_run_and_cannot_reach_each_other_say_so() -> None:
     site = Site()
-    site.world.net.lose(2, 3)
+    site.world.net.cut(2, 3)
     rows = site.run(site.desks[1].nodes())
     assert [row["partitions"] for row in rows] == [[], ["n3"], ["n2"]]
 
@@ -144,9 +144,6 @@ def test_one_node_is_shown_by_its_name() -> None:
 
 def test_alarms_of_all_nodes_are_told() -> None:
     site = Site()
-    for node in site.world.nodes.values():
-        for other in site.world.nodes:
-            node.operating.alarms.peer_connected(other)
     site.world.nodes[2].site.alarms.observe_memory(100)
     site.world.net.run()
     site.views[1].the_node = replace(site.views[1].the_node, disk_alarm=True)

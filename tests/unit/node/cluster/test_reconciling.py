@@ -143,7 +143,7 @@ def test_a_node_that_comes_back_begins_its_time_anew() -> None:
         world.stop(3)
         site.run(80)
         for other in (1, 2, 4):
-            world.net.heal(3, other)
+            world.net.join(3, other)
         site.run(5)
     assert members(world, queue) == [1, 2, 3]
 

@@ -9,7 +9,7 @@ import pytest
 from node.cluster import status_part
 from node.cluster.seams import STATUS
 from node.cluster.status_part import NoAnswer, StatusPart, Unanswerable
-from tests.unit.node.cluster.fake_net import FakeNet
+from tests.unit.node.peer_net import PeerNet
 from warren.wire.peer.codes import PeerFault
 
 
@@ -21,7 +21,7 @@ class World:
     """Three nodes; each answers what is asked of it in the tests below."""
 
     def __init__(self) -> None:
-        self.net = FakeNet()
+        self.net = PeerNet()
         self.parts: dict[int, StatusPart] = {}
         self.is_held = asyncio.Event()
         self.begun = 0
@@ -35,6 +35,7 @@ class World:
             part.serve("refuse", self.refuse)
             part.serve("fail", self.fail)
             self.parts[member] = part
+        self.net.join_all()
 
     async def count(self, asker: int, about: Any) -> AsyncIterator[object]:
         for number in range(about):
@@ -84,7 +85,7 @@ def test_a_node_asks_itself_without_a_link() -> None:
             await world.parts[2].ask(2, "what")
         with pytest.raises(NoAnswer, match="not for you"):
             await world.parts[2].ask(2, "refuse", "you")
-        assert world.net.under_way == []
+        assert not any(world.net.under_way.values())
 
     asyncio.run(run())
 
@@ -92,7 +93,7 @@ def test_a_node_asks_itself_without_a_link() -> None:
 def test_all_others_are_asked_at_the_same_time_and_who_is_away_is_none() -> None:
     async def run() -> None:
         world = World()
-        world.net.lose(1, 3)
+        world.net.cut(1, 3)
         found = await world.during(world.parts[1].ask_others("count", 1))
         assert found == {2: [{"number": 0, "asker": 1}], 3: None}
 
@@ -133,7 +134,7 @@ def test_a_lost_link_ends_questions_at_once_on_both_sides() -> None:
         while not world.begun:
             await asyncio.sleep(0)
             world.net.run()
-        world.net.lose(1, 2)
+        world.net.cut(1, 2)
         with pytest.raises(NoAnswer, match="is lost"):
             await task
         while not world.ended:

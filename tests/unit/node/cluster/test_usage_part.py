@@ -6,7 +6,7 @@ import pytest
 from node.cluster.seams import USAGE
 from node.cluster.usage_part import UsagePart
 from node.limits import Usage
-from tests.unit.node.cluster.fake_net import FakeNet
+from tests.unit.node.peer_net import PeerNet
 from warren.wire.peer.codes import PeerFault
 
 
@@ -14,14 +14,14 @@ class World:
     """Three nodes; tests set what each of them has."""
 
     def __init__(self) -> None:
-        self.net = FakeNet()
+        self.net = PeerNet()
         self.usage = {member: Usage() for member in (1, 2, 3)}
         self.parts: dict[int, UsagePart] = {}
         for member in (1, 2, 3):
             peers = self.net.add(member)
             self.parts[member] = UsagePart(peers, lambda member=member: self.usage[member])  # type: ignore[misc]
             peers.attach(USAGE, self.parts[member])
-        self.net.connect_all()
+        self.net.join_all()
         self.net.run()
 
     def tick(self) -> int:
@@ -51,10 +51,10 @@ def test_a_node_that_is_gone_counts_for_nothing_until_it_is_back() -> None:
     world = World()
     world.usage[1] = Usage({"/": 2})
     world.tick()
-    world.net.lose(1, 3)
+    world.net.cut(1, 3)
     assert world.parts[3].connections_in("/") == 0
     assert world.parts[2].connections_in("/") == 2
-    world.net.heal(1, 3)
+    world.net.join(1, 3)
     world.net.run()
     assert world.parts[3].connections_in("/") == 2
     world.parts[3].peer_removed(1)
