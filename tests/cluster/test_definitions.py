@@ -6,26 +6,19 @@ import time
 import urllib.error
 import urllib.request
 from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pika
 import pytest
 from pika.exceptions import ConnectionClosedByBroker
 
+from tests.waiting import eventually
 from warren.testing.cluster import ClusterOfNodes
 from warren.testing.node import Node
 
 DEADLINE_S = 15.0
 QUICK = {"cluster.change_timeout_ms": "3000", "cluster.process_grace_ms": "1500"}
-
-
-def until(reached: Callable[[], bool], seconds: float = DEADLINE_S) -> None:
-    """Wait until something is so."""
-    deadline = time.monotonic() + seconds
-    while not reached():
-        assert time.monotonic() < deadline, "it did not come to be so"
-        time.sleep(0.02)
 
 
 def open_to(node: Node) -> Any:
@@ -98,10 +91,10 @@ def test_exclusive_queues_go_with_the_process_of_their_node(cluster: ClusterOfNo
     assert queues(cluster.node(2)) == {"of 3", "of 1", "transient of 3", "durable of 3"}
     cluster.kill9([3])
     cluster.start([3])
-    until(lambda: queues(cluster.node(2)) == {"of 1", "durable of 3"})
+    eventually(lambda: queues(cluster.node(2)) == {"of 1", "durable of 3"})
     assert queues(cluster.node(3)) == {"of 1", "durable of 3"}
     kept.close()
-    until(lambda: queues(cluster.node(3)) == {"durable of 3"})
+    eventually(lambda: queues(cluster.node(3)) == {"durable of 3"})
     assert api(cluster.node(2), "DELETE", "/queues/%2F/durable%20of%203")[0] == 204
 
 
@@ -110,7 +103,7 @@ def test_a_node_that_stood_still_for_too_long_begins_anew(cluster: ClusterOfNode
     still.channel().queue_declare("of 3", exclusive=True)
     cluster.node(3).pause()
     try:
-        until(lambda: not queues(cluster.node(1)))
+        eventually(lambda: not queues(cluster.node(1)))
     finally:
         cluster.node(3).resume()
     with pytest.raises(ConnectionClosedByBroker) as closed:
@@ -120,7 +113,7 @@ def test_a_node_that_stood_still_for_too_long_begins_anew(cluster: ClusterOfNode
     anew.channel().queue_declare("of 3", exclusive=True)
     assert queues(cluster.node(2)) == {"of 3"}
     anew.close()
-    until(lambda: not queues(cluster.node(1)))
+    eventually(lambda: not queues(cluster.node(1)))
 
 
 def test_a_cluster_that_starts_anew_knows_what_was_declared(cluster: ClusterOfNodes) -> None:
@@ -170,7 +163,7 @@ def test_without_a_majority_changes_time_out_and_reading_goes_on(cluster: Cluste
         )
         put.start()
         assert queues(node) == {"known"}
-        until(lambda: warning_of(node) == '110 - "Response is Stale"', 5)
+        eventually(lambda: warning_of(node) == '110 - "Response is Stale"', 5)
         with pytest.raises(ConnectionClosedByBroker) as closed:
             channel.queue_declare("late", durable=True)
         put.join(10)
@@ -186,5 +179,5 @@ def test_without_a_majority_changes_time_out_and_reading_goes_on(cluster: Cluste
         503,
         "failed to declare vhost 'late' because the operation timed out",
     )
-    until(lambda: queues(node) >= {"known", "late"})
+    eventually(lambda: queues(node) >= {"known", "late"})
     assert api(node, "DELETE", "/queues/%2F/known")[0] == 204

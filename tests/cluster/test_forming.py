@@ -3,11 +3,10 @@
 import json
 import os
 import shutil
-import time
 import urllib.error
 import urllib.request
 from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from itertools import permutations
 from pathlib import Path
@@ -15,20 +14,12 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import eventually
 from warren.testing.cluster import ClusterOfNodes
 from warren.testing.node import Node, NodeFailed, free_port
 
 QUICK = {"cluster.minority_wait_ms": "1000"}
-DEADLINE_S = 15.0
 LONG = os.environ.get("WARREN_LONG") == "1"
-
-
-def until(reached: Callable[[], bool], seconds: float = DEADLINE_S) -> None:
-    """Wait until something is so."""
-    deadline = time.monotonic() + seconds
-    while not reached():
-        assert time.monotonic() < deadline, "it did not come to be so"
-        time.sleep(0.02)
 
 
 def api(node: Node, method: str, path: str, body: object = None) -> Any:
@@ -133,7 +124,7 @@ def test_a_wiped_node_comes_back_as_a_new_member(three: ClusterOfNodes) -> None:
     assert "before-the-wipe" in vhosts(node)
     share_a_vhost(three, "after-the-wipe", 2)
     for number in (1, 3):
-        until(partial(knows_peer, three.node(number), 4))
+        eventually(partial(knows_peer, three.node(number), 4))
         assert "peer 2" not in members(three.node(number))
     three.node(1).kill9()  # The new member counts: two of three are a majority.
     share_a_vhost(three, "without-node-1", 2)
@@ -149,7 +140,7 @@ def test_a_cluster_forms_and_starts_again_in_every_order_with_one_absent(
     cluster = ClusterOfNodes(3, settings=QUICK)
     try:
         cluster.begin([first])
-        until(partial(has_logged, cluster.node(first), "1 of 3 seeds are here, 2 are needed"))
+        eventually(partial(has_logged, cluster.node(first), "1 of 3 seeds are here, 2 are needed"))
         cluster.begin([second])
         for number in (first, second):
             cluster.node(number).await_ready()
@@ -176,7 +167,7 @@ def test_two_halves_that_are_started_apart_found_one_cluster_when_they_meet() ->
         cluster.links.part([1, 2], [3, 4])
         nodes = cluster.begin()
         for node in nodes:
-            until(partial(has_logged, node, "2 of 4 seeds are here, 3 are needed"))
+            eventually(partial(has_logged, node, "2 of 4 seeds are here, 3 are needed"))
         assert not any((node.data_dir / "membership").exists() for node in nodes)
         cluster.links.heal()
         for node in nodes:
@@ -193,7 +184,9 @@ def test_half_of_the_seeds_found_nothing_until_one_more_comes_and_the_last_one_l
         for number in (1, 2):
             cluster.node(number).begin()
         for number in (1, 2):
-            until(partial(has_logged, cluster.node(number), "2 of 4 seeds are here, 3 are needed"))
+            eventually(
+                partial(has_logged, cluster.node(number), "2 of 4 seeds are here, 3 are needed")
+            )
         assert not (cluster.node(1).data_dir / "membership").exists()
         cluster.node(4).begin()
         for number in (1, 2, 4):
@@ -233,7 +226,7 @@ def test_a_node_with_another_secret_learns_nothing(three: ClusterOfNodes, tmp_pa
     node = stranger(three, cluster__secret_file=str(secret))
     node.begin()
     try:
-        until(partial(has_logged, node, "do not have the same cluster secret"))
+        eventually(partial(has_logged, node, "do not have the same cluster secret"))
         assert not (node.data_dir / "membership").exists()
         with pytest.raises(NodeFailed):
             node.await_ready(0.3)
@@ -283,7 +276,7 @@ def test_nodes_with_different_founding_lists_do_not_found() -> None:
         nodes[1].settings["cluster.seeds"] = ",".join(seeds[:2])
         for node in nodes:
             node.begin()
-        until(lambda: not all(node.is_running() for node in nodes))  # Whoever asks first.
+        eventually(lambda: not all(node.is_running() for node in nodes))  # Whoever asks first.
         ended = next(node for node in nodes if not node.is_running())
         assert ended.await_end() == 1
         assert "--seed must be the same on every node" in ended.log()

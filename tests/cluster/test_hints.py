@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any, cast
 from urllib.request import Request, urlopen
 
+from tests.waiting import until
 from warren.client import (
     ConnectionLost,
     Follow,
@@ -34,11 +35,6 @@ async def declare(url: str, queue: str, arguments: dict[str, object] | None = No
     """A queue; a classic one has its home at that address."""
     async with await connect(url, follow=None) as connection:
         await (await connection.management()).declare_queue(queue, arguments=arguments)
-
-
-async def until(reached: Callable[[], bool]) -> None:
-    while not reached():
-        await asyncio.sleep(0.01)
 
 
 def get(node: Any, path: str) -> Any:

@@ -7,13 +7,14 @@ import socket
 import socketserver
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 import pytest
 
 from tests.cluster.peer_nodes import LOOPBACK
 from tests.cluster.toxiproxy import server_program
+from tests.waiting import eventually
 from warren.testing import free_port, free_ports
 from warren.testing.client_links import PORTS_PER_NODE, ClientLinks
 from warren.testing.links import Links, ports_of_links
@@ -103,13 +104,6 @@ def works(world: World, source: int, target: int) -> bool:
         return False
 
 
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def test_each_node_reaches_each_other_through_a_proxy_of_its_own(world: World) -> None:
     for source in (1, 2, 3):
         for target in {1, 2, 3} - {source}:
@@ -138,7 +132,7 @@ def test_one_way_loses_one_direction_without_a_word_whoever_has_dialed(world: Wo
     assert len(world.peers[1].heard) == 1
     with pytest.raises(TimeoutError):
         answer(from_two, SILENCE_S)
-    until(lambda: len(world.peers[0].heard) == 2)  # It has come; the answer was lost.
+    eventually(lambda: len(world.peers[0].heard) == 2)  # It has come; the answer was lost.
 
 
 def test_a_link_that_swallows_everything_heals(world: World) -> None:

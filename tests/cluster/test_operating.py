@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 from urllib.error import HTTPError
@@ -13,6 +13,7 @@ import pika
 import pytest
 
 from node.cli.warrenctl import main
+from tests.waiting import eventually
 from warren.testing.cluster import ClusterOfNodes
 from warren.testing.node import Node
 
@@ -50,13 +51,6 @@ def ask(node: Node, path: str, method: str = "GET", body: Any = None) -> tuple[i
             return answer.status, json.loads(text) if text else None
     except HTTPError as error:
         return error.code, json.loads(error.read() or b"null")
-
-
-def eventually(is_so: Callable[[], object], seconds: float = 15.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < deadline, is_so
-        time.sleep(0.05)
 
 
 def all_run(node: Node) -> bool:

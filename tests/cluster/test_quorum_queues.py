@@ -1,7 +1,6 @@
 """Quorum queues with three members, on real nodes: any node serves any client, and what is
 confirmed survives the loss of one."""
 
-import time
 from collections.abc import Iterator
 
 import pika
@@ -9,6 +8,7 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 from tests.conformance.test_damage import damage
+from tests.waiting import eventually
 from warren.testing import ClusterOfNodes
 
 ARGUMENTS = {"x-queue-type": "quorum"}
@@ -130,11 +130,7 @@ def test_a_member_whose_log_is_damaged_is_made_anew(cluster: ClusterOfNodes) -> 
     third.kill9()
     damage(third, b"hurt-7.")
     third.start()
-    deadline_s = time.monotonic() + 2 * WAIT_S
-    while "the member whose log was damaged has left" not in third.log():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.05)
-    while states(cluster, "hurt") != {"n1": "voter", "n2": "voter", "n3": "voter"}:
-        assert time.monotonic() < deadline_s
-        time.sleep(0.05)
+    eventually(lambda: "the member whose log was damaged has left" in third.log(), 2 * WAIT_S)
+    voting = {"n1": "voter", "n2": "voter", "n3": "voter"}
+    eventually(lambda: states(cluster, "hurt") == voting, 2 * WAIT_S)
     assert consume(channel_to(cluster, 3), "hurt", COUNT) == bodies

@@ -3,8 +3,7 @@ same on all of them at once."""
 
 import socket
 import ssl
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 
 from tests.conformance.http_api import HttpApi
 from tests.unit.node.certificates import Authority
+from tests.waiting import eventually
 from warren.testing import Node
 from warren.testing.cluster import ClusterOfNodes
 
@@ -57,13 +57,6 @@ def cluster(folder: Path) -> Iterator[ClusterOfNodes]:
 def connect(node: Node, user: str = "guest") -> Any:
     parameters = pika.URLParameters(f"amqp://{user}:{user}@{node.host}:{node.port}/%2F")
     return pika.BlockingConnection(parameters)
-
-
-def eventually(is_so: Callable[[], object], seconds: float = 15.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < deadline, is_so
-        time.sleep(0.05)
 
 
 def test_messages_pass_between_nodes_over_tls(cluster: ClusterOfNodes) -> None:

@@ -1,7 +1,6 @@
 """What a node makes of a data directory: of an earlier version, damaged, or left in good order."""
 
 import os
-import time
 from pathlib import Path
 
 import pika
@@ -10,10 +9,9 @@ from queues import metadata_commands as commands
 from queues.definitions import Destination
 from queues.metadata import Metadata
 from tests.conformance.test_check_data import checked
+from tests.waiting import eventually
 from warren.storage.snapshot import encode_file_header
 from warren.testing.node import Node
-
-GONE_SECONDS = 20.0  # for the log to give files back
 
 
 def test_definitions_in_a_snapshot_file_are_taken_over_for_good(tmp_path: Path) -> None:
@@ -60,10 +58,7 @@ def test_a_clean_stop_leaves_no_definitions_to_be_replayed(tmp_path: Path) -> No
         connection.close()
         with_entries = set((tmp_path / "log").glob("wal-*.log"))
         node.restart()  # The files with the entries are read for the last time.
-        deadline = time.monotonic() + GONE_SECONDS
-        while with_entries & set((tmp_path / "log").glob("wal-*.log")):
-            assert time.monotonic() < deadline, "files that nothing needs are still there"
-            time.sleep(0.05)
+        eventually(lambda: not with_entries & set((tmp_path / "log").glob("wal-*.log")))
         node.stop()
         _, report = checked(tmp_path)
         entries = sum(file["records"].get("ENTRY", 0) for file in report["files"])

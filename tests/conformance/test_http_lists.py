@@ -1,8 +1,7 @@
 """What operators see of clients: channels, consumers, rates and details, with public clients."""
 
 import asyncio
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
@@ -12,6 +11,7 @@ import pytest
 
 from tests.conformance.broker import Broker
 from tests.conformance.http_api import HttpApi, part
+from tests.waiting import eventually
 from warren.client import Message, connect
 from warren.testing import Node
 
@@ -35,17 +35,6 @@ def link(node: Node) -> Iterator[Any]:
     yield connection
     if connection.is_open:
         connection.close()
-
-
-def eventually(found: Callable[[], Any], seconds: float = 10.0) -> Any:
-    """What `found` gives, once that is something."""
-    deadline = time.monotonic() + seconds
-    while True:
-        answer = found()
-        if answer:
-            return answer
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def own_channel(api: HttpApi, channel: Any) -> Any:

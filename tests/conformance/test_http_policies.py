@@ -1,16 +1,14 @@
 """Policies set by the API, and what they do at once to queues and exchanges that are there."""
 
-import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
 from tests.conformance.broker import CONFIG
 from tests.conformance.http_api import HttpApi
+from tests.waiting import eventually
 from warren.testing import Node
 
-PATIENCE_SECONDS = 5.0
 BODY = {"routing_key": "", "properties": {}, "payload": "x", "payload_encoding": "string"}
 TAKE = {"ackmode": "ack_requeue_false", "count": 50, "encoding": "auto"}
 
@@ -56,13 +54,6 @@ def take(api: HttpApi, name: str = "q") -> list[str]:
     return [each["payload"] for each in api.post(f"/queues/v/{name}/get", TAKE)]
 
 
-def wait_until(reached: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not reached():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def ready(api: HttpApi, name: str = "q") -> int:
     return int(api.get(f"/queues/v/{name}")["messages_ready"])
 
@@ -103,7 +94,7 @@ def test_a_length_limit_holds_at_once_and_goes_with_its_policy(api: HttpApi, kin
     queue(api, queue_type=kind)
     publish(api, "1", "2", "3")
     policy(api, "p", "^q$", max_length=2)
-    wait_until(lambda: ready(api) == 2)
+    eventually(lambda: ready(api) == 2)
     publish(api, "4")
     shown = api.get("/queues/v/q")
     assert (shown["policy"], shown["effective_policy_definition"]) == ("p", {"max-length": 2})
@@ -118,9 +109,9 @@ def test_a_limit_on_bytes_can_begin_with_messages_there(api: HttpApi, kind: str)
     queue(api, queue_type=kind)
     publish(api, *("x" * 100 for _ in range(5)))
     policy(api, "p", "^q$", max_length_bytes=250)
-    wait_until(lambda: ready(api) == 2)
+    eventually(lambda: ready(api) == 2)
     publish(api, "y" * 200)
-    wait_until(lambda: ready(api) == 1)
+    eventually(lambda: ready(api) == 1)
     assert take(api) == ["y" * 200]
 
 
@@ -131,7 +122,7 @@ def test_of_an_argument_and_policies_the_smallest_length_holds(api: HttpApi) -> 
     assert ready(api) == 3
     limit = {"pattern": "^q$", "definition": {"max-length": 1}, "apply-to": "queues"}
     api.put("/operator-policies/v/o", limit)
-    wait_until(lambda: ready(api) == 1)
+    eventually(lambda: ready(api) == 1)
     shown = api.get("/queues/v/q")
     assert (shown["policy"], shown["operator_policy"]) == ("p", "o")
     assert shown["effective_policy_definition"] == {"max-length": 1}
@@ -142,7 +133,7 @@ def test_what_expires_by_policy_is_dead_lettered_by_policy(api: HttpApi) -> None
     queue(api)
     publish(api, "late")
     policy(api, "p", "^q$", message_ttl=50, dead_letter_exchange="", dead_letter_routing_key="dead")
-    wait_until(lambda: ready(api, "dead") == 1)
+    eventually(lambda: ready(api, "dead") == 1)
     assert take(api, "dead") == ["late"]
 
 
@@ -158,7 +149,7 @@ def test_queues_expire_by_policy_also_those_at_rest(api: HttpApi) -> None:
     queue(api)
     queue(api, "other")
     policy(api, "p", "^q$", expires=50)
-    wait_until(lambda: [each["name"] for each in api.get("/queues/v")] == ["other"])
+    eventually(lambda: [each["name"] for each in api.get("/queues/v")] == ["other"])
 
 
 def test_a_delivery_limit_by_policy_holds_for_quorum_queues(api: HttpApi) -> None:

@@ -3,9 +3,8 @@
 import contextlib
 import socket
 import struct
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from tests.conformance import raw
 from tests.conformance.broker import PATIENCE_SECONDS, drain, numbered, publish_all
 from tests.conformance.raw import RawClient
+from tests.waiting import eventually
 from warren.testing import Node
 
 MIB: Final = 1024 * 1024
@@ -44,15 +44,6 @@ def assert_prompt(node: Node) -> None:
     assert drain(channel, queue) == numbered(10)
     connection.close()
     assert time.monotonic() - begun < PROMPT_SECONDS
-
-
-def eventually(holds: Callable[[], bool], what: Callable[[], object]) -> None:
-    """Wait until it holds; say what it is instead when patience ends."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not holds():
-        if time.monotonic() > deadline:
-            pytest.fail(f"not so after {PATIENCE_SECONDS} s: {what()}")
-        threading.Event().wait(0.02)
 
 
 def open_files(node: Node) -> int:

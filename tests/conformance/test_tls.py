@@ -6,7 +6,7 @@ import signal
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +24,7 @@ import warren.client
 import warren.client.amqp091
 from tests.conformance.raw import HEADER, START, Frame
 from tests.unit.node.certificates import Authority
+from tests.waiting import eventually
 from warren.testing import Node
 from warren.testing.node import NodeFailed, free_ports
 
@@ -121,13 +122,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     config = CONFIG.replace("CERTS", str(folder))
     with Node(name="tls", config=config, settings=settings) as node:
         yield Place(node, amqps, https, authority)
-
-
-def eventually(is_so: Callable[[], object], seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < deadline, is_so
-        time.sleep(0.02)
 
 
 def test_the_ready_line_names_the_ports_with_tls(place: Place) -> None:

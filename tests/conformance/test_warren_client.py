@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from tests.waiting import until
 from warren.client import Connection, ConnectionLost, Message, PeerError, RequestFailed, connect
 from warren.testing.node import Node
 
@@ -156,12 +157,6 @@ def test_a_full_queue_rejects_with_its_name(node: Node) -> None:
     play(test)
 
 
-async def eventually(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
-        while not holds():
-            await asyncio.sleep(0.01)
-
-
 def test_links_with_a_queue_are_told_where_it_is(node: Node) -> None:
     async def test() -> None:
         async with opened(node) as connection:
@@ -170,8 +165,8 @@ def test_links_with_a_queue_are_told_where_it_is(node: Node) -> None:
             publisher = await connection.publisher(ADDRESS)
             consumer = await connection.consumer(ADDRESS)
             exchange = await connection.publisher("/exchanges/amq.topic/k")
-            await eventually(lambda: publisher.state.leader is not None)
-            await eventually(lambda: consumer.state.leader is not None)
+            await until(lambda: publisher.state.leader is not None)
+            await until(lambda: consumer.state.leader is not None)
             for state in (publisher.state, consumer.state):
                 assert state.local is True and state.state == "running"
                 assert state.leader == connection.server_properties["node"]
@@ -192,11 +187,11 @@ def test_the_single_active_consumer_is_told_when_it_is(node: Node) -> None:
             management = await connection.management()
             await management.declare_queue(Q, arguments={"x-single-active-consumer": True})
             first = await connection.consumer(ADDRESS)
-            await eventually(lambda: first.state.active is True)
+            await until(lambda: first.state.active is True)
             second = await connection.consumer(ADDRESS)
-            await eventually(lambda: second.state.active is False)
+            await until(lambda: second.state.active is False)
             await first.close()
-            await eventually(lambda: second.state.active is True)
+            await until(lambda: second.state.active is True)
             assert second.state.local is True
 
     play(test)

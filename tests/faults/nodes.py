@@ -4,10 +4,8 @@ import json
 import os
 import subprocess
 import threading
-import time
 import urllib.request
 from base64 import b64encode
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -86,15 +84,6 @@ def get(node: Node, path: str, seconds: float = PATIENCE_SECONDS) -> Any:
     request.add_header("Authorization", "Basic " + b64encode(b"guest:guest").decode())
     with urllib.request.urlopen(request, timeout=seconds) as answer:
         return json.load(answer)
-
-
-def eventually(holds: Callable[[], bool], what: Callable[[], object]) -> None:
-    """Wait until it holds; say what it is instead when patience ends."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not holds():
-        if time.monotonic() > deadline:
-            pytest.fail(f"not so after {PATIENCE_SECONDS} s: {what()}")
-        threading.Event().wait(0.02)
 
 
 def end_of(node: Node) -> int:

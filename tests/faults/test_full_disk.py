@@ -19,10 +19,10 @@ from tests.faults.nodes import (
     connect,
     consume,
     end_of,
-    eventually,
     get,
     long,
 )
+from tests.waiting import eventually
 from warren.testing import Node, NodeFailed
 
 CONFIRM_SELECT: Final = (85, 10)

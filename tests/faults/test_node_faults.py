@@ -20,11 +20,11 @@ from tests.faults.nodes import (
     connect,
     consume,
     end_of,
-    eventually,
     get,
     long,
     metrics,
 )
+from tests.waiting import eventually
 from warren.testing import Node
 
 PROMPT_SECONDS: Final = 1.5  # less than the sync takes, however busy the machine is

@@ -2,11 +2,11 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 from tests.faults.fault_disk import Call, Fault, FaultDisk, kind_of
 from tests.sim.storage.queues_model import Queues
+from tests.waiting import until
 from warren.storage.disk import OsDisk
 from warren.storage.wal import Wal
 
@@ -15,12 +15,6 @@ FILE_BYTES = 256 * 1024
 
 def records(call: Call) -> bool:
     return call.operation == "pwritev" and call.dsync and kind_of(call.name) == "wal-"
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 async def hang(directory: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.unit.client.pipe import Server
 from tests.unit.wire.amqp10.peers import data_section
+from tests.waiting import until
 from warren.client import Connection, ConnectionLost, Message, connect
 from warren.client.dialling import Backoff
 from warren.client.following import Follow
@@ -77,12 +78,6 @@ def play(
 
     asyncio.run(whole())
     return nodes
-
-
-async def until(reached: Callable[[], bool]) -> None:
-    """Wait for it; the test's own deadline is the limit."""
-    while not reached():
-        await asyncio.sleep(0.001)
 
 
 async def turns(count: int = 50) -> None:

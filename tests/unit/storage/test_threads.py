@@ -4,12 +4,12 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.sim.storage.queues_model import Queues
+from tests.waiting import until
 from warren.storage.disk import PARTS_MAX, DirectoryInUse, DirectoryLock, OsDisk
 from warren.storage.wal import Wal
 
@@ -30,12 +30,6 @@ def make(directory: Path, queues: Queues, failures: list[BaseException]) -> Wal:
     wal.open(queues)
     wal.attach(queues)
     return wal
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 async def load(directory: Path) -> dict[int, list[bytes]]:

@@ -1,0 +1,36 @@
+"""Waiting for what another process, thread or task brings about; for no fixed time."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+import pytest
+
+T = TypeVar("T")
+
+PATIENCE_S: Final = 20.0
+LOOK_S: Final = 0.02  # between two looks from outside; each is often a request
+GLANCE_S: Final = 0.002  # between two looks from inside the loop
+
+
+def eventually(
+    found: Callable[[], T],
+    seconds: float = PATIENCE_S,
+    instead: Callable[[], object] | None = None,
+) -> T:
+    """What `found` gives, once that is true; `instead` says what is so when patience ends."""
+    deadline = time.monotonic() + seconds
+    while not (answer := found()):
+        if time.monotonic() > deadline:
+            so = instead() if instead is not None else answer
+            pytest.fail(f"not so after {seconds:g} s: {so!r}")
+        time.sleep(LOOK_S)
+    return answer
+
+
+async def until(is_so: Callable[[], object], seconds: float = PATIENCE_S) -> None:
+    """The same in a task, while the loop goes on."""
+    async with asyncio.timeout(seconds):
+        while not is_so():
+            await asyncio.sleep(GLANCE_S)
