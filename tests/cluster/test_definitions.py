@@ -1,6 +1,5 @@
 """Definitions over processes: known everywhere when answered, gone with their node, no majority."""
 
-import json
 import threading
 import time
 import urllib.error
@@ -13,6 +12,7 @@ import pika
 import pytest
 from pika.exceptions import ConnectionClosedByBroker
 
+from tests.conformance.http_api import HttpApi
 from tests.waiting import eventually
 from warren.testing.cluster import ClusterOfNodes
 from warren.testing.node import Node
@@ -26,21 +26,7 @@ def open_to(node: Node) -> Any:
 
 
 def api(node: Node, method: str, path: str, body: object = None) -> tuple[int, Any]:
-    content = None if body is None else json.dumps(body).encode()
-    login = b64encode(b"guest:guest").decode()
-    request = urllib.request.Request(
-        f"{node.management_url}/api{path}",
-        content,
-        {"authorization": f"Basic {login}", "content-type": "application/json"},
-        method=method,
-    )
-    try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            found = answer.read()
-            return answer.status, json.loads(found) if found else None
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, json.loads(error.read() or b"null")
+    return HttpApi(node.management_url).ask(method, path, body)
 
 
 def queues(node: Node) -> set[str]:

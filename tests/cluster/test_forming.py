@@ -3,14 +3,10 @@
 import json
 import os
 import shutil
-import urllib.error
-import urllib.request
-from base64 import b64encode
 from collections.abc import Iterator
 from functools import partial
 from itertools import permutations
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,31 +18,13 @@ QUICK = {"cluster.minority_wait_ms": "1000"}
 LONG = os.environ.get("WARREN_LONG") == "1"
 
 
-def api(node: Node, method: str, path: str, body: object = None) -> Any:
-    content = None if body is None else json.dumps(body).encode()
-    login = b64encode(b"guest:guest").decode()
-    request = urllib.request.Request(
-        f"{node.management_url}/api{path}",
-        content,
-        {"authorization": f"Basic {login}", "content-type": "application/json"},
-        method=method,
-    )
-    try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            found = answer.read()
-    except urllib.error.HTTPError as error:
-        error.add_note(error.read().decode())
-        raise
-    return json.loads(found) if found else None
-
-
 def vhosts(node: Node) -> set[str]:
-    return {row["name"] for row in api(node, "GET", "/vhosts")}
+    return {row["name"] for row in node.api("GET", "/api/vhosts")}
 
 
 def share_a_vhost(cluster: ClusterOfNodes, name: str, source: int) -> None:
     """What is declared on one node is known on all that run, once it is answered."""
-    api(cluster.node(source), "PUT", f"/vhosts/{name}", {})
+    cluster.node(source).api("PUT", f"/api/vhosts/{name}", {})
     for node in cluster.nodes:
         if node.is_running():
             assert name in vhosts(node)
@@ -79,7 +57,7 @@ def test_three_nodes_form_a_cluster_and_share_definitions(three: ClusterOfNodes)
 
 
 def test_what_a_cluster_begins_with_is_made_once(three: ClusterOfNodes) -> None:
-    hashes = {api(node, "GET", "/users/guest")["password_hash"] for node in three.nodes}
+    hashes = {node.api("GET", "/api/users/guest")["password_hash"] for node in three.nodes}
     assert len(hashes) == 1
 
 
@@ -256,11 +234,11 @@ def test_a_fourth_node_is_taken_in_and_refused_when_it_was_forgotten(
     try:
         node.start()
         assert members(node)["self"] >= 4
-        api(node, "PUT", "/vhosts/from-the-fourth", {})
+        node.api("PUT", "/api/vhosts/from-the-fourth", {})
         for each in three.nodes:
             assert "from-the-fourth" in vhosts(each)
         node.stop()
-        api(three.node(1), "DELETE", "/nodes/n4")
+        three.node(1).api("DELETE", "/api/nodes/n4")
         node.begin()
         assert node.await_end() == 1
         assert "this node was removed from the cluster" in node.log()

@@ -1,11 +1,9 @@
 """Where leaders are, as real nodes tell it, and the client that follows it."""
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, cast
-from urllib.request import Request, urlopen
 
 from tests.waiting import until
 from warren.client import (
@@ -20,7 +18,6 @@ from warren.client import (
 from warren.testing import ClusterOfNodes
 
 QUICK = Follow(steady_s=0.0, pause_s=0.1)
-LOGIN = "Basic Z3Vlc3Q6Z3Vlc3Q="
 
 
 def play(test: Callable[[], Awaitable[None]]) -> None:
@@ -35,12 +32,6 @@ async def declare(url: str, queue: str, arguments: dict[str, object] | None = No
     """A queue; a classic one has its home at that address."""
     async with await connect(url, follow=None) as connection:
         await (await connection.management()).declare_queue(queue, arguments=arguments)
-
-
-def get(node: Any, path: str) -> Any:
-    request = Request(f"{node.management_url}{path}", headers={"Authorization": LOGIN})
-    with urlopen(request, timeout=10) as reply:
-        return json.loads(reply.read())
 
 
 def test_links_hear_where_the_home_of_their_queue_is_and_follow_it(
@@ -93,7 +84,7 @@ def test_every_node_tells_the_same_topology(warren_shared_cluster: ClusterOfNode
             assert topology["suggestions"] == ([] if number == 3 else where)
             assert described["leader"] == "n3"
             assert [each["name"] for each in nodes] == ["n1", "n2", "n3"]
-            assert get(node, "/api/queues/%2F/topology/topology")["leader"] == "n3"
+            assert node.api("GET", "/api/queues/%2F/topology/topology")["leader"] == "n3"
 
     play(test)
 

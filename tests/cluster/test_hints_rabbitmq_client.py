@@ -3,16 +3,13 @@
 import threading
 from contextlib import suppress
 from typing import Any
-from urllib.error import HTTPError
-from urllib.request import Request, urlopen
 
 import rabbitmq_amqp_python_client as rabbitmq
 
-from warren.testing import ClusterOfNodes, Node
+from warren.testing import ClusterOfNodes, Node, NodeFailed
 
 QUEUE = "unaware"
 COUNT = 60
-LOGIN = "Basic Z3Vlc3Q6Z3Vlc3Q="
 
 
 class Taker(rabbitmq.AMQPMessagingHandler):
@@ -42,14 +39,9 @@ class Mover(threading.Thread):
         names = ["n1", "n2", "n3"]
         while not self.over.wait(0.3):
             names.append(names.pop(0))
-            request = Request(
-                f"{self.node.management_url}/api/queues/quorum/%2F/{QUEUE}/leader",
-                data=b'{"node": "%s"}' % names[0].encode(),
-                headers={"Authorization": LOGIN, "Content-Type": "application/json"},
-                method="POST",
-            )
-            with suppress(HTTPError):  # Nobody leads at the moment, or that one already does.
-                urlopen(request, timeout=10).close()
+            with suppress(NodeFailed):  # Nobody leads at the moment, or that one already does.
+                place = f"/api/queues/quorum/%2F/{QUEUE}/leader"
+                self.node.api("POST", place, {"node": names[0]})
                 self.moves += 1
 
 

@@ -1,24 +1,22 @@
 """Operating a cluster of real nodes: lists, alarms, maintenance, members and leaders of queues."""
 
-import json
 import time
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
-from urllib.error import HTTPError
 from urllib.parse import quote
-from urllib.request import Request, urlopen
+from urllib.request import urlopen
 
 import pika
 import pytest
 
 from node.cli.warrenctl import main
+from tests.conformance.http_api import HttpApi
 from tests.waiting import eventually
 from warren.testing.cluster import ClusterOfNodes
 from warren.testing.node import Node
 
 pytestmark = [pytest.mark.timeout(90)]
-LOGIN = "Basic Z3Vlc3Q6Z3Vlc3Q="  # guest, guest
 RECONCILIATION = "quorum_queue.continuous_membership_reconciliation"
 PLACE = "queues/quorum/%2F/orders"
 
@@ -42,15 +40,7 @@ def cluster() -> Iterator[ClusterOfNodes]:
 
 def ask(node: Node, path: str, method: str = "GET", body: Any = None) -> tuple[int, Any]:
     """Status and answer; no request takes more than a few seconds."""
-    data = None if body is None else json.dumps(body).encode()
-    headers = {"Authorization": LOGIN, "Content-Type": "application/json"}
-    request = Request(f"{node.management_url}/api/{path}", data, headers, method=method)
-    try:
-        with urlopen(request, timeout=20) as answer:
-            text = answer.read()
-            return answer.status, json.loads(text) if text else None
-    except HTTPError as error:
-        return error.code, json.loads(error.read() or b"null")
+    return HttpApi(node.management_url).ask(method, f"/{path}", body)
 
 
 def all_run(node: Node) -> bool:

@@ -1,8 +1,6 @@
 """AMQP 1.0 on nodes of its own: a crash, an alarm, listings."""
 
-import json
 from base64 import b64encode
-from typing import Any
 from urllib.parse import quote
 from urllib.request import Request, urlopen
 
@@ -86,18 +84,18 @@ def test_a_connection_is_listed_and_counted_by_its_protocol() -> None:
         client.create_sender("/queues/q").send(data_message(b"1"))
         receiver = client.create_receiver("/queues/q", credit=1)
         take10(receiver, 1)
-        rows = asked(node, "/api/connections")
+        rows = node.api("GET", "/api/connections")
         mine = next(each for each in rows if each["protocol"] == "AMQP 1-0")
         assert (mine["user"], mine["vhost"], mine["auth_mechanism"]) == ("guest", "/", "PLAIN")
         assert (mine["channels"], mine["state"]) == (1, "running")
-        (session,) = asked(node, f"/api/connections/{quote(mine['name'], safe='')}/sessions")
+        (session,) = node.api("GET", f"/api/connections/{quote(mine['name'], safe='')}/sessions")
         (incoming,), (outgoing,) = session["incoming_links"], session["outgoing_links"]
         assert (incoming["target_address"], incoming["credit"]) == ("/queues/q", 169)
         assert (outgoing["queue_name"], outgoing["delivery_count"]) == ("q", 1)
         metrics = text(node, "/metrics")
         assert 'rabbitmq_global_messages_received_total{protocol="amqp10"} 1' in metrics
         assert 'rabbitmq_global_consumers{protocol="amqp10"} 1' in metrics
-        asked(node, f"/api/connections/{quote(mine['name'], safe='')}", "DELETE")
+        node.api("DELETE", f"/api/connections/{quote(mine['name'], safe='')}")
         with pytest.raises(proton.ProtonException, match="amqp:connection:forced"):
             receiver.receive(timeout=5)
 
@@ -107,8 +105,3 @@ def text(node: Node, path: str, method: str = "GET") -> str:
     headers = {"Authorization": f"Basic {login}"}
     with urlopen(Request(node.management_url + path, headers=headers, method=method)) as reply:
         return str(reply.read().decode())
-
-
-def asked(node: Node, path: str, method: str = "GET") -> Any:
-    answer = text(node, path, method)
-    return json.loads(answer) if answer else None

@@ -1,10 +1,6 @@
 """Damaged files of a log: who is hit is not served, everybody else is, and nothing is hidden."""
 
-import json
 import struct
-import urllib.error
-import urllib.request
-from base64 import b64encode
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +10,7 @@ import pika.exceptions
 import pytest
 
 from tests.conformance.broker import drain, numbered, publish_all, take
+from tests.conformance.http_api import HttpApi
 from tests.conformance.raw10 import DISPOSITION, FLOW, Raw10
 from warren.storage.record import ENTRY, HEADER, PUBLISH, SETTLE, padded
 from warren.testing import Node, NodeFailed
@@ -77,17 +74,9 @@ def damage(node: Node, marker: bytes, kind: int = PUBLISH) -> tuple[Path, int]:
 
 def ask(node: Node, path: str, body: object = None) -> Any:
     """The answer of the HTTP API; (status, answer) if that is an error."""
-    request = urllib.request.Request(
-        f"http://{node.host}:{node.management_port}{path}",
-        data=None if body is None else json.dumps(body).encode(),
-        headers={"Authorization": "Basic " + b64encode(b"guest:guest").decode()},
-    )
-    try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            text = answer.read()
-    except urllib.error.HTTPError as error:
-        return error.code, json.loads(error.read())
-    return json.loads(text) if text else None
+    method = "GET" if body is None else "POST"
+    status, answer = HttpApi(node.management_url).ask(method, path.removeprefix("/api"), body)
+    return answer if status < 300 else (status, answer)
 
 
 def declare(node: Node, **queues: dict[str, str]) -> None:

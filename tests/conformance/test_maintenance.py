@@ -1,30 +1,19 @@
 """Operators' commands on a node that is in no cluster: it answers as a cluster of one."""
 
-import json
 from typing import Any
-from urllib.error import HTTPError
-from urllib.request import Request, urlopen
 
 import pika
 import pytest
 
 from node.cli.warrenctl import main
+from tests.conformance.http_api import HttpApi
 from warren.testing import Node
 
-LOGIN = "Basic Z3Vlc3Q6Z3Vlc3Q="  # guest, guest
 QUORUM = {"x-queue-type": "quorum"}
 
 
 def ask(node: Node, path: str, method: str = "GET", body: Any = None) -> tuple[int, Any]:
-    data = None if body is None else json.dumps(body).encode()
-    headers = {"Authorization": LOGIN, "Content-Type": "application/json"}
-    request = Request(f"{node.management_url}/api/{path}", data, headers, method=method)
-    try:
-        with urlopen(request, timeout=10) as answer:
-            text = answer.read()
-            return answer.status, json.loads(text) if text else None
-    except HTTPError as error:
-        return error.code, json.loads(error.read() or b"null")
+    return HttpApi(node.management_url).ask(method, f"/{path}", body)
 
 
 def connected(node: Node) -> Any:

@@ -1,8 +1,5 @@
 """Backlogs far larger than the memory for bodies: transient messages leave it and come back."""
 
-import json
-import urllib.request
-from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -47,13 +44,6 @@ def publish(channel: Any, queue: str, count: int = COUNT, **others: Any) -> None
     settle_down(channel, lambda: ready_count(channel, queue) == count)
 
 
-def asked(node: Node, path: str) -> Any:
-    request = urllib.request.Request(node.management_url + path)
-    request.add_header("Authorization", "Basic " + b64encode(b"guest:guest").decode())
-    with urllib.request.urlopen(request, timeout=10) as answer:
-        return json.load(answer)
-
-
 @pytest.mark.parametrize("arguments", [{}, {"x-queue-mode": "lazy"}], ids=["default", "lazy"])
 def test_a_backlog_over_the_budget_comes_back_in_order_and_whole(
     node: Node, channel: Any, arguments: dict[str, Any]
@@ -64,7 +54,7 @@ def test_a_backlog_over_the_budget_comes_back_in_order_and_whole(
 
     def is_paged_out() -> bool:
         """Bodies leave as fast as the disk takes them."""
-        seen = asked(node, f"/api/queues/%2F/{name}")
+        seen = node.api("GET", f"/api/queues/%2F/{name}")
         assert seen["messages_ram"] + seen["messages_paged_out"] == COUNT
         is_most = seen["message_bytes_paged_out"] > seen["message_bytes_ram"]
         return bool(is_most and seen["messages_paged_out"] > COUNT // 4)
@@ -144,6 +134,6 @@ def test_at_half_of_the_memory_watermark_bodies_leave_memory_whatever_the_budget
 
 
 def paged_out(node: Node, queue: str) -> int:
-    found = asked(node, f"/api/queues/%2F/{queue}")["messages_paged_out"]
+    found = node.api("GET", f"/api/queues/%2F/{queue}")["messages_paged_out"]
     assert isinstance(found, int)
     return found

@@ -1,11 +1,9 @@
 """Real nodes on a disk that fails as the test orders it: `disk_faults.c`, preloaded."""
 
-import json
 import os
 import subprocess
 import threading
 import urllib.request
-from base64 import b64encode
 from pathlib import Path
 from typing import Any, Final
 
@@ -76,14 +74,6 @@ def metrics(node: Node) -> dict[str, float]:
         lines = text.read().decode().splitlines()
     samples = (line.rpartition(" ") for line in lines if not line.startswith("#"))
     return {name: float(value) for name, _, value in samples}
-
-
-def get(node: Node, path: str, seconds: float = PATIENCE_SECONDS) -> Any:
-    """The answer of the HTTP API."""
-    request = urllib.request.Request(node.management_url + path)
-    request.add_header("Authorization", "Basic " + b64encode(b"guest:guest").decode())
-    with urllib.request.urlopen(request, timeout=seconds) as answer:
-        return json.load(answer)
 
 
 def end_of(node: Node) -> int:

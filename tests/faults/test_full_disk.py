@@ -4,7 +4,6 @@ import errno
 import os
 import re
 import subprocess
-import urllib.error
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -19,7 +18,6 @@ from tests.faults.nodes import (
     connect,
     consume,
     end_of,
-    get,
     long,
 )
 from tests.waiting import eventually
@@ -92,7 +90,7 @@ def eat(volume: Path, leave_bytes: int) -> Path:
 
 
 def node_row(node: Node) -> Any:
-    return get(node, f"/api/nodes/{node.name}")
+    return node.api("GET", f"/api/nodes/{node.name}")
 
 
 @long
@@ -108,8 +106,8 @@ def test_a_volume_filled_by_publishing_blocks_publishers_until_consumers_made_ro
         assert set(publisher.blocked_reasons) == {"low on disk"}
         shown = node_row(node)
         assert (shown["disk_free_alarm"], shown["disk_free_limit"]) == (True, EFFECTIVE_LIMIT_BYTES)
-        with pytest.raises(urllib.error.HTTPError, match="503"):
-            get(node, "/api/health/checks/alarms")
+        with pytest.raises(NodeFailed, match=": 503 "):
+            node.api("GET", "/api/health/checks/alarms")
         count = publisher.confirmed
         assert consume(node, "q", count) == list(range(1, count + 1))
         eventually(lambda: publisher.unblocked > 0, lambda: node_row(node))
@@ -164,7 +162,7 @@ def test_a_log_without_room_ends_the_node_and_with_room_again_everything_is_ther
         assert "No space left on device" in node.log().strip().splitlines()[-1]
         filler.unlink()
         node.start()
-        assert get(node, "/api/queues/%2F/q")["messages"] in (confirmed, confirmed + 1)
+        assert node.api("GET", "/api/queues/%2F/q")["messages"] in (confirmed, confirmed + 1)
         assert consume(node, "q", confirmed) == list(range(1, confirmed + 1))
         node.stop()
 

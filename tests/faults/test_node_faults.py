@@ -2,7 +2,6 @@
 
 import re
 import time
-import urllib.error
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -20,12 +19,11 @@ from tests.faults.nodes import (
     connect,
     consume,
     end_of,
-    get,
     long,
     metrics,
 )
 from tests.waiting import eventually
-from warren.testing import Node
+from warren.testing import Node, NodeFailed
 
 PROMPT_SECONDS: Final = 1.5  # less than the sync takes, however busy the machine is
 QUEUE_DECLARE: Final = (50, 10)
@@ -95,7 +93,7 @@ def test_a_log_that_fails_ends_the_node_and_what_was_confirmed_is_there_after_it
     publisher.stop()
     faulty.order()
     node.start()
-    count = get(node, "/api/queues/%2F/q")["messages"]
+    count = node.api("GET", "/api/queues/%2F/q")["messages"]
     found = consume(node, "q", count)
     assert found[: publisher.confirmed] == list(range(1, publisher.confirmed + 1))
     assert set(found[publisher.confirmed :]) <= {publisher.confirmed + 1}
@@ -113,7 +111,7 @@ def longest_wait(node: Node, seconds: float) -> float:
         channel.basic_publish("", "quick", b"x")
         while channel.basic_get("quick", auto_ack=True)[0] is None:
             assert time.monotonic() - begun < PATIENCE_SECONDS
-        assert get(node, "/api/nodes/faults")["running"]
+        assert node.api("GET", "/api/nodes/faults")["running"]
         longest = max(longest, time.monotonic() - begun)
     connection.close()
     return longest
@@ -172,21 +170,21 @@ def test_without_space_for_the_reserve_publishers_wait_and_consumers_go_on(
     enduring.order("create tmp- 28 0 no")
     eventually(lambda: bool(publisher.blocked_reasons), lambda: publisher.confirmed)
     assert publisher.blocked_reasons == ["low on disk"]
-    shown = get(node, "/api/nodes/faults")
+    shown = node.api("GET", "/api/nodes/faults")
     assert (shown["disk_free_alarm"], shown["mem_alarm"]) == (True, False)
     (detail,) = shown["alarm_details"]
     assert re.search(r"^reserve of the log: \[Errno 28\] .*/tmp-\d{20}\.log'$", detail)
-    with pytest.raises(urllib.error.HTTPError, match="503"):
-        get(node, "/api/health/checks/local-alarms")
+    with pytest.raises(NodeFailed, match=": 503 "):
+        node.api("GET", "/api/health/checks/local-alarms")
     count = publisher.confirmed
     assert consume(node, "many", count) == list(range(1, count + 1))
     hits = enduring.hits()
     eventually(lambda: enduring.hits() > hits, enduring.hits)  # It is tried again by itself.
     enduring.order()
-    eventually(lambda: publisher.unblocked > 0, lambda: get(node, "/api/nodes/faults"))
+    eventually(lambda: publisher.unblocked > 0, lambda: node.api("GET", "/api/nodes/faults"))
     eventually(lambda: publisher.confirmed >= count + 10, lambda: publisher.confirmed)
     publisher.stop()
-    assert get(node, "/api/nodes/faults")["alarm_details"] == []
+    assert node.api("GET", "/api/nodes/faults")["alarm_details"] == []
     lines = [line for line in node.log().splitlines() if "reserve of the log" in line]
     assert len(lines) == 2, lines  # The fault and its end.
 
@@ -219,21 +217,21 @@ def test_bodies_that_cannot_be_read_close_the_channel_that_waits_and_nothing_els
     text = "INTERNAL_ERROR - messages of queue 'lazy' in vhost '/' cannot be read"
     for attempt in range(6):
         assert closed_with(node, "lazy", by_get=attempt % 2 == 1) == (541, text)
-    shown = get(node, "/api/queues/%2F/lazy")
+    shown = node.api("GET", "/api/queues/%2F/lazy")
     assert (shown["state"], shown["messages_ready"]) == ("down", 5)
     assert "[Errno 5] Input/output error" in shown["reason"]
     assert consume(node, "quick", 5) == [1, 2, 3, 4, 5]
-    assert get(node, "/api/queues/%2F/quick")["state"] == "running"
+    assert node.api("GET", "/api/queues/%2F/quick")["state"] == "running"
     lines = [line for line in node.log().splitlines() if "a message at offset" in line]
     assert 1 <= len(lines) == len(set(lines)) <= 5, lines
-    assert not get(node, "/api/nodes/faults")["disk_free_alarm"]
+    assert not node.api("GET", "/api/nodes/faults")["disk_free_alarm"]
     enduring.order()
     connection = connect(node)
     method, _, _ = connection.channel().basic_get("lazy")
     assert not method.redelivered, "nobody has ever seen it"
     connection.close()
     assert consume(node, "lazy", 5) == [1, 2, 3, 4, 5]
-    assert get(node, "/api/queues/%2F/lazy")["state"] == "running"
+    assert node.api("GET", "/api/queues/%2F/lazy")["state"] == "running"
 
 
 def declare_many(node: Node, count: int) -> None:
@@ -256,23 +254,23 @@ def test_a_keyed_store_that_cannot_be_synced_is_made_up_for_and_nothing_is_lost(
     node = faulty.node
     faulty.order("sync /keyed/ 5 0 no")
     declare_many(node, 4_500)  # More than the entries after which the definitions are saved.
-    eventually(lambda: bool(get(node, "/api/nodes/faults")["alarm_details"]), faulty.hits)
-    (detail,) = get(node, "/api/nodes/faults")["alarm_details"]
+    eventually(lambda: bool(node.api("GET", "/api/nodes/faults")["alarm_details"]), faulty.hits)
+    (detail,) = node.api("GET", "/api/nodes/faults")["alarm_details"]
     assert detail.startswith("keyed state: ")
     hits = faulty.hits()
     eventually(lambda: faulty.hits() > hits, faulty.hits)
     node.kill9()
     faulty.order()
     node.start()
-    assert get(node, "/api/overview")["object_totals"]["queues"] == 4_501
+    assert node.api("GET", "/api/overview")["object_totals"]["queues"] == 4_501
     faulty.order("sync /keyed/ 28 0 no")
     declare_many(node, 9_000)
-    eventually(lambda: bool(get(node, "/api/nodes/faults")["alarm_details"]), faulty.hits)
+    eventually(lambda: bool(node.api("GET", "/api/nodes/faults")["alarm_details"]), faulty.hits)
     faulty.order()
-    eventually(lambda: not get(node, "/api/nodes/faults")["alarm_details"], faulty.hits)
+    eventually(lambda: not node.api("GET", "/api/nodes/faults")["alarm_details"], faulty.hits)
     node.kill9()
     node.start()
-    assert get(node, "/api/overview")["object_totals"]["queues"] == 9_001
+    assert node.api("GET", "/api/overview")["object_totals"]["queues"] == 9_001
     node.stop()
 
 
