@@ -15,13 +15,16 @@ from warren.testing import Node
 
 PATIENCE_SECONDS: Final = 10.0
 
-CONFIG: Final = """
+GUEST: Final = """
 [[users]]
 name = "guest"
 password = "guest"
 tags = ["administrator"]
 permissions = [{ vhost = "/", configure = ".*", write = ".*", read = ".*" }]
-
+"""
+CONFIG: Final = (
+    GUEST
+    + """
 [[users]]
 name = "limited"
 password = "limited"
@@ -31,6 +34,7 @@ permissions = [{ vhost = "/", configure = "^open-", write = "^open-", read = "^o
 name = "stranger"
 password = "stranger"
 """
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,17 +7,15 @@ from typing import Final
 
 import pytest
 
+from tests.conformance.broker import GUEST
 from tests.conformance.http_api import HttpApi
 from tests.conformance.raw import CLOSE, HEADER, START, START_OK, Frame, long, method, short
 from warren.testing import Node
 from warren.testing.node import NodeFailed
 
-CONFIG: Final = """
-[[users]]
-name = "guest"
-password = "guest"
-tags = ["administrator"]
-permissions = [{ vhost = "/", configure = ".*", write = ".*", read = ".*" }]
+CONFIG: Final = (
+    GUEST
+    + """
 [[users]]
 name = "orders"
 password = "s3cret"
@@ -34,6 +32,7 @@ password_hashing = "sha512"
 [limits]
 channel_max_per_node = 3
 """
+)
 SIGNATURE: Final = b"\r\n\r\n\x00\r\nQUIT\n"
 
 

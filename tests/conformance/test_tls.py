@@ -22,6 +22,7 @@ from proton.utils import BlockingConnection
 
 import warren.client
 import warren.client.amqp091
+from tests.conformance.broker import GUEST
 from tests.conformance.raw import HEADER, START, Frame
 from tests.unit.node.certificates import Authority
 from tests.waiting import eventually
@@ -31,12 +32,9 @@ from warren.testing.node import NodeFailed, free_ports
 HANDSHAKE_MS: Final = 1000
 LOGIN: Final = "Basic Z3Vlc3Q6Z3Vlc3Q="  # guest, guest
 LOOPBACK: Final = "127.0.0.1"
-CONFIG: Final = """
-[[users]]
-name = "guest"
-password = "guest"
-tags = ["administrator"]
-permissions = [{ vhost = "/", configure = ".*", write = ".*", read = ".*" }]
+CONFIG: Final = (
+    GUEST
+    + """
 [[users]]
 name = "orders"
 password = "s3cret"
@@ -50,6 +48,7 @@ cert_login_from = "common_name"
 [tls.management]
 verify = "verify_none"
 """
+)
 
 
 @dataclass
