@@ -129,9 +129,9 @@ def environment_layer(environment: Mapping[str, str], keys: Keys) -> tuple[Layer
         if name in by_name:
             layer[by_name[name]] = Setting(environment[name], True, name)
         elif name.split("_")[1] in sections and "_SERVICE_" not in name and "_PORT" not in name:
-            raise ConfigError(
-                f"unknown key {name} (environment): allowed: {_nearest(name, by_name)}"
-            )
+            section = "_".join(name.split("_")[:2]) + "_"
+            near = _nearest(name, by_name, section)
+            raise ConfigError(f"unknown key {name} (environment): allowed: {near}")
         else:
             warnings.append(f"environment variable {name} is not a setting and was not used")
     return layer, tuple(warnings)
@@ -203,14 +203,19 @@ def _is_prefix(key: str, keys: Keys) -> bool:
 
 
 def _unknown(key: str, origin: str, keys: Keys) -> ConfigError:
-    return ConfigError(f"unknown key {key} ({origin}): allowed: {_nearest(key, keys)}")
+    section = key.partition(".")[0] + "."
+    return ConfigError(f"unknown key {key} ({origin}): allowed: {_nearest(key, keys, section)}")
 
 
-def _nearest(key: str, known: Iterable[str]) -> str:
+def _nearest(key: str, known: Iterable[str], section: str) -> str:
+    """Names like it, or else all of its section, or else what sections there are."""
     from difflib import get_close_matches
 
     names = sorted(known)
-    return ", ".join(get_close_matches(key, names, n=3, cutoff=0.75) or names)
+    near = get_close_matches(key, names, n=3, cutoff=0.75)
+    beside = [name for name in names if name.startswith(section)]
+    heads = dict.fromkeys(name.partition(".")[0] + ".*" * ("." in name) for name in names)
+    return ", ".join(near or beside or heads)
 
 
 def _value(key: str, setting: Setting, kind: Any) -> object:

@@ -108,9 +108,8 @@ def words_of(parser: argparse.ArgumentParser) -> tuple[tuple[str, ...], dict[str
     commands: dict[str, Words] = {}
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
-            helps = {each.dest: each.help or "" for each in action._choices_actions}
             for name, each in action.choices.items():
-                commands[name] = Words(helps.get(name, ""), followers(each))
+                commands[name] = Words(each.description or "", followers(each))
     return options_of(parser), commands
 
 

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import Final, TextIO
+from typing import Final, Protocol, TextIO
 
 from node.cli.api import Api, ApiFailure
 from node.cli.changes import CHANGES, change
@@ -51,14 +51,28 @@ WITH_VALUE: Final = ("--node-url", "--user", "--password", "--formatter", "--tim
 NODE: Final = ("-n", "--node")
 VHOST: Final = ("-p", "--vhost")
 FLAGS: Final = ("-q", "--quiet", "-s", "--silent", "--no-table-headers")
+NAME_WIDTH: Final = 32  # of nearly all commands
+
+
+class Described(Protocol):
+    """A row of a table of commands."""
+
+    @property
+    def help(self) -> str: ...
+
+    def describe(self, parser: argparse.ArgumentParser) -> None:
+        """Add its arguments."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; the exit code is returned."""
+    own, rest = parted(sys.argv[1:] if arguments is None else arguments)
     try:
-        options = make_parser().parse_args(
-            ordered(sys.argv[1:] if arguments is None else arguments)
-        )
+        check_command(rest)
+        options = make_parser().parse_args(own + rest)
+    except BadCall as error:
+        print(f"warrenctl: {error}", file=sys.stderr)
+        return EXIT_USAGE
     except SystemExit as stop:  # argparse has printed why; its code for a wrong call is 2.
         return EXIT_USAGE if stop.code == 2 else int(stop.code or 0)
     if options.silent:
@@ -80,10 +94,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return EXIT_OK
 
 
-def ordered(arguments: Sequence[str]) -> list[str]:
-    """The options of the tool first, wherever they stood; without the name of RabbitMQ's tool, and
+def parted(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Options of the tool, wherever they stood; the rest, without the name of RabbitMQ's tool and
     without the node that `-n` names, for a URL says who is asked. `-p` belongs to the command."""
-    first: list[str] = []
+    own: list[str] = []
     rest: list[str] = []
     late: list[str] = []  # of the command, and came before it
     words = iter(arguments)
@@ -94,21 +108,37 @@ def ordered(arguments: Sequence[str]) -> list[str]:
         elif name == "--user" and rest[-1:] == ["list_user_limits"]:
             rest.append("--username" + word[len(name) :])  # There it is not who logs in.
         elif word in FLAGS:
-            first.append(word)
+            own.append(word)
         elif name in WITH_VALUE or (not rest and name in (*NODE, *VHOST)) or word == NODE[0]:
             taken = [word, *islice(words, int(name == word))]
             if name not in NODE:
-                (late if name in VHOST else first).extend(taken)
+                (late if name in VHOST else own).extend(taken)
         else:
             rest.append(word)
     if len(rest) > 1 and rest[0] in GROUPS:
         del rest[0]
-    return first + rest[:1] + late + rest[1:]
+    return own, rest[:1] + late + rest[1:]
+
+
+def check_command(words: Sequence[str]) -> None:
+    """BadCall: the first of them is no command. The parser would say it with all that there are."""
+    names = [name for _, table in TABLES for name in table]
+    command = words[0] if words else ""
+    if command in names or not command or command.startswith("-"):
+        return
+    from difflib import get_close_matches
+
+    near = ", ".join(get_close_matches(command, names)) or "see warrenctl --help"
+    raise BadCall(f"no command '{command}'; known: {near}")
 
 
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="warrenctl", description="Look after a Warren node.", allow_abbrev=False
+        prog="warrenctl",
+        description="Look after a Warren node: RabbitMQ's commands over its HTTP API.",
+        epilog="\n\n".join(listed(title, table) for title, table in TABLES),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     url = os.environ.get("WARREN_CTL_URL") or URL_DEFAULT
     parser.add_argument("--node-url", default=url, help=f"WARREN_CTL_URL, else {URL_DEFAULT}")
@@ -120,11 +150,22 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("-q", "--quiet", action="store_true", help="no line above a list")
     parser.add_argument("-s", "--silent", action="store_true", help="and no names of columns")
     parser.add_argument("--no-table-headers", action="store_true")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for table in (STATUS, CHANGES, LISTS, CLUSTER, DIAGNOSTICS, RUNNING, LETTERS, LIMITS, OWN):
+    commands = parser.add_subparsers(
+        dest="command",
+        required=True,
+        metavar="COMMAND",
+        help="one of the following; COMMAND --help",
+    )
+    for _, table in TABLES:
         for name, row in table.items():
-            row.describe(commands.add_parser(name, help=row.help))
+            row.describe(commands.add_parser(name, description=row.help))
     return parser
+
+
+def listed(title: str, table: Mapping[str, Described]) -> str:
+    """Commands and what they do, as `--help` shows them."""
+    rows = [f"  {name:<{NAME_WIDTH}} {row.help}" for name, row in table.items()]
+    return "\n".join([f"{title}:", *rows])
 
 
 def runners() -> Mapping[str, Run]:
@@ -171,6 +212,19 @@ OWN: Final[Commands] = {
         completion,
     ),
 }
+
+
+TABLES: Final[Sequence[tuple[str, Mapping[str, Described]]]] = (
+    ("the node that is asked", STATUS),
+    ("lists", LISTS),
+    ("users, vhosts, permissions, policies, queues, connections, definitions", CHANGES),
+    ("limits", LIMITS),
+    ("dead letters", LETTERS),
+    ("the cluster, and members of quorum queues", CLUSTER),
+    ("how nodes run", RUNNING),
+    ("checks, and a look inside", DIAGNOSTICS),
+    ("more", OWN),
+)
 
 
 if __name__ == "__main__":

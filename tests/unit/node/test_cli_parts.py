@@ -22,7 +22,7 @@ from node.cli.running import RUNNING, bytes_of, share_of
 from node.cli.status import STATUS
 from node.cli.tables import write_table
 from node.cli.verbs import BadCall, Options
-from node.cli.warrenctl import OWN, main, make_parser, ordered
+from node.cli.warrenctl import OWN, main, make_parser, parted
 
 ALL = (STATUS, CHANGES, LISTS, COMMANDS, DIAGNOSTICS, RUNNING, LETTERS, LIMITS, OWN)
 
@@ -48,7 +48,8 @@ ALL = (STATUS, CHANGES, LISTS, COMMANDS, DIAGNOSTICS, RUNNING, LETTERS, LIMITS, 
     ],
 )
 def test_options_of_the_tool_may_stand_anywhere(words: str, expected: str) -> None:
-    assert ordered(words.split()) == expected.split()
+    own, rest = parted(words.split())
+    assert own + rest == expected.split()
 
 
 def test_no_name_is_in_two_tables() -> None:
@@ -218,3 +219,24 @@ def test_who_is_asked_may_be_said_by_the_environment(monkeypatch: pytest.MonkeyP
     options = make_parser().parse_args(["ping"])
     assert (options.node_url, options.user) == ("https://there:15671", "ann")
     assert make_parser().parse_args(["--user", "bo", "ping"]).user == "bo"
+
+
+def test_a_command_that_is_none_is_answered_with_what_is_like_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["-q", "list_queue"]) == 64
+    assert capsys.readouterr().err.startswith("warrenctl: no command 'list_queue'; known: list_qu")
+    assert main(["nothing_like_it"]) == 64
+    assert "warrenctl --help" in capsys.readouterr().err
+
+
+def test_help_shows_every_command_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    shown = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.strip()]
+    for table in ALL:
+        assert [shown.count(name) for name in table] == [1] * len(table)
+
+
+def test_a_command_says_what_it_is_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["add_user", "--help"]) == 0
+    assert CHANGES["add_user"].help in capsys.readouterr().out

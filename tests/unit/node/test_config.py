@@ -42,6 +42,13 @@ def test_an_unknown_key_in_the_file_is_refused_with_the_nearest_known(tmp_path: 
     assert "warren.toml): allowed: limits.channel_max" in text
 
 
+def test_an_unknown_key_is_answered_with_its_section_or_with_the_sections() -> None:
+    text = refusal(sets=("limits.nothing_like_it=1",))
+    assert "limits.channel_max" in text and "amqp10" not in text
+    text = refusal(sets=("nothing.like_it=1",))
+    assert "allowed: amqp10.*, " in text and "limits.channel_max" not in text
+
+
 def test_an_unknown_section_is_refused(tmp_path: Path) -> None:
     assert "unknown key limit " in refusal("[limit]\nchannel_max = 5\n", directory=tmp_path)
 
