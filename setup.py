@@ -211,7 +211,11 @@ def compiled_modules() -> list:
 
 
 class BuildTogether(build_ext):
-    """Compiles as many files at a time as there are processors."""
+    """Compiles as many files at a time as there are processors.
+
+    Each module has an extension of its own, which only leads to the one with all the code: those
+    are built while the files of that one are.
+    """
 
     def build_extensions(self) -> None:
         compiler = self.compiler
@@ -240,6 +244,7 @@ class BuildTogether(build_ext):
             return objects
 
         compiler.compile = compile_all
+        self.parallel = 2
         super().build_extensions()
 
 
