@@ -12,11 +12,12 @@ from typing import Final, Self, cast
 from warren.client.consumer import Consumer
 from warren.client.dialling import TIMEOUT_S, Backoff, Redial, socket_dial
 from warren.client.errors import ClientError, ConnectionLost, LoginFailed, PeerError, peer_error
-from warren.client.following import Dial, Follow, Following
-from warren.client.line import Line, now_ms
+from warren.client.following import Follow, Following
+from warren.client.line import Line
 from warren.client.links import LinkHandle, OnLinkState, SessionHome, attach_together
 from warren.client.management import Management
 from warren.client.publisher import Publisher
+from warren.client.sockets import Dial, now_ms
 from warren.client.url import BrokerUrl, parse_url
 from warren.wire.amqp10.connection import Connection as Core
 from warren.wire.amqp10.events import (
@@ -196,7 +197,7 @@ class Connection:
         line = self._line
         try:
             if line is not None and self.is_open:
-                line.mark()
+                line.socket.mark()
                 attach_together(line.core, group)
             for handle in group:
                 await handle.wait_up(self.timeout_s)
@@ -225,7 +226,7 @@ class Connection:
             line = self._line
             if line is not None and self.is_open:
                 self._attach_again(line.core, group)
-                line.mark()
+                line.socket.mark()
 
     @property
     def has_links(self) -> bool:
@@ -234,7 +235,7 @@ class Connection:
     def mark(self) -> None:
         """A link has something to send."""
         if self._line is not None:
-            self._line.mark()
+            self._line.socket.mark()
 
     def _check(self) -> None:
         if self.error is not None:
@@ -268,12 +269,12 @@ class Connection:
         line = self._line
         if line is not None:
             line.core.close()
-            line.mark()
+            line.socket.mark()
             try:
                 async with asyncio.timeout(self.timeout_s):
                     await self._closed.wait()
             except TimeoutError:
-                line.abort()
+                line.socket.abort()
             self._line = None
         self._end(ConnectionLost("the connection was closed"))
 
@@ -288,19 +289,19 @@ class Connection:
             async with asyncio.timeout(self.timeout_s):
                 self._line = line
                 self._closed.clear()
-                await self._dial_out(line)
+                await self._dial_out(line.socket)
                 await self._opening
             if self._line is None:  # Lost again in the same turn.
                 raise self._reason or ConnectionLost("the broker closed the socket")
         except BaseException:
-            line.abort()
+            line.socket.abort()
             self._line = None
             raise
         finally:
             self._opening = None
         for group in list(self._groups):
             self._attach_again(core, group)
-        line.mark()
+        line.socket.mark()
 
     def _attach_again(self, core: Core, group: list[LinkHandle]) -> None:
         """What the new connection has no room for is over; the others are not."""
@@ -322,7 +323,7 @@ class Connection:
     def abort(self, error: ClientError) -> None:
         """Cut the connection: it is over."""
         if self._line is not None:
-            self._line.abort()
+            self._line.socket.abort()
             self._line = None
         self._end(error)
 

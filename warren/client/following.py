@@ -21,16 +21,15 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from warren.client.errors import ClientError
 from warren.client.links import LinkHandle, Quiet
+from warren.client.sockets import Dial
 from warren.client.state import LinkState
 from warren.client.url import BrokerUrl, parse_url
 
 if TYPE_CHECKING:
     from warren.client.connection import Connection
-    from warren.client.line import Line
 
 log = logging.getLogger("warren.client")
 
-Dial = Callable[["Line"], Awaitable[None]]
 RETRY_DOUBLINGS: Final = 5
 
 

@@ -9,7 +9,7 @@ from node.amqp10.link_pair import LinkPair, ManagementLinks, is_management
 from node.amqp10.management import Management
 from tests.unit.node.fake_managed import FakeManaged, FakeRequester
 from tests.unit.wire.amqp10.peers import payloads, run_of
-from warren.client.line import Line
+from warren.client.sockets import Socket
 from warren.wire.amqp10.connection import Connection as Core
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
 from warren.wire.amqp10.events import (
@@ -33,9 +33,9 @@ from warren.wire.amqp10.sender import Run
 class Pipe(asyncio.Transport):
     """The client's end: what it writes reaches the server in the next turn of the loop."""
 
-    def __init__(self, line: Line, peer: "Peer") -> None:
+    def __init__(self, socket: Socket, peer: "Peer") -> None:
         super().__init__()
-        self._line = line
+        self._socket = socket
         self._peer = peer
         self._loop = asyncio.get_running_loop()
         self._closed = False
@@ -46,29 +46,29 @@ class Pipe(asyncio.Transport):
     def close(self) -> None:
         if not self._closed:
             self._closed = True
-            self._loop.call_soon(self._line.connection_lost, None)
+            self._loop.call_soon(self._socket.connection_lost, None)
 
     def abort(self) -> None:
         self.close()
 
     def deliver(self, data: bytes) -> None:
         if not self._closed:
-            self._loop.call_soon(self._line.data_received, data)
+            self._loop.call_soon(self._socket.data_received, data)
 
 
 class Peer:
     """The server's end of one connection."""
 
-    def __init__(self, server: "Server", line: Line) -> None:
+    def __init__(self, server: "Server", socket: Socket) -> None:
         self.server = server
         self.core = Core(server.limits, 0, ["PLAIN", "ANONYMOUS"])
-        self.pipe = Pipe(line, self)
+        self.pipe = Pipe(socket, self)
         self.managing: ManagementLinks | None = None
         self.links: list[Link] = []
         self.unanswered: list[tuple[Link, int, int]] = []  # publishes
         self.arrived: dict[Link, int] = {}  # messages that the queue has handed over
         self.wanted: dict[Link, int] = {}  # and may hand over
-        line.connection_made(self.pipe)
+        socket.connection_made(self.pipe)
 
     def receive(self, data: bytes) -> None:
         events = self.core.receive(data, int(time.monotonic() * 1000))
@@ -231,10 +231,10 @@ class Server:
                     peer.core.sessions[link.channel].push_flow(link)
             peer.flush()
 
-    async def dial(self, line: Line) -> None:
+    async def dial(self, socket: Socket) -> None:
         if not self.reachable:
             raise ConnectionRefusedError("nobody listens")
-        self.peers.append(Peer(self, line))
+        self.peers.append(Peer(self, socket))
 
     def cut(self) -> None:
         """The connection is gone without a word."""

@@ -9,7 +9,7 @@ import time
 from collections import deque
 from typing import Any, Final
 
-from warren.client.amqp091.line import Line
+from warren.client.sockets import Socket
 from warren.wire.amqp091.connection import Connection as Core
 from warren.wire.amqp091.connection import Limits
 from warren.wire.amqp091.deliver import build, extract, write_ack, write_nack
@@ -63,9 +63,9 @@ HEADERS: Final = 0x20  # bit of the first octet of the properties
 class Pipe(asyncio.Transport):
     """The client's end: what it writes reaches the broker in the next turn of the loop."""
 
-    def __init__(self, line: Line, peer: "Peer") -> None:
+    def __init__(self, socket: Socket, peer: "Peer") -> None:
         super().__init__()
-        self._line = line
+        self._socket = socket
         self._peer = peer
         self._loop = asyncio.get_running_loop()
         self._closed = False
@@ -80,7 +80,7 @@ class Pipe(asyncio.Transport):
     def close(self) -> None:
         if not self._closed:
             self._closed = True
-            self._loop.call_soon(self._line.connection_lost, None)
+            self._loop.call_soon(self._socket.connection_lost, None)
 
     def abort(self) -> None:
         self.close()
@@ -98,7 +98,7 @@ class Pipe(asyncio.Transport):
         if self.is_paused:
             self._held.append(data)
         elif not self._closed:
-            self._loop.call_soon(self._line.data_received, data)
+            self._loop.call_soon(self._socket.data_received, data)
 
 
 class Channel:
@@ -116,13 +116,13 @@ class Channel:
 class Peer:
     """The broker's end of one connection."""
 
-    def __init__(self, server: "Server", line: Line) -> None:
+    def __init__(self, server: "Server", socket: Socket) -> None:
         self.server = server
         self.core = Core(server.limits, {"product": "pipe"}, "PLAIN", 0)
-        self.pipe = Pipe(line, self)
+        self.pipe = Pipe(socket, self)
         self.channels: dict[int, Channel] = {}
         self._greeted = b""
-        line.connection_made(self.pipe)
+        socket.connection_made(self.pipe)
 
     def receive(self, data: bytes) -> None:
         if len(self._greeted) < 8:
@@ -336,10 +336,10 @@ class Server:
         self.reachable = True
         self.peers: list[Peer] = []
 
-    async def dial(self, line: Line) -> None:
+    async def dial(self, socket: Socket) -> None:
         if not self.reachable:
             raise ConnectionRefusedError("nobody listens")
-        self.peers.append(Peer(self, line))
+        self.peers.append(Peer(self, socket))
 
     @property
     def peer(self) -> Peer:

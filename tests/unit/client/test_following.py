@@ -12,7 +12,7 @@ from tests.waiting import until
 from warren.client import Connection, ConnectionLost, Message, connect
 from warren.client.dialling import Backoff
 from warren.client.following import Follow
-from warren.client.line import Line
+from warren.client.sockets import Socket
 from warren.client.url import BrokerUrl
 from warren.wire.amqp10.events import ACCEPTED
 from warren.wire.amqp10.values import ULong
@@ -47,7 +47,7 @@ class Nodes:
                 }
             )
 
-    def dial(self, url: BrokerUrl) -> Callable[[Line], Awaitable[None]]:
+    def dial(self, url: BrokerUrl) -> Callable[[Socket], Awaitable[None]]:
         assert (url.user, url.vhost) == ("guest", "/")
         return self.servers[url.host].dial
 

@@ -6,18 +6,19 @@ Everything runs on one event loop. Waits have deadlines (`timeout_s`, 10 s unles
 import asyncio
 import ssl
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
 
 from warren.client.amqp091.channel import ChannelHandle, unasked
 from warren.client.amqp091.consumer import Consumer
 from warren.client.amqp091.errors import ReplyError
-from warren.client.amqp091.line import Line, now_ms
+from warren.client.amqp091.line import Line
 from warren.client.amqp091.management import Management
 from warren.client.amqp091.publisher import OnReturned, Publisher
 from warren.client.dialling import TIMEOUT_S, Backoff, Redial, socket_dial
 from warren.client.errors import ClientError, ConnectionLost, LoginFailed
+from warren.client.sockets import Dial, now_ms
 from warren.client.url import BrokerUrl, parse_url
 from warren.wire.amqp091.client import ClientConnection, ClientLimits
 from warren.wire.amqp091.client_events import (
@@ -48,7 +49,6 @@ CAPABILITIES: Final = (
     "publisher_confirms",
 )
 
-Dial = Callable[[Line], Awaitable[None]]  # makes the line's socket; OSError if it cannot
 OnBlocked = Callable[[str | None], None]  # the broker's reason; None: no more
 
 
@@ -145,7 +145,7 @@ class Connection:
     @property
     def may_publish(self) -> bool:
         """The broker takes messages, and the socket does."""
-        return self.blocked is None and self._line is not None and not self._line.is_full
+        return self.blocked is None and self._line is not None and not self._line.socket.is_full
 
     # Channels
 
@@ -216,7 +216,7 @@ class Connection:
         if self._line is not None:
             handle.open(self._line.core)
             self._by_number[handle.number] = handle
-            self._line.mark()
+            self._line.socket.mark()
 
     def forget(self, handle: ChannelHandle) -> None:
         """The channel does not come back with the next connection."""
@@ -230,12 +230,12 @@ class Connection:
     def mark(self) -> None:
         """A channel has something to send."""
         if self._line is not None:
-            self._line.mark()
+            self._line.socket.mark()
 
     def flush(self) -> None:
         """Send what there is now, so that `may_publish` knows of it."""
         if self._line is not None:
-            self._line.flush()
+            self._line.socket.flush()
 
     def stop_reading(self, who: object) -> None:
         """Take nothing more off the socket, until `let_read` of all who said so."""
@@ -263,14 +263,14 @@ class Connection:
             for handle in self._handles:
                 handle.user.flush()
             line.core.close()
-            line.mark()
+            line.socket.mark()
             if self._silent:
                 line.resume_reading()
             try:
                 async with asyncio.timeout(self.timeout_s):
                     await self._closed.wait()
             except TimeoutError:
-                line.abort()
+                line.socket.abort()
             self._line = None
         self._end(ConnectionLost("the connection was closed"))
 
@@ -286,12 +286,12 @@ class Connection:
             async with asyncio.timeout(self.timeout_s):
                 self._line = line
                 self._closed.clear()
-                await self._dial_out(line)
+                await self._dial_out(line.socket)
                 await self._opening
             if self._line is None:  # Lost again in the same turn.
                 raise self._reason or ConnectionLost("the broker closed the socket")
         except BaseException:
-            line.abort()
+            line.socket.abort()
             self._line = None
             raise
         finally:
