@@ -7,8 +7,9 @@ later than it is asked, as every session: `publish`, `purge` and `get` wait for 
 
 import asyncio
 from collections.abc import Iterable
-from typing import Final, NoReturn
+from typing import Final
 
+from node.consumerless import Consumerless, unasked
 from queues.commands import EndSession, Get, Purge, SessionId, Settle, consumer_key
 from queues.credit import CreditActor, CreditSpec
 from queues.host import QueueHost, View
@@ -21,7 +22,7 @@ class QueueGone(Exception):
     """The queue was deleted, or its message cannot be read back."""
 
 
-class OperatorSession:
+class OperatorSession(Consumerless):
     """Invariant: `_waiting` are the queues that have to answer before `_answered` is set."""
 
     def __init__(self, session: SessionId) -> None:
@@ -129,36 +130,5 @@ class OperatorSession:
     def on_timed_out(self, uid: int, number: int, timeout_ms: int) -> None:
         self._used.pop(uid, None)  # What it has got is ready again.
 
-    def on_delivers(
-        self,
-        uid: int,
-        number: int,
-        delivery_seq: int,
-        first: int,
-        count: int,
-        redelivered: bool,
-        attempts: int,
-    ) -> None:
-        _unexpected()
-
-    def on_attached(self, uid: int, number: int) -> None:
-        _unexpected()
-
-    def on_attach_refused(self, uid: int, number: int) -> None:
-        _unexpected()
-
-    def on_detached(self, uid: int, number: int, goes: bool) -> None:
-        _unexpected()
-
-    def on_activated(self, uid: int, number: int, active: bool) -> None:
-        _unexpected()
-
-    def on_drained(self, uid: int, number: int, delivery_count: int) -> None:
-        _unexpected()
-
     def on_inspected(self, uid: int, ready: int, consumer_count: int) -> None:
-        _unexpected()
-
-
-def _unexpected() -> NoReturn:
-    raise AssertionError("a queue told the session of a request what only consumers are told")
+        unasked()

@@ -7,8 +7,9 @@ sessions is about publishes and consumers, of which this session has none.
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, NoReturn
+from typing import Final
 
+from node.consumerless import Consumerless, unasked
 from queues.commands import EndSession, Inspect, Purge, SessionId
 from queues.credit import CreditActor, CreditSpec
 from queues.host import QueueHost
@@ -41,7 +42,7 @@ class _Waiting:
         self.looks: deque[Looked] = deque()
 
 
-class Purges:
+class Purges(Consumerless):
     """Keeps `queues.host.SessionSink`. Invariant: a queue knows the session while it has asked."""
 
     def __init__(self, session: SessionId) -> None:
@@ -106,53 +107,22 @@ class Purges:
         for looked in waiting.looks:
             looked(None)
 
-    # What concerns publishes and consumers.
+    # What concerns publishes and messages that were got
 
     def on_confirms(self, uid: int, upto_seq: int) -> None:
-        _unexpected()
+        unasked()
 
     def on_refused(self, uid: int, first_seq: int, count: int) -> None:
-        _unexpected()
-
-    def on_delivers(
-        self,
-        uid: int,
-        number: int,
-        delivery_seq: int,
-        first: int,
-        count: int,
-        redelivered: bool,
-        attempts: int,
-    ) -> None:
-        _unexpected()
+        unasked()
 
     def on_got(self, uid: int, message: int, redelivered: bool, ready: int, attempts: int) -> None:
-        _unexpected()
-
-    def on_attached(self, uid: int, number: int) -> None:
-        _unexpected()
-
-    def on_attach_refused(self, uid: int, number: int) -> None:
-        _unexpected()
-
-    def on_detached(self, uid: int, number: int, goes: bool) -> None:
-        _unexpected()
-
-    def on_activated(self, uid: int, number: int, active: bool) -> None:
-        _unexpected()
+        unasked()
 
     def on_timed_out(self, uid: int, number: int, timeout_ms: int) -> None:
-        _unexpected()
-
-    def on_drained(self, uid: int, number: int, delivery_count: int) -> None:
-        _unexpected()
+        unasked()
 
     def on_loaded(self, uid: int) -> None:
-        _unexpected()
+        unasked()
 
     def on_unreadable(self, uid: int) -> None:
-        _unexpected()
-
-
-def _unexpected() -> NoReturn:
-    raise AssertionError("a queue told the session of purges of something that it never asked for")
+        unasked()
