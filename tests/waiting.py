@@ -16,8 +16,9 @@ GLANCE_S: Final = 0.002  # between two looks from inside the loop
 
 def eventually(
     found: Callable[[], T],
-    seconds: float = PATIENCE_S,
     instead: Callable[[], object] | None = None,
+    *,
+    seconds: float = PATIENCE_S,
 ) -> T:
     """What `found` gives, once that is true; `instead` says what is so when patience ends."""
     deadline = time.monotonic() + seconds

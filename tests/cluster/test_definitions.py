@@ -149,7 +149,7 @@ def test_without_a_majority_changes_time_out_and_reading_goes_on(cluster: Cluste
         )
         put.start()
         assert queues(node) == {"known"}
-        eventually(lambda: warning_of(node) == '110 - "Response is Stale"', 5)
+        eventually(lambda: warning_of(node) == '110 - "Response is Stale"', seconds=5)
         with pytest.raises(ConnectionClosedByBroker) as closed:
             channel.queue_declare("late", durable=True)
         put.join(10)

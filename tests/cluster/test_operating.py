@@ -368,7 +368,7 @@ def test_a_node_that_is_reset_comes_back_as_a_new_member_with_its_queues(
     eventually(partial(all_run, first))
     assert ask(first, "nodes/n3")[1]["member_id"] > before
     voting = {"n1": "leader voter", "n2": "follower voter", "n3": "follower voter"}
-    eventually(lambda: states(first, place) == voting, 30)
+    eventually(lambda: states(first, place) == voting, seconds=30)
     assert ask(first, f"{place}/leader", "POST", {"node": "n3"})[0] == 204
     assert channel.basic_get("kept", auto_ack=True)[2] == b"0"
     eventually(lambda: row_of(third, "kept")["messages"] == 19)

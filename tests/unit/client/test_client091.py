@@ -330,11 +330,11 @@ def test_a_full_socket_holds_messages_back() -> None:
         publisher = await connection.publisher("", "q")
         line = connection._line
         assert line is not None
-        line.pause_writing()
+        line.socket.pause_writing()
         future = publisher.send(Message(b"x"))
         await turns()
         assert bodies_in(server) == []
-        line.resume_writing()
+        line.socket.resume_writing()
         assert (await future).is_accepted
 
     play(test)
