@@ -7,6 +7,10 @@ import os
 
 import pytest
 
+from raft.codec import encode
+from raft.links import ENVELOPE
+from raft.messages import AppendResponse
+from tests.sim.raft import gathering
 from tests.sim.raft.crowd_life import live_together
 from tests.sim.raft.crowd_world import CrowdWorld
 from tests.sim.raft.life import get_on
@@ -58,3 +62,25 @@ def test_a_disk_that_is_full_for_a_while_holds_up_nothing_but_the_reserve_of_its
     world.settle()
     world.rest()
     assert world.nodes[1].stop_count == 0
+
+
+def test_acknowledgements_for_a_group_that_had_the_number_before_count_for_nothing() -> None:
+    world = CrowdWorld(3, 3, 0)
+    group = world.found(voters=(1, 2, 3))
+    world.asks(group.is_settled, "a beginning")
+    leader = gathering.leader(group.members.values())
+    assert leader is not None
+    others = [number for number in world.nodes if number != leader.number]
+    world.network.cut([leader.number], others, True)
+    place = leader.propose(settle([1]))
+    assert place is not None
+    world.run(20)  # It is on the leader's own disk, and on no other.
+    index, term = place
+    for other in others:
+        content = b"".join(encode(AppendResponse(term, True, index, index - 1, 0, 0, 0)))
+        head = ENVELOPE.pack(group.uid, group.incarnation - 1, other, len(content))
+        world.nodes[leader.number].receive(other, head + content)
+    world.run(20)
+    assert group.truth.commit_index < index, "committed by what another group has"
+    world.heal()
+    world.settle()
