@@ -169,7 +169,7 @@ class Peeking:
             if chunk is not None:
                 break
         redelivered = bool(machine.redelivered.contains(seq))
-        failures = machine.attempts.get(seq, 0) & FAILED_MASK
+        failures = machine.attempts.get(seq) & FAILED_MASK
         if chunk is None:
             return Peeked(position, redelivered, failures, "", b"", b"", b"", 0, False)
         words = machine.annotations.words.get(seq)

@@ -63,6 +63,11 @@ class Burials:
         """Of messages that are not buried."""
         return len(self.letters) + int(self.fresh.count) + int(self.resting.count)
 
+    def begin(self, dying: DyingRuns) -> None:
+        """These were dying before; nothing else has died yet."""
+        assert self.count == 0
+        self.fresh = dying.copy()
+
     def died(self, first: i64, count: i64, reason: i64) -> None:
         self.fresh.add(first, count, reason)
 

@@ -1,7 +1,9 @@
-"""One small number per message, in blocks: what runs cannot say (level, size). Compiled.
+"""Numbers of messages, in blocks: what runs cannot say. Compiled.
 
-A block of BLOCK messages that all have the same number is that number; it becomes an array when
-they differ, and goes when its last message does.
+`Column` has a small number of every message (level, size). A block of BLOCK messages that all have
+the same number is that number; it becomes an array when they differ, and goes when its last message
+does. `Sparse` has numbers of some messages. A `copy` of either costs little (0057): it shares the
+blocks, of which those of a column never change for a message that is there.
 """
 
 from array import array
@@ -28,6 +30,12 @@ class Column:
     def __init__(self, typecode: str) -> None:
         self._typecode = typecode
         self._blocks: dict[int, Block] = {}
+
+    def copy(self) -> "Column":
+        """The numbers of the messages that are there now, to be read alone."""
+        made = Column(self._typecode)
+        made._blocks = dict(self._blocks)
+        return made
 
     def fill(self, first: i64, count: i64, value: i64) -> None:
         """Messages first.. are new and have this number."""
@@ -74,9 +82,17 @@ class Column:
     def sum(self, first: i64, count: i64) -> i64:
         total: i64 = 0
         at = first
-        while at < first + count:
-            total += self.get(at)
-            at += 1
+        end = first + count
+        while at < end:
+            block = self._blocks[at >> BLOCK_SHIFT]
+            stop = min(end, ((at >> BLOCK_SHIFT) + 1) << BLOCK_SHIFT)
+            values = block.values
+            if values is None:
+                total += block.value * (stop - at)
+            else:
+                for place in range(at & (BLOCK - 1), (at & (BLOCK - 1)) + stop - at):
+                    total += i64(values[place])
+            at = stop
         return total
 
     def release(self, first: i64, count: i64) -> None:
@@ -93,3 +109,89 @@ class Column:
 
     def block_count(self) -> int:
         return len(self._blocks)
+
+
+@final
+class Sparse:
+    """Numbers, none of them 0, of some messages. Invariant: a part that is in `_shared` may be
+    another one's too, and stays as it is; none is empty."""
+
+    def __init__(self) -> None:
+        self._parts: dict[int, dict[int, int]] = {}  # by message_seq >> BLOCK_SHIFT
+        self._shared: set[int] = set()
+        self.count: i64 = 0
+
+    def copy(self) -> "Sparse":
+        """The same, whatever becomes of this one."""
+        made = Sparse()
+        made._parts = dict(self._parts)
+        made._shared = set(self._parts)
+        made.count = self.count
+        self._shared = set(self._parts)
+        return made
+
+    def get(self, seq: i64) -> i64:
+        """0: it has none."""
+        part = self._parts.get(seq >> BLOCK_SHIFT)
+        return 0 if part is None else i64(part.get(seq, 0))
+
+    def put(self, seq: i64, value: i64) -> None:
+        assert value != 0
+        key = seq >> BLOCK_SHIFT
+        part = self._parts.get(key)
+        if part is None:
+            part = {}
+            self._parts[key] = part
+            self._shared.discard(key)
+        else:
+            part = self._own(key, part)
+        if seq not in part:
+            self.count += 1
+        part[seq] = value
+
+    def take(self, seq: i64) -> i64:
+        """It has none any more; the one that it had, or 0."""
+        key = seq >> BLOCK_SHIFT
+        part = self._parts.get(key)
+        if part is None or seq not in part:
+            return 0
+        part = self._own(key, part)
+        value: i64 = part.pop(seq)
+        self.count -= 1
+        if len(part) == 0:
+            del self._parts[key]
+        return value
+
+    def forget(self, first: i64, count: i64) -> None:
+        """Messages first.. have none any more."""
+        seq = first
+        end = first + count
+        while seq < end and self.count > 0:
+            if seq >> BLOCK_SHIFT in self._parts:
+                self.take(seq)
+                seq += 1
+            else:
+                seq = ((seq >> BLOCK_SHIFT) + 1) << BLOCK_SHIFT
+
+    def _own(self, key: i64, part: dict[int, int]) -> dict[int, int]:
+        """The part, to be changed."""
+        if key in self._shared:
+            self._shared.discard(key)
+            part = dict(part)
+            self._parts[key] = part
+        return part
+
+    def keys(self) -> list[int]:
+        """Of its parts, ascending."""
+        return sorted(self._parts)
+
+    def part(self, key: int) -> list[tuple[int, int]]:
+        """(message_seq, number) of a part, ascending."""
+        return sorted(self._parts[key].items())
+
+    def items(self) -> list[tuple[int, int]]:
+        """All, ascending."""
+        found: list[tuple[int, int]] = []
+        for key in sorted(self._parts):
+            found.extend(sorted(self._parts[key].items()))
+        return found

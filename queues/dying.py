@@ -10,6 +10,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from queues.alike import alike_runs
+from queues.columns import Sparse
 from queues.effects import LEFT_DELIVERY_LIMIT, LEFT_EXPIRED, LEFT_MAXLEN, LEFT_REJECTED
 from queues.seqset import SeqSet
 
@@ -24,28 +25,33 @@ DEATHS: Final = {  # why messages die, and what their dead letters call it
 @final
 class DyingRuns:
     """By the reason why they died. Invariant: the sets have no message in common; `bytes` is the
-    sum of `sizes`, which have no message that is not here."""
+    sum of `sizes`, which have no message that is not here, and none that weighs nothing."""
 
     def __init__(self) -> None:
         self.count: i64 = 0
         self.bytes: i64 = 0  # of bodies, where they were counted when they died
-        self.sizes: dict[int, int] = {}
+        self.sizes = Sparse()
         self._by_reason: dict[int, SeqSet] = {}
 
+    def copy(self) -> "DyingRuns":
+        """Those that are here now, without what they weigh."""
+        made = DyingRuns()
+        made.count = self.count
+        for reason, seqs in self._by_reason.items():
+            made._by_reason[reason] = seqs.copy()
+        return made
+
     def add(self, first: i64, count: i64, reason: i64) -> None:
-        seqs = self._by_reason.get(reason)
-        if seqs is None:
-            seqs = SeqSet()
-            self._by_reason[reason] = seqs
-        seqs.add(first, count)
+        self.seqs_of(reason).add(first, count)
         self.count += count
 
     def weigh(self, sizes: list[tuple[int, int, int]]) -> None:
         """What some of them weigh, as (first, count, bytes of each); they were not weighed yet."""
         for first, count, size in sizes:
             self.bytes += count * size
-            for seq in range(first, first + count):
-                self.sizes[seq] = size
+            if size > 0:
+                for seq in range(first, first + count):
+                    self.sizes.put(seq, size)
 
     def remove(self, first: i64, count: i64) -> list[tuple[int, int]]:
         """Those of them that were here, as runs."""
@@ -54,9 +60,9 @@ class DyingRuns:
             found.extend(seqs.remove(first, count))
         for gone_first, gone in found:
             self.count -= gone
-            if len(self.sizes) > 0:
+            if self.sizes.count > 0:
                 for seq in range(gone_first, gone_first + gone):
-                    self.bytes -= self.sizes.pop(seq, 0)
+                    self.bytes -= self.sizes.take(seq)
         found.sort()
         return found
 
@@ -78,6 +84,18 @@ class DyingRuns:
         self.remove(best, 1)
         return best, reason
 
+    def seqs_of(self, reason: i64) -> SeqSet:
+        """Those that died for this reason. Who puts some in counts them."""
+        seqs = self._by_reason.get(reason)
+        if seqs is None:
+            seqs = SeqSet()
+            self._by_reason[reason] = seqs
+        return seqs
+
+    def reasons(self) -> list[int]:
+        """Why those died that are here, ascending."""
+        return sorted([reason for reason, seqs in self._by_reason.items() if seqs.count > 0])
+
     def within(self, first: i64, count: i64) -> list[tuple[int, int]]:
         """Which of these messages are here, in no order."""
         found: list[tuple[int, int]] = []
@@ -96,4 +114,4 @@ class DyingRuns:
 
     def size_runs(self) -> list[tuple[int, int, int]]:
         """All that were weighed, as (first, count, bytes of each), ascending."""
-        return alike_runs(self.sizes)
+        return alike_runs(dict(self.sizes.items()))

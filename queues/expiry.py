@@ -87,6 +87,26 @@ def step_of(ttl_ms: i64) -> i64:
 
 
 @final
+class Days:
+    """The entries of one bucket of a calendar, to be read from `at` on. A bucket is either given up
+    as a whole or grows at its end, where the count of its last entry may, too."""
+
+    def __init__(self, due: i64, bucket: "array[int]", start: i64) -> None:
+        self.due: i64 = due
+        self.at: i64 = start
+        self.stop: i64 = len(bucket)
+        self._bucket = bucket
+        self._last: i64 = bucket[len(bucket) - 1]
+
+    def next(self) -> tuple[int, int, int]:
+        """(due, first, count) of the next one; there is one."""
+        at = self.at
+        self.at = at + 2
+        count = self._last if at + 2 == self.stop else i64(self._bucket[at + 1])
+        return int(self.due), self._bucket[at], int(count)
+
+
+@final
 class Calendar:
     """Due times of messages with an expiration of their own.
 
@@ -211,11 +231,26 @@ class Calendar:
     def entries(self) -> list[tuple[int, int, int]]:
         """Everything, as (due, first, count), by due time."""
         found: list[tuple[int, int, int]] = []
-        for place, due in enumerate(sorted(self._buckets)):
+        for days in self.copy():
+            while days.at < days.stop:
+                found.append(days.next())
+        return found
+
+    def entry_count(self) -> int:
+        found: i64 = -self._taken
+        for bucket in self._buckets.values():
+            found += len(bucket) // 2
+        return found
+
+    def copy(self) -> "list[Days]":
+        """Everything that is here now, by due time."""
+        found: list[Days] = []
+        start = 2 * self._taken  # in the earliest bucket
+        for due in sorted(self._buckets):
             bucket = self._buckets[due]
-            start = 2 * self._taken if place == 0 else 0
-            for at in range(start, len(bucket), 2):
-                found.append((due, bucket[at], bucket[at + 1]))
+            if len(bucket) > start:
+                found.append(Days(due, bucket, start))
+            start = 0
         return found
 
     def restore(self, due: i64, first: i64, count: i64) -> None:

@@ -21,6 +21,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from queues.annotations import Annotations
+from queues.columns import Sparse
 from queues.commands import (
     ACCEPT,
     CREDIT,
@@ -80,7 +81,7 @@ from queues.effects import (
 )
 from queues.expiry import Arrivals, Calendar
 from queues.leaving import Leaving as Leaving
-from queues.leaving import begin_leave
+from queues.leaving import begin_leave, leave_at_once
 from queues.led import admit, apply_led, begin_consumer, pass_over_bare, refuse_all, resume
 from queues.notes import Notes
 from queues.options import DROP_HEAD, REJECT_PUBLISH_DLX, Options
@@ -131,7 +132,7 @@ class Fifo:
         self.arrivals = Arrivals()
         self.calendar = Calendar()
         self.overdue = SeqSet()  # expired while a consumer held them
-        self.attempts: dict[int, int] = {}  # times acquired << 32 | failed deliveries, if any
+        self.attempts = Sparse()  # times acquired << 32 | failed deliveries, if any
         self.annotations = Annotations()
         self.unused_since_ms: i64 = -1  # -1: since the first batch, which is still to come
         self.timeouts = Timeouts(self.roster)
@@ -375,6 +376,9 @@ class Fifo:
         while self.notes.is_over():
             if drops_delayed(self):
                 continue
+            if self.notes.is_far_over() and (self.delays is None or self.delays.seqs.count == 0):
+                leave_at_once(self.leaving, self.notes.drop_many(), LEFT_MAXLEN)
+                continue
             first, count = self.notes.drop_lowest()
             begin_leave(self.leaving, first, count, LEFT_MAXLEN)
 
@@ -461,11 +465,8 @@ class Fifo:
     def _forget(self, first: i64, count: i64) -> None:
         """What was noted of these messages."""
         self.notes.forget(first, count)
-        if len(self.attempts) > 0:
-            at = first
-            while at < first + count:
-                self.attempts.pop(at, None)
-                at += 1
+        if self.attempts.count > 0:
+            self.attempts.forget(first, count)
 
     def _let_leave(self) -> None:
         """One slice of what is to leave."""
@@ -518,10 +519,10 @@ class Fifo:
     def _return_alike(self, first: i64, count: i64, level: i64, outcome: i64) -> None:
         tries: i64 = 0
         if self.options.counts_deliveries and outcome != RETURN_UNSEEN:
-            tries = self.attempts.get(first, 0)
+            tries = self.attempts.get(first)
             tries += 1 << ACQUIRED_SHIFT
             tries += 1 if outcome == FAIL else 0
-            self.attempts[first] = tries
+            self.attempts.put(first, tries)
             if 0 <= self.options.delivery_limit < (tries & FAILED_MASK):
                 begin_leave(self.leaving, first, count, LEFT_DELIVERY_LIMIT)
                 return
@@ -670,7 +671,7 @@ class Fifo:
         seq = self.ready.first()
         self._take(consumer, seq, 1)
         redelivered = self.redelivered.count > 0 and self.redelivered.contains(seq)
-        tries: i64 = self.attempts.get(seq, 0) if len(self.attempts) > 0 else 0
+        tries: i64 = self.attempts.get(seq) if self.attempts.count > 0 else 0
         self._effects.append(Got(session, seq, redelivered, self.ready.count, tries))
 
     def _purge(self, session: SessionId) -> None:
@@ -712,8 +713,8 @@ class Fifo:
             tries: i64 = 0
             if self.redelivered.count > 0:
                 count, redelivered = alike(self.redelivered, first, count)
-                if redelivered and len(self.attempts) > 0:
-                    tries = self.attempts.get(first, 0)
+                if redelivered and self.attempts.count > 0:
+                    tries = self.attempts.get(first)
                     count = 1
             self._take(consumer, first, count)
             delivery_seq = consumer.delivery_count + 1

@@ -1,378 +1,370 @@
-"""The whole state of a queue machine as bytes, and back: what a log need not keep any more.
+"""Snapshots of a queue machine, made and read piece by piece: what a log need not keep any more.
 
-Equal states give equal bytes. MessagePack arrays; runs of message_seqs are (first, count) pairs.
-The first element is the version of this layout (docs/formats/queue-snapshot.md).
+`Frozen` is a machine as it was at one moment; `take` gives the next piece of its bytes while the
+machine goes on, and `close` ends that. `Thawing` takes the pieces, cut anywhere, into a new one.
+Equal states give equal bytes. Both do a bounded amount of work for each piece, but for the head and
+for machines with little in them, which are one array (`queues.fifo_state`); a head grows with the
+sessions and consumers of the queue, not with its messages.
+
+A long one is version u8 (5), length u32, the head; then records: part u8, place u32, sub u32,
+length u32 and the bytes of `queues.frozen`; the last one is END, its place the number of the
+others. Little-endian (docs/formats/queue-snapshot.md). BadSnapshot: no machine has written these
+bytes, as far as that can be seen without a look at all of them together. Not compiled.
 """
 
+from collections import deque
+from struct import Struct
 from typing import Final
 
-import msgspec
-
-from queues.annotations import WORDS_BYTES_MAX, decode_words
-from queues.commands import BadCommand, ConsumerKey, SessionId, decode, encode
-from queues.consumers import Consumer, Generation
+from queues.consumers import Consumer
 from queues.delays import Delays
 from queues.dying import DEATHS
-from queues.expiry import FAR
-from queues.fifo import Fifo, Leaving
-from queues.led_snapshot import (
-    LedState,
-    RowState,
-    led_state,
-    restored_rows,
-    restored_streams,
-    row_states,
+from queues.fifo import Fifo
+from queues.fifo_state import HEAD, decode_state, encode_state, head_of, restore
+from queues.fifo_state import BadSnapshot as BadSnapshot
+from queues.fifo_state import machine_state as machine_state
+from queues.frozen import (
+    ARRIVALS,
+    ATTEMPTS,
+    CALENDAR,
+    DELAYED,
+    DELAYS,
+    DYING,
+    DYING_SIZES,
+    END,
+    GENERATION,
+    HELD,
+    LANE,
+    LEAVING,
+    LEVELS,
+    OVERDUE,
+    REDELIVERED,
+    RETURNED,
+    ROWS,
+    SIZES,
+    ArrivalSource,
+    DaySource,
+    NotedSource,
+    RowSource,
+    RunSource,
+    Source,
+    SparseSource,
+    put_arrivals,
+    put_days,
+    put_levels,
+    put_numbers,
+    put_rows,
+    put_sizes,
 )
-from queues.options import Options, decode_options
-from queues.rows import Rows
+from queues.notes import BESIDE, ELSEWHERE, READY
 from queues.seqset import SeqSet
-from queues.streams import Streams
 
-VERSION: Final = 4
-OLD_VERSIONS: Final = (1, 2, 3)  # without annotations, changing leaders, delays
-Runs = list[tuple[int, int]]
-KEY_BYTES: Final = 20
-SESSION_BYTES: Final = 16
-
-
-class BadSnapshot(Exception):
-    """Bytes that are no snapshot of a version that this node knows."""
+PIECE_BYTES: Final = 60 << 10
+PIECE_RECORDS: Final = 32
+SMALL: Final = 1024  # runs and other rows of a machine that is written at once
+LONG: Final = Struct("<BI")
+RECORD: Final = Struct("<BIII")
+RUNS: Final = (REDELIVERED, OVERDUE, HELD, GENERATION, RETURNED, LEAVING, DELAYED)
 
 
-class ConsumerState(msgspec.Struct, frozen=True, array_like=True):
-    key: bytes
-    priority: int
-    credit: int
-    delivery_count: int
-    auto_return: bool
-    attached: bool
-    timeout_ms: int
-    held: Runs
-    generations: list[tuple[int, Runs]]
-    returned: Runs
-    suspended: bool = False
-    rows: list[RowState] | None = None
+class Frozen:
+    """See the module. Invariant: what was taken, and what is still to be, is of one moment."""
+
+    def __init__(self, machine: Fifo, small: int = SMALL, piece_bytes: int = PIECE_BYTES) -> None:
+        self._piece_bytes = piece_bytes
+        self._sources: deque[Source] = deque()
+        self._at = 0  # so much of the head was taken
+        self._count = 0  # records so far
+        self._kept: bytes | None = None  # a record that did not fit into the last piece
+        self._is_open = weight_of(machine) > small  # END is to come
+        if self._is_open:
+            head = encode_state(head_of(machine))
+            self._head = LONG.pack(HEAD, len(head)) + head
+            self._sources.extend(sources_of(machine))
+        else:
+            self._head = encode_state(machine_state(machine))
+
+    def take(self) -> bytes | None:
+        """The next piece; None: that was all."""
+        if self._at < len(self._head):
+            piece = self._head[self._at : self._at + self._piece_bytes]
+            self._at += self._piece_bytes
+            return piece
+        parts: list[bytes] = []
+        byte_count = 0
+        while len(parts) < PIECE_RECORDS:
+            record = self._next() if self._kept is None else self._kept
+            self._kept = None
+            if record is None:
+                break
+            byte_count += len(record)
+            if parts and byte_count > self._piece_bytes:
+                self._kept = record
+                break
+            parts.append(record)
+        return b"".join(parts) if parts else None
+
+    def _next(self) -> bytes | None:
+        while self._sources:
+            source = self._sources[0]
+            encoded = source.take()
+            if encoded is not None:
+                self._count += 1
+                return RECORD.pack(source.part, source.place, source.sub, len(encoded)) + encoded
+            self._sources.popleft()
+        if not self._is_open:
+            return None
+        self._is_open = False
+        return RECORD.pack(END, self._count, 0, 0)
+
+    def close(self) -> None:
+        """No more is wanted."""
+        for source in self._sources:
+            source.close()
+        self._sources.clear()
+        self._is_open = False
+        self._kept = None
+        self._at = len(self._head)
 
 
-class FifoState(msgspec.Struct, frozen=True, array_like=True):
-    version: int
-    options: bytes
-    next_seq: int
-    now_ms: int
-    delivered_high: int
-    unused_since_ms: int
-    lanes: list[Runs]
-    redelivered: Runs
-    overdue: Runs
-    consumers: list[ConsumerState]
-    lines: list[list[bytes]]  # keys in their order, the highest priority first
-    exclusive: bytes
-    active: bytes
-    gives_way: bool
-    last_seqs: list[tuple[bytes, int]]
-    leaving: list[tuple[int, int, bytes, Runs]]  # reason, purged, session, messages
-    arrivals: list[tuple[int, int]]
-    calendar: list[tuple[int, int, int]]
-    attempts: list[tuple[int, int]]
-    levels: list[tuple[int, int, int]]  # first, count, level of what is not ready
-    sizes: list[tuple[int, int, int]]
-    check_ms: int  # when consumers are looked at that keep what they hold for too long
-    look_sooner: bool
-    put_off: list[bytes]  # commands that wait until what is due has left
-    annotations: list[tuple[int, int, bytes]] = []  # first, count, words of each
-    retired: bytes = b""  # the session that retired it; empty: it has not retired
-    dying: list[tuple[int, int, int]] = []  # first, count, reason
-    led: LedState | None = None  # where the leader may change
-    dying_sizes: list[tuple[int, int, int]] = []  # first, count, body bytes, where they count
-    delayed: Runs = []
-    delays: list[tuple[int, int, int]] = []  # due, first, count; some may be gone
-
-
-def encode_fifo(machine: Fifo) -> bytes:
-    """A snapshot of the machine between two batches."""
-    return msgspec.msgpack.encode(machine_state(machine))
-
-
-def machine_state(machine: Fifo) -> FifoState:
-    roster = machine.roster
-    everything = machine.queue_within(1, machine.next_seq - 1)
-    return FifoState(
-        VERSION,
-        machine.options.encode(),
-        machine.next_seq,
-        machine.now_ms,
-        machine.delivered_high,
-        machine.unused_since_ms,
-        [lane.runs() for lane in machine.ready.lanes],
-        machine.redelivered.runs(),
-        machine.overdue.runs(),
-        [_consumer_state(each) for each in roster.consumers.values()],
-        [
-            [_key(each.key) for each in level.standing()]
-            for level in roster.lines.levels
-            if level.count
-        ],
-        b"" if roster.exclusive_key is None else _key(roster.exclusive_key),
-        b"" if roster.active_key is None else _key(roster.active_key),
-        roster.gives_way,
-        [(_session(session), seq) for session, seq in machine.last_seqs.items()],
-        [
-            (each.reason, each.purged, _session(each.session), each.seqs.runs())
-            for each in machine.leaving
-        ],
-        list(zip(machine.arrivals.firsts, machine.arrivals.times, strict=True)),
-        machine.calendar.entries(),
-        sorted(machine.attempts.items()),
-        machine.notes.level_runs(everything),
-        machine.notes.size_runs(everything),
-        machine.timeouts.check_ms,
-        machine.timeouts.look_sooner,
-        [encode(command) for command in machine.put_off],
-        machine.annotations.runs(),
-        _session(machine.retired_by) if machine.retired else b"",
-        machine.dying.runs(),
-        led_state(machine.streams),
-        machine.dying.size_runs(),
-        [] if machine.delays is None else machine.delays.seqs.runs(),
-        [] if machine.delays is None else machine.delays.calendar.entries(),
-    )
+def encode_fifo(machine: Fifo, small: int = SMALL) -> bytes:
+    """A snapshot of the machine between two batches, at once."""
+    return b"".join(iter(Frozen(machine, small).take, None))
 
 
 def decode_fifo(machine: Fifo, data: bytes) -> None:
-    """Put a new machine into the state of a snapshot. BadSnapshot: the bytes are none."""
-    try:
-        state = msgspec.msgpack.decode(data, type=FifoState)
-        options = decode_options(state.options)
-        put_off = [decode(command) for command in state.put_off]
-    except (msgspec.DecodeError, ValueError, BadCommand) as error:
-        raise BadSnapshot(str(error)) from error
-    if state.version not in (*OLD_VERSIONS, VERSION):
-        raise BadSnapshot(f"a snapshot of version {state.version}")
-    if options.levels != machine.options.levels:
-        raise BadSnapshot(f"{options.levels} levels of priority")
-    _check(state, options)
-    try:
-        streams = None if state.led is None else restored_streams(state.led)
-        rows = [_rows(each, streams) for each in state.consumers]
-    except ValueError as error:
-        raise BadSnapshot(str(error)) from error
-    assert machine.next_seq == 1
-    machine.set_options(options)
-    machine.streams = streams if streams is not None else machine.streams
-    machine.next_seq = state.next_seq
-    machine.now_ms = state.now_ms
-    machine.delivered_high = state.delivered_high
-    if state.retired:
-        machine.set_retired(True, _to_session(state.retired))
-    for first, count, reason in state.dying:
-        machine.dying.add(first, count, reason)
-    machine.dying.weigh(state.dying_sizes)
-    machine.notes.dying_bytes = machine.dying.bytes
-    machine.unused_since_ms = state.unused_since_ms
-    for level, runs in enumerate(state.lanes):
-        for first, count in runs:
-            machine.ready.add(first, count, level)
-    machine.redelivered = _set(state.redelivered)
-    machine.overdue = _set(state.overdue)
-    _restore_consumers(machine, state, rows)
-    machine.last_seqs = {_to_session(session): seq for session, seq in state.last_seqs}
-    for reason, purged, session, runs in state.leaving:
-        leaving = Leaving(_set(runs), reason)
-        leaving.purged = purged
-        leaving.session = _to_session(session)
-        machine.leaving.append(leaving)
-    machine.arrivals.firsts = [first for first, _ in state.arrivals]
-    machine.arrivals.times = [time for _, time in state.arrivals]
-    for due, first, count in state.calendar:
-        machine.calendar.restore(due, first, count)
-    machine.attempts = dict(state.attempts)
-    machine.timeouts.check_ms = state.check_ms
-    machine.timeouts.look_sooner = state.look_sooner
-    machine.put_off.extend(put_off)
-    for first, count, words in state.annotations:
-        machine.annotations.restore(first, count, words)
-    machine.notes.restore(state.levels, state.sizes)
-    if state.delays:
-        _restore_delays(machine, state)
-    machine.due_by(state.now_ms)
+    """Put a new machine into the state of a snapshot, at once. BadSnapshot: the bytes are none."""
+    thawing = Thawing(machine)
+    thawing.feed(data)
+    thawing.finish()
 
 
-def _restore_delays(machine: Fifo, state: FifoState) -> None:
-    delays = Delays()
-    delays.seqs = _set(state.delayed)
-    for due, first, count in state.delays:
-        delays.calendar.restore(due, first, count)
-    machine.delays = delays
-    machine.notes.count_beside(delays.seqs)
+def weight_of(machine: Fifo) -> int:
+    """How many rows its parts have that may be long."""
+    notes, delays = machine.notes, machine.delays
+    sets = [*machine.ready.lanes, machine.redelivered, machine.overdue]
+    sets += [leaving.seqs for leaving in machine.leaving]
+    sets += [machine.dying.seqs_of(reason) for reason in machine.dying.reasons()]
+    rows = machine.calendar.entry_count() + int(machine.attempts.count)
+    rows += len(machine.arrivals.firsts) + int(machine.dying.sizes.count)
+    if delays is not None:
+        sets.append(delays.seqs)
+        rows += delays.calendar.entry_count()
+    for consumer in machine.roster.consumers.values():
+        sets.append(consumer.held)
+        sets += [generation.seqs for generation in consumer.generations]
+        if consumer.returned is not None:
+            sets.append(consumer.returned)
+        if consumer.rows is not None:
+            rows += len(consumer.rows.rows)
+    if notes.options.levels > 1 or notes.options.bytes_max >= 0:
+        rows += alive_count(machine)
+    return rows + sum(seqs.run_count() for seqs in sets if seqs.count)
 
 
-def _check(state: FifoState, options: Options) -> None:
-    """BadSnapshot: these fields together are of no machine."""
-    numbers = [state.now_ms, state.check_ms, state.delivered_high, max(state.unused_since_ms, 0)]
-    numbers += [seq for _, seq in state.last_seqs] + [tries for _, tries in state.attempts]
-    numbers += [time for _, time in state.arrivals] + [due for due, _, _ in state.calendar]
-    numbers += [due for due, _, _ in state.delays]
-    if not 1 <= state.next_seq <= FAR or min(numbers) < 0 or max(numbers) > FAR:
-        raise BadSnapshot("a number out of its bounds")
-    _check_keys(state)
-    alive = [run for lane in state.lanes for run in lane]
-    for consumer in state.consumers:
-        alive += consumer.held
-    for _, _, _, runs in state.leaving:
-        alive += runs
-    alive += state.delayed
-    others = [state.redelivered, state.overdue, *(each.returned for each in state.consumers)]
-    others += [runs for each in state.consumers for _, runs in each.generations]
-    others += [[(first, count)] for _, first, count in state.calendar]
-    others += [[(first, count)] for _, first, count in state.delays]
-    others += [[(seq, 1)] for seq, _ in state.attempts] + [[(seq, 1)] for seq, _ in state.arrivals]
-    for runs in others:
-        _merged(runs, state.next_seq)
-    everything = _merged(sorted(alive), state.next_seq)
-    dying = [(first, count) for first, count, _ in state.dying]
-    kept = _merged(sorted(alive + dying), state.next_seq)
-    _check_kept(state, dying)
-    if any(reason not in DEATHS for _, _, reason in state.dying):
-        raise BadSnapshot("a death of an unknown reason")
-    if len(state.lanes) != options.levels:
-        raise BadSnapshot(f"{len(state.lanes)} levels of messages")
-    for rows, wanted in ((state.levels, options.levels > 1), (state.sizes, options.bytes_max >= 0)):
-        noted = _merged([(first, count) for first, count, _ in rows], state.next_seq)
-        if noted != (everything if wanted else []):
-            raise BadSnapshot("levels or sizes of other messages than there are")
-    if any(not 0 <= level < options.levels for _, _, level in state.levels):
-        raise BadSnapshot("a level that there is not")
-    if any(not 0 <= size < 1 << 31 for _, _, size in state.sizes):
-        raise BadSnapshot("a size out of its bounds")
-    _check_annotations(state, kept)
+def alive_count(machine: Fifo) -> int:
+    """Messages in the queue, and those that are leaving it."""
+    return int(machine.length()) + sum(int(each.seqs.count) for each in machine.leaving)
 
 
-def _check_kept(state: FifoState, dying: Runs) -> None:
-    """What is delayed has a time, what is weighed is dying."""
-    for wanted, known in (
-        (state.delayed, [(first, count) for _, first, count in state.delays]),
-        ([(first, count) for first, count, _ in state.dying_sizes], dying),
-    ):
-        there = _set(_merged(sorted(known), state.next_seq))
-        _merged(wanted, state.next_seq)
-        for first, count in wanted:
-            if sum(found for _, found in there.within(first, count)) != count:
-                raise BadSnapshot("a delay of no message, or a size")
-    if any(not 0 <= size < 1 << 31 for _, _, size in state.dying_sizes):
-        raise BadSnapshot("a size out of its bounds")
+def sources_of(machine: Fifo) -> list[Source]:
+    """All parts of the machine that may be long, as they are now."""
+    found: list[Source] = []
+    alive: list[tuple[SeqSet, int]] = []  # and how they are counted for the limits
+    for level, lane in enumerate(machine.ready.lanes):
+        found.append(RunSource(LANE, level, 0, lane))
+        alive.append((lane, READY))
+    found.append(RunSource(REDELIVERED, 0, 0, machine.redelivered))
+    found.append(RunSource(OVERDUE, 0, 0, machine.overdue))
+    for place, consumer in enumerate(machine.roster.consumers.values()):
+        found += consumer_sources(place, consumer)
+        alive.append((consumer.held, ELSEWHERE))
+    for place, leaving in enumerate(machine.leaving):
+        found.append(RunSource(LEAVING, place, 0, leaving.seqs))
+        alive.append((leaving.seqs, ELSEWHERE))
+    for reason in machine.dying.reasons():
+        found.append(RunSource(DYING, reason, 0, machine.dying.seqs_of(reason)))
+    found.append(SparseSource(DYING_SIZES, machine.dying.sizes))
+    found.append(SparseSource(ATTEMPTS, machine.attempts))
+    found.append(ArrivalSource(machine.arrivals))
+    found.append(DaySource(CALENDAR, machine.calendar))
+    if machine.delays is not None:
+        found.append(RunSource(DELAYED, 0, 0, machine.delays.seqs))
+        found.append(DaySource(DELAYS, machine.delays.calendar))
+        alive.append((machine.delays.seqs, BESIDE))
+    notes = machine.notes
+    for part, column in ((LEVELS, notes.level_column()), (SIZES, notes.size_column())):
+        if column is not None:
+            found += [
+                NotedSource(part, stands, seqs, column) for seqs, stands in alive if seqs.count
+            ]
+    return found
 
 
-def _check_annotations(state: FifoState, everything: Runs) -> None:
-    _merged([(first, count) for first, count, _ in state.annotations], state.next_seq)
-    alive = SeqSet()
-    for first, count in everything:
-        alive.add(first, count)
-    for first, count, words in state.annotations:
-        if sum(found for _, found in alive.within(first, count)) != count:
-            raise BadSnapshot("annotations of messages that are not there")
-        if not 0 < len(words) <= WORDS_BYTES_MAX:
-            raise BadSnapshot(f"annotations of {len(words)} bytes")
+def consumer_sources(place: int, consumer: Consumer) -> list[Source]:
+    found: list[Source] = []
+    if consumer.held.count:
+        found.append(RunSource(HELD, place, 0, consumer.held))
+    for number, generation in enumerate(consumer.generations):
+        found.append(RunSource(GENERATION, place, number, generation.seqs))
+    if consumer.returned is not None:
+        found.append(RunSource(RETURNED, place, 0, consumer.returned))
+    if consumer.rows is not None and consumer.rows.rows:
+        found.append(RowSource(place, consumer.rows))
+    return found
+
+
+class Thawing:
+    """See the module. `feed` all pieces in order, then `finish`; before that the machine is of no
+    use."""
+
+    def __init__(self, machine: Fifo) -> None:
+        self._machine = machine
+        self._rest = bytearray()  # what could not be taken yet
+        self._is_long = False
+        self._has_head = False
+        self._is_over = False
+        self._count = 0  # records so far
+        self._consumers: list[Consumer] = []  # in order
+        self._in_rows: dict[int, int] = {}  # messages in the rows of each of them
+        self._noted: dict[int, int] = {LEVELS: 0, SIZES: 0}  # messages in these columns
+
+    def feed(self, piece: bytes) -> None:
+        self._rest += piece
+        if not self._is_long:
+            self._is_long = self._rest[:1] == bytes((HEAD,))
+        if not self._is_long:
+            return  # One array: all of it is needed.
+        at = 0 if self._has_head else self._take_head()
+        while self._has_head and len(self._rest) - at >= RECORD.size:
+            part, place, sub, length = RECORD.unpack_from(self._rest, at)
+            begin = at + RECORD.size
+            if begin + length > len(self._rest):
+                break
+            at = begin + length
+            self._take(part, place, sub, bytes(self._rest[begin:at]))
+        del self._rest[:at]
+
+    def finish(self) -> None:
+        """All pieces were fed."""
+        if not self._is_long:
+            state = decode_state(bytes(self._rest))
+            if state.version == HEAD:
+                raise BadSnapshot("a head alone")
+            restore(self._machine, state)
+            return
+        if not self._is_over or self._rest:
+            raise BadSnapshot("a snapshot that is cut short, or goes on")
+        self._complete()
+
+    def _take_head(self) -> int:
+        """Where the records begin, or 0: it is not all there."""
+        if len(self._rest) < LONG.size:
+            return 0
+        _, length = LONG.unpack_from(self._rest)
+        end = LONG.size + int(length)
+        if len(self._rest) < end:
+            return 0
+        state = decode_state(bytes(self._rest[LONG.size : end]))
+        if state.version != HEAD:
+            raise BadSnapshot(f"a head of version {state.version}")
+        restore(self._machine, state)
+        self._has_head = True
+        self._consumers = list(self._machine.roster.consumers.values())
+        return end
+
+    def _take(self, part: int, place: int, sub: int, encoded: bytes) -> None:
+        if self._is_over:
+            raise BadSnapshot("a record behind the last one")
+        if part == END:
+            if encoded or place != self._count:
+                raise BadSnapshot(f"{self._count} records of {place}")
+            self._is_over = True
+            return
+        self._count += 1
         try:
-            decode_words(words)
-        except ValueError as error:
-            raise BadSnapshot(str(error)) from error
+            self._put(part, place, sub, encoded)
+        except (ValueError, IndexError) as error:
+            raise BadSnapshot(f"part {part}: {error}") from error
 
-
-def _check_keys(state: FifoState) -> None:
-    known = {each.key for each in state.consumers}
-    keys = [*known, *(key for key in (state.exclusive, state.active) if key)]
-    sessions = [session for session, _ in state.last_seqs] + [each[2] for each in state.leaving]
-    if any(len(key) != KEY_BYTES for key in keys):
-        raise BadSnapshot("a key of a wrong length")
-    sessions += [state.retired] if state.retired else []
-    if any(len(session) != SESSION_BYTES for session in sessions):
-        raise BadSnapshot("a session of a wrong length")
-    standing = [key for line in state.lines for key in line]
-    standing += [state.exclusive] if state.exclusive else []
-    if len(known) != len(state.consumers) or not known.issuperset(standing):
-        raise BadSnapshot("a consumer twice, or one that is not there")
-
-
-def _merged(runs: Runs, next_seq: int) -> Runs:
-    """Ascending runs of numbers below `next_seq`, those that meet as one; else BadSnapshot."""
-    merged: Runs = []
-    end = 1
-    for first, count in runs:
-        if first < end or count < 1 or first + count > next_seq:
-            raise BadSnapshot(f"messages {first}.. in a wrong place")
-        if merged and first == end:
-            merged[-1] = (merged[-1][0], merged[-1][1] + count)
+    def _put(self, part: int, place: int, sub: int, encoded: bytes) -> None:
+        machine = self._machine
+        end = machine.next_seq
+        if part in RUNS:
+            self._set_of(part, place, sub).append_encoded(encoded, end)
+        elif part == LANE:
+            machine.ready.append_encoded(encoded, end, place)
+        elif part == DYING:
+            if place not in DEATHS:
+                raise BadSnapshot("a death of an unknown reason")
+            machine.dying.count += machine.dying.seqs_of(place).append_encoded(encoded, end)
+        elif part == ROWS:
+            rows = self._consumers[place].rows
+            if rows is None:
+                raise BadSnapshot("rows of a consumer that has none")
+            self._in_rows[place] = self._in_rows.get(place, 0) + put_rows(rows, encoded, end)
+        elif part == LEVELS:
+            self._noted[part] += put_levels(machine.notes, encoded, end)
+        elif part == SIZES:
+            self._noted[part] += put_sizes(machine.notes, encoded, end, place)
         else:
-            merged.append((first, count))
-        end = first + count
-    return merged
+            self._put_numbers(part, encoded, end)
 
+    def _put_numbers(self, part: int, encoded: bytes, end: int) -> None:
+        machine = self._machine
+        if part == ATTEMPTS:
+            put_numbers(machine.attempts, encoded, end)
+        elif part == DYING_SIZES:
+            machine.dying.bytes += put_numbers(machine.dying.sizes, encoded, end)
+        elif part == ARRIVALS:
+            put_arrivals(machine.arrivals, encoded, end)
+        elif part == CALENDAR:
+            put_days(machine.calendar, encoded, end)
+        elif part == DELAYS:
+            put_days(self._delayed().calendar, encoded, end)
+        else:
+            raise BadSnapshot(f"an unknown part {part}")
 
-def _rows(state: ConsumerState, streams: Streams | None) -> Rows | None:
-    order = 0 if streams is None else streams.order
-    return restored_rows(state.rows, state.held, state.delivery_count, order)
+    def _set_of(self, part: int, place: int, sub: int) -> SeqSet:
+        machine = self._machine
+        if part == REDELIVERED:
+            return machine.redelivered
+        if part == OVERDUE:
+            return machine.overdue
+        if part == LEAVING:
+            return machine.leaving[place].seqs
+        if part == DELAYED:
+            return self._delayed().seqs
+        consumer = self._consumers[place]
+        if part == HELD:
+            return consumer.held
+        if part == GENERATION:
+            return consumer.generations[sub].seqs
+        returned = consumer.returned
+        if returned is None:
+            returned = SeqSet()
+            consumer.returned = returned
+        return returned
 
+    def _delayed(self) -> Delays:
+        delays = self._machine.delays
+        if delays is None:
+            delays = Delays()
+            self._machine.delays = delays
+        return delays
 
-def _restore_consumers(machine: Fifo, state: FifoState, rows: list[Rows | None]) -> None:
-    roster = machine.roster
-    for each, own in zip(state.consumers, rows, strict=True):
-        consumer = Consumer(_to_key(each.key), each.priority)
-        consumer.credit = each.credit
-        consumer.delivery_count = each.delivery_count
-        consumer.auto_return = each.auto_return
-        consumer.attached = each.attached
-        consumer.timeout_ms = each.timeout_ms
-        consumer.held = _set(each.held)
-        consumer.rows = own
-        consumer.suspended = each.suspended
-        consumer.generations = [Generation(at, _set(runs)) for at, runs in each.generations]
-        consumer.returned = _set(each.returned) if each.returned else None
-        roster.add(consumer)
-        roster.attached_count += 1 if each.attached else 0
-        machine.checked_out += consumer.held.count
-    for line in state.lines:
-        for key in line:
-            roster.lines.join(roster.consumers[_to_key(key)])
-    roster.exclusive_key = _to_key(state.exclusive) if state.exclusive else None
-    roster.active_key = _to_key(state.active) if state.active else None
-    roster.gives_way = state.gives_way
-
-
-def _consumer_state(consumer: Consumer) -> ConsumerState:
-    return ConsumerState(
-        _key(consumer.key),
-        consumer.priority,
-        consumer.credit,
-        consumer.delivery_count,
-        consumer.auto_return,
-        consumer.attached,
-        consumer.timeout_ms,
-        consumer.held.runs(),
-        [(each.at_ms, each.seqs.runs()) for each in consumer.generations],
-        [] if consumer.returned is None else consumer.returned.runs(),
-        consumer.suspended,
-        row_states(consumer.rows),
-    )
-
-
-def _set(runs: Runs) -> SeqSet:
-    made = SeqSet()
-    for first, count in runs:
-        made.add(first, count)
-    return made
-
-
-def _key(key: ConsumerKey) -> bytes:
-    return int(key).to_bytes(KEY_BYTES, "little")
-
-
-def _to_key(data: bytes) -> ConsumerKey:
-    return ConsumerKey(int.from_bytes(data, "little"))
-
-
-def _session(session: SessionId) -> bytes:
-    return int(session).to_bytes(SESSION_BYTES, "little")
-
-
-def _to_session(data: bytes) -> SessionId:
-    return SessionId(int.from_bytes(data, "little"))
+    def _complete(self) -> None:
+        """What is known once all is there. BadSnapshot: its parts are of different machines."""
+        machine = self._machine
+        notes, delays = machine.notes, machine.delays
+        machine.checked_out = sum(consumer.held.count for consumer in self._consumers)
+        for place, consumer in enumerate(self._consumers):
+            if consumer.rows is not None and self._in_rows.get(place, 0) != consumer.held.count:
+                raise BadSnapshot("rows of other messages than the consumer holds")
+        notes.beside_count = 0 if delays is None else delays.seqs.count
+        notes.dying_bytes = machine.dying.bytes
+        alive = alive_count(machine)
+        wanted = {LEVELS: notes.options.levels > 1, SIZES: notes.options.bytes_max >= 0}
+        if any(self._noted[part] != (alive if wanted[part] else 0) for part in wanted):
+            raise BadSnapshot("levels or sizes of other messages than there are")
+        machine.due_by(machine.now_ms)

@@ -32,3 +32,13 @@ def begin_leave(line: deque[Leaving], first: i64, count: i64, reason: i64) -> No
         last = Leaving(SeqSet(), reason)
         line.append(last)
     last.seqs.add(first, count)
+
+
+def leave_at_once(line: deque[Leaving], seqs: SeqSet, reason: i64) -> None:
+    """The same for many messages, which costs little where they are the first to go so."""
+    last = line[len(line) - 1] if len(line) > 0 else None
+    if last is None or last.reason != reason or last.purged >= 0:
+        line.append(Leaving(seqs, reason))
+        return
+    for first, count in seqs.runs():
+        last.seqs.add(first, count)

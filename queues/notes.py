@@ -6,7 +6,7 @@ owns a column of levels and one of sizes; what the options do not ask for is not
 that it was never told of has no level to be asked for: that is a fault of ours. Compiled.
 """
 
-from typing import final
+from typing import Final, final
 
 from mypy_extensions import i64
 
@@ -17,6 +17,13 @@ from queues.seqset import SeqSet
 from queues.traits import Traits
 
 Noted = list[tuple[int, int, int]]  # (first, count, number of each of them)
+
+# How messages are counted for the limits
+ELSEWHERE: Final = 0  # not
+READY: Final = 1
+BESIDE: Final = 2
+
+MANY: Final = 4096  # messages that are too many
 
 
 @final
@@ -157,6 +164,17 @@ class Notes:
             return True
         return 0 <= self.options.bytes_max < self.ready_bytes + self.beside_bytes
 
+    def is_far_over(self) -> bool:
+        """Whether there are so many too many that they are to go at once, by `drop_many`."""
+        if self.options.length_max < 0 or self.options.bytes_max >= 0:
+            return False
+        return self.ready.count + self.beside_count - self.options.length_max >= MANY
+
+    def drop_many(self) -> SeqSet:
+        """As `drop_lowest`, of the lowest level as many as there are too many."""
+        length = self.ready.count + self.beside_count
+        return self.ready.take_lowest(length - self.options.length_max)
+
     def drop_lowest(self) -> tuple[i64, i64]:
         """Take messages out of an overfull `ready`, the oldest of the lowest level, as a run.
 
@@ -198,6 +216,26 @@ class Notes:
     def size_runs(self, alive: list[tuple[int, int]]) -> Noted:
         """Sizes of these messages, where they are counted."""
         return noted_runs(self._sizes, alive) if self.options.bytes_max >= 0 else []
+
+    def level_column(self) -> Column | None:
+        """Levels as they are now, where there are several."""
+        return self._levels.copy() if self.options.levels > 1 else None
+
+    def size_column(self) -> Column | None:
+        """Sizes as they are now, where they are counted."""
+        return self._sizes.copy() if self.options.bytes_max >= 0 else None
+
+    def restore_level(self, first: i64, count: i64, level: i64) -> None:
+        """Messages first.. are in the queue."""
+        self._levels.fill(first, count, level)
+
+    def restore_size(self, first: i64, count: i64, size: i64, stands: i64) -> None:
+        """The same; `stands`: READY, BESIDE, or neither."""
+        self._sizes.fill(first, count, size)
+        if stands == READY:
+            self.ready_bytes += count * size
+        elif stands == BESIDE:
+            self.beside_bytes += count * size
 
     def restore(self, levels: Noted, sizes: Noted) -> None:
         """All that is ready is in `ready` already, with no bytes counted."""

@@ -26,6 +26,13 @@ class Ready:
         if level > self._top:
             self._top = level
 
+    def append_encoded(self, encoded: bytes, end: i64, level: i64) -> None:
+        """Put messages in as `SeqSet.append_encoded` does."""
+        added = self.lanes[level].append_encoded(encoded, end)
+        self.count += added
+        if added > 0 and level > self._top:
+            self._top = level
+
     def first(self) -> i64:
         """The message to be served next; there must be one."""
         return self.lanes[self._top].first()
@@ -58,6 +65,13 @@ class Ready:
         self.lowest_lane().drop_head(count)
         self.count -= count
         self._settle_top()
+
+    def take_lowest(self, limit: i64) -> SeqSet:
+        """Take out the first messages of the lowest lane, `limit` of them at most."""
+        taken = self.lowest_lane().take_head(limit)
+        self.count -= taken.count
+        self._settle_top()
+        return taken
 
     def oldest(self) -> i64:
         """The lowest message_seq of all lanes; 0: nothing is ready."""

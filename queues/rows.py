@@ -37,10 +37,28 @@ class Row:
 @final
 class Rows:
     """Those of one consumer. Invariant: they are what the consumer holds; `delivery_seq`
-    ascends, and so does `order`, but for parts of one row."""
+    ascends, and so does `order`, but for parts of one row. While somebody has a `copy`, no row is
+    changed: another one takes its place (0057)."""
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
+        self._copies: i64 = 0
+
+    def copy(self) -> list[Row]:
+        """All rows as they are now, until `end_copy`."""
+        self._copies += 1
+        return list(self.rows)
+
+    def end_copy(self) -> None:
+        self._copies -= 1
+
+    def _own(self, place: i64) -> Row:
+        """A row, to be changed."""
+        row = self.rows[place]
+        if self._copies > 0:
+            row = row.part(0, row.count)
+            self.rows[place] = row
+        return row
 
     def add(self, row: Row) -> None:
         """An assignment; it joins the row before if no other one came in between."""
@@ -53,6 +71,7 @@ class Rows:
                 and last.redelivered == row.redelivered
                 and last.attempts == row.attempts
             ):
+                last = self._own(len(self.rows) - 1)
                 last.order = row.order
                 last.count += row.count
                 return
@@ -80,6 +99,7 @@ class Rows:
         if begin == 0 and after == 0:
             del self.rows[place]
             return 0
+        row = self._own(place)
         if begin == 0:
             row.delivery_seq += stop
             row.first += stop

@@ -4,7 +4,8 @@ A first-in first-out queue is one run however long it is. Holes (messages settle
 taken out of order) cost one run each, 16 bytes and some slack: a million of them are about 20 MB.
 Runs stand in blocks of at most `BLOCK_RUNS`, so that any single operation moves one block and
 finds it by halving. What a call takes or gives as (first, count) runs is linear in those runs;
-callers that owe the loop short turns go in slices (`take_head`, `split_below`, `runs_from`).
+callers that owe the loop short turns go in slices (`take_head`, `split_below`, `runs_from`). A
+`copy` shares the blocks: a set copies a block that is shared before it changes it (0057).
 
 Encoded, a set is the number of its runs and then, run by run, the gap since the end of the run
 before (or since 0) and the length of the run. All three are varints: seven bits a byte, the
@@ -45,6 +46,7 @@ class Block:
         self.bounds: vec[i64] = vec[i64]([0] * (2 * room))
         self.head: i64 = 0
         self.tail: i64 = 0
+        self.shared = False  # other sets may have it too, so it stays as it is
 
     def run_count(self) -> i64:
         return self.tail - self.head
@@ -211,6 +213,12 @@ class Block:
         self.resize(place - self.head + SLACK_RUNS)
         return upper
 
+    def copy(self) -> "Block":
+        """Another block with the same runs."""
+        made = Block(min(self.tail - self.head + SLACK_RUNS, BLOCK_RUNS))
+        made.take_over(self, self.head, self.tail)
+        return made
+
     def split_below(self, seq: i64) -> "Block":
         """Move what is below `seq`, which is something, to a new block."""
         upto = self.place(seq - 1) + 1
@@ -244,7 +252,8 @@ class SeqSet:
     """An ordered set of integers.
 
     Invariant: blocks ascend, and so do the runs through all blocks with gaps of at least one. No
-    block is empty but the only one of an empty set. `_head` and `_tail` are the outer blocks.
+    block is empty but the only one of an empty set. `_head` and `_tail` are the outer blocks. Who
+    changes a block has it from `_own`, or has made it.
     """
 
     def __init__(self) -> None:
@@ -253,6 +262,25 @@ class SeqSet:
         self._head: Block = block
         self._tail: Block = block
         self.count: i64 = 0
+
+    def copy(self) -> "SeqSet":
+        """Another set with the same members; it costs a pointer for each block."""
+        made = SeqSet()
+        for block in self._blocks:
+            block.shared = True
+        made._blocks = list(self._blocks)
+        made._mark()
+        made.count = self.count
+        return made
+
+    def _own(self, at: i64) -> Block:
+        """The block at that place, to be changed."""
+        block = self._blocks[at]
+        if block.shared:
+            block = block.copy()
+            self._blocks[at] = block
+            self._mark()
+        return block
 
     # Reading
 
@@ -347,6 +375,8 @@ class SeqSet:
         assert count > 0
         end = first + count
         tail = self._tail
+        if tail.shared:
+            tail = self._own(len(self._blocks) - 1)
         if self.count == 0:
             self.count = count
             tail.append(first, end)
@@ -372,12 +402,12 @@ class SeqSet:
     def _insert(self, first: i64, end: i64) -> None:
         """Put a run in somewhere before the tail, joined with its neighbours where they touch."""
         at = self._find(first)
-        block = self._blocks[at]
+        block = self._own(at)
         place = block.place(first)
         above = block
         right = place + 1
         if right == block.tail:  # There is a block above: the run is not the last one.
-            above = self._blocks[at + 1]
+            above = self._own(at + 1)
             right = above.head
         assert place < block.head or block.bounds[2 * place + 1] <= first
         assert above.bounds[2 * right] >= end
@@ -396,7 +426,7 @@ class SeqSet:
 
     def _insert_run(self, at: i64, place: i64, first: i64, end: i64) -> None:
         """Put a run that touches no other in before the run at `place` of a block."""
-        block = self._blocks[at]
+        block = self._own(at)
         if block.run_count() < BLOCK_RUNS:
             block.insert(place, first, end)
         elif place < block.tail:
@@ -410,7 +440,7 @@ class SeqSet:
         else:
             if at + 1 == len(self._blocks) or self._blocks[at + 1].run_count() == BLOCK_RUNS:
                 self._blocks.insert(at + 1, Block(SLACK_RUNS))
-            above = self._blocks[at + 1]
+            above = self._own(at + 1)
             above.insert(above.head, first, end)
         self._mark()
 
@@ -428,6 +458,9 @@ class SeqSet:
 
     def _empty(self) -> None:
         """Start anew in the only block."""
+        if self._head.shared:
+            self._blocks[0] = Block(START_RUNS)
+            self._mark()
         block = self._head
         block.head = 0
         block.tail = 0
@@ -439,6 +472,8 @@ class SeqSet:
         """Take the `count` lowest members away; they must be one run (see `head_run`)."""
         assert self.count > 0
         head = self._head
+        if head.shared:
+            head = self._own(0)
         bounds = head.bounds
         place = 2 * head.head
         first = bounds[place] + count
@@ -471,6 +506,9 @@ class SeqSet:
         block = self._blocks[at]
         place = block.place(first)
         if place >= block.head and block.bounds[2 * place + 1] > end:
+            if block.shared:
+                block = self._own(at)
+                place = block.place(first)
             run_end = block.bounds[2 * place + 1]
             gone.append((first, count))
             self.count -= count
@@ -487,7 +525,7 @@ class SeqSet:
         """Take [first, end), which is not inside of one run, out of the blocks from `low` on."""
         high = low
         while high < len(self._blocks) and self._blocks[high].first() < end:
-            block = self._blocks[high]
+            block = self._own(high)
             block.gather(gone, first, end, SEQ_MAX)
             self.count -= block.cut(first, end)
             high += 1
@@ -523,7 +561,7 @@ class SeqSet:
     def _join(self, at: i64) -> None:
         """Make a block and the next one into one."""
         above = self._blocks[at + 1]
-        self._blocks[at].take_over(above, above.head, above.tail)
+        self._own(at).take_over(above, above.head, above.tail)
         del self._blocks[at + 1]
 
     def split_below(self, seq: i64) -> "SeqSet":
@@ -532,7 +570,7 @@ class SeqSet:
         if self.count == 0 or self.first() >= seq:
             return taken
         at = self._find(seq - 1)
-        block = self._blocks[at]
+        block = self._own(at)
         lower = block.split_below(seq)
         taken._blocks = self._blocks[:at]
         taken._blocks.append(lower)
@@ -576,26 +614,61 @@ class SeqSet:
                 write_varint(out, before - first)
         return out.getvalue()
 
+    def encode_from(self, seq: i64, limit: i64) -> tuple[bytes, i64]:
+        """The first `limit` runs of what is not below `seq` as bytes of a set of their own, and the
+        number to go on at; -1: these were all."""
+        runs = BytesWriter()
+        found: i64 = 0
+        before: i64 = 0
+        at = self._find(seq)
+        place = self._blocks[at].place_from(seq)
+        while at < len(self._blocks):
+            block = self._blocks[at]
+            bounds = block.bounds
+            while place < block.tail and found < limit:
+                first = max(seq, bounds[2 * place])
+                write_varint(runs, first - before)
+                before = bounds[2 * place + 1]
+                write_varint(runs, before - first)
+                found += 1
+                place += 1
+            if place < block.tail:
+                break
+            at += 1
+            if at < len(self._blocks):
+                place = self._blocks[at].head
+        head = BytesWriter()
+        write_varint(head, found)
+        return head.getvalue() + runs.getvalue(), before if at < len(self._blocks) else -1
+
     @staticmethod
     def decode(encoded: bytes) -> "SeqSet":
         """The set that `encode` gave as these bytes; `ValueError` for any other bytes."""
         made = SeqSet()
+        made.append_encoded(encoded, SEQ_MAX)
+        return made
+
+    def append_encoded(self, encoded: bytes, end: i64) -> i64:
+        """Put in what `encode` gave as these bytes; how many members that were. `ValueError`: they
+        are others, or do not all come behind those of this set and before `end`."""
+        old = self.count
+        least = self.last() + 1 if old > 0 else 1
         left, at = read_varint(encoded, 0)
         before: i64 = 0
         while left > 0:
             gap, at = read_varint(encoded, at)
             count, at = read_varint(encoded, at)
-            if gap == 0 or count == 0 or gap > SEQ_MAX - before:
+            if gap == 0 or count == 0 or gap > end - before:
                 raise ValueError("runs of a set that are empty, touch or pass the highest number")
             first = before + gap
-            if count > SEQ_MAX - first:
-                raise ValueError("a run of a set that passes the highest number")
-            made.add(first, count)
+            if first < least or count > end - first:
+                raise ValueError("a run of a set that comes too early, or passes the highest")
+            self.add(first, count)
             before = first + count
             left -= 1
         if at != len(encoded):
             raise ValueError("bytes after the last run of a set")
-        return made
+        return self.count - old
 
 
 def write_varint(out: BytesWriter, value: i64) -> None:

@@ -430,16 +430,27 @@ class Store:
         """(first, count) of slots and extents that have live messages in the log, ascending, from
         message_seq `first` on; and the message_seq to go on at, or 0 if these were all.
         """
+        return self._spans_from(first, True, SPAN_SLOTS)
+
+    def spans_from(
+        self, first: i64, slots_max: i64 = SPAN_SLOTS
+    ) -> tuple[list[tuple[int, int]], int]:
+        """The same, whether they are in the log or not."""
+        return self._spans_from(first, False, slots_max)
+
+    def _spans_from(
+        self, first: i64, journaled: bool, slots_max: i64
+    ) -> tuple[list[tuple[int, int]], int]:
         found: list[tuple[int, int]] = []
         slots = self._slots
         place: i64 = max(bisect_right(self._firsts, first) - 1, self._head)
-        stop = min(place + SPAN_SLOTS, len(slots))
+        stop = min(place + slots_max, len(slots))
         messages: i64 = 0
         while place < stop and messages < SPAN_MESSAGES:
             slot = slots[place]
             place += 1
             end = slot.first + slot.count
-            if slot.live > 0 and slot.journaled and end > first:
+            if slot.live > 0 and (slot.journaled or not journaled) and end > first:
                 at = max(slot.first, first)
                 found.append((at, end - at))
                 messages += end - at

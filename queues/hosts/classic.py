@@ -60,6 +60,7 @@ from queues.hosts.seams import Steppable as Steppable
 from queues.hosts.seams import Steps as Steps
 from queues.hosts.seams import Undertaker as Undertaker
 from queues.hosts.seams import Waking as Waking
+from queues.hosts.sweeping import Remains, Sweep, stored_runs
 from queues.hosts.telling import number_of, session_in, tell
 from queues.hosts.weighing import sizes_in
 from queues.message import FORMAT_091, Chunk
@@ -132,10 +133,10 @@ class ClassicHost:
         self._settled_late: list[tuple[SessionSink, int]] = []  # confirms behind refusals
         self._found: list[Found] = []  # what a recovery has found so far
         # LOGGED: of messages in the log, or on their way there, that are still to be applied.
-        self.promised_first: i64 = 1
-        self.promised_end: i64 = 1
+        self.promised_first = self.promised_end = i64(1)
         self._moved: list[tuple[int, int, int, int, bytes]] = []  # of the promised
         self.promises: SeqSet | None = None  # of a member: not applied yet, with bodies here
+        self.sweeps: list[Sweep] = []  # of a member: what snapshots have made dead
         self.settles = True  # for good: nothing that leaves comes again
         self.published_count: i64 = 0
         self.delivered_count: i64 = 0
@@ -578,16 +579,10 @@ class ClassicHost:
             end = min(first + count, i64(dying_first) + dying_count)
             if start < end:
                 runs.append((start, end - start))
+        for sweep in self.sweeps:
+            runs.extend(sweep.within(first, count))
         runs.sort()
-        return runs if self.promises is None else self._stored(runs)
-
-    def _stored(self, runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """What of these is in the store: until it has caught up, a member may know messages of
-        which it has settled the bodies before a restart."""
-        found: list[tuple[int, int]] = []
-        for first, count in runs:
-            found.extend(self.store.spans_within(first, count))
-        return found
+        return runs if self.promises is None else stored_runs(self.store, runs)
 
     def journaled_from(self, first: i64) -> tuple[list[tuple[int, int]], int]:
         """Messages from `first` on that the log must keep, as ascending (first, count), a bounded
@@ -772,22 +767,23 @@ class ClassicHost:
 
         Not `for_good`: another member of its group may come to be here.
         """
-        self.settles = for_good
+        self.settles = False
         self._gone = True
         ready = self.machine.ready.count
         self.credit.peer_down_everywhere()
         for sink in list(self._sinks.values()):
             sink.on_gone(self.uid)
-        if not self.store.is_empty():  # Else, at a restart, its bodies were not found yet.
-            # Of a damaged queue all that was found, for the machine knows nothing of it.
-            gone = [(int(each.first), int(each.count)) for each in self._found] or self._alive()
-            for first, count in gone:
-                self.release_found(first, count)
+        if self.promises is None:
+            self.promises = SeqSet()
+        for first, count, _ in self._dying:
+            self.promises.add(first, count)
+        for found in self._found:  # Of a damaged queue, for the machine knows nothing of it.
+            self.release_found(found.first, found.count)
         self._dying.clear()
         self._dying_noted = Annotations()
         if self.undertaker is not None:
             self.undertaker.close()
-        self.store.clear()
+        Remains(self, self._turn).step(0)
         for chunk in self._chunks:
             self.store.cancel_reserve(chunk)
         if self.durable and for_good:

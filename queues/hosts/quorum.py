@@ -9,7 +9,7 @@ beside the entries, written before them, under the message_seqs that the machine
 An entry is version u8, now_ms u64, count u32, and for each command its length u32 and its bytes
 (`queues.commands`), little-endian (docs/formats/queue-commands.md). Around a `ClassicHost` in mode
 LOGGED, which owns machine, bodies, sinks and counts. After SNAPSHOT_ENTRIES entries the machine is
-written down and the log before that may go. Compiled.
+written down, slice by slice while it goes on, and the log before that may go. Compiled.
 """
 
 from collections import deque
@@ -23,7 +23,7 @@ from queues.commands import Command, Enqueue, Restarted, Tick, decode, encode
 from queues.credit import CreditActor
 from queues.effects import Dying
 from queues.expiry import FAR
-from queues.fifo_snapshot import decode_fifo, encode_fifo
+from queues.fifo_snapshot import Frozen, decode_fifo, encode_fifo
 from queues.host import SessionSink, View
 from queues.hosts.classic import ClassicHost, Steps, Undertaker
 from queues.hosts.journal import Journal
@@ -35,6 +35,7 @@ SNAPSHOT_ENTRIES: Final = 4096
 ENTRY_VERSION: Final = 1
 ENTRY_HEAD: Final = Struct("<BQI")
 LENGTH: Final = Struct("<I")
+WORK_SLICES: Final = 4  # of a snapshot, encoded in one turn
 
 
 class Group(Protocol):
@@ -96,6 +97,9 @@ class QuorumHost:
         self._marked = False
         self._timer_ms: i64 = FAR
         self._snapshot_entries: i64 = snapshot_entries
+        self._frozen: Frozen | None = None  # the machine, while it is being encoded,
+        self._frozen_index: i64 = 0  # as it was behind that entry,
+        self._slices: list[bytes] = []  # and what there is of it
         self._sexton: Sexton | None = None  # once something died that is kept (D-08)
         inner.on_dying = self._died
 
@@ -182,6 +186,8 @@ class QuorumHost:
         machine = self.inner.machine
         if self.inner.is_gone or not self._started:
             return
+        if self._frozen is not None:
+            self._encode(self._frozen)
         if len(self._commands) == 0:
             due = machine.has_more() or now_ms >= machine.due_ms
             if len(self._proposed) > 0 or len(self._stepped) > 0:
@@ -235,8 +241,29 @@ class QuorumHost:
             self._turn.mark_host_later(self)
         else:
             self._set_timer()
-        if index - group.snapshot_index >= self._snapshot_entries and not group.is_saving:
-            group.snapshot(index, [encode_fifo(machine)])
+        behind = index - group.snapshot_index
+        if behind >= self._snapshot_entries and self._frozen is None and not group.is_saving:
+            frozen = Frozen(machine)
+            self._frozen = frozen
+            self._frozen_index = index
+            self._encode(frozen)
+
+    def _encode(self, frozen: Frozen) -> None:
+        """Some slices of the snapshot; behind the last one it is saved (0057)."""
+        group = self._group
+        assert group is not None
+        left: i64 = WORK_SLICES
+        while left > 0:
+            left -= 1
+            piece = frozen.take()
+            if piece is None:
+                slices = self._slices
+                self._slices = []
+                self._frozen = None
+                group.snapshot(int(self._frozen_index), slices)
+                return
+            self._slices.append(piece)
+        self._turn.mark_host_later(self)
 
     def _set_timer(self) -> None:
         due_ms = self.inner.machine.due_ms
@@ -323,6 +350,8 @@ class QuorumHost:
         for chunk in self._chunks:
             inner.store.cancel_reserve(chunk)
         self._proposed.clear()
+        if self._frozen is not None:
+            self._frozen.close()
         if self._sexton is not None:
             self._sexton.close()
         self._commands = []

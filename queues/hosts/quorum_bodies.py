@@ -29,6 +29,7 @@ from queues.hosts.classic import ClassicHost
 from queues.hosts.journal import Journal
 from queues.hosts.quorum_entry import cut_of, put_run
 from queues.hosts.seams import Steps
+from queues.hosts.sweeping import Sweep, sets_alive
 from queues.message import Chunk
 from queues.seqset import SeqSet
 
@@ -40,7 +41,8 @@ class Bodies:
     """See the module. Invariant: what is promised is in the store, and not below the machine's next
     number but while an entry is being applied."""
 
-    def __init__(self, inner: ClassicHost, journal: Journal) -> None:
+    def __init__(self, inner: ClassicHost, journal: Journal, sweep_slots: i64) -> None:
+        self._sweep_slots: i64 = sweep_slots
         self.promises = SeqSet()
         inner.promises = self.promises
         self._inner = inner
@@ -83,26 +85,31 @@ class Bodies:
     def drop_passed(self) -> None:
         """The machine has applied an entry: what it has passed over goes."""
         promises = self.promises
-        next_seq = self._inner.machine.next_seq
+        inner = self._inner
+        next_seq = inner.machine.next_seq
         if promises.count > 0 and promises.first() < next_seq:
-            for first, count in promises.split_below(next_seq).runs():
-                self._inner.release_found(first, count)
+            passed = promises.split_below(next_seq)
+            if passed.count > self._sweep_slots:
+                inner.sweeps.append(Sweep(None, passed, [], next_seq, self._sweep_slots))
+                return
+            for first, count in passed.runs():
+                inner.release_found(first, count)
 
     def install(self, machine: Fifo) -> None:
-        """The queue is what a snapshot says: what that has not goes."""
+        """The queue is what a snapshot says: what that has not goes, by `sweep`."""
         inner = self._inner
-        dead = SeqSet()
-        for runs in (
-            inner.machine.alive_within(1, inner.machine.next_seq - 1),
-            self.promises.split_below(machine.next_seq).runs(),
-        ):
-            for first, count in runs:
-                dead.add(first, count)
-        for first, count in machine.alive_within(1, machine.next_seq - 1):
-            dead.remove(first, count)
+        passed = self.promises.split_below(machine.next_seq)
+        end = max(machine.next_seq, inner.machine.next_seq)
+        kept = sets_alive(machine)
+        inner.sweeps.append(Sweep(inner.machine, passed, kept, end, self._sweep_slots))
         inner.machine = machine
-        for first, count in dead.runs():
-            inner.release_found(first, count)
+
+    def sweep(self) -> bool:
+        """Let go of some of what snapshots do not have; whether there is more."""
+        sweeps = self._inner.sweeps
+        if len(sweeps) > 0 and sweeps[0].go_on(self._inner):
+            del sweeps[0]
+        return len(sweeps) > 0
 
     def recovered(self) -> None:
         """All bodies were found that the log has: those behind the machine may be of entries that
@@ -122,13 +129,6 @@ class Bodies:
                 at = first + count
             if end > at:
                 inner.release_found(at, end - at)
-
-    def clear(self) -> None:
-        """The queue goes, or its member: all that the machine does not know."""
-        promised = self.promises.runs()
-        self.promises.clear()
-        for first, count in promised:
-            self._inner.release_found(first, count)
 
 
 @final

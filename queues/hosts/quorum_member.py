@@ -42,7 +42,7 @@ from queues.credit import CreditActor
 from queues.effects import Dying
 from queues.expiry import FAR
 from queues.fifo import Fifo
-from queues.fifo_snapshot import decode_fifo, encode_fifo
+from queues.fifo_snapshot import Thawing
 from queues.host import SessionSink, View
 from queues.hosts.applying import apply_entry
 from queues.hosts.classic import ClassicHost
@@ -55,7 +55,7 @@ from queues.hosts.quorum_entry import (
     take_attached,
     twin_of,
 )
-from queues.hosts.quorum_snapshot import BODY_SLICE_BYTES, Incoming, Outgoing, Shelf, Standing
+from queues.hosts.quorum_snapshot import Incoming, Outgoing, Shelf, Slicing, Standing
 from queues.hosts.seams import Steps, Undertaker
 from queues.hosts.sexton import Sexton
 from queues.message import Chunk
@@ -107,7 +107,7 @@ class QuorumMember:
         turn: Steps,
         shelf: Shelf,
         snapshot_entries: i64 = SNAPSHOT_ENTRIES,
-        slice_bytes: i64 = BODY_SLICE_BYTES,
+        slicing: Slicing | None = None,
     ) -> None:
         self.node: i64 = node  # member id
         self.inner = inner
@@ -119,14 +119,18 @@ class QuorumMember:
         self.on_lead: OnLead | None = None
         self.on_left: Callable[[int], None] | None = None  # its group has it no more
         self.applied_index: i64 = 0
-        self.bodies = Bodies(inner, journal)
+        slicing = Slicing() if slicing is None else slicing
+        self.bodies = Bodies(inner, journal, slicing.sweep_slots)
         self.options = inner.options  # what the definitions say
         self._journal = journal
         self._turn = turn
         self._shelf = shelf
         self._reader = BodyReader(inner, turn)
-        self._outgoing = Outgoing(self.uid, shelf, self._reader, slice_bytes)
-        self._incoming = Incoming(self.uid, shelf, journal, self.bodies, self._mark_later)
+        wake, later, made = self._mark, self._mark_later, self._new_machine
+        self._outgoing = Outgoing(self.uid, shelf, self._reader, slicing, wake, later)
+        self._incoming = Incoming(
+            self.uid, shelf, journal, self.bodies, later, made, slicing.pieces
+        )
         self._group: Group | None = None
         self._birth = b""
         self._wanted: tuple[int, ...] = ()  # members by the definitions; empty: not known
@@ -289,9 +293,11 @@ class QuorumMember:
         """Make an entry of what was handed down, or of what time brings about."""
         self._marked = False
         group = self._group
-        if self.inner.is_gone or group is None:
+        if self.inner.is_gone:
             return
-        self._outgoing.write(group.raft.durable_index, self._saved)
+        self._work(group)
+        if group is None:
+            return
         if self.term == 0:
             self._campaign(group, now_ms)
             return
@@ -314,6 +320,16 @@ class QuorumMember:
         self._owed = []
         self._stepped.append(batch)
         self._journal.entry(self)
+
+    def _work(self, group: Group | None) -> None:
+        """What is done in slices: some of each (0057)."""
+        if self._outgoing.is_writing:
+            self._outgoing.work()
+        elif group is not None:
+            self._outgoing.write(group.raft.durable_index, self._saved)
+        self._incoming.work()
+        if self.bodies.sweep():
+            self._mark_later()
 
     def _is_due(self, now_ms: i64) -> bool:
         """Whether time brings something about; then there is a command that has it come."""
@@ -374,6 +390,8 @@ class QuorumMember:
                     return  # This node was removed, and has left.
         inner = self.inner
         inner.store.tidy()
+        if len(inner.sweeps) > 0:
+            self._mark_later()
         if inner.is_burying:
             inner.step(inner.machine.now_ms)
         if self.term > 0:
@@ -566,7 +584,7 @@ class QuorumMember:
             return
         machine = self.inner.machine
         point = group.snapshot_point(int(self.applied_index))
-        outgoing.take(Standing(point, machine.next_seq, self._birth), encode_fifo(machine))
+        outgoing.take(Standing(point, machine.next_seq, self._birth), machine)
         outgoing.write(group.raft.durable_index, self._saved)
 
     def _saved(self, point: SnapshotPoint) -> None:
@@ -611,18 +629,23 @@ class QuorumMember:
             return
         last = point
 
+        def whole(machine: Fifo) -> None:
+            self._install(last, machine, done)
+
         def staged() -> None:
-            self._install(last, done)
+            self._incoming.when_whole(whole)
 
         self._incoming.stage(piece, now_ms, staged)
 
-    def _install(self, point: SnapshotPoint, done: Callable[[], None]) -> None:
-        """All slices are durable: have them count, then go on with them."""
+    def _new_machine(self) -> Fifo:
+        machine = Fifo(self.inner.machine.options)
+        machine.begin_streams()
+        return machine
+
+    def _install(self, point: SnapshotPoint, fresh: Fifo, done: Callable[[], None]) -> None:
+        """All slices are durable and decoded: have them count, then go on with them."""
         if self.inner.is_gone:
             return
-        fresh = Fifo(self.inner.machine.options)
-        fresh.begin_streams()
-        decode_fifo(fresh, self._incoming.state())
         standing = Standing(point, fresh.next_seq, self._birth)
         slice_count = self._incoming.slice_count
         self._outgoing.give_up()
@@ -631,6 +654,7 @@ class QuorumMember:
             if self.inner.is_gone:
                 return
             self._incoming.finish(fresh)
+            self._mark()  # What it does not have goes in slices.
             self.inner.options = fresh.options
             self.applied_index = point.index
             self._outgoing.stands(standing, slice_count)
@@ -654,16 +678,20 @@ class QuorumMember:
         """
         self._birth = birth
         point = SnapshotPoint(0, 0, appended_term, config)
-        self._outgoing.take(Standing(point, 1, birth), encode_fifo(self.inner.machine))
+        self._outgoing.take(Standing(point, 1, birth), self.inner.machine)
 
         def begun(at: SnapshotPoint) -> None:
             done()
 
         self._outgoing.write(0, begun)
+        self._mark()
 
     def load(self, standing: Standing, slices: Sequence[bytes]) -> None:
         """The node starts: the newest snapshot. Bodies are found next, then `recovered`."""
-        decode_fifo(self.inner.machine, b"".join(slices))
+        thawing = Thawing(self.inner.machine)
+        for piece in slices:
+            thawing.feed(piece)
+        thawing.finish()
         self.inner.options = self.inner.machine.options
         self._birth = standing.birth
         self.applied_index = standing.point.index
@@ -690,7 +718,6 @@ class QuorumMember:
         self._outgoing.close()
         self._reader.clear()
         self._incoming.drop()
-        self.bodies.clear()
         self._shelf.forget(int(self.uid))
 
 

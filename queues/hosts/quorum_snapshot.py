@@ -1,10 +1,11 @@
 """Snapshots of a quorum queue on a member: its own, those that it gives to others, and takes.
 
 A snapshot in the keyed state is the machine (`queues.fifo_snapshot`) in slices, and a point: a
-version
-u8, index u64, term u64, appended_term u64, next_seq u64 of the machine, length u32 of the
+version u8, index u64, term u64, appended_term u64, next_seq u64 of the machine, length u32 of the
 configuration, the configuration, then what the node wants to find again (`birth`), little-endian.
-The first one of a member is its beginning: index 0, and the configuration it begins with.
+The first one of a member is its beginning: index 0, and the configuration it begins with. A machine
+that is taken is frozen, and encoded while it goes on: WORK_SLICES in a turn, and no more than
+UNWRITTEN_MAX of them wait for the disk. In the same way those that come in are decoded (0057).
 
 For another member it is a stream of slices, each with a byte that says of what: the machine's,
 then the bodies of messages below next_seq that are alive here, by ascending number. Where one
@@ -13,7 +14,8 @@ What was settled since may be missing in it: the entries that follow settle it t
 
 What comes in is put down at once, the machine into the keyed state, bodies into the log. Nothing
 of it counts before the last slice is durable and the head is written. `Outgoing` and `Incoming` own
-what is under way; both are told when their disk is done. Compiled.
+what is under way; both are told when their disk is done, and by `work` when a turn has time for
+them. Bytes that are no snapshot are a BadSnapshot, which goes through. Compiled.
 """
 
 from collections import deque
@@ -24,17 +26,20 @@ from typing import Final, Protocol, final
 from mypy_extensions import i64
 
 from queues.fifo import Fifo
+from queues.fifo_snapshot import PIECE_BYTES, SMALL, Frozen, Thawing
 from queues.hosts.journal import Journal
 from queues.hosts.quorum_bodies import Bodies, BodyReader, Gathering
 from queues.hosts.quorum_entry import take_runs
+from queues.store import SPAN_SLOTS
 from raft.entries import SnapshotPoint
 from raft.membership import decode_config, encode_config
 from raft.messages import SnapshotSlice
 
 POINT: Final = Struct("<BQQQQI")
 POINT_VERSION: Final = 1
-SLICE_BYTES: Final = 60 << 10  # of a machine; the keyed state takes a little more
 BODY_SLICE_BYTES: Final = 256 << 10
+WORK_SLICES: Final = 4  # of a machine, encoded or decoded in one turn
+UNWRITTEN_MAX: Final = 16  # slices that wait for the disk
 OF_MACHINE: Final = b"\x01"
 OF_BODIES: Final = b"\x02"
 
@@ -42,9 +47,11 @@ OF_BODIES: Final = b"\x02"
 class Writer(Protocol):
     """A snapshot that is being written (`warren.storage.snapshot.SnapshotWriter`)."""
 
-    def add(self, parts: Sequence[bytes]) -> None: ...
+    def add(self, parts: Sequence[bytes], done: Callable[[], None] | None = None) -> None: ...
 
     def commit(self, done: Callable[[], None]) -> None: ...
+
+    def drop(self) -> None: ...
 
 
 class Shelf(Protocol):
@@ -110,9 +117,43 @@ def decode_standing(content: bytes) -> Standing:
     return Standing(SnapshotPoint(index, term, appended_term, config), next_seq, content[end:])
 
 
-def slices_of(state: bytes) -> list[bytes]:
-    """A machine in pieces; at least one."""
-    return [state[at : at + SLICE_BYTES] for at in range(0, max(len(state), 1), SLICE_BYTES)]
+@final
+class Slicing:
+    """How much is done at a time."""
+
+    def __init__(
+        self,
+        small: i64 = SMALL,
+        piece_bytes: i64 = PIECE_BYTES,
+        body_bytes: i64 = BODY_SLICE_BYTES,
+        pieces: i64 = WORK_SLICES,
+        sweep_slots: i64 = SPAN_SLOTS,
+    ) -> None:
+        self.small: i64 = small  # rows of a machine that is encoded at once
+        self.piece_bytes: i64 = piece_bytes  # of a machine, in a slice
+        self.body_bytes: i64 = body_bytes  # of bodies, in a slice
+        self.pieces: i64 = pieces  # of a machine, encoded or decoded in a turn
+        self.sweep_slots: i64 = sweep_slots  # looked at in a turn, when a snapshot was installed
+
+
+@final
+class Writing:
+    """A snapshot that is taken, and then written."""
+
+    def __init__(self, standing: Standing, frozen: Frozen) -> None:
+        self.standing = standing
+        self.frozen = frozen
+        self.writer: Writer | None = None  # once the log has got so far
+        self.done: Callable[[SnapshotPoint], None] | None = None
+        self.slice_count: i64 = 0
+        self.unwritten: i64 = 0
+        self.is_whole = False  # all slices are with the writer
+
+    def end(self) -> None:
+        """It is written, or of no use any more."""
+        self.frozen.close()
+        if self.writer is not None:
+            self.writer.drop()
 
 
 @final
@@ -122,23 +163,37 @@ class Outgoing:
     `index` is that of the newest that is durable, of `slice_count` slices.
     """
 
-    def __init__(self, uid: i64, shelf: Shelf, reader: BodyReader, slice_bytes: i64) -> None:
+    def __init__(
+        self,
+        uid: i64,
+        shelf: Shelf,
+        reader: BodyReader,
+        slicing: Slicing,
+        wake: Callable[[], None],
+        wake_later: Callable[[], None],
+    ) -> None:
         self._uid: i64 = uid
-        self._slice_bytes: i64 = slice_bytes  # of bodies
+        self._wake = wake  # have `work` called in a turn,
+        self._wake_later = wake_later  # or in the turn behind this one
+        self._slicing = slicing
         self._shelf = shelf
         self._reader = reader
         self.index: i64 = -1
         self.slice_count: i64 = 0
         self._next_seq: i64 = 1
         self._cuts: list[int] = [1]  # where slices of bodies begin
-        self._taken: tuple[Standing, bytes] | None = None  # waits until the log has got so far
-        self._is_writing = False
+        self._writing: Writing | None = None
         self._is_closed = False
 
     @property
     def is_busy(self) -> bool:
         """A snapshot is taken, and not durable yet."""
-        return self._is_writing or self._taken is not None
+        return self._writing is not None
+
+    @property
+    def is_writing(self) -> bool:
+        """The log has got so far: `work` is wanted."""
+        return self._writing is not None and self._writing.writer is not None
 
     def stands(self, standing: Standing, slice_count: i64) -> None:
         """The newest snapshot that is durable."""
@@ -147,40 +202,79 @@ class Outgoing:
         self._next_seq = standing.next_seq
         self._cuts = [1]
 
-    def take(self, standing: Standing, state: bytes) -> None:
-        """Write this one down as soon as `write` allows it."""
+    def take(self, standing: Standing, machine: Fifo) -> None:
+        """Write the machine down as it is now, as soon as `write` allows it."""
         assert not self.is_busy
-        self._taken = (standing, state)
+        slicing = self._slicing
+        frozen = Frozen(machine, int(slicing.small), int(slicing.piece_bytes))
+        self._writing = Writing(standing, frozen)
 
     def write(self, durable_index: i64, done: Callable[[SnapshotPoint], None]) -> None:
-        """The log is durable up to there, and so is what it refers to: write what was taken."""
-        taken = self._taken
-        if taken is None or taken[0].point.index > durable_index:
+        """The log is durable up to there, and so is what it refers to: write what was taken, some
+        of it now and the rest by `work`."""
+        writing = self._writing
+        if writing is None or writing.writer is not None:
             return
-        self._taken = None
-        standing, state = taken
-        self._is_writing = True
-        slices = slices_of(state)
-        writer = self._shelf.begin(self._uid, standing.point.index, standing.encode())
-        for piece in slices:
-            writer.add([piece])
+        standing = writing.standing
+        if standing.point.index > durable_index:
+            return
+        writing.done = done
+        writing.writer = self._shelf.begin(self._uid, standing.point.index, standing.encode())
+        self.work()
+
+    def work(self) -> None:
+        """Encode some slices of what is being written."""
+        writing = self._writing
+        if writing is None or writing.is_whole:
+            return
+        writer = writing.writer
+        if writer is None:
+            return
+
+        def added() -> None:
+            writing.unwritten -= 1
+            if self._writing is writing and writing.unwritten == UNWRITTEN_MAX - 1:
+                self._wake()
+
+        left = self._slicing.pieces
+        while left > 0 and writing.unwritten < UNWRITTEN_MAX:
+            left -= 1
+            piece = writing.frozen.take()
+            if piece is None:
+                self._commit(writing)
+                return
+            writing.slice_count += 1
+            writing.unwritten += 1
+            writer.add([piece], added)
+        if writing.unwritten < UNWRITTEN_MAX:
+            self._wake_later()
+
+    def _commit(self, writing: Writing) -> None:
+        """All slices are with the writer."""
+        writer = writing.writer
+        assert writer is not None
+        writing.is_whole = True
 
         def written() -> None:
-            self._is_writing = False
-            if not self._is_closed and standing.point.index > self.index:
-                self.stands(standing, len(slices))
-                done(standing.point)
+            if self._writing is not writing:
+                return  # Another one came in between.
+            self._writing = None
+            self.stands(writing.standing, writing.slice_count)
+            if writing.done is not None:
+                writing.done(writing.standing.point)
 
         writer.commit(written)
 
     def give_up(self) -> None:
         """Another one is being installed: what was taken or is being written is of no use."""
-        self._taken = None
-        self._is_writing = False
+        writing = self._writing
+        self._writing = None
+        if writing is not None:
+            writing.end()
 
     def close(self) -> None:
         self._is_closed = True
-        self._taken = None
+        self.give_up()
 
     # For others
 
@@ -220,7 +314,7 @@ class Outgoing:
                 cuts.append(wanted.at)
             done([OF_BODIES, *wanted.found[0]], is_last)
 
-        room: i64 = 1 << 40 if is_known else self._slice_bytes
+        room: i64 = 1 << 40 if is_known else self._slicing.body_bytes
         self._reader.gather(Gathering([(begin, end)], room, True, gathered))
 
 
@@ -240,25 +334,29 @@ class Incoming:
     """A snapshot of another member that is coming in, or being installed."""
 
     def __init__(
-        self, uid: i64, shelf: Shelf, journal: Journal, bodies: Bodies, wake: Callable[[], None]
+        self,
+        uid: i64,
+        shelf: Shelf,
+        journal: Journal,
+        bodies: Bodies,
+        wake: Callable[[], None],
+        fresh: Callable[[], Fifo],
+        pieces: i64,
     ) -> None:
         self._uid: i64 = uid
+        self._work_pieces: i64 = pieces
         self._shelf = shelf
         self._journal = journal
         self._bodies = bodies
-        self._wake = wake  # have a turn end soon
-        self._state: list[bytes] = []
+        self._wake = wake  # have a turn end soon, with `work` in it
+        self._fresh = fresh  # makes a new machine
+        self._machine: Fifo | None = None  # that is being made
+        self._thawing: Thawing | None = None
+        self._pieces: deque[bytes] = deque()  # that are still to be decoded
+        self._then: Callable[[Fifo], None] | None = None  # waits for the machine
+        self.slice_count: i64 = 0  # of the machine, so far
         self._answers: deque[Answer] = deque()  # in the order of the slices, for two disks answer
         self._stream: i64 = 0  # goes up when what is staged is dropped
-
-    @property
-    def slice_count(self) -> int:
-        """Of the machine, so far."""
-        return len(self._state)
-
-    def state(self) -> bytes:
-        """The machine as it came in."""
-        return b"".join(self._state)
 
     def stage(self, piece: SnapshotSlice, now_ms: i64, done: Callable[[], None]) -> None:
         """Put a slice down; `done` when it is durable, and all before it are."""
@@ -276,7 +374,7 @@ class Incoming:
 
         if content[:1] == OF_MACHINE:
             state = content[1:]
-            assert piece.slice_number == len(self._state)
+            assert piece.slice_number == self.slice_count
             is_taken = self._shelf.stage(
                 self._uid,
                 piece.source,
@@ -287,13 +385,49 @@ class Incoming:
                 durable,
             )
             assert is_taken, "a slice that does not follow"
-            self._state.append(state)
+            self.slice_count += 1
+            self._pieces.append(state)
+            self._wake()
             return
         assert content[:1] == OF_BODIES
         for first, chunk in take_runs(content, 1):
             self._bodies.promise(chunk, first, now_ms)
         self._journal.when_durable(durable)
         self._wake()
+
+    def work(self) -> None:
+        """Decode some slices."""
+        left = self._work_pieces
+        while left > 0 and len(self._pieces) > 0:
+            left -= 1
+            thawing = self._thawing
+            if thawing is None:
+                machine = self._fresh()
+                self._machine = machine
+                thawing = Thawing(machine)
+                self._thawing = thawing
+            thawing.feed(self._pieces.popleft())
+        if len(self._pieces) > 0:
+            self._wake()
+        elif self._then is not None:
+            self._give()
+
+    def when_whole(self, then: Callable[[Fifo], None]) -> None:
+        """All slices are here: call back with the machine once it is made."""
+        self._then = then
+        if len(self._pieces) == 0:
+            self._give()
+
+    def _give(self) -> None:
+        then = self._then
+        self._then = None
+        thawing = self._thawing
+        machine = self._machine
+        assert then is not None
+        assert thawing is not None
+        assert machine is not None
+        thawing.finish()
+        then(machine)
 
     def install(self, standing: Standing, done: Callable[[], None]) -> None:
         """All of it is durable: from `done` on it is this member's snapshot."""
@@ -306,11 +440,15 @@ class Incoming:
 
     def drop(self) -> None:
         """What was staged is of no use; bodies stay promised."""
-        if len(self._state) > 0:
+        if self.slice_count > 0:
             self._shelf.drop_staged(self._uid)
         self._end()
 
     def _end(self) -> None:
-        self._state = []
+        self._machine = None
+        self._thawing = None
+        self._pieces.clear()
+        self._then = None
+        self.slice_count = 0
         self._answers.clear()
         self._stream += 1

@@ -87,8 +87,7 @@ class Sexton(PublishingOnly):
 
     def begin(self, dying: DyingRuns) -> None:
         """These were dying when the leadership began."""
-        for first, count, reason in dying.runs():
-            self.burials.died(first, count, reason)
+        self.burials.begin(dying)
         self._mark()
 
     def died(self, first: i64, count: i64, reason: i64) -> None:

@@ -15,6 +15,7 @@ from queues.hosts.classic import LOGGED, ClassicHost
 from queues.hosts.journal import Journal
 from queues.hosts.quorum_member import QuorumMember
 from queues.hosts.quorum_recovery import INCARNATION, FoundGroups, beginning
+from queues.hosts.quorum_snapshot import Slicing
 from queues.hosts.seams import Undertaker
 from queues.message import Chunk
 from queues.options import Options
@@ -172,9 +173,15 @@ class GroupNode:
         )
         self.hosts[UID] = inner
         entries = self.random.choice((4, 16, 64))
-        slice_bytes = self.random.choice((100, 1000, 1 << 18))
+        slicing = Slicing(
+            small=self.random.choice((0, 1000)),
+            piece_bytes=self.random.choice((40, 400, 60_000)),
+            body_bytes=self.random.choice((100, 1000, 1 << 18)),
+            pieces=self.random.choice((1, 4)),
+            sweep_slots=self.random.choice((1, 3, 2000)),
+        )
         self.member = QuorumMember(
-            self.number, inner, self.journal, self, self.shelf, entries, slice_bytes
+            self.number, inner, self.journal, self, self.shelf, entries, slicing
         )
         self.member.on_lead = self._leads
         self.member.on_left = self._left

@@ -119,7 +119,7 @@ def test_what_a_consumer_holds_has_no_place_and_what_came_back_is_told_as_such()
     assert (first.payload, first.redelivered, first.failures) == (b"a", True, 0)
     desk.settle(1, RELEASE, [(2, 1)])
     desk.turn()
-    desk.host.machine.attempts[2] = 3 << ACQUIRED_SHIFT | 1  # As a queue that counts has it.
+    desk.host.machine.attempts.put(2, 3 << ACQUIRED_SHIFT | 1)  # As a queue that counts has it.
     assert [(each.payload, each.failures) for each in peek(site, 0, 5)][1] == (b"b", 1)
 
 

@@ -63,7 +63,7 @@ def test_a_queue_that_does_not_delay_has_nothing_of_it() -> None:
 
 def test_many_failures_and_long_delays_stay_within_ten_years() -> None:
     fifo = machine_with(1, delay_type=DELAY_ALL, delay_min_ms=DELAY_MS_MAX)
-    fifo.attempts[1] = 1 << 31
+    fifo.attempts.put(1, 1 << 31)
     fifo.apply([Settle(KEY, FAIL, [(1, 1)])], NOW_MS)
     assert fifo.delays is not None
     assert 0 <= fifo.delays.calendar.next_due_ms() - NOW_MS - DELAY_MS_MAX <= 1 << 17

@@ -30,7 +30,7 @@ from queues.commands import (
 from queues.effects import Effect
 from queues.expiry import FAR
 from queues.fifo import DUE_SLICE, Fifo
-from queues.fifo_snapshot import BadSnapshot, decode_fifo, encode_fifo, machine_state
+from queues.fifo_snapshot import SMALL, BadSnapshot, decode_fifo, encode_fifo, machine_state
 from queues.options import DROP_HEAD, REJECT_PUBLISH, REJECT_PUBLISH_DLX, Options
 from queues.traits import Traits
 from tests.unit.queues.runs import runs_of
@@ -149,10 +149,10 @@ def rows(effects: list[Effect]) -> list[tuple[object, ...]]:
     return [row(effect) for effect in effects]
 
 
-def copy_of(machine: Fifo, options: Options) -> Fifo:
+def copy_of(machine: Fifo, options: Options, small: int = SMALL) -> Fifo:
     """A machine made of the other's snapshot."""
     made = Fifo(options)
-    decode_fifo(made, encode_fifo(machine))
+    decode_fifo(made, encode_fifo(machine, small))
     return made
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from queues.hosts.quorum_snapshot import SLICE_BYTES, Standing, decode_standing, slices_of
+from queues.hosts.quorum_snapshot import Standing, decode_standing
 from raft.entries import Config, SnapshotPoint
 
 
@@ -27,9 +27,3 @@ def test_what_is_decoded_is_what_was_encoded() -> None:
     assert (found.point.index, found.point.term, found.point.appended_term) == (5, 3, 4)
     assert found.point.config == point.config
     assert (found.next_seq, found.birth) == (1 << 45, b"birth")
-
-
-def test_a_machine_is_cut_into_slices_and_an_empty_one_has_one_too() -> None:
-    assert slices_of(b"") == [b""]
-    state = bytes(2 * SLICE_BYTES + 1)
-    assert [len(each) for each in slices_of(state)] == [SLICE_BYTES, SLICE_BYTES, 1]
