@@ -169,6 +169,7 @@ def entry_cost(directory: str, size: int) -> None:
     parts = (os.urandom(size),)
     alone: list[float] = []
     among: list[float] = []
+    together: list[float] = []
     index = 0
     for _ in range(20):
         began = time.thread_time()
@@ -178,14 +179,23 @@ def entry_cost(directory: str, size: int) -> None:
         alone.append((time.thread_time() - began) / 500)
         began = time.thread_time()
         for each in range(index + 1, index + 501):
-            wal.append_raft_entry(2, 1, each, 3, 3, 0, parts)
+            wal.append_raft_entries(2, 1, each, 3, 3, 0, [parts])
             wal.flush()
         among.append((time.thread_time() - began) / 500)
+        began = time.thread_time()
+        for each in range(index + 1, index + 501, 20):
+            wal.append_raft_entries(3, 1, each, 3, 3, 0, [parts] * 20)
+            wal.flush()
+        together.append((time.thread_time() - began) / 500)
         index += 500
         wal.release_log(1, index)
         wal.release_log(2, index)
+        wal.release_log(3, index)
     print(f"append_entry + flush, {size:5d} B: {statistics.median(alone) * 1e6:.2f} us CPU")
-    print(f"append_raft_entry + flush, {size:5d} B: {statistics.median(among) * 1e6:.2f} us CPU")
+    print(f"append_raft_entries + flush, {size:5d} B: {statistics.median(among) * 1e6:.2f} us CPU")
+    print(
+        f"the same of 20 at once, {size:5d} B: {statistics.median(together) * 1e6:.2f} us CPU each"
+    )
     wal.close(clean=False)
 
 

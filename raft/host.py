@@ -419,25 +419,39 @@ class RaftHost:
         group.owner.truncated(index)
 
     def _append(self, group: Group, entries: Sequence[Entry]) -> None:
-        log = self._log
-        uid = group.uid
-        incarnation = group.incarnation
+        """Hand entries to the log, as many at once as are alike; what is attached before them."""
         byte_count: i64 = 0
+        first = entries[0]
+        contents: list[Sequence[bytes]] = []
         for entry in entries:
+            if (
+                entry.term != first.term
+                or entry.kind != first.kind
+                or entry.appended_term != first.appended_term
+            ):
+                self._append_alike(group, first, contents)
+                first = entry
+                contents = []
             # What was appended in a term in which it led was proposed here.
             if len(entry.attached) > 0 and entry.appended_term != group.own_term:
                 group.owner.store(entry)
-            log.append_raft_entry(
-                uid,
-                incarnation,
-                entry.index,
-                entry.term,
-                entry.appended_term,
-                entry.kind,
-                entry.parts,
-            )
+            contents.append(entry.parts)
             byte_count += entry.byte_count
+        self._append_alike(group, first, contents)
         self.counters.appended_bytes += byte_count
+
+    def _append_alike(
+        self, group: Group, first: Entry, contents: Sequence[Sequence[bytes]]
+    ) -> None:
+        self._log.append_raft_entries(
+            group.uid,
+            group.incarnation,
+            first.index,
+            first.term,
+            first.appended_term,
+            first.kind,
+            contents,
+        )
 
     def _say_after_sync(self, group: Group, messages: Sequence[tuple[int, Message]]) -> None:
         """Nothing new to write: say it behind what is being written, or now."""

@@ -89,16 +89,17 @@ class GroupLog(Protocol):
     @property
     def appended_lsn(self) -> int: ...
 
-    def append_raft_entry(
+    def append_raft_entries(
         self,
         owner: int,
         incarnation: int,
-        index: int,
+        first: int,
         term: int,
         appended_term: int,
         kind: int,
-        parts: Sequence[bytes],
-    ) -> object: ...
+        contents: Sequence[Sequence[bytes]],
+    ) -> None:
+        """Entries that follow each other from the index `first` on, alike but for their content."""
 
     def append_hard_state(self, owner: int, incarnation: int, term: int, vote: int) -> object: ...
 

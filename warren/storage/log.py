@@ -7,15 +7,17 @@ is taken. No I/O and no thread: full batches, and on `flush` the open one, are h
 `hand_over`; new files come from `next_file`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, final
 
 from warren.storage.files import BLOCK_BYTES, LogFile
 from warren.storage.record import (
     HEADER_BYTES,
     PADDING,
+    RAFT_HEAD_BYTES,
     SEAL,
     Buffer,
+    RaftRun,
     encode_header,
     padded,
 )
@@ -73,11 +75,26 @@ class Log:
     ) -> int:
         """Append one record, `length` bytes of payload; return its offset in `active`."""
         size = padded(length)
+        self._make_room(size)
+        return self._place(kind, owner, index, part, payload, length, size)
+
+    def append_raft_entry(
+        self, run: RaftRun, index: int, content: Sequence[bytes], byte_count: int
+    ) -> int:
+        """Append a RAFT_ENTRY with `byte_count` bytes of content; return its offset."""
+        length = RAFT_HEAD_BYTES + byte_count
+        size = padded(length)
+        self._make_room(size)
+        file = self.active
+        start = run.encode_start(file.epoch, file.durable_offset, index, content, length)
+        return self._put(start, content, byte_count, size)
+
+    def _make_room(self, size: int) -> None:
+        """See to it that so many bytes go into the active file, and into the open batch."""
         if self.offset + size + SEAL_BYTES > self.active.size:
             self.roll(size)
         elif self._batch.byte_count and self._batch.byte_count + size > self._group_bytes:
             self.flush()
-        return self._place(kind, owner, index, part, payload, length, size)
 
     def _place(
         self,
@@ -93,16 +110,24 @@ class Log:
         header = encode_header(
             file.epoch, file.durable_offset, owner, index, kind, part, payload, length
         )
+        return self._put(header, payload, length, size)
+
+    def _put(self, start: bytes, rest: Sequence[Buffer], rest_bytes: int, size: int) -> int:
+        """A record of `size` bytes: its beginning, `rest_bytes` more, padding. Its offset."""
         batch = self._batch
-        padding = PADDING[: size - length - HEADER_BYTES]
-        if length < JOIN_BYTES:
-            batch.parts.append(b"".join((header, *payload, padding)))
+        padding = PADDING[: size - rest_bytes - len(start)]
+        if rest_bytes < JOIN_BYTES:
+            pieces: list[Buffer] = [start]
+            pieces.extend(rest)
+            pieces.append(padding)
+            batch.parts.append(b"".join(pieces))
         else:
-            batch.parts.append(header)
-            batch.parts.extend(payload)
+            batch.parts.append(start)
+            batch.parts.extend(rest)
             if padding:
                 batch.parts.append(padding)
         batch.byte_count += size
+        file = self.active
         at = self.offset
         if at >= file.next_landmark:
             file.note_landmark(at)

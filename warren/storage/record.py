@@ -73,6 +73,7 @@ CHECKPOINT_HEAD: Final = Struct("<B3xIQ")
 OFFSET: Final = Struct("<I")
 RAFT_HEAD: Final = Struct("<QQB7x")
 RAFT_HEAD_BYTES: Final = 24
+RAFT_REST: Final = Struct("<IIIQQBBHIQQB7x")  # HEADER_REST and RAFT_HEAD, one behind the other
 STATE: Final = Struct("<QQ")
 STATE_BYTES: Final = 16
 LABEL_LENGTH: Final = Struct("<H")
@@ -359,9 +360,45 @@ def decode_checkpoint(payload: memoryview) -> tuple[int, Ranges]:
     return last_seq, decode_ranges(payload[16 : 16 + 16 * count])
 
 
-def encode_raft_head(term: int, appended_term: int, kind: int) -> bytes:
-    """What comes before the content of an entry in a RAFT_ENTRY."""
-    return RAFT_HEAD.pack(term, appended_term, kind)
+@final
+class RaftRun:
+    """What entries have in common that a member appends one behind the other."""
+
+    __slots__ = ("appended_term", "check", "incarnation", "kind", "owner", "term")
+
+    def __init__(
+        self, owner: int, incarnation: int, term: int, appended_term: int, kind: int
+    ) -> None:
+        self.owner = owner
+        self.check = owner_check(owner)
+        self.incarnation = incarnation
+        self.term = term
+        self.appended_term = appended_term
+        self.kind = kind
+
+    def encode_start(
+        self, epoch: int, durable_offset: int, index: int, content: Sequence[bytes], length: int
+    ) -> bytes:
+        """The RAFT_ENTRY at `index` up to its content: the header, and what comes before it in the
+        payload, which has `length` bytes."""
+        rest = RAFT_REST.pack(
+            length,
+            epoch,
+            durable_offset,
+            self.owner,
+            index,
+            RAFT_ENTRY,
+            0,
+            self.check,
+            self.incarnation,
+            self.term,
+            self.appended_term,
+            self.kind,
+        )
+        crc = crc32c(rest)
+        for piece in content:
+            crc = crc32c(piece, crc)
+        return CRC.pack(crc) + rest
 
 
 def decode_raft_head(payload: memoryview) -> tuple[int, int, int]:

@@ -45,15 +45,14 @@ from warren.storage.record import (
     MARK,
     OPENED,
     PUBLISH,
-    RAFT_ENTRY,
     RAFT_HEAD_BYTES,
     SETTLE,
     STATE_BYTES,
     Buffer,
+    RaftRun,
     encode_checkpoint,
     encode_hard_state,
     encode_publish_prefix,
-    encode_raft_head,
     encode_settle,
     offset_at,
     padded,
@@ -306,33 +305,39 @@ class Wal:
         """An entry of a log group; it stays until `release_log`."""
         return self.append(ENTRY, owner, index, parts)
 
-    def append_raft_entry(
+    def append_raft_entries(
         self,
         owner: int,
         incarnation: int,
-        index: int,
+        first: int,
         term: int,
         appended_term: int,
         kind: int,
-        parts: Sequence[bytes],
-    ) -> Location:
-        """An entry of a group of several members, behind those it has; it stays until `release_log`
-        or `truncate_log`, or until another one is appended at its index or a lower one.
+        contents: Sequence[Sequence[bytes]],
+    ) -> None:
+        """Entries of a group of several members, from the index `first` on, behind those it has;
+        they stay until `release_log` or `truncate_log`, or until another one is appended at their
+        index or a lower one.
 
-        `appended_term` is the term in which this member appends it: never less than that of an
-        entry before, and more than that of one whose place it takes. It says after a start which
+        `appended_term` is the term in which this member appends them: never less than that of an
+        entry before, and more than that of one whose place they take. It says after a start which
         of two records at an index counts.
         """
         log = self._log
         assert log is not None
-        length = RAFT_HEAD_BYTES + sum(map(len, parts))
-        payload: list[Buffer] = [encode_raft_head(term, appended_term, kind), *parts]
-        at = log.append(RAFT_ENTRY, owner, index, incarnation, payload, length)
-        file = log.active
-        stored = padded(length)
-        file.claim(stored, stored)
-        self._ledger.place_entry(owner, index, file, at, stored)
-        return Location(file.id, at + HEADER_BYTES, stored)
+        run = RaftRun(owner, incarnation, term, appended_term, kind)
+        ledger = self._ledger
+        index = first
+        for content in contents:
+            byte_count = 0
+            for part in content:
+                byte_count += len(part)
+            at = log.append_raft_entry(run, index, content, byte_count)
+            file = log.active
+            stored = padded(RAFT_HEAD_BYTES + byte_count)
+            file.claim(stored, stored)
+            ledger.place_entry(owner, index, file, at, stored)
+            index += 1
 
     def append_hard_state(self, owner: int, incarnation: int, term: int, vote: int) -> Location:
         """The newest term and vote of a member of a group; kept as long as its owner."""

@@ -36,20 +36,21 @@ class SimLog:
     def appended_lsn(self) -> int:
         return len(self.records)
 
-    def append_raft_entry(
+    def append_raft_entries(
         self,
         owner: int,
         incarnation: int,
-        index: int,
+        first: int,
         term: int,
         appended_term: int,
         kind: int,
-        parts: Sequence[bytes],
+        contents: Sequence[Sequence[bytes]],
     ) -> None:
         assert owner == METADATA_OWNER
-        record = (incarnation, index, term, appended_term, kind, b"".join(parts))
-        self.records.append(("entry", record))
-        self.live[index] = record
+        for index, parts in enumerate(contents, first):
+            record = (incarnation, index, term, appended_term, kind, b"".join(parts))
+            self.records.append(("entry", record))
+            self.live[index] = record
 
     def append_hard_state(self, owner: int, incarnation: int, term: int, vote: int) -> None:
         assert owner == METADATA_OWNER

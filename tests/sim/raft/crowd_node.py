@@ -226,18 +226,18 @@ class CrowdNode:
     def appended_lsn(self) -> int:
         return self.drive.wal.appended_lsn
 
-    def append_raft_entry(
+    def append_raft_entries(
         self,
         owner: int,
         incarnation: int,
-        index: int,
+        first: int,
         term: int,
         appended_term: int,
         kind: int,
-        parts: Sequence[bytes],
-    ) -> object:
-        return self.members[owner].append_raft_entry(
-            owner, incarnation, index, term, appended_term, kind, parts
+        contents: Sequence[Sequence[bytes]],
+    ) -> None:
+        self.members[owner].append_raft_entries(
+            owner, incarnation, first, term, appended_term, kind, contents
         )
 
     def append_hard_state(self, owner: int, incarnation: int, term: int, vote: int) -> object:

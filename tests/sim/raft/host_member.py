@@ -144,28 +144,30 @@ class HostMember(Member):
 
     # The log
 
-    def append_raft_entry(
+    def append_raft_entries(
         self,
         owner: int,
         incarnation: int,
-        index: int,
+        first: int,
         term: int,
         appended_term: int,
         kind: int,
-        parts: Sequence[bytes],
-    ) -> object:
+        contents: Sequence[Sequence[bytes]],
+    ) -> None:
         assert (owner, incarnation) == (self.uid, self.incarnation), "an entry of another group"
-        assert index > self._commit_index, "a committed entry is replaced"
+        for index, parts in enumerate(contents, first):
+            self._append_entry(Entry(index, term, kind, parts, (), appended_term))
+
+    def _append_entry(self, entry: Entry) -> None:
+        assert entry.index > self._commit_index, "a committed entry is replaced"
         core = self.core
         assert core is not None
-        entry = Entry(index, term, kind, parts, (), appended_term)
-        assert appended_term >= term, "appended before it was made"
+        assert entry.appended_term >= entry.term, "appended before it was made"
         self.disk.put_entry(entry)
         self.world.truth.appended(self.disk, entry)
-        if kind == CONFIG and core.role == LEADER and term == core.term:
+        if entry.kind == CONFIG and core.role == LEADER and entry.term == core.term:
             self.world.truth.proposed_config(self.disk, entry, core.commit_index)
         self.appended_lsn += 1
-        return None
 
     def append_hard_state(self, owner: int, incarnation: int, term: int, vote: int) -> object:
         assert (owner, incarnation) == (self.uid, self.incarnation), "a hard state of another group"

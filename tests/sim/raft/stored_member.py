@@ -48,23 +48,23 @@ class StoredMember(HostMember):
 
     # The log
 
-    def append_raft_entry(
+    def append_raft_entries(
         self,
         owner: int,
         incarnation: int,
-        index: int,
+        first: int,
         term: int,
         appended_term: int,
         kind: int,
-        parts: Sequence[bytes],
-    ) -> object:
-        super().append_raft_entry(owner, incarnation, index, term, appended_term, kind, parts)
-        self.ever[index, appended_term] = self.disk.record(index).entry
-        place = self.drive.wal.append_raft_entry(
-            owner, incarnation, index, term, appended_term, kind, parts
+        contents: Sequence[Sequence[bytes]],
+    ) -> None:
+        super().append_raft_entries(owner, incarnation, first, term, appended_term, kind, contents)
+        for index in range(first, first + len(contents)):
+            self.ever[index, appended_term] = self.disk.record(index).entry
+        self.drive.wal.append_raft_entries(
+            owner, incarnation, first, term, appended_term, kind, contents
         )
         self.appended_lsn = self.drive.wal.appended_lsn
-        return place
 
     def append_hard_state(self, owner: int, incarnation: int, term: int, vote: int) -> object:
         super().append_hard_state(owner, incarnation, term, vote)

@@ -204,8 +204,8 @@ class Members:
         kind = self.random.choice((COMMAND, COMMAND, COMMAND, NOOP, CONFIG))
         item = (index, term, state.term, kind, self.content(kind))
         parts = (item[4][:3], item[4][3:])
-        self.wal.append_raft_entry(
-            member.owner, state.incarnation, index, term, state.term, kind, parts
+        self.wal.append_raft_entries(
+            member.owner, state.incarnation, index, term, state.term, kind, [parts]
         )
         member.became(replace(state, log=(*kept, item)), self.wal.appended_lsn)
 

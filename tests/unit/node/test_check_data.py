@@ -73,7 +73,7 @@ def with_members(directory: Path) -> Wal:
     for owner in (500, 501):
         wal.append_hard_state(owner, 1, 3, 2)
         for index in range(3, 7):
-            wal.append_raft_entry(owner, 1, index, 3, 3, 0, (b"content",))
+            wal.append_raft_entries(owner, 1, index, 3, 3, 0, [(b"content",)])
     wal.roll()
     wal.append_mark(10, 1)  # So that the file before is known to be whole.
     return wal

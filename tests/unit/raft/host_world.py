@@ -31,26 +31,30 @@ class FakeLog:
         self.durable_lsn = 0
         self.flushes = 0
         self.records: list[tuple[str, int, int]] = []  # what, owner, index or term
+        self.calls: list[tuple[int, int]] = []  # of appends: first index, count
         self.entries: dict[int, dict[int, tuple[int, int, int, int, bytes]]] = {}
         self.hard_states: dict[int, tuple[int, int]] = {}
         self.released: dict[int, int] = {}
         self.reads: list[Callable[[], None]] = []  # that wait to be answered
         self.failing_reads = 0
 
-    def append_raft_entry(
+    def append_raft_entries(
         self,
         owner: int,
         incarnation: int,
-        index: int,
+        first: int,
         term: int,
         appended_term: int,
         kind: int,
-        parts: Sequence[bytes],
+        contents: Sequence[Sequence[bytes]],
     ) -> None:
-        self.appended_lsn += 1
-        self.records.append(("entry", owner, index))
-        payload = b"".join(parts)
-        self.entries.setdefault(owner, {})[index] = (index, term, appended_term, kind, payload)
+        self.calls.append((first, len(contents)))
+        for index, parts in enumerate(contents, first):
+            self.appended_lsn += 1
+            self.records.append(("entry", owner, index))
+            payload = b"".join(parts)
+            entry = (index, term, appended_term, kind, payload)
+            self.entries.setdefault(owner, {})[index] = entry
 
     def append_hard_state(self, owner: int, incarnation: int, term: int, vote: int) -> None:
         self.appended_lsn += 1

@@ -508,7 +508,7 @@ def test_what_the_log_has_of_a_group_beyond_what_is_restored_is_given_up() -> No
     world = World()
     node = world.nodes[1]
     for index in range(1, 6):
-        node.log.append_raft_entry(GROUP, INCARNATION, index, 1, 1, COMMAND, [b"x"])
+        node.log.append_raft_entries(GROUP, INCARNATION, index, 1, 1, COMMAND, [[b"x"]])
     point = SnapshotPoint(2, 1, 1, Config(world.members))
     node.restore(GROUP, Restored(HardState(1, 0), point, 4, [(3, 1, 1)], []))
     assert list(node.log.entries[GROUP]) == [3, 4]

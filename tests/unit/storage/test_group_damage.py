@@ -17,7 +17,7 @@ def node() -> Node:
 
 def append(node: Node, owner: int, first: int, last: int, appended_term: int = 2) -> None:
     for index in range(first, last + 1):
-        node.wal.append_raft_entry(owner, 1, index, 1, appended_term, 0, (b"entry" * 10,))
+        node.wal.append_raft_entries(owner, 1, index, 1, appended_term, 0, [(b"entry" * 10,)])
     node.rest()
 
 

@@ -33,7 +33,7 @@ def append(
 ) -> None:
     for index in range(first, last + 1):
         parts = (content(index, size)[:10], content(index, size)[10:])
-        node.wal.append_raft_entry(GROUP, incarnation, index, 1, appended_term, COMMAND, parts)
+        node.wal.append_raft_entries(GROUP, incarnation, index, 1, appended_term, COMMAND, [parts])
 
 
 def read(node: Node, first: int, last: int, bytes_max: int = 1 << 30) -> Found | Exception:
@@ -74,10 +74,33 @@ def hold(node: Node) -> None:
 
 
 def test_entries_are_read_back_as_they_were_appended(node: Node) -> None:
-    node.wal.append_raft_entry(GROUP, 1, 1, 3, 4, CONFIG, (b"conf", b"", b"ig"))
-    node.wal.append_raft_entry(GROUP, 1, 2, 3, 4, NOOP, ())
+    node.wal.append_raft_entries(GROUP, 1, 1, 3, 4, CONFIG, [(b"conf", b"", b"ig")])
+    node.wal.append_raft_entries(GROUP, 1, 2, 3, 4, NOOP, [()])
     node.rest()
     assert read(node, 1, 2) == [(1, 3, 4, CONFIG, b"config"), (2, 3, 4, NOOP, b"")]
+
+
+def test_entries_that_are_appended_at_once_are_those_that_come_one_by_one(node: Node) -> None:
+    hold(node)
+    sizes = (10, 100, 1000, 3000, 0, 7)
+    contents = [
+        (content(index, size)[:9], content(index, size)[9:])
+        for index, size in enumerate(sizes * 4, 1)
+    ]
+    node.wal.append_raft_entries(GROUP, 1, 1, 3, 4, COMMAND, contents)
+    for index, parts in enumerate(contents, 1):
+        node.wal.append_raft_entries(GROUP + 1, 1, index, 3, 4, COMMAND, [parts])
+    node.rest()
+    together, apart = (node.wal._ledger.entries[owner] for owner in (GROUP, GROUP + 1))
+    assert together.indexes() == apart.indexes() == list(range(1, 25))
+    assert len(together.runs) > 1, "it goes over a file's end"
+    assert together.byte_count() == apart.byte_count()
+    expected = [(index, 3, 4, COMMAND, b"".join(parts)) for index, parts in enumerate(contents, 1)]
+    assert read(node, 1, 24) == expected
+    live = node.wal.live_bytes()
+    after = node.restarted()
+    assert read(after, 1, 24) == expected
+    assert after.wal.live_bytes() == live
 
 
 def test_what_is_not_in_the_log_ends_the_answer(node: Node) -> None:
@@ -139,9 +162,9 @@ def test_an_error_of_the_disk_is_the_answer(node: Node) -> None:
 
 
 def test_a_restart_finds_entries_and_contents_of_those_that_are_no_commands(node: Node) -> None:
-    node.wal.append_raft_entry(GROUP, 7, 1, 3, 4, CONFIG, (b"config",))
-    node.wal.append_raft_entry(GROUP, 7, 2, 3, 4, COMMAND, (b"command",))
-    node.wal.append_raft_entry(GROUP, 7, 3, 4, 4, NOOP, ())
+    node.wal.append_raft_entries(GROUP, 7, 1, 3, 4, CONFIG, [(b"config",)])
+    node.wal.append_raft_entries(GROUP, 7, 2, 3, 4, COMMAND, [(b"command",)])
+    node.wal.append_raft_entries(GROUP, 7, 3, 4, 4, NOOP, [()])
     node.rest()
     after = node.restarted()
     assert sorted(after.queues.found_entries[GROUP]) == [

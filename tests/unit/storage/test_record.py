@@ -8,7 +8,8 @@ from warren.storage.record import (
     CHECKPOINT,
     ENTRY,
     PUBLISH,
-    RAFT_ENTRY,
+    RAFT_HEAD_BYTES,
+    RaftRun,
     Record,
     decode_checkpoint,
     decode_hard_state,
@@ -19,7 +20,6 @@ from warren.storage.record import (
     encode_checkpoint,
     encode_hard_state,
     encode_publish_prefix,
-    encode_raft_head,
     encode_settle,
     owner_check,
     padded,
@@ -173,12 +173,9 @@ def test_only_names_of_the_log_have_an_id() -> None:
 
 
 def test_an_entry_of_a_group_of_several_members_has_these_bytes() -> None:
-    head = encode_raft_head(3, 4, 2)
-    length = len(head) + 2
-    header = encode_record_header(
-        0xAABBCCDD, 4096, 500, 7, RAFT_ENTRY, 0x01020304, [head, b"ab"], length
-    )
-    assert (header + head + b"ab").hex()[8:] == (
+    run = RaftRun(500, 0x01020304, 3, 4, 2)
+    start = run.encode_start(0xAABBCCDD, 4096, 7, [b"a", b"b"], RAFT_HEAD_BYTES + 2)
+    assert (start + b"ab").hex()[8:] == (
         "1a000000"  # length
         "ddccbbaa"  # epoch
         "00100000"  # durable_offset
@@ -202,5 +199,8 @@ def test_a_hard_state_has_these_bytes() -> None:
 def test_entries_and_hard_states_of_members_come_back_as_they_went(
     term: int, other: int, kind: int
 ) -> None:
-    assert decode_raft_head(memoryview(encode_raft_head(term, other, kind))) == (term, other, kind)
+    start = RaftRun(1, 1, term, other, kind).encode_start(1, 0, 1, (), RAFT_HEAD_BYTES)
+    record = decode_record(memoryview(start), 0, 1, 0)
+    assert record is not None
+    assert decode_raft_head(record.payload) == (term, other, kind)
     assert decode_hard_state(memoryview(encode_hard_state(term, other))) == (term, other)
