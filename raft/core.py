@@ -748,17 +748,19 @@ class Raft:
         if self._apply_load is not None or self._incoming.is_installing:
             return
         log = self._log
+        settings = self._settings
         first = self.applied_index + 1
+        last = min(self.commit_index, self.applied_index + settings.apply_entries_max)
         if self._loaded:
             result.committed = self._loaded
             self._loaded = ()
         elif first < log.memory_first:
-            last = min(self.commit_index, log.memory_first - 1)
-            self._apply_load = Load(0, first, last, self._settings.apply_bytes_max)
+            last = min(last, log.memory_first - 1)
+            self._apply_load = Load(0, first, last, settings.apply_bytes_max)
             self._outbox.loads.append(self._apply_load)
             return
         else:
-            last = log.last_within(first, self.commit_index, self._settings.apply_bytes_max)
+            last = log.last_within(first, last, settings.apply_bytes_max)
             result.committed = log.slice(first, last)
         self.applied_index += len(result.committed)
         if self.applied_index < self.commit_index:

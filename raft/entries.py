@@ -51,8 +51,9 @@ class Entry:
         byte_count: i64 = ENTRY_OVERHEAD_BYTES
         for part in parts:
             byte_count += len(part)
-        for part in attached:
-            byte_count += len(part)
+        if len(attached) > 0:
+            for part in attached:
+                byte_count += len(part)
         self.byte_count: i64 = byte_count
 
 

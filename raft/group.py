@@ -109,6 +109,13 @@ class Marks:
             group.is_dirty = False
         return groups
 
+    def put_back(self, groups: "list[Group]") -> None:
+        """The turn has not come to these: the next one begins with them."""
+        for group in groups:
+            assert not group.is_dirty
+            group.is_dirty = True
+        self.dirty = groups + self.dirty
+
     def hush(self) -> None:
         """A turn has begun: it needs no other one for what comes up in it, until `speak`."""
         self._asked = True

@@ -5,8 +5,8 @@
     host.receive(peer, batch)   host.on_durable(lsn)   host.tick(now_ms)   # ask for a turn
     host.end_turn()             # does all that they and the owners have brought about
 
-One turn: step what has arrived, take each marked group's `Ready` once, hand everything to the log
-and flush it once, send one batch per peer and lane, and give the owners what is committed. What
+One turn: step what has arrived, take each marked group's `Ready` once, send one batch per peer and
+lane, hand everything to the log and flush it once, and give the owners what is committed. What
 promises something about the log (`messages_after_sync`) is sent by the turn that follows the sync,
 in the order of the log. Every call of a core is made in a turn or by the owner, so that whoever
 runs the turn stops the node when a group asserts; nothing here catches that.
@@ -14,7 +14,8 @@ runs the turn stops the node when a group asserts; nothing here catches that.
 Groups at rest get no ticks (`Raft.is_idle`). They are woken by messages and proposals, and by the
 failure detector: those led from a suspected node elect, those that lead without enough trusted
 voters find out whether they still do. What the detector says reaches NEWS_MAX groups a turn, and no
-turn takes more than TURN_GROUPS_MAX: others wait for the next one, however many are awake.
+turn takes more than TURN_GROUPS_MAX, nor goes on with messages or groups behind TURN_ENTRIES_MAX
+entries: others wait for the next one, however many are awake, however much has arrived.
 
 A link that is full gets no more entries: groups that have some for the peer hold them back until
 there is room, and then ask how far it is. A read of the log that fails is tried again, every
@@ -44,10 +45,11 @@ from raft.settings import Lots, Settings
 TICK_MS: Final = 20  # between two calls of `tick`; `Settings` counts in them
 NEWS_MAX: Final = 512  # groups that are told of a peer in one turn
 TURN_GROUPS_MAX: Final = 1024  # of which a Ready is taken in one turn
+TURN_ENTRIES_MAX: Final = 2048  # that are taken in, or handed to log and owners, in one turn
 RETRY_TICKS: Final = 50
 SLOW_TICKS: Final = 5  # of a sync: then leaders hear that this member is there all the same
 FORGET_TICKS: Final = 5  # contents of applied entries stay in memory for one to two times as long
-BATCH_BYTES_MAX: Final = 8 << 20  # for one peer and lane; more goes out before the turn's end
+BATCH_BYTES_MAX: Final = 1 << 20  # for one peer and lane; more goes out before the turn's end
 
 
 def host_settings() -> Settings:
@@ -282,35 +284,59 @@ class RaftHost:
         self._take_ticks()
         begun: list[Group] = []
         readies: list[Ready] = []
-        for group in self._marks.take(TURN_GROUPS_MAX):
-            if not group.is_closed and group.raft.has_ready:
-                ready = group.raft.ready()
-                if group.raft.has_ready:  # There was more than goes into one.
-                    self._marks.mark(group)
-                self._write(group, ready)
-                begun.append(group)
-                readies.append(ready)
+        self._take_readies(begun, readies)
+        self._send_all()  # First: the others write at the same time.
+        for i in range(len(begun)):
+            if not begun[i].is_closed:
+                self._write(begun[i], readies[i])
         self._log.flush()
-        self._send_all()
         for i in range(len(begun)):
             self._hand_up(begun[i], readies[i])
         self._marks.speak()
         if self._has_work():
             self._marks.ask()
 
+    def _take_readies(self, begun: list[Group], readies: list[Ready]) -> None:
+        """What marked groups have to do, with what may be said at once put down to be sent."""
+        marks = self._marks
+        groups = marks.take(TURN_GROUPS_MAX)
+        left: i64 = TURN_ENTRIES_MAX
+        for place in range(len(groups)):
+            if left <= 0:
+                marks.put_back(groups[place:])
+                return
+            group = groups[place]
+            if not group.is_closed and group.raft.has_ready:
+                ready = group.raft.ready()
+                if group.raft.has_ready:  # There was more than goes into one.
+                    marks.mark(group)
+                self._say(group, ready)
+                begun.append(group)
+                readies.append(ready)
+                left -= len(ready.entries) + len(ready.committed)
+
     def _has_work(self) -> bool:
         """What the turn has brought up, or left for the next one."""
         if len(self._marks.dirty) > 0 or len(self._news) > 0 or len(self._answers) > 0:
+            return True
+        if len(self._arrived) > 0:
             return True
         return len(self._waiting) > 0 and self._waiting[0].lsn <= self._durable_lsn
 
     def _step_arrived(self) -> None:
         arrived = self._arrived
-        self._arrived = []
+        left: i64 = TURN_ENTRIES_MAX
+        count = 0
         for group, sender, message in arrived:
+            if left <= 0:
+                break
+            count += 1
             if not group.is_closed:
                 group.raft.step(sender, message)
                 self._marks.mark(group)
+            if isinstance(message, AppendRequest):
+                left -= len(message.entries)
+        self._arrived = arrived[count:]
 
     def _take_answers(self) -> None:
         answers = self._answers
@@ -378,12 +404,21 @@ class RaftHost:
 
     # To the log and to the peers
 
-    def _write(self, group: Group, ready: Ready) -> None:
-        """Steps 1 to 3 of `raft.ready`, but for slices."""
-        log = self._log
-        uid = group.uid
+    def _say(self, group: Group, ready: Ready) -> None:
+        """Step 1 of `raft.ready`, and step 3 where there is nothing to write."""
+        if group.uid not in self._pending:
+            group.waits_tick = self._ticks
         for member, message in ready.messages:
             self._post(group, member, message)
+        if len(ready.entries) == 0 and ready.hard_state is None:
+            self._say_after_sync(group, ready.messages_after_sync)
+        else:
+            self._say_meanwhile(group, ready.messages_after_sync)
+
+    def _write(self, group: Group, ready: Ready) -> None:
+        """Step 2 of `raft.ready`, but for slices; what is to be said then waits for the sync."""
+        log = self._log
+        uid = group.uid
         hard_state = ready.hard_state
         if hard_state is not None:
             log.append_hard_state(uid, group.incarnation, hard_state.term, hard_state.vote)
@@ -392,8 +427,6 @@ class RaftHost:
         if ready.truncated_from > 0:
             self._truncate(group, ready.truncated_from)
         count = len(ready.entries)
-        if uid not in self._pending:
-            group.waits_tick = self._ticks
         if count > 0:
             self._append(group, ready.entries)
         if count > 0 or hard_state is not None:
@@ -405,9 +438,6 @@ class RaftHost:
             pending.messages = list(ready.messages_after_sync)
             self._waiting.append(pending)
             self._pending[uid] = pending
-            self._say_meanwhile(group, pending.messages)
-        elif len(ready.messages_after_sync) > 0:
-            self._say_after_sync(group, ready.messages_after_sync)
 
     def _truncate(self, group: Group, index: int) -> None:
         """Entries from `index` on are gone: that they become durable says nothing any more, even
@@ -455,6 +485,8 @@ class RaftHost:
 
     def _say_after_sync(self, group: Group, messages: Sequence[tuple[int, Message]]) -> None:
         """Nothing new to write: say it behind what is being written, or now."""
+        if len(messages) == 0:
+            return
         pending = self._pending.get(group.uid)
         if pending is not None:
             pending.messages.extend(messages)

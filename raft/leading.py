@@ -289,11 +289,12 @@ class Leadership:
                 self._begin_snapshot(peer)
                 return
             if first < log.memory_first:
-                last = log.memory_first - 1
+                last = min(log.memory_first, first + settings.append_entries_max) - 1
                 peer.load = Load(peer.member, first, last, settings.append_bytes_max)
                 self._outbox.loads.append(peer.load)
                 return
-            last = log.last_within(first, log.last_index, settings.append_bytes_max)
+            last = min(log.last_index, first + settings.append_entries_max - 1)
+            last = log.last_within(first, last, settings.append_bytes_max)
             byte_count = log.bytes_between(first, last)
             self._send_append(peer, first - 1, log.slice(first, last), byte_count, commit_index)
 

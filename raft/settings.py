@@ -22,7 +22,9 @@ class Settings:
 
     __slots__ = (
         "append_bytes_max",
+        "append_entries_max",
         "apply_bytes_max",
+        "apply_entries_max",
         "election_ticks",
         "heartbeat_ticks",
         "slice_window",
@@ -47,21 +49,28 @@ class Settings:
         apply_bytes_max: int = 4 << 20,
         trailing_entries_max: int = 1 << 18,
         tells_commits_at_once: bool = False,
+        append_entries_max: int = 1024,
+        apply_entries_max: int = 256,
     ) -> None:
         assert 0 < heartbeat_ticks < election_ticks
         assert 0 < suspicion_ticks <= election_ticks
         assert min(append_bytes_max, window_bytes, uncommitted_bytes_max, apply_bytes_max) > 0
         assert window_messages > 0
+        assert min(append_entries_max, apply_entries_max) > 0
         assert slice_window > 0
         self.election_ticks: i64 = election_ticks
         self.heartbeat_ticks: i64 = heartbeat_ticks
         self.suspicion_ticks: i64 = suspicion_ticks
-        self.append_bytes_max: i64 = append_bytes_max  # entries of one message
+        # Of one message: a turn of a follower lasts as long as these.
+        self.append_bytes_max: i64 = append_bytes_max
+        self.append_entries_max: i64 = append_entries_max
         self.window_bytes: i64 = window_bytes  # sent to a member and not acknowledged
         self.window_messages: i64 = window_messages
         self.slice_window: i64 = slice_window  # slices of a snapshot, likewise
         self.uncommitted_bytes_max: i64 = uncommitted_bytes_max  # beyond: proposals are refused
-        self.apply_bytes_max: i64 = apply_bytes_max  # entries in one `Ready.committed`
+        # Of one `Ready.committed`: its group holds up a turn for as long as these take.
+        self.apply_bytes_max: i64 = apply_bytes_max
+        self.apply_entries_max: i64 = apply_entries_max
         # Entries behind a snapshot that are kept for members that are a little behind.
         self.trailing_entries_max: i64 = trailing_entries_max
         # Followers hear of a commit with the next entries or tick; with this, in the same turn.

@@ -210,6 +210,22 @@ def test_much_that_is_committed_at_once_is_handed_out_in_portions() -> None:
     assert portions == [[1, 2, 3], [4, 5, 6], [7]]
 
 
+def test_many_entries_that_are_committed_at_once_are_handed_out_in_portions() -> None:
+    raft = restored((1, 1, 1, 1), term=1, apply_entries_max=3)
+    raft.step(2, AppendRequest(1, 4, 1, 8, entries(5, 1, 1, 1, 1)))
+    load = turn(raft).loads[0]
+    assert (load.first, load.last) == (1, 3)
+    raft.loaded(load, entries(1, 1, 1, 1))
+    assert indexes(turn(raft).committed) == [1, 2, 3]
+    load = turn(raft).loads[0]
+    assert (load.first, load.last) == (4, 4)
+    raft.loaded(load, entries(4, 1))
+    portions: list[list[int]] = []
+    while raft.has_ready:
+        portions.append(indexes(turn(raft).committed))
+    assert portions == [[4], [5, 6, 7], [8]]
+
+
 def test_contents_leave_memory_only_when_applied_and_durable() -> None:
     raft = follower(term=1)
     raft.step(2, AppendRequest(1, 0, 0, 2, entries(1, 1, 1, 1)))

@@ -163,6 +163,22 @@ def test_a_window_of_bytes_is_not_exceeded_and_messages_have_a_size() -> None:
     assert [indexes(message.entries) for message in appends(turn(raft), 2)] == [[8]]
 
 
+def test_messages_have_a_number_of_entries_at_most() -> None:
+    raft = leader(append_entries_max=2)
+    propose(raft, 5)
+    sizes = [indexes(message.entries) for message in appends(turn(raft), 2)]
+    assert sizes == [[2, 3], [4, 5], [6]]
+
+
+def test_no_more_is_read_for_who_is_behind_than_goes_into_a_message() -> None:
+    raft = restored((1, 1, 1, 1, 1), term=1, append_entries_max=2)
+    elect(raft, 2)
+    reject(raft, 3, 5, 0, 0)
+    turn(raft)
+    match(raft, 3, 0)
+    assert [(load.first, load.last) for load in turn(raft).loads] == [(1, 2)]
+
+
 def test_one_entry_may_be_larger_than_a_message() -> None:
     raft = leader(append_bytes_max=100)
     assert raft.propose((b"x" * 5000,)) is not None
@@ -528,6 +544,8 @@ def test_settings_that_make_no_sense_are_refused() -> None:
         {"suspicion_ticks": 0},
         {"window_messages": 0},
         {"append_bytes_max": 0},
+        {"append_entries_max": 0},
+        {"apply_entries_max": 0},
     ):
         with pytest.raises(AssertionError):
             settings(**wrong)
