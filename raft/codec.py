@@ -1,9 +1,10 @@
 """Bytes of the messages between members; docs/formats/raft-messages.md has the layout. Compiled.
 
 `encode` gives parts that are not joined: a head, then the bytes of entries or of a slice as they
-came. `decode` takes a whole message, believes nothing of it, and copies what it keeps; `BadMessage`
-for anything that `encode` does not give. What it lets through the core may rely on: no number out
-of range, entries that follow each other with terms that ascend up to the sender's.
+came; short contents are one part with the head. `decode` takes a whole message, believes nothing of
+it, and copies what it keeps; `BadMessage` for anything that `encode` does not give. What it lets
+through the core may rely on: no number out of range, entries that follow each other with terms that
+ascend up to the sender's.
 """
 
 import struct
@@ -12,7 +13,7 @@ from typing import Final, assert_never, final
 
 from mypy_extensions import i64
 
-from raft.entries import CONFIG, INDEX_MAX, NOOP, TERM_MAX, Entry
+from raft.entries import CONFIG, ENTRY_OVERHEAD_BYTES, INDEX_MAX, NOOP, TERM_MAX, Entry
 from raft.membership import MEMBER_MAX, decode_config, encode_config
 from raft.messages import (
     AppendRequest,
@@ -47,6 +48,7 @@ _SNAPSHOT_SLICE: Final = struct.Struct("<BBBBIQQQQQ")
 _SLICE_RESPONSE: Final = struct.Struct("<BBBBQQQQQ")
 _ROW: Final = struct.Struct("<QIII")  # an entry: term, bytes, count of attached, kind
 _LENGTH_BYTES: Final = 4
+SHORT_BYTES: Final = 2048  # of contents, in the mean: cheaper to copy than to keep apart
 
 READ_SEQ_MAX: Final = (1 << 63) - 1
 
@@ -125,10 +127,12 @@ def _encode_append(message: AppendRequest) -> list[bytes]:
     rows: list[bytes] = [head]
     lengths: list[int] = []
     contents: list[bytes] = []
+    content_bytes: i64 = 0
     for entry in message.entries:
         parts_bytes = 0
         for part in entry.parts:
             parts_bytes += len(part)
+        content_bytes += entry.byte_count - ENTRY_OVERHEAD_BYTES
         contents.extend(entry.parts)
         if entry.attached:
             for part in entry.attached:
@@ -137,6 +141,9 @@ def _encode_append(message: AppendRequest) -> list[bytes]:
         rows.append(pack(entry.term, parts_bytes, len(entry.attached), entry.kind))
     if lengths:
         rows.append(struct.pack(f"<{len(lengths)}I", *lengths))
+    if content_bytes <= len(contents) * SHORT_BYTES:
+        rows.extend(contents)
+        return [b"".join(rows)]
     return [b"".join(rows), *contents]
 
 
@@ -273,6 +280,8 @@ def _decode_entries(
     if position > len(data):
         raise BadMessage("it ends within its entries")
     lengths: tuple[int, ...] = struct.unpack_from(f"<{attached_count}I", data, lengths_at)
+    is_short = len(data) - position <= (count + attached_count) * SHORT_BYTES
+    whole = bytes(data) if is_short else b""
     entries: list[Entry] = []
     last_term = previous_term
     index: i64 = previous_index
@@ -283,14 +292,14 @@ def _decode_entries(
             raise BadMessage(f"an entry of term {entry_term} and kind {kind}")
         last_term = entry_term
         end = position + parts_bytes
-        part = bytes(data[position:end])
+        part = whole[position:end] if is_short else bytes(data[position:end])
         position = end
         attached: Sequence[bytes] = ()
         if entry_attached:
             bodies: list[bytes] = []
             for length in lengths[attached_at : attached_at + entry_attached]:
                 end = position + length
-                bodies.append(bytes(data[position:end]))
+                bodies.append(whole[position:end] if is_short else bytes(data[position:end]))
                 position = end
             attached_at += entry_attached
             attached = bodies

@@ -107,9 +107,23 @@ def test_messages_have_the_bytes_that_the_format_says(message: Message, golden: 
 
 
 def test_contents_are_not_joined_or_copied_on_their_way_out() -> None:
-    body = b"x" * 1000
+    body = b"x" * 5000
     message = AppendRequest(1, 0, 0, 0, [Entry(1, 1, 0, (b"a",), (body,), 1)])
     assert any(part is body for part in encode(message))
+
+
+def test_short_contents_go_out_in_one_part() -> None:
+    short = [Entry(index, 1, 0, (b"a" * 1000, b"b"), (b"c" * 500,), 1) for index in (1, 2, 3)]
+    long = [*short, Entry(4, 1, 0, (b"d" * 20_000,), (), 1)]
+    (together,) = encode(AppendRequest(1, 0, 0, 0, short))
+    apart = encode(AppendRequest(1, 0, 0, 0, long))
+    assert len(apart) == 11
+    for entries, encoded in ((short, [together]), (long, apart)):
+        found = decode(memoryview(b"".join(encoded)))
+        assert isinstance(found, AppendRequest)
+        for one, other in zip(found.entries, entries, strict=True):
+            assert b"".join(one.parts) == b"".join(other.parts)
+            assert list(one.attached) == list(other.attached)
 
 
 def test_what_comes_in_was_appended_in_the_term_of_the_message() -> None:

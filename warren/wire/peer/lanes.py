@@ -113,7 +113,7 @@ class Lanes:
 
 
 def cut(message: Outgoing, size: i64, out: list[bytes | memoryview]) -> None:
-    """The next `size` bytes of a message, as views of its parts."""
+    """The next `size` bytes of a message: its parts, and views of those that are cut."""
     while size > 0:
         part = message.parts[message.at]
         there: i64 = len(part) - message.offset
@@ -122,7 +122,7 @@ def cut(message: Outgoing, size: i64, out: list[bytes | memoryview]) -> None:
             message.offset += size
             return
         if there > 0:
-            out.append(memoryview(part)[message.offset :])
+            out.append(part if message.offset == 0 else memoryview(part)[message.offset :])
         message.at += 1
         message.offset = 0
         size -= there

@@ -117,6 +117,16 @@ def test_long_messages_are_cut_and_joined_again(extra: int) -> None:
         assert read(data, cuts) == [(RAFT, 2, content), (RAFT, 2, b"behind")]
 
 
+def test_whole_parts_of_a_message_that_is_cut_leave_as_they_came() -> None:
+    lanes = Lanes(BYTES_MAX)
+    parts = [b"%03d" % number * 40_000 for number in range(5)]
+    lanes.put(RAFT, BULK_LANE, parts)
+    taken = lanes.take(1 << 20)
+    as_they_came = [any(each is part for each in taken) for part in parts]
+    assert as_they_came == [True, True, False, True, False]
+    assert read(b"".join(taken), []) == [(RAFT, BULK_LANE, b"".join(parts))]
+
+
 def test_a_long_message_of_one_lane_does_not_hold_up_the_others() -> None:
     lanes = Lanes(BYTES_MAX)
     lanes.put(RAFT, 2, [bytes(20 * FRAME_BYTES_MAX)])
