@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from node.config import Config
     from node.door import AmqpDoor
     from node.endpoint091 import Endpoint091
+    from node.peeking import Peeked
     from node.peering.record import PeerStatus
     from node.tls.keeper import TlsKeeper
     from queues.away.neighbour import Neighbour
@@ -423,6 +424,17 @@ class Broker:
             for queue in vhost.queues.values():
                 self._add_queue(queue)
         self.observers.load()
+
+    async def peek(
+        self, queue: Queue, offset: int, count: int, payload_bytes: int
+    ) -> "Sequence[Peeked]":
+        """Messages where they are; LookupError: nobody can tell."""
+        from node.peeking import Peeking
+
+        try:
+            return await Peeking(self).peek(queue, offset, count, payload_bytes)
+        finally:
+            self.turn.begin()
 
     def queue(self, vhost: str, name: str) -> Queue | None:
         found = self.metadata.vhosts.get(vhost)

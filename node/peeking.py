@@ -48,7 +48,7 @@ READ_S: Final = 10.0
 PATIENCE_S: Final = 30.0  # for the answer of another node
 
 
-class PeekFailed(Exception):
+class PeekFailed(LookupError):
     """Nobody can tell; the text says why."""
 
 

@@ -12,12 +12,15 @@ and a text. Owns one session towards queues, for purges; `close` ends it.
 | 403 | no permission, a reserved name, the default exchange |
 | 404 405 | GET of a queue that is not there, or no such path; no such method there |
 | 409 | there is one of that name with other properties |
+| 503 | the definitions cannot be changed now, or nobody can tell of the queue |
 """
 
 from collections.abc import Callable, Sized
 from typing import Final, Protocol
 
 from node.amqp10 import descriptions
+from node.amqp10.looking import Broker as LookedAt
+from node.amqp10.looking import Looking, decode_peek
 from node.amqp10.purges import Purges, Standing
 from node.amqp10.requests import (
     BindingFields,
@@ -60,7 +63,7 @@ Done = Callable[[Reply], None]
 KNOWN: Final = frozenset({"queues", "exchanges", "bindings", "auth", "nodes"})
 
 
-class ManagedBroker(Definitions, Protocol):
+class ManagedBroker(Definitions, LookedAt, Protocol):
     """The broker, as this module asks it."""
 
     metadata: Metadata
@@ -112,11 +115,13 @@ class Management:
         self._requester = requester
         self._broker = requester.broker
         self._purges = Purges(requester.broker.new_session())
+        self._looking = Looking(requester.broker)
         self._closed = False
 
     def close(self) -> None:
         self._closed = True
         self._purges.close()
+        self._looking.close()
 
     def handle(self, request: Request, done: Done) -> None:
         """Carry out the request; `done` hears the reply, now or later."""
@@ -143,6 +148,9 @@ class Management:
                 self._delete_queue(decode_name(name), done)
             case "DELETE", ["queues", name, "messages"]:
                 self._purge_queue(decode_name(name), done)
+            case "POST", ["queues", name, "peek"]:
+                queue = readable_queue(self._requester, decode_name(name))
+                self._looking.peek(queue, decode_peek(body), done)
             case "GET", ["queues", name, "topology"]:
                 done(Reply(200, self._topology(self._queue_to_see(name))))
             case "PUT", ["exchanges", name]:

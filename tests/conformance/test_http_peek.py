@@ -1,5 +1,6 @@
 """Messages of a queue looked at over HTTP: bad requests first, then that nothing changes."""
 
+import asyncio
 from collections.abc import Iterator
 from types import MappingProxyType
 from typing import Any
@@ -10,6 +11,7 @@ import rabbitmq_amqp_python_client as rabbitmq
 
 from tests.conformance.broker import Broker, publish_all, ready_count, take
 from tests.conformance.http_api import HttpApi
+from warren.client import RequestFailed, connect
 from warren.testing import Node
 
 PLACE = "/queues/%2F/seen"
@@ -143,3 +145,31 @@ def test_a_message_of_amqp_1_0_is_shown_as_it_would_be_delivered(api: HttpApi, n
     modern.close()
     (found,) = peek(api)
     assert found["payload"] == "ten" and found["properties"]["headers"]["a"] == 1
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_amqp_1_0_looks_at_messages_by_management(
+    api: HttpApi, channel: Any, node: Node, kind: str
+) -> None:
+    declare(api, kind)
+    channel.confirm_delivery()
+    for number in range(3):
+        properties = pika.BasicProperties(
+            headers={"n": number}, delivery_mode=2, timestamp=1_700_000_000, priority=0
+        )
+        channel.basic_publish("", "seen", b"%d" % number, properties)
+
+    async def run() -> tuple[Any, int]:
+        async with await connect(node.url) as connection:
+            management = await connection.management()
+            asked = {"offset": 1, "count": 9}
+            found = await management.request("POST", "/queues/seen/peek", asked)
+            with pytest.raises(RequestFailed) as refused:
+                await management.request("POST", "/queues/seen/peek", {"count": 1000})
+            return found, refused.value.status
+
+    found, refused = asyncio.run(run())
+    assert refused == 400
+    assert [(each["position"], each["payload"]) for each in found] == [(1, b"1"), (2, b"2")]
+    assert found[0]["properties"]["headers"] == {"n": 1}
+    assert not found[0]["redelivered"] and ready_count(channel, "seen") == 3

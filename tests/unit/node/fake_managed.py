@@ -5,6 +5,7 @@ from collections.abc import Callable
 from node.auth.permissions import PermissionCache
 from node.authors import AMQP, BROKER, Author
 from node.cluster.whereis import Alone, WhereIs
+from node.peeking import Peeked, PeekFailed
 from queues.commands import SessionId
 from queues.definitions import Queue
 from queues.metadata import Metadata
@@ -29,6 +30,7 @@ class FakeManaged:
         self.queues: dict[int, FakeQueue] = {}
         self.damaged: set[str] = set()
         self.elsewhere: set[str] = set()  # queues of other nodes
+        self.peeks: list[tuple[str, int, int, int]] = []
         self.queues_declared = 0
         self.endpoints = {"one": 1}
         self.whereis: WhereIs = Alone(HERE)
@@ -48,6 +50,13 @@ class FakeManaged:
 
     def queue(self, vhost: str, name: str) -> Queue | None:
         return self.steps.vhost.queues.get(name) if vhost == "/" else None
+
+    async def peek(self, queue: Queue, offset: int, count: int, payload_bytes: int) -> list[Peeked]:
+        self.peeks.append((queue.name, offset, count, payload_bytes))
+        if queue.name in self.elsewhere:
+            raise PeekFailed("nobody leads it")
+        payload = b"body"[:payload_bytes]
+        return [Peeked(offset, True, 2, "x", b"k", b"", payload, 4)]
 
     def check_served(self, queue: Queue) -> None:
         if queue.name in self.damaged:
