@@ -69,7 +69,9 @@ from raft.ready import Lead
 from raft.status import Status
 
 SNAPSHOT_ENTRIES: Final = 4096
-SENDING_ENTRIES: Final = 16  # times as many, while somebody gets the last one
+LATE_ENTRIES: Final = 16  # times as many, while somebody gets the last one or it is new
+LATE_BYTES: Final = 16 << 20  # of entries; with so much it is new no longer
+SNAPSHOT_REST_MS: Final = 10_000  # so long it is new: each one costs the disk a sync
 REATTACH_BYTES: Final = 1 << 20  # bodies with entries for one who is behind, in one go
 CAMPAIGN_MS: Final = 50  # until it is tried again by whoever is to lead a new queue
 RETRY_MS: Final = 20  # until what the group did not take is proposed again
@@ -108,6 +110,7 @@ class QuorumMember:
         shelf: Shelf,
         snapshot_entries: i64 = SNAPSHOT_ENTRIES,
         slicing: Slicing | None = None,
+        snapshot_rest_ms: i64 = SNAPSHOT_REST_MS,
     ) -> None:
         self.node: i64 = node  # member id
         self.inner = inner
@@ -147,6 +150,9 @@ class QuorumMember:
         self._sexton: Sexton | None = None  # where it leads, once something died that is kept
         inner.on_dying = self._died
         self._snapshot_entries: i64 = snapshot_entries
+        self._snapshot_rest_ms: i64 = snapshot_rest_ms
+        self._snapshot_ms: i64 = 0  # when the last one was taken, by the machine's clock
+        self._unsaved_bytes: i64 = 0  # of entries since then
         inner.machine.begin_streams()
 
     # What listings and sessions see
@@ -382,6 +388,8 @@ class QuorumMember:
         assert group is not None
         for entry in entries:
             self.applied_index = entry.index
+            for part in entry.parts:
+                self._unsaved_bytes += len(part)
             if entry.kind == COMMAND:
                 self._apply(entry)
             elif entry.kind == CONFIG:
@@ -579,13 +587,21 @@ class QuorumMember:
         behind = self.applied_index - group.raft.snapshot_index
         if behind < self._snapshot_entries or outgoing.is_busy:
             return
-        is_sending = group.raft.is_sending_snapshot
-        if is_sending and behind < SENDING_ENTRIES * self._snapshot_entries:
-            return
         machine = self.inner.machine
+        if behind < LATE_ENTRIES * self._snapshot_entries and (
+            group.raft.is_sending_snapshot or self._is_snapshot_new(machine.now_ms)
+        ):
+            return
+        self._snapshot_ms = machine.now_ms
+        self._unsaved_bytes = 0
         point = group.snapshot_point(int(self.applied_index))
         outgoing.take(Standing(point, machine.next_seq, self._birth), machine)
         outgoing.write(group.raft.durable_index, self._saved)
+
+    def _is_snapshot_new(self, now_ms: i64) -> bool:
+        """Whether so little has come since the last one that it may do for a while."""
+        rested_ms = now_ms - self._snapshot_ms
+        return 0 <= rested_ms < self._snapshot_rest_ms and self._unsaved_bytes < LATE_BYTES
 
     def _saved(self, point: SnapshotPoint) -> None:
         if self._group is not None:

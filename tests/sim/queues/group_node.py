@@ -181,7 +181,7 @@ class GroupNode:
             sweep_slots=self.random.choice((1, 3, 2000)),
         )
         self.member = QuorumMember(
-            self.number, inner, self.journal, self, self.shelf, entries, slicing
+            self.number, inner, self.journal, self, self.shelf, entries, slicing, 0
         )
         self.member.on_lead = self._leads
         self.member.on_left = self._left
