@@ -43,6 +43,7 @@ class Rows:
     def __init__(self) -> None:
         self.rows: list[Row] = []
         self._copies: i64 = 0
+        self._near: i64 = 0  # place at which one was found last: others settle in order
 
     def copy(self) -> list[Row]:
         """All rows as they are now, until `end_copy`."""
@@ -81,16 +82,23 @@ class Rows:
         """Messages that the consumer held until now."""
         left = count
         end = first + count
-        place: i64 = 0
+        place = self._near
+        passed: i64 = 0
         while left > 0:
+            assert passed <= len(self.rows), "a message that the consumer does not hold"
+            if place >= len(self.rows):
+                place = 0
             row = self.rows[place]
             begin = max(first, row.first)
             stop = min(end, row.first + row.count)
             if begin >= stop:
                 place += 1
+                passed += 1
                 continue
+            passed = 0
             left -= stop - begin
             place += self._cut(place, begin - row.first, stop - row.first)
+        self._near = max(place - 1, 0)
 
     def _cut(self, place: i64, begin: i64, stop: i64) -> i64:
         """Take begin..stop-1 out of a row; how many rows are there instead of it."""

@@ -70,3 +70,24 @@ def spread(rows: list[Row]) -> dict[int, tuple[int, bool]]:
         for row in rows
         for at in range(row.count)
     }
+
+
+def test_rows_are_found_wherever_they_are_and_whatever_was_settled_before() -> None:
+    rows = Rows()
+    for place in range(50):
+        rows.add(Row(2 * place + 1, 1 + 10 * place, 1000 - 20 * place, 10, False, 0))
+    held = {seq for place in range(50) for seq in range(1000 - 20 * place, 1010 - 20 * place)}
+    lots = Random(1)
+    while held:
+        first = lots.choice(sorted(held))
+        count = 1 if first + 1 not in held or lots.random() < 0.5 else 2
+        rows.remove(first, count)
+        held -= {first, first + count - 1}
+        left = [seq for row in rows.rows for seq in range(row.first, row.first + row.count)]
+        assert sorted(left) == sorted(held)
+        assert [row.delivery_seq for row in rows.rows] == sorted(
+            row.delivery_seq for row in rows.rows
+        )
+    rows.add(Row(200, 600, 5, 1, False, 0))
+    with pytest.raises(AssertionError, match="does not hold"):
+        rows.remove(7, 1)
