@@ -4,8 +4,8 @@
 
 A machine gets N messages, and every second one is settled; some of the others are given back. Then
 it is frozen, encoded piece by piece, decoded piece by piece, and what the old one had is looked
-through. Printed are milliseconds of CPU time: the longest of each step, and all of them together. What is done
-in a turn is WORK_SLICES pieces.
+through. Printed are milliseconds of CPU time: the longest of each step, and all of them together.
+What is done in a turn is WORK_SLICES pieces.
 """
 
 import argparse
