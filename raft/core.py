@@ -306,8 +306,12 @@ class Raft:
         if leading is not None:
             self._tick_leader(leading)
             return
-        if self._election.tick() and self._may_be_elected() and self._alone_index == 0:
+        if not self._election.tick() or self._alone_index != 0:
+            return
+        if self._may_be_elected():
             self._pre_campaign()
+        elif self.leader == 0 and self.member in self._replica.configs.current.learners:
+            self._ask_who_leads()
 
     def _tick_leader(self, leading: Leadership) -> None:
         config = self._replica.configs.current
@@ -635,6 +639,15 @@ class Raft:
         for voter in voters:
             if voter != self.member:
                 messages.append((voter, request))
+
+    def _ask_who_leads(self) -> None:
+        """Of a learner whose leader sleeps: a leader answers who asks for a vote. None is given,
+        for it says that it has no log."""
+        self._is_dirty = True
+        self._election.attempt(self.member, True)
+        request = VoteRequest(self.term, 0, 0, True, False)
+        for voter in self._replica.configs.current.voters:
+            self._outbox.messages.append((voter, request))
 
     def _win(self) -> None:
         """A majority is for it."""

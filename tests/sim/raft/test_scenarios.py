@@ -340,6 +340,19 @@ def test_learners_decide_nothing() -> None:
     world.settle()
 
 
+def test_a_learner_that_has_lost_sight_of_a_leader_at_rest_finds_it_again() -> None:
+    world = calm(1)
+    world.settle()
+    assert not isinstance(world.members[1].change(AddLearner(2)), Refused)
+    world.members[1].act()
+    world.add(2, SnapshotPoint(0, 0, 0, Config(())))
+    world.settle()
+    core_of(world, 2).leader_lost()  # Its detector erred, and that of the leader did not.
+    assert core_of(world, 2).leader == 0
+    world.run_until(lambda: core_of(world, 2).leader == 1, SOON, "word of the leader")
+    world.settle()
+
+
 def test_a_learner_that_has_caught_up_becomes_a_voter() -> None:
     world = calm(1)
     world.settle()

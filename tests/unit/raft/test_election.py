@@ -278,14 +278,30 @@ def test_a_member_alone_elects_itself_and_commits_what_its_disk_has() -> None:
     assert ready.lead.is_ready
 
 
-def test_learners_and_members_that_were_told_nothing_never_try() -> None:
-    for config in (Config((2, 3), (1,)), Config(())):
-        raft = make(config)
-        raft.campaign()
-        for _ in range(100):
-            raft.tick()
-        assert not sent(turn(raft))
-        assert raft.role == FOLLOWER
+def test_members_that_were_told_nothing_never_try() -> None:
+    raft = make(Config(()))
+    raft.campaign()
+    for _ in range(100):
+        raft.tick()
+    assert not sent(turn(raft))
+    assert raft.role == FOLLOWER
+
+
+def test_learners_ask_who_leads_and_for_no_vote_that_anybody_would_give() -> None:
+    raft = make(Config((2, 3), (1,)))
+    raft.campaign()
+    assert not sent(turn(raft))
+    for _ in range(100):
+        raft.tick()
+    asked = [message for _, message in turn(raft).messages]
+    assert asked
+    voter = make(Config((1, 2, 3)))
+    for message in asked:
+        assert isinstance(message, VoteRequest)
+        assert (message.term, message.is_pre_vote) == (raft.term, True)
+        voter.step(2, message)
+        assert not votes(turn(voter))[0].is_granted
+    assert (raft.role, raft.term) == (FOLLOWER, 0)
 
 
 def test_a_learner_votes_for_it_may_be_a_voter_without_knowing() -> None:
