@@ -12,8 +12,6 @@ from dataclasses import replace
 from itertools import islice
 from typing import Final, assert_never
 
-import msgspec
-
 from queues import (
     metadata_bindings,
     metadata_process_rows,
@@ -42,7 +40,7 @@ from queues.definitions import (
 )
 from queues.members import Member, Process, process_of_connection
 from queues.metadata_access import Access
-from queues.metadata_cluster import Processes, Roster, RosterRow, refused
+from queues.metadata_cluster import Processes, Roster, RosterRow, refused, with_members
 from queues.metadata_commands import Command
 from queues.metadata_outcomes import (
     NOTHING_DELETED,
@@ -372,7 +370,7 @@ class Metadata:
                 return self._restart_node(command)
             case commands.Batch() | commands.Numbered():
                 raise AssertionError("a batch is taken apart before")
-            case commands.SetQueueMembers():
+            case commands.SetQueueMembers() | commands.RecoverQueue():
                 return self._set_queue_members(command)
             case commands.NodeDown():
                 return self._end_process(command)
@@ -644,15 +642,17 @@ class Metadata:
                 ended += self.processes.end(change.subject.name)
         return replace(outcome, changes=(*ended, *outcome.changes)) if ended else outcome
 
-    def _set_queue_members(self, command: commands.SetQueueMembers) -> Outcome:
+    def _set_queue_members(
+        self, command: commands.SetQueueMembers | commands.RecoverQueue
+    ) -> Outcome:
         old = self._queues.get(command.uid)
         if old is None:
             return Refused(ReplyCode.NOT_FOUND, f"no queue {command.uid}")
-        if not command.members or self.roster.known(command.members) != command.members:
-            return refused(f"members {command.members} are not different members of the cluster")
-        if old.members == command.members:
+        queue = with_members(old, command, self.roster)
+        if isinstance(queue, Refused):
+            return queue
+        if old == queue:
             return Exists(old)
-        queue = msgspec.structs.replace(old, members=command.members)
         self.vhosts[queue.vhost].add(queue)
         self._note_queue(queue)
         return Created(queue, (Replaced(queue),))

@@ -14,8 +14,17 @@ from typing import Final
 
 import msgspec
 
+from queues.definitions import Queue
 from queues.members import Member, Process, RemovedMember
-from queues.metadata_commands import AddMember, Found, NodeUp, Numbered, PutMember
+from queues.metadata_commands import (
+    AddMember,
+    Found,
+    NodeUp,
+    Numbered,
+    PutMember,
+    RecoverQueue,
+    SetQueueMembers,
+)
 from queues.metadata_outcomes import (
     NOTHING_DELETED,
     Added,
@@ -257,6 +266,24 @@ def member_of(member: int, command: AddMember, draining: bool = False) -> Member
         command.amqp,
         command.management,
         draining,
+    )
+
+
+def with_members(
+    queue: Queue, command: SetQueueMembers | RecoverQueue, roster: Roster
+) -> Queue | Refused:
+    """The queue with the members that the command gives it."""
+    if isinstance(command, SetQueueMembers):
+        members = command.members
+        if not members or roster.known(members) != members:
+            return refused(f"members {members} are not different members of the cluster")
+        return msgspec.structs.replace(queue, members=members)
+    if command.member not in queue.members:
+        return refused(f"member {command.member} has no part of queue '{queue.name}'")
+    if command.term <= queue.reborn_term:
+        return refused(f"queue '{queue.name}' was recovered by somebody else")
+    return msgspec.structs.replace(
+        queue, members=(command.member,), reborn_term=command.term, reborn_on=command.member
     )
 
 

@@ -234,6 +234,15 @@ class SetQueueMembers(msgspec.Struct, frozen=True, array_like=True, tag_field="k
     members: tuple[int, ...]
 
 
+class RecoverQueue(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=31):
+    """The majority of the quorum queue is lost for ever: its group begins anew, in that term, with
+    this member alone. What the others had and this one has not is lost (0059)."""
+
+    uid: Uid
+    member: int
+    term: int
+
+
 class NodeUp(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=27):
     """A process of the node begins: the first command of each. The one before it has ended."""
 
@@ -297,6 +306,7 @@ Command = (
     | RemoveMember
     | PutMember
     | SetQueueMembers
+    | RecoverQueue
     | NodeUp
     | NodeDown
     | DeleteByNode

@@ -174,6 +174,11 @@ class Raft:
         return self._leading is not None and self._leading.is_sending_snapshot()
 
     @property
+    def is_installing(self) -> bool:
+        """A snapshot came in, and the host is making it this member's."""
+        return self._incoming.is_installing
+
+    @property
     def is_idle(self) -> bool:
         """May be left without ticks: nothing will happen by itself, and everybody knows it."""
         last_index = self._log.last_index
@@ -269,6 +274,20 @@ class Raft:
         is_free = self._leading is None and self.role != CANDIDATE and self._alone_index == 0
         if is_free and self._may_be_elected():
             self._pre_campaign()
+
+    def stand_alone(self, term: i64) -> None:
+        """The other members are lost for ever: go on without them, from `term` on or a later one,
+        with all that is in the log here. Unsafe: what they had committed and this log has not is
+        lost, and the caller sees to it that they are never heard again (0059)."""
+        assert not self._incoming.is_installing
+        self._follow(max(term, self.term), 0)
+        self._incoming.drop()
+        config = Config((self.member,))
+        index = self._log.last_index + 1
+        content = (encode_config(config),)
+        self._replica.append(Entry(index, self.term, CONFIG, content, (), self.term))
+        self._replica.configure(index, config)
+        self._pre_campaign()
 
     def leader_lost(self) -> None:
         """The leader's node is suspected: look for another leader, soon."""

@@ -145,6 +145,24 @@ class RaftHost:
         group.close()
         self._log.release_log(uid, group.raft.last_index)
 
+    def renew(self, uid: int, incarnation: int, term: int) -> bool:
+        """The others of the group are lost for ever: it goes on with this member alone, from that
+        term on, as another incarnation, so that nobody hears them again, nor do they hear it; or as
+        the same one, if whoever asks for this sees to that. False: not now, a snapshot is
+        being installed (`Raft.stand_alone`)."""
+        group = self._groups[uid]
+        assert incarnation >= group.incarnation
+        if group.raft.is_installing:
+            return False
+        group.incarnation = incarnation
+        self._arrived = [each for each in self._arrived if each[0] is not group]
+        for pending in self._waiting:
+            if pending.group is group:
+                pending.messages = []
+        group.raft.stand_alone(term)
+        self._marks.mark(group)
+        return True
+
     def group(self, uid: int) -> Group | None:
         return self._groups.get(uid)
 

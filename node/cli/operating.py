@@ -223,6 +223,28 @@ def transfer_leadership(api: Api, options: Options, out: TextIO) -> None:
     done(options, out)
 
 
+def recover(api: Api, options: Options, out: TextIO) -> None:
+    if not options.unsafe:
+        raise BadCall(
+            "what the other members of the queue alone have is lost; say --unsafe if it is to be"
+        )
+    body = {"confirm": options.queue, **({"node": options.node} if options.node else {})}
+    answer = api.post(path("queues", "quorum", options.vhost, options.queue, "recover"), body)
+    report = answer if isinstance(answer, dict) else {}
+    lost = ", ".join(map(str, listed(report, "members_lost"))) or "none"
+    text = f"The queue goes on with the member on {report.get('node')}; given up: {lost}"
+    done(options, out, text, report)
+
+
+def recover_cluster(api: Api, options: Options, out: TextIO) -> None:
+    if not options.unsafe:
+        raise BadCall("all other nodes are forgotten for ever; say --unsafe if they are to be")
+    answer = api.post("/api/cluster/recover", {"confirm": own_node(api)})
+    report = answer if isinstance(answer, dict) else {}
+    names = ", ".join(map(str, listed(report, "forgotten")))
+    done(options, out, f"The cluster goes on with this node alone; forgotten: {names}", report)
+
+
 def grow(api: Api, options: Options, out: TextIO) -> None:
     place = path("queues", "quorum", "replicas", "on", options.node, "grow")
     body = {"strategy": strategy(options), **patterns(options)}
@@ -315,6 +337,14 @@ def patterns(options: Options) -> dict[str, str]:
 
 
 FORCE: Final = Argument("--force", is_flag=True)
+UNSAFE: Final = Argument("--unsafe", is_flag=True)
+RECOVER: Final[Verb[Run]] = Verb(
+    "go on with one member of a quorum queue whose majority is lost for ever; loses messages",
+    "Recovering queue {queue} in vhost {vhost} with one member ...",
+    (QUEUE, OWN_NODE, UNSAFE),
+    recover,
+    in_vhost=True,
+)
 
 COMMANDS: Final[Commands] = {
     "cluster_status": Verb("nodes of the cluster, and how they are", "", (), cluster_status),
@@ -415,6 +445,14 @@ COMMANDS: Final[Commands] = {
         (QUEUE, NODE),
         transfer_leadership,
         in_vhost=True,
+    ),
+    "recover_queue": RECOVER,
+    "force_shrink_member_to_current_member": RECOVER,
+    "recover_cluster": Verb(
+        "go on with the node that is asked alone, and forget the others, which are lost for ever",
+        "Recovering the cluster with one node ...",
+        (UNSAFE,),
+        recover_cluster,
     ),
     "grow": Verb(
         "add a member on a node to all quorum queues, or to those with an even number",

@@ -5,7 +5,9 @@ as an operator would do it: this node has it removed from the queue, waits until
 committed that and what is left of it here is gone, and has a new one put in its place, which begins
 with nothing, learns from the others, and votes only then. One queue at a time, and only while the
 other members on nodes that run are a majority of the queue by themselves and somebody leads it: the
-change is their business, and a queue that could not carry it out is left as it is.
+change is their business, and a queue that could not carry it out is left as it is. Of two members
+the other one is asked to go on alone, which loses nothing (`node.cluster.recovering`); this one
+leaves then, and reconciliation puts a new one in its place.
 
 Told the time by `tick`, about once a second. What fails is tried again then; the log says what was
 done. The task is ended by `stop`. No I/O.
@@ -13,7 +15,7 @@ done. The task is ended by `stop`. No I/O.
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from typing import Final, Protocol
 
 from node.cluster.landscape import Landscape
@@ -45,24 +47,45 @@ class Changes(Protocol):
         """Refused: with the reason."""
 
 
+class Pairs(Protocol):
+    """`node.cluster.recovering.Recovering`."""
+
+    async def go_on_with(self, queue: Queue, member: int) -> None:
+        """Of two members the one on this node is damaged. Refused: with the reason."""
+
+
 class Healing:
     """See the module."""
 
-    def __init__(self, damaged: Damaged, landscape: Landscape, changes: Changes) -> None:
+    def __init__(
+        self, damaged: Damaged, landscape: Landscape, changes: Changes, pairs: Pairs
+    ) -> None:
         self._damaged = damaged
         self._landscape = landscape
         self._changes = changes
+        self._pairs = pairs
+        self._tried = 0  # the last queue of two that was tried: the next one is first
         self._task: asyncio.Task[None] | None = None
 
     def tick(self) -> None:
         """Begin with the next one, if none is under way."""
         if not self._damaged.damaged or (self._task is not None and not self._task.done()):
             return
-        for uid in sorted(self._damaged.damaged):
+        for uid in sorted(self._damaged.damaged, key=lambda uid: (uid <= self._tried, uid)):
             queue = self._landscape.metadata.queue(uid)
-            if queue is not None and self._can_heal(queue):
-                self._task = asyncio.get_running_loop().create_task(self._heal(queue))
+            if queue is None:
+                continue
+            if self._can_heal(queue):
+                self._begin(queue, self._replace(queue))
                 return
+            other = self._other_of_two(queue)
+            if other != 0:
+                self._tried = uid
+                self._begin(queue, self._pairs.go_on_with(queue, other))
+                return
+
+    def _begin(self, queue: Queue, work: Coroutine[object, object, None]) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._heal(queue, work))
 
     def stop(self) -> None:
         if self._task is not None:
@@ -75,9 +98,17 @@ class Healing:
         members = queue.members if here in queue.members else (*queue.members, here)
         return is_majority(group.online - {here}, members) and group.leader not in (0, here)
 
-    async def _heal(self, queue: Queue) -> None:
+    def _other_of_two(self, queue: Queue) -> int:
+        """The one that could go on alone; 0: there are not two, or it does not run."""
+        group = self._landscape.group(queue)
+        others = [each for each in group.members if each != self._landscape.here]
+        if len(group.members) != 2 or len(others) != 1 or group.leader != 0:
+            return 0
+        return others[0] if others[0] in group.online else 0
+
+    async def _heal(self, queue: Queue, work: Coroutine[object, object, None]) -> None:
         try:
-            await self._replace(queue)
+            await work
         except Refused as error:
             log.warning(
                 "the member of queue '%s' in vhost '%s' is not healed yet: %s",

@@ -89,6 +89,16 @@ class Leaders:
         self._best.pop(uid, None)
         self._tell(uid)
 
+    def expect(self, uid: int, term: int) -> None:
+        """The group has begun anew in that term: who led it before leads it no more (0059)."""
+        if self._best.get(uid, (NOBODY, 0))[1] < term:
+            self._best[uid] = (NOBODY, term)
+            self._tell(uid)
+
+    def term_of(self, uid: int) -> int:
+        """The highest that anybody was heard to lead it in."""
+        return self._best.get(uid, (NOBODY, 0))[1]
+
     def led_here(self) -> dict[int, int]:
         """The groups that this node leads: term by uid."""
         return self._mine

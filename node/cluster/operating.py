@@ -37,6 +37,7 @@ from queues.queue_arguments import QUORUM
 from warren.storage.disk import Disk
 
 if TYPE_CHECKING:
+    from node.cluster.recovering import Recovering
     from raft.one_member import OneMemberGroup
 
 
@@ -96,6 +97,7 @@ class Operating:
         self._broker = broker
         self.maintenance: MaintenanceDesk | None = None  # once there is a door for clients
         self.leaving: Leaving | None = None  # once it is known how the process ends
+        self.recovering: Recovering | None = None  # of a node in a cluster
 
     @classmethod
     def alone(

@@ -18,6 +18,10 @@ ended by the leader; those of processes that cannot be reached are suspended (Q-
 
 A member whose part of the log is damaged takes no part: the others have all that it had. It is made
 anew (`node.cluster.healing`), and has left when the group has committed that it is gone.
+
+When the definitions say that the group has begun anew with one member (0059), that member goes on
+alone, and all others are over: they take no part from then on, and leave when that member, or who
+leads after it, says that it has committed a configuration without them.
 """
 
 import logging
@@ -32,7 +36,14 @@ from queues.away.seam import EndOfTurn, FindRoad, HomeEnd
 from queues.definitions import Queue
 from queues.hosts.quorum import SNAPSHOT_ENTRIES
 from queues.hosts.quorum_member import QuorumMember
-from queues.hosts.quorum_recovery import INCARNATION, FoundGroups, beginning
+from queues.hosts.quorum_recovery import (
+    INCARNATION,
+    FoundGroup,
+    FoundGroups,
+    beginning,
+    birth_of,
+    incarnation_of,
+)
 from queues.hosts.quorum_snapshot import Standing
 from raft.entries import INDEX_MAX, Config
 from raft.log_group import METADATA_OWNER, GroupLog
@@ -65,6 +76,8 @@ class QuorumQueues:
         self.members: dict[int, QuorumMember] = {}
         self.found = FoundGroups()  # of the start; later what is known of members that have left
         self.damaged: dict[int, str] = {}  # why they take no part; of some of the members
+        self.over: set[int] = set()  # those whose group has begun anew without them
+        self._renewing: set[int] = set()  # those with which it is to begin anew, as soon as may be
         self.snapshot_entries = SNAPSHOT_ENTRIES
         self._broker = broker
         self._cluster = cluster
@@ -87,20 +100,22 @@ class QuorumQueues:
         """The queue is declared, or was found in the definitions; this node is one of its
         members."""
         if queue.uid in self.members:
-            self.members[queue.uid].follow(queue.members)
+            self._settle(queue, self.members[queue.uid])
         elif queue.uid in self.found.groups and not self._is_joined:
             self._restore(queue)
         elif self._is_joined:
-            is_first = queue.members[0] == self._cluster.member
-            self._begin(queue, Config(queue.members), is_first)
+            is_new = queue.reborn_term == 0
+            is_first = is_new and queue.members[0] == self._cluster.member
+            self._begin(queue, Config(queue.members if is_new else ()), is_first)
         else:
             self._late.append(queue.uid)
 
     def changed(self, queue: Queue) -> None:
         """The definitions name other members."""
+        self._leaders.expect(queue.uid, queue.reborn_term)
         member = self.members.get(queue.uid)
         if member is not None:
-            member.follow(queue.members)
+            self._settle(queue, member)
         elif self._cluster.member in queue.members:
             self._begin(queue, Config(()), False)
 
@@ -111,7 +126,10 @@ class QuorumQueues:
             self._leaders.unwatch(queue.uid, self._watches.pop(queue.uid))
             self.roaming.remove(queue.uid)
         self._leaders.forget(queue.uid)
-        if self.damaged.pop(queue.uid, None) is not None:
+        self._renewing.discard(queue.uid)
+        if queue.uid in self.damaged or queue.uid in self.over:
+            self.damaged.pop(queue.uid, None)
+            self.over.discard(queue.uid)
             self._wal.release_log(queue.uid, INDEX_MAX)
         member = self.members.pop(queue.uid, None)
         if member is not None:
@@ -136,6 +154,7 @@ class QuorumQueues:
             self.snapshot_entries,
         )
         member.options = rules.options
+        member.reborn_term = queue.reborn_term
         member.on_lead = self._led
         member.on_left = self.leave
         self.members[queue.uid] = member
@@ -147,16 +166,17 @@ class QuorumQueues:
         member.follow(queue.members)
         uid = queue.uid
         term = self.found.term_of(uid)
+        incarnation = incarnation_of(queue)
 
         def begun() -> None:
             if self.members.get(uid) is member:
                 self._broker.turn.begin()
                 restored = beginning(self._cluster.member, config, term)
-                member.join(self._cluster.raft.add(uid, INCARNATION, restored, member))
+                member.join(self._cluster.raft.add(uid, incarnation, restored, member))
                 if is_first:
                     member.campaign_first()
 
-        member.begin_new(config, term, b"", begun)
+        member.begin_new(config, term, birth_of(incarnation), begun)
 
     def _restore(self, queue: Queue) -> None:
         group = self.found.groups[queue.uid]
@@ -180,7 +200,6 @@ class QuorumQueues:
 
     def join(self, hits: Sequence[Hit]) -> None:
         """All was found: go on, but where a bad place of the log may have hit the group."""
-        raft = self._cluster.raft
         for uid, group in self.found.groups.items():
             member = self.members.get(uid)
             if member is None:
@@ -196,8 +215,7 @@ class QuorumQueues:
                     extra=ids_of(queue=member.name, vhost=member.vhost),
                 )
                 continue
-            member.recovered()
-            member.join(raft.add(uid, INCARNATION, group.restored(), member))
+            self._rejoin(uid, member, group)
         self.found.groups.clear()
         self._is_joined = True
         for uid, index in self.found.strays().items():
@@ -207,6 +225,23 @@ class QuorumQueues:
             self._snapshots.forget(uid)
         self._begin_late()
 
+    def _rejoin(self, uid: int, member: QuorumMember, group: FoundGroup) -> None:
+        """As it was found; but another incarnation of the group is another group."""
+        queue = self._broker.metadata.queue(uid)
+        incarnation = group.incarnation
+        is_alone = queue is not None and queue.reborn_on == self._cluster.member
+        if queue is not None and not is_alone and incarnation < incarnation_of(queue):
+            self.found.hard_state(uid, INCARNATION, group.log.highest_term(), 0)
+            self._is_over(member)
+            return
+        restored = group.restored()
+        if queue is not None and is_alone and not group.has_begun_anew(restored, queue.reborn_term):
+            incarnation = group.born  # The power went before that was in the log.
+        member.recovered()
+        member.join(self._cluster.raft.add(uid, incarnation, restored, member))
+        if queue is not None:
+            self._settle(queue, member)
+
     def _begin_late(self) -> None:
         """The definitions name this node, and its disk has no member: it comes as one who joins."""
         late, self._late = self._late, []
@@ -215,23 +250,68 @@ class QuorumQueues:
             if queue is not None and uid not in self.members:
                 self._begin(queue, Config(()), False)
 
+    # Groups that begin anew
+
+    def _settle(self, queue: Queue, member: QuorumMember) -> None:
+        """Have the member be what the definitions say: of which group, with whom."""
+        self._leaders.expect(queue.uid, queue.reborn_term)
+        member.reborn_term = queue.reborn_term
+        group = self._cluster.raft.group(queue.uid)
+        if group is not None and group.incarnation < incarnation_of(queue):
+            if queue.reborn_on == self._cluster.member:
+                self._renew(queue)
+            else:
+                self._broker.turn.begin()
+                self.found.hard_state(queue.uid, INCARNATION, group.raft.term, 0)
+                self._cluster.raft.remove(queue.uid)
+                self._leaders.unlead(queue.uid)
+                self._is_over(member)
+        member.follow(queue.members)
+
+    def _renew(self, queue: Queue) -> None:
+        """Go on alone, with what is here."""
+        self._broker.turn.begin()
+        uid = queue.uid
+        if self._cluster.raft.group(uid) is None:
+            self._renewing.discard(uid)
+        elif self._cluster.raft.renew(uid, incarnation_of(queue), queue.reborn_term):
+            self._renewing.discard(uid)
+            log.warning(
+                "queue '%s' in vhost '%s' goes on with the member here alone",
+                *(queue.name, queue.vhost),
+                extra=ids_of(queue=queue.name, vhost=queue.vhost),
+            )
+        else:
+            self._renewing.add(uid)
+
+    def _is_over(self, member: QuorumMember) -> None:
+        member.part()
+        self.over.add(int(member.uid))
+        log.warning(
+            "queue '%s' in vhost '%s' has begun anew without the member here",
+            *(member.name, member.vhost),
+            extra=ids_of(queue=member.name, vhost=member.vhost),
+        )
+
+    # Members that leave
+
     def leaving(self) -> list[int]:
         """Uids of members that the definitions name no more, or that are damaged."""
         here = self._cluster.member
         return [
             uid
             for uid, member in self.members.items()
-            if uid in self.damaged or not member.is_wanted(here)
+            if self.is_damaged(uid) or not member.is_wanted(here)
         ]
 
     def is_damaged(self, uid: int) -> bool:
         """Whether the member has to leave, be it named again already: as a new one."""
-        return uid in self.damaged
+        return uid in self.damaged or uid in self.over
 
     def leave(self, uid: int) -> None:
         """The group has this node no more: what is here goes."""
         group = self._cluster.raft.group(uid)
-        if uid not in self.members or (group is None and uid not in self.damaged):
+        if uid not in self.members or (group is None and not self.is_damaged(uid)):
             return
         member = self.members.pop(uid)
         self._broker.turn.begin()
@@ -239,10 +319,11 @@ class QuorumQueues:
             self.found.hard_state(uid, INCARNATION, group.raft.term, 0)
             self._cluster.raft.remove(uid)
         else:
-            del self.damaged[uid]
+            self.damaged.pop(uid, None)
+            self.over.discard(uid)
             self._wal.release_log(uid, INDEX_MAX)
             log.info(
-                "queue '%s' in vhost '%s': the member whose log was damaged has left",
+                "queue '%s' in vhost '%s': the member that took no part has left",
                 *(member.name, member.vhost),
                 extra=ids_of(queue=member.name, vhost=member.vhost),
             )
@@ -263,6 +344,7 @@ class QuorumQueues:
             return proxy
         broker = self._broker
         single = broker.policies.rules_of(queue).options.single_active
+        self._leaders.expect(uid, queue.reborn_term)
         proxy = RoamingProxy(
             uid, queue.vhost, queue.name, single, broker.channel_credit, self.roaming
         )
@@ -328,6 +410,10 @@ class QuorumQueues:
             }
         )
         self.roaming.tick()
+        for uid in list(self._renewing):
+            queue = self._broker.metadata.queue(uid)
+            if queue is not None:
+                self._renew(queue)
 
 
 def is_damage(hit: Hit, standing: Standing) -> bool:

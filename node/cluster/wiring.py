@@ -31,10 +31,12 @@ from node.cluster.groups import RaftGroups
 from node.cluster.guiding import Guiding
 from node.cluster.healing import Healing
 from node.cluster.leaders import Leaders
+from node.cluster.membership import Refused
 from node.cluster.operating import Operating, Seats
 from node.cluster.queues_part import TICK_MS, QueuesPart, wire_queues
 from node.cluster.quorum_part import QuorumQueues
 from node.cluster.reconciling import rules_of
+from node.cluster.recovering import Recovered, Recovering
 from node.cluster.seams import EVENTS, USAGE
 from node.cluster.service import Cluster
 from node.cluster.usage_part import UsagePart
@@ -196,7 +198,21 @@ class ClusterParts:
         self._cluster.attach(USAGE, self._usage)
         broker.client_limits.elsewhere = self._usage
         operating = self._operating
-        self._healing = Healing(self._quorum, operating.landscape, operating.membership)
+        recovering = Recovering(
+            operating.membership, operating.groups, leaders, status, DefinitionsAlone(self._cluster)
+        )
+        self._healing = Healing(self._quorum, operating.landscape, operating.membership, recovering)
+        recovering.on_recovered = self._recovered
+        operating.recovering = recovering
+
+    def _recovered(self, done: Recovered) -> None:
+        self._broker.events.tell(
+            "queue.recovered",
+            name=done.name,
+            vhost=done.vhost,
+            node=done.node,
+            lost=list(done.lost),
+        )
 
     def join(self, first: Callable[[], Sequence[Command]]) -> None:
         """All is recovered. `first`: what a new cluster begins with beside its members.
@@ -255,6 +271,28 @@ class ClusterParts:
             self._queues_timer.cancel()
         await self._cluster.close()
         self._broker.turn.groups = None  # The log ends here.
+
+
+class DefinitionsAlone:
+    """Keeps `node.cluster.recovering.Alone`."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    @property
+    def leader(self) -> int:
+        group = self._cluster.raft.group(METADATA_OWNER)
+        return 0 if group is None else int(group.raft.leader)
+
+    def cut_off(self, members: Sequence[int]) -> None:
+        for member in members:
+            self._cluster.links.remove_peer(member)
+
+    def stand_alone(self, term: int) -> None:
+        raft = self._cluster.raft
+        group = raft.group(METADATA_OWNER)
+        if group is None or not raft.renew(METADATA_OWNER, int(group.incarnation), term):
+            raise Refused("a snapshot of the definitions is being installed; try again")
 
 
 async def until(reached: Callable[[], bool], seconds: float) -> None:

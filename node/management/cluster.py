@@ -2,8 +2,8 @@
 
 Paths are RabbitMQ's where it has them (/api/queues/quorum/..., /api/rebalance/queues); ours are
 /api/nodes/{node}/drain, /revive and /reset, DELETE /api/nodes/{node}, POST .../{queue}/leader and
-/api/cluster. All of them are the administrator's, but for what only reads. What many queues are
-asked for answers with a row for each; `result` is `ok` or why not.
+.../{queue}/recover, and /api/cluster. All of them are the administrator's, but for what only reads.
+What many queues are asked for answers with a row for each; `result` is `ok` or why not.
 """
 
 import re
@@ -42,10 +42,12 @@ class ClusterOperations:
     def routes(self) -> list[web.RouteDef]:
         return [
             web.get("/api/cluster", self.map),
+            web.post("/api/cluster/recover", self.recover_cluster),
             web.get(f"{ONE}/status", self.status),
             web.post(f"{ONE}/replicas/add", self.add),
             web.delete(f"{ONE}/replicas/delete", self.remove),
             web.post(f"{ONE}/leader", self.transfer),
+            web.post(f"{ONE}/recover", self.recover),
             web.post(f"{QUORUM}/replicas/on/{{node}}/grow", self.grow),
             web.delete(f"{QUORUM}/replicas/on/{{node}}/shrink", self.shrink),
             web.post(f"{QUORUM}/replicas/grow-to-count", self.grow_to_count),
@@ -103,6 +105,29 @@ class ClusterOperations:
         await answered(self._membership.transfer(queue, node))
         return web.Response(status=204)
 
+    async def recover(self, request: web.Request) -> web.Response:
+        """Unsafe: `confirm` is the name of the queue, whose other members are given up."""
+        caller_of(request).require_administrator()
+        queue = self._queue(request)
+        body = await read_body(request, "confirm")
+        if text(body, "confirm") != queue.name:
+            raise ApiError.bad_request(
+                "confirm must be the name of the queue: what its other members alone have is lost"
+            )
+        operating = self._desk.operating
+        if operating.recovering is None:
+            raise ApiError.bad_request("the node is in no cluster")
+        node = text(body, "node", operating.landscape.name_of(operating.landscape.here))
+        done = await answered(operating.recovering.recover(queue, node))
+        return json_reply(
+            {
+                "node": done.node,
+                "term": done.term,
+                "last_index": done.last_index,
+                "members_lost": list(done.lost),
+            }
+        )
+
     async def _queue_and_node(self, request: web.Request) -> tuple[Queue, str]:
         caller_of(request).require_administrator()
         queue = self._queue(request)
@@ -149,6 +174,19 @@ class ClusterOperations:
         if kind not in KINDS:
             raise ApiError.bad_request(f"unknown type: {kind}; known: {', '.join(KINDS)}")
         return json_reply(await answered(self._membership.rebalance(kind, chosen_by(body))))
+
+    async def recover_cluster(self, request: web.Request) -> web.Response:
+        """Unsafe: `confirm` is the name of this node, with which alone the cluster goes on."""
+        caller_of(request).require_administrator()
+        body = await read_body(request, "confirm")
+        operating = self._desk.operating
+        if operating.recovering is None:
+            raise ApiError.bad_request("the node is in no cluster")
+        if text(body, "confirm") != operating.landscape.name_of(operating.landscape.here):
+            raise ApiError.bad_request(
+                "confirm must be the name of this node: all others are forgotten for ever"
+            )
+        return json_reply({"forgotten": await answered(operating.recovering.recover_cluster())})
 
     # Nodes
 

@@ -33,6 +33,7 @@ from queues.commands import (
     TERM_SHIFT,
     Command,
     Configure,
+    EndSession,
     Leads,
     SessionId,
     Tick,
@@ -125,6 +126,8 @@ class QuorumMember:
         slicing = Slicing() if slicing is None else slicing
         self.bodies = Bodies(inner, journal, slicing.sweep_slots)
         self.options = inner.options  # what the definitions say
+        self.reborn_term: i64 = 0  # its group began anew in it (0059); 0: it never did
+        self._is_sweeping = False  # sessions of before that are ended first
         self._journal = journal
         self._turn = turn
         self._shelf = shelf
@@ -436,6 +439,8 @@ class QuorumMember:
         if batch is not None:
             for sender, count in batch.owed:
                 inner.credit.ack(sender, count)
+        if self._is_sweeping and self.term > 0:
+            self._swept()
 
     def _told(self) -> "dict[SessionId, StreamSink] | None":
         """Who is told of what the machine says; None: this node is no leader, and nobody is."""
@@ -470,7 +475,8 @@ class QuorumMember:
             self._take_over(lead.term)
         told = self.on_lead
         if told is not None:
-            told(int(self.uid), int(self.leader), int(lead.term), self.term > 0)
+            serves = self.term > 0 and not self._is_sweeping
+            told(int(self.uid), int(self.leader), int(lead.term), serves)
 
     def _take_over(self, term: i64) -> None:
         """All that older leaders have committed is applied here."""
@@ -480,6 +486,8 @@ class QuorumMember:
         self._next_seq = term << TERM_SHIFT | 1
         self.inner.options = machine.options
         commands: list[Command] = [Leads(term)]
+        if machine.next_seq >> TERM_SHIFT < self.reborn_term:
+            commands.extend(self._sweep())
         if is_new or not machine.options.same(self.options):
             commands.append(self._configuration())
         self._stepped.append(Batch(UNTIMED, self._next_seq, commands))
@@ -488,9 +496,25 @@ class QuorumMember:
             self._sexton_here().begin(machine.dying)
         self._follow()
 
+    def _sweep(self) -> list[Command]:
+        """The first of a group that has begun anew: what sessions know of it may be lost. All are
+        ended before anybody hears that there is a leader; who comes then finds that out."""
+        streams = self.inner.machine.streams
+        assert streams is not None
+        self._is_sweeping = True
+        return [EndSession(session) for session in sorted(streams.by_session)]
+
+    def _swept(self) -> None:
+        """Its first entry is applied: sessions may come."""
+        self._is_sweeping = False
+        told = self.on_lead
+        if told is not None:
+            told(int(self.uid), int(self.leader), int(self.term), True)
+
     def _step_down(self) -> None:
         """Others lead: what was handed down is theirs, and so are the sessions."""
         self.term = 0
+        self._is_sweeping = False
         sexton = self._sexton
         self._sexton = None
         if sexton is not None:
@@ -721,6 +745,15 @@ class QuorumMember:
         """Take part in the group (`RaftHost.add`)."""
         self._group = group
         self._mark()
+
+    def part(self) -> None:
+        """The group has begun anew without this member, which takes no part any more. It leaves
+        when the others say that it may."""
+        if self.term > 0:
+            self._step_down()
+        self.leader = 0
+        self._group = None
+        self._open.clear()
 
     def leave(self) -> None:
         """The definition is gone, or the group has no member here any more: all that is here of it

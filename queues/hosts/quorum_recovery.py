@@ -4,19 +4,46 @@
 wrote down when the member was made: `birth`); then the log's recovery tells entries, terms and
 votes; `restored` says what a member begins with. A group without a snapshot was left: what the log
 has of it is of nobody, but for its term, in case that the member is made anew. Not compiled.
+
+A group of a queue has another incarnation when it has begun anew with one member (0059): the term
+of that, which no other member of it can have reached. What the node wrote down when the member was
+made (`birth`) is that incarnation, u32, little-endian, or nothing for the first one. Terms ascend
+over incarnations, so that what the log has is one log; but a member that joined in a later one has
+nothing of those before.
 """
 
 from collections.abc import Callable
+from struct import Struct
 from typing import Final
 
+from queues.definitions import Queue
 from queues.hosts.quorum_snapshot import Standing, decode_standing
 from raft.entries import Config, HardState, SnapshotPoint
 from raft.recovery import FoundLog, Restored
 
-INCARNATION: Final = 1  # of every group of a queue: a uid is never used again
+INCARNATION: Final = 1  # of every group of a queue, as it began: a uid is never used again
+BIRTH: Final = Struct("<I")
 
 
 Load = Callable[[int], tuple[bytes, list[bytes]] | None]  # point and slices of the newest snapshot
+
+
+def incarnation_of(queue: Queue) -> int:
+    """Of its group, as far as the definitions know it."""
+    return queue.reborn_term or INCARNATION
+
+
+def birth_of(incarnation: int) -> bytes:
+    """What a member of it writes down."""
+    return b"" if incarnation == INCARNATION else BIRTH.pack(incarnation)
+
+
+def born_in(birth: bytes) -> int:
+    """The incarnation in which the member was made."""
+    if len(birth) != BIRTH.size:
+        return INCARNATION
+    (incarnation,) = BIRTH.unpack(birth)
+    return int(incarnation)
 
 
 class FoundGroup:
@@ -25,11 +52,25 @@ class FoundGroup:
     def __init__(self, standing: Standing, slices: list[bytes]) -> None:
         self.standing = standing
         self.slices = slices  # of the machine
+        self.born = born_in(standing.birth)
+        self.incarnation = self.born  # the last that anything here is of
         self.log = FoundLog(INCARNATION)
+
+    def knows(self, incarnation: int) -> bool:
+        """Whether a record of it is this member's, and not of one that was here before."""
+        if incarnation < self.born:
+            return False
+        self.incarnation = max(self.incarnation, incarnation)
+        return True
 
     def restored(self) -> Restored:
         """All was told. ValueError: it is no log."""
         return self.log.restored(self.standing.point)
+
+    def has_begun_anew(self, restored: Restored, term: int) -> bool:
+        """Whether its log has the entry with which it went on alone in that term."""
+        last_term = restored.runs[-1][1] if restored.runs else restored.snapshot.term
+        return self.born >= term or last_term >= term
 
 
 class FoundGroups:
@@ -62,15 +103,15 @@ class FoundGroups:
         group = self.groups.get(owner)
         if group is None:
             self._strays[owner] = max(index, self._strays.get(owner, 0))
-        else:
-            group.log.add(incarnation, index, term, appended_term, kind, content)
+        elif group.knows(incarnation):
+            group.log.add(INCARNATION, index, term, appended_term, kind, content)
 
     def hard_state(self, owner: int, incarnation: int, term: int, vote: int) -> None:
         """See `RecoverySink`."""
         self._terms[owner] = max(term, self._terms.get(owner, 0))
         group = self.groups.get(owner)
-        if group is not None:
-            group.log.add_hard_state(incarnation, term, vote)
+        if group is not None and group.knows(incarnation):
+            group.log.add_hard_state(INCARNATION, term, vote)
 
     def knows(self, owner: int) -> bool:
         """Whether its messages are wanted."""

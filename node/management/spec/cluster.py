@@ -102,6 +102,14 @@ OPERATIONS: Final = (
         record("ClusterMap", {"nodes": listed(PLACE), "this_node": STRING}),
         MONITORING,
     ),
+    posts(
+        "/api/cluster/recover",
+        "Unsafe: the cluster goes on with this node alone, and forgets the others, which are lost "
+        "for ever. `confirm` is the name of this node.",
+        wanted({"confirm": STRING}),
+        record("RecoveredCluster", {"forgotten": TEXTS}),
+        rights=ADMINISTRATOR,
+    ),
     reads(
         "/api/cluster/plan",
         "What a rebalance would move, without moving it.",
@@ -120,6 +128,17 @@ OPERATIONS: Final = (
         answers={204: None},
     ),
     posts(f"{ONE}/leader", "Hand the leadership to a node.", BODY, rights=ADMINISTRATOR),
+    posts(
+        f"{ONE}/recover",
+        "Unsafe: a queue whose majority is lost for ever goes on with the member of one node. What "
+        "the others alone have is lost. `confirm` is the name of the queue.",
+        wanted({"confirm": STRING}, {"node": STRING}),
+        record(
+            "RecoveredQueue",
+            {"node": STRING, "term": COUNT, "last_index": COUNT, "members_lost": TEXTS},
+        ),
+        rights=ADMINISTRATOR,
+    ),
     posts(
         f"{QUORUM}/replicas/on/{{node}}/grow",
         "Add a member on the node to many queues.",

@@ -37,6 +37,9 @@ class Quiet:
     def is_up(self, node: GroupNode) -> bool:
         return True
 
+    def reborn_of(self, number: int) -> tuple[int, int]:
+        return (0, 0)
+
     def undertaker(self, node: GroupNode) -> Undertaker | None:
         return None
 

@@ -14,13 +14,19 @@ from queues.extents import Columns
 from queues.hosts.classic import LOGGED, ClassicHost
 from queues.hosts.journal import Journal
 from queues.hosts.quorum_member import QuorumMember
-from queues.hosts.quorum_recovery import INCARNATION, FoundGroups, beginning
+from queues.hosts.quorum_recovery import (
+    INCARNATION,
+    FoundGroup,
+    FoundGroups,
+    beginning,
+    birth_of,
+)
 from queues.hosts.quorum_snapshot import Slicing
 from queues.hosts.seams import Undertaker
 from queues.message import Chunk
 from queues.options import Options
 from queues.store import BodyBudget
-from raft.entries import Config
+from raft.entries import INDEX_MAX, Config
 from raft.host import RaftHost
 from raft.recovery import Restored
 from raft.settings import Settings
@@ -55,6 +61,9 @@ class Network(Protocol):
         """Whether that life of the node goes on."""
 
     def undertaker(self, node: "GroupNode") -> Undertaker | None: ...
+
+    def reborn_of(self, number: int) -> tuple[int, int]:
+        """What the node has heard: term and member with which the group began anew; 0, 0: none."""
 
     @property
     def options(self) -> Options: ...
@@ -158,11 +167,45 @@ class GroupNode:
             self.wal.release_log(owner, index)
         if group is not None:
             assert self.member is not None
-            self.member.recovered()
-            self._join(group.restored())
+            self._rejoin(group)
         self.wal.on_durable.append(self._durable)
         self.wal.attach(QueueOwners(self.hosts, lambda uid: 0))
         self.turn.begin()
+        self.renew()
+        if group is not None and not self.is_joined:
+            self.leave()
+
+    def _rejoin(self, group: FoundGroup) -> None:
+        """Unless the group has begun anew without it."""
+        assert self.member is not None
+        term, alone = self.world.reborn_of(self.number)
+        if group.incarnation < term and alone != self.number:
+            return
+        restored = group.restored()
+        incarnation = group.incarnation
+        if alone == self.number and not group.has_begun_anew(restored, term):
+            incarnation = group.born
+        self.member.recovered()
+        self._join(restored, incarnation)
+
+    def renew(self) -> None:
+        """What was heard of the group is so here: it goes on with this member alone, or without."""
+        term, alone = self.world.reborn_of(self.number)
+        group = self.raft.group(UID)
+        if self.member is not None:
+            self.member.reborn_term = term
+        if group is None or group.incarnation >= term:
+            return
+        self.turn.begin()
+        if alone == self.number:
+            self.raft.renew(UID, term, term)  # Not while a snapshot is installed: then next time.
+        else:
+            self.leave()
+
+    @property
+    def incarnation(self) -> int:
+        group = self.raft.group(UID)
+        return INCARNATION if group is None else int(group.incarnation)
 
     def make(self) -> QuorumMember:
         """The host of the queue, and this node's member of its group."""
@@ -192,19 +235,20 @@ class GroupNode:
         assert self.member is None
         member = self.make()
         term = self.found.term_of(UID)
+        incarnation = max(INCARNATION, self.world.reborn_of(self.number)[0])
 
         def begun() -> None:
             if self.member is member:
-                self._join(beginning(self.number, config, term))
+                self._join(beginning(self.number, config, term), incarnation)
                 if first:
                     member.campaign_first()
 
-        member.begin_new(config, term, b"birth", begun)
+        member.begin_new(config, term, birth_of(incarnation), begun)
 
-    def _join(self, restored: Restored) -> None:
+    def _join(self, restored: Restored, incarnation: int) -> None:
         member = self.member
         assert member is not None
-        group = self.raft.add(UID, INCARNATION, restored, member)
+        group = self.raft.add(UID, incarnation, restored, member)
         self.is_joined = True
         member.join(group)
 
@@ -222,11 +266,14 @@ class GroupNode:
         if group is not None:
             self.found.hard_state(UID, INCARNATION, group.raft.term, 0)
             self.raft.remove(UID)
+        else:
+            self.wal.release_log(UID, INDEX_MAX)
         member.leave()
         member.inner.delete(for_good=False)
         del self.hosts[UID]
         self.member = None
         self.is_joined = False
+        self.world.leads(self.number, 0, 0, False)
 
     def _leads(self, uid: int, leader: int, term: int, is_ready: bool) -> None:
         self.world.leads(self.number, leader, term, is_ready)
@@ -269,6 +316,7 @@ class GroupNode:
         return timer
 
     def pass_time(self) -> None:
+        self.renew()
         due = [timer for timer in self._timer_list if timer.due_ms <= self.world.now_ms + 0.01]
         self._timer_list = [timer for timer in self._timer_list if timer not in due]
         for timer in due:

@@ -61,13 +61,16 @@ class GroupWorld:
         self.books = Books({}, {})
         self.sessions: list[Session] = []
         self.gone: list[Session] = []  # what they were confirmed counts all the same
-        self.states: dict[int, tuple[int, int]] = {}  # by index: checksum of the machine, whose
+        # By incarnation and index: checksum of the machine, whose
+        self.states: dict[tuple[int, int], tuple[int, int]] = {}
         self.ticked_ms = self.beaten_ms = self.now_ms
         self.published = 0
         self.is_calm = False
         self.has_changed = False  # other members are wanted than founded the group
         self.is_steady = False  # the members stay who they are
         self.stopped_count = 0  # nodes that could write no more
+        self.reborn = (0, 0)  # the group has begun anew: in which term, with whom
+        self.ignorant: set[int] = set()  # nodes that have not heard of it
         self.settings = Settings(
             election_ticks=10,
             heartbeat_ticks=2,
@@ -147,7 +150,7 @@ class GroupWorld:
     def follow(self, number: int) -> None:
         """The node hears what the definitions say."""
         node = self.nodes[number]
-        if node is None:
+        if node is None or number in self.ignorant:
             return
         if node.member is None and number in self.wanted:
             config = Config(()) if self.has_changed else Config(self.wanted)
@@ -178,6 +181,9 @@ class GroupWorld:
 
     def is_up(self, node: GroupNode) -> bool:
         return self.nodes.get(node.number) is node
+
+    def reborn_of(self, number: int) -> tuple[int, int]:
+        return (0, 0) if number in self.ignorant else self.reborn
 
     def undertaker(self, node: GroupNode) -> Undertaker | None:
         if not self.buries:
@@ -271,7 +277,7 @@ class GroupWorld:
         member = node.member
         if member is None or member.applied_index == 0 or self.random.random() < 0.7:
             return
-        index = int(member.applied_index)
+        index = (node.incarnation, int(member.applied_index))
         state = crc32(encode_fifo(member.inner.machine))
         known = self.states.setdefault(index, (state, node.number))
         assert known[0] == state, f"{node.number} and {known[1]} differ at {index}"
@@ -515,7 +521,8 @@ class GroupWorld:
             assert member.bodies.promises.count == 0, f"{node.number} keeps promises"
             assert member.inner.store.is_empty(), f"{node.number} keeps bodies"
             states = crc32(encode_fifo(member.inner.machine))
-            known = self.states.setdefault(int(member.applied_index), (states, node.number))
+            place = (node.incarnation, int(member.applied_index))
+            known = self.states.setdefault(place, (states, node.number))
             assert known[0] == states, "members differ at the end"
 
     def has_leader(self) -> bool:

@@ -240,5 +240,5 @@ def test_the_rows_of_a_queue_and_the_head_are_these_bytes() -> None:
     rows = disk.keyed.durable[METADATA]
     assert rows[b"\0"].hex() == "01" + "96" + "01" + "01" + "1a" + "00" + "00" + "c400"
     assert rows[b"q" + (25).to_bytes(8, "big")].hex() == (
-        "9a" + "19" + "a12f" + "a171" + "c2" + "a0" + "c2" + "c400" + "a26e31" + "90" + "00"
+        "9c" + "19" + "a12f" + "a171" + "c2" + "a0" + "c2" + "c400" + "a26e31" + "90" + "000000"
     )

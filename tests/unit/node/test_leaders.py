@@ -208,3 +208,27 @@ def test_a_node_says_that_it_leads_what_was_led_before_and_says_it_once() -> Non
     world.leaders[3].lead(7, 5)
     world.turn()
     assert led == {1: [], 2: [(7, 2)], 3: [(7, 5)]}
+
+
+def test_a_group_that_has_begun_anew_is_led_by_nobody_of_before() -> None:
+    world = World()
+    world.net.join_all()
+    world.leaders[1].lead(7, 3)
+    world.turn()
+    heard: list[Leader | None] = []
+    world.leaders[2].watch(7, heard.append)
+    world.leaders[2].expect(7, 70_000)
+    assert (heard, world.leaders[2].leader_of(7), world.leaders[2].term_of(7)) == (
+        [None],
+        None,
+        70_000,
+    )
+    world.leaders[1].lead(7, 4)
+    world.turn()
+    assert world.seen(7) == [(1, 4), None, (1, 4)]
+    world.leaders[3].lead(7, 70_001)
+    world.turn()
+    assert world.seen(7) == [(3, 70_001)] * 3
+    world.leaders[2].expect(7, 70_000)
+    assert world.seen(7) == [(3, 70_001)] * 3
+    assert world.leaders[2].term_of(8) == 0

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from dataclasses import replace
 from random import Random
 from typing import Any, TypeVar
 
@@ -17,6 +18,7 @@ from queues.members import Member
 from queues.metadata import Metadata
 from queues.metadata_commands import Command, DeclareQueue, Found
 from queues.metadata_outcomes import Created, Outcome
+from raft.log_group import METADATA_OWNER
 from tests.unit.node.fake_timers import FakeTimers
 from tests.unit.node.peer_net import PeerNet
 
@@ -46,19 +48,24 @@ class FakeGroups:
         self._here = here
         self.stubborn: set[int] = set()
         self.settled: dict[int, tuple[int, ...]] = {}  # the voters, where they are others
+        self.changed: dict[str, Any] = {}  # fields of all rows that are others
+        self.has_none = False
 
     def row(self, uid: int) -> GroupRow | None:
+        if uid == METADATA_OWNER:
+            return replace(GroupRow(state="follower", term=5), **self.changed)
         queue = self._world.machine.queue(uid)
-        if queue is None or self._here not in queue.members:
+        if queue is None or self._here not in queue.members or self.has_none:
             return None
         leader = self._world.leaders.table.get(uid, (0, 0))[0]
-        return GroupRow(
+        row = GroupRow(
             state="leader" if leader == self._here else "follower",
             term=7,
             last_index=9,
             leader=leader,
             voters=self.settled.get(uid, queue.members),
         )
+        return replace(row, **self.changed)
 
     def transfer(self, uid: int, member: int) -> bool:
         leader = self._world.leaders.table.get(uid, (0, 0))

@@ -4,6 +4,7 @@ others' majority."""
 import asyncio
 
 from node.cluster.healing import Healing
+from node.cluster.membership import Refused as Refusal
 from queues.definitions import Queue
 from queues.metadata_commands import SetQueueMembers
 from queues.metadata_outcomes import Refused
@@ -32,10 +33,28 @@ class FakeMembers:
         return {int(uid): "bad" for uid in self._queues}
 
 
-def heal(world: OperatingWorld, members: FakeMembers, ticks: int = 3) -> list[tuple[int, ...]]:
+class FakePairs:
+    """Who is asked to go on alone."""
+
+    def __init__(self, refusal: str = "") -> None:
+        self.asked: list[tuple[str, int]] = []
+        self.refusal = refusal
+
+    async def go_on_with(self, queue: Queue, member: int) -> None:
+        self.asked.append((queue.name, member))
+        if self.refusal:
+            raise Refusal(self.refusal)
+
+
+def heal(
+    world: OperatingWorld,
+    members: FakeMembers,
+    ticks: int = 3,
+    pairs: FakePairs | None = None,
+) -> list[tuple[int, ...]]:
     """What the queues are made to have, in order."""
     node = world.nodes[HERE]
-    part = Healing(members, node.landscape, node.membership)
+    part = Healing(members, node.landscape, node.membership, pairs or FakePairs())
 
     async def go_on() -> None:
         for _ in range(ticks):
@@ -89,3 +108,16 @@ def test_a_change_that_is_refused_is_tried_again() -> None:
     node.definitions.refusal = None
     node.definitions.proposed.clear()
     assert heal(world, members) == [(1, 2), (1, 2, 3)]
+
+
+def test_the_other_one_of_two_is_asked_to_go_on_alone_and_all_such_queues_have_their_turn() -> None:
+    world = OperatingWorld()
+    queues = [world.queue(name, (2, HERE)) for name in ("a", "b")]
+    led = world.queue("led", (2, HERE), leader=2)
+    three = world.queue("three", (1, 2, HERE))
+    pairs = FakePairs("not yet")
+    members = FakeMembers(world, [*queues, led, three])
+    assert heal(world, members, 4, pairs) == []
+    assert pairs.asked == [("a", 2), ("b", 2), ("a", 2), ("b", 2)]
+    world.stop(2)
+    assert heal(world, members, 2, pairs) == [] and len(pairs.asked) == 4

@@ -192,6 +192,23 @@ def test_members_of_a_queue_are_set_whole_or_not_at_all() -> None:
     assert steps.machine.queue(queue.uid) is None
 
 
+def test_a_queue_whose_group_begins_anew_has_that_one_member() -> None:
+    steps = founded()
+    steps.do(quorum("q", (1, 2, 3)))
+    uid = steps.vhost.queues["q"].uid
+    assert "no part" in steps.refused(commands.RecoverQueue(uid, 9, 70_000))[1]
+    assert steps.refused(commands.RecoverQueue(Uid(uid + 1), 2, 70_000))[0] == 404
+    outcome = steps.do(commands.RecoverQueue(uid, 2, 70_000))
+    assert isinstance(outcome, Created) and isinstance(outcome.changes[0], Replaced)
+    found = steps.vhost.queues["q"]
+    assert (found.members, found.reborn_term, found.reborn_on) == ((2,), 70_000, 2)
+    for term in (70_000, 69_999):
+        assert "somebody else" in steps.refused(commands.RecoverQueue(uid, 2, term))[1]
+    steps.do(commands.SetQueueMembers(uid, (2, 1)))
+    assert steps.vhost.queues["q"].reborn_term == 70_000
+    assert Metadata.restore(steps.machine.snapshot()).queue(uid) == steps.vhost.queues["q"]
+
+
 def test_queues_of_a_removed_node_go_in_slices_and_those_of_others_do_not() -> None:
     steps = founded()
     for number in range(5):

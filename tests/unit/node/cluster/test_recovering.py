@@ -1,0 +1,237 @@
+"""A queue that lost its majority goes on with one member: only if nobody leads, and nobody has more
+that could be asked. Of two members the whole one goes on by itself."""
+
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+import pytest
+
+from node.cluster.membership import Refused
+from node.cluster.recovering import TERM_GAP, Recovered, Recovering
+from queues.definitions import Queue
+from queues.metadata_commands import RecoverQueue, RemoveMember
+from raft.entries import TERM_MAX
+from tests.unit.node.cluster.operating_world import FakeLeaders, OperatingWorld
+
+
+class Terms:
+    """The highest terms that were heard of."""
+
+    def __init__(self, leaders: FakeLeaders) -> None:
+        self._leaders = leaders
+        self.heard = 0
+
+    def term_of(self, uid: int) -> int:
+        return self.heard
+
+
+class FakeAlone:
+    """The definitions, which the first node leads as soon as it stands alone."""
+
+    def __init__(self) -> None:
+        self.leader = 0
+        self.cut: list[int] = []
+        self.terms: list[int] = []
+
+    def cut_off(self, members: Sequence[int]) -> None:
+        self.cut.extend(members)
+
+    def stand_alone(self, term: int) -> None:
+        assert self.cut
+        self.terms.append(term)
+        self.leader = 1
+
+
+class Desk:
+    """Three nodes of which the first has what is left of queue `q`, led by nobody."""
+
+    def __init__(self, members: tuple[int, ...] = (1, 2, 3)) -> None:
+        self.world = OperatingWorld(4)
+        self.queue = self.world.queue("q", members)
+        self.told: list[Recovered] = []
+        self.groups = {number: each.groups for number, each in self.world.nodes.items()}
+        self.parts: dict[int, Recovering] = {}
+        self.terms = Terms(self.world.leaders)
+        self.alone = FakeAlone()
+        for number, node in self.world.nodes.items():
+            part = Recovering(
+                node.membership, self.groups[number], self.terms, node.status, self.alone
+            )
+            part.sure_s = 0.05
+            part.on_recovered = self._done
+            self.parts[number] = part
+
+    def _done(self, done: Recovered) -> None:
+        """The member leads as soon as it is told to."""
+        self.told.append(done)
+        self.world.leaders.table[self.queue.uid] = (1, done.term + 1)
+
+    def recover(self, node: str = "n1", asked: int = 1) -> Recovered:
+        work: Coroutine[Any, Any, Recovered] = self.parts[asked].recover(self.queue, node)
+        return self.world.run(work)
+
+    def heal(self, member: int = 1) -> None:
+        """Node 2 asks, whose member is damaged."""
+        self.groups[2].has_none = True
+        self.world.run(self.parts[2].go_on_with(self.queue, member))
+
+    def refusal(self, node: str = "n1", asked: int = 1) -> str:
+        with pytest.raises(Refused) as caught:
+            self.recover(node, asked)
+        assert not self.commands()
+        return str(caught.value)
+
+    def commands(self) -> list[RecoverQueue]:
+        return [
+            each
+            for node in self.world.nodes.values()
+            for each in node.definitions.proposed
+            if isinstance(each, RecoverQueue)
+        ]
+
+
+def after(desk: Desk) -> Queue:
+    found = desk.world.machine.queue(desk.queue.uid)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("asked", [1, 4])
+def test_the_queue_is_its_one_members_and_everybody_hears_it(asked: int) -> None:
+    desk = Desk()
+    desk.world.stop(2)
+    desk.world.stop(3)
+    done = desk.recover(asked=asked)
+    assert done == Recovered("/", "q", "n1", 7 + TERM_GAP, 9, ("n2", "n3"))
+    queue = after(desk)
+    assert (queue.members, queue.reborn_on, queue.reborn_term) == ((1,), 1, done.term)
+    assert desk.told == [done]
+
+
+def test_no_leader_of_before_can_have_reached_its_term() -> None:
+    desk = Desk()
+    desk.terms.heard = 90
+    assert desk.recover().term == 90 + TERM_GAP
+
+
+def test_a_queue_that_is_led_is_left_as_it_is() -> None:
+    desk = Desk()
+    desk.world.leaders.table[desk.queue.uid] = (2, 8)
+    assert "node 'n2' leads the queue" in desk.refusal()
+
+
+def test_a_member_that_can_be_asked_and_has_more_comes_first() -> None:
+    desk = Desk()
+    desk.groups[3].changed = {"last_index": 10}
+    assert "node 'n3' has more" in desk.refusal()
+    desk.groups[3].changed = {"last_index": 10, "membership": "promotable"}
+    assert desk.recover().node == "n1"
+
+
+def test_who_takes_no_part_has_none_or_never_had_all_cannot_go_on() -> None:
+    desk = Desk()
+    assert "no member of the queue" in desk.refusal("n4")
+    assert "not a member of the cluster" in desk.refusal("n9")
+    desk.groups[1].changed = {"membership": "promotable"}
+    assert "never had all" in desk.refusal()
+    desk.groups[1].has_none = True
+    assert "its log is not whole" in desk.refusal()
+
+
+def test_a_node_that_cannot_be_reached_does_nothing() -> None:
+    desk = Desk()
+    desk.world.stop(2)
+    assert "not connected" in desk.refusal("n2")
+
+
+def test_terms_do_not_run_out_in_the_midst_of_it() -> None:
+    desk = Desk()
+    desk.terms.heard = TERM_MAX - TERM_GAP
+    assert "too often" in desk.refusal()
+
+
+def pair() -> Desk:
+    desk = Desk((2, 1))
+    desk.groups[1].changed = {"voters": (1, 2)}
+    return desk
+
+
+def test_of_two_members_the_whole_one_goes_on_alone() -> None:
+    desk = pair()
+    desk.heal()
+    assert (after(desk).members, after(desk).reborn_on) == ((1,), 1)
+    assert desk.told[0].lost == ("n2",)
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"voters": (1, 2, 3)}, "other members"),
+        ({"voters": (1, 2), "learners": (3,)}, "other members"),
+        ({"voters": (1, 2), "membership": "promotable"}, "never had all"),
+    ],
+)
+def test_it_does_not_if_the_group_may_be_more_than_the_two(
+    changed: dict[str, Any], reason: str
+) -> None:
+    desk = pair()
+    desk.groups[1].changed = changed
+    with pytest.raises(Refused, match=reason):
+        desk.heal()
+    assert not desk.commands()
+
+
+def test_it_does_not_while_a_node_is_silent_or_has_another_member() -> None:
+    desk = pair()
+    desk.world.stop(4)
+    with pytest.raises(Refused, match="another node"):
+        desk.heal()
+    desk = pair()
+    desk.groups[2].has_none = False
+    with pytest.raises(Refused, match="another node"):
+        desk.world.run(desk.parts[2].go_on_with(desk.queue, 1))
+    desk = pair()
+    desk.world.leaders.table[desk.queue.uid] = (1, 8)
+    with pytest.raises(Refused, match="is led"):
+        desk.heal()
+    assert not desk.commands()
+
+
+def test_it_does_not_for_a_queue_of_three() -> None:
+    desk = Desk()
+    desk.groups[1].changed = {"voters": (1, 2)}
+    with pytest.raises(Refused, match="other members"):
+        desk.heal()
+
+
+# The definitions
+
+
+def lonely(desk: Desk) -> Desk:
+    for number in (2, 3, 4):
+        desk.world.stop(number)
+    return desk
+
+
+def test_the_cluster_goes_on_with_the_one_node_that_is_left() -> None:
+    desk = lonely(Desk())
+    assert desk.world.run(desk.parts[1].recover_cluster()) == ("n2", "n3", "n4")
+    assert (desk.alone.cut, desk.alone.terms) == ([2, 3, 4], [5 + TERM_GAP])
+    proposed = desk.world.nodes[1].definitions.proposed
+    assert [each.member for each in proposed if isinstance(each, RemoveMember)] == [2, 3, 4]
+    assert desk.recover().lost == ("gone@2", "gone@3")
+
+
+def test_it_does_not_while_others_run_or_somebody_leads_or_it_has_no_vote() -> None:
+    desk = Desk()
+    with pytest.raises(Refused, match="node 'n2' is running"):
+        desk.world.run(desk.parts[1].recover_cluster())
+    desk = lonely(Desk())
+    desk.alone.leader = 3
+    with pytest.raises(Refused, match="have a leader"):
+        desk.world.run(desk.parts[1].recover_cluster())
+    desk.alone.leader = 0
+    desk.groups[1].changed = {"membership": "promotable"}
+    with pytest.raises(Refused, match="no vote"):
+        desk.world.run(desk.parts[1].recover_cluster())
+    assert not desk.alone.cut
