@@ -67,6 +67,7 @@ COMPILED = [
     "queues/hosts/sexton.py",
     "queues/hosts/sweeping.py",
     "queues/hosts/telling.py",
+    "queues/hosts/traffic.py",
     "queues/hosts/undertaker.py",
     "queues/leaving.py",
     "queues/led.py",

@@ -151,12 +151,22 @@ class ReconciliationSection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderTrafficSection:
+    """When the leader of a queue goes to where its clients are, if a policy says so (B-77)."""
+
+    share: Annotated[int, Meta(ge=50, le=99)] = 60  # percent; more than that one node must carry
+    time: Annotated[int, Meta(ge=1000)] = 30_000  # for so long, in milliseconds
+    transfers_max: Annotated[int, Meta(ge=1, le=100)] = 2  # at a time, in the whole cluster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumQueueSection:
     """What holds for all quorum queues."""
 
     initial_group_size: Annotated[int, Meta(ge=1, le=255)] = 3  # or the size of the cluster
     auto_rebalance: bool = True  # leaders, after a node has come or gone
     continuous_membership_reconciliation: ReconciliationSection = ReconciliationSection()
+    leader_follows_traffic: LeaderTrafficSection = LeaderTrafficSection()
     global_qos: bool = False  # whether basic.qos with global=true may span them (C-20)
 
 

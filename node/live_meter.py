@@ -131,6 +131,11 @@ class LiveMeter:
             counters = dict.fromkeys(RAFT_COUNTERS, 0)
             return RaftView(groups=len(self._broker.lone_groups), counters=counters)
         counters = {name: int(getattr(host.counters, name)) for name in RAFT_COUNTERS}
+        operating = self._broker.operating
+        traffic = None if operating is None else operating.traffic
+        if traffic is not None:
+            counters["leaders_advised"] = traffic.advised
+            counters["leaders_moved_to_traffic"] = traffic.moved
         return RaftView(host.group_count, host.hibernating_count, counters)
 
     # Channels

@@ -33,6 +33,7 @@ from queues.queue_options import (
     wants_sure_letters,
 )
 from queues.routing.router import ALTERNATE_ARGUMENT
+from queues.traffic import OFF, mode_of
 
 if TYPE_CHECKING:
     from node.broker import Broker
@@ -52,6 +53,7 @@ class QueueRules:
     mode: int
     dead_letters: DeadLetterRule | None
     expires: bool
+    follows: str = OFF  # where its leader goes (`queues.traffic`)
 
     @property
     def quorum(self) -> bool:
@@ -101,6 +103,7 @@ class PolicyKeeper:
             LAZY if is_lazy(arguments) else DEFAULT,
             dead_letter_rule(queue.name, arguments, broker.config.compat == "3.x"),
             EXPIRES in arguments,
+            mode_of(self.effective(queue.vhost, kind, queue.name).definition) if quorum else OFF,
         )
 
     def _see_strategy(self, queue: Queue, arguments: dict[str, object]) -> None:
@@ -187,6 +190,8 @@ class PolicyKeeper:
         quorum = broker.quorum_hosts.get(uid) or broker.member_host(uid)
         if quorum is not None:
             quorum.configure(rules.options, undertaker)
+            if broker.quorum_queues is not None:
+                broker.quorum_queues.follow_traffic(uid, rules.follows)
         else:
             host.configure(rules.options, rules.mode, undertaker)
 

@@ -38,10 +38,6 @@ def _text(value: object) -> bool:
     return isinstance(value, str)
 
 
-def _flag(value: object) -> bool:
-    return isinstance(value, bool)
-
-
 def _pattern(value: object) -> bool:
     return isinstance(value, str) and _regex_fault(value) is None
 
@@ -78,7 +74,7 @@ KEYS: Final[Mapping[str, tuple[Check, str]]] = {
     "ha-sync-batch-size": (_whole(1), "ha-sync-batch-size value"),
     "ha-sync-mode": (_one_of("automatic", "manual"), "ha-sync-mode value"),
     "initial-cluster-size": (_whole(1), "cluster size"),
-    "leader-follows-traffic": (_flag, "leader-follows-traffic value"),
+    "leader-follows-traffic": (_one_of("off", "advise", "auto"), "leader-follows-traffic value"),
     "max-age": (_max_age, "max age"),
     "max-in-memory-bytes": (_whole(0), "maximum memory in bytes"),
     "max-in-memory-length": (_whole(0), "maximum memory in bytes"),

@@ -38,6 +38,7 @@ from warren.storage.disk import Disk
 
 if TYPE_CHECKING:
     from node.cluster.recovering import Recovering
+    from node.cluster.traffic_part import TrafficPart
     from raft.one_member import OneMemberGroup
 
 
@@ -98,6 +99,7 @@ class Operating:
         self.maintenance: MaintenanceDesk | None = None  # once there is a door for clients
         self.leaving: Leaving | None = None  # once it is known how the process ends
         self.recovering: Recovering | None = None  # of a node in a cluster
+        self.traffic: TrafficPart | None = None  # the same
 
     @classmethod
     def alone(
@@ -118,6 +120,12 @@ class Operating:
             lambda: False,
         )
         return cls(broker, seats, call_later, Rules(is_on=False, auto_rebalance=False), Random())
+
+    def is_in_alarm(self, member: int) -> bool:
+        """Whether that node has told an alarm of its memory or disk."""
+        if member == self.peers.member:
+            return self._broker.alarms.memory or self._broker.alarms.disk
+        return member in self.alarms.by_member()
 
     def attach(self) -> None:
         """Take the kinds of frames that are for these parts, and tell the alarms of this node."""
@@ -187,6 +195,10 @@ class Operating:
 
     def tick(self, now_ms: int) -> None:
         self.reconciling.tick(now_ms)
+        if self.traffic is not None:
+            self.traffic.tick(now_ms)
 
     def stop(self) -> None:
         self.reconciling.stop()
+        if self.traffic is not None:
+            self.traffic.stop()

@@ -45,6 +45,8 @@ from queues.hosts.quorum_recovery import (
     incarnation_of,
 )
 from queues.hosts.quorum_snapshot import Standing
+from queues.hosts.traffic import Traffic
+from queues.traffic import OFF
 from raft.entries import INDEX_MAX, Config
 from raft.log_group import METADATA_OWNER, GroupLog
 from raft.status import Status
@@ -78,6 +80,7 @@ class QuorumQueues:
         self.damaged: dict[int, str] = {}  # why they take no part; of some of the members
         self.over: set[int] = set()  # those whose group has begun anew without them
         self._renewing: set[int] = set()  # those with which it is to begin anew, as soon as may be
+        self.followed: dict[int, str] = {}  # queues whose leader goes where its traffic is: mode
         self.snapshot_entries = SNAPSHOT_ENTRIES
         self._broker = broker
         self._cluster = cluster
@@ -127,6 +130,7 @@ class QuorumQueues:
             self.roaming.remove(queue.uid)
         self._leaders.forget(queue.uid)
         self._renewing.discard(queue.uid)
+        self.followed.pop(queue.uid, None)
         if queue.uid in self.damaged or queue.uid in self.over:
             self.damaged.pop(queue.uid, None)
             self.over.discard(queue.uid)
@@ -158,6 +162,7 @@ class QuorumQueues:
         member.on_lead = self._led
         member.on_left = self.leave
         self.members[queue.uid] = member
+        self.follow_traffic(queue.uid, rules.follows)
         return member
 
     def _begin(self, queue: Queue, config: Config, is_first: bool) -> None:
@@ -314,6 +319,7 @@ class QuorumQueues:
         if uid not in self.members or (group is None and not self.is_damaged(uid)):
             return
         member = self.members.pop(uid)
+        self.followed.pop(uid, None)
         self._broker.turn.begin()
         if group is not None:
             self.found.hard_state(uid, INCARNATION, group.raft.term, 0)
@@ -377,6 +383,36 @@ class QuorumQueues:
             return
         self._leaders.lead(uid, term)
         self._suspending.led(self.members[uid])
+
+    # Traffic
+
+    def follow_traffic(self, uid: int, mode: str) -> None:
+        """What a policy says: whether bytes are counted, and what comes of it."""
+        member = self.members.get(uid)
+        if member is None or mode == OFF:
+            self.followed.pop(uid, None)
+            if member is not None:
+                member.bodies.traffic = None
+            return
+        self.followed[uid] = mode
+        if member.bodies.traffic is None:
+            member.bodies.traffic = Traffic()
+
+    def is_led(self, uid: int) -> bool:
+        """Whether this node leads the queue."""
+        member = self.members.get(uid)
+        return member is not None and member.is_leading
+
+    def carried(self, uid: int) -> dict[int, int]:
+        """Bytes of a queue that is followed, by member of the cluster, since it was asked last."""
+        traffic = self.members[uid].bodies.traffic
+        nodes = {**self._processes(), self._broker.incarnation: self._cluster.member}
+        found: dict[int, int] = {}
+        for process, byte_count in ({} if traffic is None else traffic.take()).items():
+            node = nodes.get(process)
+            if node is not None:
+                found[node] = found.get(node, 0) + byte_count
+        return found
 
     # Processes of nodes
 

@@ -11,7 +11,7 @@ that was lost is replaced before a second one is.
 
 Rebalancing: the node that holds the job (`Coordination`, or, where that does not run, the leader of
 the definitions) spreads the leaders some time after a node has come or come back, MOVES_A_MINUTE at
-most.
+most; not those of queues whose leader follows their traffic (`traffic_part`).
 
 Told the time by `tick`, about once a second; looks at QUEUES_A_TICK queues at most in each. No I/O.
 """
@@ -35,6 +35,7 @@ from queues.placement import CLIENT_LOCAL, QUEUES_COUNTED_MAX
 from queues.policies import with_policy
 from queues.queue_arguments import QUORUM
 from queues.regrouping import rebalance, reconciled
+from queues.traffic import AUTO, mode_of
 
 if TYPE_CHECKING:
     from node.config import Config
@@ -246,13 +247,20 @@ class Reconciling:
             return
         self.task = asyncio.get_running_loop().create_task(self._move_leaders(now_ms))
 
+    def _is_spread(self, queue: Queue) -> bool:
+        """Not those whose leader goes to where its clients are."""
+        vhost = self._landscape.metadata.vhosts.get(queue.vhost)
+        if vhost is None or not is_quorum(queue):
+            return False
+        return mode_of(vhost.policies.effective(QUORUM, queue.name).definition) != AUTO
+
     def _is_mine(self) -> bool:
         """Whether the job is for this node to do."""
         return self._holds_job if self._coordination.is_running else self._leads_definitions()
 
     async def _move_leaders(self, now_ms: int) -> None:
         self._balance_due_ms = NEVER_MS
-        groups = self._landscape.groups(is_quorum)
+        groups = self._landscape.groups(self._is_spread)
         candidates = self._landscape.candidates()
         moves = await asyncio.to_thread(rebalance, groups, candidates, MOVES_A_MINUTE)
         if moves:

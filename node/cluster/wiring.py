@@ -39,11 +39,13 @@ from node.cluster.reconciling import rules_of
 from node.cluster.recovering import Recovered, Recovering
 from node.cluster.seams import EVENTS, USAGE
 from node.cluster.service import Cluster
+from node.cluster.traffic_part import TrafficPart, TrafficSeats
 from node.cluster.usage_part import UsagePart
 from node.damage import LostDefinitions
 from queues.definitions import Queue
 from queues.metadata import Metadata
 from queues.metadata_commands import Batch, Command
+from queues.traffic import Advice, Bounds
 from raft.log_group import METADATA_OWNER
 from warren.storage.damage import Hit
 from warren.storage.keyed import Keyed
@@ -204,6 +206,32 @@ class ClusterParts:
         self._healing = Healing(self._quorum, operating.landscape, operating.membership, recovering)
         recovering.on_recovered = self._recovered
         operating.recovering = recovering
+        self._follow_traffic()
+
+    def _follow_traffic(self) -> None:
+        """Leaders go to where their clients are."""
+        operating, broker = self._operating, self._broker
+        section = broker.config.quorum_queue.leader_follows_traffic
+        seats = TrafficSeats(
+            operating.membership,
+            operating.groups,
+            broker.coordination,
+            lambda: self.definitions.leader,
+            operating.is_in_alarm,
+            operating.status,
+            self._advised,
+        )
+        bounds = Bounds(section.share, section.time, section.transfers_max)
+        operating.traffic = TrafficPart(seats, self._quorum, bounds)
+
+    def _advised(self, queue: Queue, node: str, advice: Advice) -> None:
+        self._broker.events.tell(
+            "queue.leader.advised",
+            name=queue.name,
+            vhost=queue.vhost,
+            node=node,
+            share_percent=advice.share_percent,
+        )
 
     def _recovered(self, done: Recovered) -> None:
         self._broker.events.tell(

@@ -2,7 +2,8 @@
 
 `best?queue=Q&vhost=V` names the node that leads the queue, else the node with the fewest
 connections that runs and is not drained: a proxy or a client asks it before it connects. `plan` is
-what a rebalance of quorum queues would do, and does nothing. Any node answers for the cluster, by
+what a rebalance of quorum queues would do, and where leaders should go that are to follow their
+traffic (`traffic`); it does nothing. Any node answers for the cluster, by
 what it knows; nodes that do not say in time how many connections they have come last.
 """
 
@@ -103,10 +104,11 @@ class Placement:
         caller_of(request).require_monitor()
         chosen, cluster = chosen_by(request.query), self._context.cluster
         if cluster is None:
-            return json_reply({"now": [], "moves": []})
-
+            return json_reply({"now": [], "moves": [], "traffic": []})
         now, moves = await cluster.operating.membership.planned(chosen)
-        return json_reply({"now": now, "moves": moves})
+        part = cluster.operating.traffic
+        traffic = [] if part is None else await part.planned(chosen)
+        return json_reply({"now": now, "moves": moves, "traffic": traffic})
 
 
 def endpoints_of(node: NodeView) -> tuple[str, ...]:

@@ -46,6 +46,7 @@ def apply_entry(
     host.capacity.observe(machine.is_able(), machine.now_ms)
     confirmed: Numbers = []
     applied: Numbers = []
+    traffic = bodies.traffic
     for effect in effects:
         if isinstance(effect, Enqueued):
             bodies.taken(effect.message_first, effect.count)
@@ -64,6 +65,8 @@ def apply_entry(
                 confirmed.append((effect.session, effect.first_seq + effect.count - 1))
             else:
                 say(host, sinks, effect)
+                if traffic is not None:
+                    traffic.told(effect)
     bodies.drop_passed()
     if sinks is not None:
         decide(host, sinks, confirmed, applied)

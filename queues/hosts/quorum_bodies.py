@@ -30,6 +30,7 @@ from queues.hosts.journal import Journal
 from queues.hosts.quorum_entry import cut_of, put_run
 from queues.hosts.seams import Steps
 from queues.hosts.sweeping import Sweep, sets_alive
+from queues.hosts.traffic import Traffic
 from queues.message import Chunk
 from queues.seqset import SeqSet
 
@@ -45,6 +46,7 @@ class Bodies:
         self._sweep_slots: i64 = sweep_slots
         self.promises = SeqSet()
         inner.promises = self.promises
+        self.traffic: Traffic | None = None  # counted at the leader, if it is to follow it
         self._inner = inner
         self._journal = journal
 

@@ -215,6 +215,9 @@ class QuorumMember:
             sink.credit.send(inner.credit, count)
             self._chunks.append(own)
             self._owed.append((sink.credit, count))
+            traffic = self.bodies.traffic
+            if traffic is not None:
+                traffic.published(sink.session, own.size(), count)
         self._commands.append(command)
         self._mark()
         return True

@@ -27,6 +27,7 @@ def cluster() -> Iterator[ClusterOfNodes]:
         f"{RECONCILIATION}.trigger_interval": "500",
         f"{RECONCILIATION}.interval": "2000",
         "quorum_queue.auto_rebalance": "false",
+        "quorum_queue.leader_follows_traffic.time": "1000",
         "management.rates_interval_ms": "200",
     }
     with ClusterOfNodes(3, settings=settings) as started:
@@ -315,6 +316,39 @@ def test_a_leader_is_moved_and_leaders_are_spread(cluster: ClusterOfNodes) -> No
     eventually(lambda: counts() == [2, 2, 2])  # All of the new queues have a leader by then.
     for number in range(5):
         channel.queue_delete(f"q{number}")
+    connection.close()
+
+
+def test_a_leader_goes_to_where_its_clients_are_if_a_policy_says_so(
+    cluster: ClusterOfNodes,
+) -> None:
+    first, second = cluster.node(1), cluster.node(2)
+    connection = connected(second)
+    channel = connection.channel()
+    channel.queue_declare("busy", durable=True, arguments={"x-queue-type": "quorum"})
+    assert ask(first, "queues/quorum/%2F/busy/leader", "POST", {"node": "n1"})[0] == 204
+
+    def says(mode: str) -> int:
+        definition = {"leader-follows-traffic": mode}
+        return ask(
+            first, "policies/%2F/busy", "PUT", {"pattern": "busy", "definition": definition}
+        )[0]
+
+    def advice() -> Any:
+        for _ in range(20):
+            channel.basic_publish("", "busy", bytes(1000))
+        connection.process_data_events(0)
+        return ask(cluster.node(3), "cluster/plan")[1]["traffic"]
+
+    assert says("advise") == 201
+    eventually(advice)
+    (row,) = advice()
+    assert (row["name"], row["from"], row["to"], row["share_percent"]) == ("busy", "n1", "n2", 100)
+    assert row_of(first, "busy")["leader"] == "n1"
+    assert says("auto") == 204
+    eventually(lambda: not advice() and row_of(first, "busy")["leader"] == "n2")
+    assert ask(first, "policies/%2F/busy", "DELETE")[0] == 204
+    channel.queue_delete("busy")
     connection.close()
 
 

@@ -42,7 +42,8 @@ export const KEYS = {
     kind: "number", is: "quorum_queues", operator: true, means: "members that it should have",
   },
   "leader-follows-traffic": {
-    kind: "flag", is: "quorum_queues", means: "the leader goes to where its clients are",
+    kind: ["off", "advise", "auto"],
+    is: "quorum_queues", means: "whether the leader goes to where its clients are",
   },
   "max-in-memory-length": {
     kind: "number", is: "quorum_queues", operator: true, means: "most messages in memory",

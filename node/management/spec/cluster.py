@@ -70,6 +70,19 @@ PLAN: Final = record(
         "moves": listed(
             record("PlannedMove", {"vhost": STRING, "name": STRING, "from": STRING, "to": STRING})
         ),
+        "traffic": listed(
+            record(
+                "TrafficAdvice",
+                {
+                    "vhost": STRING,
+                    "name": STRING,
+                    "from": STRING,
+                    "to": STRING,
+                    "share_percent": COUNT,
+                    "for_ms": COUNT,
+                },
+            )
+        ),
     },
 )
 PATTERNS: Final = {"vhost_pattern": STRING, "queue_pattern": STRING}
@@ -112,7 +125,7 @@ OPERATIONS: Final = (
     ),
     reads(
         "/api/cluster/plan",
-        "What a rebalance would move, without moving it.",
+        "What a rebalance would move, and which leaders should go to where their traffic is.",
         PLAN,
         MONITORING,
         query=CHOICE,

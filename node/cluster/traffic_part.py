@@ -1,0 +1,250 @@
+"""Leaders of quorum queues go to where their clients are, if a policy says so (B-77, 0058).
+
+Every node watches the queues that it leads and whose policy has `leader-follows-traffic`: what each
+node gives to them and gets of them, every few seconds (`queues.traffic.Watch`). With `advise` it
+tells in the log, by an event, in the metrics and in /api/cluster/plan where the leader should be.
+With `auto` it also asks the one node that allows transfers, so that there are few at a time in the
+whole cluster: the holder of the job of rebalancing, or, while nobody holds it, the leader of the
+definitions. That node hands the leadership over as for an operator, and never to a node that is
+drained, under an alarm or down; nor does a leader ask for one whose member is behind or votes not.
+
+    part = TrafficPart(seats, queues, bounds)
+    part.tick(now_ms)        # about once a second, by a clock that does not jump
+    part.stop()
+
+A node none of whose queues has such a policy does nothing at all. Owns the task that asks. What is
+refused, or fails, is asked for again with a later sample. No I/O. Not compiled.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from node.cluster.coordination.seam import Coordination
+from node.cluster.groups import Groups
+from node.cluster.landscape import Chosen, Landscape
+from node.cluster.membership import HANDED_OVER_S, Membership, numbers
+from node.cluster.reconciling import JOB
+from node.cluster.status_part import NoAnswer, Unanswerable
+from node.logs import ids_of
+from queues.definitions import Queue
+from queues.regrouping import Move
+from queues.traffic import AUTO, Advice, Bounds, Moves, Watch
+
+log = logging.getLogger("warren.traffic")
+
+FOLLOW: Final = "follow traffic"  # a question: [uid, target] -> [why not, or ""]
+ADVICES: Final = "traffic advices"  # -> a row for each: uid, target, share, for how long
+LAG_MAX: Final = 1000  # entries; a member that is further behind is not to lead
+
+
+class Followed(Protocol):
+    """The quorum queues of this node (`node.cluster.quorum_part.QuorumQueues`)."""
+
+    @property
+    def followed(self) -> Mapping[int, str]:
+        """By uid: the mode, where it is not `off`."""
+
+    def is_led(self, uid: int) -> bool: ...
+
+    def carried(self, uid: int) -> dict[int, int]:
+        """Bytes by member of the cluster since it was asked last."""
+
+
+class Asking(Protocol):
+    """`node.cluster.status_part.StatusPart`."""
+
+    def serve(self, question: str, answer: Callable[[int, Any], AsyncIterator[object]]) -> None: ...
+
+    async def ask(
+        self, member: int, question: str, about: object = None, timeout_s: float = 2.0
+    ) -> list[Any]: ...
+
+    async def ask_others(
+        self, question: str, about: object = None, timeout_s: float = 2.0
+    ) -> Mapping[int, list[Any] | None]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficSeats:
+    """What it stands on."""
+
+    membership: Membership
+    groups: Groups
+    coordination: Coordination
+    definitions_leader: Callable[[], int]
+    is_in_alarm: Callable[[int], bool]  # that member of the cluster
+    asking: Asking
+    tell: Callable[[Queue, str, Advice], None]  # node, why: an event
+
+
+class TrafficPart:
+    """Invariant: `advices` are of queues that are led here and followed."""
+
+    def __init__(self, seats: TrafficSeats, queues: Followed, bounds: Bounds) -> None:
+        self._seats = seats
+        self._queues = queues
+        self._bounds = bounds
+        self._landscape: Landscape = seats.membership.landscape
+        self._watch = Watch(bounds)
+        self._moves = Moves(bounds)
+        self._now_ms = 0
+        self._sampled_ms = 0
+        self._watched: set[int] = set()  # queues of the last sample
+        self._task: asyncio.Task[None] | None = None
+        self.advices: dict[int, Advice] = {}
+        self.advised = 0  # so far, each queue once for as long as it holds
+        self.moved = 0  # leaderships that went from here
+        seats.asking.serve(FOLLOW, self._asked)
+        seats.asking.serve(ADVICES, self._advices_asked)
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    # On the node that leads
+
+    def tick(self, now_ms: int) -> None:
+        self._now_ms = now_ms
+        if not self._queues.followed and not self._watched:
+            return
+        span_ms = now_ms - self._sampled_ms
+        if span_ms < self._bounds.span_ms:
+            return
+        self._sampled_ms = now_ms
+        led = {uid for uid in self._queues.followed if self._queues.is_led(uid)}
+        for uid in self._watched - led:
+            self._watch.forget(uid)
+            self.advices.pop(uid, None)
+        for uid in sorted(led):
+            carried = self._queues.carried(uid)
+            if uid in self._watched:  # Else it was counted for nobody knows how long.
+                self._sample(uid, span_ms, carried)
+        self._watched = led
+        self._ask_for_moves()
+
+    def _sample(self, uid: int, span_ms: int, carried: dict[int, int]) -> None:
+        here = self._landscape.here
+        advice = self._watch.sample(
+            uid, self._now_ms, span_ms, carried, here, lambda member: self._is_able(uid, member)
+        )
+        queue = self._landscape.metadata.queue(uid)
+        if advice is None or queue is None:
+            self.advices.pop(uid, None)
+            return
+        known = self.advices.get(uid)
+        self.advices[uid] = advice
+        if known is None or known.target != advice.target:
+            self.advised += 1
+            self._say(queue, advice)
+
+    def _say(self, queue: Queue, advice: Advice) -> None:
+        node = self._landscape.name_of(advice.target)
+        log.info(
+            "queue '%s' in vhost '%s' should be led by node '%s', which carries %d %% of its bytes",
+            *(queue.name, queue.vhost, node, advice.share_percent),
+            extra=ids_of(queue=queue.name, vhost=queue.vhost),
+        )
+        self._seats.tell(queue, node, advice)
+
+    def _is_able(self, uid: int, member: int) -> bool:
+        """Whether that node could lead at once."""
+        row = self._seats.groups.row(uid)
+        if row is None or member not in row.voters or row.lags.get(member, 0) > LAG_MAX:
+            return False
+        return self._is_fit(member)
+
+    def _is_fit(self, member: int) -> bool:
+        fit = {each.id for each in self._landscape.candidates() if each.is_eligible}
+        return member in fit and not self._seats.is_in_alarm(member)
+
+    def _ask_for_moves(self) -> None:
+        wanted = [
+            (uid, advice.target)
+            for uid, advice in self.advices.items()
+            if self._queues.followed.get(uid) == AUTO
+        ]
+        if wanted and (self._task is None or self._task.done()):
+            self._task = asyncio.get_running_loop().create_task(self._move(wanted))
+
+    async def _move(self, wanted: Sequence[tuple[int, int]]) -> None:
+        for uid, target in wanted:
+            judge = self._judge()
+            if judge == 0:
+                return
+            try:
+                answer = await self._seats.asking.ask(
+                    judge, FOLLOW, [uid, target], HANDED_OVER_S + 3
+                )
+            except NoAnswer:
+                continue
+            if answer == [""]:
+                self.moved += 1
+
+    # On the node that allows transfers
+
+    def _judge(self) -> int:
+        """Which node that is; 0: nobody knows."""
+        holder = self._seats.coordination.holder(JOB)
+        if self._seats.coordination.is_running and holder is not None:
+            return holder.member
+        return self._seats.definitions_leader()
+
+    async def _asked(self, asker: int, about: Any) -> AsyncIterator[object]:
+        uid, target = numbers(about, 2)
+        if self._judge() != self._landscape.here:
+            raise Unanswerable("another node decides about leaders")
+        queue = self._landscape.metadata.queue(uid)
+        if queue is None or target not in queue.members or not self._is_fit(target):
+            yield "that node cannot lead it"
+            return
+        reason = self._moves.refusal(uid, self._now_ms)
+        if reason:
+            yield reason
+            return
+        self._moves.begin(uid)
+        try:
+            has_moved = await self._seats.membership.hand_over(Move(uid, asker, target))
+        finally:
+            self._moves.end(uid, self._now_ms)
+        yield "" if has_moved else "the leader did not move"
+
+    # Asked by operators
+
+    async def planned(self, chosen: Chosen) -> list[dict[str, object]]:
+        """All advices of the cluster, as rows of the API."""
+        asked = await self._seats.asking.ask_others(ADVICES)
+        found = {self._landscape.here: self._rows()}
+        found |= {member: parts or [] for member, parts in asked.items()}
+        rows = [
+            self._plain(leader, row, chosen)
+            for leader, some in sorted(found.items())
+            for row in some
+        ]
+        return [row for row in rows if row]
+
+    def _rows(self) -> list[list[int]]:
+        return [
+            [uid, each.target, each.share_percent, self._now_ms - each.since_ms]
+            for uid, each in sorted(self.advices.items())
+        ]
+
+    async def _advices_asked(self, asker: int, about: Any) -> AsyncIterator[object]:
+        for row in self._rows():
+            yield row
+
+    def _plain(self, leader: int, row: Sequence[int], chosen: Chosen) -> dict[str, object]:
+        uid, target, share, for_ms = row
+        queue = self._landscape.metadata.queue(uid)
+        if queue is None or not chosen(queue):
+            return {}
+        return {
+            "vhost": queue.vhost,
+            "name": queue.name,
+            "from": self._landscape.name_of(leader),
+            "to": self._landscape.name_of(target),
+            "share_percent": share,
+            "for_ms": for_ms,
+        }
