@@ -214,6 +214,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--depths", default="0,1000000,5000000,10000000")
     parser.add_argument("--samples", type=int, default=5, help="at each depth")
     parser.add_argument("--ttl-count", type=int, default=10_000_000)
+    parser.add_argument("--port", type=int, default=0, help="of the node; default as in run.py")
     parser.add_argument("--data", type=Path, help="folder on the disk to measure")
     parser.add_argument("--set", action="append", default=[], help="KEY=VALUE for Warren")
     return parser.parse_args(arguments)
@@ -260,6 +261,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     subprocess.run(["make", "-s", "-C", str(HERE)], check=True)
     folder = Path(tempfile.mkdtemp(prefix="warren-backlog-", dir=options.data))
     warren = Warren(options.python.absolute(), folder, options.set)
+    if options.port:
+        warren.port, warren.management_port = options.port, options.port + 1
     print(machine())
     try:
         run_rows(warren, options)
