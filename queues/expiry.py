@@ -2,10 +2,9 @@
 
 Both are coarse in proportion: a message expires late by at most 1/1000 of its lifetime or a few
 milliseconds, and never early. That keeps what must be remembered small: for the queue's TTL one
-row per 1/1000 of it, for expirations 16 bytes per run of messages with the same due time.
+row per 1/1000 of it, for expirations 3 bytes or so per run of messages with the same due time.
 """
 
-from array import array
 from bisect import bisect_right
 from collections.abc import Callable
 from heapq import heappop, heappush
@@ -13,6 +12,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from queues.packed_runs import PackedRuns
 from queues.traits import Traits
 
 FAR: Final = 1 << 62  # a time that never comes
@@ -88,22 +88,19 @@ def step_of(ttl_ms: i64) -> i64:
 
 @final
 class Days:
-    """The entries of one bucket of a calendar, to be read from `at` on. A bucket is either given up
-    as a whole or grows at its end, where the count of its last entry may, too."""
+    """The entries of one bucket of a calendar as they were: `at` are read, of `stop`."""
 
-    def __init__(self, due: i64, bucket: "array[int]", start: i64) -> None:
+    def __init__(self, due: i64, runs: PackedRuns) -> None:
         self.due: i64 = due
-        self.at: i64 = start
-        self.stop: i64 = len(bucket)
-        self._bucket = bucket
-        self._last: i64 = bucket[len(bucket) - 1]
+        self.at: i64 = 0
+        self.stop: i64 = runs.run_count
+        self._runs = runs
 
     def next(self) -> tuple[int, int, int]:
         """(due, first, count) of the next one; there is one."""
-        at = self.at
-        self.at = at + 2
-        count = self._last if at + 2 == self.stop else i64(self._bucket[at + 1])
-        return int(self.due), self._bucket[at], int(count)
+        first, count = self._runs.take(1)[0]
+        self.at += 1
+        return int(self.due), first, count
 
 
 @final
@@ -115,14 +112,12 @@ class Calendar:
     """
 
     def __init__(self) -> None:
-        self._buckets: dict[int, array[int]] = {}  # (first, count) pairs by due time
+        self._buckets: dict[int, PackedRuns] = {}  # by due time
         self._dues: list[int] = []
-        self._taken: i64 = 0  # entries of the earliest bucket that were taken
         self.count: i64 = 0
         self._sweep_above: i64 = SWEEP_SLACK
         self._sweeping: list[int] = []  # buckets to look through, the next one last
-        self._swept: array[int] = array("q")
-        self._sweep_at: i64 = 0
+        self._sweep_left: i64 = -1  # runs of that one; -1: it was not begun
 
     def add(self, first: i64, count: i64, now_ms: i64, ttl_ms: i64) -> i64:
         """Messages first.. expire in `ttl_ms`; return when they will be taken out."""
@@ -130,19 +125,18 @@ class Calendar:
         while width < WIDTH_MS_MAX and width << (WIDTH_SHIFT + 1) <= ttl_ms:
             width += width
         due = (now_ms + ttl_ms + width - 1) // width * width if ttl_ms > 0 else now_ms
+        self.restore(due, first, count)
+        return due
+
+    def restore(self, due: i64, first: i64, count: i64) -> None:
+        """Messages first.. are due then, as an earlier calendar has said."""
         bucket = self._buckets.get(due)
         if bucket is None:
-            bucket = array("q")
+            bucket = PackedRuns()
             self._buckets[due] = bucket
             heappush(self._dues, due)
-        length = len(bucket)
-        if length > 0 and i64(bucket[length - 2]) + i64(bucket[length - 1]) == first:
-            bucket[length - 1] += count
-        else:
-            bucket.append(first)
-            bucket.append(count)
+        bucket.add(first, count)
         self.count += count
-        return due
 
     def note(self, first: i64, count: i64, now_ms: i64, traits: Traits, index: i64) -> i64:
         """Messages first.. are `index`.. of the traits; return when the first of them is due."""
@@ -166,20 +160,15 @@ class Calendar:
         found: list[tuple[int, int]] = []
         while len(found) < limit and len(self._dues) > 0 and i64(self._dues[0]) <= now_ms:
             due = self._dues[0]
-            self._stop_sweep(due)
+            if len(self._sweeping) > 0 and self._sweeping[len(self._sweeping) - 1] == due:
+                self._end_sweep()  # All of it goes.
             bucket = self._buckets[due]
-            at = self._taken
-            stop = min(len(bucket) // 2, at + limit - len(found))
-            while at < stop:
-                count = bucket[2 * at + 1]
-                found.append((bucket[2 * at], count))
+            for first, count in bucket.take(limit - len(found)):
+                found.append((first, count))
                 self.count -= count
-                at += 1
-            self._taken = at
-            if at == len(bucket) // 2:
+            if bucket.run_count == 0:
                 heappop(self._dues)
                 del self._buckets[due]
-                self._taken = 0
         return found
 
     def wants_sweep(self, alive: i64) -> bool:
@@ -192,74 +181,54 @@ class Calendar:
         return True
 
     def sweep(self, alive: Callable[[int, int], list[tuple[int, int]]], limit: i64) -> None:
-        """Forget messages that `alive(first, count)` does not name; look at `limit` entries."""
+        """Forget messages that `alive(first, count)` does not name; look at `limit` entries.
+
+        What stays goes to the end of its bucket, behind what came meanwhile.
+        """
         while limit > 0 and len(self._sweeping) > 0:
-            due = self._sweeping[len(self._sweeping) - 1]
-            bucket = self._buckets.get(due)
-            if bucket is None or (self._taken > 0 and due == self._dues[0]):
-                self._end_sweep(due, None)  # being taken, or taken already
+            bucket = self._buckets.get(self._sweeping[len(self._sweeping) - 1])
+            if bucket is None:  # Taken already.
+                self._end_sweep()
                 continue
-            at = self._sweep_at
-            stop = min(len(bucket) // 2, at + limit)
-            limit -= stop - at
-            while at < stop:
-                self.count -= i64(bucket[2 * at + 1])
-                for first, count in alive(bucket[2 * at], bucket[2 * at + 1]):
-                    self._swept.append(first)
-                    self._swept.append(count)
-                    self.count += count
-                at += 1
-            self._sweep_at = at
-            if at == len(bucket) // 2:
-                self._end_sweep(due, self._swept)
+            if self._sweep_left < 0:
+                self._sweep_left = bucket.run_count
+            taken = bucket.take(min(limit, self._sweep_left))
+            limit -= len(taken)
+            self._sweep_left -= len(taken)
+            for first, count in taken:
+                self.count -= count
+                for kept_first, kept in alive(first, count):
+                    bucket.add(kept_first, kept)
+                    self.count += kept
+            if self._sweep_left == 0:
+                bucket.trim()
+                self._end_sweep()
 
-    def _stop_sweep(self, due: int) -> None:
-        """The bucket is due: what was swept of it so far counts, the rest is taken as it is."""
-        if self._sweep_at > 0 and self._sweeping[len(self._sweeping) - 1] == due:
-            self._swept.extend(self._buckets[due][2 * self._sweep_at :])
-            self._end_sweep(due, self._swept)
-
-    def _end_sweep(self, due: int, kept: "array[int] | None") -> None:
+    def _end_sweep(self) -> None:
+        """Done with this bucket; one that is empty now goes when it is due."""
         self._sweeping.pop()
-        if kept is not None:
-            self._buckets[due] = kept  # An empty one goes when it is due.
-        self._swept = array("q")
-        self._sweep_at = 0
+        self._sweep_left = -1
         if len(self._sweeping) == 0:
             self._sweep_above = max(2 * self.count, SWEEP_SLACK)
 
     def entries(self) -> list[tuple[int, int, int]]:
         """Everything, as (due, first, count), by due time."""
         found: list[tuple[int, int, int]] = []
-        for days in self.copy():
-            while days.at < days.stop:
-                found.append(days.next())
+        for due in sorted(self._buckets):
+            found.extend([(due, first, count) for first, count in self._buckets[due].runs()])
         return found
 
     def entry_count(self) -> int:
-        found: i64 = -self._taken
+        found: i64 = 0
         for bucket in self._buckets.values():
-            found += len(bucket) // 2
+            found += bucket.run_count
         return found
 
     def copy(self) -> "list[Days]":
         """Everything that is here now, by due time."""
         found: list[Days] = []
-        start = 2 * self._taken  # in the earliest bucket
         for due in sorted(self._buckets):
             bucket = self._buckets[due]
-            if len(bucket) > start:
-                found.append(Days(due, bucket, start))
-            start = 0
+            if bucket.run_count > 0:
+                found.append(Days(due, bucket.copy()))
         return found
-
-    def restore(self, due: i64, first: i64, count: i64) -> None:
-        """An entry of an earlier calendar."""
-        bucket = self._buckets.get(due)
-        if bucket is None:
-            bucket = array("q")
-            self._buckets[due] = bucket
-            heappush(self._dues, due)
-        bucket.append(first)
-        bucket.append(count)
-        self.count += count

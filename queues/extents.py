@@ -11,18 +11,40 @@ A table is deflated u32, little-endian: the number of chunks; then for each chun
 info bits, how far its data lies behind that of the one before, and the size of its messages if all
 have the same, else 0; then the size of each message of the others. It lives in memory alone; no
 file has it.
+
+Messages that leave the midst of an extent are *holes* in it (`queues.holes`): it stays folded. When
+its chunks are made again, all are that have a live message, whole as they were written.
 """
 
 import zlib
 from typing import Final, final
 
-from mypy_extensions import i32, i64
+from mypy_extensions import i32, i64, mypyc_attr
 
+from queues.holes import Holes
 from queues.message import Chunk
 from warren.wire.buffer import BytesWriter, read_i32_le, write_i32_le
 
 LEVEL: Final = 1  # of deflate: what is alike is found by the quickest, too
 GAP_MAX: Final = 0x7FFFFFFF
+
+
+@final
+@mypyc_attr(acyclic=True)
+class Table:
+    """What an extent has instead of slots."""
+
+    def __init__(self, deflated: bytes) -> None:
+        self.deflated = deflated
+        self.holes: Holes | None = None  # once one of its messages has gone alone
+
+    def dug(self) -> Holes:
+        """Its holes, though there may be none yet."""
+        holes = self.holes
+        if holes is None:
+            holes = Holes(message_sizes(self.deflated))
+            self.holes = holes
+        return holes
 
 
 @final
@@ -185,4 +207,26 @@ def offsets_of(raw: bytes, at: i64, count: i64) -> bytes:
         end += i64(read_i32_le(raw, at))
         write_i32_le(writer, i32(end))
         at += 4
+    return writer.getvalue()
+
+
+def message_sizes(table: bytes) -> bytes:
+    """The size of each message (u32, little-endian), in order."""
+    raw = zlib.decompress(table)
+    number: i64 = i64(read_i32_le(raw, 0))
+    alike: i64 = 4 + 12 * number
+    sizes: i64 = alike + 4 * number
+    writer = BytesWriter()
+    place: i64 = 0
+    while place < number:
+        count = i64(read_i32_le(raw, 4 + 4 * place))
+        size = read_i32_le(raw, alike + 4 * place)
+        if size == 0:
+            writer.write(raw[sizes : sizes + 4 * count])
+            sizes += 4 * count
+        else:
+            while count > 0:
+                write_i32_le(writer, size)
+                count -= 1
+        place += 1
     return writer.getvalue()

@@ -7,10 +7,9 @@ soon as it is durable, or in a page file (`queues.paging`), and is read back in 
 A slot takes about 300 bytes, so that a backlog of messages that came one by one would not fit.
 Slots that follow each other, are whole and have nothing in memory are *folded* into an extent: one
 slot with a table (`queues.extents`) for up to EXTENT_SLOTS. An extent is unfolded in memory,
-without reading, as soon as one of its messages is looked for; those that are released or passed
-over as a whole stay folded. `add` folds behind the publishers, `tidy` what was unfolded or moved
-and is still there; both do a bounded piece of work at a time, and none while all bodies are in
-memory.
+without reading, as soon as one of its messages is looked for; it stays folded while messages are
+released or passed over. `add` folds behind the publishers, `tidy` what was unfolded or moved and is
+still there; both do a bounded piece of work at a time, and none while all bodies are in memory.
 """
 
 from bisect import bisect_left, bisect_right
@@ -21,6 +20,7 @@ from mypy_extensions import i64, mypyc_attr
 from queues.extents import (
     GAP_MAX,
     Columns,
+    Table,
     data_begin,
     decode_table,
     encode_columns,
@@ -111,9 +111,9 @@ def is_safe(chunk: Chunk) -> bool:
 class Slot:
     """The chunk that holds message_seqs first..first+count-1 of this queue.
 
-    With a table it is an extent: all its messages are alive and, if they are journaled, in one file
-    of the log, else in one page file; and `chunk` is a single piece as long as all of them, which
-    has no bytes and belongs to nobody else.
+    With a table it is an extent: all its messages, of which the table knows the dead ones, are, if
+    they are journaled, in one file of the log, else in one page file; and `chunk` is a single piece
+    as long as all of them, which has no bytes and belongs to nobody else.
     """
 
     def __init__(self, first: i64, count: i64, chunk: Chunk, index: i64, journaled: bool) -> None:
@@ -123,7 +123,7 @@ class Slot:
         self.index: i64 = index  # of message `first` in the chunk
         self.live: i64 = count
         self.journaled = journaled  # the queue's copy is in the log
-        self.table: bytes | None = None
+        self.table: Table | None = None
 
     def pieces(self, seq: i64, stop: i64) -> tuple[i64, i64]:
         """Messages seq..stop-1 as pieces first..last-1 of the chunk; of an extent, all."""
@@ -132,6 +132,16 @@ class Slot:
             return 0, 1
         offset = self.index - self.first
         return seq + offset, stop + offset
+
+    def bytes_of(self, seq: i64, stop: i64) -> i64:
+        """Bytes of messages seq..stop-1, which are alive."""
+        table = self.table
+        if table is None:
+            offset = self.index - self.first
+            return self.chunk.bytes_between(seq + offset, stop + offset)
+        if stop - seq == self.count:
+            return self.chunk.bytes_between(0, 1)
+        return table.dug().bytes_between(seq - self.first, stop - self.first)
 
 
 @final
@@ -220,7 +230,7 @@ class Store:
         chunk.file_offset = columns.place(begin)
         chunk.holders = 1
         extent = Slot(first, messages, chunk, 0, True)
-        extent.table = table
+        extent.table = Table(table)
         self.live_bytes += byte_count
         self._insert(extent)
 
@@ -251,26 +261,25 @@ class Store:
 
     def find(self, seq: i64) -> Slot:
         """The slot of a message that is alive."""
-        slot = self._slots[self._head]
-        if slot.first <= seq and seq < slot.first + slot.count and slot.table is None:
+        slot = self.covering(seq)
+        if slot.table is None:
             return slot
-        return self._find(seq, seq)
+        slot = self._unfold(self._place(seq), seq)
+        assert seq < slot.first + slot.count
+        return slot
 
-    def find_within(self, seq: i64, end: i64) -> Slot:
-        """As `find`, but an extent of which all messages are in seq..end-1 stays folded."""
+    def covering(self, seq: i64) -> Slot:
+        """The slot or extent of a message that is alive; nothing is unfolded."""
         slot = self._slots[self._head]
-        if slot.first <= seq and seq < slot.first + slot.count and slot.table is None:
+        if slot.first <= seq and seq < slot.first + slot.count:
             return slot
-        return self._find(seq, end)
-
-    def _find(self, seq: i64, end: i64) -> Slot:
-        """What is not at the head, or is folded."""
-        place: i64 = bisect_right(self._firsts, seq, self._head) - 1
-        slot = self._slots[place]
+        slot = self._slots[self._place(seq)]
         assert slot.first <= seq and seq < slot.first + slot.count
-        if slot.table is None or (seq == slot.first and seq + slot.count <= end):
-            return slot
-        return self._unfold(place, seq)
+        return slot
+
+    def _place(self, seq: i64) -> i64:
+        """Of the last slot or extent that begins at or before this message_seq."""
+        return i64(bisect_right(self._firsts, seq, self._head)) - 1
 
     def after(self, slot: Slot) -> Slot | None:
         """The next slot in order with a live message, for reading ahead."""
@@ -288,19 +297,16 @@ class Store:
         seq = first
         end = first + count
         while seq < end:
-            slot = self.find_within(seq, end)
+            slot = self.covering(seq)
             stop = min(end, slot.first + slot.count)
-            chunk = slot.chunk
-            if slot.table is None:
-                offset = slot.index - slot.first
-                self.live_bytes -= chunk.bytes_between(seq + offset, stop + offset)
-            else:
-                self.live_bytes -= chunk.bytes_between(0, 1)
+            self.live_bytes -= slot.bytes_of(seq, stop)
             slot.live -= stop - seq
             if slot.live == 0:
                 dead.append(slot)
                 self._dead += 1
-                self._let_go(chunk)
+                self._let_go(slot.chunk)
+            elif slot.table is not None:
+                slot.table.dug().dig(seq - slot.first, stop - slot.first)
             seq = stop
         if len(dead) > 0:
             self._drop_dead()
@@ -385,7 +391,11 @@ class Store:
         """The slot that has this message_seq, if any of its messages is alive."""
         if self.covered_to(seq) == 0:
             return None
-        return self.find(seq)
+        slot = self.covering(seq)
+        if slot.table is None:
+            return slot
+        self._unfold(self._place(seq), seq)
+        return self.covering(seq) if self.covered_to(seq) > 0 else None
 
     def covered_to(self, seq: i64) -> i64:
         """The end of the slot or extent that has this message_seq; 0 if there is none alive."""
@@ -476,8 +486,8 @@ class Store:
                 found.append(data_begin(slot.chunk, slot.index, False))
                 continue
             room -= EXTENT_ROOM
-            for chunk in decode_table(slot.table, slot.chunk):
-                found.append(chunk.file_offset)
+            for piece in unfolded(slot, slot.table):
+                found.append(piece.chunk.file_offset)
         return found, int(last) if place < len(slots) else 0
 
     def in_memory(self) -> tuple[float, float]:
@@ -658,7 +668,7 @@ class Store:
         whole.lazy = first.chunk.lazy
         whole.holders = 1
         extent = Slot(first.first, messages, whole, 0, first.journaled)
-        extent.table = table
+        extent.table = Table(table)
         for slot in slots:
             self._let_go(slot.chunk)
         self._slots[begin:end] = [extent]
@@ -666,7 +676,8 @@ class Store:
         return begin + 1
 
     def _unfold(self, place: i64, seq: i64) -> Slot:
-        """Make the extent at `place` slots again; return the one that has this message_seq."""
+        """Make the extent at `place` slots again; return the one that has this message_seq, or, if
+        that chunk is dead, one beside it."""
         extent = self._slots[place]
         assert extent.table is not None
         slots = unfolded(extent, extent.table)
@@ -679,18 +690,23 @@ class Store:
         self._slots[place : place + 1] = slots
         self._firsts[place : place + 1] = firsts
         self._note_loose(extent, len(slots))
-        return slots[bisect_right(firsts, seq) - 1]
+        return slots[max(i64(bisect_right(firsts, seq)) - 1, 0)]
 
 
-def unfolded(extent: Slot, table: bytes) -> list[Slot]:
-    """The slots that an extent was made of."""
+def unfolded(extent: Slot, table: Table) -> list[Slot]:
+    """The slots that an extent was made of, but for dead ones."""
     found: list[Slot] = []
-    first = extent.first
-    for chunk in decode_table(table, extent.chunk):
+    holes = table.holes
+    first: i64 = 0  # in the extent
+    for chunk in decode_table(table.deflated, extent.chunk):
         count = chunk.count()
-        found.append(Slot(first, count, chunk, 0, extent.journaled))
+        slot = Slot(extent.first + first, count, chunk, 0, extent.journaled)
+        if holes is not None:
+            slot.live = holes.live_between(first, first + count)
+        if slot.live > 0:
+            found.append(slot)
         first += count
-    assert first == extent.first + extent.count
+    assert first == extent.count
     return found
 
 

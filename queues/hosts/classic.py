@@ -486,13 +486,12 @@ class ClassicHost:
         seq = first
         end = first + count
         while seq < end:
-            slot = self.store.find_within(seq, end)
+            slot = self.store.covering(seq)
             stop = min(end, slot.first + slot.count)
             if slot.journaled:
-                index, last = slot.pieces(seq, stop)
                 if self.settles:
                     self._journal.settle(self.uid, seq, stop - seq)
-                self._journal.release(slot.chunk, index, last)
+                self._journal.release(slot.chunk, slot.bytes_of(seq, stop))
             self.store.release(seq, stop - seq)
             seq = stop
 

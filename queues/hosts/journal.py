@@ -171,12 +171,12 @@ class Journal:
         """Have it propose at the end of the turn, behind the messages that its entry speaks of."""
         self._proposers.append(proposer)
 
-    def release(self, chunk: Chunk, first: i64, last: i64) -> None:
-        """One queue needs messages first..last-1 of the chunk's record no more."""
+    def release(self, chunk: Chunk, byte_count: i64) -> None:
+        """One queue needs so many bytes of the chunk's record, of whole messages, no more."""
         if chunk.file_id > 0:
-            self._log.release(chunk.file_id, chunk.bytes_between(first, last))
+            self._log.release(chunk.file_id, byte_count)
         else:
-            chunk.unclaimed += chunk.bytes_between(first, last)
+            chunk.unclaimed += byte_count
 
     def deleted(self, uid: int) -> None:
         """The queue is gone; it has released everything before."""

@@ -1,5 +1,6 @@
 """Due times against the exact ones: never early, late by a thousandth at most; none forgotten."""
 
+import tracemalloc
 from collections.abc import Callable
 
 import pytest
@@ -230,6 +231,19 @@ def test_what_is_added_to_a_bucket_while_it_is_swept_stays() -> None:
         calendar.sweep(all_but(kept), 1000)
     assert {row[1] for row in calendar.entries()} == {3, added}
     assert calendar.count == 2
+
+
+def test_an_expiration_takes_a_few_bytes() -> None:
+    calendar = Calendar()
+    total = 20_000
+    tracemalloc.start()
+    try:
+        for number in range(total):
+            calendar.add(20_000 * number, 1, 1000 + number // 10, 60_000)
+        used = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert total < used < 6 * total
 
 
 def test_a_calendar_can_be_made_of_its_entries() -> None:

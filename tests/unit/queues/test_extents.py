@@ -213,30 +213,100 @@ def test_one_chunk_of_very_many_messages_is_an_extent_of_its_own() -> None:
     for number in range(8):
         chunk = stored([b"x"] * count, 1_000_000 * number)
         store.add(1 + number * count, chunk, 0, count, True)
-    assert store.find_within(1, 1 << 40).table is not None
-    assert store.find_within(1, 1 << 40).count == count
+    assert store.covering(1).table is not None
+    assert store.covering(1).count == count
     assert count > RICH_MESSAGES
 
 
 def test_an_extent_that_is_released_as_a_whole_is_not_unfolded() -> None:
     backlog = Backlog()
     backlog.add(12)
-    extent = backlog.store.find_within(1, 5)
+    extent = backlog.store.covering(1)
     assert extent.table is not None
     assert extent.pieces(1, 5) == (0, 1)
-    assert extent.chunk.bytes_between(0, 1) == 40
+    assert extent.bytes_of(1, 5) == 40
     assert backlog.store.release(1, 4) == [extent]
+    assert extent.table.holes is None
     assert backlog.store.live_bytes == 80
     assert backlog.spans()[0] == (5, 4)
 
 
-def test_a_part_of_an_extent_is_released_exactly() -> None:
+def test_a_message_that_leaves_an_extent_leaves_it_folded() -> None:
+    backlog = Backlog()
+    backlog.add(12)
+    assert backlog.store.covering(2).bytes_of(2, 3) == 10
+    assert backlog.store.release(2, 1) == []
+    assert backlog.spans()[:2] == [(1, 4), (5, 4)]
+    assert backlog.store.live_bytes == 110
+    assert backlog.store.places(1, 0)[0][:3] == [backlog.chunks[at].file_offset for at in (0, 2, 3)]
+    assert row(backlog.store.find(3).chunk) == row(backlog.chunks[2])
+    assert backlog.spans()[:4] == [(1, 1), (3, 1), (4, 1), (5, 4)]
+    assert backlog.store.live_bytes == 110
+
+
+def test_a_chunk_of_which_some_messages_are_gone_comes_whole_out_of_an_extent() -> None:
+    backlog = Backlog()
+    rich = stored([b"a", b"bcd", b"ef"], 9000)
+    backlog.store.add(1, rich, 0, 3, True)
+    for seq in range(4, 30):
+        backlog.store.add(seq, stored([b"x"], 9000 + 10 * seq), 0, 1, True)
+    assert backlog.store.covering(2).bytes_of(2, 4) == 5
+    backlog.store.release(2, 2)
+    slot = backlog.store.find(1)
+    assert (slot.first, slot.count, slot.live) == (1, 3, 1)
+    assert row(slot.chunk) == row(rich)
+    assert backlog.store.release(1, 1) == [slot]
+
+
+def test_an_extent_goes_with_the_last_message_in_it() -> None:
+    backlog = Backlog()
+    backlog.add(12)
+    extent = backlog.store.covering(1)
+    for seq in (4, 1, 3):
+        assert backlog.store.release(seq, 1) == []
+    assert backlog.store.release(2, 1) == [extent]
+    assert backlog.store.covered_to(2) == 0
+    assert (backlog.spans()[0], backlog.store.live_bytes) == ((5, 4), 80)
+
+
+def test_a_message_that_leaves_an_extent_twice_is_a_fault() -> None:
     backlog = Backlog()
     backlog.add(12)
     backlog.store.release(2, 1)
-    assert backlog.spans()[:4] == [(1, 1), (3, 1), (4, 1), (5, 4)]
-    assert backlog.store.live_bytes == 110
-    assert row(backlog.store.find(3).chunk) == row(backlog.chunks[2])
+    with pytest.raises(AssertionError, match="twice"):
+        backlog.store.release(2, 1)
+
+
+def test_nobody_finds_a_message_that_has_left_an_extent() -> None:
+    backlog = Backlog()
+    backlog.add(12)
+    backlog.store.release(1, 2)
+    assert backlog.store.find_live(2) is None
+    assert backlog.store.find_live(3) is not None
+    backlog.store.release(6, 1)
+    following = backlog.store.after(backlog.store.find(4))
+    assert following is not None
+    assert (following.first, following.table) == (5, None)
+    assert backlog.store.find_live(6) is None
+
+
+def test_reading_ahead_passes_over_what_has_left_the_head_of_the_next_extent() -> None:
+    backlog = Backlog()
+    backlog.add(12)
+    backlog.store.release(5, 2)
+    following = backlog.store.after(backlog.store.find(4))
+    assert following is not None
+    assert (following.first, following.table) == (7, None)
+
+
+def test_a_backlog_of_which_every_tenth_message_leaves_takes_no_more_entries() -> None:
+    backlog = Backlog(64)
+    backlog.add(4000)
+    before = backlog.store.entry_count()
+    for seq in range(1, 3000, 10):
+        backlog.store.release(seq, 1)
+    assert backlog.store.entry_count() == before
+    assert backlog.store.live_bytes == 10 * (4000 - 300)
 
 
 def test_reading_ahead_goes_on_in_the_next_extent() -> None:
@@ -407,6 +477,39 @@ def test_a_folded_backlog_is_listed_for_a_checkpoint_as_it_is() -> None:
         for seq in range(first, first + count)
     ]
     assert listed == [1, *range(3, 41)]
+
+
+def test_what_leaves_the_midst_of_a_folded_backlog_is_accounted_for_exactly() -> None:
+    desk = folded_desk()
+    before = desk.host.store.entry_count()
+    desk.attach(1, 40)
+    desk.turn()
+    for seq in range(3, 33, 5):
+        desk.settle(1, ACCEPT, [(seq, 2)])
+        desk.turn()
+    assert desk.node.log.live == {1: 4 * (40 - 12)}
+    assert desk.host.store.entry_count() == before
+    left = [seq for seq in range(1, 41) if seq > 32 or seq % 5 not in (3, 4)]
+    assert desk.bodies() == {seq: b"%04d" % (seq - 1) for seq in left}
+    desk.host.delete()
+    assert desk.node.log.live == {1: 0}
+
+
+def test_a_backlog_with_holes_moves_with_the_log() -> None:
+    desk = folded_desk()
+    desk.attach(1, 40)
+    desk.turn()
+    desk.settle(1, ACCEPT, [(6, 1), (8, 4)])
+    desk.turn()
+    desk.node.log.active = 2
+    for seq in (5, 6, 7, 12):  # A copy of the sixth was under way when it went.
+        place = desk.node.log.put(b"%04d" % (seq - 1), 4)
+        desk.host.relocated(seq, 1, place.file_id, place.offset, table([b"0000"], 0))
+        desk.node.log.release(1 if seq != 6 else 2, 4)
+    left = [*range(1, 6), 7, *range(12, 41)]
+    assert desk.bodies() == {seq: b"%04d" % (seq - 1) for seq in left}
+    desk.host.delete()
+    assert desk.node.log.live == {1: 0, 2: 0}
 
 
 def test_a_folded_backlog_moves_with_the_log_and_can_be_read_there() -> None:

@@ -121,7 +121,7 @@ def test_a_publish_that_is_settled_before_it_was_written_is_not_written() -> Non
     desk.journal.publish(chunk, 5, 1)
     desk.confirm(2, 2)
     desk.journal.settle(5, 1, 2)
-    desk.journal.release(chunk, 0, 2)
+    desk.journal.release(chunk, 2)
     store.release(1, 2)
     lsn = desk.end_turn()
     assert [record[0] for record in desk.log.take()] == ["settle"]
@@ -134,11 +134,11 @@ def test_what_was_settled_before_the_rest_was_written_is_released_with_it() -> N
     desk = Desk()
     chunk = chunk_of([b"aaa", b"bb", b"c"])
     desk.journal.publish(chunk, 5, 1)
-    desk.journal.release(chunk, 0, 1)
-    desk.journal.release(chunk, 2, 3)
+    desk.journal.release(chunk, 3)
+    desk.journal.release(chunk, 1)
     desk.end_turn()
     assert desk.log.live == {1: 2}
-    desk.journal.release(chunk, 1, 2)
+    desk.journal.release(chunk, 2)
     assert desk.log.live == {1: 0}
 
 
