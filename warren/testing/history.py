@@ -236,6 +236,7 @@ class _Message:
     confirmed: bool = False
     refused: bool = False
     delivered: bool = False
+    unflagged: bool = False  # delivered without the redelivered flag
     taken: bool = False
     answered: bool = False
     released: bool = False  # given back since its last delivery
@@ -369,6 +370,7 @@ class _Judge:
         else:
             self._first_time(message, event, line)
         message.delivered = True
+        message.unflagged = message.unflagged or not event["redelivered"]
         message.released = False
         self._hold(message, name, consumer)
 
@@ -393,7 +395,8 @@ class _Judge:
             verdict.add(Kind.DOUBLED, name, line, detail)
         elif message.taken and not self._fault_since(message.settled_at):
             verdict.add(Kind.REPEATED, name, line, detail)
-        if not event["redelivered"]:
+        if not event["redelivered"] and message.unflagged:
+            # Of two connections the news of the second delivery may be read before the first.
             verdict.add(Kind.UNFLAGGED, name, line, detail)
 
     def _faults_before(self) -> int:

@@ -341,3 +341,20 @@ def test_a_phantom_that_is_settled_is_still_one_finding(tmp_path: Path) -> None:
 def test_what_is_noted_for_the_picture_is_not_judged(tmp_path: Path) -> None:
     verdict = judged(tmp_path, lambda recorder: recorder.noted("leader", "q", "n2"))
     assert verdict.is_clean
+
+
+def test_of_two_deliveries_that_were_read_in_the_wrong_order_one_has_the_flag(
+    tmp_path: Path,
+) -> None:
+    def story(recorder: Recorder) -> None:
+        publish(recorder, 1)
+        recorder.delivered("q", "p:1", "second", True)
+        recorder.delivered("q", "p:1", "first", False)
+        if again:
+            recorder.delivered("q", "p:1", "third", False)
+
+    again = False
+    assert judged(tmp_path, story).is_clean
+    (tmp_path / "history.jsonl").unlink()
+    again = True
+    assert judged(tmp_path, story).counts == {Kind.UNFLAGGED: 1}
