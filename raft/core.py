@@ -174,11 +174,6 @@ class Raft:
         return self._leading is not None and self._leading.is_sending_snapshot()
 
     @property
-    def is_installing(self) -> bool:
-        """A snapshot came in, and the host is making it this member's."""
-        return self._incoming.is_installing
-
-    @property
     def is_idle(self) -> bool:
         """May be left without ticks: nothing will happen by itself, and everybody knows it."""
         last_index = self._log.last_index
@@ -208,10 +203,7 @@ class Raft:
             self.term,
             self.vote,
             self.leader,
-            self.commit_index,
-            self.applied_index,
-            self._replica.durable_index,
-            self._log.last_index,
+            *(self.commit_index, self.applied_index, self.durable_index, self.last_index),
             self._log.snapshot.index,
             self._replica.configs.current,
             0 if leading is None else leading.transferee,
@@ -275,19 +267,15 @@ class Raft:
         if is_free and self._may_be_elected():
             self._pre_campaign()
 
-    def stand_alone(self, term: i64) -> None:
-        """The other members are lost for ever: go on without them, from `term` on or a later one,
-        with all that is in the log here. Unsafe: what they had committed and this log has not is
-        lost, and the caller sees to it that they are never heard again (0059)."""
-        assert not self._incoming.is_installing
+    def stand_alone(self, term: i64) -> bool:
+        """Go on without the others, from `term` on or later (0059). False: a snapshot comes in."""
+        if self._incoming.is_installing:
+            return False
         self._follow(max(term, self.term), 0)
         self._incoming.drop()
-        config = Config((self.member,))
-        index = self._log.last_index + 1
-        content = (encode_config(config),)
-        self._replica.append(Entry(index, self.term, CONFIG, content, (), self.term))
-        self._replica.configure(index, config)
+        self._replica.stand_alone(self.member, self.term)
         self._pre_campaign()
+        return True
 
     def leader_lost(self) -> None:
         """The leader's node is suspected: look for another leader, soon."""

@@ -152,14 +152,13 @@ class RaftHost:
         being installed (`Raft.stand_alone`)."""
         group = self._groups[uid]
         assert incarnation >= group.incarnation
-        if group.raft.is_installing:
+        if not group.raft.stand_alone(term):
             return False
         group.incarnation = incarnation
         self._arrived = [each for each in self._arrived if each[0] is not group]
         for pending in self._waiting:
             if pending.group is group:
                 pending.messages = []
-        group.raft.stand_alone(term)
         self._marks.mark(group)
         return True
 

@@ -11,7 +11,7 @@ from mypy_extensions import i64
 
 from raft.entries import CONFIG, Config, Entry, SnapshotPoint
 from raft.log import Log
-from raft.membership import Configs, decode_config
+from raft.membership import Configs, decode_config, encode_config
 from raft.messages import SnapshotSlice
 from raft.ready import Ready
 from raft.recovery import Restored
@@ -49,6 +49,13 @@ class Replica:
         """The entry at `index` says who the members are."""
         self.configs.add(index, config)
         self._config_has_moved = True
+
+    def stand_alone(self, member: i64, term: i64) -> None:
+        """From the end of the log on there is this member alone."""
+        config = Config((member,))
+        index = self.log.last_index + 1
+        self.append(Entry(index, term, CONFIG, (encode_config(config),), (), term))
+        self.configure(index, config)
 
     def take(self, entries: Sequence[Entry], term: i64, commit_index: i64) -> None:
         """Entries that follow something that is in the log; some or all may be there already.

@@ -750,8 +750,7 @@ class QuorumMember:
         self._mark()
 
     def part(self) -> None:
-        """The group has begun anew without this member, which takes no part any more. It leaves
-        when the others say that it may."""
+        """The group has begun anew without this member, which leaves when the others say so."""
         if self.term > 0:
             self._step_down()
         self.leader = 0
