@@ -21,25 +21,10 @@ from typing import assert_never, final
 from mypy_extensions import i64
 
 from raft.election import Election
-from raft.entries import (
-    COMMAND,
-    CONFIG,
-    NOOP,
-    TERM_MAX,
-    Config,
-    Entry,
-    HardState,
-    SnapshotPoint,
-)
+from raft.entries import COMMAND, CONFIG, NOOP, TERM_MAX, Config, Entry, HardState, SnapshotPoint
 from raft.incoming import Incoming
 from raft.leading import Leadership
-from raft.membership import (
-    Change,
-    Refused,
-    changed,
-    encode_config,
-    promoted,
-)
+from raft.membership import Change, Refused, changed, encode_config, promoted
 from raft.messages import (
     AppendRequest,
     AppendResponse,
@@ -55,15 +40,7 @@ from raft.ready import Lead, Load, LoadSlice, Ready
 from raft.recovery import Restored
 from raft.replica import Replica
 from raft.settings import Lots, Settings
-from raft.status import (
-    CANDIDATE,
-    FOLLOWER,
-    LEADER,
-    PRE_CANDIDATE,
-    ROLE_NAMES,
-    MemberStatus,
-    Status,
-)
+from raft.status import CANDIDATE, FOLLOWER, LEADER, PRE_CANDIDATE, ROLE_NAMES, MemberStatus, Status
 
 
 @final
@@ -203,7 +180,10 @@ class Raft:
             self.term,
             self.vote,
             self.leader,
-            *(self.commit_index, self.applied_index, self.durable_index, self.last_index),
+            self.commit_index,
+            self.applied_index,
+            self.durable_index,
+            self.last_index,
             self._log.snapshot.index,
             self._replica.configs.current,
             0 if leading is None else leading.transferee,
