@@ -16,6 +16,7 @@ pytest_plugins = ["warren.testing.plugin"]
 
 INSTALLED: Final = os.environ.get("WARREN_INSTALLED") == "1"
 PACKAGE: Final = Path(warren.__file__ or "").resolve().parent
+collect_ignore = ["unit/test_compose_target.py"] if INSTALLED else []  # It imports `deploy`.
 MARKS: Final = (
     "slow: takes more than 5 seconds",
     "source: needs the source tree; left out when the installed packages are tested",
