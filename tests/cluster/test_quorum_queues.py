@@ -130,9 +130,7 @@ def test_a_member_whose_log_is_damaged_is_made_anew(cluster: ClusterOfNodes) -> 
     third.kill9()
     damage(third, b"hurt-7.")
     third.start()
-    eventually(
-        lambda: "the member that took no part has left" in third.log(), seconds=2 * WAIT_S
-    )
+    eventually(lambda: "the member that took no part has left" in third.log(), seconds=2 * WAIT_S)
     voting = {"n1": "voter", "n2": "voter", "n3": "voter"}
     eventually(lambda: states(cluster, "hurt") == voting, seconds=2 * WAIT_S)
     assert consume(channel_to(cluster, 3), "hurt", COUNT) == bodies
