@@ -184,9 +184,15 @@ def test_without_space_for_the_reserve_publishers_wait_and_consumers_go_on(
     eventually(lambda: publisher.unblocked > 0, lambda: node.api("GET", "/api/nodes/faults"))
     eventually(lambda: publisher.confirmed >= count + 10, lambda: publisher.confirmed)
     publisher.stop()
-    assert node.api("GET", "/api/nodes/faults")["alarm_details"] == []
+    eventually(
+        lambda: node.api("GET", "/api/nodes/faults")["alarm_details"] == [],
+        lambda: node.api("GET", "/api/nodes/faults"),
+    )
     lines = [line for line in node.log().splitlines() if "reserve of the log" in line]
-    assert len(lines) == 2, lines  # The fault and its end.
+    # Once, or more often where a file of what was consumed was the reserve for a while.
+    over = [line.endswith("the fault is over") for line in lines]
+    assert over, "nothing was said"
+    assert over == [False, True] * (len(lines) // 2), lines
 
 
 def closed_with(node: Node, queue: str, by_get: bool) -> tuple[int, str]:
