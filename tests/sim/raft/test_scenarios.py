@@ -532,6 +532,28 @@ def test_a_member_whose_removal_nobody_else_has_is_elected_to_get_it_committed()
     world.settle()
 
 
+@pytest.mark.parametrize("who", [1, 2], ids=["leader", "follower"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_snapshot_of_what_a_hanging_disk_has_not_written_loses_no_bodies(
+    seed: int, who: int
+) -> None:
+    """The others commit it, and the machine applies it; what lies beside its entries is lost."""
+    world = calm(3, seed)
+    lead(world, 1)
+    world.held.add(who)
+    index = propose(world, 1, 3)[-1]
+    wait(world, lambda: world.members[who].machine.index >= index, "applied")
+    assert core_of(world, who).durable_index < index
+    world.members[who].take_snapshot()
+    world.run(SOON)
+    world.crash(who, kept=0)
+    world.held.clear()
+    world.start(who)
+    world.settle()
+    world.members[who].take_snapshot()
+    wait(world, lambda: world.disks[who].point.index >= index, "a snapshot of it")
+
+
 def test_a_snapshot_takes_the_place_of_a_tail_that_was_never_committed() -> None:
     world = calm(3, trailing_entries_max=0)
     lead(world, 1)
