@@ -6,12 +6,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from node.amqp10.endpoint import Endpoint10, url_of
+from node.amqp10.endpoint import Endpoint10
 from node.amqp10.listing import session_views
 from node.broker import BodyLog
 from node.client_listing import LiveClients
 from node.cluster.topology import Topology, topology_of
+from node.cluster.whereis import url_of, urls_told
 from node.damage import Damages
+from node.door import AMQP, AMQP_TLS
 from node.management.view import (
     BindingView,
     ConnectionView,
@@ -291,14 +293,19 @@ class LiveView:
     def _urls_of(self, name: str) -> list[str]:
         """Where clients reach that node, as far as anybody has told."""
         place = self._broker.whereis.node(name)
-        if place is not None and place.amqp:
-            return [f"amqp://{place.amqp}"]
+        told = [] if place is None else urls_told(place.amqp, place.amqps)
+        if told:
+            return told
         if name != self._broker.node_name:
             return []
         return [
-            url_of(host_of(name) if each.host in WILDCARDS else each.host, each.port)
+            url_of(
+                host_of(name) if each.host in WILDCARDS else each.host,
+                each.port,
+                each.protocol == AMQP_TLS,
+            )
             for each in self._listeners
-            if each.protocol == "amqp"
+            if each.protocol in (AMQP, AMQP_TLS)
         ]
 
     def _in_use(self, queue: QueueView, host: ClassicHost) -> QueueView:

@@ -78,6 +78,7 @@ class ListenersSection:
     proxy_trusted: tuple[str, ...] = ()
     # What clients and operators are told instead of these, where something lies in between.
     amqp_advertised: Address | None = None
+    amqps_advertised: Address | None = None
     management_advertised: Address | None = None
 
 

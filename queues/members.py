@@ -24,6 +24,7 @@ class Member(msgspec.Struct, frozen=True, array_like=True):
     amqp: str = ""  # host:port as clients are told it; "" where none was configured
     management: str = ""
     draining: bool = False  # in maintenance: takes no clients and no leaders
+    amqps: str = ""  # as `amqp`, over TLS
 
     @property
     def uid(self) -> int:

@@ -266,6 +266,7 @@ def member_of(member: int, command: AddMember, draining: bool = False) -> Member
         command.amqp,
         command.management,
         draining,
+        command.amqps,
     )
 
 

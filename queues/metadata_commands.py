@@ -213,6 +213,7 @@ class AddMember(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", 
     zone: str = ""
     amqp: str = ""
     management: str = ""
+    amqps: str = ""
 
 
 class RemoveMember(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=24):

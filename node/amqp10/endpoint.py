@@ -25,7 +25,7 @@ from node.auth.permissions import PermissionCache, vhost_refusal
 from node.auth.sasl import UNASKED, offered
 from node.auth.source import Source
 from node.authors import AMQP, Author
-from node.cluster.whereis import WhereIs
+from node.cluster.whereis import WhereIs, url_of, urls_told
 from node.event_sources import tell_channel, tell_consumer_created, tell_consumer_deleted
 from node.facts import ConnectionFacts
 from node.logs import Ids, ids_of
@@ -437,9 +437,11 @@ class Endpoint10:
         Names that nobody knows (any more) have none.
         """
         place = self.broker.whereis.node(node)
-        if place is not None and place.amqp:
-            return [f"amqp://{place.amqp}"]
-        return [url_of(*self.here)] if node == self.broker.node_name else []
+        is_tls = self.tls is not None
+        told = [] if place is None else urls_told(place.amqp, place.amqps, is_tls)
+        if told:
+            return told
+        return [url_of(*self.here, is_tls)] if node == self.broker.node_name else []
 
     def hints_wanted(self) -> bool:
         """Whether flows of this connection tell where queues are."""
@@ -625,11 +627,6 @@ class Endpoint10:
         if self.has_published and self.broker.alarms.is_set():
             return "blocked"
         return "flow" if self._is_held_up() else "running"
-
-
-def url_of(host: str, port: int) -> str:
-    """Of a listener; IPv6 addresses stand in brackets."""
-    return f"amqp://[{host}]:{port}" if ":" in host else f"amqp://{host}:{port}"
 
 
 def vhost_of(hostname: str | None, default: str) -> str:

@@ -23,9 +23,10 @@ from queues.members import Member
 
 if TYPE_CHECKING:
     from node.broker import Broker
+    from node.config import ListenersSection
 
 LOOKUP: Final = "leader_lookup_url"  # of connection.start (FEATURES B-76)
-LOOKUP_URL: Final = "http://{}/api/queues/{{vhost}}/{{queue}}/topology"
+LOOKUP_URL: Final = "{}://{}/api/queues/{{vhost}}/{{queue}}/topology"
 
 CallLater = Callable[[float, Callable[[], None]], object]
 
@@ -48,6 +49,18 @@ class CountedLeaders(LeaderTable, Protocol):
 
     def led_here(self) -> Mapping[int, int]:
         """Groups that this node leads."""
+
+
+def lookup_url(listeners: "ListenersSection") -> str:
+    """Where leaders are looked up; '': at no address that could be told."""
+    scheme, listener = "http", listeners.management
+    if not listeners.plain:
+        if listeners.management_tls is None:
+            return ""
+        scheme, listener = "https", listeners.management_tls
+    address = listeners.management_advertised or listener
+    is_told = not address.is_wildcard and address.port
+    return LOOKUP_URL.format(scheme, address) if is_told else ""
 
 
 class Guiding:
@@ -85,10 +98,9 @@ class Guiding:
         broker.whereis = self.places
         broker.peer_statuses = self._statuses
         definitions.on_changed.append(self._member_changed)
-        listeners = broker.config.listeners
-        address = listeners.management_advertised or listeners.management
-        if not address.is_wildcard and address.port:
-            broker.server_properties[LOOKUP] = LOOKUP_URL.format(address)
+        url = lookup_url(broker.config.listeners)
+        if url:
+            broker.server_properties[LOOKUP] = url
 
     def attach(self) -> None:
         if self.coordinator is not None:

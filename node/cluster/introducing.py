@@ -76,6 +76,7 @@ def _correction(definitions: Definitions, me: Member) -> Command | None:
             me.zone,
             me.amqp,
             me.management,
+            me.amqps,
         )
     if row.incarnation != me.incarnation:
         raise EnteringFailed(

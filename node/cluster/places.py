@@ -115,7 +115,8 @@ class ClusterPlaces:
     def _node_place(self, member: Member) -> NodePlace:
         running = self._peers.is_trusted(member.id)
         load = self._loads().get(member.id)
-        return NodePlace(member.name, member.amqp, member.zone or None, running, load)
+        zone = member.zone or None
+        return NodePlace(member.name, member.amqp, zone, running, load, member.amqps)
 
     def watch(self, uid: int, told: Told) -> None:
         watchers = self._watchers.get(uid)

@@ -132,6 +132,7 @@ class ClusterReception:
             asker.zone,
             asker.amqp,
             asker.management,
+            asker.amqps,
         )
         definitions.propose(command, partial(self._answered, definitions, held, asker, reply))
 

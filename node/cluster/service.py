@@ -408,6 +408,7 @@ def member_of(config: "Config", incarnation: int) -> Member:
     """How the definitions shall know this node; its id is 0."""
     address = config.cluster.advertised or config.listeners.cluster
     assert address is not None
+    listeners, is_plain = config.listeners, config.listeners.plain
     return Member(
         id=0,
         name=config.node.name,
@@ -416,19 +417,20 @@ def member_of(config: "Config", incarnation: int) -> Member:
         cluster_port=address.port,
         host_id=config.node.host_id,
         zone=config.node.zone,
-        amqp=_told(config, config.listeners.amqp_advertised, config.listeners.amqp),
+        amqp=_told(listeners.amqp_advertised, listeners.amqp if is_plain else None),
         management=_told(
-            config, config.listeners.management_advertised, config.listeners.management
+            listeners.management_advertised, listeners.management if is_plain else None
         ),
+        amqps=_told(listeners.amqps_advertised, listeners.amqps),
     )
 
 
-def _told(config: "Config", advertised: Address | None, listener: Address) -> str:
-    """What others are told of a listener; '' where nobody could use it as it is."""
-    if advertised is None and not config.listeners.plain:
-        return ""
+def _told(advertised: Address | None, listener: Address | None) -> str:
+    """What others are told of a listener; '' where there is none that could be used as it is."""
     address = advertised or listener
-    return "" if address.is_wildcard or address.port == 0 else str(address)
+    if address is None or address.is_wildcard or address.port == 0:
+        return ""
+    return str(address)
 
 
 def address_of(row: Member) -> PeerAddress:

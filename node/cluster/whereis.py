@@ -42,9 +42,24 @@ class NodePlace:
     zone: str | None = None
     is_running: bool = True
     load: Load | None = None  # as it told it last
+    amqps: str = ""  # as `amqp`, of the one over TLS
 
 
 Told = Callable[[], None]
+
+
+def urls_told(amqp: str, amqps: str, tls_first: bool = False) -> list[str]:
+    """Of the listeners that a node tells of, those of the client's own kind first."""
+    told = [f"amqp://{amqp}"] if amqp else []
+    if amqps:
+        told.insert(0 if tls_first else len(told), f"amqps://{amqps}")
+    return told
+
+
+def url_of(host: str, port: int, is_tls: bool = False) -> str:
+    """Of a listener; IPv6 addresses stand in brackets."""
+    scheme = "amqps" if is_tls else "amqp"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 class WhereIs(Protocol):

@@ -78,6 +78,7 @@ class ClusterOperations:
                 "zone": each.zone,
                 "address": f"{each.cluster_host}:{each.cluster_port}",
                 "amqp": each.amqp,
+                "amqps": each.amqps,
                 "management": each.management,
                 "leads": led.get(each.name, 0),
             }

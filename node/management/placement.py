@@ -13,7 +13,8 @@ from typing import Final
 from aiohttp import web
 
 from node.cluster.topology import TopologyMember
-from node.cluster.whereis import RUNNING
+from node.cluster.whereis import RUNNING, url_of, urls_told
+from node.door import AMQP, AMQP_TLS
 from node.management.access import Context, caller_of, not_authorized, visible_vhosts
 from node.management.changes import NO_VHOST_ACCESS
 from node.management.cluster import chosen_by
@@ -88,7 +89,7 @@ class Placement:
         found = [
             Site(
                 each.name,
-                (f"amqp://{each.amqp}",) if each.amqp else here if is_here else (),
+                tuple(urls_told(each.amqp, each.amqps)) or (here if is_here else ()),
                 each.zone or None,
                 counts.get(each.id, FAR),
             )
@@ -115,9 +116,13 @@ def endpoints_of(node: NodeView) -> tuple[str, ...]:
     """Of the listeners of this node."""
     own_host = node.name.rpartition("@")[2]
     return tuple(
-        f"amqp://{own_host if each.host in WILDCARDS else each.host}:{each.port}"
+        url_of(
+            own_host if each.host in WILDCARDS else each.host,
+            each.port,
+            each.protocol == AMQP_TLS,
+        )
         for each in node.listeners
-        if each.protocol == "amqp"
+        if each.protocol in (AMQP, AMQP_TLS)
     )
 
 

@@ -1,6 +1,7 @@
 """Three nodes with TLS between them: only who has a certificate gets in; limits and rights are the
 same on all of them at once."""
 
+import asyncio
 import socket
 import ssl
 from collections.abc import Iterator
@@ -13,9 +14,11 @@ import pytest
 
 from tests.conformance.http_api import HttpApi
 from tests.unit.node.certificates import Authority
-from tests.waiting import eventually
+from tests.waiting import eventually, until
+from warren import client
 from warren.testing import Node
 from warren.testing.cluster import ClusterOfNodes
+from warren.testing.node import free_ports
 
 pytestmark = [pytest.mark.timeout(90)]
 LOOPBACK = "127.0.0.1"
@@ -50,6 +53,8 @@ def cluster(folder: Path) -> Iterator[ClusterOfNodes]:
         }
         for number in (1, 2, 3)
     }
+    for number, port in enumerate(free_ports(3), 1):
+        own[number]["listeners.amqps"] = f"{LOOPBACK}:{port}"
     with ClusterOfNodes(3, settings=settings, node_settings=own) as started:
         yield started
 
@@ -69,6 +74,32 @@ def test_messages_pass_between_nodes_over_tls(cluster: ClusterOfNodes) -> None:
             channel.basic_publish("", "q", body, pika.BasicProperties(delivery_mode=2))
         got = [other.basic_get("q", auto_ack=True)[2] for _ in bodies]
         assert got == bodies
+
+
+def over_tls(cluster: ClusterOfNodes, number: int) -> str:
+    told = HttpApi(cluster.node(number).management_url).get(f"/nodes/n{number}")
+    (port,) = (each["port"] for each in told["listeners"] if each["protocol"] == "amqp/ssl")
+    return f"amqps://guest:guest@{LOOPBACK}:{port}/%2F"
+
+
+def test_a_client_over_tls_follows_a_leader_over_tls(cluster: ClusterOfNodes, folder: Path) -> None:
+    context = ssl.create_default_context(cafile=folder / "ca.pem")
+    context.load_cert_chain(folder / "n1.pem", folder / "n1.key")
+
+    async def test() -> None:
+        plain = await client.connect(cluster.node(2).url, follow=None)
+        async with plain:
+            await (await plain.management()).declare_queue("far")
+        quick = client.Follow(steady_s=0.0, pause_s=0.1)
+        url = over_tls(cluster, 1)
+        async with await client.connect(url, follow=quick, tls=context) as connection:
+            publisher = await connection.publisher("/queues/far")
+            await until(lambda: publisher.state.local is True)
+            assert (await publisher.publish(client.Message(b"1"))).is_accepted
+            assert connection.following is not None
+            assert list(connection.following.others) == ["n2"]
+
+    asyncio.run(asyncio.wait_for(test(), 30))
 
 
 def is_let_in(port: int, context: ssl.SSLContext | None) -> bool:

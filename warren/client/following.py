@@ -283,17 +283,6 @@ class Following:
             return True
         finally:
             movable.go_on()
-        try:
-            rested = await movable.rest(self._follow.rest_s)
-            if rested and arriving.is_up and arriving.connection is target and handle.is_up:
-                movable.leave(handle.replace_by(arriving))
-                return True
-        finally:
-            if arriving.error is None and arriving.link is not None:
-                arriving.connection.forget(arriving)
-                arriving.drop()
-            movable.go_on()
-        return False
 
 
 def elsewhere(state: LinkState) -> str | None:

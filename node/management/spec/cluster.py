@@ -35,6 +35,7 @@ PLACE: Final = record(
         "zone": STRING,
         "address": STRING,
         "amqp": STRING,
+        "amqps": STRING,
         "management": STRING,
         "leads": COUNT,
     },

@@ -5,10 +5,12 @@ from typing import cast
 
 import pytest
 
-from node.amqp10.endpoint import url_of
 from node.amqp10.hints import PUSH_MS, RESOLVED_QUEUE, HintCounts, LinkHints
 from node.amqp10.locality import ACTIVE, CAPABILITY, are_wanted, hints_of, queue_of_target
-from node.cluster.whereis import ELECTING, NodePlace, Place, Told
+from node.cluster.guiding import lookup_url
+from node.cluster.service import member_of
+from node.cluster.whereis import ELECTING, NodePlace, Place, Told, url_of, urls_told
+from node.config import Address, Config, ListenersSection
 from queues.definitions import Queue, Uid
 from warren.wire.amqp10.link import Link
 from warren.wire.amqp10.receiver import Receiver
@@ -72,6 +74,39 @@ def test_only_a_target_that_names_a_queue_has_one() -> None:
 def test_addresses_of_ipv6_stand_in_brackets() -> None:
     assert url_of("::1", 5672) == "amqp://[::1]:5672"
     assert url_of("127.0.0.1", 5672) == "amqp://127.0.0.1:5672"
+    assert url_of("::1", 5671, is_tls=True) == "amqps://[::1]:5671"
+
+
+def test_a_client_is_told_addresses_of_its_own_kind_first() -> None:
+    assert urls_told("a:1", "a:2") == ["amqp://a:1", "amqps://a:2"]
+    assert urls_told("a:1", "a:2", tls_first=True) == ["amqps://a:2", "amqp://a:1"]
+    assert urls_told("", "a:2") == ["amqps://a:2"] and urls_told("", "") == []
+
+
+def told_by(**listeners: object) -> tuple[str, str, str]:
+    """What the row of a node with these listeners says."""
+    section = ListenersSection(cluster=Address("n", 3), **listeners)  # type: ignore[arg-type]
+    member = member_of(Config(listeners=section), 7)
+    return member.amqp, member.amqps, member.management
+
+
+def test_a_node_tells_of_the_listeners_that_it_has_and_of_what_it_advertises() -> None:
+    open_ones = {"amqp": Address("a", 1), "management": Address("a", 4)}
+    assert told_by(**open_ones) == ("a:1", "", "a:4")
+    assert told_by(**open_ones, amqps=Address("a", 2)) == ("a:1", "a:2", "a:4")
+    assert told_by(**open_ones, amqps=Address("a", 2), plain=False) == ("", "a:2", "")
+    assert told_by(**open_ones, amqps=Address("0.0.0.0", 2))[1] == ""
+    advertised = {"amqps": Address("0.0.0.0", 2), "amqps_advertised": Address("p", 9)}
+    assert told_by(**open_ones, **advertised)[1] == "p:9"
+
+
+def test_leaders_are_looked_up_over_tls_where_that_is_all_there_is() -> None:
+    place, other = Address("a", 1), Address("a", 2)
+    found = lookup_url(ListenersSection(management=place, management_tls=other))
+    assert found == "http://a:1/api/queues/{vhost}/{queue}/topology"
+    secure = lookup_url(ListenersSection(management=place, management_tls=other, plain=False))
+    assert secure == "https://a:2/api/queues/{vhost}/{queue}/topology"
+    assert lookup_url(ListenersSection(management=place, plain=False)) == ""
 
 
 # Changes

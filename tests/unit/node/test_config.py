@@ -231,6 +231,7 @@ def test_every_key_can_be_set_by_text() -> None:
         "listeners.management": "[::1]:0", "management.metrics_need_login": "true",
         "management.rates_interval_ms": "200",
         "listeners.cluster": "h:2", "listeners.amqp_advertised": "h:3", "listeners.metrics": "h:6",
+        "listeners.amqps_advertised": "h:7",
         "listeners.management_advertised": "h:4", "cluster.advertised": "h:5",
         "cluster.name": "c", "cluster.minority_wait_ms": "0", "node.host_id": "m", "node.zone": "z",
         "cluster.beat_interval_ms": "50", "cluster.silence_ms": "9000",
