@@ -9,6 +9,7 @@ or brought in the wrong order. For tests, for chaos runs, and for whoever has su
         recorder.answered("p1:17", "c1")                           # 1.0: the settlement came back
         recorder.fault("kill", "n2"); recorder.healed("kill", "n2")
         recorder.noted("leader", "orders", "n2")                   # not judged; for pictures
+        recorder.noted("line", "c1", "2")              # nor that: it is connected to node 2
         recorder.attached("orders", "c1")              # c1 consumes, and is to get its share
         recorder.drained("orders")       # at the end: consumers found nothing more to take
     verdict = judge(read(path))

@@ -1,9 +1,10 @@
 """A publisher and a consumer that never give up, and write down all that they do and see.
 
-Each has a line to one node at a time, its own one to begin with. A line that breaks is replaced: by
-its own node if that answers, else by the next; one on which nothing happens for `patience_s` by
-that of another node. What was published and has no outcome then is not published again: nobody
-knows what became of it, and the history says just that.
+Each has a line to one node at a time, its own one to begin with (`homes`). A line that breaks is
+replaced: by its own node if that answers, else by another by lot; one on which nothing happens for
+`patience_s` by that of another node. Who is away goes back when its own node answers again. What
+was published and has no outcome when a line breaks is not published again: nobody knows what
+became of it, and the history says just that.
 
 A publisher has a new name for each line (`p1.3`: publisher 1, its third line), for the broker
 promises an order within one channel or session only; so has a consumer. Bodies begin with the id
@@ -17,7 +18,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from warren.client import ClientError, Outcome
-from warren.testing.chaos.lines import Line, OnLeader, Sender, Taken, closed, first_line
+from warren.testing.chaos.homes import Home
+from warren.testing.chaos.lines import Line, OnLeader, Sender, Taken, closed
 from warren.testing.history import Recorder
 
 TICK_S: Final = 0.02  # a publisher sends what is due by then
@@ -39,6 +41,18 @@ class Habits:
     credit: int = 100  # of each consumer
     patience_s: float = 10.0
     timeout_s: float = 5.0  # of dialling, declaring, closing
+    back_s: float = 2.0  # about so often who is away asks whether its own node answers
+
+    def home(self, urls: Sequence[str], protocol: str, number: int) -> Home:
+        """Where client `number` has its lines."""
+        return Home(
+            urls,
+            protocol,
+            number,
+            timeout_s=self.timeout_s,
+            after_s=self.back_s,
+            shunned_s=self.patience_s,
+        )
 
 
 class Counts:
@@ -74,12 +88,10 @@ class Publishing:
     ) -> None:
         self._name = f"p{number}"
         self._queue = queue
-        self._urls = urls
-        self._protocol = protocol
+        self._home = habits.home(urls, protocol, number)
         self._habits = habits
         self._recorder = recorder
         self._counts = counts
-        self._first = (number - 1) % len(urls)
         self._lines = 0
         self._next = 0  # number of the next message: ascending over all lines
         self._pending: deque[tuple[asyncio.Future[Outcome], float]] = deque()
@@ -90,35 +102,35 @@ class Publishing:
         self._stopping.set()
 
     async def run(self) -> None:
-        first = self._first
-        while not self._stopping.is_set():
-            try:
-                line, at = await first_line(
-                    self._urls, self._protocol, self._habits.timeout_s, first
-                )
-            except (OSError, ClientError):
-                await self._rest()
-                continue
-            first = self._first
-            try:
-                await self._serve(line)
-            except Stalled:
-                first = (at + 1) % len(self._urls)
-            except (OSError, ClientError):
-                await self._rest()
-            finally:
-                self._pending.clear()
-                await closed(line.close(), self._habits.timeout_s)
+        try:
+            while not self._stopping.is_set():
+                try:
+                    line = await self._home.line()
+                except (OSError, ClientError):
+                    await self._rest()
+                    continue
+                try:
+                    await self._serve(line)
+                except Stalled:
+                    self._home.shun()
+                except (OSError, ClientError):
+                    await self._rest()
+                finally:
+                    self._pending.clear()
+                    await closed(line.close(), self._habits.timeout_s)
+        finally:
+            await self._home.close()
 
     async def _serve(self, line: Line) -> None:
-        """Publish on this line until it is lost, or all is over."""
+        """Publish on this line until it is lost, its own node is back, or all is over."""
         async with asyncio.timeout(self._habits.timeout_s):
             sender = await line.sender(self._queue)
         self._lines += 1
         name = f"{self._name}.{self._lines}"
+        self._recorder.noted("line", name, str(self._home.at + 1))
         loop = asyncio.get_running_loop()
         due = loop.time()
-        while not self._stopping.is_set():
+        while not (self._stopping.is_set() or self._home.is_back):
             due = max(due, loop.time() - 10 * TICK_S)  # What could not be sent is not made up for.
             while due <= loop.time() and len(self._pending) < self._habits.window:
                 self._send(sender, name)
@@ -186,13 +198,11 @@ class Consuming:
     ) -> None:
         self._name = f"c{number}"
         self._queue = queue
-        self._urls = urls
-        self._protocol = protocol
+        self._home = habits.home(urls, protocol, number)
         self._habits = habits
         self._recorder = recorder
         self._counts = counts
         self._on_leader = on_leader
-        self._first = (number - 1) % len(urls)
         self._lines = 0
         self._seen = 0
         self._stopping = asyncio.Event()
@@ -202,32 +212,38 @@ class Consuming:
         self._stopping.set()
 
     async def run(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                line, _ = await first_line(
-                    self._urls, self._protocol, self._habits.timeout_s, self._first
-                )
-            except (OSError, ClientError):
-                await asyncio.sleep(RETRY_S)  # Nothing tells when a node can be reached again.
-                continue
-            self._lines += 1
-            name = f"{self._name}.{self._lines}"
-            is_clean = False
-            try:
-                await self._serve(line, name)
-                is_clean = True
-            except (OSError, ClientError):
-                self._counts.broken_lines += 1
-                await asyncio.sleep(RETRY_S)
-            finally:
-                await closed(line.close(), self._habits.timeout_s)
-                self._recorder.ended(name, is_clean)
+        try:
+            while not self._stopping.is_set():
+                try:
+                    line = await self._home.line()
+                except (OSError, ClientError):
+                    await asyncio.sleep(RETRY_S)  # Nothing tells when a node can be reached again.
+                    continue
+                self._lines += 1
+                await self._take_from(line, f"{self._name}.{self._lines}")
+        finally:
+            await self._home.close()
+
+    async def _take_from(self, line: Line, name: str) -> None:
+        """Consume on this line, and write down how that has ended."""
+        is_clean = False
+        try:
+            await self._serve(line, name)
+            is_clean = True
+        except (OSError, ClientError):
+            self._counts.broken_lines += 1
+            await asyncio.sleep(RETRY_S)
+        finally:
+            await closed(line.close(), self._habits.timeout_s)
+            self._recorder.ended(name, is_clean)
 
     async def _serve(self, line: Line, name: str) -> None:
+        """Take what comes until the line is lost, its own node is back, or all is over."""
         async with asyncio.timeout(self._habits.timeout_s):
             taker = await line.taker(self._queue, self._habits.credit, self._on_leader)
         self._recorder.attached(self._queue, name)
-        while not self._stopping.is_set():
+        self._recorder.noted("line", name, str(self._home.at + 1))
+        while not (self._stopping.is_set() or self._home.is_back):
             for taken in await taker.take(TICK_S):
                 self._settle(taken, name)
 

@@ -6,7 +6,7 @@ dials again here.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 from urllib.parse import quote
@@ -159,21 +159,6 @@ async def dial(url: str, protocol: str, timeout_s: float) -> Line:
         return Line091(await amqp091.connect(url, name="warren chaos", timeout_s=timeout_s))
     # On the node that was asked for: that any node serves any queue is what is tested.
     return Line10(await connect10(url, timeout_s=timeout_s, follow=None))
-
-
-async def first_line(
-    urls: Sequence[str], protocol: str, timeout_s: float, first: int
-) -> tuple[Line, int]:
-    """A line to the first node that answers, from number `first` on; the number of that node."""
-    error: Exception | None = None
-    for step in range(len(urls)):
-        number = (first + step) % len(urls)
-        try:
-            return await dial(urls[number], protocol, timeout_s), number
-        except (OSError, amqp091.ClientError) as reason:
-            error = reason
-    assert error is not None
-    raise error
 
 
 async def closed(close: Awaitable[None], timeout_s: float) -> None:

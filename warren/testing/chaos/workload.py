@@ -20,7 +20,7 @@ from typing import Final, Self
 
 from warren.client import ClientError
 from warren.testing.chaos.clients import Consuming, Counts, Habits, Publishing
-from warren.testing.chaos.lines import AMQP_091, PROTOCOLS, closed, first_line
+from warren.testing.chaos.lines import AMQP_091, PROTOCOLS, closed
 from warren.testing.history import Recorder
 
 CLASSIC: Final = "classic"
@@ -158,12 +158,13 @@ class Workload:
         """Declare the queue; NotDeclared if nobody does it in time."""
         arguments = {"x-queue-type": queue.type, **queue.arguments}
         habits = self._plan.habits
+        home = habits.home(self._urls, AMQP_091, 1)
         reason: Exception | None = None
         try:
             async with asyncio.timeout(DECLARE_S):
                 while True:
                     try:
-                        line, _ = await first_line(self._urls, AMQP_091, habits.timeout_s, 0)
+                        line = await home.line()
                         try:
                             await line.declare(queue.name, arguments)
                             return
@@ -174,3 +175,5 @@ class Workload:
                         await asyncio.sleep(POLL_S)  # A cluster without a leader has none soon.
         except TimeoutError:
             raise NotDeclared(f"queue {queue.name}: {reason}") from reason
+        finally:
+            await home.close()
