@@ -50,6 +50,9 @@ def default_node_name() -> str:
     return "warren@" + uname().nodename.split(".")[0]
 
 
+Tag = Annotated[str, Meta(pattern=r"^[^=]{1,64}=[^=]{1,255}$")]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSection:
     """Who this node is and where its files are."""
@@ -60,6 +63,8 @@ class NodeSection:
     data_dir: Path = Path("data")
     host_id: Annotated[str, Meta(max_length=255)] = ""  # of the machine; "": its host name
     zone: Annotated[str, Meta(max_length=255)] = ""  # queues are spread over zones as well
+    # KEY=VALUE: what `x-member-placement-tag` may name, beside `host_id` and `zone`.
+    tags: Annotated[tuple[Tag, ...], Meta(max_length=32)] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,7 @@ class Member(msgspec.Struct, frozen=True, array_like=True):
     management: str = ""
     draining: bool = False  # in maintenance: takes no clients and no leaders
     amqps: str = ""  # as `amqp`, over TLS
+    tags: tuple[tuple[str, str], ...] = ()  # keys and values, for `x-member-placement-tag`
 
     @property
     def uid(self) -> int:

@@ -267,6 +267,7 @@ def member_of(member: int, command: AddMember, draining: bool = False) -> Member
         command.management,
         draining,
         command.amqps,
+        command.tags,
     )
 
 

@@ -214,6 +214,7 @@ class AddMember(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", 
     amqp: str = ""
     management: str = ""
     amqps: str = ""
+    tags: tuple[tuple[str, str], ...] = ()
 
 
 class RemoveMember(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=24):
@@ -223,7 +224,7 @@ class RemoveMember(msgspec.Struct, frozen=True, array_like=True, tag_field="kind
 
 
 class PutMember(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=25):
-    """Addresses, host, zone, draining. The id, its name and its incarnation must be as they are."""
+    """Addresses, host, zone, tags, draining. Id, name and incarnation must be as they are."""
 
     member: Member
 

@@ -2,11 +2,13 @@
 
 Takes the nodes of the cluster as `Candidate`s, with how much each of them bears; gives member ids.
 Members are spread over distinct machines (`host_id`) first, then over zones, then over the nodes
-that bear the fewest. The leader begins where the client is (`client-local`), or on the node that
-leads the fewest queues (`balanced`, and its older names); above QUEUES_COUNTED_MAX queues in the
-cluster that is a node by lot, for there the counts even out by themselves. A node that is being
-drained gets nothing new. Nodes that are down get members where there are too few others, as long as
-those that run are a majority: such a member begins when its node is back.
+that bear the fewest. A queue may name a tag of the nodes (`x-member-placement-tag`): its members
+are spread over distinct values of that before anything else; nodes without it share one value.
+The leader begins where the client is (`client-local`), or on the node that leads the fewest queues
+(`balanced`, and its older names); above QUEUES_COUNTED_MAX queues in the cluster that is a node by
+lot, for there the counts even out by themselves. A node that is being drained gets nothing new.
+Nodes that are down get members where there are too few others, as long as those that run are a
+majority: such a member begins when its node is back.
 
 Pure: lots are drawn from the `Lots` that are handed in. Not compiled: asked once for a declare.
 """
@@ -66,9 +68,10 @@ def choose_members(
     locator: str,
     queue_count: int,
     random: Lots,
+    tag: str = "",
 ) -> Choice:
     """Members of a new queue of that size, declared on node `here`. Never empty: a cluster in which
-    no node may take anything new has it on `here` alone."""
+    no node may take anything new has it on `here` alone. `tag`: see the module; "": none."""
     assert size > 0
     leader = choose_home(candidates, here, locator, queue_count, random)
     by_id = {each.id: each for each in candidates}
@@ -76,12 +79,13 @@ def choose_members(
     if not chosen:
         return Choice((leader,), _shortage(1, size))
     running = [each for each in candidates if each.is_eligible and each.id != leader]
-    _spread(chosen, running, size, random)
+    _spread(chosen, running, size, random, tag)
     missing = size - len(chosen)
     down = [each for each in candidates if not each.is_running and not each.member.draining]
-    _spread(chosen, down, len(chosen) + min(missing, len(chosen) - 1), random)
+    _spread(chosen, down, len(chosen) + min(missing, len(chosen) - 1), random, tag)
     members = tuple(each.id for each in chosen)
-    return Choice(members, spread_warning([each.member for each in chosen], candidates, size))
+    warning = spread_warning([each.member for each in chosen], candidates, size, tag)
+    return Choice(members, warning)
 
 
 def choose_home(
@@ -100,31 +104,37 @@ def choose_home(
     return here if here in fewest else random.choice(fewest)
 
 
-def add_member(candidates: Sequence[Candidate], members: Sequence[int], random: Lots) -> int | None:
+def add_member(
+    candidates: Sequence[Candidate], members: Sequence[int], random: Lots, tag: str = ""
+) -> int | None:
     """The node on which one more member of a queue is best; None: there is none that runs."""
     by_id = {each.id: each for each in candidates}
     chosen = [by_id[member] for member in members if member in by_id]
     free = [each for each in candidates if each.is_eligible and each.id not in members]
     if not free:
         return None
-    _spread(chosen, free, len(chosen) + 1, random)
+    _spread(chosen, free, len(chosen) + 1, random, tag)
     return chosen[-1].id
 
 
-def _spread(chosen: list[Candidate], pool: Sequence[Candidate], size: int, random: Lots) -> None:
+def _spread(
+    chosen: list[Candidate], pool: Sequence[Candidate], size: int, random: Lots, tag: str
+) -> None:
     """Add to `chosen` from the pool, each time the one that shares least, up to that size."""
     left = list(pool)
     random.shuffle(left)
     while left and len(chosen) < size:
-        best = min(left, key=lambda each: _rank(each, chosen))
+        best = min(left, key=lambda each: _rank(each, chosen, tag))
         left.remove(best)
         chosen.append(best)
 
 
-def _rank(candidate: Candidate, chosen: Sequence[Candidate]) -> tuple[int, int, int]:
+def _rank(candidate: Candidate, chosen: Sequence[Candidate], tag: str) -> tuple[int, int, int, int]:
     """How much it would share with those that are chosen; less is better."""
     host, zone = host_of(candidate.member), candidate.member.zone
+    value = tag_of(candidate.member, tag)
     return (
+        sum(tag_of(each.member, tag) == value for each in chosen) if tag else 0,
         sum(host_of(each.member) == host for each in chosen),
         sum(each.member.zone == zone for each in chosen),
         candidate.member_count,
@@ -136,10 +146,25 @@ def host_of(member: Member) -> str:
     return member.host_id or f"\0{member.id}"
 
 
-def spread_warning(members: Sequence[Member], candidates: Sequence[Candidate], size: int) -> str:
+def tag_of(member: Member, key: str) -> str:
+    """What the node says of itself under that key; its machine and zone are tags, too."""
+    found = dict(member.tags).get(key)
+    if found is None and key == "host_id":
+        return host_of(member)
+    return (member.zone if key == "zone" else "") if found is None else found
+
+
+def spread_warning(
+    members: Sequence[Member], candidates: Sequence[Candidate], size: int, tag: str = ""
+) -> str:
     """What is wrong with the places of a queue's members, in one line; "": nothing."""
     if len(members) < size:
         return _shortage(len(members), size)
+    if tag:
+        values = [tag_of(each, tag) for each in members]
+        if len(set(values)) < len(values):
+            shared = max(set(values), key=values.count)
+            return f"{values.count(shared)} of {len(values)} members share the {tag} '{shared}'"
     hosts = [host_of(each) for each in members]
     if len(set(hosts)) < len(hosts):
         shared = max(set(hosts), key=hosts.count)

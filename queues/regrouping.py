@@ -108,6 +108,7 @@ def reconciled(
     candidates: Sequence[Candidate],
     gone: frozenset[int],
     random: Lots,
+    tag: str = "",
 ) -> Step | None:
     """What brings the queue nearer to `target` members that are not `gone`; None: nothing does.
 
@@ -124,7 +125,7 @@ def reconciled(
     staying = [each for each in members if each not in gone]
     if len(staying) < target:
         usable = [each for each in candidates if each.id not in gone]
-        added = add_member(usable, members, random)
+        added = add_member(usable, members, random, tag)
         if added is not None and is_majority(group.online | {added}, (*members, added)):
             return Step(group.uid, (*members, added))
     left = members

@@ -77,6 +77,7 @@ def _correction(definitions: Definitions, me: Member) -> Command | None:
             me.amqp,
             me.management,
             me.amqps,
+            me.tags,
         )
     if row.incarnation != me.incarnation:
         raise EnteringFailed(

@@ -6,7 +6,7 @@ leader that this node has not heard of is 0. What a look costs grows with the nu
 `candidates` counts only when it is told to. No I/O.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Protocol
 
 from queues.arguments import decode_arguments
@@ -14,12 +14,14 @@ from queues.definitions import Queue
 from queues.members import Member
 from queues.metadata import Metadata
 from queues.placement import Candidate
+from queues.policies import with_policy
 from queues.queue_arguments import QUORUM, queue_type
 from queues.regrouping import GroupView
 
 Leader = tuple[int, int]  # member id and term
 Chosen = Callable[[Queue], bool]
 
+PLACEMENT_TAG: Final = "x-member-placement-tag"
 GONE: Final = "gone"  # what a member is called that is in no list any more
 
 
@@ -139,6 +141,14 @@ class Landscape:
         leader = self.leader_of(queue)
         return GroupView(queue.uid, queue.vhost, queue.name, members, online, leader)
 
+    def arguments_of(self, queue: Queue) -> Mapping[str, object]:
+        """Of a quorum queue, with those that its policy adds."""
+        vhost = self.metadata.vhosts.get(queue.vhost)
+        policy: Mapping[str, object] = {}
+        if vhost is not None:
+            policy = vhost.policies.effective(QUORUM, queue.name).definition
+        return with_policy(decode_arguments(queue.arguments), policy)
+
     def groups(self, chosen: Chosen | None = None) -> list[GroupView]:
         """All quorum queues, or those that are chosen."""
         return [
@@ -146,6 +156,12 @@ class Landscape:
             for queue in self.queues()
             if is_quorum(queue) and (chosen is None or chosen(queue))
         ]
+
+
+def placement_tag(arguments: Mapping[str, object]) -> str:
+    """The tag of nodes that members of the queue are spread over; "": none was named."""
+    found = arguments.get(PLACEMENT_TAG)
+    return found if isinstance(found, str) else ""
 
 
 def is_quorum(queue: Queue) -> bool:

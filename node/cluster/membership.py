@@ -24,7 +24,7 @@ from typing import Any, Final, Protocol, TypeVar
 from msgspec.structs import replace
 
 from node.cluster.groups import Groups, plain_row, status_row
-from node.cluster.landscape import Chosen, Landscape
+from node.cluster.landscape import Chosen, Landscape, placement_tag
 from node.cluster.status_part import NoAnswer, Unanswerable
 from queues.definitions import Queue, Uid
 from queues.members import Member
@@ -218,16 +218,16 @@ class Membership:
         ]
         results: list[QueueResult] = []
         for group in asked:
-            candidates = self.landscape.candidates(counted=True)
-            results.append(await self._grow_to(group, count, candidates))
+            results.append(await self._grow_to(group, count))
         return results
 
-    async def _grow_to(
-        self, group: GroupView, count: int, candidates: Sequence[Candidate]
-    ) -> QueueResult:
+    async def _grow_to(self, group: GroupView, count: int) -> QueueResult:
+        candidates = self.landscape.candidates(counted=True)
+        queue = self.landscape.metadata.queue(Uid(group.uid))
+        tag = "" if queue is None else placement_tag(self.landscape.arguments_of(queue))
         members = group.members
         while len(members) < count:
-            added = add_member(candidates, members, self._random)
+            added = add_member(candidates, members, self._random, tag)
             if added is None:
                 break
             members = (*members, added)

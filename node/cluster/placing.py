@@ -15,7 +15,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from node.cluster.landscape import Landscape
+from node.cluster.landscape import Landscape, placement_tag
 from queues.arguments import decode_arguments
 from queues.metadata_commands import Batch, Command, DeclareQueue
 from queues.placement import (
@@ -90,7 +90,9 @@ class Placing:
         size = self._size_of(arguments)
         is_chosen = size < len(landscape.members())
         candidates = load.candidates(is_chosen or locator != CLIENT_LOCAL)
-        choice = choose_members(candidates, size, here, locator, count, self._random)
+        choice = choose_members(
+            candidates, size, here, locator, count, self._random, placement_tag(arguments)
+        )
         load.took(choice.members[0], choice.members)
         self._warn(choice.warning)
         leader = landscape.name_of(choice.members[0])

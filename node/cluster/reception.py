@@ -133,6 +133,7 @@ class ClusterReception:
             asker.amqp,
             asker.management,
             asker.amqps,
+            asker.tags,
         )
         definitions.propose(command, partial(self._answered, definitions, held, asker, reply))
 

@@ -25,14 +25,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from node.cluster.coordination.seam import Coordination
 from node.cluster.groups import GroupRow, Groups
-from node.cluster.landscape import Landscape, is_quorum
+from node.cluster.landscape import Landscape, is_quorum, placement_tag
 from node.cluster.membership import Membership, Refused
 from node.logs import ids_of
-from queues.arguments import decode_arguments
 from queues.definitions import Queue, Uid
 from queues.metadata_commands import SetQueueMembers
 from queues.placement import CLIENT_LOCAL, QUEUES_COUNTED_MAX
-from queues.policies import with_policy
 from queues.queue_arguments import QUORUM
 from queues.regrouping import rebalance, reconciled
 from queues.traffic import AUTO, mode_of
@@ -200,7 +198,9 @@ class Reconciling:
         if queue.uid in self._open or not is_settled(queue, row):
             return True
         group = self._landscape.group(queue)
-        step = reconciled(group, self.target_of(queue), candidates, gone, self._random)
+        arguments = self._landscape.arguments_of(queue)
+        tag = placement_tag(arguments)
+        step = reconciled(group, self._target(arguments), candidates, gone, self._random, tag)
         if step is None or (len(step.members) < len(group.members) and not self._rules.auto_remove):
             return False
         log.info(
@@ -223,12 +223,9 @@ class Reconciling:
 
     def target_of(self, queue: Queue) -> int:
         """How many members the queue should have."""
-        declared = decode_arguments(queue.arguments)
-        vhost = self._landscape.metadata.vhosts.get(queue.vhost)
-        policy: Mapping[str, object] = {}
-        if vhost is not None:
-            policy = vhost.policies.effective(QUORUM, queue.name).definition
-        arguments = with_policy(declared, policy)
+        return self._target(self._landscape.arguments_of(queue))
+
+    def _target(self, arguments: Mapping[str, object]) -> int:
         for key in (TARGET_SIZE, TARGET_SIZE_BY_POLICY):
             found = arguments.get(key)
             if isinstance(found, int):

@@ -18,7 +18,7 @@ taken, hears of it when it asks, and stops (`on_fatal`).
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -422,7 +422,14 @@ def member_of(config: "Config", incarnation: int) -> Member:
             listeners.management_advertised, listeners.management if is_plain else None
         ),
         amqps=_told(listeners.amqps_advertised, listeners.amqps),
+        tags=tags_of(config.node.tags),
     )
+
+
+def tags_of(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """KEY=VALUE taken apart; of a key that is there twice the last one."""
+    pairs = (text.partition("=") for text in texts)
+    return tuple(sorted({key.strip(): value.strip() for key, _, value in pairs}.items()))
 
 
 def _told(advertised: Address | None, listener: Address | None) -> str:

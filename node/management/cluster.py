@@ -76,6 +76,7 @@ class ClusterOperations:
                 "being_drained": each.draining,
                 "host_id": each.host_id,
                 "zone": each.zone,
+                "tags": dict(each.tags),
                 "address": f"{each.cluster_host}:{each.cluster_port}",
                 "amqp": each.amqp,
                 "amqps": each.amqps,

@@ -136,6 +136,7 @@ class ClusterDesk:
             row["member_id"] = found.id
             row["host_id"] = found.host_id
             row["zone"] = found.zone
+            row["tags"] = dict(found.tags)
             row["being_drained"] = found.draining
         return row
 

@@ -33,6 +33,7 @@ PLACE: Final = record(
         "being_drained": BOOLEAN,
         "host_id": STRING,
         "zone": STRING,
+        "tags": table(STRING),
         "address": STRING,
         "amqp": STRING,
         "amqps": STRING,

@@ -81,6 +81,7 @@ NODE: Final = record(
         "member_id": COUNT,
         "host_id": STRING,
         "zone": STRING,
+        "tags": table(STRING),
     },
 )
 

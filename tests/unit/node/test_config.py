@@ -234,6 +234,7 @@ def test_every_key_can_be_set_by_text() -> None:
         "listeners.amqps_advertised": "h:7",
         "listeners.management_advertised": "h:4", "cluster.advertised": "h:5",
         "cluster.name": "c", "cluster.minority_wait_ms": "0", "node.host_id": "m", "node.zone": "z",
+        "node.tags": "rack=r1, power=b",
         "cluster.beat_interval_ms": "50", "cluster.silence_ms": "9000",
         "cluster.change_timeout_ms": "100", "cluster.process_grace_ms": "500",
         "cluster.coordination": "false",

@@ -16,10 +16,11 @@ def node(
     running: bool = True,
     members: int = 0,
     leaders: int = 0,
+    tags: tuple[tuple[str, str], ...] = (),
 ) -> Candidate:
     member = Member(
         number, f"rabbit@{number}", number, "127.0.0.1", 25000 + number, host, zone,
-        draining=draining,
+        draining=draining, tags=tags,
     )  # fmt: skip
     return Candidate(member, running, members, leaders)
 

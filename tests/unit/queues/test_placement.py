@@ -14,6 +14,7 @@ from queues.placement import (
     choose_home,
     choose_members,
     host_of,
+    tag_of,
 )
 from tests.unit.queues.placed_nodes import clusters, node
 
@@ -114,6 +115,38 @@ def test_one_more_member_goes_to_the_machine_that_has_none() -> None:
     assert add_member(nodes, (1, 2), Random(1)) == 4
     assert add_member(nodes, (1, 2, 4), Random(1)) == 3
     assert add_member(nodes, (1, 2, 3, 4), Random(1)) is None
+
+
+def tagged(number: int, rack: str, host: str = "") -> Candidate:
+    return node(number, host, tags=(("power", "one"), ("rack", rack)))
+
+
+def test_members_are_spread_over_values_of_the_tag_that_the_queue_names_first() -> None:
+    """Over other machines only then; nodes without the tag are one place."""
+    nodes = [tagged(1, "r1", "a"), tagged(2, "r1", "b"), tagged(3, "r2", "a"), node(4, "c")]
+    for seed in range(20):
+        random = Random(seed)
+        assert set(choose_members(nodes, 2, 1, CLIENT_LOCAL, 0, random).members) & {2, 4}
+        of_racks = choose_members(nodes, 3, 1, CLIENT_LOCAL, 0, random, "rack")
+        assert (set(of_racks.members), of_racks.warning) == (
+            {1, 3, 4},
+            "2 of 3 members share the host 'a'",
+        )
+        assert add_member(nodes, (1, 4), random, "rack") == 3
+        assert add_member(nodes, (1, 4), random) == 2
+
+
+def test_members_that_share_a_value_of_their_tag_are_warned_of() -> None:
+    nodes = [tagged(1, "r1"), tagged(2, "r1"), tagged(3, "r2")]
+    choice = choose_members(nodes, 3, 1, CLIENT_LOCAL, 0, Random(1), "rack")
+    assert choice.warning == "2 of 3 members share the rack 'r1'"
+
+
+def test_machine_and_zone_are_tags_that_every_node_has() -> None:
+    member = node(1, "h", "z").member
+    assert [tag_of(member, key) for key in ("host_id", "zone", "rack")] == ["h", "z", ""]
+    other = node(2, "h", "z", tags=(("zone", "y"),)).member
+    assert tag_of(other, "zone") == "y"
 
 
 @pytest.mark.parametrize("locator", LOCATORS)

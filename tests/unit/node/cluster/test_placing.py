@@ -99,6 +99,19 @@ def test_a_policy_places_queues_that_say_nothing() -> None:
     assert placed(world, local).node == "n1"
 
 
+@pytest.mark.parametrize("is_ruled", [False, True])
+def test_members_are_spread_over_the_tag_that_argument_or_policy_names(is_ruled: bool) -> None:
+    world = OperatingWorld(5)
+    for number, rack in enumerate(("r1", "r1", "r1", "r2", "r3"), 1):
+        world.do(PutMember(member(number, tags=(("rack", rack),))))
+    if is_ruled:
+        policy = b'{"member-placement-tag":"rack"}'
+        world.do(PutPolicy("/", "p", False, "", "quorum_queues", 0, policy))
+    arguments = {} if is_ruled else {"member_placement_tag": "rack"}
+    found = [placed(world, declare(f"q{n}", queue_type="quorum", **arguments)) for n in range(5)]
+    assert {tuple(sorted(each.members)) for each in found} == {(1, 4, 5)}
+
+
 def test_an_exclusive_queue_lives_with_its_connection_whatever_is_asked() -> None:
     world = OperatingWorld()
     world.queue("a", (), node="n1")

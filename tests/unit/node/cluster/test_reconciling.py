@@ -7,8 +7,8 @@ from random import Random
 from node.cluster.coordination.seam import NoCoordination, OnHeld
 from node.cluster.reconciling import SETTLED_MS, Reconciling, Rules
 from queues.definitions import Queue
-from queues.metadata_commands import PutPolicy, RemoveMember
-from tests.unit.node.cluster.operating_world import OperatingWorld
+from queues.metadata_commands import PutMember, PutPolicy, RemoveMember
+from tests.unit.node.cluster.operating_world import OperatingWorld, member
 
 SECOND = 1000
 HOUR = 3600 * SECOND
@@ -120,6 +120,16 @@ def test_policies_and_arguments_say_how_many_members_there_are_to_be() -> None:
     site.run(120)
     sizes = [len(members(world, each)) for each in (small, large, ruled)]
     assert sizes == [1, 4, 5]
+
+
+def test_new_members_are_spread_over_the_tag_that_the_queue_names() -> None:
+    world = OperatingWorld(5)
+    for number, rack in enumerate(("r1", "r1", "r1", "r2", "r3"), 1):
+        world.do(PutMember(member(number, tags=(("rack", rack),))))
+    tag = {"x-member-placement-tag": "rack"}
+    queues = [world.queue(f"q{number}", (1,), leader=1, more=tag) for number in range(4)]
+    Site(world).run(60)
+    assert [members(world, each) for each in queues] == [[1, 4, 5]] * 4
 
 
 def test_a_member_on_a_node_that_is_down_stays_until_the_node_is_taken_for_dead() -> None:

@@ -1,5 +1,8 @@
 """The metadata machine about its cluster: members, processes of nodes, numbered batches."""
 
+from typing import Any
+
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -38,7 +41,7 @@ def founded() -> Steps:
     return steps
 
 
-def joining(name: str, incarnation: int, port: int, **more: str) -> commands.AddMember:
+def joining(name: str, incarnation: int, port: int, **more: Any) -> commands.AddMember:
     return commands.AddMember(name, incarnation, f"h{port}", port, **more)
 
 
@@ -151,6 +154,17 @@ def test_a_member_is_changed_as_a_whole_but_for_who_it_is() -> None:
         assert steps.refused(commands.PutMember(wrong))[0] == 404
     steps.do(joining("n1", 11, 8))
     assert steps.machine.roster.members[1].draining, "a restart does not end maintenance"
+
+
+def test_tags_of_a_node_come_with_it_and_rows_of_before_have_none() -> None:
+    steps = founded()
+    tags = (("power", "a"), ("rack", "r1"))
+    steps.do(joining("n1", 11, 8, tags=tags))
+    found = steps.machine.roster.members[1]
+    assert found.tags == tags
+    row = msgspec.msgpack.decode(msgspec.msgpack.encode(found))
+    before = msgspec.msgpack.encode(row[:-1])
+    assert msgspec.msgpack.decode(before, type=Member) == msgspec.structs.replace(found, tags=())
 
 
 def test_the_membership_index_is_that_of_the_last_change() -> None:
