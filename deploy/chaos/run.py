@@ -16,13 +16,14 @@ from typing import Final
 from deploy.chaos.target import Compose, ComposeFailed, ComposeTarget
 from node.cli.chaos_arguments import add_arguments
 from node.cli.chaos_run import (
-    EXIT_INTERRUPTED,
     EXIT_UNREACHABLE,
+    CannotBegin,
     carry_out,
     chosen_scenario,
     conclude,
     give_up,
-    make_folder,
+    interrupted,
+    prepare,
 )
 from warren.testing.chaos.workload import NotDeclared
 
@@ -40,7 +41,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("warren: neither docker compose nor docker-compose is there", file=sys.stderr)
         return EXIT_UNREACHABLE
     chosen = chosen_scenario(options)
-    folder = make_folder(options, f"chaos-compose-{chosen.name}")
+    try:
+        folder = prepare(options, chosen, f"chaos-compose-{chosen.name}")
+    except CannotBegin as error:
+        print(f"warren: {error}", file=sys.stderr)
+        return error.code
     target = ComposeTarget(Compose(words, options.nodes))
     try:
         target.look()
@@ -48,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ComposeFailed, NotDeclared, OSError, subprocess.SubprocessError) as error:
         return give_up(error, folder, options, sys.stdout, sys.stderr)
     except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
+        return interrupted(folder, sys.stderr)
     return conclude(folder, options, sys.stdout)
 
 

@@ -1,9 +1,10 @@
 """`warren chaos run SCENARIO`: a local cluster under load, broken again and again, and judged.
 
 Writes to a folder: `history.jsonl`, `timeline.svg`, `verdict.json`, `table.md` (by kind of fault),
-and the logs of the nodes. Exit codes: 0 nothing is wrong, 1 something is, 69 there is no Toxiproxy
+and the logs of the nodes; a folder with a history of another run is left as it is. Exit codes: 0
+nothing is wrong, 1 something is, 64 there is no time for a single fault, 69 there is no Toxiproxy
 for a scenario that needs it, 70 a node did not start or did not come back (what was seen before is
-judged all the same), 130 after Ctrl-C.
+judged all the same), or nothing was confirmed, 73 the folder cannot be had, 130 after Ctrl-C.
 """
 
 import argparse
@@ -22,7 +23,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from node.cli.chaos import EXIT_WRONG, as_json
 from warren.testing import ClusterOfNodes, NodeFailed
-from warren.testing.chaos.campaign import Campaign, OnProgress
+from warren.testing.chaos.campaign import WARM_S, Campaign, OnProgress
 from warren.testing.chaos.clients import Habits
 from warren.testing.chaos.faults import Target
 from warren.testing.chaos.local import LocalTarget
@@ -32,15 +33,25 @@ from warren.testing.chaos.table import markdown, rows
 from warren.testing.chaos.timeline import Timeline, timeline
 from warren.testing.chaos.workload import NotDeclared, Plan, QueuePlan, Workload
 from warren.testing.history import Recorder, Verdict, judge, read
-from warren.testing.toxiproxy import ToxiproxyFailed, find_server
+from warren.testing.toxiproxy import MISSING, ToxiproxyFailed, find_server
 
+EXIT_USAGE: Final = 64  # sysexits, as those that follow
 EXIT_UNREACHABLE: Final = 69
 EXIT_FAILED: Final = 70
+EXIT_CANNOT_CREATE: Final = 73
 EXIT_INTERRUPTED: Final = 130
 HISTORY: Final = "history.jsonl"
 TABLE: Final = "table.md"
 SLOTS: Final = 300  # in a picture
 READY_SECONDS: Final = 120.0  # a machine that is busy is no fault of the cluster
+
+
+class CannotBegin(Exception):
+    """The text says why, `code` is the exit code."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
 
 
 class Broken(Target, Protocol):
@@ -52,16 +63,19 @@ class Broken(Target, Protocol):
 def main(options: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Run the scenario, judge it and report; the exit code is returned."""
     chosen = chosen_scenario(options)
-    if chosen.needs_links and find_server() is None:
-        print("warren: this scenario needs toxiproxy-server: make tools, or PATH", file=err)
-        return EXIT_UNREACHABLE
-    folder = make_folder(options, f"chaos-{chosen.name}")
+    try:
+        if chosen.needs_links and find_server() is None:
+            raise CannotBegin(EXIT_UNREACHABLE, f"{chosen.name} breaks links: {MISSING}")
+        folder = prepare(options, chosen, f"chaos-{chosen.name}")
+    except CannotBegin as error:
+        print(f"warren: {error}", file=err)
+        return error.code
     try:
         _break(options, chosen, folder, err)
     except (NodeFailed, NotDeclared, ToxiproxyFailed) as error:
         return give_up(error, folder, options, out, err)
     except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
+        return interrupted(folder, err)
     return conclude(folder, options, out)
 
 
@@ -71,11 +85,21 @@ def chosen_scenario(options: argparse.Namespace) -> Scenario:
     return chosen if options.each is None else chosen.at_pace(options.each)
 
 
-def make_folder(options: argparse.Namespace, name: str) -> Path:
-    """Where the run is kept, without the history of an earlier one."""
+def prepare(options: argparse.Namespace, chosen: Scenario, name: str) -> Path:
+    """The folder where the run is kept, made for it; CannotBegin: there is none, or no time."""
+    least_s = WARM_S + chosen.lasts_s[1]
+    if options.each is None and 60 * options.minutes < least_s:
+        short = f"--minutes {options.minutes:g}: no fault of {chosen.name} ends in that time, "
+        raise CannotBegin(EXIT_USAGE, f"{short}which takes {least_s / 60:.2f}; or say --each")
     folder: Path = options.out or Path(time.strftime(f"{name}-%Y%m%d-%H%M%S"))
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / HISTORY).unlink(missing_ok=True)
+    history = folder / HISTORY
+    if history.exists() and history.stat().st_size:
+        raise CannotBegin(EXIT_CANNOT_CREATE, f"{folder}: has the history of another run")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        history.touch()
+    except OSError as error:
+        raise CannotBegin(EXIT_CANNOT_CREATE, f"{folder}: {error.strerror}") from error
     return folder
 
 
@@ -107,7 +131,16 @@ def conclude(folder: Path, options: argparse.Namespace, out: TextIO) -> int:
     made = timeline(read(history), max(0.2, 60 * minutes / SLOTS))
     _write(folder, options, verdict, made)
     _report(folder, verdict, out)
+    if verdict.is_clean and not verdict.confirmed:
+        out.write("nothing was confirmed: this run shows nothing\n")
+        return EXIT_FAILED
     return 0 if verdict.is_clean else EXIT_WRONG
+
+
+def interrupted(folder: Path, err: TextIO) -> int:
+    """Somebody has ended the run: say what there is of it; the exit code."""
+    print(f"warren: interrupted; judge what there is: chaos check {folder / HISTORY}", file=err)
+    return EXIT_INTERRUPTED
 
 
 def give_up(
@@ -115,7 +148,7 @@ def give_up(
 ) -> int:
     """The cluster has failed: say so, and judge what there is; the exit code."""
     print(f"warren: {error}", file=err)
-    if (folder / HISTORY).exists():
+    if (folder / HISTORY).stat().st_size:
         conclude(folder, options, out)
     return EXIT_FAILED
 

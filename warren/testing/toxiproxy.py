@@ -24,6 +24,10 @@ from typing import Any, Final
 
 PROGRAM: Final = "toxiproxy-server"
 LOOPBACK: Final = "127.0.0.1"
+MISSING: Final = (
+    f"{PROGRAM} is not there: make tools builds it (needs Go); or put it in PATH, or name it in "
+    "WARREN_TOXIPROXY"
+)
 START_SECONDS: Final = 10.0
 CALL_SECONDS: Final = 1.0
 SOURCE_DIR: Final = Path(__file__).resolve().parent.parent.parent
@@ -34,10 +38,10 @@ class ToxiproxyFailed(Exception):
 
 
 def find_server() -> str | None:
-    """Path of the server's program, or None where there is none."""
+    """Path of the server's program, or None where there is none; no other than the one named."""
     named = os.environ.get("WARREN_TOXIPROXY")
     if named:
-        return named
+        return shutil.which(named)
     for folder in (os.environ.get("WARREN_TOOLS"), str(SOURCE_DIR / ".tools")):
         if folder and os.access(Path(folder, "bin", PROGRAM), os.X_OK):
             return str(Path(folder, "bin", PROGRAM))
@@ -74,7 +78,7 @@ class ToxiproxyServer:
     def __init__(self, api_port: int, proxies: list[Proxy], program: str | None = None) -> None:
         found = program or find_server()
         if found is None:
-            raise ToxiproxyFailed(f"{PROGRAM} is not there (make tools; needs Go)")
+            raise ToxiproxyFailed(MISSING)
         self.proxies = {proxy.name: proxy for proxy in proxies}
         self._program = found
         self._port = api_port

@@ -8,15 +8,20 @@ from pathlib import Path
 
 import pytest
 
+from node.__main__ import main
 from node.cli.chaos_arguments import add_arguments
 from node.cli.chaos_run import (
+    EXIT_CANNOT_CREATE,
     EXIT_FAILED,
+    EXIT_UNREACHABLE,
+    EXIT_USAGE,
     HISTORY,
     TABLE,
     chosen_scenario,
     conclude,
     give_up,
     plan_of,
+    prepare,
 )
 from warren.testing import NodeFailed
 from warren.testing.history import Recorder
@@ -70,9 +75,67 @@ def test_a_run_that_failed_is_judged_up_to_there_and_counts_as_failed(tmp_path: 
 
 def test_a_run_that_failed_before_it_began_has_nothing_to_judge(tmp_path: Path) -> None:
     said, complained = io.StringIO(), io.StringIO()
-    assert give_up(NodeFailed("x"), tmp_path, options(tmp_path), said, complained) == EXIT_FAILED
+    given = options(tmp_path)
+    folder = prepare(given, chosen_scenario(given), "any")
+    assert give_up(NodeFailed("x"), folder, given, said, complained) == EXIT_FAILED
     assert said.getvalue() == ""
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == [HISTORY]
+
+
+def test_a_run_in_which_nothing_was_confirmed_shows_nothing_and_counts_as_failed(
+    tmp_path: Path,
+) -> None:
+    with Recorder(tmp_path / HISTORY) as recorder:
+        recorder.fault("kill", "n1")
+        recorder.published("q", "p:1", "p")
+        recorder.drained("q")
+    said = io.StringIO()
+    assert conclude(tmp_path, options(tmp_path), said) == EXIT_FAILED
+    assert "nothing was confirmed" in said.getvalue()
+
+
+def told(capsys: pytest.CaptureFixture[str], code: int, *words: str) -> str:
+    """What `warren chaos run` complains of before it begins, in one line."""
+    assert main(["chaos", "run", *words]) == code
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("warren: ")
+    return line
+
+
+def test_the_history_of_another_run_is_not_written_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(tmp_path, taken=True)
+    before = (tmp_path / HISTORY).read_bytes()
+    line = told(capsys, EXIT_CANNOT_CREATE, "kill", "--out", str(tmp_path))
+    assert f"{tmp_path}: has the history of another run" in line
+    assert (tmp_path / HISTORY).read_bytes() == before
+
+
+def test_a_folder_that_cannot_be_made_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    for name in ("file", "file/folder"):
+        line = told(capsys, EXIT_CANNOT_CREATE, "kill", "--out", str(tmp_path / name))
+        assert str(tmp_path / name) in line
+
+
+def test_a_run_that_has_no_time_for_a_fault_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = told(capsys, EXIT_USAGE, "kill", "--minutes", "0.1", "--out", str(tmp_path / "out"))
+    assert "--minutes 0.1: no fault of kill ends in that time, which takes 0.20" in line
+    assert not (tmp_path / "out").exists()
+
+
+def test_links_are_not_broken_without_toxiproxy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WARREN_TOXIPROXY", str(tmp_path / "none"))
+    line = told(capsys, EXIT_UNREACHABLE, "network", "--out", str(tmp_path / "out"))
+    assert "network breaks links: toxiproxy-server is not there: make tools" in line
+    assert not (tmp_path / "out").exists()
 
 
 def test_each_sets_the_pace_of_a_scenario(tmp_path: Path) -> None:
