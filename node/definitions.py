@@ -8,13 +8,15 @@ manages definitions.
 
 import base64
 import os
-from typing import Protocol
+from typing import Final, Protocol
 
 from node.auth.permissions import CONFIGURE, READ, WRITE, PermissionCache
 from queues.arguments import encode_arguments
 from queues.definitions import Destination, Queue
 from queues.metadata_commands import Bind, DeclareExchange, DeclareQueue, DeleteQueue, Unbind
 from warren.wire.errors import ProtocolError, ReplyCode
+
+UNKNOWN_COUNT: Final = 1  # of messages in a queue that is down: it may not be empty
 
 
 class Definitions(Protocol):

@@ -6,10 +6,11 @@ here, so that the answer means that this node routes by it (FEATURES E-06).
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from node.auth.permissions import CONFIGURE, READ
 from node.definitions import (
+    UNKNOWN_COUNT,
     binding,
     check_lock,
     exchange_declaration,
@@ -25,8 +26,6 @@ from queues.metadata_commands import Bind, Command, DeleteExchange, Unbind
 from queues.metadata_outcomes import Outcome, Refused
 from warren.wire.amqp091 import methods
 from warren.wire.errors import ProtocolError, ReplyCode, Scope
-
-UNKNOWN_COUNT: Final = 1  # of messages in a queue that is down: it may not be empty
 
 if TYPE_CHECKING:
     from node.channel091 import Channel091

@@ -1,11 +1,13 @@
 """What operators have a running node do (`node.management.operations.Operations`)."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from node.authors import REQUESTED_BY
+from node.definitions import UNKNOWN_COUNT
 from node.management.operations import Got, shown_properties
 from node.operator_session import OperatorSession, QueueGone
 from node.peeking import Peeked, Peeking
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from node.broker import Broker
 
 DELETED_MAX: Final = 256  # queues or exchanges in one entry
+RETIRE_S: Final = 15.0  # for a queue that nobody leads
 PERSISTENT: Final = 2  # delivery-mode
 
 
@@ -92,6 +95,23 @@ class LiveOperations:
         purged = await session.purge(self._broker.host(queue.uid))
         self._end(session)
         return purged
+
+    @asynccontextmanager
+    async def retired(
+        self, queue: Queue, *, if_empty: bool, if_unused: bool
+    ) -> AsyncIterator[tuple[int, int]]:
+        """See Operations. Of a queue whose home is down nobody knows what is in it."""
+        if self._broker.is_down(queue):
+            yield UNKNOWN_COUNT, 0
+            return
+        session = OperatorSession(self._broker.new_session())
+        try:
+            self._broker.turn.begin()
+            async with asyncio.timeout(RETIRE_S):
+                counts = await session.retire(self._broker.host(queue.uid), if_empty, if_unused)
+            yield counts
+        finally:
+            self._end(session)
 
     async def publish(
         self, vhost: str, exchange: str, routing_key: bytes, properties: bytes, payload: bytes

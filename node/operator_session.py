@@ -1,16 +1,16 @@
 """One request of the management API as a session of queues: a publish, a purge, or a few gets.
 
 Made for one request and ended with it (`end`), so that what it still holds goes back. It answers
-later than it is asked, as every session: `publish`, `purge` and `get` wait for the queues. Keeps
-`queues.host.SessionSink`; whatever queues tell consumers it never hears.
+later than it is asked, as every session: `publish`, `purge`, `retire` and `get` wait for the
+queues. Keeps `queues.host.SessionSink`; whatever queues tell consumers it never hears.
 """
 
 import asyncio
 from collections.abc import Iterable
 from typing import Final
 
-from node.consumerless import Consumerless, unasked
-from queues.commands import EndSession, Get, Purge, SessionId, Settle, consumer_key
+from node.consumerless import Consumerless
+from queues.commands import EndSession, Get, Purge, Retire, SessionId, Settle, consumer_key
 from queues.credit import CreditActor, CreditSpec
 from queues.host import QueueHost, View
 from queues.message import Chunk
@@ -34,6 +34,7 @@ class OperatorSession(Consumerless):
         self._refused = False
         self._unreadable = False
         self._purged = 0
+        self._counts = (0, 0)  # ready, consumers
         self._got: tuple[int, bool, int] = (0, False, 0)  # message, redelivered, still ready
 
     @property
@@ -58,6 +59,14 @@ class OperatorSession(Consumerless):
         host.command(self, Purge(self._session))
         await self._answered.wait()
         return self._purged
+
+    async def retire(self, host: QueueHost, if_empty: bool, if_unused: bool) -> tuple[int, int]:
+        """How many messages are ready, and how many consume. If that is as asked, the queue takes
+        no publish from now on, until this session ends."""
+        self._ask(host)
+        host.command(self, Retire(self._session, False, if_empty, if_unused))
+        await self._answered.wait()
+        return self._counts
 
     async def get(self, host: QueueHost) -> tuple[int, bool, int]:
         """The next message (0: there is none), whether it was delivered before, how many wait."""
@@ -131,4 +140,5 @@ class OperatorSession(Consumerless):
         self._used.pop(uid, None)  # What it has got is ready again.
 
     def on_inspected(self, uid: int, ready: int, consumer_count: int) -> None:
-        unasked()
+        self._counts = (ready, consumer_count)
+        self._answer(uid)

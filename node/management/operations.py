@@ -4,6 +4,7 @@ Everything is called on the loop; what takes a while is awaited, and done when i
 """
 
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -58,6 +59,13 @@ class Operations(Protocol):
 
     async def purge(self, queue: Queue) -> int:
         """How many messages went."""
+
+    def retired(
+        self, queue: Queue, *, if_empty: bool, if_unused: bool
+    ) -> AbstractAsyncContextManager[tuple[int, int]]:
+        """How many messages are ready, and how many consume; while that is as asked, the queue
+        takes no publish until the end of the block, in which it may be deleted. TimeoutError:
+        nobody serves it."""
 
     async def publish(
         self, vhost: str, exchange: str, routing_key: bytes, properties: bytes, payload: bytes

@@ -120,13 +120,22 @@ class Queues:
             refused(error)
         if command is None:
             raise ApiError.not_found()
-        queue = await self._live(actor.vhost, name)
+        if_unused, if_empty = query_flag(request, "if-unused"), query_flag(request, "if-empty")
+        operations = self._context.operations
+        queue = operations.definitions.queue(actor.vhost, name)
+        if queue is None or not (if_unused or if_empty):
+            return await delete(self._context, command)
         place = f"queue '{name}' in vhost '{actor.vhost}'"
-        if query_flag(request, "if-unused") and queue is not None and queue.consumers:
-            raise ApiError.bad_request(f"{place} in use")
-        if query_flag(request, "if-empty") and queue is not None and queue.messages_ready:
-            raise ApiError.bad_request(f"{place} not empty")
-        return await delete(self._context, command)
+        try:
+            async with operations.retired(queue, if_empty=if_empty, if_unused=if_unused) as counts:
+                ready, consumers = counts
+                if if_unused and consumers:
+                    raise ApiError.bad_request(f"{place} in use")
+                if if_empty and ready:
+                    raise ApiError.bad_request(f"{place} not empty")
+                return await delete(self._context, command)
+        except TimeoutError as error:
+            raise ApiError(503, "unavailable", f"nobody serves {place}") from error
 
     async def purge(self, request: web.Request) -> web.Response:
         actor = acting(self._context, request)

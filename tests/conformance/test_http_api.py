@@ -320,6 +320,8 @@ def test_queues_are_declared_purged_and_deleted(api: HttpApi) -> None:
         400,
         "queue 'q' in vhost 'v' not empty",
     )
+    assert api.refused("DELETE", "/queues/v/q?if-unused=true&if-empty=true")[0] == 400
+    assert api.post("/exchanges/v/amq.default/publish", MESSAGE)["routed"], "it serves on"
     assert api.delete("/queues/v/q/contents") == 204
     assert api.delete("/queues/v/q?if-empty=true&if-unused=true") == 204
     assert api.refused("DELETE", "/queues/v/q")[0] == 404

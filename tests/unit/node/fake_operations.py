@@ -1,6 +1,7 @@
 """Operations on a metadata machine alone: keeps `node.management.operations.Operations`."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 from node.management.operations import Got
 from node.peeking import Peeked
@@ -41,6 +42,12 @@ class FakeOperations:
 
     async def purge(self, queue: Queue) -> int:
         return 0
+
+    @asynccontextmanager
+    async def retired(
+        self, queue: Queue, *, if_empty: bool, if_unused: bool
+    ) -> AsyncIterator[tuple[int, int]]:
+        yield 0, 0
 
     async def publish(
         self, vhost: str, exchange: str, routing_key: bytes, properties: bytes, payload: bytes
