@@ -26,6 +26,7 @@ from queues.policies import EXCHANGE, NOTHING, Effective, with_policy
 from queues.queue_arguments import QUORUM, queue_type
 from queues.queue_options import (
     EXPIRES,
+    can_refuse,
     dead_letter_rule,
     is_lazy,
     options_of,
@@ -85,6 +86,10 @@ class PolicyKeeper:
             return declared
         policy = found.policies.effective(queue_type(declared), queue.name)
         return with_policy(declared, policy.definition)
+
+    def can_refuse(self, queue: Queue) -> bool:
+        """Whether it refuses messages because of its length, now and then."""
+        return can_refuse(self.arguments_of(queue))
 
     def rules_of(self, queue: Queue) -> QueueRules:
         """What its arguments and policies say."""

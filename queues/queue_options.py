@@ -120,6 +120,13 @@ def is_lazy(arguments: dict[str, object]) -> bool:
     return arguments.get("x-queue-mode") == "lazy"
 
 
+def can_refuse(arguments: dict[str, object]) -> bool:
+    """Whether a queue refuses messages that would make it too long."""
+    overflow = OVERFLOWS[str(arguments.get("x-overflow", "drop-head"))]
+    limits = (_number(arguments, key, -1) for key in ("x-max-length", "x-max-length-bytes"))
+    return overflow != DROP_HEAD and any(limit >= 0 for limit in limits)
+
+
 def _number(arguments: dict[str, object], name: str, absent: int) -> int:
     value = arguments.get(name, absent)
     assert isinstance(value, int)

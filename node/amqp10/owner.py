@@ -11,6 +11,7 @@ from node.owner import PlanCache, Tracing
 from queues.commands import SessionId
 from queues.counts import Counts
 from queues.credit import CreditSpec
+from queues.definitions import Queue
 from queues.host import QueueHost
 from queues.publishing import Held, Targets
 from warren.wire.errors import ProtocolError
@@ -33,6 +34,13 @@ class Plans(PlanCache, Protocol):
         """Why the user may not publish with these keys beside the message's own."""
 
 
+class Policies(Protocol):
+    """What holds for queues (`node.policing`)."""
+
+    def can_refuse(self, queue: Queue) -> bool:
+        """Whether it refuses messages because of its length, now and then."""
+
+
 class Node(Definitions, Protocol):
     """The broker, as links ask it."""
 
@@ -42,6 +50,9 @@ class Node(Definitions, Protocol):
         """Whether the queue is one of a node that is down."""
 
     def new_session(self) -> SessionId: ...
+
+    @property
+    def policies(self) -> Policies: ...
 
 
 class Owner10(Protocol):

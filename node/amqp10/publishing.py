@@ -247,11 +247,11 @@ class PublishingLink(PublishingOnly):
         """Why a queue took no more; the same object each time, so that outcomes are joined."""
         outbox = self.publisher.outboxes.get(uid)
         name = "" if outbox is None else outbox.host.name
-        serves = self._serves(name)
-        reasons = self._full if serves else self._down
+        is_full = self._can_be_full(name)
+        reasons = self._full if is_full else self._down
         state = reasons.get(uid)
         if state is None:
-            condition, text, reason = FULL if serves else UNAVAILABLE
+            condition, text, reason = FULL if is_full else UNAVAILABLE
             error = Error(
                 condition=condition,
                 description=text.format(name),
@@ -262,16 +262,18 @@ class PublishingLink(PublishingOnly):
                 reasons[uid] = state
         return state
 
-    def _serves(self, name: str) -> bool:
-        """Whether the queue is one that the log holds whole (0015)."""
+    def _can_be_full(self, name: str) -> bool:
+        """Whether its length may be why the queue refuses: not one that the log does not hold whole
+        (0015), whose home is down or lags behind, or that is about to be deleted."""
         broker = self.owner.broker
         queue = broker.queue(self.owner.vhost, name)
+        if queue is None:
+            return False
         try:
-            if queue is not None:
-                broker.check_served(queue)
+            broker.check_served(queue)
         except Refusal:
             return False
-        return True
+        return broker.policies.can_refuse(queue)
 
     def on_confirms(self, uid: int, upto_seq: int) -> None:
         if self.publisher.on_confirms(uid, upto_seq):

@@ -13,6 +13,7 @@ from queues.options import (
     decode_options,
     options_bytes,
 )
+from queues.queue_options import can_refuse
 from tests.unit.queues.fifo_steps import OPTIONS
 
 BOUNDED = settings(max_examples=200, deadline=None, database=None)
@@ -97,3 +98,23 @@ def test_delays_that_are_none_are_refused(place: int, value: int) -> None:
     data[place] = value
     with pytest.raises(ValueError, match="unknown"):
         decode_options(bytes(data))
+
+
+@pytest.mark.parametrize(
+    ("overflow", "limits", "refuses"),
+    [
+        ("", {}, False),
+        ("", {"max-length": 5}, False),
+        ("drop-head", {"max-length-bytes": 5}, False),
+        ("reject-publish", {}, False),
+        ("reject-publish", {"max-length": 0}, True),
+        ("reject-publish-dlx", {"max-length-bytes": 5}, True),
+    ],
+)
+def test_a_queue_refuses_for_its_length_if_it_has_one_and_drops_nothing(
+    overflow: str, limits: dict[str, object], refuses: bool
+) -> None:
+    arguments = {f"x-{key}": value for key, value in limits.items()}
+    if overflow:
+        arguments["x-overflow"] = overflow
+    assert can_refuse(arguments) is refuses
