@@ -449,10 +449,12 @@ class Broker:
         return queue.node == self.node_name
 
     def is_down(self, queue: Queue) -> bool:
-        """Whether it is a classic queue of another node that cannot be reached."""
+        """Whether it is a classic queue of another node that cannot be reached, or where nobody
+        listens now."""
         if self.away is None or queue.members or self.is_home(queue):
             return False
-        return self.away.is_down(self.home_of(queue))
+        home = self.home_of(queue)
+        return self.away.is_down(home) or self.away.is_refusing(home)
 
     def is_lost(self, uid: int) -> bool:
         """The same, by uid."""

@@ -182,16 +182,21 @@ class PeerLinks:
     # Sending
 
     def send(self, member: int, lane: int, parts: list[bytes], kind: int = RAFT) -> None:
-        """Send a batch, or lose it where there is no link or no room; what is lost is counted."""
+        """As `offer`, for those who send again anyway."""
+        self.offer(member, lane, parts, kind)
+
+    def offer(self, member: int, lane: int, parts: list[bytes], kind: int) -> bool:
+        """Send a batch; False where there is no link or no room: it is lost, and counted."""
         link = self._link(member)
         if link is not None:
             socket = link.control if lane == CONTROL_LANE else link.bulk
             if socket is not None and socket.send(kind, lane, parts):
-                return
+                return True
         self.dropped += 1
         peer = self._peers.get(member)
         if peer is not None:
             peer.dropped += 1
+        return False
 
     def is_full(self, member: int) -> bool:
         """Whether the bulk connection takes nothing now; so it is where there is no link."""

@@ -34,8 +34,9 @@ class AlonePeers:
     def attach(self, kind: int, part: PeerPart) -> None:
         """No frame ever comes."""
 
-    def send(self, member: int, kind: int, lane: int, parts: list[bytes]) -> None:
+    def send(self, member: int, kind: int, lane: int, parts: list[bytes]) -> bool:
         """There is nobody to send to."""
+        return False
 
     def is_connected(self, member: int) -> bool:
         return False

@@ -2,7 +2,8 @@
 
 The owner of a group says `lead` when this node leads it and is ready, and `unlead` when it does no
 longer. The others hear of it at the end of that turn, or when a link to them comes up: then all of
-it, in frames of at most ROWS_MAX rows. What a node has said holds while its link stands: whom
+it, in frames of at most ROWS_MAX rows. What the control connection had no room for is told again,
+as it is by then, with `tick`. What a node has said holds while its link stands: whom
 nobody can reach leads nothing for us. Of two that say they lead a group the one with the higher
 term does, and no term that is lower than one heard of counts again.
 
@@ -49,7 +50,7 @@ class Leaders:
     """The part of kind LEADERS (`node.cluster.seams.PeerPart`).
 
     Invariant: `_best` has, for each group that anybody was heard to lead, the highest term heard
-    of, and the member that leads in it, or NOBODY.
+    of, and the member that leads in it, or NOBODY. `_untold` has each member that is connected.
     """
 
     def __init__(self, peers: Peers, turn: EndOfTurn, home_of: HomeOf) -> None:
@@ -59,7 +60,9 @@ class Leaders:
         self._mine: dict[int, int] = {}  # term by uid of the groups that this node leads
         self._said: dict[int, dict[int, int]] = {}  # by other member: the same of it
         self._best: dict[int, Leader] = {}
-        self._changes: dict[int, int] = {}  # of this turn: uid, term or 0
+        self._changes: dict[int, None] = {}  # of this turn: uids
+        self._untold: dict[int, dict[int, None]] = {}  # by connected member: uids it has to hear of
+        self._begins: set[int] = set()  # members that have not heard yet that all else is void
         self._watched: dict[int, Watched] = {}
         self.on_lead: Callable[[int, int], None] | None = None  # uid, term: this node, newly
 
@@ -70,7 +73,7 @@ class Leaders:
         assert term > 0
         before = self._best.get(uid)
         self._mine[uid] = term
-        self._change(uid, term)
+        self._change(uid)
         self._claim(self._peers.member, uid, term)
         if self.on_lead is not None and before is not None and before[0] != self._peers.member:
             self.on_lead(uid, term)
@@ -78,7 +81,7 @@ class Leaders:
     def unlead(self, uid: int) -> None:
         """It does no longer."""
         if self._mine.pop(uid, None) is not None:
-            self._change(uid, 0)
+            self._change(uid)
             self._unclaim(self._peers.member, uid)
 
     def forget(self, uid: int) -> None:
@@ -143,10 +146,14 @@ class Leaders:
     def peer_connected(self, member: int) -> None:
         """Tell it everything; it does the same."""
         self._said[member] = {}
-        self._send_rows(member, BEGIN, self._mine)
+        self._untold[member] = dict.fromkeys(self._mine)
+        self._begins.add(member)
+        self._tell_member(member)
         self._tell_all()
 
     def peer_lost(self, member: int) -> None:
+        self._untold.pop(member, None)
+        self._begins.discard(member)
         for uid in list(self._said.pop(member, {})):
             self._unclaim(member, uid)
         self._tell_all()
@@ -203,23 +210,32 @@ class Leaders:
 
     # To the peers
 
-    def _change(self, uid: int, term: int) -> None:
+    def _change(self, uid: int) -> None:
         if not self._changes:
             self._turn.mark_away(self)
-        self._changes[uid] = term
+        self._changes[uid] = None
 
     def end_turn(self) -> None:
         """Tell the others what has changed in this turn."""
         changes, self._changes = self._changes, {}
-        for member in self._said:
-            self._send_rows(member, GO_ON, changes)
+        for member, untold in self._untold.items():
+            untold.update(changes)
+            self._tell_member(member)
 
-    def _send_rows(self, member: int, kind: bytes, terms: dict[int, int]) -> None:
-        rows = iter(terms.items())
-        while True:
-            some = b"".join(ROW.pack(uid, term) for uid, term in islice(rows, ROWS_MAX))
-            if some or kind == BEGIN:
-                self._peers.send(member, LEADERS, CONTROL_LANE, [kind + some])
-            if not some:
+    def tick(self) -> None:
+        """Now and then: tell what there was no room for."""
+        for member in self._untold:
+            self._tell_member(member)
+
+    def _tell_member(self, member: int) -> None:
+        """As much of what it has to hear as the connection takes."""
+        untold = self._untold[member]
+        while untold or member in self._begins:
+            kind = BEGIN if member in self._begins else GO_ON
+            uids = list(islice(untold, ROWS_MAX))
+            rows = b"".join(ROW.pack(uid, self._mine.get(uid, 0)) for uid in uids)
+            if not self._peers.send(member, LEADERS, CONTROL_LANE, [kind + rows]):
                 return
-            kind = GO_ON
+            self._begins.discard(member)
+            for uid in uids:
+                del untold[uid]

@@ -2,12 +2,14 @@
 
 Refused where queues or the definitions would lose their majority without it, unless it is forced.
 The node is marked (`node.resetting`), forgotten by the others, and then ends its process. Another
-node is asked to reset itself over `StatusPart`; it answers before it stops.
+node is asked to reset itself over `StatusPart`; it answers before it stops. The others end their
+links as soon as they have forgotten it, so that it may hear from one it asks before it hears what
+became of its command: either will do (`Removal`).
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from node.cluster.maintenance import told
 from node.cluster.membership import Asking, Membership, Refused
@@ -20,6 +22,12 @@ RESET_S: Final = 60.0
 STOP_S: Final = 0.2  # so that the answer is on its way
 
 
+class Removal(Protocol):
+    """Who hears that this node is no member any more (`node.cluster.service.ClusterService`)."""
+
+    on_removed: Callable[[], None] | None  # is called in place of an end of the process
+
+
 class Leaving:
     """See the module. `stop` begins the end of the process, and returns."""
 
@@ -30,12 +38,14 @@ class Leaving:
         disk: Disk,
         directory: str,
         stop: Callable[[], None],
+        removal: Removal | None = None,
     ) -> None:
         self._membership = membership
         self._asking = asking
         self._disk = disk
         self._directory = directory
         self._stop = stop
+        self._removal = removal
         asking.serve(RESET, self._reset_asked)
 
     async def reset(self, node: str, force: bool = False) -> None:
@@ -50,8 +60,8 @@ class Leaving:
 
     async def _reset_asked(self, asker: int, about: Any) -> AsyncIterator[object]:
         await told(lambda: self._leave(about is True))
-        yield True
         asyncio.get_running_loop().call_later(STOP_S, self._stop)
+        yield True
 
     async def _leave(self, force: bool) -> None:
         membership = self._membership
@@ -64,7 +74,35 @@ class Leaving:
         if len(landscape.members()) < 2:
             return
         try:
-            await membership.forget(landscape.name_of(here), force=True)
+            await self._forgotten(landscape.name_of(here))
         except Refused:
             await asyncio.to_thread(unmark, self._disk, self._directory)
             raise
+
+    async def _forgotten(self, node: str) -> None:
+        """The cluster is told to forget this node, and has."""
+        if self._removal is None:
+            await self._membership.forget(node, force=True)
+            return
+        removed = asyncio.Event()
+        self._removal.on_removed = removed.set
+        forgetting = asyncio.create_task(self._told_to_forget(node))
+        hearing = asyncio.create_task(removed.wait())
+        try:
+            await asyncio.wait((forgetting, hearing), return_when=asyncio.FIRST_COMPLETED)
+            refusal = None if removed.is_set() else forgetting.result()
+            if refusal is not None:
+                raise refusal
+        except BaseException:
+            self._removal.on_removed = None
+            raise
+        finally:
+            forgetting.cancel()
+            hearing.cancel()
+
+    async def _told_to_forget(self, node: str) -> Refused | None:
+        try:
+            await self._membership.forget(node, force=True)
+        except Refused as error:
+            return error
+        return None

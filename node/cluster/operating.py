@@ -21,7 +21,7 @@ from node.cluster.alone import HERE, AloneLeaders, AloneMembership, AlonePeers, 
 from node.cluster.coordination.seam import Coordination, NoCoordination
 from node.cluster.groups import Groups, LoneGroups
 from node.cluster.landscape import Landscape, LeaderTable
-from node.cluster.leaving import Leaving
+from node.cluster.leaving import Leaving, Removal
 from node.cluster.maintenance import Clients, Door, Maintenance, MaintenanceDesk
 from node.cluster.membership import Definitions, Membership
 from node.cluster.placing import Placing
@@ -97,6 +97,7 @@ class Operating:
         self.is_alone = isinstance(seats.peers, AlonePeers)
         self._broker = broker
         self.maintenance: MaintenanceDesk | None = None  # once there is a door for clients
+        self.removal: Removal | None = None  # of a node in a cluster
         self.leaving: Leaving | None = None  # once it is known how the process ends
         self.recovering: Recovering | None = None  # of a node in a cluster
         self.traffic: TrafficPart | None = None  # the same
@@ -140,7 +141,7 @@ class Operating:
 
     def stop_by(self, stop: Callable[[], None], disk: Disk, directory: str) -> None:
         """That is how the process is ended in good order: the node can be reset."""
-        self.leaving = Leaving(self.membership, self.status, disk, directory, stop)
+        self.leaving = Leaving(self.membership, self.status, disk, directory, stop, self.removal)
 
     # What listings ask
 

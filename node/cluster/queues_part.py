@@ -3,13 +3,14 @@
 The part of kind QUEUES (0036, 0041). Takes what comes from the links, gives frames to them; what
 sessions of this node hand down for queues of another goes through the `Proxy` that `host` gives.
 
-A link that breaks is latency: everything waits. A node is *down* when a stream to it has not stood
-for `down_after_ms`, or when it is removed. Then what was not confirmed is refused, to sessions here
-its queues are gone, and what its sessions held here is ready again; until it is back, publishes to
-its queues are refused, and whoever wants to use them is answered 404 (`node.broker`). This end
-draws a new process number for the stream then, so that the other end, should it live and have
-waited longer, ends the same sessions when it hears of it. A process that is another one than before
-is the same at once, and not down.
+A link that breaks is latency: everything waits, but who asks for a queue (declare, consume, get)
+while nobody listens at its home is answered 404 at once (`is_refusing`). A node is *down* when a
+stream to it has not stood for `down_after_ms`, or when it is removed. Then what was not confirmed
+is refused, to sessions here its queues are gone, and what its sessions held here is ready again;
+until it is back, publishes to its queues are refused, and whoever wants to use them is answered 404
+(`node.broker`). This end draws a new process number for the stream then, so that the other end,
+should it live and have waited longer, ends the same sessions when it hears of it. A process that is
+another one than before is the same at once, and not down.
 
 Nothing is sent before this node is in service (`open`): its queues have to be there first. Bounded:
 64 MiB that a node has not acknowledged; then sessions that publish to its queues are held up, and
@@ -19,6 +20,7 @@ no others. What the link has no room for waits here. No I/O, and no clock but wh
 import logging
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from node.cluster.definitions_seam import Definitions
@@ -64,12 +66,13 @@ def draw_process() -> int:
 class Other:
     """One other node."""
 
-    __slots__ = ("gone_since_ms", "greeting", "neighbour")
+    __slots__ = ("gone_since_ms", "greeting", "is_refusing", "neighbour")
 
     def __init__(self, neighbour: Neighbour, now_ms: int) -> None:
         self.neighbour = neighbour
         self.gone_since_ms = now_ms  # STANDS: the stream stands
         self.greeting: list[bytes] = []  # came before this node was open
+        self.is_refusing = False  # its port does: no process is there, for now at least
 
     @property
     def is_down(self) -> bool:
@@ -114,6 +117,10 @@ class QueuesPart:
         """Whether the queues of that node cannot be used now."""
         return self._other(member).is_down
 
+    def is_refusing(self, member: int) -> bool:
+        """Whether nobody listens where that node should be: who asks now need not wait for it."""
+        return self._other(member).is_refusing
+
     # Proxies
 
     def known(self, member: int, uid: int) -> Proxy | None:
@@ -150,7 +157,7 @@ class QueuesPart:
             neighbour = Neighbour(
                 draw_process(),
                 self._homes.host_for_visitor,
-                lambda frame: self._peers.send(member, QUEUES, QUEUES_LANE, frame),
+                partial(self._send, member),
                 self,
                 lambda: not self._peers.is_full(member),
                 self.find_end,
@@ -161,6 +168,10 @@ class QueuesPart:
             if member == NOBODY:
                 neighbour.proxies.is_down = True
         return other
+
+    def _send(self, member: int, frame: list[bytes]) -> None:
+        """What is lost the stream sends again."""
+        self._peers.send(member, QUEUES, QUEUES_LANE, frame)
 
     # From the links (PeerPart)
 
@@ -185,8 +196,13 @@ class QueuesPart:
     def peer_connected(self, member: int) -> None:
         other = self._other(member)
         other.greeting = []
+        other.is_refusing = False
         if self._is_open:
             other.neighbour.connected()
+
+    def peer_refuses(self, member: int, is_so: bool) -> None:
+        """It was dialed, and no link came of it."""
+        self._other(member).is_refusing = is_so
 
     def peer_lost(self, member: int) -> None:
         other = self._other(member)

@@ -51,8 +51,8 @@ class Peers(Protocol):
     def attach(self, kind: int, part: PeerPart) -> None:
         """Before the links begin; one part for each kind."""
 
-    def send(self, member: int, kind: int, lane: int, parts: list[bytes]) -> None:
-        """Send a frame, or lose it."""
+    def send(self, member: int, kind: int, lane: int, parts: list[bytes]) -> bool:
+        """Send a frame; False: there is no link or no room, and it is lost."""
 
     def is_full(self, member: int) -> bool:
         """Whether the bulk connection takes nothing now, or there is none: what is sent is lost."""

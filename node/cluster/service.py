@@ -41,6 +41,7 @@ from node.cluster.reception import ClusterReception
 from node.cluster.seams import PeerPart
 from node.config_layers import Address
 from node.forming import list_digest
+from node.peering.dialer import REFUSED
 from node.peering.identity import draw_id, load_incarnation
 from node.peering.settings import link_settings
 from node.peers import PeerLinks
@@ -92,6 +93,10 @@ class Cluster:
         self.definitions: TickedDefinitions | None = None
         self.current = asyncio.Event()  # all is applied that was committed when it started
         self.on_fatal: Callable[[str], None] = self._told_fatal
+        self.on_refuses: Callable[[int, bool], None] | None = (
+            None  # a member, whether its port does
+        )
+        self.on_removed: Callable[[], None] | None = None  # who expects it, and ends the process
         self._config = config
         self._file = MembershipFile(disk, directory)
         self._me = member_of(config, self.incarnation)
@@ -198,7 +203,7 @@ class Cluster:
             self._add_peer(peer)
         self.links.given_below(self.held.given_below)
         self._tick()
-        self._start(watch(self.links, self, self._fatal))
+        self._start(watch(self.links, self, self._stands_wrong))
         self._start(self._introduce())
 
     @property
@@ -233,8 +238,8 @@ class Cluster:
         assert kind not in self._parts
         self._parts[kind] = part
 
-    def send(self, member: int, kind: int, lane: int, parts: list[bytes]) -> None:
-        self.links.send(member, lane, parts, kind)
+    def send(self, member: int, kind: int, lane: int, parts: list[bytes]) -> bool:
+        return self.links.offer(member, lane, parts, kind)
 
     def is_full(self, member: int) -> bool:
         return self.links.is_full(member)
@@ -279,6 +284,8 @@ class Cluster:
 
     def unreachable(self, member: int, reason: str) -> None:
         """The dialer has told the log; the watch asks the peer how this node stands."""
+        if self.on_refuses is not None:
+            self.on_refuses(member, reason == REFUSED)
 
     def answered(self, member: int) -> None:
         self.raft.heard(member)
@@ -334,7 +341,7 @@ class Cluster:
 
     def _removed(self, member: int) -> None:
         if member == self.member:
-            self._fatal("this node was removed from the cluster")
+            self._stands_wrong("this node was removed from the cluster")
             return
         self._peers.pop(member, None)
         self.links.remove_peer(member)
@@ -399,6 +406,13 @@ class Cluster:
     def _fatal(self, text: str) -> None:
         log.critical("%s", text)
         self.on_fatal(text)
+
+    def _stands_wrong(self, text: str) -> None:
+        """The cluster does not have this node any more: it stops, unless that was asked for."""
+        if self.on_removed is None:
+            self._fatal(text)
+        else:
+            self.on_removed()
 
     def _told_fatal(self, text: str) -> None:
         """Nobody wanted to know: it is in the log."""

@@ -162,6 +162,8 @@ class ClusterParts:
         broker.definitions = self.definitions
         queues, leaders = wire_queues(broker, cluster, self.definitions)
         self._queues = turn.away = queues
+        self._leaders = leaders
+        cluster.on_refuses = queues.peer_refuses
         quorum = QuorumQueues(
             broker, cluster, leaders, queues.road, queues, self._snapshots, self._wal
         )
@@ -193,6 +195,7 @@ class ClusterParts:
         broker.events_elsewhere = self._events
         leaders.on_lead = broker.observers.leads
         broker.operating = self._operating
+        self._operating.removal = self._cluster
         broker.place = self._operating.placing.placed
         member, status = self._cluster.member, self._operating.status
         self._exits = GroupExits(member, self._quorum, leaders, status)
@@ -271,6 +274,7 @@ class ClusterParts:
 
     def _tick_queues(self) -> None:
         self._queues.tick()
+        self._leaders.tick()
         self._usage.tick()
         call_later = asyncio.get_running_loop().call_later
         self._queues_timer = call_later(TICK_MS / 1000, self._tick_queues)

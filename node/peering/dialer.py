@@ -18,6 +18,7 @@ from warren.wire.peer.codes import BULK_ROLE, CONTROL_ROLE
 
 log = logging.getLogger("warren.peers")
 
+REFUSED: Final = "cannot connect: the port refuses connections"  # no process listens there
 JITTER_MIN: Final = 0.5  # the share of a pause that is never left out
 
 
@@ -148,6 +149,8 @@ async def open_socket(
         return await socket.opening
     except TimeoutError:
         reason = f"no connection within {settings.connect_timeout_ms} ms"
+    except ConnectionRefusedError:
+        reason = REFUSED
     except (OSError, UnicodeError) as error:  # The latter: a host name that cannot be one.
         reason = f"cannot connect: {getattr(error, 'strerror', None) or error}"
     except asyncio.CancelledError:

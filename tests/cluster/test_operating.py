@@ -396,8 +396,8 @@ def test_a_node_that_is_reset_comes_back_as_a_new_member_with_its_queues(
         channel.basic_publish("", "kept", b"%d" % number)
     assert ask(first, "nodes/n9/reset", "POST", {})[0] == 404
     before = ask(first, "nodes/n3")[1]["member_id"]
-    ask(first, "nodes/n3/reset", "POST", {})
-    third.await_end(15)
+    assert ask(third, "nodes/n3/reset", "POST", {}) == (204, None), "it answers before it stops"
+    assert third.await_end(15) == 0
     eventually(lambda: [row["name"] for row in ask(first, "nodes")[1]] == ["n1", "n2"])
     third.start()
     assert "this node was reset" in third.log()

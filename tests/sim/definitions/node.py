@@ -50,8 +50,9 @@ class SimPeers:
     def attach(self, kind: int, part: PeerPart) -> None:
         self._node.part = part
 
-    def send(self, member: int, kind: int, lane: int, parts: list[bytes]) -> None:
+    def send(self, member: int, kind: int, lane: int, parts: list[bytes]) -> bool:
         self._node.send(member, False, lane, parts)
+        return member in self._node.links
 
     def is_connected(self, member: int) -> bool:
         return member in self._node.links

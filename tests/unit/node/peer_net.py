@@ -25,9 +25,11 @@ class FakePeers:
         assert kind not in self.parts
         self.parts[kind] = part
 
-    def send(self, member: int, kind: int, lane: int, parts: list[bytes]) -> None:
-        if self.is_connected(member) and not self.is_full(member):
-            self._net.under_way[self.member, member].append((kind, b"".join(parts)))
+    def send(self, member: int, kind: int, lane: int, parts: list[bytes]) -> bool:
+        if not self.is_connected(member) or self.is_full(member):
+            return False
+        self._net.under_way[self.member, member].append((kind, b"".join(parts)))
+        return True
 
     def is_full(self, member: int) -> bool:
         way = self.member, member

@@ -232,3 +232,43 @@ def test_a_group_that_has_begun_anew_is_led_by_nobody_of_before() -> None:
     world.leaders[2].expect(7, 70_000)
     assert world.seen(7) == [(3, 70_001)] * 3
     assert world.leaders[2].term_of(8) == 0
+
+
+def test_what_the_control_connection_had_no_room_for_is_told_again() -> None:
+    """As it is by then, and without a moment in which nobody leads what goes on being led."""
+    world = World()
+    world.net.join_all()
+    world.leaders[1].lead(6, 1)
+    world.turn()
+    told: list[Leader | None] = []
+    world.leaders[2].watch(6, told.append)
+    world.net.room = 0
+    world.leaders[1].lead(7, 3)
+    world.leaders[1].lead(8, 3)
+    world.ends[1].run()
+    world.leaders[1].unlead(8)
+    world.leaders[1].tick()
+    world.ends[1].run()
+    world.net.room = 1
+    world.turn()
+    assert world.seen(7) == [(1, 3), None, None]
+    world.leaders[1].tick()
+    world.turn()
+    assert world.seen(7) == [(1, 3)] * 3
+    assert world.seen(8) == [None] * 3
+    world.leaders[1].tick()
+    assert not any(world.net.under_way.values())
+    assert told == []
+
+
+def test_a_link_that_takes_one_frame_at_a_time_brings_all_in_the_end() -> None:
+    world = World()
+    world.net.room = 1
+    for uid in range(2 * ROWS_MAX):
+        world.leaders[1].lead(100 + uid, 1)
+    world.net.join(1, 2)
+    world.turn()
+    assert world.leaders[2].count_of(1) == ROWS_MAX
+    world.leaders[1].tick()
+    world.turn()
+    assert world.leaders[2].count_of(1) == 2 * ROWS_MAX

@@ -445,3 +445,20 @@ def test_how_a_queue_stands_is_told_anew_to_a_process_that_began_anew() -> None:
         world.start(1)
         world.net.join(1, 2)
         world.settle()
+
+
+def test_a_home_whose_port_refuses_connections_is_known_to_until_it_is_back() -> None:
+    """Its queues are not down for that: who uses them waits as long as ever."""
+    world = AwayWorld(TWO)
+    sink, proxy, part = FakeSink(), world.proxy(1, UID), world.nodes[1].part
+    world.net.cut(1, 2)
+    part.peer_refuses(2, True)
+    proxy.publish(sink, chunk_of([b"a"]), 1)
+    world.wait(DOWN_AFTER_MS - 1000)
+    assert (part.is_refusing(2), part.is_down(2), sink.take()) == (True, False, [])
+    part.peer_refuses(2, False)  # There is no connection for another reason.
+    assert not part.is_refusing(2)
+    part.peer_refuses(2, True)
+    world.net.join(1, 2)
+    world.settle()
+    assert (part.is_refusing(2), sink.take()) == (False, [("confirms", UID, 1)])

@@ -83,6 +83,7 @@ class FakeDefinitions:
         self.proposed: list[Command] = []
         self.leader = 1
         self.refusal: Outcome | None = None  # of every command
+        self.instead: Callable[[], None] | None = None  # of an answer to whoever proposes
 
     def members(self) -> list[Member]:
         return sorted(self._world.machine.roster.members.values(), key=lambda each: each.id)
@@ -90,7 +91,9 @@ class FakeDefinitions:
     def propose(self, command: Command, done: Callable[[Outcome], None] | None = None) -> None:
         self.proposed.append(command)
         outcome = self.refusal or self._world.do(command)
-        if done is not None:
+        if self.instead is not None:
+            self.instead()
+        elif done is not None:
             done(outcome)
 
 

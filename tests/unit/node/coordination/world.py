@@ -28,9 +28,10 @@ class FakePeers:
     def attach(self, kind: int, part: PeerPart) -> None:
         raise AssertionError("parts are attached by the node")
 
-    def send(self, member: int, kind: int, lane: int, parts: list[bytes]) -> None:
+    def send(self, member: int, kind: int, lane: int, parts: list[bytes]) -> bool:
         assert kind == COORDINATION
         self.world.sent(self.member, member, b"".join(parts))
+        return True
 
     def is_connected(self, member: int) -> bool:
         return self.world.is_linked(self.member, member)
