@@ -153,10 +153,8 @@ class Deliveries:
         self.consumers[number] = consumer
         self.by_tag[tag] = consumer
         self.hosts[host.uid] = host
-        credit = WINDOW if consumer.windowed() else consumer.prefetch
-        if self.limit > 0 and consumer.limited:
-            credit = max(min(credit, self._room()), 0)
-            consumer.withdrawn = credit == 0
+        credit = self._allowance(consumer, max(self._room(), 0))
+        consumer.withdrawn = credit == 0
         consumer.granted = credit
         key = consumer_key(self._sink.session, number)
         auto_return = self._auto_returns(consumer)
@@ -369,17 +367,27 @@ class Deliveries:
             consumer.withdrawn = True
         self._regrant()
 
+    def _allowance(self, consumer: Consumer091, room: i64) -> i64:
+        """Credit that a consumer may have beyond what was delivered, `room` being what is left."""
+        if consumer.windowed():
+            return room if self.limit > 0 and consumer.limited else WINDOW
+        credit = max(consumer.prefetch - consumer.held, 0)
+        return min(credit, room) if self.limit > 0 and consumer.limited else credit
+
     def _regrant(self) -> None:
-        """Acknowledgements made room: give credit back to consumers that lost it."""
+        """Acknowledgements made room: give credit back to consumers that have less than that.
+
+        More than there is room for does no harm: what is over it goes back.
+        """
         room = self._room() if self.limit > 0 else 0
         if self.limit > 0 and room <= 0:
             return
         for consumer in list(self.consumers.values()):
             if not consumer.limited or (self.limit == 0 and not consumer.withdrawn):
                 continue
-            credit = WINDOW if consumer.windowed() else max(consumer.prefetch - consumer.held, 0)
-            if self.limit > 0:
-                credit = min(credit, room)
+            credit = self._allowance(consumer, room)
+            if not consumer.withdrawn and consumer.granted - consumer.delivered >= credit:
+                continue
             consumer.withdrawn = False
             consumer.granted = consumer.delivered + credit
             key = self._key(consumer.number)
