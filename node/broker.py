@@ -486,9 +486,12 @@ class Broker:
         text = f"no queue '{host.name}' in vhost '{host.vhost}'"
         return ProtocolError(ReplyCode.NOT_FOUND, text, Scope.CHANNEL)
 
-    def has_exchange(self, vhost: str, name: str) -> bool:
+    def exchange(self, vhost: str, name: str) -> Exchange | None:
         found = self.metadata.vhosts.get(vhost)
-        return found is not None and name in found.exchanges
+        return None if found is None else found.exchanges.get(name)
+
+    def has_exchange(self, vhost: str, name: str) -> bool:
+        return self.exchange(vhost, name) is not None
 
     def is_topic(self, vhost: str, exchange: str) -> bool:
         return self.router(vhost).is_topic(exchange)

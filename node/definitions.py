@@ -11,8 +11,8 @@ import os
 from typing import Final, Protocol
 
 from node.auth.permissions import CONFIGURE, READ, WRITE, PermissionCache
-from queues.arguments import encode_arguments
-from queues.definitions import Destination, Queue
+from queues.arguments import decode_arguments, encode_arguments
+from queues.definitions import Destination, Exchange, Queue
 from queues.metadata_commands import Bind, DeclareExchange, DeclareQueue, DeleteQueue, Unbind
 from warren.wire.errors import ProtocolError, ReplyCode
 
@@ -26,6 +26,8 @@ class Definitions(Protocol):
     def node_name(self) -> str: ...
 
     def queue(self, vhost: str, name: str) -> Queue | None: ...
+
+    def exchange(self, vhost: str, name: str) -> Exchange | None: ...
 
     def is_topic(self, vhost: str, exchange: str) -> bool:
         """Whether its keys are under topic permissions."""
@@ -94,10 +96,11 @@ def queue_declaration(
     arguments: dict[str, object],
     server_named: bool = False,
 ) -> DeclareQueue:
-    """Dead-lettering needs read on the queue and write on its exchange (S-02)."""
+    """Dead-lettering needs read on a new queue and write on its exchange (S-02)."""
     actor.permissions.require(CONFIGURE, "queue", name)
     target = arguments.get("x-dead-letter-exchange")
-    if isinstance(target, str):
+    found = actor.broker.queue(actor.vhost, name)
+    if isinstance(target, str) and not _names(found, "x-dead-letter-exchange", target):
         actor.permissions.require(READ, "queue", name)
         actor.permissions.require(WRITE, "exchange", target)
     return DeclareQueue(
@@ -132,15 +135,21 @@ def exchange_declaration(
     internal: bool,
     arguments: dict[str, object],
 ) -> DeclareExchange:
-    """An alternate exchange needs read on this one and write on the alternate (S-02)."""
+    """An alternate exchange needs read on a new one and write on the alternate (S-02)."""
     actor.permissions.require(CONFIGURE, "exchange", name)
     alternate = arguments.get("alternate-exchange")
-    if isinstance(alternate, str):
+    found = actor.broker.exchange(actor.vhost, name)
+    if isinstance(alternate, str) and not _names(found, "alternate-exchange", alternate):
         actor.permissions.require(READ, "exchange", name)
         actor.permissions.require(WRITE, "exchange", alternate)
     return DeclareExchange(
         actor.vhost, name, kind, durable, auto_delete, internal, encode_arguments(arguments)
     )
+
+
+def _names(found: Queue | Exchange | None, argument: str, exchange: str) -> bool:
+    """Whether it is there and sends messages on to this exchange already."""
+    return found is not None and decode_arguments(found.arguments).get(argument) == exchange
 
 
 def binding(

@@ -7,7 +7,7 @@ from node.authors import AMQP, BROKER, Author
 from node.cluster.whereis import Alone, WhereIs
 from node.peeking import Peeked, PeekFailed
 from queues.commands import SessionId
-from queues.definitions import Queue
+from queues.definitions import Exchange, Queue
 from queues.metadata import Metadata
 from queues.metadata_commands import Command
 from queues.metadata_outcomes import Deleted, Outcome
@@ -65,8 +65,11 @@ class FakeManaged:
     def is_topic(self, vhost: str, exchange: str) -> bool:
         return vhost == "/" and self.steps.router.is_topic(exchange)
 
+    def exchange(self, vhost: str, name: str) -> Exchange | None:
+        return self.steps.vhost.exchanges.get(name) if vhost == "/" else None
+
     def has_exchange(self, vhost: str, name: str) -> bool:
-        return vhost == "/" and name in self.steps.vhost.exchanges
+        return self.exchange(vhost, name) is not None
 
     def is_at_rest(self, uid: int) -> bool:
         return uid not in self.queues

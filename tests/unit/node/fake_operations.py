@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from node.management.operations import Got
 from node.peeking import Peeked
 from node.redriving import Order, Permit, Redriven, Told
-from queues.definitions import Queue
+from queues.definitions import Exchange, Queue
 from queues.metadata import Metadata
 from queues.metadata_commands import Command, DeleteVhost
 from queues.metadata_outcomes import Outcome
@@ -27,6 +27,10 @@ class FakeOperations:
     def queue(self, vhost: str, name: str) -> Queue | None:
         found = self.metadata.vhosts.get(vhost)
         return None if found is None else found.queues.get(name)
+
+    def exchange(self, vhost: str, name: str) -> Exchange | None:
+        found = self.metadata.vhosts.get(vhost)
+        return None if found is None else found.exchanges.get(name)
 
     def is_topic(self, vhost: str, exchange: str) -> bool:
         return False

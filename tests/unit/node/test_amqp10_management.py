@@ -172,6 +172,20 @@ def test_binding_needs_write_on_the_destination_and_read_on_the_source(room: Roo
     assert room.status("POST", "/bindings", BINDING) == 204
 
 
+def test_only_what_is_new_asks_for_the_rights_to_the_exchanges_that_it_names(room: Room) -> None:
+    letters = {"arguments": {"x-dead-letter-exchange": "amq.fanout"}}
+    strays = {"type": "fanout", "arguments": {"alternate-exchange": "amq.fanout"}}
+    assert room.status("PUT", "/queues/q", letters) == 201
+    assert room.status("PUT", "/exchanges/x", strays) == 204
+    room.requester.permit(".*", "^$", "^$")
+    assert room.status("PUT", "/queues/q", letters) == 200
+    assert room.status("PUT", "/exchanges/x", strays) == 204
+    others = {"arguments": {"x-dead-letter-exchange": "amq.direct"}}
+    assert "read access to queue 'q'" in room.refused("PUT", "/queues/q", others)[1]
+    assert "read access to queue 'p'" in room.refused("PUT", "/queues/p", letters)[1]
+    assert "read access to exchange 'y'" in room.refused("PUT", "/exchanges/y", strays)[1]
+
+
 def test_a_queue_with_other_properties_is_a_conflict(room: Room) -> None:
     assert room.status("PUT", "/queues/q", {"durable": True}) == 201
     status, reason = room.refused("PUT", "/queues/q", {"auto_delete": True})
