@@ -10,7 +10,6 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from random import Random
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
@@ -37,13 +36,14 @@ from node.observers import Observers
 from node.plans import RouteCache
 from node.policing import PolicyKeeper, QueueRules
 from node.reply_to import ANSWERS_FROM, AnswerDesk
+from node.routes import Routes
 from node.timers import Timers
 from node.turn import Turn
 from node.unreadable import Unreadable
 from queues.commands import SessionId
 from queues.counts import Counts
 from queues.credit import DEAD_LETTERS, QUEUE, CreditActor, CreditSpec, FlowLedger
-from queues.definitions import Binding, Exchange, Policy, Queue
+from queues.definitions import Binding, Exchange, Policy, Queue, User, VhostEntry
 from queues.host import QueueHost
 from queues.hosts.classic import LOGGED, ClassicHost, Steppable, Waking
 from queues.hosts.journal import Journal
@@ -171,13 +171,12 @@ class Broker:
         self.quorum_snapshot_entries = SNAPSHOT_ENTRIES
         self.recovering: dict[int, OneMemberGroup] = {}  # groups of quorum queues, until in service
         self.make_group: MakeGroup
-        self.routers: dict[str, Router] = {}
+        self.routes = Routes(self._new_cache)
         self.arrivals: dict[str, Endpoint] = {}  # all connections, by id
         self.endpoints: dict[str, Endpoint] = {}  # those that have opened a vhost
         self.endpoints_by_name: dict[str, Endpoint] = {}
         self.client_limits = ClientLimits(self)
         self.answers = AnswerDesk(turn.mark_endpoint)
-        self._caches: dict[tuple[str, str, bool], RouteCache] = {}
         self._replaced_count = 0  # times that the definitions became others all at once
         self._session_count = 0
         self._connection_count = 0
@@ -310,6 +309,8 @@ class Broker:
                 self.policies.apply_to_exchange(subject)
             if isinstance(subject, Policy):
                 self.policies.changed(subject.vhost)
+            if isinstance(subject, (VhostEntry, User)) and isinstance(change, Removed):
+                self._gone(subject)
             if isinstance(subject, Queue):
                 if isinstance(change, Added):
                     self._add_queue(subject)
@@ -322,12 +323,22 @@ class Broker:
         self.observers.carried(changes)
         self.policies.go_on()
 
+    def _gone(self, subject: VhostEntry | User) -> None:
+        """Nothing is kept for it; clients that are in a vhost on this node have to go."""
+        if isinstance(subject, User):
+            self.routes.user_gone(subject.name)
+            return
+        self.routes.vhost_gone(subject.name)
+        for each in list(self.endpoints.values()):
+            if each.vhost == subject.name:
+                each.close(f"vhost '{subject.name}' is deleted")
+
+    @property
+    def routers(self) -> Mapping[str, Router]:
+        return self.routes.routers
+
     def router(self, vhost: str) -> Router:
-        router = self.routers.get(vhost)
-        if router is None:
-            router = Router(vhost, Random(os.urandom(16)))
-            self.routers[vhost] = router
-        return router
+        return self.routes.router(vhost)
 
     def _add_queue(self, queue: Queue) -> None:
         """Give it a host now if it has something to do unasked: its log, or the time."""
@@ -574,24 +585,21 @@ class Broker:
         return self._removed_ready.get(uid, 0)
 
     def route_cache(self, vhost: str, user: str, impersonator: bool) -> RouteCache:
-        """The plans that all connections of a user to a vhost share."""
-        key = (vhost, user, impersonator)
-        cache = self._caches.get(key)
-        if cache is None:
-            permissions = PermissionCache(self.access, user, vhost)
-            cache = RouteCache(
-                vhost,
-                user,
-                impersonator,
-                self.router(vhost),
-                permissions,
-                self.host,
-                self.definitions_version,
-                partial(self.answers.targets, vhost),
-                partial(self.observers.firehose.is_on, vhost),
-            )
-            self._caches[key] = cache
-        return cache
+        """See `Routes.cache`."""
+        return self.routes.cache(vhost, user, impersonator)
+
+    def _new_cache(self, vhost: str, user: str, impersonator: bool, router: Router) -> RouteCache:
+        return RouteCache(
+            vhost,
+            user,
+            impersonator,
+            router,
+            PermissionCache(self.access, user, vhost),
+            self.host,
+            self.definitions_version,
+            partial(self.answers.targets, vhost),
+            partial(self.observers.firehose.is_on, vhost),
+        )
 
     def definitions_version(self) -> int:
         """Another one whenever what was looked up in the definitions may hold no more."""

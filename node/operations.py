@@ -62,9 +62,8 @@ class LiveOperations:
         return outcome
 
     async def delete_vhost(self, name: str) -> None:
-        """See Operations. What clients declare meanwhile goes with the vhost."""
-        reason = f"vhost '{name}' is deleted"
-        self.close_connections(name, "", reason)
+        """See Operations. What clients declare meanwhile goes with the vhost, and so do those."""
+        self.close_connections(name, "", f"vhost '{name}' is deleted")
         vhost = self.metadata.vhosts[name]
         for _ in range(len(vhost.queues) // DELETED_MAX):
             oldest = islice(vhost.queues.values(), DELETED_MAX)
@@ -75,7 +74,6 @@ class LiveOperations:
             part = own[start : start + DELETED_MAX]
             await self.carry_out(Batch(tuple(DeleteExchange(name, each) for each in part)))
         await self.carry_out(DeleteVhost(name))
-        self.close_connections(name, "", reason)
 
     def close_connections(self, vhost: str, user: str, reason: str) -> int:
         chosen = [

@@ -66,6 +66,18 @@ def test_what_one_node_answers_all_nodes_know(cluster: ClusterOfNodes) -> None:
     assert all(not queues(node) for node in cluster.nodes)
 
 
+def test_clients_of_a_vhost_that_is_deleted_are_closed_on_every_node(
+    cluster: ClusterOfNodes,
+) -> None:
+    assert api(cluster.node(1), "PUT", "/vhosts/shop", {})[0] == 201
+    there = f"{cluster.node(2).url.rsplit('/', 1)[0]}/shop"
+    client = pika.BlockingConnection(pika.URLParameters(there))
+    assert api(cluster.node(1), "DELETE", "/vhosts/shop")[0] == 204
+    with pytest.raises(ConnectionClosedByBroker) as closed:
+        client.process_data_events(DEADLINE_S)
+    assert closed.value.reply_text == "CONNECTION_FORCED - vhost 'shop' is deleted"
+
+
 def test_exclusive_queues_go_with_the_process_of_their_node(cluster: ClusterOfNodes) -> None:
     lost = open_to(cluster.node(3))
     kept = open_to(cluster.node(1))
