@@ -44,7 +44,14 @@ from node.process_facts import (
     resident,
     threads_max,
 )
-from node.queue_weights import head_timestamp, sums_of, unacknowledged_bytes
+from node.queue_weights import (
+    NO_STATS,
+    STATS_COUNT,
+    add_stats,
+    head_timestamp,
+    sums_of,
+    unacknowledged_bytes,
+)
 from node.turn import TURN_BUCKETS_MS
 from queues.arguments import decode_arguments
 from queues.counts import Counts
@@ -220,16 +227,19 @@ class LiveView:
     def vhosts(self) -> Sequence[VhostView]:
         ready: dict[str, int] = {}
         held: dict[str, int] = {}
+        stats: dict[str, list[int]] = {}
         crashed = {host.vhost for host in self._broker.damages.hosts.values()}
         for host in self._led():
             ready[host.vhost] = ready.get(host.vhost, 0) + host.ready_count
             held[host.vhost] = held.get(host.vhost, 0) + host.checked_out_count
+            add_stats(host, stats.setdefault(host.vhost, [0] * STATS_COUNT))
         return [
             VhostView(
                 name=name,
                 messages_ready=ready.get(name, 0),
                 messages_unacknowledged=held.get(name, 0),
                 running=name not in crashed,
+                stats=stats.get(name, NO_STATS),
             )
             for name in self._broker.metadata.vhosts
         ]
@@ -336,6 +346,7 @@ class LiveView:
             message_bytes_paged_out=held_bytes - bytes_ram,
             consumers=host.consumer_count,
             consumer_capacity=host.capacity.share(broker.now_ms()),
+            idle_since_ms=int(host.capacity.idle_since_ms(broker.now_ms())) or None,
             published=host.published_count - host.refused_count,
             delivered=host.delivered_count - host.got_count,
             got=host.got_count,

@@ -236,7 +236,7 @@ class Channel091:
         if self.publisher.confirming:
             self.counts.received_confirm += count
         if self.counts.exchanges is not None:
-            self.owner.count_by_exchange(event, plans)
+            self.owner.count_by_exchange(int(self.number), event, plans)
         self.owner.count_published(self, count)
         self.publisher.now_s = perf_counter()
         if self.publisher.publish(event, plans):

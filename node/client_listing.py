@@ -181,9 +181,11 @@ def session_view(peer: PeerOfRow, session: Session10) -> ChannelView:
 
 
 def session_stats(session: Session10) -> tuple[int, ...]:
-    """The same of a session. Outcomes of links that are gone are counted no more."""
+    """The same of a session. What a link still hears after it has gone is not counted."""
     delivered, automatic = int(session.delivered_count), int(session.delivered_no_ack_count)
-    confirmed = sum(int(each.publisher.confirmed_count) for each in session.publishing.values())
+    confirmed = int(session.confirmed_count) + sum(
+        int(each.publisher.confirmed_count) for each in session.publishing.values()
+    )
     return (
         int(session.published_count),
         confirmed,

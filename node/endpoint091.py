@@ -436,11 +436,16 @@ class Endpoint091:
             self.has_published = True
             self.broker.hold.begins_to_publish(self.reader)
 
-    def count_by_exchange(self, event: Publishes, plans: list[Targets]) -> None:
+    def count_by_exchange(self, number: int, event: Publishes, plans: list[Targets]) -> None:
         tally = self.broker.counts.exchanges
-        if tally is not None:
-            widths = [len(each.hosts) for each in plans]
-            tally.count(self.vhost, event.keys, event.firsts, event.count, widths)
+        if tally is None:
+            return
+        vhost, keys, firsts, count = self.vhost, event.keys, event.firsts, int(event.count)
+        tally.count(vhost, keys, firsts, count, [len(each.hosts) for each in plans])
+        if tally.pairs is not None:
+            channel = f"{self.name} ({number})"
+            names = [each.names() for each in plans]
+            tally.pairs.count(channel, vhost, keys, firsts, count, names)
 
     def channel_closed(self, channel: Channel091) -> None:
         self.channels.pop(int(channel.number), None)

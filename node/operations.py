@@ -19,6 +19,7 @@ from queues.message import FORMAT_091, FORMAT_10, Chunk
 from queues.metadata import Metadata
 from queues.metadata_commands import Batch, Command, DeleteExchange, DeleteQueue, DeleteVhost
 from queues.metadata_outcomes import Outcome
+from queues.publishing import Targets
 from queues.routing.content import Content091
 from queues.routing.copies import copies_of, without_hidden
 from warren.wire.amqp091.deliver import build, extract
@@ -126,10 +127,10 @@ class LiveOperations:
         if route.internal:
             text = f"cannot publish to internal exchange '{exchange}' in vhost '{vhost}'"
             raise ValueError(text)
-        self._count_published(vhost, exchange, len(route.queues))
         if copies.hidden:
             data = without_hidden(data, 0, len(data))
         hosts = [self._broker.host(uid) for uid in route.queues]
+        self._count_published(vhost, exchange, Targets(list(hosts)))
         user = REQUESTED_BY.get().user
         self._broker.observers.firehose.published_alone(vhost, user, data, hosts)
         if not hosts:
@@ -142,15 +143,19 @@ class LiveOperations:
         self._end(session)
         return taken
 
-    def _count_published(self, vhost: str, exchange: str, copies: int) -> None:
+    def _count_published(self, vhost: str, exchange: str, targets: Targets) -> None:
         """As if a client had published it."""
         counts = self._broker.counts
         counts.received += 1
-        if not copies:
+        if not targets.hosts:
             counts.unroutable += 1
-        if counts.exchanges is not None:
+        tally = counts.exchanges
+        if tally is not None:
             name = exchange.encode()
-            counts.exchanges.count(vhost, [bytes([len(name)]) + name], [0], 1, [copies])
+            key = bytes([len(name)]) + name
+            tally.count(vhost, [key], [0], 1, [len(targets.hosts)])
+            if tally.pairs is not None:
+                tally.pairs.count("", vhost, [key], [0], 1, [targets.names()])
 
     async def get(self, queue: Queue, count: int, outcome: int) -> Sequence[Got]:
         session = OperatorSession(self._broker.new_session())

@@ -140,7 +140,7 @@ class Owner(Protocol):
     def count_published(self, channel: "Channel091", count: int) -> None:
         """For flow control and metrics."""
 
-    def count_by_exchange(self, event: Publishes, plans: list[Targets]) -> None:
+    def count_by_exchange(self, number: int, event: Publishes, plans: list[Targets]) -> None:
         """Somebody looks at exchanges: count what goes into each, and how many queues get it."""
 
     def between_steps(self, call: Callable[[], None]) -> None:

@@ -1,12 +1,28 @@
 """What listings tell of the messages in a queue that its machine does not count. Reads only."""
 
 from collections.abc import Iterable
+from typing import Final
 
 from queues.conversion.chunks import in_form_1
 from queues.hosts.classic import ClassicHost
 from queues.message import FORMAT_10
 from warren.wire.amqp091.deliver import extract
 from warren.wire.amqp091.properties import decode_properties
+
+STATS_COUNT: Final = 8
+NO_STATS: Final = (0,) * STATS_COUNT
+
+
+def add_stats(host: ClassicHost, sums: list[int]) -> None:
+    """What went through the queue, added in the order of `node.management.rates.QUEUE_STATS`."""
+    got = int(host.got_count)
+    through = int(host.delivered_count)
+    sums[0] += int(host.published_count - host.refused_count)
+    sums[1] += through - got
+    sums[3] += got
+    sums[5] += through
+    sums[6] += int(host.redelivered_count)
+    sums[7] += int(host.accepted_count)
 
 
 def unacknowledged_bytes(host: ClassicHost) -> int:

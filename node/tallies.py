@@ -2,7 +2,9 @@
 
 Reads counters where they are counted, in the order of `rates.COLUMNS`. Exchanges alone have none
 unless somebody looks: the first look puts an `ExchangeTally` in its place, and it is taken away a
-minute after the last one; its counts stay, and go on from there. Owns that tally. Not compiled.
+minute after the last one; its counts stay, and go on from there. What a channel publishes into an
+exchange, and that to a queue, is counted while somebody looks at one of them, and forgotten a
+minute later. Owns that tally. Not compiled.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -11,8 +13,11 @@ from typing import TYPE_CHECKING, Final
 from node.client_listing import channel_stats, session_stats
 from node.endpoint091 import Endpoint091
 from node.management import rates
+from node.management.client_view import channel_key
+from node.management.sampling import Pair
 from node.process_facts import files_used
-from queues.counts import ExchangeTally
+from node.queue_weights import STATS_COUNT, add_stats
+from queues.counts import ExchangeTally, PairTally
 from queues.hosts.classic import ClassicHost
 
 if TYPE_CHECKING:
@@ -31,7 +36,8 @@ class LiveTallies:
         self._view = view
         self._exchanges = ExchangeTally()
         self._exchanges_asked_ms = 0
-        self._vhosts: dict[str, tuple[int, int, int]] = {}
+        self._pairs_asked_ms = 0
+        self._vhosts: dict[str, tuple[int, ...]] = {}
         self._vhosts_at_ms = 0
         self._readers: Mapping[str, Callable[[Hashable], Sequence[int] | None]] = {
             rates.NODE: self._node,
@@ -40,6 +46,8 @@ class LiveTallies:
             rates.EXCHANGE: self._exchange,
             rates.CONNECTION: self._connection,
             rates.CHANNEL: self._channel,
+            rates.PUBLISHED: self._published,
+            rates.ROUTED: self._routed,
         }
 
     def read(self, kind: str, key: Hashable) -> Sequence[int] | None:
@@ -48,8 +56,7 @@ class LiveTallies:
 
     def _node(self, key: Hashable) -> Sequence[int]:
         broker = self._broker
-        if broker.now_ms() - self._exchanges_asked_ms > UNWATCHED_MS:
-            broker.counts.exchanges = broker.counts10.exchanges = None
+        self._count_less()
         totals = self._view.totals()
         ready, held = totals.messages_ready, totals.messages_unacknowledged
         alarms = broker.alarms
@@ -70,6 +77,45 @@ class LiveTallies:
             files_used(),
             len(broker.arrivals),
         )
+
+    def _count_less(self) -> None:
+        """Nobody looks any more."""
+        broker, now = self._broker, self._broker.now_ms()
+        if now - self._pairs_asked_ms > UNWATCHED_MS:
+            self._exchanges.pairs = None
+        if now - max(self._exchanges_asked_ms, self._pairs_asked_ms) > UNWATCHED_MS:
+            broker.counts.exchanges = broker.counts10.exchanges = None
+
+    def pairs(self, kind: str, chosen: Sequence[str | None]) -> Sequence[Pair]:
+        """See Tallies."""
+        broker, tally = self._broker, self._exchanges
+        self._pairs_asked_ms = broker.now_ms()
+        broker.counts.exchanges = broker.counts10.exchanges = tally
+        if tally.pairs is None:
+            tally.pairs = PairTally()
+        known = tally.pairs.published if kind == rates.PUBLISHED else tally.pairs.routed
+        return [
+            pair
+            for pair in known
+            if all(want in (None, part) for want, part in zip(chosen, pair, strict=True))
+        ]
+
+    def _published(self, key: Hashable) -> Sequence[int] | None:
+        """None: also of a channel that is gone."""
+        assert isinstance(key, tuple)
+        found = channel_key(key[0])
+        tally = self._exchanges.pairs
+        if tally is None or found is None or self._channel(found) is None:
+            return None
+        return counted(tally.published, key)
+
+    def _routed(self, key: Hashable) -> Sequence[int] | None:
+        """None: also of a queue that is gone."""
+        assert isinstance(key, tuple)
+        tally = self._exchanges.pairs
+        if tally is None or self._broker.queue(key[0], key[2]) is None:
+            return None
+        return counted(tally.routed, key)
 
     def _messages(self) -> Sequence[int]:
         """In the order of `rates.NODE_STATS_NAMES`, both protocols together."""
@@ -102,6 +148,7 @@ class LiveTallies:
                     each.messages_ready + each.messages_unacknowledged,
                     each.messages_ready,
                     each.messages_unacknowledged,
+                    *each.stats,
                 )
                 for each in self._view.vhosts()
             }
@@ -140,21 +187,14 @@ class LiveTallies:
         return None if session is None else session_stats(session)
 
 
+def counted(counts: Mapping[Pair, int], pair: Pair) -> Sequence[int] | None:
+    count = counts.get(pair)
+    return None if count is None else (count,)
+
+
 def queue_stats(host: ClassicHost) -> tuple[int, ...]:
     """In the order of the columns of a queue. Who acknowledges by itself a queue does not know."""
     ready, held = int(host.ready_count), int(host.checked_out_count)
-    got = int(host.got_count)
-    delivered = int(host.delivered_count) - got
-    return (
-        ready + held,
-        ready,
-        held,
-        int(host.published_count - host.refused_count),
-        delivered,
-        0,
-        got,
-        0,
-        delivered + got,
-        int(host.redelivered_count),
-        int(host.accepted_count),
-    )
+    stats = [0] * STATS_COUNT
+    add_stats(host, stats)
+    return (ready + held, ready, held, *stats)

@@ -34,6 +34,7 @@ SIZE_BOUNDS: Final[tuple[float, ...]] = (
 
 WINDOW_MS: Final = 5000
 EXCHANGES_MAX: Final = 20_000  # that are counted one by one
+PAIRS_MAX: Final = 20_000  # of a channel and an exchange, and of an exchange and a queue
 
 
 @final
@@ -52,11 +53,51 @@ class Histogram:
 
 
 @final
+class PairTally:
+    """Messages by channel and exchange, and by exchange and queue; PAIRS_MAX of each."""
+
+    def __init__(self) -> None:
+        self.published: dict[tuple[str, str, str], int] = {}  # channel, vhost, exchange
+        self.routed: dict[tuple[str, str, str], int] = {}  # vhost, exchange, queue
+
+    def count(
+        self,
+        channel: str,
+        vhost: str,
+        keys: list[bytes],
+        firsts: list[int],
+        count: int,
+        queues: list[list[str]],
+    ) -> None:
+        """As `ExchangeTally.count`, with the names of the queues. `channel` "": of the API."""
+        last = len(keys) - 1
+        for k in range(len(keys)):
+            run = (count if k == last else firsts[k + 1]) - firsts[k]
+            key = keys[k]
+            exchange = key[1 : 1 + key[0]].decode(errors="replace")
+            if channel:
+                add_to(self.published, (channel, vhost, exchange), run)
+            for queue in queues[k]:
+                add_to(self.routed, (vhost, exchange, queue), run)
+
+
+def add_to(
+    counts: dict[tuple[str, str, str], int], place: tuple[str, str, str], count: int
+) -> None:
+    known = counts.get(place, -1)
+    if known >= 0:
+        counts[place] = known + count
+    elif len(counts) < PAIRS_MAX:
+        counts[place] = count
+
+
+@final
 class ExchangeTally:
     """Messages published into each exchange, and how many copies went to queues from there."""
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, bytes], list[int]] = {}  # by vhost and name: in, out
+        self.pairs: PairTally | None = None  # while somebody looks at one channel, exchange, queue
 
     def count(
         self, vhost: str, keys: list[bytes], firsts: list[int], count: int, widths: list[int]
@@ -203,6 +244,10 @@ class Capacity:
             self._able_before_ms = self._able_ms
             self._began_ms = now_ms
             self._able_ms = 0
+
+    def idle_since_ms(self, now_ms: i64) -> i64:
+        """When the queue was stepped last, if that is WINDOW_MS ago; 0: it is not, or never was."""
+        return self._since_ms if now_ms - self._since_ms >= WINDOW_MS else 0
 
     def share(self, now_ms: i64) -> float:
         """Between 0 and 1."""

@@ -28,6 +28,7 @@ from warren.wire.amqp10.transfers import Transfers
 from warren.wire.buffer import BytesWriter, read_i32_le, write_i32_le
 
 HEAD_SLACK: Final = 256
+NAMES_MAX: Final = 64
 CHUNK_INFO: Final = INFO_PERSISTENT | INFO_EXPIRATION | INFO_PRIORITY  # what a chunk tells
 
 
@@ -47,6 +48,13 @@ class Targets:
 
     def __init__(self, hosts: list[QueueHost]) -> None:
         self.hosts = hosts
+        self._names: list[str] | None = None
+
+    def names(self) -> list[str]:
+        """Of the first NAMES_MAX of them."""
+        if self._names is None:
+            self._names = [host.name for host in self.hosts[:NAMES_MAX]]
+        return self._names
 
 
 @final

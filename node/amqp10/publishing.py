@@ -185,11 +185,11 @@ class PublishingLink(PublishingOnly):
             counts.unroutable += count
             if not run.settled:
                 counts.unroutable_returned += count
-            self._tally(names, count, 0)
+            self._tally(names, count, targets)
             self._answer(run, RELEASED, None)
             return
         self.owner.count_published(count)
-        self._tally(names, count, len(targets.hosts))
+        self._tally(names, count, targets)
         publisher = self.publisher
         publisher.now_s = perf_counter()
         tag = publisher.next_tag
@@ -203,11 +203,16 @@ class PublishingLink(PublishingOnly):
             self._sent.add(tag, length, OUT, kind, first)
             tag += length
 
-    def _tally(self, names: bytes, count: i64, width: i64) -> None:
+    def _tally(self, names: bytes, count: i64, targets: Targets) -> None:
         """For who looks at exchanges."""
         tally = self.owner.counts.exchanges
-        if tally is not None:
-            tally.count(self.owner.vhost, [names], [0], int(count), [int(width)])
+        if tally is None:
+            return
+        vhost, keys, number = self.owner.vhost, [names], int(count)
+        tally.count(vhost, keys, [0], number, [len(targets.hosts)])
+        if tally.pairs is not None:
+            channel = f"{self.owner.name} ({int(self.core.channel)})"
+            tally.pairs.count(channel, vhost, keys, [0], number, [targets.names()])
 
     def _answer(self, run: Transfers, outcome: i64, state: Rejected | None) -> None:
         """The outcome is known at once."""

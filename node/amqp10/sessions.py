@@ -62,6 +62,7 @@ class Session10:
         self.delivered_no_ack_count: i64 = 0
         self.redelivered_count: i64 = 0
         self.acknowledged_count: i64 = 0
+        self.confirmed_count: i64 = 0  # by links that are gone, until they went
 
     def end(self) -> None:
         """The session is over, and so are its links."""
@@ -196,6 +197,7 @@ class Session10:
             self._leaving = [each for each in self._leaving if not each.is_over]
             if not mine.is_over:
                 self._leaving.append(mine)
+            self.confirmed_count += mine.publisher.confirmed_count
         elif isinstance(mine, LinkPair):
             mine.leave(link)
         link.owner = None

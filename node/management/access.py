@@ -18,6 +18,7 @@ from node.auth.sasl import Credentials, parse_basic, parse_form
 from node.auth.source import Source
 from node.management.bodies import read_raw
 from node.management.operations import Operations
+from node.management.pairs import Pairs
 from node.management.replies import ApiError
 from node.management.sampling import Rates
 from node.management.view import BrokerView
@@ -56,6 +57,12 @@ class Context:
     controls: "NodeControls | None" = None  # None: the node cannot be told anything
     config: "Config | None" = None  # None: nobody may see it
     keepers: "Mapping[str, TlsKeeper]" = field(default_factory=dict)  # of TLS, by listener
+
+    @property
+    def pairs(self) -> Pairs:
+        """Who publishes where."""
+        cluster = self.cluster
+        return Pairs(self.view.clients, self.rates, None) if cluster is None else cluster.pairs
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,19 +3,16 @@
 Sessions of AMQP 1.0 are channels here, so that the list is as long as the totals say (0047).
 """
 
-from typing import Final
-
 from aiohttp import web
 
 from node.management.access import Context
 from node.management.client_lists import ClientLists
 from node.management.client_rows import deliveries_of
-from node.management.client_view import Chosen, channel_key
+from node.management.client_view import Chosen, channel_key, channel_name
 from node.management.listing import object_reply
 from node.management.rates import CHANNEL, CONNECTION
 from node.management.replies import ApiError
-
-NO_PUBLISHES: Final[list[object]] = []  # by exchange they are not counted for each channel
+from node.management.sampling import parse_ranges
 
 
 class Channels:
@@ -23,6 +20,7 @@ class Channels:
 
     def __init__(self, context: Context) -> None:
         self._lists = ClientLists(context)
+        self._pairs = context.pairs
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -50,5 +48,6 @@ class Channels:
         own = [each for each in of_connection if each["channel_details"]["number"] == key[1]]
         row["consumer_details"] = own
         row["deliveries"] = deliveries_of(own, by_queue=True)
-        row["publishes"] = NO_PUBLISHES
+        name, ranges = channel_name(key[0], key[1]), parse_ranges(request.query)
+        row["publishes"] = await self._pairs.of_channel(name, ranges)
         return object_reply(request, row)

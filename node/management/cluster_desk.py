@@ -29,6 +29,7 @@ from node.management.node_stats import (
     overview_counts,
     watched_queue,
 )
+from node.management.pairs import Pairs
 from node.management.queue_rows import NAMED_MAX, queue_values
 from node.management.rates import NO_RANGES, QUEUE, VHOST, Ranges, summed
 from node.management.sampling import Rates
@@ -84,6 +85,7 @@ class ClusterDesk:
         self._close_of = close_of
         self._status = operating.status
         self.clients = ClusterClients(operating.status, ClientRows(view, self._rates))
+        self.pairs = Pairs(view.clients, self._rates, operating.status)
         for question, answer in (
             (NODE, self._node_asked),
             (MEMORY, self._memory_asked),
@@ -194,7 +196,7 @@ class ClusterDesk:
         yield True
 
     async def vhosts(self, ranges: Ranges = NO_RANGES) -> Mapping[str, Mapping[str, Sequence[Any]]]:
-        """By vhost and node: messages ready, unacknowledged, whether it runs there, details."""
+        """By vhost and node: messages ready, unacknowledged, whether it runs, details, counts."""
         found: dict[str, dict[str, Sequence[Any]]] = {}
         for member, parts in (await self._status.ask_others(VHOSTS, dict(ranges))).items():
             for name, *counts in parts or ():
@@ -206,7 +208,7 @@ class ClusterDesk:
         for each in self._view.vhosts():
             ready, held = each.messages_ready, each.messages_unacknowledged
             details = self._rates.of(VHOST, each.name, about or NO_RANGES)
-            yield [each.name, ready, held, each.running, details]
+            yield [each.name, ready, held, each.running, details, list(each.stats)]
 
     # Exchanges
 
@@ -333,7 +335,7 @@ class ClusterDesk:
             if queue is not None:
                 rates = () if ranges is None else self._rates.of(QUEUE, key, ranges)
                 head = self._view.head_timestamp(*key) if len(keys) == 1 else None
-                idle = self._rates.idle_since_ms(QUEUE, key)
+                idle = self._rates.idle_since_ms(QUEUE, key) or queue.idle_since_ms
                 found.append([*live_row(queue), rates, head, idle])
         return found
 

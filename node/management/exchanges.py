@@ -10,7 +10,7 @@ from aiohttp import web
 
 from node.auth.permissions import CONFIGURE
 from node.definitions import exchange_declaration
-from node.management.access import Context, asked_vhosts
+from node.management.access import Context, asked_vhosts, caller_of
 from node.management.bodies import arguments, flag, path_name, query_flag, read_body, text
 from node.management.changes import acting, delete, put, refused
 from node.management.listing import list_reply, object_reply, sorted_in_slices
@@ -65,6 +65,13 @@ class Exchanges:
         row = self._row(key, stats[key])
         if row is None:
             raise ApiError.not_found()
+        caller, pairs, ranges = caller_of(request), self._context.pairs, parse_ranges(request.query)
+        row["incoming"] = [
+            each
+            for each in await pairs.into_exchange(*key, ranges)
+            if caller.is_monitor or each["channel_details"]["user"] == caller.name
+        ]
+        row["outgoing"] = await pairs.out_of_exchange(*key, ranges)
         return object_reply(request, row)
 
     async def declare(self, request: web.Request) -> web.Response:

@@ -128,7 +128,7 @@ def watched_queue(
     if queue is None:
         return None
     details = rates.of(QUEUE, key, ranges)
-    head, idle = view.head_timestamp(*key), rates.idle_since_ms(QUEUE, key)
+    head, idle = view.head_timestamp(*key), rates.idle_since_ms(QUEUE, key) or queue.idle_since_ms
     return replace(queue, rates=details, head_timestamp=head, idle_since_ms=idle)
 
 

@@ -1,7 +1,6 @@
 """Queues: /api/queues, by vhost and name; PUT declares, DELETE deletes, contents are purged."""
 
 from dataclasses import asdict
-from typing import Final
 
 from aiohttp import web
 
@@ -20,8 +19,6 @@ from node.management.replies import ApiError
 from node.management.sampling import parse_ranges
 from node.management.view import QueueView
 from warren.wire.errors import ProtocolError
-
-NO_INCOMING: Final[list[object]] = []  # by exchange they are not counted for each queue
 
 
 class Queues:
@@ -78,7 +75,7 @@ class Queues:
         own = await self._clients.consumers(Chosen(vhost=vhost, queue=name))
         row["consumer_details"] = own
         row["deliveries"] = deliveries_of(own, by_queue=False)
-        row["incoming"] = NO_INCOMING
+        row["incoming"] = await self._context.pairs.into_queue(vhost, name, ranges)
         return object_reply(request, row)
 
     async def _live(self, vhost: str, name: str, ranges: Ranges = NO_RANGES) -> QueueView | None:

@@ -61,6 +61,7 @@ DELIVERED: Final = ("deliver", "deliver_no_ack", "get", "get_no_ack", "deliver_g
 CHANNEL_STATS: Final = (
     "publish", "confirm", "return_unroutable", *DELIVERED, "get_empty", "ack",
 )  # fmt: skip
+QUEUE_STATS: Final = ("publish", *DELIVERED, "ack")
 NODE_STATS_NAMES: Final = (*CHANNEL_STATS, "drop_unroutable")
 CHURN: Final = (
     "connection_created", "connection_closed", "channel_created", "channel_closed",
@@ -75,6 +76,8 @@ EXCHANGE: Final = "exchange"
 CONNECTION: Final = "connection"
 CHANNEL: Final = "channel"
 CONSUMER: Final = "consumer"  # listed, and never sampled
+PUBLISHED: Final = "published"  # by (channel, vhost, exchange)
+ROUTED: Final = "routed"  # by (vhost, exchange, queue)
 
 COLUMNS: Final[Mapping[str, tuple[Column, ...]]] = {
     NODE: (
@@ -83,11 +86,13 @@ COLUMNS: Final[Mapping[str, tuple[Column, ...]]] = {
         *_counters(CHURN, "churn_rates"),
         *_gauges(NODE_GAUGES, "", NODE_STATS),
     ),
-    VHOST: _gauges(DEPTHS, "", LENGTHS),
-    QUEUE: (*_gauges(DEPTHS, "", LENGTHS), *_counters(("publish", *DELIVERED, "ack"))),
+    VHOST: (*_gauges(DEPTHS, "", LENGTHS), *_counters(QUEUE_STATS)),
+    QUEUE: (*_gauges(DEPTHS, "", LENGTHS), *_counters(QUEUE_STATS)),
     EXCHANGE: _counters(("publish_in", "publish_out")),
     CONNECTION: _counters(("recv_oct", "send_oct"), "", DATA_RATES),
     CHANNEL: _counters(CHANNEL_STATS),
+    PUBLISHED: _counters(("publish",), "stats"),
+    ROUTED: _counters(("publish",), "stats"),
 }
 
 

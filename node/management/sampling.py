@@ -36,6 +36,7 @@ from node.management.rates import (
 from node.management.replies import ApiError
 
 Key: TypeAlias = Hashable
+Pair: TypeAlias = tuple[str, str, str]  # the key of what two objects have to do with each other
 
 INTERVAL_MS: Final = 5_000
 LOOKED_AT_MS: Final = 60_000
@@ -51,12 +52,18 @@ class Tallies(Protocol):
     def read(self, kind: str, key: Key) -> Sequence[int] | None:
         """Of the object's columns, in the order of COLUMNS; None: it is gone, or at rest."""
 
+    def pairs(self, kind: str, chosen: Sequence[str | None]) -> Sequence[Pair]:
+        """PUBLISHED or ROUTED: what was counted of them; None: any. They are, for a minute."""
+
 
 class NoTallies:
     """Nothing is known of anything."""
 
     def read(self, kind: str, key: Key) -> Sequence[int] | None:
         return None
+
+    def pairs(self, kind: str, chosen: Sequence[str | None]) -> Sequence[Pair]:
+        return ()
 
 
 def now_ms() -> int:
@@ -104,6 +111,17 @@ class Rates:
     def values(self, kind: str, key: Key) -> Sequence[int] | None:
         """The numbers of now; None: the object is gone, or at rest."""
         return self._tallies.read(kind, key)
+
+    def pairs(
+        self, kind: str, chosen: Sequence[str | None], ranges: Ranges = NO_RANGES
+    ) -> list[tuple[Pair, int, float | Detail]]:
+        """Those of a kind whose parts are as chosen, with their counts and details."""
+        found: list[tuple[Pair, int, float | Detail]] = []
+        for pair in self._tallies.pairs(kind, chosen):
+            values = self._tallies.read(kind, pair)
+            if values is not None:
+                found.append((pair, values[0], self.of(kind, pair, ranges)[0]))
+        return found
 
     def rate(self, kind: str, key: Key, place: int) -> float:
         """Of one column of an object."""

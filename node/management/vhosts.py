@@ -12,7 +12,7 @@ from node.management.access import Context, asked_vhosts, caller_of
 from node.management.bodies import Body, flag, path_name, read_body, text, words
 from node.management.changes import change, existing_vhost, put
 from node.management.listing import list_reply, object_reply
-from node.management.rates import VHOST, Detail, Ranges, put_details, summed
+from node.management.rates import QUEUE_STATS, VHOST, Detail, Ranges, put_details, summed
 from node.management.replies import ApiError
 from node.management.sampling import parse_ranges
 from node.management.view import VhostView
@@ -20,7 +20,7 @@ from queues.definitions import Uid, VhostEntry
 from queues.metadata_commands import DeclareVhost, SetPermissions
 from queues.queue_arguments import CLASSIC, QUORUM
 
-# By vhost and node: ready, unsettled, whether it runs, details of rates.
+# By vhost and node: ready, unsettled, whether it runs, details of rates, counts.
 Others = Mapping[str, Mapping[str, Sequence[Any]]]
 
 CREATED: Final = 201
@@ -134,8 +134,12 @@ def with_others(row: Body, others: Others, rates: Sequence[float | Detail]) -> B
     details = [rates]
     states = row["cluster_state"]
     assert isinstance(states, dict)
-    for node, (ready, unsettled, runs, theirs) in others.get(str(row["name"]), {}).items():
+    stats = row["message_stats"]
+    assert isinstance(stats, dict)
+    for node, (ready, unsettled, runs, theirs, counts) in others.get(str(row["name"]), {}).items():
         details.append(theirs)
+        for stat, count in zip(QUEUE_STATS, counts, strict=True):
+            stats[stat] += count
         states[node] = "running" if runs else "stopped"
         for key, count in (("messages_ready", ready), ("messages_unacknowledged", unsettled)):
             own = row[key]
@@ -185,4 +189,5 @@ def vhost_row(vhost: VhostView, entry: VhostEntry, node: str) -> Body:
         "messages": vhost.messages_ready + vhost.messages_unacknowledged,
         "messages_ready": vhost.messages_ready,
         "messages_unacknowledged": vhost.messages_unacknowledged,
+        "message_stats": dict(zip(QUEUE_STATS, vhost.stats, strict=True)),
     }

@@ -331,6 +331,7 @@ class VhostView:
     messages_ready: int = 0
     messages_unacknowledged: int = 0
     running: bool = True
+    stats: Sequence[int] = (0,) * 8  # sums of its queues, in the order of `rates.QUEUE_STATS`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -184,7 +184,6 @@ def test_exchanges_are_counted_while_somebody_looks(api: HttpApi, link: Any) -> 
     queues = [channel.queue_declare("", exclusive=True).method.queue for _ in range(3)]
     for queue in queues:
         channel.queue_bind(queue, "counted")
-    channel.basic_publish("counted", "", b"x")
     place = "/exchanges/%2F/counted"
     assert api.get(place)["message_stats"]["publish_in"] == 0
     for _ in range(4):
@@ -274,3 +273,41 @@ def test_connections_have_the_rates_of_their_bytes_and_memory_adds_up(
     sizes = [value for value in parts.values() if isinstance(value, int)]
     assert sum(sizes) == parts["total"]["rss"] > 0
     assert set(parts["estimated"]) <= set(parts)
+
+
+def published_by(rows: Any, what: str) -> dict[str, int]:
+    """Counts of `publishes`, `incoming` or `outgoing`, by the name of the other side."""
+    return {row[what]["name"]: row["stats"]["publish"] for row in rows}
+
+
+def test_who_looks_sees_what_goes_from_channel_to_exchange_to_queue(
+    api: HttpApi, link: Any
+) -> None:
+    channel = link.channel()
+    channel.queue_declare("pairs", durable=True)
+    channel.queue_bind("pairs", "amq.fanout")
+    name = eventually(lambda: own_channel(api, channel))["name"]
+    exchange = "/exchanges/%2F/amq.fanout"
+    assert api.get("/channels/" + part(name))["publishes"] == []  # From now on it is counted.
+    for _ in range(3):
+        channel.basic_publish("amq.fanout", "k", b"x")
+    channel.basic_publish("", "pairs", b"x")
+    channel.basic_publish("", "nowhere", b"x")
+    eventually(lambda: api.get("/queues/%2F/pairs")["messages_ready"] == 4)
+    shown = api.get("/channels/" + part(name))["publishes"]
+    assert published_by(shown, "exchange") == {"amq.fanout": 3, "": 2}
+    assert "rate" in shown[0]["stats"]["publish_details"]
+    assert published_by(api.get("/queues/%2F/pairs")["incoming"], "exchange") == {
+        "amq.fanout": 3,
+        "": 1,
+    }
+    assert published_by(api.get(exchange)["outgoing"], "queue") == {"pairs": 3}
+    incoming = api.get(exchange)["incoming"]
+    assert published_by(incoming, "channel_details") == {name: 3}
+    assert incoming[0]["channel_details"]["number"] == channel.channel_number
+    vhost = api.get("/vhosts/%2F")["message_stats"]
+    assert vhost["publish"] >= 4 and "rate" in vhost["publish_details"]
+    channel.close()
+    eventually(lambda: api.get(exchange)["incoming"] == [])
+    api.delete("/queues/%2F/pairs")
+    assert api.get(exchange)["outgoing"] == []

@@ -4,6 +4,7 @@ from typing import Final
 
 from node.management.spec.model import (
     ADMINISTRATOR,
+    ANY,
     BOOLEAN,
     COLUMNS,
     COUNT,
@@ -39,6 +40,7 @@ VHOST: Final = record(
         "messages": COUNT,
         "messages_ready": COUNT,
         "messages_unacknowledged": COUNT,
+        "message_stats": table(ANY),
     },
 )
 ONE: Final = "/api/vhosts/{vhost}"

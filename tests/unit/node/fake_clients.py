@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from node.management.client_view import ChannelView, Chosen, ConsumerView, Key, PeerOfRow
 from node.management.rates import CHANNEL, CHANNEL_STATS, CONNECTION
+from node.management.sampling import Pair
 
 
 def peer_of(connection: str, channel: int, user: str = "root", vhost: str = "/") -> PeerOfRow:
@@ -89,3 +90,11 @@ class FakeTallies:
     def read(self, kind: str, key: Hashable) -> Sequence[int] | None:
         self.reads += 1
         return self.numbers.get((kind, key))
+
+    def pairs(self, kind: str, chosen: Sequence[str | None]) -> Sequence[Pair]:
+        found = [key for known, key in self.numbers if known == kind and isinstance(key, tuple)]
+        return [
+            key
+            for key in found
+            if all(want in (None, part) for want, part in zip(chosen, key, strict=True))
+        ]

@@ -279,13 +279,13 @@ def test_a_list_without_stats_is_bare_and_makes_nobody_look() -> None:
 
 def test_overview_nodes_and_vhosts_have_rates() -> None:
     world = World()
-    world.tallies.numbers[VHOST, "/"] = (10, 5, 5)
+    world.tallies.numbers[VHOST, "/"] = (10, 5, 5, *(0,) * 8)
 
     async def test(ask: Ask) -> None:
         await ask("vhosts")
         await ask("overview")
         world.tallies.numbers[NODE, None] = (50,) * len(zeros(NODE))
-        world.tallies.numbers[VHOST, "/"] = (60, 30, 30)
+        world.tallies.numbers[VHOST, "/"] = (60, 30, 30, *(0,) * 8)
         await world.sample()
         _, overview = await ask("overview?lengths_age=60&lengths_incr=5")
         assert overview["message_stats"]["publish_details"] == {"rate": 10.0}

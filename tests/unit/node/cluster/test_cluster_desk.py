@@ -65,7 +65,9 @@ class Site:
                 queue = queue_view("/", f"q{home}", ready=ready)
                 view.queues["/", f"q{home}"] = replace(queue, node=f"n{home}")
             view.connections[f"c{number}"] = connection_of(number)
-            view.the_vhosts = [VhostView(name="/", messages_ready=number, running=number != 3)]
+            stats = (3 if number == 3 else 0, *[0] * 7)
+            vhost = VhostView(name="/", messages_ready=number, running=number != 3, stats=stats)
+            view.the_vhosts = [vhost]
             self.views[number] = view
             self.tallies[number] = tallies = FakeTallies()
             self.rates[number] = rates = Rates(tallies, lambda: self.now_ms)
@@ -199,7 +201,10 @@ def test_a_page_asks_for_its_own_queues_alone() -> None:
 def test_vhosts_and_totals_are_those_of_all_nodes_that_answer() -> None:
     site = Site()
     assert site.run(site.desks[1].vhosts()) == {
-        "/": {"n2": [2, 0, True, [0.0] * 3], "n3": [3, 0, False, [0.0] * 3]}
+        "/": {
+            "n2": [2, 0, True, [0.0] * 11, [0] * 8],
+            "n3": [3, 0, False, [0.0] * 11, [3, *[0] * 7]],
+        }
     }
     totals = [
         each["queue_totals"]["messages_ready"] for each in site.run(site.desks[1].overviews())
@@ -284,6 +289,7 @@ def test_lists_and_totals_over_http_are_those_of_the_cluster() -> None:
         assert [row["name"] for row in connections] == ["c1", "c2", "c3"]
         _, vhosts = await ask("GET", "/api/vhosts")
         assert vhosts[0]["messages_ready"] == 6
+        assert vhosts[0]["message_stats"]["publish"] == 3
         assert vhosts[0]["cluster_state"] == {"n1": "running", "n2": "running", "n3": "stopped"}
 
     over_http(Site(), test)
