@@ -236,6 +236,17 @@ def recover(api: Api, options: Options, out: TextIO) -> None:
     done(options, out, text, report)
 
 
+def recover_queues(api: Api, options: Options, out: TextIO) -> None:
+    if not options.unsafe:
+        raise BadCall(
+            "what the other members of all these queues alone have is lost; say --unsafe if it is "
+            "to be"
+        )
+    answer = api.post(path("queues", "quorum", "recover"), {"confirm": "all", **patterns(options)})
+    columns = ("vhost", "name", "node", "members_lost", "result")
+    show(rows_of(answer, "recover_queues"), columns, options, out)
+
+
 def recover_cluster(api: Api, options: Options, out: TextIO) -> None:
     if not options.unsafe:
         raise BadCall("all other nodes are forgotten for ever; say --unsafe if they are to be")
@@ -448,6 +459,12 @@ COMMANDS: Final[Commands] = {
     ),
     "recover_queue": RECOVER,
     "force_shrink_member_to_current_member": RECOVER,
+    "recover_queues": Verb(
+        "go on with one member of each quorum queue that lost its majority for ever",
+        "Recovering queues with one member each ...",
+        (UNSAFE, *PATTERNS),
+        recover_queues,
+    ),
     "recover_cluster": Verb(
         "go on with the node that is asked alone, and forget the others, which are lost for ever",
         "Recovering the cluster with one node ...",

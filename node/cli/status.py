@@ -1,4 +1,4 @@
-"""`status`, `ping` and `accept_damage` of `warrenctl`: the node that is asked, as it is."""
+"""`status`, `ping` and what accepts damage, of `warrenctl`: the node that is asked, as it is."""
 
 import argparse
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from node.cli.api import Api
 from node.cli.tables import TABLES, write_json
-from node.cli.verbs import Argument, Commands, Verb, done, show_table
+from node.cli.verbs import Argument, Commands, Verb, done, rows_of, show, show_table
 
 
 def ping(api: Api, options: argparse.Namespace, out: TextIO) -> None:
@@ -19,6 +19,13 @@ def accept_damage(api: Api, options: argparse.Namespace, out: TextIO) -> None:
     place = f"{quote(options.vhost, safe='')}/{quote(options.queue, safe='')}"
     api.post(f"/api/queues/{place}/actions", {"action": "accept_damage"})
     done(options, out, f"Queue {options.queue} in vhost {options.vhost} is served again")
+
+
+def accept_all_damage(api: Api, options: argparse.Namespace, out: TextIO) -> None:
+    chosen = {"vhost_pattern": options.vhost_pattern, "queue_pattern": options.queue_pattern}
+    answer = api.post("/api/queues/actions", {"action": "accept_damage", **chosen})
+    rows = rows_of(answer, "accept_all_damage")
+    show(rows, ("vhost", "name", "result"), options, out)
 
 
 def status(api: Api, options: argparse.Namespace, out: TextIO) -> None:
@@ -106,5 +113,11 @@ STATUS: Final[Commands] = {
         (Argument("queue"),),
         accept_damage,
         in_vhost=True,
+    ),
+    "accept_all_damage": Verb(
+        "serve all crashed queues of the node with what could be read of them",
+        "",
+        (Argument("--vhost-pattern", ".*"), Argument("--queue-pattern", ".*")),
+        accept_all_damage,
     ),
 }

@@ -5,7 +5,8 @@ as RabbitMQ does. What is nested deeper than DEPTH_MAX is refused before anybody
 """
 
 import asyncio
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
@@ -21,6 +22,7 @@ Body = dict[str, object]
 PLAIN: Final = msgspec.json.Encoder()
 
 LINE_MAX: Final = 80
+PATTERN_LENGTH_MAX: Final = 4096
 DEPTH_MAX: Final = 64  # of arrays and objects in each other
 BODY_SECONDS: Final = 60.0  # for a client to send what it has announced
 
@@ -164,3 +166,20 @@ def short(name: str, what: str) -> str:
     if len(name.encode()) > NAME_BYTES_MAX:
         raise ApiError.bad_request(f"{what} is longer than {NAME_BYTES_MAX} bytes")
     return name
+
+
+def matching(body: Mapping[str, object]) -> Callable[[str, str], bool]:
+    """Whether vhost and name have `vhost_pattern` and `queue_pattern` anywhere in them."""
+    vhost = pattern_of(body, "vhost_pattern")
+    name = pattern_of(body, "queue_pattern")
+    return lambda of_vhost, of_name: bool(vhost.search(of_vhost) and name.search(of_name))
+
+
+def pattern_of(body: Mapping[str, object], key: str) -> re.Pattern[str]:
+    expression = text(body, key, ".*")
+    try:
+        if len(expression) > PATTERN_LENGTH_MAX:
+            raise ApiError.bad_request(f"{key} is too long")
+        return re.compile(expression)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise ApiError.bad_request(f"{key} is not a regular expression: {error}") from error

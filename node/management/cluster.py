@@ -2,11 +2,11 @@
 
 Paths are RabbitMQ's where it has them (/api/queues/quorum/..., /api/rebalance/queues); ours are
 /api/nodes/{node}/drain, /revive and /reset, DELETE /api/nodes/{node}, POST .../{queue}/leader and
-.../{queue}/recover, and /api/cluster. All of them are the administrator's, but for what only reads.
+.../{queue}/recover, /api/queues/quorum/recover, and /api/cluster. All of them are the
+administrator's, but for what only reads.
 What many queues are asked for answers with a row for each; `result` is `ok` or why not.
 """
 
-import re
 from collections.abc import Awaitable, Mapping
 from typing import Final, TypeVar
 
@@ -14,8 +14,9 @@ from aiohttp import web
 
 from node.cluster.landscape import Chosen, is_quorum
 from node.cluster.membership import Membership, QueueResult, Refused
+from node.cluster.recovering_many import QueueRecovery, RecoveringMany
 from node.management.access import Context, asked_vhosts, caller_of
-from node.management.bodies import flag, query_flag, read_body, text, whole
+from node.management.bodies import flag, matching, query_flag, read_body, text, whole
 from node.management.changes import refuse
 from node.management.cluster_desk import ClusterDesk
 from node.management.replies import ApiError, json_reply
@@ -28,7 +29,6 @@ ONE: Final = f"{QUORUM}/{{vhost}}/{{queue}}"
 STRATEGIES: Final = ("all", "even")
 KINDS: Final = ("all", "quorum", "classic")
 COUNT_MAX: Final = 255
-PATTERN_LENGTH_MAX: Final = 4096
 
 
 class ClusterOperations:
@@ -48,6 +48,7 @@ class ClusterOperations:
             web.delete(f"{ONE}/replicas/delete", self.remove),
             web.post(f"{ONE}/leader", self.transfer),
             web.post(f"{ONE}/recover", self.recover),
+            web.post(f"{QUORUM}/recover", self.recover_many),
             web.post(f"{QUORUM}/replicas/on/{{node}}/grow", self.grow),
             web.delete(f"{QUORUM}/replicas/on/{{node}}/shrink", self.shrink),
             web.post(f"{QUORUM}/replicas/grow-to-count", self.grow_to_count),
@@ -177,6 +178,20 @@ class ClusterOperations:
             raise ApiError.bad_request(f"unknown type: {kind}; known: {', '.join(KINDS)}")
         return json_reply(await answered(self._membership.rebalance(kind, chosen_by(body))))
 
+    async def recover_many(self, request: web.Request) -> web.Response:
+        """Unsafe: `confirm` is `all`; the other members of all these queues are given up."""
+        caller_of(request).require_administrator()
+        body = await read_body(request, "confirm")
+        if text(body, "confirm") != "all":
+            raise ApiError.bad_request(
+                "confirm must be `all`: what other members of these queues alone have is lost"
+            )
+        operating = self._desk.operating
+        if operating.recovering is None:
+            raise ApiError.bad_request("the node is in no cluster")
+        many = RecoveringMany(self._membership, operating.status, operating.recovering)
+        return json_reply(recovery_rows(await answered(many.recover(chosen_by(body)))))
+
     async def recover_cluster(self, request: web.Request) -> web.Response:
         """Unsafe: `confirm` is the name of this node, with which alone the cluster goes on."""
         caller_of(request).require_administrator()
@@ -254,19 +269,21 @@ def strategy_of(body: Mapping[str, object]) -> str:
 
 def chosen_by(body: Mapping[str, object]) -> Chosen:
     """Queues by `vhost_pattern` and `queue_pattern`, found anywhere in the name."""
-    vhost = pattern_of(body, "vhost_pattern")
-    name = pattern_of(body, "queue_pattern")
-    return lambda queue: bool(vhost.search(queue.vhost) and name.search(queue.name))
+    matches = matching(body)
+    return lambda queue: matches(queue.vhost, queue.name)
 
 
-def pattern_of(body: Mapping[str, object], key: str) -> re.Pattern[str]:
-    expression = text(body, key, ".*")
-    try:
-        if len(expression) > PATTERN_LENGTH_MAX:
-            raise ApiError.bad_request(f"{key} is too long")
-        return re.compile(expression)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise ApiError.bad_request(f"{key} is not a regular expression: {error}") from error
+def recovery_rows(results: list[QueueRecovery]) -> list[dict[str, object]]:
+    return [
+        {
+            "vhost": each.vhost,
+            "name": each.name,
+            "node": each.node,
+            "members_lost": list(each.lost),
+            "result": each.error or "ok",
+        }
+        for each in results
+    ]
 
 
 def result_rows(results: list[QueueResult]) -> list[dict[str, object]]:

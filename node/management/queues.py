@@ -6,7 +6,7 @@ from aiohttp import web
 
 from node.definitions import queue_declaration, queue_deletion, readable_queue
 from node.management.access import Context, asked_vhosts, caller_of, not_authorized
-from node.management.bodies import arguments, flag, path_name, query_flag, read_body
+from node.management.bodies import arguments, flag, matching, path_name, query_flag, read_body
 from node.management.changes import acting, delete, put, refused
 from node.management.client_lists import ClientLists
 from node.management.client_rows import deliveries_of
@@ -15,10 +15,12 @@ from node.management.listing import list_reply, object_reply, sorted_in_slices
 from node.management.node_stats import watched_queue
 from node.management.queue_rows import Key, QueueRows, queue_row
 from node.management.rates import NO_RANGES, Ranges
-from node.management.replies import ApiError
+from node.management.replies import ApiError, json_reply
 from node.management.sampling import parse_ranges
 from node.management.view import QueueView
 from warren.wire.errors import ProtocolError
+
+ACCEPT_DAMAGE: Final = "accept_damage"
 
 
 class Queues:
@@ -40,6 +42,7 @@ class Queues:
             web.delete("/api/queues/{vhost}/{queue}", self.delete),
             web.delete("/api/queues/{vhost}/{queue}/contents", self.purge),
             web.post("/api/queues/{vhost}/{queue}/actions", self.act),
+            web.post("/api/queues/actions", self.act_on_many),
         ]
 
     async def every(self, request: web.Request) -> web.StreamResponse:
@@ -155,12 +158,26 @@ class Queues:
         if self._context.view.queue(vhost, name) is None:
             raise ApiError.not_found()
         asked = await read_body(request, "action")
-        if asked["action"] != "accept_damage":
-            raise ApiError.bad_request("unknown action; known: accept_damage")
+        if asked["action"] != ACCEPT_DAMAGE:
+            raise ApiError.bad_request(f"unknown action; known: {ACCEPT_DAMAGE}")
         refusal = await self._context.view.accept_damage(vhost, name)
         if refusal:
             raise ApiError.bad_request(refusal)
         return web.Response(status=204)
+
+    async def act_on_many(self, request: web.Request) -> web.Response:
+        """`accept_damage` for all crashed queues of this node, or those that match; a row each."""
+        caller_of(request).require_administrator()
+        body = await read_body(request, "action")
+        if body["action"] != ACCEPT_DAMAGE:
+            raise ApiError.bad_request(f"unknown action; known: {ACCEPT_DAMAGE}")
+        matches = matching(body)
+        rows: list[dict[str, str]] = []
+        for vhost, name in self._context.view.node().crashed_queues:
+            if matches(vhost, name):
+                refusal = await self._context.view.accept_damage(vhost, name)
+                rows.append({"vhost": vhost, "name": name, "result": refusal or "ok"})
+        return json_reply(rows)
 
 
 def queue_name(key: Key) -> str:

@@ -155,6 +155,25 @@ OPERATIONS: Final = (
         rights=ADMINISTRATOR,
     ),
     posts(
+        f"{QUORUM}/recover",
+        "Unsafe: queues that nobody leads, and of which no majority runs, go on with the member "
+        "that has most of each; what the others alone have is lost. `confirm` is `all`.",
+        wanted({"confirm": STRING}, PATTERNS),
+        listed(
+            record(
+                "QueueRecovery",
+                {
+                    "vhost": STRING,
+                    "name": STRING,
+                    "node": STRING,
+                    "members_lost": TEXTS,
+                    "result": STRING,
+                },
+            )
+        ),
+        rights=ADMINISTRATOR,
+    ),
+    posts(
         f"{QUORUM}/replicas/on/{{node}}/grow",
         "Add a member on the node to many queues.",
         wanted(optional=STRATEGY),

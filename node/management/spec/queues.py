@@ -128,4 +128,14 @@ OPERATIONS: Final = (
         wanted({"action": one_of("accept_damage")}),
         rights=ADMINISTRATOR,
     ),
+    posts(
+        "/api/queues/actions",
+        "Put all crashed queues of this node back into service, or those whose names match.",
+        wanted(
+            {"action": one_of("accept_damage")},
+            {"vhost_pattern": STRING, "queue_pattern": STRING},
+        ),
+        listed(record("AcceptedDamage", {"vhost": STRING, "name": STRING, "result": STRING})),
+        rights=ADMINISTRATOR,
+    ),
 )

@@ -168,6 +168,28 @@ def test_json_is_the_answer_of_the_api(capsys: pytest.CaptureFixture[str]) -> No
     with_node(test)
 
 
+def test_all_damage_is_accepted_at_once_and_told_queue_by_queue(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    broker = filled()
+    crashed = (("/", "bills"), ("/", "orders"), ("other", "orders"))
+    broker.the_node = replace(broker.the_node, crashed_queues=crashed)
+
+    def test(call: Call) -> None:
+        assert call("accept_all_damage", "--vhost-pattern", "(") == 65
+        assert call("-q", "accept_all_damage", "--queue-pattern", "^o") == 0
+        assert broker.accepted == [("/", "orders"), ("other", "orders")]
+        broker.accept_refusal = "the queue is not damaged"
+        capsys.readouterr()
+        assert call("-q", "accept_all_damage", "--vhost-pattern", "^/$") == 0
+        told = "the queue is not damaged"
+        assert capsys.readouterr().out.splitlines() == [
+            "vhost\tname\tresult", f"/\tbills\t{told}", f"/\torders\t{told}",
+        ]  # fmt: skip
+
+    with_node(test, broker)
+
+
 def test_accepting_damage_asks_the_node_for_it(capsys: pytest.CaptureFixture[str]) -> None:
     broker = filled()
 

@@ -8,6 +8,7 @@ import pytest
 
 from node.cluster.membership import Refused
 from node.cluster.recovering import TERM_GAP, Recovered, Recovering
+from node.cluster.recovering_many import HAS_MAJORITY, NO_MEMBER, RecoveringMany
 from queues.definitions import Queue
 from queues.metadata_commands import RecoverQueue, RemoveMember
 from raft.entries import TERM_MAX
@@ -64,7 +65,8 @@ class Desk:
     def _done(self, done: Recovered) -> None:
         """The member leads as soon as it is told to."""
         self.told.append(done)
-        self.world.leaders.table[self.queue.uid] = (1, done.term + 1)
+        queue = self.world.machine.vhosts[done.vhost].queues[done.name]
+        self.world.leaders.table[queue.uid] = (int(done.node[1:]), done.term + 1)
 
     def recover(self, node: str = "n1", asked: int = 1) -> Recovered:
         work: Coroutine[Any, Any, Recovered] = self.parts[asked].recover(self.queue, node)
@@ -235,3 +237,40 @@ def test_it_does_not_while_others_run_or_somebody_leads_or_it_has_no_vote() -> N
     with pytest.raises(Refused, match="no vote"):
         desk.world.run(desk.parts[1].recover_cluster())
     assert not desk.alone.cut
+
+
+def many(desk: Desk, pattern: str = "") -> dict[str, tuple[str, tuple[str, ...], str]]:
+    node = desk.world.nodes[1]
+    part = RecoveringMany(node.membership, node.status, desk.parts[1])
+    rows = desk.world.run(part.recover(lambda queue: pattern in queue.name))
+    return {each.name: (each.node, each.lost, each.error) for each in rows}
+
+
+def test_each_queue_without_a_majority_goes_on_with_the_member_that_has_most() -> None:
+    desk = Desk()
+    desk.world.queue("led", (1, 2, 3), leader=1)
+    desk.world.queue("classic", ())
+    desk.world.queue("elects", (1, 3, 4))
+    desk.world.queue("gone", (2, 3))
+    desk.world.queue("wide", (1, 2, 3, 4))
+    desk.groups[4].changed = {"last_index": 10}
+    desk.world.stop(2)
+    desk.world.stop(3)
+    assert many(desk, "wi") == {"wide": ("n4", ("n1", "n2", "n3"), "")}
+    assert many(desk) == {
+        "q": ("n1", ("n2", "n3"), ""),
+        "elects": ("", (), HAS_MAJORITY),
+        "gone": ("", (), NO_MEMBER),
+    }
+
+
+def test_a_queue_that_is_refused_holds_up_no_other() -> None:
+    desk = Desk()
+    desk.world.queue("stuck", (1, 2, 3))
+    desk.world.stop(2)
+    desk.world.stop(3)
+    desk.terms.heard = TERM_MAX - TERM_GAP
+    found = many(desk)
+    assert set(found) == {"q", "stuck"} and all("too often" in each[2] for each in found.values())
+    desk.groups[1].changed = {"membership": "promotable"}
+    assert many(desk, "q") == {"q": ("", (), NO_MEMBER)}
