@@ -1,6 +1,7 @@
 """Queues: /api/queues, by vhost and name; PUT declares, DELETE deletes, contents are purged."""
 
 from dataclasses import asdict
+from typing import Final
 
 from aiohttp import web
 
