@@ -60,12 +60,13 @@ class Watch:
     """The queues that one node leads.
 
     Invariant: a queue in `_leaning` had more than the share at its target, which was able to lead,
-    in all samples since.
+    in all samples since; one in `_quiet` had too little for a move in all of them.
     """
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
         self._leaning: dict[int, tuple[int, int]] = {}  # by uid: target, since
+        self._quiet: dict[int, int] = {}  # by uid: since
 
     def sample(
         self,
@@ -80,6 +81,10 @@ class Watch:
         or nobody has had enough for long enough."""
         total = sum(carried.values())
         is_much = 1000 * total >= LEAST_BYTES_A_SECOND * span_ms
+        if is_much:
+            self._quiet.pop(uid, None)
+        else:
+            self._quiet.setdefault(uid, now_ms - span_ms)
         target = max(carried, key=lambda node: (carried[node], -node), default=leader)
         enough = is_much and 100 * carried[target] > self._bounds.share_percent * total
         if not enough or target == leader or not is_able(target):
@@ -96,6 +101,15 @@ class Watch:
     def forget(self, uid: int) -> None:
         """It is not led here, or not watched any more."""
         self._leaning.pop(uid, None)
+        self._quiet.pop(uid, None)
+
+    def idle(self, now_ms: int) -> list[int]:
+        """Queues whose traffic has been too little for a move for as long as a move takes."""
+        return [
+            uid
+            for uid, since_ms in self._quiet.items()
+            if now_ms - since_ms >= self._bounds.time_ms
+        ]
 
 
 class Moves:

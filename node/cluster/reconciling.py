@@ -11,21 +11,22 @@ that was lost is replaced before a second one is.
 
 Rebalancing: the node that holds the job (`Coordination`, or, where that does not run, the leader of
 the definitions) spreads the leaders some time after a node has come or come back, MOVES_A_MINUTE at
-most; not those of queues whose leader follows their traffic (`traffic_part`).
+most; of queues whose leader follows their traffic (`traffic_part`) those that have none, which is
+known some time after an election has put them somewhere: so they are looked at once more.
 
 Told the time by `tick`, about once a second; looks at QUEUES_A_TICK queues at most in each. No I/O.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from node.cluster.coordination.seam import Coordination
 from node.cluster.groups import GroupRow, Groups
-from node.cluster.landscape import Landscape, is_quorum, placement_tag
+from node.cluster.landscape import Chosen, Landscape, is_quorum, placement_tag
 from node.cluster.membership import Membership, Refused
 from node.logs import ids_of
 from queues.definitions import Queue, Uid
@@ -44,6 +45,7 @@ JOB: Final = "rebalance"
 QUEUES_A_TICK: Final = 500
 MOVES_A_MINUTE: Final = 60
 SETTLED_MS: Final = 10_000  # after the last node came or went, before leaders are moved
+IDLE_MS: Final = 90_000  # after that, before those of queues that follow their traffic are
 TARGET_SIZE: Final = "x-quorum-target-group-size"
 TARGET_SIZE_BY_POLICY: Final = "x-target-group-size"
 INITIAL_SIZE: Final = "x-quorum-initial-group-size"
@@ -133,6 +135,9 @@ class Reconciling:
         self._open: set[int] = set()  # queues whose change is not answered yet
         self._holds_job = False
         self._balance_due_ms = NEVER_MS
+        self._idle_due_ms = NEVER_MS
+        self.idle_after_ms = IDLE_MS
+        self.idle: Callable[[], Awaitable[frozenset[int]]] | None = None  # uids; asks all nodes
         self.task: asyncio.Task[Any] | None = None
         coordination.claim(JOB, self._job_told)
 
@@ -159,6 +164,7 @@ class Reconciling:
             soon_ms = now_ms if is_urgent else now_ms + self._rules.trigger_interval_ms
             self._due_ms = min(self._due_ms, soon_ms)
             self._balance_due_ms = now_ms + SETTLED_MS
+            self._idle_due_ms = self._balance_due_ms + self.idle_after_ms
         if self._rules.is_on:
             self._reconcile(now_ms)
         if self._rules.auto_rebalance:
@@ -240,9 +246,13 @@ class Reconciling:
     def _rebalance(self, now_ms: int) -> None:
         """Once the cluster has been at rest for a while, until there is nothing left to move."""
         is_busy = self.task is not None and not self.task.done()
-        if now_ms < self._balance_due_ms or is_busy or not self._is_mine():
+        if is_busy or not self._is_mine():
             return
-        self.task = asyncio.get_running_loop().create_task(self._move_leaders(now_ms))
+        loop = asyncio.get_running_loop()
+        if now_ms >= self._balance_due_ms:
+            self.task = loop.create_task(self._move_leaders(now_ms))
+        elif now_ms >= self._idle_due_ms:
+            self.task = loop.create_task(self._move_idle(now_ms))
 
     def _is_spread(self, queue: Queue) -> bool:
         """Not those whose leader goes to where its clients are."""
@@ -257,13 +267,24 @@ class Reconciling:
 
     async def _move_leaders(self, now_ms: int) -> None:
         self._balance_due_ms = NEVER_MS
-        groups = self._landscape.groups(self._is_spread)
-        candidates = self._landscape.candidates()
+        if await self._spread(self._is_spread):
+            self._balance_due_ms = min(self._balance_due_ms, now_ms + 60_000)
+
+    async def _move_idle(self, now_ms: int) -> None:
+        """Of queues that follow their traffic and have none; among themselves."""
+        self._idle_due_ms = NEVER_MS
+        idle = frozenset[int]() if self.idle is None else await self.idle()
+        if idle and await self._spread(lambda queue: queue.uid in idle):
+            self._idle_due_ms = min(self._idle_due_ms, now_ms + 60_000)
+
+    async def _spread(self, chosen: Chosen) -> bool:
+        """Whether leaders were to move."""
+        groups, candidates = self._landscape.groups(chosen), self._landscape.candidates()
         moves = await asyncio.to_thread(rebalance, groups, candidates, MOVES_A_MINUTE)
         if moves:
-            self._balance_due_ms = min(self._balance_due_ms, now_ms + 60_000)
             log.info("%d leaders move, so that all nodes lead about as many", len(moves))
             await self._membership.hand_over_all(moves)
+        return bool(moves)
 
 
 def is_settled(queue: Queue, row: GroupRow) -> bool:

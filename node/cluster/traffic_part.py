@@ -7,6 +7,7 @@ With `auto` it also asks the one node that allows transfers, so that there are f
 whole cluster: the holder of the job of rebalancing, or, while nobody holds it, the leader of the
 definitions. That node hands the leadership over as for an operator, and never to a node that is
 drained, under an alarm or down; nor does a leader ask for one whose member is behind or votes not.
+Queues that have no traffic go where the rebalancing puts them, which asks all nodes for them.
 
     part = TrafficPart(seats, queues, bounds)
     part.tick(now_ms)        # about once a second, by a clock that does not jump
@@ -36,6 +37,7 @@ from queues.traffic import AUTO, Advice, Bounds, Moves, Watch
 log = logging.getLogger("warren.traffic")
 
 FOLLOW: Final = "follow traffic"  # a question: [uid, target] -> [why not, or ""]
+IDLE: Final = "idle leaders"  # -> a part for each: uid
 ADVICES: Final = "traffic advices"  # -> a row for each: uid, target, share, for how long
 LAG_MAX: Final = 1000  # entries; a member that is further behind is not to lead
 
@@ -99,6 +101,7 @@ class TrafficPart:
         self.moved = 0  # leaderships that went from here
         seats.asking.serve(FOLLOW, self._asked)
         seats.asking.serve(ADVICES, self._advices_asked)
+        seats.asking.serve(IDLE, self._idle_asked)
 
     def stop(self) -> None:
         if self._task is not None:
@@ -210,6 +213,24 @@ class TrafficPart:
         finally:
             self._moves.end(uid, self._now_ms)
         yield "" if has_moved else "the leader did not move"
+
+    # Asked by whoever spreads leaders (`node.cluster.reconciling`)
+
+    async def idle(self) -> frozenset[int]:
+        """Queues of the cluster whose leader goes to its traffic, and that have none."""
+        asked = await self._seats.asking.ask_others(IDLE)
+        found = set(self._idle_here())
+        for parts in asked.values():
+            found.update(uid for uid in parts or () if isinstance(uid, int))
+        return frozenset(found)
+
+    def _idle_here(self) -> list[int]:
+        followed = self._queues.followed
+        return [uid for uid in self._watch.idle(self._now_ms) if followed.get(uid) == AUTO]
+
+    async def _idle_asked(self, asker: int, about: Any) -> AsyncIterator[object]:
+        for uid in self._idle_here():
+            yield uid
 
     # Asked by operators
 

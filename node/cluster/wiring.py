@@ -35,7 +35,7 @@ from node.cluster.membership import Refused
 from node.cluster.operating import Operating, Seats
 from node.cluster.queues_part import TICK_MS, QueuesPart, wire_queues
 from node.cluster.quorum_part import QuorumQueues
-from node.cluster.reconciling import rules_of
+from node.cluster.reconciling import IDLE_MS, rules_of
 from node.cluster.recovering import Recovered, Recovering
 from node.cluster.seams import EVENTS, USAGE
 from node.cluster.service import Cluster
@@ -226,6 +226,8 @@ class ClusterParts:
         )
         bounds = Bounds(section.share, section.time, section.transfers_max)
         operating.traffic = TrafficPart(seats, self._quorum, bounds)
+        operating.reconciling.idle = operating.traffic.idle
+        operating.reconciling.idle_after_ms = max(IDLE_MS, 2 * section.time)
 
     def _advised(self, queue: Queue, node: str, advice: Advice) -> None:
         self._broker.events.tell(

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from random import Random
 
 from node.cluster.coordination.seam import NoCoordination, OnHeld
-from node.cluster.reconciling import SETTLED_MS, Reconciling, Rules
+from node.cluster.reconciling import IDLE_MS, SETTLED_MS, Reconciling, Rules
 from queues.definitions import Queue
 from queues.metadata_commands import PutMember, PutPolicy, RemoveMember
 from tests.unit.node.cluster.operating_world import OperatingWorld, member
@@ -210,6 +210,30 @@ def test_leaders_that_somebody_moved_stay_until_a_node_comes_or_goes() -> None:
     world.stop(3)
     site.run(20)
     assert spread(world, queues) == [3, 3, 0]
+
+
+def test_leaders_of_idle_queues_that_follow_their_traffic_are_spread_some_time_later() -> None:
+    """Those of the others stay where their traffic is, and all of them until that is known."""
+    world = OperatingWorld()
+    queues = led_by_one(world)
+    policy = b'{"leader-follows-traffic":"auto"}'
+    world.do(PutPolicy("/", "p", False, "", "quorum_queues", 0, policy))
+    site = Site(world, Rules())
+    site.make()
+    asked: list[int] = []
+
+    async def idle() -> frozenset[int]:
+        asked.append(site.now_ms)
+        return frozenset(each.uid for each in queues[:3])
+
+    for part in site.parts.values():
+        part.idle = idle
+    site.run((SETTLED_MS + IDLE_MS) // SECOND - 1)
+    assert (spread(world, queues), asked) == ([6, 0, 0], [])
+    site.run(3)
+    assert (spread(world, queues), len(asked)) == ([4, 1, 1], 1)
+    site.run(300)
+    assert (spread(world, queues), len(asked)) == ([4, 1, 1], 2)
 
 
 def test_only_who_has_the_job_moves_leaders() -> None:

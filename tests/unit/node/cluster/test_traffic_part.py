@@ -189,3 +189,25 @@ def test_a_node_that_does_not_decide_moves_nothing() -> None:
     desk.world.run(ask())
     assert asked == ["another node decides about leaders"]
     assert desk.world.leader_of(queue) == 1
+
+
+def test_queues_without_traffic_are_known_to_whoever_spreads_leaders() -> None:
+    desk = Desk()
+    queues = {name: desk.queue(name, leader=place) for place, name in enumerate("abc", 1)}
+    told = desk.queue("told", ADVISE)
+    for name in ("a", "c"):
+        for each in desk.queues.values():
+            each.carries[queues[name].uid] = {2: 10}
+    for each in desk.queues.values():
+        each.carries[told.uid] = {}
+    desk.run(5)
+    assert desk.world.run(desk.parts[2].idle()) == frozenset()
+    desk.run(3)
+    quiet = {queues["a"].uid, queues["c"].uid}
+    assert desk.world.run(desk.parts[2].idle()) == quiet
+    for each in desk.queues.values():
+        each.carries[queues["a"].uid] = {1: MUCH}
+    desk.run(2)
+    assert desk.world.run(desk.parts[2].idle()) == {queues["c"].uid}
+    desk.world.stop(3)
+    assert desk.world.run(desk.parts[2].idle()) == set()
