@@ -210,7 +210,7 @@ def books(entries: int) -> None:
     began = time.perf_counter()
     for index in range(1, entries + 1):
         file = files[index // per_file]
-        ledger.place_entry(1, index, file, 4096 + 128 * (index % per_file), 128)
+        ledger.place_entries(1, index, file, 4096 + 128 * (index % per_file), [128])
     noted = time.perf_counter() - began
     grown = resident_bytes() - before
     began = time.perf_counter()

@@ -8,6 +8,7 @@ die are given back to whoever keeps the books of the files (`ledger`). Compiled.
 """
 
 from array import array
+from itertools import accumulate
 from typing import Final, final
 
 from mypy_extensions import i64
@@ -50,6 +51,16 @@ class EntryRun:
         self.end += 1
         self.offsets.append(offset)
         self.sums.append(self.total)
+
+    def extend(self, offset: i64, sizes: list[int]) -> None:
+        """Entries from `end` on follow each other at `offset`; their records take these sizes."""
+        if len(sizes) == 1:
+            self.add(offset, sizes[0])
+            return
+        self.offsets.extend(accumulate(sizes[:-1], initial=offset))
+        self.sums.extend(accumulate(sizes[1:], initial=self.total + sizes[0]))
+        self.total = self.sums[-1]
+        self.end += len(sizes)
 
     def offset_of(self, index: i64) -> int:
         place: i64 = index - self.first
@@ -187,16 +198,17 @@ class GroupLog:
                 found.extend(run.offsets[begin : begin + room])
         return found
 
-    def append(self, index: i64, file: LogFile, offset: i64, size: i64) -> bool:
-        """Behind the last one. True if that began a run."""
+    def append(self, first: i64, file: LogFile, offset: i64, sizes: list[int]) -> bool:
+        """Entries from `first` on, behind the last one, each record behind the one before. True if
+        that began a run."""
         if self.runs:
             run = self.runs[-1]
-            if run.file is file and run.end == index:
-                run.add(offset, size)
+            if run.file is file and run.end == first:
+                run.extend(offset, sizes)
                 return False
-            assert run.end <= index
-        begun = EntryRun(file, index)
-        begun.add(offset, size)
+            assert run.end <= first
+        begun = EntryRun(file, first)
+        begun.extend(offset, sizes)
         self.runs.append(begun)
         return True
 

@@ -80,7 +80,7 @@ class Ledger:
             self._note_mark(file, owner)
         elif kind == ENTRY:
             file.claim(size, size)
-            self.place_entry(owner, index, file, offset, size)
+            self.place_entries(owner, index, file, offset, [size])
         elif kind in (CHECKPOINT, DELETED):
             file.settlers.add(owner)
             self.checkpoints[owner] = file.id
@@ -128,14 +128,17 @@ class Ledger:
             for run in group.runs:
                 run.file.live -= run.byte_count
 
-    def place_entry(self, owner: int, index: i64, file: LogFile, offset: i64, size: i64) -> None:
-        """An entry was appended to `file`: those from `index` on that there were are dead."""
+    def place_entries(
+        self, owner: int, first: i64, file: LogFile, offset: i64, sizes: list[int]
+    ) -> None:
+        """Entries from `first` on were appended to `file`, the first at `offset`, each behind the
+        one before: those from `first` on that there were are dead."""
         group = self.entries.get(owner)
         if group is None:
             group = self.entries[owner] = GroupLog()
-        elif index < group.end:
-            self._bury(group.truncate(index))
-        if group.append(index, file, offset, size):
+        elif first < group.end:
+            self._bury(group.truncate(first))
+        if group.append(first, file, offset, sizes):
             self.note_group(file, owner)
 
     def truncate_entries(self, owner: int, index: i64) -> bool:

@@ -10,6 +10,8 @@ is taken. No I/O and no thread: full batches, and on `flush` the open one, are h
 from collections.abc import Callable, Sequence
 from typing import Final, final
 
+from mypy_extensions import i64
+
 from warren.storage.files import BLOCK_BYTES, LogFile
 from warren.storage.record import (
     HEADER_BYTES,
@@ -78,16 +80,41 @@ class Log:
         self._make_room(size)
         return self._place(kind, owner, index, part, payload, length, size)
 
-    def append_raft_entry(
-        self, run: RaftRun, index: int, content: Sequence[bytes], byte_count: int
-    ) -> int:
-        """Append a RAFT_ENTRY with `byte_count` bytes of content; return its offset."""
-        length = RAFT_HEAD_BYTES + byte_count
-        size = padded(length)
-        self._make_room(size)
-        file = self.active
-        start = run.encode_start(file.epoch, file.durable_offset, index, content, length)
-        return self._put(start, content, byte_count, size)
+    def append_raft_entries(
+        self, run: RaftRun, index: i64, contents: Sequence[Sequence[bytes]], begin: i64
+    ) -> list[int]:
+        """Append RAFT_ENTRY records with `contents` from place `begin` on, the first of them at
+        `index`, as many as go into one file and one batch, at least one. Their sizes; they end at
+        `offset` of `active`."""
+        sizes: list[int] = []
+        end: i64 = len(contents)
+        for place in range(begin, end):
+            content = contents[place]
+            byte_count: i64 = 0
+            for part in content:
+                byte_count += len(part)
+            size: i64 = padded(RAFT_HEAD_BYTES + byte_count)
+            if place > begin and not self._has_room(size):
+                break
+            if place == begin:
+                self._make_room(size)
+                run.begin(self.active.epoch, self.active.durable_offset)
+            if byte_count < JOIN_BYTES and len(content) == 1:
+                self._batch.parts.append(run.encode_whole(index, content[0], size))
+                self._count(size)
+            else:
+                start = run.encode_start(index, content, RAFT_HEAD_BYTES + byte_count)
+                self._put(start, content, byte_count, size)
+            sizes.append(size)
+            index += 1
+        return sizes
+
+    def _has_room(self, size: i64) -> bool:
+        """Whether so many bytes go into the active file and into the open batch, which is begun."""
+        return (
+            self.offset + size + SEAL_BYTES <= self.active.size
+            and self._batch.byte_count + size <= self._group_bytes
+        )
 
     def _make_room(self, size: int) -> None:
         """See to it that so many bytes go into the active file, and into the open batch."""
@@ -126,7 +153,11 @@ class Log:
             batch.parts.extend(rest)
             if padding:
                 batch.parts.append(padding)
-        batch.byte_count += size
+        return self._count(size)
+
+    def _count(self, size: int) -> int:
+        """A record of `size` bytes was put into the open batch; its offset."""
+        self._batch.byte_count += size
         file = self.active
         at = self.offset
         if at >= file.next_landmark:

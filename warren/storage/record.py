@@ -24,6 +24,7 @@ from struct import Struct
 from typing import Final, final
 
 from crc32c import crc32c
+from mypy_extensions import i64
 
 Buffer = bytes | memoryview
 Ranges = list[tuple[int, int]]  # (first, count), ascending, disjoint
@@ -73,11 +74,15 @@ CHECKPOINT_HEAD: Final = Struct("<B3xIQ")
 OFFSET: Final = Struct("<I")
 RAFT_HEAD: Final = Struct("<QQB7x")
 RAFT_HEAD_BYTES: Final = 24
-RAFT_REST: Final = Struct("<IIIQQBBHIQQB7x")  # HEADER_REST and RAFT_HEAD, one behind the other
+RAFT_FRONT: Final = Struct("<IIQ")
+RAFT_BACK: Final = Struct("<BBHIQQB7x")
+RAFT_VARYING: Final = Struct("<I16sQ32s")  # HEADER_REST and RAFT_HEAD, one behind the other
+RAFT_START_BYTES: Final = HEADER_BYTES + RAFT_HEAD_BYTES
 STATE: Final = Struct("<QQ")
 STATE_BYTES: Final = 16
 LABEL_LENGTH: Final = Struct("<H")
 PADDING: Final = bytes(8)
+_WHOLE_LAYOUTS: Final[list[Struct | None]] = []  # of `whole_layout`, by size / 8
 
 
 class CorruptRecord(Exception):
@@ -362,43 +367,54 @@ def decode_checkpoint(payload: memoryview) -> tuple[int, Ranges]:
 
 @final
 class RaftRun:
-    """What entries have in common that a member appends one behind the other."""
+    """Entries that a member appends one behind the other: what they have in common is encoded once.
 
-    __slots__ = ("appended_term", "check", "incarnation", "kind", "owner", "term")
+    In a record there is, behind the checksum: the length, `_front` (epoch, durable_offset, owner),
+    the index, and `_back` (the rest of the header, RAFT_HEAD); then the content of the entry.
+    """
+
+    __slots__ = ("_back", "_front", "_owner")
 
     def __init__(
         self, owner: int, incarnation: int, term: int, appended_term: int, kind: int
     ) -> None:
-        self.owner = owner
-        self.check = owner_check(owner)
-        self.incarnation = incarnation
-        self.term = term
-        self.appended_term = appended_term
-        self.kind = kind
-
-    def encode_start(
-        self, epoch: int, durable_offset: int, index: int, content: Sequence[bytes], length: int
-    ) -> bytes:
-        """The RAFT_ENTRY at `index` up to its content: the header, and what comes before it in the
-        payload, which has `length` bytes."""
-        rest = RAFT_REST.pack(
-            length,
-            epoch,
-            durable_offset,
-            self.owner,
-            index,
-            RAFT_ENTRY,
-            0,
-            self.check,
-            self.incarnation,
-            self.term,
-            self.appended_term,
-            self.kind,
+        self._owner = owner
+        self._front = b""
+        self._back = RAFT_BACK.pack(
+            RAFT_ENTRY, 0, owner_check(owner), incarnation, term, appended_term, kind
         )
+
+    def begin(self, epoch: int, durable_offset: int) -> None:
+        """The records that follow are in that file, which is durable up to there."""
+        self._front = RAFT_FRONT.pack(epoch, durable_offset, self._owner)
+
+    def encode_start(self, index: i64, content: Sequence[bytes], length: i64) -> bytes:
+        """The RAFT_ENTRY at `index` up to its content; its payload has `length` bytes."""
+        rest = RAFT_VARYING.pack(length, self._front, index, self._back)
         crc = crc32c(rest)
         for piece in content:
             crc = crc32c(piece, crc)
         return CRC.pack(crc) + rest
+
+    def encode_whole(self, index: i64, content: bytes, size: i64) -> bytes:
+        """The same record with its short content and its padding: `size` bytes in all."""
+        length: i64 = RAFT_HEAD_BYTES + len(content)
+        rest = RAFT_VARYING.pack(length, self._front, index, self._back)
+        crc = crc32c(content, crc32c(rest))
+        return whole_layout(size).pack(crc, rest, content)
+
+
+def whole_layout(size: i64) -> Struct:
+    """Of a RAFT_ENTRY of so many bytes, a multiple of 8: checksum, start, content and zeros."""
+    layouts = _WHOLE_LAYOUTS
+    place = size // 8
+    while len(layouts) <= place:
+        layouts.append(None)
+    layout = layouts[place]
+    if layout is None:
+        layout = Struct(f"<I{RAFT_VARYING.size}s{size - RAFT_START_BYTES}s")
+        layouts[place] = layout
+    return layout
 
 
 def decode_raft_head(payload: memoryview) -> tuple[int, int, int]:

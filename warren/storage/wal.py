@@ -45,7 +45,6 @@ from warren.storage.record import (
     MARK,
     OPENED,
     PUBLISH,
-    RAFT_HEAD_BYTES,
     SETTLE,
     STATE_BYTES,
     Buffer,
@@ -326,18 +325,14 @@ class Wal:
         log = self._log
         assert log is not None
         run = RaftRun(owner, incarnation, term, appended_term, kind)
-        ledger = self._ledger
-        index = first
-        for content in contents:
-            byte_count = 0
-            for part in content:
-                byte_count += len(part)
-            at = log.append_raft_entry(run, index, content, byte_count)
+        place = 0
+        while place < len(contents):
+            sizes = log.append_raft_entries(run, first + place, contents, place)
+            stored = sum(sizes)
             file = log.active
-            stored = padded(RAFT_HEAD_BYTES + byte_count)
             file.claim(stored, stored)
-            ledger.place_entry(owner, index, file, at, stored)
-            index += 1
+            self._ledger.place_entries(owner, first + place, file, log.offset - stored, sizes)
+            place += len(sizes)
 
     def append_hard_state(self, owner: int, incarnation: int, term: int, vote: int) -> Location:
         """The newest term and vote of a member of a group; kept as long as its owner."""

@@ -23,12 +23,15 @@ class Pair:
         self.group = GroupLog()
         self.table: Table = {}
 
-    def append(self, number: int, index: int, size: int) -> None:
+    def append(self, number: int, index: int, *sizes: int) -> None:
         file, offset = self.files[number], self.ends[number]
-        self.ends[number] += size
-        file.live += size
-        self.group.append(index, file, offset, size)
-        self.table[index] = (file.id, offset, size)
+        self.ends[number] += sum(sizes)
+        file.live += sum(sizes)
+        self.group.append(index, file, offset, list(sizes))
+        for size in sizes:
+            self.table[index] = (file.id, offset, size)
+            index += 1
+            offset += size
 
     def bury(self, died: list[tuple[LogFile, int]]) -> None:
         for file, byte_count in died:
@@ -104,9 +107,8 @@ def test_columns_say_what_a_table_of_entries_would_say(
     for what, number, index, count in steps:
         if what in ("append", "skip"):
             end += what == "skip"
-            for _ in range(count):
-                pair.append(number, end, 48 + 8 * index)
-                end += 1
+            pair.append(number, end, *(48 + 8 * (index + each) for each in range(count)))
+            end += count
         elif what == "release":
             pair.release(index)
         elif what == "truncate":
@@ -131,7 +133,7 @@ def test_millions_of_entries_are_a_run_and_die_in_one_step() -> None:
     (file,) = files(1)
     group = GroupLog()
     for index in range(1, 200_001):
-        group.append(index, file, 4096 + 48 * index, 48)
+        group.append(index, file, 4096 + 48 * index, [48])
     assert len(group.runs) == 1
     assert group.release(150_000) == [(file, 150_000 * 48)]
     assert len(group.runs[0].offsets) == 50_000
@@ -143,7 +145,7 @@ def test_what_little_died_at_the_beginning_is_kept_until_it_is_worth_a_move() ->
     (file,) = files(1)
     group = GroupLog()
     for index in range(1, 5001):
-        group.append(index, file, 4096 + 48 * index, 48)
+        group.append(index, file, 4096 + 48 * index, [48])
     group.release(TRIM_PLACES)
     assert len(group.runs[0].offsets) == 5000
     group.release(2600)
@@ -156,9 +158,9 @@ def test_runs_that_meet_in_a_file_become_one_unless_they_are_long() -> None:
         old, other, fresh = files(3)
         group = GroupLog()
         for index in range(1, count + 1):
-            group.append(index, old, 48 * index, 48)
+            group.append(index, old, 48 * index, [48])
         for index in range(count + 1, 2 * count + 1):
-            group.append(index, other, 48 * index, 48)
+            group.append(index, other, 48 * index, [48])
         copied = EntryRun(fresh, 1)
         for index in range(1, 2 * count + 1):
             copied.add(8 * index, 48)

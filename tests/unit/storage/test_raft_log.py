@@ -80,13 +80,16 @@ def test_entries_are_read_back_as_they_were_appended(node: Node) -> None:
     assert read(node, 1, 2) == [(1, 3, 4, CONFIG, b"config"), (2, 3, 4, NOOP, b"")]
 
 
-def test_entries_that_are_appended_at_once_are_those_that_come_one_by_one(node: Node) -> None:
+@pytest.mark.parametrize("cut", [0, 9])
+def test_entries_that_are_appended_at_once_are_those_that_come_one_by_one(
+    node: Node, cut: int
+) -> None:
     hold(node)
     sizes = (10, 100, 1000, 3000, 0, 7)
-    contents = [
-        (content(index, size)[:9], content(index, size)[9:])
-        for index, size in enumerate(sizes * 4, 1)
-    ]
+    contents: list[tuple[bytes, ...]] = []
+    for index, size in enumerate(sizes * 4, 1):
+        whole = content(index, size)
+        contents.append((whole[:cut], whole[cut:]) if cut else (whole,))
     node.wal.append_raft_entries(GROUP, 1, 1, 3, 4, COMMAND, contents)
     for index, parts in enumerate(contents, 1):
         node.wal.append_raft_entries(GROUP + 1, 1, index, 3, 4, COMMAND, [parts])

@@ -1,5 +1,6 @@
 """Layout of records: the bytes on disk, to the letter."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -174,7 +175,8 @@ def test_only_names_of_the_log_have_an_id() -> None:
 
 def test_an_entry_of_a_group_of_several_members_has_these_bytes() -> None:
     run = RaftRun(500, 0x01020304, 3, 4, 2)
-    start = run.encode_start(0xAABBCCDD, 4096, 7, [b"a", b"b"], RAFT_HEAD_BYTES + 2)
+    run.begin(0xAABBCCDD, 4096)
+    start = run.encode_start(7, [b"a", b"b"], RAFT_HEAD_BYTES + 2)
     assert (start + b"ab").hex()[8:] == (
         "1a000000"  # length
         "ddccbbaa"  # epoch
@@ -191,6 +193,17 @@ def test_an_entry_of_a_group_of_several_members_has_these_bytes() -> None:
     )
 
 
+@pytest.mark.parametrize("byte_count", [0, 1, 7, 8, 1023, 2047])
+def test_an_entry_in_one_piece_has_the_bytes_of_one_in_parts(byte_count: int) -> None:
+    run = RaftRun(500, 1, 3, 4, 2)
+    run.begin(7, 4096)
+    content = bytes(range(256)) * 8
+    content = content[:byte_count]
+    parts = run.encode_start(9, (content,), RAFT_HEAD_BYTES + byte_count) + content
+    size = padded(RAFT_HEAD_BYTES + byte_count)
+    assert run.encode_whole(9, content, size) == parts + bytes(size - len(parts))
+
+
 def test_a_hard_state_has_these_bytes() -> None:
     assert encode_hard_state(3, 2**63).hex() == "0300000000000000" + "0000000000000080"
 
@@ -199,7 +212,9 @@ def test_a_hard_state_has_these_bytes() -> None:
 def test_entries_and_hard_states_of_members_come_back_as_they_went(
     term: int, other: int, kind: int
 ) -> None:
-    start = RaftRun(1, 1, term, other, kind).encode_start(1, 0, 1, (), RAFT_HEAD_BYTES)
+    run = RaftRun(1, 1, term, other, kind)
+    run.begin(1, 0)
+    start = run.encode_start(1, (), RAFT_HEAD_BYTES)
     record = decode_record(memoryview(start), 0, 1, 0)
     assert record is not None
     assert decode_raft_head(record.payload) == (term, other, kind)
