@@ -117,6 +117,7 @@ COMPILED = [
     "raft/messages.py",
     "raft/outbox.py",
     "raft/progress.py",
+    "raft/proposals.py",
     "raft/quorum.py",
     "raft/ready.py",
     "raft/recovery.py",

@@ -26,6 +26,7 @@ from typing import Any, Final
 
 import uvloop
 
+from node.memory import bound_allocator
 from node.peers import PeerLinks
 from raft import core
 from raft.codec import BadMessage
@@ -126,13 +127,17 @@ class Counter:
         self.snapshot_index = 0
         self.began: deque[float] = deque()
 
-    def propose(self) -> None:
+    def propose(self, count: int = 1) -> None:
+        """So many entries, one by one."""
         load = self.node.load
         group = self.group
         assert group is not None
         assert load is not None
-        if group.propose(load.parts) is not None:
-            self.began.append(time.perf_counter())
+        parts = load.parts
+        began_s = time.perf_counter()
+        for _ in range(count):
+            if group.propose(parts) is not None:
+                self.began.append(began_s)
 
     def store(self, entry: Entry) -> None:
         raise AssertionError("nothing is attached")
@@ -151,19 +156,21 @@ class Counter:
         self.snapshot_index = self.applied_index
         group.snapshot_taken(group.snapshot_point(self.applied_index))
 
-    def outcome(self, index: int, term: int, outcome: int) -> None:
+    def outcome(self, first: int, last: int, term: int, outcome: int) -> None:
         load = self.node.load
         if outcome == COMMITTED and self.node.is_watching:
             self.node.is_watching = False
             tell(event="commit", at_s=time.monotonic())
-        if load is None or not self.began:
+        count = min(last - first + 1, len(self.began))
+        if load is None or count == 0:
             return
-        took_s = time.perf_counter() - self.began.popleft()
+        now_s = time.perf_counter()
+        took_s = [now_s - self.began.popleft() for _ in range(count)]
         if outcome == COMMITTED:
-            load.entries += 1
-            load.latencies_s.append(took_s)
+            load.entries += count
+            load.latencies_s += took_s
         if load.is_on:
-            self.propose()
+            self.propose(count)
 
     def lead(self, lead: Lead) -> None:
         node = self.node
@@ -313,8 +320,7 @@ class Node:
         self.load = load
         for owner in self.owners:
             owner.began.clear()
-            for _ in range(load.window):
-                owner.propose()
+            owner.propose(load.window)
         return load
 
     async def run_load(self, command: dict[str, Any]) -> None:
@@ -445,6 +451,7 @@ def main() -> None:
     parser.add_argument("--groups", type=int, default=1)
     parser.add_argument("--snapshot-entries", type=int, default=SNAPSHOT_ENTRIES)
     arguments = parser.parse_args()
+    bound_allocator()  # As a node does, and the next as well.
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     logging.getLogger("warren").setLevel(logging.ERROR)  # Nodes start one after the other.
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

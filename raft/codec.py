@@ -288,6 +288,7 @@ def _decode_entries(
     attached_at = 0
     for entry_term, parts_bytes, entry_attached, kind in rows:
         index += 1
+        began = position
         if not last_term <= entry_term <= term or entry_term == 0 or kind > CONFIG:
             raise BadMessage(f"an entry of term {entry_term} and kind {kind}")
         last_term = entry_term
@@ -305,7 +306,8 @@ def _decode_entries(
             attached = bodies
         if kind:
             _check_own_kind(kind, part, attached)
-        entries.append(Entry(index, entry_term, kind, (part,), attached, term))
+        byte_count = ENTRY_OVERHEAD_BYTES + position - began
+        entries.append(Entry(index, entry_term, kind, (part,), attached, term, byte_count))
     if position != len(data):
         raise BadMessage("its entries have another length")
     return entries

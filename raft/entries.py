@@ -8,7 +8,7 @@ The core looks into neither. Plain classes, for they are made for each entry. Co
 from collections.abc import Sequence
 from typing import Final, final
 
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 # Kinds of entries
 COMMAND: Final = 0  # for the machine
@@ -24,6 +24,7 @@ INDEX_MAX: Final = (1 << 62) - 1
 
 
 @final
+@mypyc_attr(acyclic=True)  # Bytes and nothing else: the collector need not look at them.
 class Entry:
     """One place in the log. `index` is 1-based; `term` is that of the leader that made it.
 
@@ -41,19 +42,22 @@ class Entry:
         parts: Sequence[bytes],
         attached: Sequence[bytes] = (),
         appended_term: i64 = 0,
+        byte_count: i64 = 0,
     ) -> None:
+        """`byte_count`: for whoever knows it; 0: it is counted here."""
         self.index: i64 = index
         self.term: i64 = term
         self.kind: i64 = kind
         self.parts = parts
         self.attached = attached
         self.appended_term: i64 = appended_term
-        byte_count: i64 = ENTRY_OVERHEAD_BYTES
-        for part in parts:
-            byte_count += len(part)
-        if len(attached) > 0:
-            for part in attached:
+        if byte_count == 0:
+            byte_count = ENTRY_OVERHEAD_BYTES
+            for part in parts:
                 byte_count += len(part)
+            if len(attached) > 0:
+                for part in attached:
+                    byte_count += len(part)
         self.byte_count: i64 = byte_count
 
 

@@ -1,7 +1,7 @@
 """One log group on this node: what its owner, a machine of queue or metadata, sees of it.
 
     place = group.propose(parts, attached)   # (index, term), or None: ask the leader
-    owner.outcome(index, term, COMMITTED)    # later, once for each place, in order
+    owner.outcome(first, last, term, COMMITTED)   # later, each place once, in order
 
 Takes proposals, read barriers and wishes; gives the owner what is committed, and what became of the
 proposals, whoever leads meanwhile. Owns what is open: proposals whose place is undecided, barriers.
@@ -22,6 +22,7 @@ from raft.core import Raft
 from raft.entries import Config, Entry, SnapshotPoint
 from raft.log_group import COMMITTED, LOST, UNKNOWN, GroupLog, GroupOwner
 from raft.membership import Change, Refused
+from raft.proposals import Proposals
 from raft.ready import Read
 from raft.status import LEADER, Status
 
@@ -132,7 +133,7 @@ class Marks:
 
 @final
 class Group:
-    """See the module. Open proposals ascend by term, and by index within one."""
+    """See the module."""
 
     def __init__(
         self,
@@ -151,7 +152,7 @@ class Group:
         self._log = log
         self._marks = marks
         self._counters = counters
-        self._proposed: deque[tuple[int, int]] = deque()  # (index, term)
+        self._proposed = Proposals()
         self._barriers: dict[int, Callable[[bool], None]] = {}
         self._reads: deque[Read] = deque()  # sure of, and not all before them is applied
         self._last_context: i64 = 0
@@ -188,7 +189,7 @@ class Group:
 
     def _opened(self, place: tuple[int, int]) -> None:
         self.own_term = place[1]
-        self._proposed.append(place)
+        self._proposed.open(place[0], place[1])
         self._counters.proposals += 1
         self._marks.mark(self)
 
@@ -240,7 +241,7 @@ class Group:
             self.uid,
             self.incarnation,
             not self.is_awake,
-            len(self._proposed),
+            self._proposed.count(),
             self.raft.status(),
         )
 
@@ -249,13 +250,8 @@ class Group:
     def hand_over(self, entries: Sequence[Entry]) -> None:
         """These are committed."""
         self._counters.commits += len(entries)
-        proposed = self._proposed
-        if len(proposed) == 0:
-            self.owner.apply(entries)
-            return
         last = entries[len(entries) - 1]
-        term = last.term
-        if proposed[0][1] == term and proposed[len(proposed) - 1][1] == term:
+        if self._proposed.are_all_of(last.term):
             # One leader made them all, so that what it proposed is at its place.
             self.owner.apply(entries)
             self._tell_committed(last)
@@ -269,34 +265,42 @@ class Group:
 
     def _tell_committed(self, last: Entry) -> None:
         """All up to the entry is applied; what was proposed for there is what is there."""
-        proposed = self._proposed
-        while len(proposed) > 0 and proposed[0][0] <= last.index:
-            index, term = proposed.popleft()
-            assert term == last.term
-            self.owner.outcome(index, term, COMMITTED)
+        head = self._proposed.head()
+        while head is not None and head.first <= last.index:
+            assert head.term == last.term
+            self._tell(last.index, COMMITTED)
+            head = self._proposed.head()
 
     def _tell_lost(self, entry: Entry) -> None:
         """The entry is next: it, or whoever made it, has the place of these."""
-        proposed = self._proposed
-        while len(proposed) > 0:
-            index, term = proposed[0]
-            if term >= entry.term and (index != entry.index or term == entry.term):
+        head = self._proposed.head()
+        while head is not None:
+            if head.term < entry.term:
+                self._tell(head.last, LOST)
+            elif head.term > entry.term and head.first == entry.index:
+                self._tell(entry.index, LOST)
+            else:
                 return
-            proposed.popleft()
-            self.owner.outcome(index, term, LOST)
+            head = self._proposed.head()
 
-    def passed_over(self, last_index: int, last_term: int) -> None:
+    def passed_over(self, last_index: i64, last_term: i64) -> None:
         """The machine has become what it is behind that entry, by a snapshot."""
-        proposed = self._proposed
-        while len(proposed) > 0:
-            index, term = proposed[0]
-            outcome = LOST
-            if index <= last_index and term <= last_term:
-                outcome = COMMITTED if term == last_term else UNKNOWN
-            elif term >= last_term and index > last_index:
+        head = self._proposed.head()
+        while head is not None:
+            if head.first > last_index and head.term >= last_term:
                 return
-            proposed.popleft()
-            self.owner.outcome(index, term, outcome)
+            if head.first > last_index:
+                self._tell(head.last, LOST)
+            elif head.term > last_term:
+                self._tell(last_index, LOST)
+            else:
+                self._tell(last_index, COMMITTED if head.term == last_term else UNKNOWN)
+            head = self._proposed.head()
+
+    def _tell(self, index: i64, outcome: int) -> None:
+        """Tell the owner of those of the first run up to `index`."""
+        told = self._proposed.take(index)
+        self.owner.outcome(told.first, told.last, told.term, outcome)
 
     def answer_reads(self, reads: Sequence[Read]) -> None:
         """These are sure of; they are answered when all that is committed for them is applied."""

@@ -54,9 +54,9 @@ class GroupOwner(Protocol):
     def apply(self, entries: Sequence[Entry]) -> None:
         """These are committed, next in order; of every kind, those without meaning included."""
 
-    def outcome(self, index: int, term: int, outcome: int) -> None:
-        """What became of a proposal: COMMITTED ones have been applied; LOST ones are told before
-        anything is applied in their place."""
+    def outcome(self, first: int, last: int, term: int, outcome: int) -> None:
+        """What became of the proposals at the indexes `first`..`last`, all of that term: COMMITTED
+        ones have been applied; LOST ones are told before anything is applied in their place."""
 
     def lead(self, lead: Lead) -> None:
         """Leader or term have changed."""

@@ -426,7 +426,7 @@ class DefinitionsGroup:
             for queue in self._store.births.unconfirmed():
                 self._user.unborn(queue)
 
-    def outcome(self, index: int, term: int, outcome: int) -> None:
+    def outcome(self, first: int, last: int, term: int, outcome: int) -> None:
         """Batches have numbers of their own."""
 
     def lead(self, lead: Lead) -> None:

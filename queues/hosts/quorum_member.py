@@ -458,9 +458,9 @@ class QuorumMember:
             return None
         return self._open.popleft()
 
-    def outcome(self, index: int, term: int, outcome: int) -> None:
+    def outcome(self, first: int, last: int, term: int, outcome: int) -> None:
         """Of what was lost the sessions hear from the next leader, which does not have it."""
-        while len(self._open) > 0 and self._open[0].place[0] <= index:
+        while len(self._open) > 0 and self._open[0].place[0] <= last:
             if self._open[0].place[1] > term:
                 return
             self._open.popleft()

@@ -285,7 +285,11 @@ class HostMember(Member):
         for entry in entries:
             self._apply(entry)
 
-    def outcome(self, index: int, term: int, outcome: int) -> None:
+    def outcome(self, first: int, last: int, term: int, outcome: int) -> None:
+        for index in range(first, last + 1):
+            self._outcome(index, term, outcome)
+
+    def _outcome(self, index: int, term: int, outcome: int) -> None:
         if (index, term) not in self._open_places:
             return  # of a change of members
         self._open_places.remove((index, term))

@@ -163,7 +163,11 @@ class Recorder:
         if self.on_apply is not None:
             self.on_apply(entries)
 
-    def outcome(self, index: int, term: int, outcome: int) -> None:
+    def outcome(self, first: int, last: int, term: int, outcome: int) -> None:
+        for index in range(first, last + 1):
+            self._outcome(index, term, outcome)
+
+    def _outcome(self, index: int, term: int, outcome: int) -> None:
         self.outcomes.append((index, term, outcome))
         self.story.append(f"outcome {index} {outcome}")
         if self.on_outcome is not None:

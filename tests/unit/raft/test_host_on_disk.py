@@ -36,8 +36,8 @@ class Machine:
     def apply(self, entries: Sequence[Entry]) -> None:
         self.commands += [b"".join(entry.parts) for entry in entries if entry.kind == 0]
 
-    def outcome(self, index: int, term: int, outcome: int) -> None:
-        self.outcomes.append(outcome)
+    def outcome(self, first: int, last: int, term: int, outcome: int) -> None:
+        self.outcomes += [outcome] * (last - first + 1)
 
     def lead(self, lead: Lead) -> None:
         assert lead.term > 0
