@@ -28,6 +28,7 @@ COMPILED = [
     "node/reading.py",
     "node/transaction.py",
     "node/turn.py",
+    "node/turn_stages.py",
     "queues/alike.py",
     "queues/annotations.py",
     "queues/away/home.py",

@@ -41,6 +41,7 @@ from node.owners import QueueOwners, Recovered
 from node.peering.identity import BadNodeId, BadSecret, read_secret
 from node.resetting import wipe_if_marked
 from node.slow_queues import SlowCommits
+from node.slow_turns import SlowTurns
 from node.timers import Timers
 from node.tls.contexts import TlsFault
 from node.turn import Turn
@@ -219,6 +220,8 @@ class Node:
         self._status = 0
         loop = asyncio.get_running_loop()
         self.turn = Turn(loop.call_soon, self._turn_failed)
+        self._slow_turns = SlowTurns()
+        self.turn.stages.on_slow = self._slow_turns.note
         self.clock = NodeClock()
         disk = OsDisk()
         directory = os.path.join(config.node.data_dir, LOG_DIRECTORY)
@@ -309,6 +312,7 @@ class Node:
         gc.collect()
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
+        self._slow_turns.watch_collections()
         words = "".join(
             f" {'amqp' if each.protocol == AMQP else 'amqps'}={each.host}:{each.port}"
             for each in door.entries
@@ -650,6 +654,7 @@ class Node:
         self.journal.settle_now()
         self.wal.close(clean=True)
         self.keyed.close()
+        self._slow_turns.end()
         log.info("stopped")
 
     async def _bury(self, seconds: float) -> None:

@@ -33,7 +33,7 @@ NONE: Final = logging.CRITICAL + 10  # above all levels
 CATEGORIES: Final = (
     "alarms", "audit", "broker", "cluster", "connection", "coordination", "damage", "dead_letters",
     "events", "firehose", "listener", "maintenance", "management", "node", "peers", "placement",
-    "reconciling", "reply_to", "routing", "tls", "traffic",
+    "reconciling", "reply_to", "routing", "tls", "traffic", "turn",
 )  # fmt: skip
 TEXT: Final = "%(asctime)s [%(levelname)s] %(name)s: %(message)s"
 

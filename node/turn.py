@@ -6,11 +6,12 @@ socket once (DESIGN section 4). Owns no rule: order and time only. Compiled.
 """
 
 from collections.abc import Callable
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import Final, Protocol, final
 
 from mypy_extensions import i64
 
+from node.turn_stages import ELSEWHERE, GROUPS, JOURNAL, QUEUES, READING, SOCKETS, Stages
 from queues.away.seam import Ending
 from queues.hosts.classic import Steppable
 from queues.hosts.journal import Journal
@@ -58,9 +59,10 @@ class Turn:
         call_soon: Callable[[Callable[[], None]], object],
         on_failure: Callable[[Exception], None],
         clock_s: Callable[[], float] = perf_counter,
+        cpu_s: Callable[[], float] = thread_time,
     ) -> None:
         self._call_soon = call_soon
-        self._clock_s = clock_s
+        self.stages = Stages(clock_s, cpu_s)
         self._on_failure = on_failure  # we are wrong, and nobody knows how far the turn came
         self._hosts: list[Steppable] = []
         self._later: list[Steppable] = []
@@ -71,7 +73,6 @@ class Turn:
         self._between: list[Callable[[], None]] = []
         self._stepping = False
         self._scheduled = False
-        self._began = 0.0
         self.journal: Journal | None = None
         self.pager: Pager | None = None
         self.now_ms: Callable[[], int] | None = None
@@ -85,12 +86,12 @@ class Turn:
         """Work has arrived (a socket was read, a sync came back): a turn is under way."""
         if not self._scheduled:
             self._scheduled = True
-            self._began = self._clock_s()
+            self.stages.begin()
             self._call_soon(self._run_guarded)
 
     def end_if_long(self) -> None:
         """End the turn here if it has been reading for long: many sockets were ready at once."""
-        if self._scheduled and (self._clock_s() - self._began) * 1000.0 > READ_MS_MAX:
+        if self._scheduled and self.stages.so_far_ms() > READ_MS_MAX:
             self._run_guarded()
 
     def mark_host(self, host: Steppable) -> None:
@@ -149,23 +150,32 @@ class Turn:
         assert journal is not None
         assert now is not None
         now_ms = now()
+        stages = self.stages
         self.read_bytes = 0
+        stages.end_of(READING)
         self._step_hosts(now_ms)
+        stages.end_of(QUEUES)
         journal.end_turn(now_ms)  # the disk works while the sockets are written
+        stages.end_of(JOURNAL)
         if self._groups_due:
             self._run_groups(journal, now_ms)
+            stages.end_of(GROUPS)
         endpoints = self._endpoints
         self._endpoints = []
         for endpoint in endpoints:
             endpoint.flush()
+        stages.end_of(SOCKETS)
         if len(self._hosts) > 0:
             # What the flush settled (automatic acknowledgement) belongs to the same turn.
             self._step_hosts(now_ms)
+            stages.end_of(QUEUES)
             journal.end_turn(now_ms)
+            stages.end_of(JOURNAL)
         if self.away is not None:
             self.away.end_turn()
         if self.pager is not None:
             self.pager.end_turn()
+        stages.end_of(ELSEWHERE)
         self._scheduled = False
         self._measure()
         if len(self._later) > 0:
@@ -206,7 +216,7 @@ class Turn:
             rounds += 1
 
     def _measure(self) -> None:
-        took_ms = (self._clock_s() - self._began) * 1000.0
+        took_ms = self.stages.end()
         self.count += 1
         self.sum_ms += took_ms
         if took_ms > self.longest_ms:
