@@ -7,10 +7,9 @@ moved, released in part, or loaded as any other. Chunks that are alike cost next
 one message each took 512 * 300 bytes and take about 100, or 2 bytes for each message if sizes are
 random.
 
-A table is deflated u32, little-endian: the number of chunks; then for each chunk its count, its
-info bits, how far its data lies behind that of the one before, and the size of its messages if all
-have the same, else 0; then the size of each message of the others. It lives in memory alone; no
-file has it.
+A table is the size of each message (`queues.holes`), and deflated u32, little-endian: the number of
+chunks; then for each chunk its count, its info bits, and how far its data lies behind that of the
+one before. It lives in memory alone; no file has it.
 
 Messages that leave the midst of an extent are *holes* in it (`queues.holes`): it stays folded. When
 its chunks are made again, all are that have a live message, whole as they were written.
@@ -21,7 +20,7 @@ from typing import Final, final
 
 from mypy_extensions import i32, i64, mypyc_attr
 
-from queues.holes import Holes
+from queues.holes import Holes, Sizes
 from queues.message import Chunk
 from warren.wire.buffer import BytesWriter, read_i32_le, write_i32_le
 
@@ -34,17 +33,22 @@ GAP_MAX: Final = 0x7FFFFFFF
 class Table:
     """What an extent has instead of slots."""
 
-    def __init__(self, deflated: bytes) -> None:
+    def __init__(self, deflated: bytes, sizes: Sizes) -> None:
         self.deflated = deflated
+        self.sizes = sizes
         self.holes: Holes | None = None  # once one of its messages has gone alone
 
-    def dug(self) -> Holes:
-        """Its holes, though there may be none yet."""
+    def dig(self, first: i64, last: i64, count: i64) -> None:
+        """Of its `count` messages, first..last-1 have gone."""
         holes = self.holes
         if holes is None:
-            holes = Holes(message_sizes(self.deflated))
+            holes = Holes(count)
             self.holes = holes
-        return holes
+        holes.dig(first, last)
+
+    def byte_count(self) -> int:
+        """What it takes."""
+        return len(self.deflated) + self.sizes.byte_count()
 
 
 @final
@@ -69,12 +73,11 @@ def data_begin(chunk: Chunk, index: i64, paged: bool) -> i64:
     return offset + chunk.bytes_between(0, index)
 
 
-def encode_table(chunks: list[Chunk], indexes: list[int], counts: list[int], paged: bool) -> bytes:
+def encode_table(chunks: list[Chunk], indexes: list[int], counts: list[int], paged: bool) -> Table:
     """A table of `counts[i]` messages from `indexes[i]` on of each chunk, in order of the file."""
     gaps = BytesWriter()
     infos = BytesWriter()
     lengths = BytesWriter()
-    alike = BytesWriter()
     sizes = BytesWriter()
     end = data_begin(chunks[0], indexes[0], paged)
     for place in range(len(chunks)):
@@ -87,22 +90,22 @@ def encode_table(chunks: list[Chunk], indexes: list[int], counts: list[int], pag
         write_i32_le(lengths, i32(last - index))
         write_i32_le(infos, i32(chunk.info))
         write_i32_le(gaps, i32(gap))
-        end = begin + chunk.bytes_between(index, last)
-        size = size_of_each(chunk, index, last)
-        write_i32_le(alike, i32(size))
-        if size == 0:
-            while index < last:
-                write_i32_le(sizes, i32(chunk.bytes_between(index, index + 1)))
-                index += 1
+        at = i64(read_i32_le(chunk.offsets, 4 * index))
+        end = begin - at
+        while index < last:
+            index += 1
+            following = i64(read_i32_le(chunk.offsets, 4 * index))
+            write_i32_le(sizes, i32(following - at))
+            at = following
+        end += at
     number = len(chunks).to_bytes(4, "little")
-    columns = [number]
-    columns.extend(column.getvalue() for column in (lengths, infos, gaps, alike, sizes))
-    return zlib.compress(b"".join(columns), LEVEL)
+    rows = b"".join((number, lengths.getvalue(), infos.getvalue(), gaps.getvalue()))
+    return Table(zlib.compress(rows, LEVEL), Sizes(sizes.getvalue()))
 
 
 def encode_columns(
     columns: Columns, begin: i64, end: i64, message: i64, info: i64
-) -> tuple[bytes, int, int]:
+) -> tuple[Table, int, int]:
     """A table of the records begin..end-1 of the columns; also how many messages and bytes.
 
     The first message of record `begin` is the `message`th of all.
@@ -129,34 +132,22 @@ def encode_columns(
     number = int(end - begin).to_bytes(4, "little")
     counts = columns.counts[4 * begin : 4 * end]
     sizes = columns.sizes[4 * first : 4 * message]
-    alike = bytes(4 * (end - begin))
-    parts = (number, counts, infos.getvalue(), gaps.getvalue(), alike, sizes)
-    return zlib.compress(b"".join(parts), LEVEL), int(message - first), int(byte_count)
+    rows = b"".join((number, counts, infos.getvalue(), gaps.getvalue()))
+    table = Table(zlib.compress(rows, LEVEL), Sizes(sizes))
+    return table, int(message - first), int(byte_count)
 
 
-def size_of_each(chunk: Chunk, index: i64, last: i64) -> i64:
-    """The size of messages index..last-1 if all have the same, else 0."""
-    at = i64(read_i32_le(chunk.offsets, 4 * index))
-    size = i64(read_i32_le(chunk.offsets, 4 * index + 4)) - at
-    while index < last:
-        index += 1
-        at += size
-        if i64(read_i32_le(chunk.offsets, 4 * index)) != at:
-            return 0
-    return size
-
-
-def decode_table(table: bytes, whole: Chunk) -> list[Chunk]:
+def decode_table(table: Table, whole: Chunk) -> list[Chunk]:
     """The chunks again, each cut to the messages that the table was made of.
 
     `whole` says what is the same for all of them, and where the first message is.
     """
-    raw = zlib.decompress(table)
+    raw = zlib.decompress(table.deflated)
+    sizes = table.sizes
     number: i64 = i64(read_i32_le(raw, 0))
     infos: i64 = 4 + 4 * number
     gaps: i64 = infos + 4 * number
-    alike: i64 = gaps + 4 * number
-    sizes: i64 = alike + 4 * number
+    message: i64 = 0
     found: list[Chunk] = []
     paged = whole.page_id > 0
     offset = whole.page_offset if paged else whole.file_offset
@@ -165,12 +156,8 @@ def decode_table(table: bytes, whole: Chunk) -> list[Chunk]:
         count = i64(read_i32_le(raw, 4 + 4 * place))
         offset += i64(read_i32_le(raw, gaps + 4 * place))
         info = i64(read_i32_le(raw, infos + 4 * place))
-        size = i64(read_i32_le(raw, alike + 4 * place))
-        if size > 0:
-            offsets = even_offsets(count, size)
-        else:
-            offsets = offsets_of(raw, sizes, count)
-            sizes += 4 * count
+        offsets = offsets_within(sizes, message, message + count)
+        message += count
         chunk = Chunk(whole.format_tag, None, 0, offsets, info, whole.names)
         if paged:
             chunk.page_id = whole.page_id
@@ -187,13 +174,15 @@ def decode_table(table: bytes, whole: Chunk) -> list[Chunk]:
     return found
 
 
-def even_offsets(count: i64, size: i64) -> bytes:
-    """A table of offsets, from 0 on, of messages that all have this size."""
+def offsets_within(sizes: Sizes, first: i64, last: i64) -> bytes:
+    """A table of offsets, from 0 on, of messages first..last-1."""
     writer = BytesWriter()
-    place: i64 = 0
-    while place <= count:
-        write_i32_le(writer, i32(place * size))
-        place += 1
+    end: i64 = 0
+    write_i32_le(writer, 0)
+    while first < last:
+        end += sizes.size_of(first)
+        write_i32_le(writer, i32(end))
+        first += 1
     return writer.getvalue()
 
 
@@ -207,26 +196,4 @@ def offsets_of(raw: bytes, at: i64, count: i64) -> bytes:
         end += i64(read_i32_le(raw, at))
         write_i32_le(writer, i32(end))
         at += 4
-    return writer.getvalue()
-
-
-def message_sizes(table: bytes) -> bytes:
-    """The size of each message (u32, little-endian), in order."""
-    raw = zlib.decompress(table)
-    number: i64 = i64(read_i32_le(raw, 0))
-    alike: i64 = 4 + 12 * number
-    sizes: i64 = alike + 4 * number
-    writer = BytesWriter()
-    place: i64 = 0
-    while place < number:
-        count = i64(read_i32_le(raw, 4 + 4 * place))
-        size = read_i32_le(raw, alike + 4 * place)
-        if size == 0:
-            writer.write(raw[sizes : sizes + 4 * count])
-            sizes += 4 * count
-        else:
-            while count > 0:
-                write_i32_le(writer, size)
-                count -= 1
-        place += 1
     return writer.getvalue()

@@ -1,97 +1,138 @@
 """Which messages of an extent are gone, and how many bytes each has. No I/O. Compiled.
 
-Made of the sizes of its messages when the first of them goes alone (an expiration, a message that
-is dropped from the head), so that the extent need not become slots again (`queues.extents`): 300
-bytes for each of those, and nothing makes them an extent any more. Here it is a bit for each
-message, and its size, which the account of the log file wants without decoding anything: up to
-KINDS_MAX different sizes are told by an index of 0, 1, 2 or 4 bits, others by 4 bytes each.
+`Sizes` is made with the extent and kept in few bits: nothing is unpacked when a message goes alone
+(an expiration, a message that is dropped from the head), for hundreds of extents may be hit for the
+first time in one turn. Up to KINDS_MAX different sizes are told by an index of 0, 1, 2 or 4 bits,
+others by 2 bytes each, or 4 where one has 64 KiB or more.
 
-Owned by one extent. A message that goes twice is a fault of ours: `AssertionError`.
+`Holes` is made when the first message goes alone, a bit for each, so that the extent need not
+become slots again (`queues.extents`): 300 bytes for each of those.
+
+Both are owned by one extent. A message that goes twice is a fault of ours: `AssertionError`.
 """
 
 from typing import Final, final
 
 from librt.vecs import vec
-from mypy_extensions import i64, mypyc_attr, u8
+from mypy_extensions import i16, i64, mypyc_attr, u8
 
-from warren.wire.buffer import read_i32_le
+from warren.wire.buffer import BytesWriter, read_i16_be, read_i32_le, write_i16_be
 
 KINDS_MAX: Final = 16
+SHORT_BITS: Final = 16  # of a size that is told as it is
+LONG_BITS: Final = 32
+SHORT_MAX: Final = 0xFFFF
 
 
 @final
 @mypyc_attr(acyclic=True)
-class Holes:
-    """Of messages 0..count-1. Invariant: either `_sizes` has the size of each, or `_codes` an index
-    of `_bits` bits into `_kinds` for each, packed from the lowest bit of a byte on."""
+class Sizes:
+    """Of messages 0..count-1. Invariant: with up to 4 `_bits`, `_codes` has an index of so many
+    bits into `_kinds` for each, packed from the lowest bit of a byte on; with 16 or 32 `_plain` has
+    the size itself, big-endian (16) or little-endian (32)."""
 
     def __init__(self, sizes: bytes) -> None:
         """`sizes`: u32 of each message, little-endian."""
         count: i64 = len(sizes) // 4
-        self._gone: vec[u8] = vec[u8]([0] * ((count + 7) >> 3))
-        self._kinds: vec[i64] = vec[i64]([0] * KINDS_MAX)
-        self._bits: i64 = 0
+        self._kinds: vec[i64] = vec[i64]()
         self._codes: vec[u8] = vec[u8]()
-        self._sizes = b""
+        self._plain = b""
+        self.bits: i64 = 0
         known = self._learn(sizes, count)
         if known > KINDS_MAX:
-            self._sizes = sizes
+            self._kinds = vec[i64]()
+            self._keep_plain(sizes, count)
         elif known > 1:
-            self._bits = 1 if known == 2 else 2 if known <= 4 else 4
+            self.bits = 1 if known == 2 else 2 if known <= 4 else 4
             self._encode(sizes, count)
 
     def _learn(self, sizes: bytes, count: i64) -> i64:
         """Find the different sizes; return how many there are, or more than KINDS_MAX."""
+        kinds = vec[i64]([0] * KINDS_MAX)
         known: i64 = 0
+        last: i64 = -1
         place: i64 = 0
         while place < count:
             size = i64(read_i32_le(sizes, 4 * place))
-            if self._kind_of(size, known) == known:
-                if known == KINDS_MAX:
+            if size != last:
+                last = size
+                kind: i64 = 0
+                while kind < known and kinds[kind] != size:
+                    kind += 1
+                if kind == KINDS_MAX:
                     return known + 1
-                self._kinds[known] = size
-                known += 1
+                if kind == known:
+                    kinds[known] = size
+                    known += 1
             place += 1
+        self._kinds = vec[i64]([kinds[kind] for kind in range(known)])
         return known
 
-    def _kind_of(self, size: i64, known: i64) -> i64:
-        """The index of a size among those that are known; `known` if it is none of them."""
-        kinds = self._kinds
-        kind: i64 = 0
-        while kind < known and kinds[kind] != size:
-            kind += 1
-        return kind
-
     def _encode(self, sizes: bytes, count: i64) -> None:
-        bits = self._bits
+        kinds = self._kinds
+        bits = self.bits
         codes = vec[u8]([0] * ((count * bits + 7) >> 3))
         place: i64 = 0
         while place < count:
-            kind = self._kind_of(i64(read_i32_le(sizes, 4 * place)), KINDS_MAX)
+            size = i64(read_i32_le(sizes, 4 * place))
+            kind: i64 = 0
+            while kinds[kind] != size:
+                kind += 1
             at = place * bits
             codes[at >> 3] = u8(i64(codes[at >> 3]) | (kind << (at & 7)))
             place += 1
         self._codes = codes
 
+    def _keep_plain(self, sizes: bytes, count: i64) -> None:
+        self.bits = SHORT_BITS
+        writer = BytesWriter()
+        place: i64 = 0
+        while place < count:
+            size = i64(read_i32_le(sizes, 4 * place))
+            if size > SHORT_MAX:
+                self.bits = LONG_BITS
+                self._plain = sizes
+                return
+            write_i16_be(writer, i16(size if size < 0x8000 else size - 0x10000))
+            place += 1
+        self._plain = writer.getvalue()
+
     def size_of(self, index: i64) -> i64:
         """Bytes of a message."""
-        if len(self._sizes) > 0:
-            return i64(read_i32_le(self._sizes, 4 * index))
-        bits = self._bits
+        bits = self.bits
         if bits == 0:
             return self._kinds[0]
+        if bits == SHORT_BITS:
+            return i64(read_i16_be(self._plain, 2 * index)) & SHORT_MAX
+        if bits == LONG_BITS:
+            return i64(read_i32_le(self._plain, 4 * index))
         at = index * bits
         code = i64(self._codes[at >> 3]) >> (at & 7)
         return self._kinds[code & ((i64(1) << bits) - 1)]
 
     def bytes_between(self, first: i64, last: i64) -> i64:
         """Bytes of messages first..last-1, gone or not."""
+        if self.bits == 0:
+            return (last - first) * self._kinds[0] if last > first else 0
         total: i64 = 0
         index = first
         while index < last:
             total += self.size_of(index)
             index += 1
         return total
+
+    def byte_count(self) -> int:
+        """What they take themselves."""
+        return len(self._codes) + len(self._plain) + 8 * len(self._kinds)
+
+
+@final
+@mypyc_attr(acyclic=True)
+class Holes:
+    """Of messages 0..count-1."""
+
+    def __init__(self, count: i64) -> None:
+        self._gone: vec[u8] = vec[u8]([0] * ((count + 7) >> 3))
 
     def dig(self, first: i64, last: i64) -> None:
         """Messages first..last-1 are gone."""

@@ -141,7 +141,7 @@ class Slot:
             return self.chunk.bytes_between(seq + offset, stop + offset)
         if stop - seq == self.count:
             return self.chunk.bytes_between(0, 1)
-        return table.dug().bytes_between(seq - self.first, stop - self.first)
+        return table.sizes.bytes_between(seq - self.first, stop - self.first)
 
 
 @final
@@ -230,7 +230,7 @@ class Store:
         chunk.file_offset = columns.place(begin)
         chunk.holders = 1
         extent = Slot(first, messages, chunk, 0, True)
-        extent.table = Table(table)
+        extent.table = table
         self.live_bytes += byte_count
         self._insert(extent)
 
@@ -306,7 +306,7 @@ class Store:
                 self._dead += 1
                 self._let_go(slot.chunk)
             elif slot.table is not None:
-                slot.table.dug().dig(seq - slot.first, stop - slot.first)
+                slot.table.dig(seq - slot.first, stop - slot.first, slot.count)
             seq = stop
         if len(dead) > 0:
             self._drop_dead()
@@ -668,7 +668,7 @@ class Store:
         whole.lazy = first.chunk.lazy
         whole.holders = 1
         extent = Slot(first.first, messages, whole, 0, first.journaled)
-        extent.table = Table(table)
+        extent.table = table
         for slot in slots:
             self._let_go(slot.chunk)
         self._slots[begin:end] = [extent]
@@ -698,7 +698,7 @@ def unfolded(extent: Slot, table: Table) -> list[Slot]:
     found: list[Slot] = []
     holes = table.holes
     first: i64 = 0  # in the extent
-    for chunk in decode_table(table.deflated, extent.chunk):
+    for chunk in decode_table(table, extent.chunk):
         count = chunk.count()
         slot = Slot(extent.first + first, count, chunk, 0, extent.journaled)
         if holes is not None:

@@ -114,7 +114,7 @@ def test_a_table_takes_few_bytes_for_each_message(
         chunks.append(stored([body], offset))
         offset += (len(body) + RECORD_BYTES + 7) & ~7
     made = encode_table(chunks, [0] * EXTENT_SLOTS, [1] * EXTENT_SLOTS, False)
-    assert len(made) < bytes_each * EXTENT_SLOTS
+    assert made.byte_count() < bytes_each * EXTENT_SLOTS
 
 
 # Folding
