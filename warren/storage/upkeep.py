@@ -8,9 +8,10 @@ until then a crash may bring it back with all it says. Dead files go in rounds: 
 until it frees several times what the last one had to say anew, or saying would never end.
 
 Files with little alive are rewritten, together, when the files that are full take more than three
-times what is alive and `slack_bytes / 2`. If they come to take more than `slack_bytes` over that
-while there is something to be done about it, upkeep is *behind*: publishers wait and rewriting
-hurries (`Host.behind`). Compiled.
+times what is alive and `slack_bytes / 2`. From three quarters of `slack_bytes` over that on,
+rewriting hurries. If they come to take more than `slack_bytes` over that while there is something
+to be done about it, upkeep is *behind*: publishers wait (`Host.behind`). So that they do not wait
+for long, no more than READ_FILES are rewritten together. Compiled.
 """
 
 from collections import deque
@@ -31,6 +32,7 @@ from warren.storage.tally import Tally
 MERGE_COUNT: Final = 8  # so many small files are worth one segment
 SMALL_PART: Final = 8  # a file is small below this part of file_bytes
 PLACE: Final = "upkeep of the log"  # where an alarm of ours is
+READ_FILES: Final = 3  # so many full ones are rewritten together, at most
 FREED_TIMES: Final = 4  # a round frees so many times what the last one said anew
 
 Records = Sequence[tuple[LogFile, Record, PublishPayload | None]]
@@ -115,6 +117,7 @@ class Upkeep:
         self._compaction: Compaction | None = None
         self._begin_lsn = 0  # durable so far, and everything in the sources was applied
         self._behind_since_s = 0.0
+        self._hurries = False  # whenever it is behind, and a little before
         self.is_behind = False
         self.tally = Tally()
 
@@ -219,10 +222,11 @@ class Upkeep:
 
     def _first_fitting(self, files: list[LogFile]) -> list[LogFile]:
         found: list[LogFile] = []
-        alive = 0
+        alive = size = 0
         for file in files:
             alive += file.alive_bytes()
-            if found and alive > self._file_bytes:
+            size += file.size
+            if found and (alive > self._file_bytes or size > READ_FILES * self._file_bytes):
                 break
             found.append(file)
         return sorted(found, key=lambda file: file.id)
@@ -230,9 +234,13 @@ class Upkeep:
     def _see_behind(self) -> None:
         """Have publishers wait while there is too much on disk and it is being worked on."""
         works = self._works() and not self._drop_stuck
-        if not works and not self.is_behind:
+        if not works and not self._hurries:
             return
         over = excess(self._ledger.sealed(self._host.durable_lsn))
+        hurries = works and over > self._slack_bytes * 3 // 4
+        if hurries != self._hurries:
+            self._hurries = hurries
+            self._runner.hurry(hurries)
         behind = works and over > self._slack_bytes
         if behind == self.is_behind:
             return
@@ -242,7 +250,6 @@ class Upkeep:
             self._behind_since_s = monotonic()
         else:
             self.tally.behind_s += monotonic() - self._behind_since_s
-        self._runner.hurry(behind)
         self._host.behind(behind)
 
     # Dropping.

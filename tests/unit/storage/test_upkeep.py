@@ -171,6 +171,31 @@ def test_publishers_wait_while_rewriting_is_behind_and_not_longer(node: Small) -
     assert node.live() == {10: list(range(1, count + 1, 50))}
 
 
+def test_rewriting_hurries_before_publishers_have_to_wait(node: Small) -> None:
+    node.runner.stalled = True
+    count = 0
+    while not node.runner.hurried and count < 400:
+        seq = node.queues.publish_bodies([10], [body(count)], 0)[0]
+        node.queues.settle(10, [seq] if count % 50 else [])
+        count += 1
+        node.rest()
+    assert node.held == []
+    assert not node.wal.disk_use().is_behind
+
+
+def test_few_files_are_rewritten_together_so_that_the_first_go_soon(node: Small) -> None:
+    node.runner.stalled = True
+    for number in range(400):
+        seq = node.queues.publish_bodies([10], [body(number)], 0)[0]
+        node.queues.settle(10, [seq] if number % 10 else [])
+        node.rest()
+    node.runner.stalled = False
+    node.rest()
+    assert node.wal.tally.finished > 2
+    assert node.excess_files() <= SLACK_FILES
+    assert node.live() == {10: list(range(1, 401, 10))}
+
+
 class NoSegments(SimDisk):
     """There is room for the log's own files alone."""
 
