@@ -16,6 +16,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from node.deliveries import Consumer091, Deliveries
+from node.farewell import Farewell
 from node.getting import Getting
 from node.owner import Owner, PlanCache, Tracing
 from node.reply_to import REPLY_TO, REPLY_TO_BYTES, name_answers
@@ -23,7 +24,6 @@ from node.transaction import Transaction
 from queues.arguments import is_integer, type_name
 from queues.commands import (
     Command,
-    EndSession,
     Get,
     Inspect,
     Retire,
@@ -675,8 +675,7 @@ class Channel091:
         hosts: dict[int, QueueHost] = dict(self.deliveries.hosts)
         for uid, outbox in self.publisher.outboxes.items():
             hosts[uid] = outbox.host
-        for host in hosts.values():
-            host.command(self, EndSession(self._session))
+        Farewell(self, list(hosts.values()), self.owner.step_later).step(0)
         self._credit.peer_down_everywhere()
 
 

@@ -29,6 +29,7 @@ from node.reading import ANSWER_BYTES_MAX, Reading, Transport
 from queues.counts import Counts
 from queues.credit import CONNECTION, CreditActor, CreditSpec
 from queues.host import QueueHost
+from queues.hosts.seams import Steppable
 from queues.publishing import Held, Targets
 from warren.wire.amqp091 import methods
 from warren.wire.amqp091.connection import Connection
@@ -428,6 +429,10 @@ class Endpoint091:
 
     def between_steps(self, call: Callable[[], None]) -> None:
         self.broker.turn.between_steps(call)
+
+    def step_later(self, work: Steppable) -> None:
+        self.broker.turn.mark_host_later(work)
+        self.broker.turn.begin()
 
     def count_published(self, channel: Channel091, count: int) -> None:
         self.reader.send(channel.credit, count)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 from queues.counts import Counts
 from queues.credit import CreditSpec
 from queues.host import QueueHost
+from queues.hosts.seams import Steppable
 from queues.publishing import Targets
 from warren.wire.amqp091.events import Called, Publishes, Settles
 from warren.wire.amqp091.methods import Method
@@ -145,6 +146,9 @@ class Owner(Protocol):
 
     def between_steps(self, call: Callable[[], None]) -> None:
         """Call now, or when no queue is in the midst of a step (`node.turn`)."""
+
+    def step_later(self, work: Steppable) -> None:
+        """Step it in the next turn."""
 
     def dispatch(self, channel: "Channel091", event: Publishes | Settles | Called) -> None:
         """Let the channel handle the event; settle its ProtocolError, if any."""

@@ -1,0 +1,36 @@
+"""A session that is gone takes leave of its queues, some of them in each turn.
+
+A channel may have used tens of thousands of queues, and each has something to do when it goes: what
+it held there goes back, and its consumers are counted out. No more than QUEUES_MAX are told in one
+turn. Until its turn comes a queue may go on delivering to the session, which lets that fall; all of
+it goes back with the rest. A queue that is gone itself by then does not mind.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from queues.commands import EndSession
+from queues.host import QueueHost, SessionSink
+from queues.hosts.seams import Steppable
+
+QUEUES_MAX: Final = 512
+
+
+class Farewell:
+    """See the module; it is stepped as a queue is."""
+
+    def __init__(
+        self, sink: SessionSink, hosts: list[QueueHost], step_later: Callable[[Steppable], None]
+    ) -> None:
+        self._sink = sink
+        self._hosts = hosts
+        self._step_later = step_later
+        self._told = 0
+
+    def step(self, now_ms: int) -> None:
+        begin = self._told
+        self._told = begin + QUEUES_MAX
+        for host in self._hosts[begin : self._told]:
+            host.command(self._sink, EndSession(self._sink.session))
+        if self._told < len(self._hosts):
+            self._step_later(self)
