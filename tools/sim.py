@@ -49,8 +49,9 @@ def try_seeds(file: Path, first: int) -> tuple[int, int]:
     """(seeds that were run, seeds that failed). Says which."""
     name = file.relative_to(ROOT).as_posix()
     seeds = f"{first}:{first + SEEDS_A_ROUND}"
-    command = [sys.executable, "-m", "pytest", "-q", "--tb=short", "--timeout", "300", name]
-    environment = os.environ | {"WARREN_SIM_SEEDS": seeds}
+    command = [sys.executable, "-m", "pytest", "-p", "pytest_timeout", "--timeout", "300"]
+    command += ["-q", "--tb=short", name]
+    environment = os.environ | {"WARREN_SIM_SEEDS": seeds, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     try:
         ran = subprocess.run(
             command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=LIMIT_S
