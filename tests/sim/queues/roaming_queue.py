@@ -103,6 +103,14 @@ class LedQueue:
         for each in self.ends.values():
             each.propose(now_ms)
 
+    def settle(self, now_ms: int) -> None:
+        """Whoever leads gets its duties done, and all members have applied it."""
+        while self.duties or self.led_end.proposed or self.led_end.term != self.term:
+            self.lead_on(now_ms)
+            self.commit(1_000_000)
+            for member in self.ends:
+                self.advance(member, 1_000_000)
+
     def is_at_rest(self) -> bool:
         end = self.led_end
         if self.duties or self.news or end.proposed:

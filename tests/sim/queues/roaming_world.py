@@ -40,6 +40,7 @@ class Node:
             self.roaming.add(proxy)
         self.neighbours: dict[int, Neighbour] = {}
         self.clients: list[Client] = []
+        self.is_given_up = False  # the cluster takes it for gone, and it does not know
 
     @property
     def ends(self) -> dict[int, End]:
@@ -255,11 +256,30 @@ class World:
             queue = self.queues[uid]
             proxy = node.proxies[uid]
             fresh.append(Client(session, proxy, self.lots, queue.truth, queue.options))
+        for client in fresh:
+            client.is_given_up = node.is_given_up
         node.clients += fresh
         return fresh
 
-    def restart(self, node: Node) -> None:
-        """The process is gone, with its sessions; another one begins."""
+    def give_up(self, nodes: list[Node]) -> None:
+        """The cluster takes these processes for gone, and all members have applied it; they live,
+        do not know, and go on. Members that do not lead have begun anew with what they had saved,
+        and one of them leads now."""
+        for node in nodes:
+            node.is_given_up = True
+            for client in node.clients:
+                client.is_given_up = True
+        for queue in self.queues.values():
+            queue.duties += [EndProcess(node.process) for node in nodes]
+            queue.settle(self.now_ms)
+            for member in self.nodes:
+                if member != queue.leader:
+                    queue.ends[member].restart()
+            queue.elect(self.lots.choice([each for each in self.nodes if each != queue.leader]))
+
+    def restart(self, node: Node, is_known: bool = False) -> None:
+        """The process is gone, with its sessions; another one begins. `is_known`: the queues have
+        heard of its end before."""
         for client in node.clients:
             client.die()
         others = [each for each in self.nodes if each != node.member]
@@ -270,7 +290,8 @@ class World:
             self.nodes[far].neighbour(node.member).disconnected()
             self.nodes[far].look_at_links()
         for queue in self.queues.values():
-            queue.duties.append(EndProcess(node.process))
+            if not is_known:
+                queue.duties.append(EndProcess(node.process))
             if node.member == queue.leader:
                 queue.elect(self.lots.choice(others))
             queue.ends[node.member].restart()

@@ -11,6 +11,7 @@ import pytest
 from tests.sim.queues.roaming_world import World
 
 FIRST, _, LAST = os.environ.get("WARREN_SIM_SEEDS", "0:40").partition(":")
+FEW = 5 if "WARREN_SIM_SEEDS" not in os.environ else int(LAST)
 
 
 @pytest.mark.parametrize("seed", range(int(FIRST), int(LAST)))
@@ -20,6 +21,25 @@ def test_whoever_leads_sessions_get_what_is_theirs_once(seed: int) -> None:
         world.add_client(node)
     for _ in range(600):
         world.step()
+    world.heal()
+    world.settle()
+    world.check()
+
+
+@pytest.mark.parametrize("seed", range(int(FIRST), FEW))
+def test_a_process_that_was_given_up_and_goes_on_is_not_heard(seed: int) -> None:
+    world = World(seed)
+    for node in world.nodes.values():
+        world.add_client(node)
+    for _ in range(200):
+        world.step()
+    doomed = world.lots.sample(list(world.nodes.values()), 2)
+    world.give_up(doomed)
+    for _ in range(300):
+        world.step()
+    for node in doomed:
+        if world.nodes[node.member] is node:
+            world.restart(node, is_known=True)
     world.heal()
     world.settle()
     world.check()
