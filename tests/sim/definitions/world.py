@@ -259,7 +259,9 @@ class World:
         chance = self.random.random()
         if chance < 0.5:
             self.tokens += 1
-            self.ask(node, commands.PutParameter("", "", f"k{self.tokens}", b"1"))
+            # Every fifth is one of three that are there already, with another value.
+            name = f"k{self.tokens % 15 if self.tokens % 5 == 0 else self.tokens}"
+            self.ask(node, commands.PutParameter("", "", name, b"%d" % self.tokens))
         elif chance < 0.65:
             declare = commands.DeclareQueue("/", f"x{name}", False, connection, node=node.name)
             self.ask(node, declare)
