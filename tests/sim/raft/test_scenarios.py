@@ -158,6 +158,25 @@ def test_a_follower_commits_nothing_beyond_what_it_shares_with_the_leader() -> N
     world.settle()
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_who_has_more_entries_but_of_an_older_term_is_not_elected(seed: int) -> None:
+    world = calm(3, seed)
+    lead(world, 1)
+    isolate(world, [1])
+    propose(world, 1, 9)
+    other = new_leader(world, 1)
+    index = propose(world, other, 3)[-1]
+    wait(world, lambda: world.truth.commit_index == index, "a commit by the others")
+    wait(world, lambda: not is_leader(world, 1), "1 has heard of nobody")
+    assert world.disks[1].last_index > index
+    world.crash(other)
+    world.network.heal()
+    campaign(world, 1)
+    assert new_leader(world, other) == 5 - other
+    world.start(other)
+    world.settle()
+
+
 def test_an_acknowledgement_of_an_old_term_is_not_believed() -> None:
     world = calm(5)
     lead(world, 1)
