@@ -13,7 +13,7 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
-PARTS = 6
+PARTS = 8
 PATCHED = ("raft", "warren/storage", "queues")
 pytestmark = [pytest.mark.source, pytest.mark.slow, pytest.mark.timeout(600)]
 
