@@ -4,8 +4,9 @@ An export has the form of RabbitMQ 4, with operator policies and limits of vhost
 parameters as there; what RabbitMQ 3 and 4 export is imported. What is there already stays where
 it would not agree: queues, exchanges and bindings are never changed. The rest takes the place of
 what was there. An import is read whole and tried on a copy before anything of it is done, and then
-done in order and in slices. The digest of the file that was imported last is kept as a global
-parameter that no list shows, for `skip_if_unchanged`; `progress` answers with lines of JSON.
+done in order and in slices. It comes as it is, or as the field `file` of a form. The digest of the
+file that was imported last is kept as a global parameter that no list shows, for
+`skip_if_unchanged`; `progress` answers with lines of JSON.
 For administrators; a vhost's export also for policymakers who see it.
 """
 
@@ -20,7 +21,7 @@ from aiohttp import web
 from node.management.access import Context, asked_vhosts, caller_of
 from node.management.bodies import Body, query_flag, read_raw
 from node.management.changes import change, existing_vhost
-from node.management.definitions_file import DefinitionsFile
+from node.management.definitions_file import DefinitionsFile, file_in
 from node.management.definitions_import import OPERATOR_POLICY, Importer
 from node.management.definitions_run import ImportRun, failure_row, tell_nobody
 from node.management.overview import API_VERSION
@@ -123,7 +124,8 @@ class DefinitionFiles:
 
     async def _take_in(self, request: web.Request, vhost: str | None) -> web.StreamResponse:
         skips, is_watched = query_flag(request, SKIP), query_flag(request, "progress")
-        file = DefinitionsFile(await read_raw(request))
+        sent = file_in(await read_raw(request), request.headers.get("Content-Type", ""))
+        file = DefinitionsFile(sent)
         if skips and self._digest(vhost) == file.digest:
             return web.Response(status=204)
         metadata = self._context.operations.metadata

@@ -10,13 +10,31 @@ from hashlib import sha256
 from typing import Final
 
 import msgspec
+from aiohttp.helpers import parse_mimetype
 
 from node.management.bodies import Body, decoded
 from node.management.replies import ApiError
 
 MARK: Final = b"\xef\xbb\xbf"  # that some editors put before UTF-8
+FORM: Final = "multipart/form-data"
+FIELD: Final = 'name="file"'  # of RabbitMQ's page and of scripts that were made for it
 _PARTS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ROWS: Final = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+def file_in(raw: bytes, content_type: str) -> bytes:
+    """What was sent: as it is, or the field `file` of a form."""
+    kind = parse_mimetype(content_type)
+    if f"{kind.type}/{kind.subtype}" != FORM:
+        return raw
+    boundary = kind.parameters.get("boundary", "").encode()
+    if not boundary:
+        raise ApiError.bad_request("the form has no boundary")
+    for part in (b"\r\n" + raw).split(b"\r\n--" + boundary)[1:]:
+        head, found, content = part.partition(b"\r\n\r\n")
+        if found and FIELD in head.decode(errors="replace"):
+            return content
+    raise ApiError.bad_request("the form has no field 'file'")
 
 
 class DefinitionsFile:

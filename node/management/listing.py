@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar
 from aiohttp import web
 from multidict import MultiMapping
 
+from node.management.matching import places_of
 from node.management.replies import ENCODER, HEADERS, ApiError, json_reply
 
 K = TypeVar("K")
@@ -146,15 +147,14 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 async def _chosen(keys: Sequence[K], name_of: Callable[[K], str], query: ListQuery) -> Sequence[K]:
     """Those of the asked names."""
-    pattern = query.pattern
-    if not query.name and pattern is None:
+    if query.pattern is not None:
+        places = await places_of(query.pattern, [name_of(key) for key in keys])
+        return [keys[place] for place in places]
+    if not query.name:
         return keys
     found: list[K] = []
     for start in range(0, len(keys), SLICE):
-        for key in keys[start : start + SLICE]:
-            name = name_of(key)
-            if query.name in name if pattern is None else pattern.search(name):
-                found.append(key)
+        found += [key for key in keys[start : start + SLICE] if query.name in name_of(key)]
         await asyncio.sleep(0)
     return found
 

@@ -9,7 +9,7 @@ import pytest
 from node.auth.desk import LoginDesk
 from node.auth.login import LoginRules
 from node.management.access import Context
-from node.management.definitions_file import DefinitionsFile
+from node.management.definitions_file import DefinitionsFile, file_in
 from node.management.definitions_import import Importer
 from node.management.definitions_run import ImportRun, tell_nobody
 from node.management.rehearsal import rehearsal_of
@@ -172,3 +172,40 @@ def test_a_long_import_is_done_in_slices() -> None:
     asyncio.run(test())
     assert told == [256, 512, 600]
     assert operations.metadata.queue_count == 600
+
+
+# Forms
+
+
+FORM = "multipart/form-data; boundary=xyz"
+
+
+def form(*parts: tuple[str, bytes]) -> bytes:
+    made = b"".join(
+        b'--xyz\r\nContent-Disposition: form-data; name="%s"; filename="d"\r\n\r\n%s\r\n'
+        % (name.encode(), content)
+        for name, content in parts
+    )
+    return made + b"--xyz--\r\n"
+
+
+def test_a_file_may_come_as_a_field_of_a_form() -> None:
+    sent = b'{"queues": []}\r\n'
+    assert file_in(form(("redirect", b"/"), ("file", sent)), FORM) == sent
+    assert file_in(sent, "application/json") == sent and file_in(sent, "") == sent
+
+
+@pytest.mark.parametrize(
+    ("raw", "kind"),
+    [
+        (form(("other", b"{}")), FORM),
+        (form(("file", b"{}")), "multipart/form-data"),
+        (b"{}", FORM),
+        (b"", FORM),
+        (b'--xyz\r\nname="file"', FORM),
+    ],
+)
+def test_a_form_without_a_file_is_refused(raw: bytes, kind: str) -> None:
+    with pytest.raises(ApiError) as refused:
+        file_in(raw, kind)
+    assert refused.value.status == 400
