@@ -64,7 +64,7 @@ def main(options: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Run the scenario, judge it and report; the exit code is returned."""
     chosen = chosen_scenario(options)
     try:
-        if chosen.needs_links and find_server() is None:
+        if chosen.needs_links and shutil.which(find_server() or "") is None:
             raise CannotBegin(EXIT_UNREACHABLE, f"{chosen.name} breaks links: {MISSING}")
         folder = prepare(options, chosen, f"chaos-{chosen.name}")
     except CannotBegin as error:

@@ -185,8 +185,9 @@ class Recorder:
         self._write({"event": "attached", "queue": queue, "consumer": consumer})
 
     def ended(self, consumer: str, clean: bool) -> None:
-        """The consumer is over: what it holds goes back. Not `clean`: its connection broke, so
-        that what it had settled right before may not have reached the broker."""
+        """The consumer is over: what it holds, and what was on its way to it, goes back. `clean`:
+        it is about to leave. Not `clean`: its connection broke, so that what it had settled right
+        before may not have reached the broker."""
         self._write({"event": "ended", "consumer": consumer, "clean": clean})
 
     def fault(self, name: str, target: str) -> None:
@@ -274,7 +275,7 @@ class _Judge:
         self._open_faults = 0
         self._drained: dict[str, int] = {}  # how many messages each queue says that it has left
         self._phantoms: set[str] = set()
-        self._lost_ns = -LOSS_NS  # when a consumer was lost the last time
+        self._lost_ns = -LOSS_NS  # when a consumer was lost, or has left, the last time
         self._suspects: list[tuple[int, Finding]] = []  # out of order, if no consumer was lost then
         self._starving = Starving()
 
@@ -382,7 +383,7 @@ class _Judge:
         last = self._last.get(key, -1)
         at_ns = event["at_ns"]
         if message.number < last and at_ns - self._lost_ns >= LOSS_NS:
-            # It may have been on its way to a consumer whose loss is heard of later.
+            # It may have been on its way to one that has left, or whose loss is heard of later.
             detail = f"after number {last} to {event['consumer']}"
             found = Finding(Kind.REORDERED, event["id"], line, detail)
             self._suspects.append((at_ns, found))
@@ -444,9 +445,9 @@ class _Judge:
 
     def _on_ended(self, event: dict[str, Any], line: int) -> None:
         del line
+        self._lost_ns = event["at_ns"]
         if not event["clean"]:
             self._fault_count += 1
-            self._lost_ns = event["at_ns"]
             self._suspects = [each for each in self._suspects if self._lost_ns - each[0] >= LOSS_NS]
         for name in self._held.pop(event["consumer"], set()):
             self._messages[name].holder = ""

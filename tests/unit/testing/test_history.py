@@ -162,7 +162,7 @@ def test_messages_of_a_publisher_that_overtake_each_other_are_found(tmp_path: Pa
     assert judged(tmp_path, story, ordered=False).is_clean
 
 
-def lose_a_consumer(at_s: float, overtaken_at_s: float) -> Verdict:
+def lose_a_consumer(at_s: float, overtaken_at_s: float, clean: bool = False) -> Verdict:
     """Message 2 comes to one consumer before message 1, which was on its way to another one."""
     events: list[dict[str, Any]] = []
 
@@ -174,7 +174,7 @@ def lose_a_consumer(at_s: float, overtaken_at_s: float) -> Verdict:
     for number in (2, 1):
         delivery = {"queue": "q", "id": f"p:{number}", "consumer": "c", "redelivered": False}
         add(overtaken_at_s, "delivered", **delivery)
-    add(at_s, "ended", consumer="lost", clean=False)
+    add(at_s, "ended", consumer="lost", clean=clean)
     return judge(sorted(events, key=lambda event: event["at_ns"]))
 
 
@@ -190,6 +190,18 @@ def test_a_consumer_that_is_lost_at_another_time_excuses_nothing(
     at_s: float, overtaken_at_s: float
 ) -> None:
     assert lose_a_consumer(at_s, overtaken_at_s).counts == {Kind.REORDERED: 1}
+
+
+def test_what_was_on_its_way_to_a_consumer_that_leaves_may_come_late_and_unflagged() -> None:
+    assert lose_a_consumer(10.0, 10.1, clean=True).is_clean
+
+
+@pytest.mark.parametrize(("at_s", "overtaken_at_s"), [(10.0, 30.0), (30.0, 10.0), (10.1, 10.0)])
+def test_a_consumer_that_leaves_excuses_nothing_from_before_and_not_for_long(
+    at_s: float, overtaken_at_s: float
+) -> None:
+    verdict = lose_a_consumer(at_s, overtaken_at_s, clean=True)
+    assert verdict.counts == {Kind.REORDERED: 1}
 
 
 def test_two_consumers_share_a_queue_each_in_order(tmp_path: Path) -> None:

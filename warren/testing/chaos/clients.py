@@ -234,8 +234,8 @@ class Consuming:
             self._counts.broken_lines += 1
             await asyncio.sleep(RETRY_S)
         finally:
-            await closed(line.close(), self._habits.timeout_s)
             self._recorder.ended(name, is_clean)
+            await closed(line.close(), self._habits.timeout_s)
 
     async def _serve(self, line: Line, name: str) -> None:
         """Take what comes until the line is lost, its own node is back, or all is over."""
