@@ -16,6 +16,7 @@ Owns the group (`GroupOwner`), the part of the link (`PeerPart`), and whatever i
 process that finds that the others have given it up begins anew (`DefinitionsUser.given_up`).
 """
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
@@ -46,6 +47,8 @@ from raft.messages import SnapshotSlice
 from raft.ready import Lead
 from raft.recovery import Restored
 from raft.settings import Settings
+
+log = logging.getLogger("warren.cluster")
 
 RESEND_MS: Final = 1_000
 EVERYWHERE: Final = 1 << 62
@@ -141,6 +144,7 @@ class DefinitionsGroup:
         self._lead = Lead(0, 0, False)
         self._leading: Leading | None = None
         self._applied: dict[int, Applied] = {}  # by member, as it said last
+        self._lagging: set[int] = set()  # members of which the log was told that they do
         self._asking: dict[int, None] = {}  # members that wait for what is applied here
         self._switching: Iterator[list[Change]] | None = None
         self._switched: Callable[[], None]
@@ -292,6 +296,21 @@ class DefinitionsGroup:
         everywhere = self._everywhere_index() if index else 0
         for done, outcome, ready in self._outbox.take_answers(everywhere, self._now_ms()):
             self._user.answer(done, outcome, ready)
+        if index and self._outbox.unwaited_index > everywhere:
+            self._tell_lagging(self._outbox.unwaited_index)
+
+    def _tell_lagging(self, index: int) -> None:
+        """Once of each that is not waited for, until it is as far as this node."""
+        for member, told in self._applied.items():
+            is_waited_for = told.is_serving and self._peers.is_trusted(member)
+            if not is_waited_for or told.index >= index or member in self._lagging:
+                continue
+            self._lagging.add(member)
+            row = self._members.get(member)
+            log.warning(
+                "node '%s' is %d changes of the definitions behind: they are answered without it",
+                *("" if row is None else row.name, self._machine.applied_index - told.index),
+            )
 
     def _everywhere_index(self) -> int:
         """All who are to be waited for have applied up to there."""
@@ -332,6 +351,7 @@ class DefinitionsGroup:
 
     def peer_lost(self, member: int) -> None:
         self._applied.pop(member, None)
+        self._lagging.discard(member)
         self._mark()
 
     def peer_removed(self, member: int) -> None:
@@ -341,6 +361,8 @@ class DefinitionsGroup:
         told = decode(payload)
         if isinstance(told, Applied):
             self._applied[member] = told
+            if told.index >= self._machine.applied_index:
+                self._lagging.discard(member)
         elif self._leading is not None:
             self._leading.received(told)
         elif self.group.is_leader and len(self._early) < EARLY_MAX:

@@ -103,6 +103,7 @@ class Outbox:
         self._sent: deque[Sent] = deque()
         self._settled: deque[Settled] = deque()
         self._refused: list[Answer] = []
+        self.unwaited_index = 0  # up to there answers were given though somebody lags behind
 
     @property
     def waiting_count(self) -> int:
@@ -198,7 +199,10 @@ class Outbox:
         self._refused = []
         settled = self._settled
         while settled and (settled[0].index <= everywhere_index or settled[0].due_ms <= now_ms):
-            answers += settled.popleft().answers
+            first = settled.popleft()
+            answers += first.answers
+            if first.index > everywhere_index:
+                self.unwaited_index = first.index
         return answers
 
     def expire(self, now_ms: int) -> None:

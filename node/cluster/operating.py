@@ -10,7 +10,7 @@ A node that is in no cluster has `Operating.alone`: the same with itself as its 
 whoever asks gets one kind of answer. Owns no task but those of its parts; `stop` ends them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING, Final, Protocol
@@ -97,6 +97,7 @@ class Operating:
         self.is_alone = isinstance(seats.peers, AlonePeers)
         self._broker = broker
         self.maintenance: MaintenanceDesk | None = None  # once there is a door for clients
+        self.definitions_lags: Callable[[], Mapping[int, int]] = dict  # entries, by other member
         self.removal: Removal | None = None  # of a node in a cluster
         self.leaving: Leaving | None = None  # once it is known how the process ends
         self.recovering: Recovering | None = None  # of a node in a cluster

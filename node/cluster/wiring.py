@@ -196,6 +196,7 @@ class ClusterParts:
         leaders.on_lead = broker.observers.leads
         broker.operating = self._operating
         self._operating.removal = self._cluster
+        self._operating.definitions_lags = lambda: definitions.status().lags
         broker.place = self._operating.placing.placed
         member, status = self._cluster.member, self._operating.status
         self._exits = GroupExits(member, self._quorum, leaders, status)

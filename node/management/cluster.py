@@ -69,6 +69,7 @@ class ClusterOperations:
         for queue in landscape.queues():
             name = landscape.name_of(landscape.leader_of(queue)) if queue.members else queue.node
             led[name] = led.get(name, 0) + 1
+        lags = self._desk.operating.definitions_lags()
         rows = [
             {
                 "name": each.name,
@@ -83,6 +84,7 @@ class ClusterOperations:
                 "amqps": each.amqps,
                 "management": each.management,
                 "leads": led.get(each.name, 0),
+                "definitions_lag": lags.get(each.id, 0),
             }
             for each in landscape.members()
         ]

@@ -39,6 +39,7 @@ PLACE: Final = record(
         "amqps": STRING,
         "management": STRING,
         "leads": COUNT,
+        "definitions_lag": COUNT,
     },
 )
 RESULTS: Final = listed(

@@ -1,5 +1,7 @@
 """The definitions of a cluster in situations that have a name."""
 
+import pytest
+
 from queues import metadata_commands as commands
 from queues.definitions import Queue
 from queues.metadata_commands import Command
@@ -87,11 +89,20 @@ def answered_after(world: World, node: Node) -> int:
     return world.now_ms - began
 
 
-def test_a_node_that_lags_is_waited_for_and_not_for_ever() -> None:
+def test_a_node_that_lags_is_waited_for_and_not_for_ever(caplog: pytest.LogCaptureFixture) -> None:
+    """The log says so once, and once more when it has caught up and lags again."""
     world = cluster()
     asking = leader(world)
-    world.stalled.add(others(world, asking)[0].member)
-    assert 5_000 <= answered_after(world, asking) <= 5_500
+    lagging = others(world, asking)[0].member
+    for count in (1, 2):
+        world.stalled.add(lagging)
+        assert 5_000 <= answered_after(world, asking) <= 5_500
+        assert answered_after(world, asking) >= 5_000
+        told = [each for each in caplog.messages if "answered without it" in each]
+        assert len(told) == count, caplog.messages
+        assert asking.definitions.status().lags[lagging] == 2
+        world.stalled.clear()
+        assert answered_after(world, asking) <= 500
 
 
 def test_a_node_that_does_not_serve_yet_is_not_waited_for() -> None:

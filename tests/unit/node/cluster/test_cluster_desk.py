@@ -565,7 +565,9 @@ def test_the_map_says_who_leads_how_many_queues() -> None:
             ("n2", True, 2),
             ("n3", False, 2),
         ]
+        assert [row["definitions_lag"] for row in found["nodes"]] == [0, 7, 0]
 
+    site.world.nodes[1].operating.definitions_lags = lambda: {2: 7}
     over_http(site, test)
 
 

@@ -174,7 +174,9 @@ def test_who_lags_for_long_is_not_waited_for() -> None:
     asks.outbox.form()
     asks.apply(5, 1, now_ms=100)
     assert asks.answers(4, 100 + LAG_MS - 1) == []
+    assert asks.outbox.unwaited_index == 0
     assert asks.answers(4, 100 + LAG_MS) == ["a"]
+    assert asks.outbox.unwaited_index == 5
 
 
 def test_outcomes_that_a_snapshot_has_passed_over_are_in_the_machine() -> None:
