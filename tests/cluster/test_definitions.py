@@ -161,11 +161,11 @@ def test_without_a_majority_changes_time_out_and_reading_goes_on(cluster: Cluste
         )
         put.start()
         assert queues(node) == {"known"}
-        eventually(lambda: warning_of(node) == '110 - "Response is Stale"', seconds=5)
+        eventually(lambda: warning_of(node) == '110 - "Response is Stale"')
         with pytest.raises(ConnectionClosedByBroker) as closed:
             channel.queue_declare("late", durable=True)
-        put.join(10)
-        assert 2.9 < time.monotonic() - began < 10
+        put.join(20)
+        assert 2.9 < time.monotonic() - began < 20
     finally:
         for number in (2, 3):
             cluster.node(number).resume()

@@ -13,7 +13,7 @@ import pytest
 
 from warren.testing import Node
 
-PATIENCE_SECONDS: Final = 10.0
+PATIENCE_SECONDS: Final = 20.0
 
 GUEST: Final = """
 [[users]]

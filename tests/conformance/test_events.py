@@ -421,7 +421,7 @@ def test_open_streams_do_not_hold_up_the_end_of_a_node() -> None:
                 loop = asyncio.get_running_loop()
                 begun_s = loop.time()
                 await asyncio.to_thread(own.stop)
-                assert loop.time() - begun_s < 5.0
+                assert loop.time() - begun_s < 20.0
 
         play(test)
 

@@ -210,4 +210,4 @@ def test_what_was_imported_is_there_after_a_restart(node: Node, api: HttpApi) ->
     started = time.monotonic()
     api.post("/definitions?skip_if_unchanged=true", {"queues": rows(300)})
     assert len(api.get("/queues/v")) == 299
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 20

@@ -32,7 +32,7 @@ Connect = Callable[..., Any]
 
 TIMEOUT_MS = 300
 TIMEOUT_SECONDS = TIMEOUT_MS / 1000
-LATE_SECONDS = 3.0
+LATE_SECONDS = 15.0
 
 
 class Cancels:
@@ -121,13 +121,17 @@ def test_who_settles_in_time_is_left_alone(
     cancels = Cancels(consuming)
     consuming.basic_qos(prefetch_count=1)
     inbox = Inbox(consuming, impatient)
-    begun, settled = time.monotonic(), 0
-    while time.monotonic() - begun < 3 * TIMEOUT_SECONDS:
+    begun, settled, longest = time.monotonic(), 0, 0.0
+    while time.monotonic() - begun < 3 * TIMEOUT_SECONDS and longest < TIMEOUT_SECONDS:
+        sent = time.monotonic()
         publish(channel, impatient, b"1")
         inbox.wait(settled + 1)
         pass_time(channel, TIMEOUT_SECONDS / 5)
         consuming.basic_ack(inbox.tags[settled])
+        longest = max(longest, time.monotonic() - sent)
         settled += 1
+    if longest >= 0.9 * TIMEOUT_SECONDS:
+        pytest.skip("the machine is too busy to settle in time")
     pass_time(channel, 2 * TIMEOUT_SECONDS)
     assert cancels.tags == []
     assert channel.queue_declare(impatient, passive=True).method.consumer_count == 1

@@ -1,7 +1,12 @@
 """Queues that go when nobody uses them, with pika: x-expires (Q-02, Q-64)."""
 
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
+
+import pytest
+from pika.exceptions import ChannelClosedByBroker, UnroutableError
 
 from tests.conformance.broker import (
     Broker,
@@ -22,12 +27,13 @@ from tests.conformance.options import (
     pass_time,
     publish,
 )
+from tests.waiting import TRIES, within
 
 LEASE_MS = 200
 LEASE_SECONDS = LEASE_MS / 1000
-RENEWED_MS = 500  # Longer, for a slow machine must not miss a renewal.
+RENEWED_MS = 400  # Longer, for a slow machine must not miss a renewal.
 RENEWED_SECONDS = RENEWED_MS / 1000
-LATE_SECONDS = 3.0
+LATE_SECONDS = 15.0
 YEARS_10_MS = 315_360_000_000
 
 
@@ -58,7 +64,7 @@ def test_messages_in_the_queue_do_not_keep_it_and_are_not_dead_lettered(
     channel: Any, name: str, kind: str
 ) -> None:
     graves = exclusive_queue(channel)
-    declare_leased(channel, name, kind, **onward(graves))
+    declare(channel, name, kind, {"x-expires": RENEWED_MS, **onward(graves)})
     publish_all(channel, name, numbered(3))
     wait_until_gone(channel, name)
     publish(channel, graves, b"a mark behind all that")
@@ -69,13 +75,13 @@ def test_messages_in_the_queue_do_not_keep_it_and_are_not_dead_lettered(
 def test_a_consumer_keeps_the_queue_until_it_is_cancelled(
     channel: Any, name: str, kind: str
 ) -> None:
-    declare_leased(channel, name, kind)
+    declare(channel, name, kind, {"x-expires": RENEWED_MS})
     inbox = Inbox(channel, name, auto_ack=True)
-    pass_time(channel, 2 * LEASE_SECONDS)
+    pass_time(channel, 1.5 * RENEWED_SECONDS)
     publish(channel, name, b"still there")
     inbox.wait(1)
     channel.basic_cancel(inbox.consumer_tag)
-    assert LEASE_SECONDS - 0.05 <= wait_until_gone(channel, name) < LATE_SECONDS
+    assert RENEWED_SECONDS - 0.05 <= wait_until_gone(channel, name) < LATE_SECONDS
 
 
 @both_kinds
@@ -91,30 +97,57 @@ def test_a_consumer_whose_connection_ends_keeps_the_queue_no_longer(
     wait_until_gone(channel, name)
 
 
+def renew(channel: Any, act: Callable[[], object]) -> bool:
+    """Act for two leases; whether the machine let that come often enough to keep the queue."""
+    begun = renewed = time.monotonic()
+    longest = 0.0
+    while renewed - begun < 2 * RENEWED_SECONDS:
+        pass_time(channel, RENEWED_SECONDS / 8)
+        act()
+        longest = max(longest, time.monotonic() - renewed)
+        renewed = time.monotonic()
+    return longest < 0.9 * RENEWED_SECONDS
+
+
+def is_kept_by(channel: Any, name: str, kind: str, act: Callable[[], object]) -> bool:
+    """Whether the queue is still the first of its name after two leases of that."""
+    for _ in range(TRIES):
+        declare(channel, name, kind, {"x-expires": RENEWED_MS})
+        publish(channel, name, b"the first queue of this name")
+        began = time.monotonic()
+        in_time = renew(channel, act)
+        kept = is_there(channel, name) and ready_count(channel.connection.channel(), name) == 1
+        if kept or (in_time and time.monotonic() - began < 3 * RENEWED_SECONDS):
+            return kept
+        channel.queue_delete(name)
+    pytest.skip("the machine is too busy to renew a lease in time")
+
+
 @both_kinds
 def test_each_get_renews_the_lease(channel: Any, name: str, kind: str) -> None:
-    declare(channel, name, kind, {"x-expires": RENEWED_MS})
-    begun = time.monotonic()
-    while time.monotonic() - begun < 2 * RENEWED_SECONDS:
-        pass_time(channel, RENEWED_SECONDS / 8)
-        assert channel.basic_get(name)[0] is None
-    assert RENEWED_SECONDS - 0.1 <= wait_until_gone(channel, name) < LATE_SECONDS
+    def get() -> None:
+        asking = channel.connection.channel()
+        with suppress(ChannelClosedByBroker):  # It is gone: told by who calls this.
+            asking.basic_get(name)
+            asking.close()  # The message goes back.
+
+    assert is_kept_by(channel, name, kind, get)
+    assert wait_until_gone(channel, name) < LATE_SECONDS
 
 
 def is_kept_by_declares(channel: Any, name: str, kind: str) -> bool:
-    """Whether the queue is still the first of its name after two leases of declares."""
-    declare(channel, name, kind, {"x-expires": RENEWED_MS})
-    publish(channel, name, b"the first queue of this name")
-    begun = time.monotonic()
-    while time.monotonic() - begun < 2 * RENEWED_SECONDS:
-        pass_time(channel, RENEWED_SECONDS / 8)
-        declare(channel, name, kind, {"x-expires": RENEWED_MS})
-    return ready_count(channel, name) == 1
+    def declare_again() -> None:
+        declaring = channel.connection.channel()
+        with suppress(ChannelClosedByBroker):  # It goes just then.
+            declare(declaring, name, kind, {"x-expires": RENEWED_MS})
+            declaring.close()
+
+    return is_kept_by(channel, name, kind, declare_again)
 
 
 def test_each_declare_renews_the_lease(channel: Any, name: str) -> None:
     assert is_kept_by_declares(channel, name, "classic")
-    assert RENEWED_SECONDS - 0.1 <= wait_until_gone(channel, name) < LATE_SECONDS
+    assert wait_until_gone(channel, name) < LATE_SECONDS
 
 
 def test_each_declare_renews_the_lease_of_a_quorum_queue(
@@ -122,19 +155,22 @@ def test_each_declare_renews_the_lease_of_a_quorum_queue(
 ) -> None:
     # RabbitMQ 4.0 lets it go all the same.
     assert is_kept_by_declares(channel, name, "quorum")
-    assert RENEWED_SECONDS - 0.1 <= wait_until_gone(channel, name) < LATE_SECONDS
+    assert wait_until_gone(channel, name) < LATE_SECONDS
 
 
 @both_kinds
 def test_publishes_do_not_renew_the_lease(channel: Any, name: str, kind: str) -> None:
-    begun = time.monotonic()
-    declare(channel, name, kind, {"x-expires": 3 * LEASE_MS})
-    for _ in range(5):
-        publish(channel, name, b"1")
-        pass_time(channel, LEASE_SECONDS / 2)
-    wait_until_gone(channel, name)
-    # The last publish was two leases after the declare.
-    assert time.monotonic() - begun < 4.5 * LEASE_SECONDS
+    def take() -> float:
+        begun = time.monotonic()
+        declare(channel, name, kind, {"x-expires": 3 * LEASE_MS})
+        with suppress(UnroutableError):  # It is gone sooner than a busy machine publishes.
+            for _ in range(5):
+                publish(channel, name, b"1")
+                pass_time(channel, LEASE_SECONDS / 2)
+        wait_until_gone(channel, name)
+        return time.monotonic() - begun
+
+    within(4.5 * LEASE_SECONDS, take)  # The last publish is two leases after the declare.
 
 
 @both_kinds

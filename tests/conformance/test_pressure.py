@@ -12,7 +12,7 @@ import pytest
 from tests.conformance import raw
 from tests.conformance.broker import PATIENCE_SECONDS, drain, numbered, publish_all
 from tests.conformance.raw import RawClient
-from tests.waiting import eventually
+from tests.waiting import eventually, within
 from warren.testing import Node
 
 MIB: Final = 1024 * 1024
@@ -36,14 +36,17 @@ def assert_prompt(node: Node) -> None:
     """A well-behaved client is served within the time that a person would call prompt."""
     import pika
 
-    begun = time.monotonic()
-    connection = pika.BlockingConnection(pika.URLParameters(node.url))
-    channel = connection.channel()
-    queue = channel.queue_declare("", exclusive=True).method.queue
-    publish_all(channel, queue, numbered(10), persistent=True)
-    assert drain(channel, queue) == numbered(10)
-    connection.close()
-    assert time.monotonic() - begun < PROMPT_SECONDS
+    def take() -> float:
+        begun = time.monotonic()
+        connection = pika.BlockingConnection(pika.URLParameters(node.url))
+        channel = connection.channel()
+        queue = channel.queue_declare("", exclusive=True).method.queue
+        publish_all(channel, queue, numbered(10), persistent=True)
+        assert drain(channel, queue) == numbered(10)
+        connection.close()
+        return time.monotonic() - begun
+
+    within(PROMPT_SECONDS, take)
 
 
 def open_files(node: Node) -> int:
@@ -83,7 +86,7 @@ def test_a_login_that_takes_too_long_is_ended(node: Node) -> None:
                 dripping.send(bytes([octet]))
                 with contextlib.suppress(TimeoutError):
                     dripping.read_exactly(100_000)
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - begun < 20  # Two minutes, if nobody ended it.
         mute.expect_end()
         half.expect_end()
     assert_prompt(node)

@@ -308,7 +308,7 @@ def test_clients_that_say_nothing_are_gone_after_the_handshake_time(place: Place
     for each in silent:
         _rest(each)
         each.close()
-    assert time.monotonic() - began < HANDSHAKE_MS / 1000 + 5
+    assert time.monotonic() - began < HANDSHAKE_MS / 1000 + 20
 
 
 def test_certificates_are_replaced_without_a_restart(place: Place) -> None:

@@ -83,12 +83,12 @@ class Node:
         settings: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
         python: str = sys.executable,
-        ready_seconds: float = 20.0,
+        ready_seconds: float = 60.0,
     ) -> None:
         self.name = name
         self.host = "127.0.0.1"
         self.port = port or free_port()
-        self.management_port = management_port or free_port()
+        self.management_port = management_port or free_ports(1, [self.port])[0]
         self.ready_seconds = ready_seconds
         self.ready_line = ""
         self.process: subprocess.Popen[bytes] | None = None
@@ -149,7 +149,7 @@ class Node:
         """All that the node has written to stderr, over all its starts."""
         return self.log_path.read_text("utf-8", "replace") if self.log_path.exists() else ""
 
-    def api(self, method: str, path: str, body: object = None, seconds: float = 10.0) -> Any:
+    def api(self, method: str, path: str, body: object = None, seconds: float = 30.0) -> Any:
         """One request to the HTTP API as guest; what it answers, decoded. OSError: nobody does;
         NodeFailed: the answer is an error."""
         login = base64.b64encode(b"guest:guest").decode()
@@ -219,7 +219,7 @@ class Node:
         if wait:
             self.await_end()
 
-    def stop(self, seconds: float = 15.0, wait: bool = True) -> None:
+    def stop(self, seconds: float = 30.0, wait: bool = True) -> None:
         """Ask the process to end (SIGTERM); `NodeFailed` unless it exits with 0 in time."""
         process = self._running()
         process.send_signal(signal.SIGTERM)
@@ -229,7 +229,7 @@ class Node:
         if code != 0:
             raise NodeFailed(f"exit code {code} after SIGTERM\n{self._log_tail()}")
 
-    def await_end(self, seconds: float = 15.0) -> int:
+    def await_end(self, seconds: float = 30.0) -> int:
         """Wait until the process has ended; its exit code. `NodeFailed` if it goes on."""
         assert self.process is not None, "the node was not begun"
         return self._reap(self.process, seconds)
