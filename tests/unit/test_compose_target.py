@@ -27,6 +27,7 @@ name=$(basename "$0")
 echo "$name $*" >> "$FOLDER/calls"
 if [ "$name" = docker-compose ]; then cat "$FOLDER/containers" 2>/dev/null; exit 0; fi
 if [ -e "$FOLDER/fault" ]; then cat "$FOLDER/fault" >&2; exit 1; fi
+if mv "$FOLDER/once" "$FOLDER/told" 2>/dev/null; then cat "$FOLDER/told" >&2; exit 1; fi
 if [ "$1" = inspect ]; then
   shift
   printf '['
@@ -171,6 +172,28 @@ def test_what_docker_says_is_told_when_a_command_fails(kit: Kit, target: Compose
     (kit.folder / "fault").write_text("no such container")
     with pytest.raises(ComposeFailed, match=r"docker kill .*: no such container"):
         target.kill9([1])
+
+
+def test_a_process_that_could_not_be_frozen_at_once_is_frozen_again(
+    kit: Kit, target: ComposeTarget
+) -> None:
+    (kit.folder / "once").write_text("OCI runtime pause failed: unable to freeze: unknown")
+    target.pause([1])
+    assert kit.calls() == ["docker pause id-node1"] * 2
+    (kit.folder / "once").write_text("no such container")
+    with pytest.raises(ComposeFailed, match="no such container"):
+        target.pause([1])
+
+
+def test_a_node_that_could_not_be_frozen_is_resumed_with_the_others(
+    kit: Kit, target: ComposeTarget
+) -> None:
+    (kit.folder / "once").write_text("Error response from daemon: Container id is not paused")
+    target.resume([1, 2])
+    assert sorted(kit.calls()) == ["docker unpause id-node1", "docker unpause id-node2"]
+    (kit.folder / "once").write_text("no such container")
+    with pytest.raises(ComposeFailed, match="no such container"):
+        target.resume([1])
 
 
 def test_without_containers_it_says_what_to_do(kit: Kit) -> None:
