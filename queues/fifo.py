@@ -86,7 +86,7 @@ from queues.led import admit, apply_led, begin_consumer, pass_over_bare, refuse_
 from queues.notes import Notes
 from queues.options import DROP_HEAD, REJECT_PUBLISH_DLX, Options
 from queues.passing import DUE_SLICE as DUE_SLICE
-from queues.passing import expire_by_ttl, pass_time
+from queues.passing import expire_by_ttl, pass_time, return_all
 from queues.ready import Ready, alike
 from queues.roster import Roster
 from queues.rows import Row
@@ -633,8 +633,12 @@ class Fifo:
             self._leave_line(consumer)
         self.roster.held_changes()
         self.checked_out -= consumer.held.count
-        for first, count in consumer.held.runs():
-            self._return(first, count, outcome)
+        if self._noted or self.overdue.count > 0:
+            for first, count in consumer.held.runs():
+                self._return(first, count, outcome)
+        elif consumer.held.count > 0:
+            self._came_back = True
+            return_all(self, consumer.held, outcome != RETURN_UNSEEN)
 
     def _restarted(self, next_seq: i64) -> None:
         sessions: dict[SessionId, bool] = dict.fromkeys(self.last_seqs, True)

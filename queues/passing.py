@@ -61,6 +61,21 @@ def expire_by_ttl(machine: "Fifo") -> None:
         machine.due_by(machine.arrivals.due_ms(oldest, ttl_ms))
 
 
+def return_all(machine: "Fifo", seqs: SeqSet, is_seen: bool) -> None:
+    """All that a consumer held is ready again, where messages are all alike: it may be millions,
+    in as many runs. `is_seen`: they are redelivered the next time. The set is used up."""
+    oldest = seqs.first()
+    if is_seen:
+        machine.redelivered.unite(seqs.copy())
+    machine.ready.join(seqs)
+    if machine.options.ttl_ms >= 0:
+        due_ms = machine.arrivals.due_ms(oldest, machine.options.ttl_ms)
+        if due_ms <= machine.now_ms:
+            expire_by_ttl(machine)
+        else:
+            machine.due_by(due_ms)
+
+
 def _expire_parts(machine: "Fifo", parts: list[SeqSet]) -> None:
     for part in parts:
         if machine.options.bytes_max >= 0:

@@ -26,6 +26,11 @@ class Ready:
         if level > self._top:
             self._top = level
 
+    def join(self, seqs: SeqSet) -> None:
+        """Put all of a set into the lowest lane; the set is used up."""
+        self.count += seqs.count
+        self.lanes[0].join(seqs)
+
     def append_encoded(self, encoded: bytes, end: i64, level: i64) -> None:
         """Put messages in as `SeqSet.append_encoded` does."""
         added = self.lanes[level].append_encoded(encoded, end)

@@ -390,6 +390,35 @@ class SeqSet:
         else:
             self._insert(first, end)
 
+    def join(self, other: "SeqSet") -> None:
+        """Put all members of another set in, none of which may be a member already.
+
+        The other one is used up; of both, only that with fewer runs is gone through.
+        """
+        self._take_more_runs(other)
+        for first, count in other.runs():
+            self.add(first, count)
+
+    def unite(self, other: "SeqSet") -> None:
+        """The same where members may be in both."""
+        self._take_more_runs(other)
+        for first, count in other.runs():
+            self.remove(first, count)
+            self.add(first, count)
+
+    def _take_more_runs(self, other: "SeqSet") -> None:
+        """Change places with the other set if that has more runs."""
+        if other.run_count() <= self.run_count():
+            return
+        blocks = self._blocks
+        count = self.count
+        self._blocks = other._blocks
+        self.count = other.count
+        other._blocks = blocks
+        other.count = count
+        self._mark()
+        other._mark()
+
     def _append(self, first: i64, end: i64) -> None:
         """Put a run in after all others."""
         tail = self._tail

@@ -491,3 +491,47 @@ MALFORMED = {
 def test_malformed_bytes_are_refused(wrong: str) -> None:
     with pytest.raises(ValueError):
         SeqSet.decode(bytes.fromhex(MALFORMED[wrong]))
+
+
+def set_of(members: set[int]) -> SeqSet:
+    made = SeqSet()
+    for member in sorted(members):
+        made.add(member, 1)
+    return made
+
+
+MEMBERS = st.sets(st.integers(1, 400), max_size=200)
+
+
+@BOUNDED
+@given(MEMBERS, MEMBERS, st.booleans(), st.integers(500, 600))
+def test_two_sets_become_one_whichever_has_more_runs(
+    some: set[int], others: set[int], shared: bool, more: int
+) -> None:
+    joined, united = set_of(some - others), set_of(some)
+    used = set_of(others)
+    kept = used.copy() if shared else SeqSet()
+    united.unite(used.copy())
+    joined.join(used)
+    for made in (joined, united):
+        made.add(more, 1)  # It goes on as any other.
+        members = sorted((some | others) | {more})
+        assert [seq for first, count in made.runs() for seq in range(first, first + count)] == (
+            members
+        )
+        assert made.count == len(members)
+        assert made.encode() == set_of(set(members)).encode()
+    if shared:
+        assert kept.encode() == set_of(others).encode()
+
+
+def test_of_two_sets_only_the_runs_of_the_smaller_are_gone_through() -> None:
+    few, many = SeqSet(), SeqSet()
+    few.add(10_000_000, 1_000_000)
+    for seq in range(1, 400_000, 2):
+        many.add(seq, 1)
+    blocks = many.copy()
+    few.join(many)
+    assert (few.count, few.run_count()) == (1_200_000, 200_001)
+    assert many.count == 1_000_000  # It was the one that was gone through.
+    assert blocks.count == 200_000
