@@ -221,7 +221,6 @@ class Node:
         loop = asyncio.get_running_loop()
         self.turn = Turn(loop.call_soon, self._turn_failed)
         self._slow_turns = SlowTurns()
-        self.turn.stages.on_slow = self._slow_turns.note
         self.clock = NodeClock()
         disk = OsDisk()
         directory = os.path.join(config.node.data_dir, LOG_DIRECTORY)
@@ -312,7 +311,7 @@ class Node:
         gc.collect()
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
-        self._slow_turns.watch_collections()
+        asyncio.get_running_loop().call_soon(self._watch_turns)
         words = "".join(
             f" {'amqp' if each.protocol == AMQP else 'amqps'}={each.host}:{each.port}"
             for each in door.entries
@@ -518,6 +517,11 @@ class Node:
             return False
         queue = self.broker.metadata.queue(uid)
         return queue is not None and queue.name in names
+
+    def _watch_turns(self) -> None:
+        """From now on: the first turn was begun while the node started, and is as long as that."""
+        self.turn.stages.on_slow = self._slow_turns.note
+        self._slow_turns.watch_collections()
 
     def _in_turn(self, work: Callable[[], None]) -> None:
         self.turn.begin()
