@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from queues.fifo import Fifo
 
 DELIVERY_TIME: Final = b"x-opt-delivery-time"
-DUE_SLICE: Final = 4096  # entries of the calendar looked at in one batch
+DUE_SLICE: Final = 2048  # entries of the calendar looked at in one batch
 FAILED_MASK: Final = (1 << ACQUIRED_SHIFT) - 1
 FAILED_MAX: Final = 1 << 20  # more failures than these count as these
 TIMESTAMP: Final = 0x83  # as AMQP 1.0 encodes them: 8 bytes follow

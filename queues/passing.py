@@ -19,7 +19,7 @@ from queues.seqset import SeqSet
 if TYPE_CHECKING:
     from queues.fifo import Fifo
 
-DUE_SLICE: Final = 4096  # entries of the calendar looked at in one batch
+DUE_SLICE: Final = 2048  # entries of the calendar looked at in one batch
 
 
 def pass_time(machine: "Fifo") -> None:
