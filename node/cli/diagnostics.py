@@ -44,6 +44,14 @@ def version(api: Api, options: Options, out: TextIO) -> None:
     done(options, out, str(row.get("version")), {"version": row.get("version")})
 
 
+def log_location(api: Api, options: Options, out: TextIO) -> None:
+    """Of the node that is asked."""
+    section = api.get_object("/api/config/effective").get("log")
+    file = section.get("file") if isinstance(section, dict) else None
+    place = str(file) if file else "<stderr>"
+    done(options, out, place, {"paths": [place]})
+
+
 def listeners(api: Api, options: Options, out: TextIO) -> None:
     rows = listed(node_row(api, options), "listeners")
     show(rows, ("ip_address", "port", "protocol"), options, out)
@@ -302,6 +310,19 @@ DIAGNOSTICS: Final[Commands] = {
     "check_if_new_quorum_queue_replicas_have_finished_initial_sync": Verb(
         "fail if members of quorum queues still catch up", "", (), check_initial_sync
     ),
+    "check_if_metadata_store_is_initialized": Verb(
+        "fail if the node has not read its definitions",
+        "",
+        (),
+        check("metadata-store/initialized", "The definitions are there"),
+    ),
+    "check_if_node_is_mirror_sync_critical": Verb(
+        "fail if queues would lose their only synchronised copy with the node: none has mirrors",
+        "",
+        (),
+        check("node-is-mirror-sync-critical", "No queue depends on this node for its mirrors"),
+    ),
+    "log_location": Verb("the file of the log", "", (), log_location),
     "memory_breakdown": Verb(
         "what takes how much memory on a node",
         "Reporting memory breakdown on node {node} ...",

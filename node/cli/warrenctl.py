@@ -17,6 +17,7 @@ from functools import partial
 from itertools import islice
 from typing import Final, Protocol, TextIO
 
+from node.cli.absent import ABSENT
 from node.cli.api import Api, ApiFailure
 from node.cli.changes import CHANGES, change
 from node.cli.completion import SHELLS, script
@@ -126,6 +127,8 @@ def check_command(words: Sequence[str]) -> None:
     command = words[0] if words else ""
     if command in names or not command or command.startswith("-"):
         return
+    if command in ABSENT:
+        raise BadCall(f"no command '{command}': {ABSENT[command]}")
     from difflib import get_close_matches
 
     near = ", ".join(get_close_matches(command, names)) or "see warrenctl --help"

@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -12,8 +13,9 @@ from aiohttp import web
 from node.auth.desk import LoginDesk
 from node.auth.login import LoginRules
 from node.auth.passwords import hash_password
+from node.cli.absent import ABSENT
 from node.cli.tables import cell, write_table
-from node.cli.warrenctl import main
+from node.cli.warrenctl import TABLES, main
 from node.management.access import Context
 from node.management.server import ManagementServer
 from node.management.view import CorruptView, RecoveryView
@@ -81,6 +83,18 @@ def test_a_wrong_call_is_64(arguments: list[str], capsys: pytest.CaptureFixture[
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err != ""
+
+
+def test_a_command_of_rabbitmq_that_is_not_there_says_what_to_do_instead(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    known = {name for _, table in TABLES for name in table}
+    assert not known & set(ABSENT)
+    for command, words in ABSENT.items():
+        assert main(["--quiet", command, "some", "--flag"]) == 64
+        assert capsys.readouterr().err == f"warrenctl: no command '{command}': {words}\n"
+    named = re.findall(r"\b[a-z]+(?:_[a-z]+)+\b", " ".join(ABSENT.values()))
+    assert set(named) - known == {"secret_file"}  # A setting.
 
 
 @pytest.mark.parametrize(
