@@ -6,6 +6,7 @@ from typing import Final
 
 import pytest
 
+from node.cluster.service import member_of
 from node.config import GUEST, KEYS, Address, Config, ConfigError, load
 from node.config_layers import parse_address, parse_byte_count
 from node.config_view import HIDDEN, shown
@@ -156,6 +157,16 @@ def test_a_node_that_others_could_not_reach_is_refused() -> None:
         assert f"other nodes cannot connect to {address}" in text
         config = load(sets=[f"listeners.cluster={address}", "cluster.advertised=b:2", secret])
         assert config.cluster.advertised == Address("b", 2)
+
+
+def test_tags_of_a_node_are_keys_with_values(tmp_path: Path) -> None:
+    place = "listeners.cluster=a:1", "cluster.secret_file=/run/secret"
+    text = '[node]\ntags = ["rack=r1", "power = b"]\n'
+    config = from_file(tmp_path, text, *place)
+    assert member_of(config, 7).tags == (("power", "b"), ("rack", "r1"))
+    assert member_of(load(sets=place), 7).tags == ()
+    for wrong in ("rack", "=r1", "rack=", "rack=a=b", "r" * 65 + "=a"):
+        assert "node.tags = " in refusal(sets=(f"node.tags={wrong}",))
 
 
 def test_ways_to_peers_are_pairs_of_addresses() -> None:
