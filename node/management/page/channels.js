@@ -54,6 +54,8 @@ export function channelColumns(isListed = false) {
   ];
 }
 
+const FLOWS = [["publish", "Published"], ["deliver_get", "Delivered"], ["ack", "Acked"]];
+
 function modes(row) {
   return [
     row.confirm ? tag("confirms") : null,
@@ -132,17 +134,19 @@ export function queueLink(queue) {
   return queue && queue.name ? link(queue.name, address("queues", queue.vhost, queue.name)) : "";
 }
 
-function flowTable(what, rows, whereOf, folder) {
+/** What goes between two objects, by the other one: counts and rates that the rows have. */
+export function flowTable(what, rows, whereOf, folder) {
   if (!rows || !rows.length) return null;
   const named = (row) => {
     const where = whereOf(row) || {};
-    return where.name ? link(where.name, address(folder, where.vhost, where.name)) : "(default)";
+    const place = where.vhost === undefined ? [where.name] : [where.vhost, where.name];
+    return where.name ? link(where.name, address(folder, ...place)) : "(default)";
   };
-  const columns = [
-    { title: what, wide: true, value: named },
-    { title: "Published", number: true, value: (row) => told(row.stats, "publish") },
-    { title: "Delivered", number: true, value: (row) => told(row.stats, "deliver_get") },
-    { title: "Acked", number: true, value: (row) => told(row.stats, "ack") },
-  ];
+  const columns = [{ title: what, wide: true, value: named }];
+  for (const [key, title] of FLOWS) {
+    if (rows.some((row) => (row.stats || {})[key] !== undefined)) {
+      columns.push({ title, number: true, value: (row) => told(row.stats, key) });
+    }
+  }
   return table(what.toLowerCase(), columns, rows);
 }

@@ -2,6 +2,7 @@
 
 import { get, path, put, remove } from "./api.js";
 import { bindingListing, exchangeBinder, exchangeLink } from "./bindings.js";
+import { flowTable } from "./channels.js";
 import { Series, chart } from "./chart.js";
 import { card, facts, fold, h, json, tag } from "./dom.js";
 import { area, check, choice, danger, field, form, input, parseObject } from "./forms.js";
@@ -124,6 +125,8 @@ export function exchange(vhost, name) {
         h("h1", {}, `Exchange ${name}`),
         card("", facts(factsOf(row)), name.startsWith("amq.") ? null : deleter(vhost, name)),
         row.message_stats ? chart("Messages per second", flow, LINES) : null,
+        flowTable("Comes from", row.incoming, (each) => each.channel_details, "channels"),
+        flowTable("Goes to", row.outgoing, (each) => each.queue, "queues"),
       );
     },
   };
@@ -132,11 +135,12 @@ export function exchange(vhost, name) {
 function factsOf(row) {
   const definition = row.effective_policy_definition;
   const isRuled = definition && Object.keys(definition).length > 0;
+  const given = row.arguments || {};
   return [
     ["Vhost", row.vhost],
     ["Type", row.type],
     ["Features", features(row)],
-    ["Arguments", json(row.arguments || {})],
+    ["Arguments", Object.keys(given).length ? json(given) : ""],
     ["What policies say", isRuled ? json(definition) : ""],
   ];
 }

@@ -2,7 +2,7 @@
 
 import { get, path, post, remove } from "./api.js";
 import { bindingListing, queueBinder } from "./bindings.js";
-import { consumerTable } from "./channels.js";
+import { consumerTable, flowTable } from "./channels.js";
 import { Series, chart } from "./chart.js";
 import { card, facts, figures, h, json, link, note } from "./dom.js";
 import { features } from "./exchanges.js";
@@ -67,6 +67,7 @@ function aboutOf(vhost, name, row, flow, depth) {
     ),
     card("", facts(factsOf(vhost, row)), actions(vhost, name, row)),
     consumerTable(row.consumer_details || [], row.leader || row.node),
+    flowTable("Gets messages from", row.incoming, (each) => each.exchange, "exchanges"),
   ];
 }
 
@@ -94,13 +95,13 @@ function factsOf(vhost, row) {
     ["Type", row.type],
     ["Leader", leaderOf(row)],
     ["Features", features(row)],
-    ["Arguments", json(given)],
+    ["Arguments", Object.keys(given).length ? json(given) : ""],
     ["What policies say", Object.keys(definition).length ? json(definition) : ""],
     ["Its only connection", ownerLink(row.owner_pid_details)],
     ["Only active consumer", (row.single_active_consumer_tag || "").toString()],
     ["Oldest message", oldest ? when(oldest * 1000) : ""],
     ["Idle", row.idle_since ? duration(Date.now() - Date.parse(row.idle_since)) : ""],
-    ["Memory", bytes(row.memory)],
+    ["Memory", row.memory ? bytes(row.memory) : ""],
     ["Dead letters go to", letters === undefined ? "" : lettersTo(vhost, letters)],
   ];
 }
