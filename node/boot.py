@@ -31,6 +31,7 @@ from node.cluster.identity import (
     member_fault,
 )
 from node.damage import LostDefinitions
+from node.default_policies import default_policies
 from node.definition_rows import DefinitionRows
 from node.disk_monitor import DiskMonitor
 from node.door import AMQP, AmqpDoor, entries_of
@@ -473,10 +474,14 @@ class Node:
         """What the configuration defines and is not there, of users only the first."""
         metadata = self.broker.metadata
         known = metadata.vhosts
-        commands: list[Command] = [
-            DeclareVhost(name) for name in self._config.vhosts if name not in known
-        ]
-        if not metadata.access.users:
+        commands: list[Command] = []
+        is_first = not metadata.access.users
+        for name in self._config.vhosts:
+            if name not in known:
+                commands.append(DeclareVhost(name))
+            if name not in known or is_first:  # The machine begins with one that nobody declares.
+                commands += default_policies(self._config.default_operator_policies, name)
+        if is_first:
             for user in self._config.first_users():
                 hashing = HASHINGS[self._config.auth.password_hashing]
                 commands.extend(user_commands(user, hashing))

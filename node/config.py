@@ -30,6 +30,7 @@ from node.config_layers import (
     set_layer,
 )
 from node.config_security import AuthSection, TlsSection, check_proxies, check_tls
+from node.default_policies import DefaultPolicy, fault_in
 
 __all__ = ["Address", "Config", "ConfigError", "load"]
 
@@ -298,6 +299,7 @@ class Config:
     tls: TlsSection = field(default_factory=TlsSection)
     users: tuple[UserConfig, ...] = ()
     vhosts: tuple[str, ...] = ("/",)
+    default_operator_policies: tuple[DefaultPolicy, ...] = ()  # of each vhost that is made
     default_vhost: str = "/"  # of AMQP 1.0 clients that name none
     log: LogSection = LogSection()
     events: EventsSection = EventsSection()
@@ -356,6 +358,9 @@ def _check(config: Config) -> None:
     _check_credit("msg_store_credit_disc_bound", config.msg_store_credit_disc_bound)
     _check_vhosts(config.vhosts)
     _check_listeners(config)
+    fault = fault_in(config.default_operator_policies)
+    if fault is not None:
+        raise ConfigError(f"default_operator_policies: {fault}")
     names = [user.name for user in config.users]
     for user in config.users:
         if names.count(user.name) > 1:

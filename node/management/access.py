@@ -5,7 +5,7 @@ there what its permissions allow; `policymaker` also sets policies and parameter
 and administrator see all; vhosts, users, permissions and definitions are the administrator's.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +16,7 @@ from node.auth.desk import LoginDesk
 from node.auth.login import Accepted, Refused
 from node.auth.sasl import Credentials, parse_basic, parse_form
 from node.auth.source import Source
+from node.default_policies import DefaultPolicy
 from node.management.bodies import read_raw
 from node.management.operations import Operations
 from node.management.pairs import Pairs
@@ -57,6 +58,11 @@ class Context:
     controls: "NodeControls | None" = None  # None: the node cannot be told anything
     config: "Config | None" = None  # None: nobody may see it
     keepers: "Mapping[str, TlsKeeper]" = field(default_factory=dict)  # of TLS, by listener
+
+    @property
+    def default_policies(self) -> Sequence[DefaultPolicy]:
+        """Operator policies that vhosts begin with."""
+        return () if self.config is None else self.config.default_operator_policies
 
     @property
     def pairs(self) -> Pairs:

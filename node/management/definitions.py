@@ -130,7 +130,9 @@ class DefinitionFiles:
             return web.Response(status=204)
         metadata = self._context.operations.metadata
         node = self._context.view.node().name
-        importer = Importer(metadata, node, vhost, self._context.desk.hash_of)
+        context = self._context
+        hash_of, rules = context.desk.hash_of, context.default_policies
+        importer = Importer(metadata, node, vhost, hash_of, rules)
         run = ImportRun(self._context, await importer.commands_of(file))
         await run.try_out()
         if is_watched:

@@ -6,9 +6,10 @@ are left out. Keys that nobody knows are passed over.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from node.default_policies import DefaultPolicy, default_policies
 from node.management.bodies import Body, arguments, flag, name_in, need, text
 from node.management.definitions_file import DefinitionsFile
 from node.management.definitions_run import Placed
@@ -42,8 +43,16 @@ SLICE: Final = 64  # rows between two turns of the loop
 class Importer:
     """Reads one file. `vhost`: everything in it is for this one; None: rows say for which."""
 
-    def __init__(self, metadata: Metadata, node: str, vhost: str | None, hash_of: HashOf) -> None:
+    def __init__(
+        self,
+        metadata: Metadata,
+        node: str,
+        vhost: str | None,
+        hash_of: HashOf,
+        rules: Sequence[DefaultPolicy] = (),
+    ) -> None:
         self._metadata = metadata
+        self._rules = rules
         self._hash_of = hash_of
         self._node = node
         self._vhost = vhost
@@ -105,6 +114,8 @@ class Importer:
         command = vhost_command(name, told, old)
         self._types[name] = command.default_queue_type
         yield command
+        if found is None:
+            yield from default_policies(self._rules, name)
         yield from self._limits(name, (VHOST_LIMITS, VHOST_LIMITS_NAME), row, LIMITS_OF_VHOST)
 
     def _limits(

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from node.default_policies import default_policies
 from node.management.access import Context, asked_vhosts, caller_of
 from node.management.bodies import Body, flag, path_name, read_body, text, words
 from node.management.changes import change, existing_vhost, put
@@ -83,6 +84,8 @@ class Vhosts:
         if answer.status == CREATED:  # As with RabbitMQ, who makes it may use it.
             rights = SetPermissions(caller_of(request).name, name, ".*", ".*", ".*")
             await self._context.operations.carry_out(rights)
+            for policy in default_policies(self._context.default_policies, name):
+                await self._context.operations.carry_out(policy)
         return answer
 
     async def delete(self, request: web.Request) -> web.Response:

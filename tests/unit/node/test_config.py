@@ -262,6 +262,7 @@ def test_every_key_can_be_set_by_text() -> None:
         "storage.rewrite_bytes_per_s": "2MiB",
         "loopback_users": "", "anonymous_login_user": "5",
         "anonymous_login_pass": "x", "users": "[{name='a', password='b'}]", "vhosts": "/,v",
+        "default_operator_policies": "[{name='d', definition={max-length=5}}]",
         "log.format": "json", "log.level": "error", "log.file": "/l", "log.audit": "all",
         "events.exchange": "true", "events.vhost": "v", "consumer_timeout": "0",
         "sac_handover": "drain", "quorum_queue.global_qos": "true",

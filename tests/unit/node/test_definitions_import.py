@@ -8,6 +8,7 @@ import pytest
 
 from node.auth.desk import LoginDesk
 from node.auth.login import LoginRules
+from node.default_policies import DefaultPolicy
 from node.management.access import Context
 from node.management.definitions_file import DefinitionsFile, file_in
 from node.management.definitions_import import Importer
@@ -21,6 +22,7 @@ from queues.metadata_commands import (
     DeclareExchange,
     DeclareQueue,
     DeclareVhost,
+    PutPolicy,
     PutUser,
     SetPermissions,
 )
@@ -172,6 +174,16 @@ def test_a_long_import_is_done_in_slices() -> None:
     asyncio.run(test())
     assert told == [256, 512, 600]
     assert operations.metadata.queue_count == 600
+
+
+def test_a_vhost_that_an_import_makes_begins_with_the_default_policies() -> None:
+    rules = (DefaultPolicy(name="d", definition={"max-length": 5}),)
+    hash_of = context_of(FakeOperations()).desk.hash_of
+    importer = Importer(Metadata(), "n", None, hash_of, rules)
+    file = file_of(vhosts=[{"name": "/"}, {"name": "new"}])
+    placed = asyncio.run(importer.commands_of(file))
+    policies = [each.command for each in placed if isinstance(each.command, PutPolicy)]
+    assert [(each.vhost, each.name, each.operator) for each in policies] == [("new", "d", True)]
 
 
 # Forms
