@@ -15,17 +15,16 @@ from warren.testing.cluster import ClusterOfNodes
 from warren.testing.node import Node, NodeFailed, free_port
 
 QUICK = {"cluster.minority_wait_ms": "1000"}
-API_S = 30.0  # the first request waits until the HTTP library is imported
 LONG = os.environ.get("WARREN_LONG") == "1"
 
 
 def vhosts(node: Node) -> set[str]:
-    return {row["name"] for row in node.api("GET", "/api/vhosts", seconds=API_S)}
+    return {row["name"] for row in node.api("GET", "/api/vhosts")}
 
 
 def share_a_vhost(cluster: ClusterOfNodes, name: str, source: int) -> None:
     """What is declared on one node is known on all that run, once it is answered."""
-    cluster.node(source).api("PUT", f"/api/vhosts/{name}", {}, seconds=API_S)
+    cluster.node(source).api("PUT", f"/api/vhosts/{name}", {})
     for node in cluster.nodes:
         if node.is_running():
             assert name in vhosts(node)
