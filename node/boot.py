@@ -140,7 +140,9 @@ def run(config: "Config") -> int:
         log.error("%s", error)
         return EXIT_FAILED
     except OSError as error:
-        log.error("data directory %s: %s", config.node.data_dir, error)
+        is_file = isinstance(error, (FileExistsError, NotADirectoryError))
+        reason = "it is a file, or in one" if is_file else error
+        log.error("data directory %s: %s", config.node.data_dir, reason)
         return EXIT_FAILED
     for warning in config.warnings:
         log.warning("%s", warning)

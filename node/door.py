@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from node.listener import listen, listen_behind
+from node.ports import taking
 
 if TYPE_CHECKING:
     from node.broker import Broker
@@ -65,9 +66,10 @@ class AmqpDoor:
             raise
 
     async def _opened(self, entry: Entry) -> "asyncio.Server | Acceptor":
-        if entry.tls is None and entry.proxies is None:
-            return await listen(self._broker, entry.host, entry.port)
-        return listen_behind(self._broker, entry)
+        with taking(entry.protocol, entry.host, entry.port):
+            if entry.tls is None and entry.proxies is None:
+                return await listen(self._broker, entry.host, entry.port)
+            return listen_behind(self._broker, entry)
 
     def close(self) -> None:
         servers, self._servers = self._servers, []

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from node.ports import taking
 from node.tls.acceptor import bound_socket
 
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ class ManagementFront:
 
     def bind_metrics(self, host: str, port: int) -> int:
         """Take the port for metrics alone, in the same way."""
-        self._metrics_socket = bound_socket(host, port, BACKLOG)
+        with taking("metrics", host, port):
+            self._metrics_socket = bound_socket(host, port, BACKLOG)
         return int(self._metrics_socket.getsockname()[1])
 
     def bind(self) -> str:
@@ -78,7 +80,8 @@ class ManagementFront:
         return "".join(f" {words[each.protocol]}={each.host}:{each.port}" for each in self._places)
 
     def _bind(self, protocol: str, host: str, port: int, tls: "TlsKeeper | None") -> None:
-        self._places.append(Place(protocol, host, bound_socket(host, port, BACKLOG), tls))
+        with taking(protocol, host, port):
+            self._places.append(Place(protocol, host, bound_socket(host, port, BACKLOG), tls))
 
     def start(self, build: str) -> None:
         """Serve the ports as soon as the library is there."""

@@ -92,6 +92,8 @@ class Api:
 
     def _unreachable(self, error: Exception) -> ApiFailure:
         reason = error.reason if isinstance(error, URLError) else error
+        if isinstance(reason, OSError):
+            reason = reason.strerror or reason
         return ApiFailure(f"unable to reach {self._url}: {reason}", EXIT_UNAVAILABLE)
 
     def text(self, path: str) -> str:

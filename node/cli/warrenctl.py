@@ -79,6 +79,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.silent:
         options.quiet = options.no_table_headers = True
     try:
+        if "://" not in options.node_url:
+            raise BadCall(f"--node-url {options.node_url}: no URL such as {URL_DEFAULT}")
         password = options.password or os.environ.get("WARREN_CTL_PASSWORD") or "guest"
         api = Api(options.node_url, options.user, password, options.timeout)
         runners()[options.command](api, options, sys.stdout)
@@ -125,10 +127,12 @@ def check_command(words: Sequence[str]) -> None:
     """BadCall: the first of them is no command. The parser would say it with all that there are."""
     names = [name for _, table in TABLES for name in table]
     command = words[0] if words else ""
-    if command in names or not command or command.startswith("-"):
+    if command in names or command in ("", "-h", "--help"):
         return
     if command in ABSENT:
         raise BadCall(f"no command '{command}': {ABSENT[command]}")
+    if command.startswith("-"):
+        raise BadCall(f"no option '{command}' before a command; see warrenctl --help")
     from difflib import get_close_matches
 
     near = ", ".join(get_close_matches(command, names)) or "see warrenctl --help"

@@ -45,6 +45,7 @@ from node.peering.dialer import REFUSED
 from node.peering.identity import draw_id, load_incarnation
 from node.peering.settings import link_settings
 from node.peers import PeerLinks
+from node.ports import taking
 from node.tls.acceptor import Contexts
 from node.turn import Turn
 from queues.members import Member
@@ -142,7 +143,8 @@ class Cluster:
         address = self._config.listeners.cluster
         assert address is not None
         self.links.take_questions(ClusterReception(self).answer)
-        await self.links.listen(address.host, address.port)
+        with taking("other nodes", address.host, address.port):
+            await self.links.listen(address.host, address.port)
         if self._file.held is None:
             entered = await Entering(self.links, self._me, self.seeds).run()
             self._file.write(entered)

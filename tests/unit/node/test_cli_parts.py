@@ -228,6 +228,10 @@ def test_a_command_that_is_none_is_answered_with_what_is_like_it(
     assert capsys.readouterr().err.startswith("warrenctl: no command 'list_queue'; known: list_qu")
     assert main(["nothing_like_it"]) == 64
     assert "warrenctl --help" in capsys.readouterr().err
+    assert main(["--url", "http://127.0.0.1:1", "status"]) == 64
+    assert capsys.readouterr().err.startswith("warrenctl: no option '--url' before a command; see")
+    assert main(["--node-url", "nonsense", "status"]) == 64
+    assert capsys.readouterr().err.startswith("warrenctl: --node-url nonsense: no URL such as http")
 
 
 def test_help_shows_every_command_once(capsys: pytest.CaptureFixture[str]) -> None:
