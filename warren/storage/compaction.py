@@ -40,6 +40,7 @@ from warren.storage.record import (
 from warren.storage.record import encode_header as encode_record_header
 from warren.storage.scan import WINDOW_BYTES, Scan
 
+READ_BYTES_MAX: Final = 4 << 20  # in a slice: with less, two threads wait for each other
 RECORDS_MAX: Final = 256  # in a slice: each is a question to an owner, on the loop
 MESSAGES_MAX: Final = 4096  # in a slice, but for one record that has more
 OWNERS_MAX: Final = 128  # asked for their places in one turn
@@ -255,7 +256,7 @@ class Compaction:
             byte_count += padded(len(record.payload))
             message_count += 1 if payload is None else payload.count * len(payload.targets)
             if (
-                byte_count >= SLICE_BYTES
+                byte_count >= READ_BYTES_MAX
                 or len(found) >= RECORDS_MAX
                 or message_count >= MESSAGES_MAX
             ):

@@ -8,6 +8,7 @@ from typing import Final, Protocol
 
 READERS: Final = 2
 REST_MS_MAX: Final = 50
+HURRIED_PART: Final = 4  # of its rest is what rewriting takes in a hurry
 REWRITE_BYTES_PER_S: Final = 64 << 20
 Work = Callable[[], None]
 
@@ -47,7 +48,8 @@ class ThreadRunner:
     """One writer thread, two readers, one for page files, one in the background, one that rewrites.
 
     The last two rest as long as they work. Rewriting rests longer if it would move more than
-    `rewrite_bytes_per_s` otherwise; it has its own thread so that nobody waits for that.
+    `rewrite_bytes_per_s` otherwise, and a quarter of that time in a hurry, for then publishers
+    wait, or will before long; it has its own thread so that nobody waits for that.
     """
 
     def __init__(
@@ -137,7 +139,7 @@ class ThreadRunner:
             began = time.monotonic()
             work()
             worked = time.monotonic() - began
-            self._stopping.wait(min(worked, REST_MS_MAX / 1000))
+            self._stopping.wait(rest_s(worked, False))
 
     def _run_rewriter(self) -> None:
         while True:
@@ -147,7 +149,7 @@ class ThreadRunner:
             began = time.monotonic()
             moved = work()
             worked = time.monotonic() - began
-            self._stopping.wait(min(worked, REST_MS_MAX / 1000))
+            self._stopping.wait(rest_s(worked, self._hurried.is_set()))
             self._hurried.wait(moved / self._rewrite_bytes_per_s - 2 * worked)
 
     def _run_reader(self) -> None:
@@ -163,3 +165,8 @@ class ThreadRunner:
             if work is None or self._stopping.is_set():
                 return
             work()
+
+
+def rest_s(worked_s: float, in_a_hurry: bool) -> float:
+    """How long a thread rests that has worked so long."""
+    return min(worked_s / HURRIED_PART if in_a_hurry else worked_s, REST_MS_MAX / 1000)

@@ -11,6 +11,7 @@ import pytest
 from tests.sim.storage.queues_model import Queues
 from tests.waiting import until
 from warren.storage.disk import PARTS_MAX, DirectoryInUse, DirectoryLock, OsDisk
+from warren.storage.runner import HURRIED_PART, REST_MS_MAX, rest_s
 from warren.storage.wal import Wal
 
 FILE_BYTES = 256 * 1024
@@ -131,3 +132,9 @@ def test_a_second_lock_of_this_process_is_refused_too(tmp_path: Path) -> None:
     with pytest.raises(DirectoryInUse):
         DirectoryLock(str(tmp_path))
     lock.release()
+
+
+def test_who_works_beside_the_log_rests_as_long_and_a_quarter_of_it_in_a_hurry() -> None:
+    assert rest_s(0.02, False) == 0.02
+    assert rest_s(0.02, True) == 0.02 / HURRIED_PART
+    assert rest_s(9.0, False) == rest_s(9.0, True) == REST_MS_MAX / 1000
