@@ -7,8 +7,9 @@ The program and no library for Python, for it speaks to whatever engine `docker`
 
 What node i sends to node j goes through the sidecar of i, where the proxy `nj` listens (see
 docker-compose.yml). A proxy that was switched off is switched on again; but Toxiproxy may hang when
-a toxic is taken away (its issue 558), so where there were toxics the sidecar is restarted, and
-reads its proxies anew.
+a toxic is taken away (its issue 558), so a proxy that had one is removed and made anew: of its
+connections none is left, and those of others in the same sidecar stay. A sidecar that does not
+answer is restarted, and reads all its proxies anew.
 """
 
 import asyncio
@@ -26,7 +27,9 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
+from requests import RequestException
 from toxiproxy import Toxiproxy
+from toxiproxy.api import APIConsumer
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 HOST: Final = "127.0.0.1"
@@ -42,6 +45,7 @@ READY_SECONDS: Final = 240.0
 FREEZE_SECONDS: Final = 30.0
 ASK_SECONDS: Final = 0.1
 STOP_SECONDS: Final = 30
+ANSWER_SECONDS: Final = 5.0  # of a sidecar
 READY: Final = "/api/health/checks/ready-to-serve-clients"
 DATA: Final = "/data"
 EMPTY: Final = ("-mindepth", "1", "-delete")  # `find`: what is in a folder
@@ -85,14 +89,14 @@ class Compose:
 class ComposeTarget:
     """Keeps `warren.testing.chaos.faults.Target`.
 
-    Invariant: sidecars in `_ill` are those that have had toxics since they were started, and
-    proxies in `_cut` are switched off.
+    Invariant: proxies in `_ill` are those that have had toxics since they were made, and those in
+    `_cut` are switched off; both by the number of their sidecar, and their name.
     """
 
     def __init__(self, compose: Compose) -> None:
         self._compose = compose
         self._containers: dict[str, str] = {}  # by service
-        self._ill: set[int] = set()
+        self._ill: set[tuple[int, str]] = set()
         self._cut: set[tuple[int, str]] = set()
 
     @property
@@ -178,11 +182,15 @@ class ComposeTarget:
 
     def heal_links(self) -> None:
         ill, self._ill = sorted(self._ill), set()
-        cut, self._cut = sorted(self._cut), set()
-        if ill:
-            _each(self._of(f"proxy{number}" for number in ill), "restart", "-t", "0")
+        cut, self._cut = sorted(self._cut - set(ill)), set()
+        silent: set[int] = set()
+        for number, name in ill:
+            if number not in silent and not _made_anew(number, name):
+                silent.add(number)
+        if silent:
+            _each(self._of(f"proxy{number}" for number in sorted(silent)), "restart", "-t", "0")
         for number, name in cut:
-            if number not in ill:
+            if number not in silent:
                 self._proxy(number, name).enable()
 
     def _switch_off(self, number: int, name: str) -> None:
@@ -190,14 +198,12 @@ class ComposeTarget:
         self._proxy(number, name).disable()
 
     def _add(self, number: int, name: str, kind: str, stream: str, of: dict[str, int]) -> None:
-        self._ill.add(number)
+        self._ill.add((number, name))
         toxic = f"{kind}-{stream}"
         self._proxy(number, name).add_toxic(type=kind, stream=stream, name=toxic, attributes=of)
 
     def _proxy(self, number: int, name: str) -> Any:
-        server = Toxiproxy()
-        server.update_api_consumer(HOST, _port("PROXY_PORT", PROXY_PORT, number))
-        return server.get_proxy(name)
+        return _sidecar(number).get_proxy(name)
 
     # Queues
 
@@ -213,6 +219,26 @@ class ComposeTarget:
             if isinstance(found, dict) and isinstance(found.get("messages"), int):
                 return int(found["messages"])
         return None
+
+
+def _sidecar(number: int) -> Any:
+    """Whatever is asked of Toxiproxy from now on is asked of that node's."""
+    server = Toxiproxy()
+    server.update_api_consumer(HOST, _port("PROXY_PORT", PROXY_PORT, number))
+    return server
+
+
+def _made_anew(number: int, name: str) -> bool:
+    """Remove the proxy with its toxics, and make it as the sidecar's own file has it; False: the
+    sidecar did not do it in time."""
+    proxies = json.loads((ROOT / "deploy" / "toxiproxy" / f"n{number}.json").read_text("utf-8"))
+    made = next(each for each in proxies if each["name"] == name)
+    _sidecar(number)
+    try:
+        gone = APIConsumer.delete(f"/proxies/{name}", timeout=ANSWER_SECONDS)
+        return bool(gone.ok and APIConsumer.post("/proxies", json=made, timeout=ANSWER_SECONDS).ok)
+    except RequestException:
+        return False
 
 
 def _docker(*arguments: str) -> str:

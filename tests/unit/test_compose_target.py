@@ -44,6 +44,7 @@ class Kit:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.asked: list[tuple[str, str, Any]] = []  # method, path, body
+        self.is_stuck = False  # no proxy can be removed
         self.late = 0  # so many questions for readiness are answered with no
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self.port: int = self._server.server_address[1]
@@ -97,6 +98,10 @@ class Kit:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 kit.asked.append(("POST", self.path, json.loads(body)))
                 self._answer(200, {})
+
+            def do_DELETE(self) -> None:
+                kit.asked.append(("DELETE", self.path, None))
+                self._answer(500 if kit.is_stuck else 200, {})
 
             def _answer(self, status: int, told: object) -> None:
                 content = json.dumps(told).encode()
@@ -216,16 +221,44 @@ def test_a_link_that_was_cut_is_switched_on_again(kit: Kit, target: ComposeTarge
     assert kit.calls() == []
 
 
-def test_sidecars_that_had_toxics_are_restarted(kit: Kit, target: ComposeTarget) -> None:
+def test_a_proxy_that_had_a_toxic_is_made_anew_and_no_other(
+    kit: Kit, target: ComposeTarget
+) -> None:
     target.toxic(1, 2, "latency", latency=100)
     target.cut(2, 3)
+    target.cut(1, 2)
     kit.asked.clear()
     target.heal_links()
-    restarts = [f"docker restart -t 0 id-proxy{number}" for number in (1, 2)]
-    assert sorted(kit.calls()) == restarts
-    assert kit.asked == [("POST", "/proxies/n2", {"enabled": True})]  # That of the third alone.
+    assert [(method, path) for method, path, _ in kit.asked] == [
+        ("DELETE", "/proxies/n2"),
+        ("POST", "/proxies"),
+        ("DELETE", "/proxies/n1"),
+        ("POST", "/proxies"),
+        ("POST", "/proxies/n3"),
+        ("POST", "/proxies/n2"),
+    ]
+    assert kit.asked[1][2] == {
+        "name": "n2",
+        "listen": "0.0.0.0:25672",
+        "upstream": "node2:25672",
+        "enabled": True,
+    }
+    assert kit.asked[3][2]["upstream"] == "node1:25671"
+    kit.asked.clear()
     target.heal_links()
-    assert kit.calls() == []
+    assert not kit.asked
+    assert not kit.calls()
+
+
+def test_a_sidecar_that_does_not_remove_a_proxy_is_restarted(
+    kit: Kit, target: ComposeTarget
+) -> None:
+    target.toxic(1, 2, "latency", latency=100)
+    target.client_toxic(3, "latency", latency=100)
+    kit.is_stuck = True
+    target.heal_links()
+    restarts = [f"docker restart -t 0 id-proxy{number}" for number in (1, 2, 3)]
+    assert sorted(kit.calls()) == restarts
 
 
 def test_a_toxic_is_on_the_way_of_what_is_sent_in_one_direction(
