@@ -441,7 +441,8 @@ class Endpoint10:
         told = [] if place is None else urls_told(place.amqp, place.amqps, is_tls)
         if told:
             return told
-        return [url_of(*self.here, is_tls)] if node == self.broker.node_name else []
+        host, port = self.here
+        return [url_of(host, port, is_tls)] if node == self.broker.node_name else []
 
     def hints_wanted(self) -> bool:
         """Whether flows of this connection tell where queues are."""
