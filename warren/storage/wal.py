@@ -66,6 +66,7 @@ FILE_BYTES: Final = 128 << 20
 GROUP_BYTES: Final = 4 << 20
 RESERVE_FILES: Final = 2
 RESERVE: Final = "reserve of the log"  # where an alarm is
+STOCK_QUARTERS: Final = 3  # of a file are written before one is made in place of that before it
 # Upper bounds of the buckets of `sync_counts`, in seconds.
 SYNC_BOUNDS_S: Final[tuple[float, ...]] = (
     0.0001,
@@ -129,6 +130,8 @@ class Wal:
         self._next: LogFile | None = None  # what will be active after the next roll
         self._stocking = False
         self._stocked_once = False  # the first write of the broker's work begins the reserve
+        self._stocks_later = False  # no spare is written before the log has got to `_stock_lsn`
+        self._stock_lsn = 0
         self._seal_lsns: deque[int] = deque()  # ends of full files that are not yet durable
         self.sync_counts = [0] * (len(SYNC_BOUNDS_S) + 1)  # by the writer thread alone
         self.sync_total_s = 0.0
@@ -350,6 +353,9 @@ class Wal:
         log = self._log
         assert log is not None
         log.flush()
+        if self._stocks_later and log.appended_lsn >= self._stock_lsn:
+            self._stocks_later = False
+            self._stock()
         if self._handed:
             self._runner.kick()
 
@@ -583,6 +589,9 @@ class Wal:
         """The next active file; the writer thread puts it on disk if nobody has yet."""
         if self._log is not None:
             self._seal_lsns.append(self.appended_lsn)
+            left = self._log.active
+            self._stocks_later = left.written_before and left.size == self._file_bytes
+            self._stock_lsn = self.appended_lsn + self._file_bytes * STOCK_QUARTERS // 4
         file = self._next
         if file is None:
             file = self._new_file(WAL_PREFIX, max(self._file_bytes, least_bytes))
@@ -605,6 +614,8 @@ class Wal:
             self._stocking = True
             self._runner.background(lambda: self._prepare(preparing))
         elif in_reserve < self._reserve_files:
+            if self._stocks_later and file is not None and RESERVE not in self.faults:
+                return  # The file that was left may soon be a spare itself, and need no writing.
             self._stocking = True
             file_id = self._new_id()
             self._runner.background(lambda: self._begin_spare(file_id))
