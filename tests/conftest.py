@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from hypothesis import settings
 
 import warren
 
@@ -22,6 +23,10 @@ MARKS: Final = (
     "source: needs the source tree; left out when the installed packages are tested",
     "installed: needs the installed packages; left out when the sources are tested",
 )
+
+# How long an example takes says more of the machine than of what is tested.
+settings.register_profile("warren", deadline=None)
+settings.load_profile("warren")
 
 
 def pytest_configure(config: pytest.Config) -> None:
