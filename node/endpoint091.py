@@ -172,8 +172,11 @@ class Endpoint091:
 
     def tick(self, now_ms: int) -> None:
         """Heartbeats and deadlines; called about once a second."""
-        for event in self.connection.tick(now_ms):
+        overdue = self.connection.tick(now_ms)
+        for event in overdue:
             self._handle(event)
+        if overdue and self.transport.get_write_buffer_size() > 0:
+            self.transport.abort()  # Who was not heard of for so long will not read that, either.
         self.mark()
 
     # Events of the core

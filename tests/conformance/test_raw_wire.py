@@ -9,6 +9,7 @@ import pytest
 from tests.conformance import raw
 from tests.conformance.broker import Broker, drain, numbered, publish_all
 from tests.conformance.raw import METHOD, RawClient, frame, long, method, short
+from tests.waiting import eventually
 
 AUTH_CLOSE: Final = raw.yes("authentication_failure_close")
 QUEUE: Final = "raw-wire"
@@ -374,3 +375,19 @@ def test_publishes_before_confirm_select_are_never_confirmed(broker: Broker) -> 
         ack = publishing.expect((60, 80))
         assert struct.unpack(">Q", ack.payload[4:12]) == (1,)
         publishing.send(raw.delete(1, QUEUE)).expect((50, 41))
+
+
+def test_a_stopped_client_that_has_not_read_all_keeps_its_queues_no_longer(
+    own_broker: Broker, name: str
+) -> None:
+    node = own_broker.node
+    assert node is not None
+    with RawClient(node.host, node.port) as stopped, RawClient(node.host, node.port) as publishing:
+        publishing.begin_channel()
+        stopped.begin_channel(heartbeat=1)
+        stopped.send(raw.declare(1, name, 4)).expect(raw.QUEUE_DECLARE_OK)
+        stopped.send(raw.consume(1, name, "tag", 2)).expect(raw.BASIC_CONSUME_OK)
+        content = raw.content_header(1, 100_000) + raw.body(1, bytes(100_000))
+        for _ in range(200):
+            publishing.send(raw.publish_method(1, "", name), content)
+        eventually(lambda: name not in {each["name"] for each in node.api("GET", "/api/queues")})
