@@ -36,7 +36,7 @@ from queues.host import QueueHost, SessionSink
 from queues.message import FORMAT_091, Chunk
 from queues.unacked import VOID, TagRun, Unacked
 from warren.wire.amqp091.connection import Connection
-from warren.wire.amqp091.deliver import write_deliveries
+from warren.wire.amqp091.deliver import LARGE_BYTES, write_deliveries, write_large
 from warren.wire.amqp091.events import ACK, Settles
 from warren.wire.amqp091.events import REJECT as REJECTED
 from warren.wire.amqp091.rewrite import raw_headers, rewrite, without_keys
@@ -294,23 +294,9 @@ class Deliveries:
         if pending.attempts != 0:
             shown = counted(shown, first, count, pending.attempts)
             first = 0
-        data = shown.data
-        assert data is not None
         tag = self.next_tag
         self.next_tag = tag + count
-        write_deliveries(
-            self._connection.writer,
-            self._channel,
-            consumer.prefix,
-            tag,
-            pending.redelivered,
-            data,
-            shown.base,
-            shown.offsets,
-            first,
-            first + count,
-            self._connection.frame_max,
-        )
+        self._put_run(consumer, tag, pending.redelivered, shown, first, first + count)
         if self.trace is not None:
             self.trace.delivered(consumer.host, chunk, index, count, pending.redelivered)
         consumer.written += count
@@ -333,6 +319,43 @@ class Deliveries:
         if granted and consumer.granted - consumer.written <= WINDOW // 2:
             self._grant(consumer, WINDOW)
         return chunk.bytes_between(index, index + count)
+
+    def _put_run(
+        self, consumer: Consumer091, tag: i64, redelivered: bool, chunk: Chunk, first: i64, end: i64
+    ) -> None:
+        """Messages first..end-1 go out, with tags from `tag` on."""
+        data = chunk.data
+        assert data is not None
+        connection = self._connection
+        if chunk.bytes_between(first, end) < (end - first) * LARGE_BYTES:
+            write_deliveries(
+                connection.writer,
+                self._channel,
+                consumer.prefix,
+                tag,
+                redelivered,
+                data,
+                chunk.base,
+                chunk.offsets,
+                first,
+                end,
+                connection.frame_max,
+            )
+            return
+        write_large(
+            connection.writer,
+            connection.parts,
+            self._channel,
+            consumer.prefix,
+            tag,
+            redelivered,
+            data,
+            chunk.base,
+            chunk.offsets,
+            first,
+            end,
+            connection.frame_max,
+        )
 
     # Credit
 

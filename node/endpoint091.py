@@ -529,9 +529,13 @@ class Endpoint091:
             ):
                 self.mark_channel(channel)
         if not self._writing_paused:
-            data = self.connection.data_to_send()
-            if data:
-                self.transport.write(data)
+            connection = self.connection
+            if len(connection.parts) > 0:
+                self.transport.writelines(connection.take_parts())
+            else:
+                data = connection.data_to_send()
+                if data:
+                    self.transport.write(data)
         self.reading.judge(self._should_stop())
 
     def _should_stop(self) -> bool:
@@ -556,7 +560,7 @@ class Endpoint091:
 
     def _is_flooded(self) -> bool:
         """A client that asks and never reads: its answers wait in one piece, and are bounded."""
-        return self._writing_paused and len(self.connection.writer) >= ANSWER_BYTES_MAX
+        return self._writing_paused and self.connection.pending_bytes() >= ANSWER_BYTES_MAX
 
     def _tell_blocked(self, alarmed: bool) -> None:
         """connection.blocked and unblocked, to clients that know them (A-12)."""

@@ -5,7 +5,7 @@ next turn. Owns the pausing of the transport and tells the codec of it, so that 
 against the peer. Compiled.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol, final
 
 from node.turn import READ_BYTES_MAX as TURN_BYTES_MAX
@@ -19,6 +19,7 @@ class Transport(Protocol):
     """What endpoints use of the event loop's transport."""
 
     def write(self, data: bytes) -> None: ...
+    def writelines(self, parts: Sequence[bytes | memoryview]) -> None: ...
     def close(self) -> None: ...
     def abort(self) -> None: ...
     def pause_reading(self) -> None: ...

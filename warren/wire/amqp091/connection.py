@@ -17,7 +17,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from warren.wire.amqp091.deliver import write_content, write_method
+from warren.wire.amqp091.deliver import Buffer, write_content, write_method
 from warren.wire.amqp091.events import (
     Called,
     ChannelFailed,
@@ -134,6 +134,7 @@ class Connection:
         self.server_properties = server_properties
         self.mechanisms = mechanisms  # separated by spaces
         self.writer = BytesWriter()
+        self.parts: list[Buffer] = []  # of the output, before what is in the writer
         self.state: i64 = STARTING
         self.frame_max: i64 = limits.initial_frame_max
         self.channel_max: i64 = limits.channel_max
@@ -274,6 +275,8 @@ class Connection:
 
     def data_to_send(self) -> bytes:
         """Take the pending output. `writer` may be another object afterwards."""
+        if len(self.parts) > 0:
+            return b"".join(self.take_parts())
         size: i64 = len(self.writer)
         if size == 0:
             return b""
@@ -284,6 +287,23 @@ class Connection:
         else:
             self.writer.truncate(0)
         return taken
+
+    def take_parts(self) -> list[Buffer]:
+        """Take the pending output, some of which is as it lies in memory."""
+        parts = self.parts
+        self.bytes_sent += self.pending_bytes()
+        self.parts = []
+        if len(self.writer) > 0:
+            parts.append(self.writer.getvalue())
+            self.writer.truncate(0)
+        return parts
+
+    def pending_bytes(self) -> int:
+        """Of the pending output."""
+        size: i64 = len(self.writer)
+        for part in self.parts:
+            size += len(part)
+        return size
 
     def pause_reading(self) -> None:
         """The endpoint has stopped reading: silence is not the peer's fault."""
@@ -314,7 +334,7 @@ class Connection:
 
     def _beat(self, now_ms: i64, events: list[Event]) -> None:
         interval_ms = self.heartbeat_s * 1000
-        written: i64 = self.bytes_sent + len(self.writer)
+        written: i64 = self.bytes_sent + self.pending_bytes()
         if written != self._written_bytes:
             self._written_bytes = written
             self._written_ms = now_ms

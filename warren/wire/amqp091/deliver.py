@@ -21,12 +21,16 @@ from warren.wire.buffer import (
 )
 from warren.wire.inplace import copy_words, same_bytes
 
+Buffer = bytes | memoryview
+
 FRAME_END: Final = 0xCE
 FRAME_OVERHEAD: Final = 8  # kind, channel, size, end
+BODY: Final = 3  # a kind of frame
 DELIVER: Final = 0x003C003C
 PUBLISH: Final = 0x003C0028
 ACK: Final = 0x003C0050
 NACK: Final = 0x003C0078
+LARGE_BYTES: Final = 8192  # a frame of so many is sent as it lies in memory
 SMALL_BYTES: Final = 128  # a content up to this size is copied by words: no slice is made
 
 
@@ -84,6 +88,71 @@ def write_deliveries(
         start = end
 
 
+def write_large(
+    writer: BytesWriter,
+    parts: list[Buffer],
+    channel: i64,
+    prefix: bytes,
+    first_tag: i64,
+    redelivered: bool,
+    data: bytes,
+    base: i64,
+    offsets: bytes,
+    first: i64,
+    last: i64,
+    frame_max: i64,
+) -> None:
+    """As `write_deliveries`, for large bodies: they are not copied.
+
+    What the writer holds goes to `parts` first, then views of `data` and what is between them; the
+    end stays in the writer.
+    """
+    view = memoryview(data)
+    tag = first_tag
+    start = i64(read_i32_le(offsets, 4 * first)) - base
+    while first < last:
+        first += 1
+        end = i64(read_i32_le(offsets, 4 * first)) - base
+        size = i64(read_i32_be(data, start + 3)) - 7  # without method, ticket and bits
+        write_i64_be(writer, 1 << 56 | channel << 40 | (i64(len(prefix)) + 9 + size) << 8)
+        writer.write(prefix[1:])  # Its first octet, that of the class id, went with the head.
+        write_i64_be(writer, tag)
+        writer.append(1 if redelivered else 0)
+        writer.write(data[start + 13 : start + 13 + size])
+        writer.append(FRAME_END)
+        _put_content(writer, parts, channel, data, view, start, end, frame_max)
+        tag += 1
+        start = end
+
+
+def _put_content(
+    writer: BytesWriter,
+    parts: list[Buffer],
+    channel: i64,
+    data: bytes,
+    view: memoryview,
+    start: i64,
+    end: i64,
+    frame_max: i64,
+) -> None:
+    """The content frames of the message `data[start:end]`; large ones as parts."""
+    pos = start + FRAME_OVERHEAD + i64(read_i32_be(data, start + 3))
+    while pos < end:
+        size = i64(read_i32_be(data, pos + 3))
+        after = pos + FRAME_OVERHEAD + size
+        kind: i64 = data[pos]
+        if size < LARGE_BYTES or (size + FRAME_OVERHEAD > frame_max and kind == BODY):
+            _write_frames(writer, channel, data, pos, after, frame_max)
+        else:
+            write_i32_be(writer, i32(kind << 24 | channel << 8 | size >> 24))
+            writer.append(size >> 16 & 255)
+            write_short(writer, size & 0xFFFF)
+            parts.append(writer.getvalue())
+            writer.truncate(0)
+            parts.append(view[pos + 7 : after])
+        pos = after
+
+
 def write_content(
     writer: BytesWriter, channel: i64, data: bytes, start: i64, end: i64, frame_max: i64
 ) -> None:
@@ -117,7 +186,7 @@ def _write_frames(
         kind: i64 = data[pos]
         size = i64(read_i32_be(data, pos + 3))
         pos += 7
-        limit = frame_max - FRAME_OVERHEAD if kind == 3 else size
+        limit = frame_max - FRAME_OVERHEAD if kind == BODY else size
         stop = pos + size
         while pos < stop:
             piece = min(limit, stop - pos)
