@@ -27,7 +27,7 @@ from node.cluster.definitions_seam import Definitions
 from node.cluster.leaders import Leaders
 from node.cluster.seams import LEADERS, QUEUES, QUEUES_LANE, Peers
 from queues.away.home import no_end
-from queues.away.items import BadItem
+from queues.away.items import BadItem, Buffer
 from queues.away.neighbour import BadFrame, Neighbour
 from queues.away.proxy import Proxy, Roams
 from queues.away.seam import Ending, FindEnd, Road
@@ -45,6 +45,7 @@ DOWN_AFTER_MS: Final = 5_000
 TICK_MS: Final = 100
 STANDS: Final = -1  # since when a stream has not stood
 HELLO_BYTE: Final = bytes([HELLO])
+LARGE_BYTES: Final = 16_384  # a frame of so many is not copied as a whole
 NOBODY: Final = 0  # the home of queues whose node is a member no more
 
 
@@ -219,13 +220,14 @@ class QueuesPart:
     def peer_received(self, member: int, payload: memoryview) -> None:
         other = self._other(member)
         if self._is_open:
-            self._take(member, other, bytes(payload))
+            is_large = len(payload) >= LARGE_BYTES
+            self._take(member, other, payload if is_large else bytes(payload))
         else:
             other.greeting = [bytes(payload)]
             if other.greeting[0][:1] != HELLO_BYTE:
                 raise PeerFault("queues: more than hello before this node has said it")
 
-    def _take(self, member: int, other: Other, frame: bytes) -> None:
+    def _take(self, member: int, other: Other, frame: Buffer) -> None:
         try:
             other.neighbour.received(frame)
         except (BadFrame, BadItem) as error:

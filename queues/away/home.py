@@ -46,6 +46,7 @@ from queues.away.items import (
     TIMED_OUT,
     UNREADABLE,
     BadItem,
+    Buffer,
     Item,
     put_numbers,
     put_run,
@@ -416,7 +417,7 @@ class Visitors:
     def count(self) -> int:
         return len(self._visitors)
 
-    def received(self, data: bytes) -> None:
+    def received(self, data: Buffer) -> None:
         """A message of the stream. BadItem: the peer is wrong, or of another version."""
         address: Item | None = None
         for item in take_items(data):

@@ -26,6 +26,8 @@ from queues.commands import Command, SessionId, encode
 from queues.message import FORMAT_091, FORMAT_10, Chunk
 from queues.streams import Resume
 
+Buffer = bytes | memoryview
+
 # To the home of the queue
 PUBLISH: Final = 1
 COMMAND: Final = 2
@@ -173,8 +175,11 @@ def put_run(
     ]
 
 
-def take_items(data: bytes) -> list[Item]:
-    """All items of a message. BadItem: some of it is none; nothing of it is to be believed."""
+def take_items(data: Buffer) -> list[Item]:
+    """All items of a message; nothing of it is kept but copies of bodies, names and commands.
+
+    BadItem: some of it is none; nothing of it is to be believed.
+    """
     items: list[Item] = []
     at = 0
     try:
@@ -185,7 +190,7 @@ def take_items(data: bytes) -> list[Item]:
     return items
 
 
-def _take(data: bytes, at: int, into: list[Item]) -> int:
+def _take(data: Buffer, at: int, into: list[Item]) -> int:
     """One item; where the next one begins."""
     kind, uid, counter, incarnation = HEAD.unpack_from(data, at)
     if uid >> 63:
@@ -213,7 +218,7 @@ def _take(data: bytes, at: int, into: list[Item]) -> int:
     return at + layout.size
 
 
-def _take_run(data: bytes, at: int, item: Item) -> int:
+def _take_run(data: Buffer, at: int, item: Item) -> int:
     first, format_tag, info, base, names_size, count, size = RUN.unpack_from(data, at)
     if format_tag not in (FORMAT_091, FORMAT_10) or not 0 < count <= MESSAGES_MAX or first >> 63:
         raise BadItem(f"a run of {count} messages of format {format_tag} from {first} on")
@@ -247,7 +252,7 @@ def ascends(places: Sequence[int]) -> bool:
     return True
 
 
-def _piece(data: bytes, at: int, length: int) -> bytes:
+def _piece(data: Buffer, at: int, length: int) -> bytes:
     if at + length > len(data):
         raise BadItem(f"{length} bytes at {at} of {len(data)}")
-    return data[at : at + length]
+    return bytes(data[at : at + length])  # Of bytes no second copy is made.

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Final, final
 
 from queues.away.home import FindHost, Visitors, no_end
-from queues.away.items import BadItem
+from queues.away.items import BadItem, Buffer
 from queues.away.proxy import Proxies, Roams
 from queues.away.seam import EndOfTurn, FindEnd
 from warren.wire.peer.stream import UNACKED_BYTES_MAX, BadFrame, Restarted, Stream
@@ -54,7 +54,7 @@ class Neighbour:
         self._send_frame = send_frame
         self._has_room = has_room
         self._is_settling = False  # sessions have ended, and their queues were not stepped yet
-        self._later: list[bytes] = []  # messages that came since then
+        self._later: list[Buffer] = []  # messages that came since then
         self._fault = ""  # one of them made no sense
 
     def _to_home(self, parts: list[bytes]) -> None:
@@ -73,7 +73,7 @@ class Neighbour:
     def disconnected(self) -> None:
         self.stream.disconnected()
 
-    def received(self, frame: bytes) -> None:
+    def received(self, frame: Buffer) -> None:
         """A frame of the connection. BadFrame, BadItem: it is wrong, and is to be closed."""
         if self._fault:
             raise BadItem(self._fault)
@@ -97,7 +97,7 @@ class Neighbour:
             except BadItem as error:
                 self._fault = str(error)
 
-    def _take(self, message: bytes) -> None:
+    def _take(self, message: Buffer) -> None:
         if self._is_settling:
             self._later.append(message)
             return

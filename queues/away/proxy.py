@@ -41,6 +41,7 @@ from queues.away.items import (
     TIMED_OUT,
     UNREADABLE,
     BadItem,
+    Buffer,
     Item,
     put_command,
     put_numbers,
@@ -405,7 +406,7 @@ class Proxies:
             self._bytes = 0
             self._send(parts)
 
-    def received(self, data: bytes) -> None:
+    def received(self, data: Buffer) -> None:
         """A message of the stream. BadItem: the home is wrong, or of another version."""
         for item in take_items(data):
             host = self.hosts.get(item.uid)

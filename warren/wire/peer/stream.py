@@ -23,6 +23,8 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+Buffer = bytes | memoryview
+
 HELLO: Final = 1
 DATA: Final = 2
 ACK: Final = 3
@@ -145,12 +147,14 @@ class Stream:
             return [NUMBERED.pack(ACK, self._expected)]
         return None
 
-    def received(self, frame: bytes) -> bytes | Restarted | None:
+    def received(self, frame: Buffer) -> Buffer | Restarted | None:
         """A frame of this connection: a message, or news of the other side, or nothing to tell.
+
+        A message is as the frame: of a view it is one.
 
         BadFrame: the connection is to be ended; nothing has changed.
         """
-        kind = frame[0] if frame else 0
+        kind = frame[0] if len(frame) > 0 else 0
         if kind == HELLO and len(frame) == HELLO_LAYOUT.size:
             return self._hello(frame)
         if not self._greeted:
@@ -163,7 +167,7 @@ class Stream:
             return None
         raise BadFrame(f"a frame of kind {kind} and {len(frame)} bytes in a stream")
 
-    def _hello(self, frame: bytes) -> Restarted | None:
+    def _hello(self, frame: Buffer) -> Restarted | None:
         _, process, known, expected = HELLO_LAYOUT.unpack(frame)
         if process == 0 or self._greeted:
             raise BadFrame("a second hello in a stream, or one of nobody")
@@ -192,7 +196,7 @@ class Stream:
         self._expected = 1
         self.unacked_bytes = 0
 
-    def _data(self, frame: bytes) -> bytes:
+    def _data(self, frame: Buffer) -> Buffer:
         _, number = NUMBERED.unpack_from(frame)
         if number != self._expected:
             raise BadFrame(f"message {number} of a stream where {self._expected} is expected")

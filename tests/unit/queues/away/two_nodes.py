@@ -65,7 +65,7 @@ class TwoNodes:
         self.ends.run()
         up, self.up = self.up, []
         for message in up:
-            self.visitors.received(message)
+            self.visitors.received(memoryview(message))  # As large ones come.
         self.home.turn()
         self.ends.run()
 

@@ -31,11 +31,11 @@ class Pair:
         some = self.under_way[side][:count]
         del self.under_way[side][:count]
         for frame in some:
-            news = self.ends[side].received(frame)
+            news = self.ends[side].received(memoryview(frame) if side else frame)
             if isinstance(news, Restarted):
                 self.restarts[side] += 1
             elif news is not None:
-                self.got[side].append(news)
+                self.got[side].append(bytes(news))
 
     def settle(self) -> None:
         for _ in range(4):
