@@ -290,14 +290,12 @@ class Pages:
         file.pins += 1
         self.read_count += 1
         self.read_bytes += length
-        self._reads.add(Read(file, offset, length, done))
-        self._runner.read(self._read_some)
+        if self._reads.add(Read(file, offset, length, done)):
+            self._runner.read(self._read_some)
 
     def _read_some(self) -> None:
-        """On a reader thread: once for each read, and some find theirs done with another."""
+        """On a reader thread: once for each run."""
         run = self._reads.take()
-        if not run:
-            return
         answers: list[bytes | Exception]
         try:
             handle = self._disk.open(run[0].file.path)

@@ -2,7 +2,8 @@
 
 A backlog of single messages is read back message by message, in order. `Reads` keeps what was
 asked for and not begun; a reader thread takes the next read and those right behind it in the same
-file, and makes one call to the disk for all. Safe to use from several threads.
+file, and makes one call to the disk for all. It is woken once for all of them. Safe to use from
+several threads.
 """
 
 import threading
@@ -49,24 +50,27 @@ class Read:
 
 @final
 class Reads:
-    """Reads in the order in which they were asked for."""
+    """Reads in the order in which they were asked for, as runs that one call can do."""
 
     def __init__(self) -> None:
-        self._waiting: deque[Read] = deque()
+        self._waiting: deque[list[Read]] = deque()
         self._lock = threading.Lock()
 
-    def add(self, read: Read) -> None:
+    def add(self, read: Read) -> bool:
+        """Whether a run begins with it, so that there is one more to be taken."""
         with self._lock:
-            self._waiting.append(read)
+            if self._waiting:
+                run = self._waiting[-1]
+                if len(run) < RUN_READS and joins(run, read):
+                    run.append(read)
+                    return False
+            self._waiting.append([read])
+            return True
 
     def take(self) -> list[Read]:
-        """The next read and those behind it that one call can do; [] if all were taken."""
-        run: list[Read] = []
+        """The next run; there is one for each `add` that said so."""
         with self._lock:
-            waiting = self._waiting
-            while waiting and len(run) < RUN_READS and (not run or joins(run, waiting[0])):
-                run.append(waiting.popleft())
-        return run
+            return self._waiting.popleft()
 
 
 def joins(run: Sequence[Read], read: Read) -> bool:

@@ -459,17 +459,16 @@ class Wal:
             self._post(lambda: done(error))
             return
         file.pins += 1
-        self._reads.add(Read(file, offset, length, done))
-        self._runner.read(self._read_some)
+        if self._reads.add(Read(file, offset, length, done)):
+            self._runner.read(self._read_some)
 
     def _read_some(self) -> None:
-        """On a reader thread: once for each read, and some find theirs done with another."""
+        """On a reader thread: once for each run."""
         run = self._reads.take()
-        if run:
-            file = run[0].file
-            assert isinstance(file, LogFile)
-            answers = carry_out(self._disk, file.handle, run)
-            self._post(lambda: self._reads_done(run, answers))
+        file = run[0].file
+        assert isinstance(file, LogFile)
+        answers = carry_out(self._disk, file.handle, run)
+        self._post(lambda: self._reads_done(run, answers))
 
     def _reads_done(self, run: list[Read], answers: list[bytes | Exception]) -> None:
         for read, answer in zip(run, answers, strict=True):

@@ -37,6 +37,7 @@ class Desk:
     def __init__(self) -> None:
         self.disk = SimDisk()
         self.reads = Reads()
+        self.woken = 0  # readers
         self.content = bytes(range(256)) * 64
         self.files = [self.file(1), self.file(2)]
 
@@ -48,13 +49,15 @@ class Desk:
 
     def ask(self, *places: tuple[int, int], file: int = 0) -> None:
         for offset, length in places:
-            self.reads.add(Read(self.files[file], offset, length, lambda answer: None))
+            read = Read(self.files[file], offset, length, lambda answer: None)
+            self.woken += self.reads.add(read)
 
     def taken(self) -> list[list[tuple[int, int]]]:
         """The runs that readers take until nothing is left."""
         runs: list[list[tuple[int, int]]] = []
-        while run := self.reads.take():
-            runs.append([(read.offset, read.length) for read in run])
+        while self.woken:
+            self.woken -= 1
+            runs.append([(read.offset, read.length) for read in self.reads.take()])
         return runs
 
     def answers(self) -> list[Answer]:
@@ -117,3 +120,13 @@ def test_a_bad_sector_fails_its_own_read_and_no_other(desk: Desk) -> None:
     first, bad, last = carry_out(BadSector(desk.disk), desk.files[0].handle, desk.reads.take())
     assert (first, last) == (desk.content[:10], desk.content[16:20])
     assert isinstance(bad, OSError)
+
+
+def test_a_reader_is_woken_once_for_a_run_and_again_for_what_came_when_it_was_taken(
+    desk: Desk,
+) -> None:
+    desk.ask((0, 10), (10, 10), (20, 10))
+    assert desk.woken == 1
+    assert len(desk.reads.take()) == 3
+    desk.ask((30, 10))
+    assert desk.woken == 2
