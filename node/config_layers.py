@@ -19,8 +19,9 @@ from msgspec import Meta
 T = TypeVar("T")
 
 ENVIRONMENT_PREFIX = "WARREN_"
-# Names with our prefix that are not settings of a node.
-ENVIRONMENT_APART = frozenset({"WARREN_PURE", "WARREN_CONFIG"})
+# Names with our prefix that are not settings of a node: other programs of the project read
+# them, and the nodes that they start inherit them.
+ENVIRONMENT_APART = frozenset({"WARREN_PURE", "WARREN_CONFIG", "WARREN_TOOLS", "WARREN_TOXIPROXY"})
 
 BYTE_UNITS: Mapping[str, int] = {
     "": 1, "b": 1,

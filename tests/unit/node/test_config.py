@@ -183,6 +183,7 @@ def test_a_wrong_name_in_the_environment_is_refused_and_a_foreign_one_is_reporte
     text = refusal(environment={"WARREN_LIMITS_CHANEL_MAX": "5"})
     assert "WARREN_LIMITS_CHANEL_MAX (environment): allowed: WARREN_LIMITS_CHANNEL_MAX" in text
     foreign = {"WARREN_PORT_5672_TCP": "x", "WARREN_NODE_SERVICE_HOST": "y", "WARREN_PURE": "1"}
+    foreign |= {"WARREN_TOOLS": "z", "WARREN_TOXIPROXY": "z"}
     warnings = load(environment=foreign).warnings
     assert [each.split()[2] for each in warnings] == [
         "WARREN_NODE_SERVICE_HOST",
