@@ -213,7 +213,7 @@ def compiled_modules() -> list:
     # A file of C for each module: one for all takes a compiler five minutes and 1.5 GB.
     modules = mypycify(COMPILED, opt_level="3", debug_level="1", multi_file=True)
     for module in modules:  # Calls between those files need not go through the linker's table.
-        module.extra_compile_args.append("-fvisibility=hidden")
+        module.extra_compile_args = [*module.extra_compile_args, "-fvisibility=hidden"]
     return modules
 
 
