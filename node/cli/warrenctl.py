@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Final, Protocol, TextIO
+from urllib.parse import urlsplit
 
 from node.cli.absent import ABSENT
 from node.cli.api import Api, ApiFailure
@@ -65,6 +66,15 @@ class Described(Protocol):
         """Add its arguments."""
 
 
+def is_url(text: str) -> bool:
+    """Whether it names a scheme that the API is spoken over, and a host."""
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and parts.hostname is not None
+    except ValueError:
+        return False
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; the exit code is returned."""
     own, rest = parted(sys.argv[1:] if arguments is None else arguments)
@@ -79,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.silent:
         options.quiet = options.no_table_headers = True
     try:
-        if "://" not in options.node_url:
+        if not is_url(options.node_url):
             raise BadCall(f"--node-url {options.node_url}: no URL such as {URL_DEFAULT}")
         password = options.password or os.environ.get("WARREN_CTL_PASSWORD") or "guest"
         api = Api(options.node_url, options.user, password, options.timeout)

@@ -99,9 +99,9 @@ def test_a_command_of_rabbitmq_that_is_not_there_says_what_to_do_instead(
 
 @pytest.mark.parametrize(
     ("url", "code"),
-    [("http://127.0.0.1:1", 69), ("nonsense", 70), ("http://[", 70), ("ftp:x", 69)],
+    [("http://127.0.0.1:1", 69), ("nonsense", 64), ("http://[", 64), ("ftp:x", 64), ("http:", 64)],
 )
-def test_a_node_that_is_not_there_is_69_and_a_url_that_is_none_is_70(
+def test_a_node_that_is_not_there_is_69_and_a_url_that_is_none_is_64(
     url: str, code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["--node-url", url, "ping"]) == code

@@ -55,15 +55,15 @@ GOLDEN: list[tuple[Command, str]] = [
     (commands.DeleteParameter("", "c", "n"), "019413a0a163a16e"),
     (commands.SetTopicPermissions("u", "v", "x", "w", "r"), "019614a175a176a178a177a172"),
     (commands.ClearTopicPermissions("u", "v", "x"), "019415a175a176a178"),
-    (commands.Found(7, (NODE,)), "01931607919a03a16e09a16805a0a0a0a0c2"),
+    (commands.Found(7, (NODE,)), "01931607919c03a16e09a16805a0a0a0a0c2a090"),
     (
-        commands.AddMember("n", 9, "h", 5, "i", "z", "a", "m"),
-        "019917a16e09a16805a169a17aa161a16d",
+        commands.AddMember("n", 9, "h", 5, "i", "z", "a", "m", "s", (("k", "v"),)),
+        "019b17a16e09a16805a169a17aa161a16da1739192a16ba176",
     ),
     (commands.RemoveMember(3), "01921803"),
     (
-        commands.PutMember(Member(3, "n", 9, "h", 5, "i", "z", "a", "m", True)),
-        "0192199a03a16e09a16805a169a17aa161a16dc3",
+        commands.PutMember(Member(3, "n", 9, "h", 5, "i", "z", "a", "m", True, "s", (("k", "v"),))),
+        "0192199c03a16e09a16805a169a17aa161a16dc3a1739192a16ba176",
     ),
     (commands.SetQueueMembers(Uid(300), (3, 1)), "01931acd012c920301"),
     (commands.RecoverQueue(Uid(300), 2, 9), "01941fcd012c0209"),
@@ -72,6 +72,25 @@ GOLDEN: list[tuple[Command, str]] = [
     (commands.DeleteByNode("n", 9), "01931da16e09"),
     (commands.Numbered(255, 2, 1, (commands.DeleteVhost("v"),)), "01951eccff0201919202a176"),
 ]
+
+
+# As they were before `amqps` and `tags`; logs of then are read.
+EARLIER = [
+    (commands.Found(7, (NODE,)), "01931607919a03a16e09a16805a0a0a0a0c2"),
+    (
+        commands.AddMember("n", 9, "h", 5, "i", "z", "a", "m"),
+        "019917a16e09a16805a169a17aa161a16d",
+    ),
+    (
+        commands.PutMember(Member(3, "n", 9, "h", 5, "i", "z", "a", "m", True)),
+        "0192199a03a16e09a16805a169a17aa161a16dc3",
+    ),
+]
+
+
+@pytest.mark.parametrize(("command", "written"), EARLIER)
+def test_members_of_an_earlier_log_are_read(command: Command, written: str) -> None:
+    assert decode(bytes.fromhex(written)) == command
 
 
 @pytest.mark.parametrize(("command", "expected"), GOLDEN)
