@@ -28,8 +28,7 @@ TOOLS     ?= $(abspath .tools)
 SPREAD := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # The same sources are behind both builds: `make test` checks all of the compiled one, simulations
 # and real nodes included, and of the pure one the units, what needs the sources, and these.
-PURE_NODES := pika_publish pika_consume pika_quorum pika_dead_letter aio_pika amqp10_raw \
-  warren_client metrics raw_wire
+PURE_NODES := pika_publish pika_quorum amqp10_raw warren_client raw_wire
 PURE_TESTS := tests/sim/mutants $(PURE_NODES:%=tests/conformance/test_%.py) \
   tests/cluster/test_planted_bugs.py tests/faults/test_log_faults.py tests/golden tests/unit
 
