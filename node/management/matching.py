@@ -3,7 +3,8 @@
 Python's matcher tries ways one after the other, and an expression of a few letters can have it try
 for ever. Expressions that cannot take long with names of this length (`is_quick`: few repetitions,
 none of a group) are matched on the loop, in slices. All others are matched by a process of their
-own (about 20 ms for its start), which has CPU_LIMIT_S of time: ApiError 400 after that.
+own (about 20 ms for its start), which has CPU_LIMIT_S of time: ApiError 400 after that. There are
+PROCESSES_MAX of them at a time; other requests wait.
 """
 
 import asyncio
@@ -20,6 +21,8 @@ from node.management.replies import ApiError
 SLICE_S: Final = 0.005
 CPU_LIMIT_S: Final = 1  # for the process, its start included
 WAIT_S: Final = 20.0  # for its answer
+PROCESSES_MAX: Final = 2
+ROOM: Final = asyncio.Semaphore(PROCESSES_MAX)
 QUICK_TRIES: Final = 1_000_000  # some 10 ms for one name
 REPEATS: Final = frozenset("*+?{")
 TOO_LONG: Final = "the expression takes too long; simpler ones have no repeated groups"
@@ -36,7 +39,8 @@ async def places_of(pattern: re.Pattern[str], names: Sequence[str]) -> list[int]
     """Which of the names have it, in order."""
     longest = max(map(len, names), default=0)
     if not is_quick(pattern.pattern, longest):
-        return await _elsewhere(pattern.pattern, names)
+        async with ROOM:
+            return await _elsewhere(pattern.pattern, names)
     found: list[int] = []
     due = monotonic() + SLICE_S
     for place, name in enumerate(names):

@@ -3,9 +3,10 @@
 import asyncio
 import re
 
+import psutil
 import pytest
 
-from node.management.matching import TOO_LONG, is_quick, places_of
+from node.management.matching import PROCESSES_MAX, TOO_LONG, is_quick, places_of
 from node.management.replies import ApiError
 
 NAMES = ["orders.new", "orders.old", "mail", "ordersnew", ""]
@@ -57,6 +58,22 @@ def test_an_expression_that_takes_too_long_is_refused() -> None:
     with pytest.raises(ApiError) as refused:
         places("(a+)+$", ["a" * 60 + "b"])
     assert refused.value.reason == TOO_LONG
+
+
+def test_many_requests_at_once_have_few_processes() -> None:
+    async def test() -> None:
+        here = psutil.Process()
+        before = len(here.children())
+        asked = [places_of(re.compile("(new)+"), NAMES) for _ in range(4 * PROCESSES_MAX)]
+        answers = asyncio.gather(*asked)
+        most = 0
+        while not answers.done():
+            most = max(most, len(here.children()) - before)
+            await asyncio.sleep(0.001)
+        assert answers.result() == [[0, 3]] * len(asked)
+        assert 1 <= most <= PROCESSES_MAX
+
+    asyncio.run(test())
 
 
 def test_the_loop_turns_while_many_names_are_looked_at() -> None:
