@@ -28,8 +28,8 @@ from typing import Any, Final
 
 import psutil
 
-from bench.growth import longest_turn_ms, turns
 from bench.run import HERE, ROOT, Broker, RabbitMQ, Warren, machine
+from bench.turns import LOG_TURNS, Turns
 
 SAMPLE_SECONDS: Final = 0.1
 SETTLE_SECONDS: Final = 2.0  # of a broker that has just started
@@ -179,7 +179,8 @@ def dirty_bytes() -> int:
 def ttl(broker: Warren, count: int) -> dict[str, Any]:
     """Many in a lazy queue, one in ten with an expiration of 30 to 120 s of its own."""
     rss = Rss(broker)
-    before = turns(broker)
+    turns = Turns(broker.management_port, broker.log)
+    turns.begin()
     command = [str(HERE / "vgen"), "--port", str(broker.port), "--size", str(SIZE)]
     command += ["--qarg", "x-queue-mode=lazy", "--expiration", "30000:120000"]
     command += ["--expiration-every", "10", "--connections", "0", "--keep", "--prefill", str(count)]
@@ -187,18 +188,19 @@ def ttl(broker: Warren, count: int) -> dict[str, Any]:
     begun = time.monotonic()
     subprocess.run(command, stdout=subprocess.DEVNULL, timeout=PATIENCE_SECONDS, check=True)
     filled_seconds = time.monotonic() - begun
-    middle = turns(broker)
+    filling = turns.end()
+    turns.begin()
     end, peak = rss.growth()
     time.sleep(max(0.0, 125.0 - filled_seconds))  # Until the last of them has expired.
-    after = turns(broker)
+    expiring = turns.end()
     rss.stop()
     return {
         "messages": count,
         "fill_seconds": round(filled_seconds, 1),
         "rss_growth_mb": round(end),
         "rss_growth_peak_mb": round(max(peak, rss.peak - rss.start)),
-        "longest_turn_filling_ms": longest_turn_ms(before, middle),
-        "longest_turn_expiring_ms": longest_turn_ms(middle, after),
+        "filling": filling,
+        "expiring": expiring,
     }
 
 
@@ -260,7 +262,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments)
     subprocess.run(["make", "-s", "-C", str(HERE)], check=True)
     folder = Path(tempfile.mkdtemp(prefix="warren-backlog-", dir=options.data))
-    warren = Warren(options.python.absolute(), folder, options.set)
+    warren = Warren(options.python.absolute(), folder, [LOG_TURNS, *options.set])
     if options.port:
         warren.port, warren.management_port = options.port, options.port + 1
     print(machine())

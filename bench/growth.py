@@ -12,8 +12,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
-from base64 import b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,9 +21,9 @@ import pika
 import psutil
 
 from bench.run import HERE, ROOT, Warren, machine
+from bench.turns import LOG_TURNS, Turns
 
 QUEUE: Final = "vgen-0"  # the queue that vgen fills
-HISTOGRAM: Final = "warren_loop_turn_ms_bucket"
 PATIENCE_SECONDS: Final = 600.0
 POLL_SECONDS: Final = 0.05
 
@@ -70,32 +68,6 @@ def fill(check: Check, broker: Warren, options: argparse.Namespace) -> float:
     return time.monotonic() - begun
 
 
-def turns(broker: Warren) -> dict[float, int]:
-    """Turns of the loop so far that took at most so many milliseconds."""
-    url = f"http://127.0.0.1:{broker.management_port}/metrics"
-    login = b64encode(b"guest:guest").decode()
-    request = urllib.request.Request(url, headers={"Authorization": f"Basic {login}"})
-    text = urllib.request.urlopen(request, timeout=60).read().decode()
-    found: dict[float, int] = {}
-    for line in text.splitlines():
-        if line.startswith(HISTOGRAM):
-            label, value = line.rsplit(" ", 1)
-            bound = float(label.split('le="')[1].split('"')[0])
-            found[bound] = found.get(bound, 0) + int(float(value))
-    assert found, f"no {HISTOGRAM} in /metrics"
-    return found
-
-
-def longest_turn_ms(before: dict[float, int], after: dict[float, int]) -> float:
-    """Upper bound of the bucket of the longest turn between the two readings."""
-    longest, seen = 0.0, 0
-    for bound in sorted(after):
-        count = after[bound] - before.get(bound, 0)
-        if count > seen:
-            longest, seen = bound, count
-    return longest
-
-
 def wait_until_empty(channel: Any) -> float:
     """Seconds from the first message that is gone to the last."""
     begun = time.monotonic()
@@ -124,12 +96,13 @@ def run_check(check: Check, broker: Warren, options: argparse.Namespace) -> dict
     filled = ready(channel)
     process = psutil.Process(broker.pid())
     rss_mb = process.memory_info().rss / 1e6
-    before = turns(broker)
+    turns = Turns(broker.management_port, broker.log)
+    turns.begin()
     begun = time.monotonic()
     check.empty(channel)
     answered = time.monotonic() - begun
     gone = wait_until_empty(channel)
-    longest = longest_turn_ms(before, turns(broker))
+    found = turns.end()
     channel.queue_delete(QUEUE)
     connection.close()
     return {
@@ -137,7 +110,7 @@ def run_check(check: Check, broker: Warren, options: argparse.Namespace) -> dict
         "messages": filled,
         "fill_seconds": round(fill_seconds, 2),
         "gone_seconds": round(max(answered, gone), 2),
-        "longest_turn_ms": longest,
+        **found,
         "rss_full_mb": round(rss_mb),
         "rss_empty_mb": round(process.memory_info().rss / 1e6),
     }
@@ -161,7 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names = set(filter(None, options.checks.split(","))) or {check.name for check in CHECKS}
     subprocess.run(["make", "-s", "-C", str(HERE)], check=True)
     folder = Path(tempfile.mkdtemp(prefix="warren-growth-", dir=options.data))
-    broker = Warren(options.python.absolute(), folder, options.set)
+    broker = Warren(options.python.absolute(), folder, [LOG_TURNS, *options.set])
     print(machine())
     try:
         for check in CHECKS:

@@ -26,8 +26,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from bench.growth import longest_turn_ms, turns
 from bench.run import HERE, ROOT, Warren, machine
+from bench.turns import LOG_TURNS, Turns
 
 LOOK_SECONDS: Final = 0.25
 PATIENCE_SECONDS: Final = 3600.0
@@ -173,7 +173,8 @@ def run_case(
     if case.before:
         generate(broker, case.before)
     thread = threading.Thread(target=watch.run)
-    before = turns(broker)
+    turns = Turns(broker.management_port, broker.log)
+    turns.begin()
     thread.start()
     count = max(1000, int(case.count * options.scale))
     try:
@@ -182,7 +183,7 @@ def run_case(
     finally:
         watch.stopping.set()
         thread.join()
-    longest = longest_turn_ms(before, turns(broker))
+        found = turns.end()
     values = scrape(url)
     return {
         "case": case.name,
@@ -193,7 +194,7 @@ def run_case(
         "confirm_p50_p99_max_ms": answer["conf_ms"],
         "broker_cpu_us": round(answer["broker_cpu_pct"] * 1e4 / max(answer["pub_per_s"], 1), 2),
         "broker_rss_mb": answer["broker_rss_end_mb"],
-        "longest_turn_ms": longest,
+        **found,
         "live_mb": round(watch.live_bytes / 1e6, 2),
         "disk_mb_max": round(watch.disk_bytes_max / 1e6),
         "excess_files": round(watch.excess_bytes / options.file_bytes, 2),
@@ -227,7 +228,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise SystemExit(f"no case is called {', '.join(sorted(unknown))}")
     subprocess.run(["make", "-s", "-C", str(HERE)], check=True)
     folder = Path(tempfile.mkdtemp(prefix="warren-liveness-", dir=options.data))
-    settings = [*options.set, f"storage.wal_file_bytes={options.file_bytes}"]
+    settings = [LOG_TURNS, *options.set, f"storage.wal_file_bytes={options.file_bytes}"]
     broker = Warren(options.python.absolute(), folder, settings)
     if options.port:
         broker.port, broker.management_port = options.port, options.port + 1

@@ -20,8 +20,8 @@ from typing import Any, Final
 
 import psutil
 
-from bench.growth import longest_turn_ms, turns
-from bench.run import Warren, machine
+from bench.run import machine
+from bench.turns import buckets, longest_turn_ms
 from warren.testing.node import Node
 
 CHANNELS: Final = 500
@@ -160,13 +160,6 @@ def timed(work: Callable[[], None]) -> float:
     return round(time.monotonic() - begun, 2)
 
 
-def broker_of(node: Node) -> Any:
-    """What reads the turns of a node."""
-    found = Warren.__new__(Warren)
-    found.port, found.management_port = node.port, node.management_port
-    return found
-
-
 def run(options: argparse.Namespace) -> dict[str, Any]:
     """All of it with one node."""
     result: dict[str, Any] = {"queues": options.queues, "bindings": 2 * options.queues}
@@ -179,7 +172,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         node.start()
         result["build"] = node.build
         empty = node.rss_bytes()
-        before = turns(broker_of(node))
+        before = buckets(node.management_port)
         wire = Wire(node.port)
         parts = 4
         rates: list[int] = []
@@ -194,7 +187,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         result["queues_per_second"] = rates
         seconds = timed(lambda: wire.each(2 * options.queues, QUEUE_BIND_OK, bind))
         result["bindings_per_second"] = int(2 * options.queues / max(seconds, 0.01))
-        result["longest_turn_ms"] = longest_turn_ms(before, turns(broker_of(node)))
+        result["longest_turn_ms"] = longest_turn_ms(before, buckets(node.management_port))
         result["bytes_per_queue"] = (node.rss_bytes() - empty) // options.queues
         wire.close()
         result["stop_seconds"] = timed(lambda: node.stop(120))

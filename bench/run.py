@@ -138,6 +138,11 @@ class Warren:
         self._settings = settings
         self._process: subprocess.Popen[str] | None = None
 
+    @property
+    def log(self) -> Path:
+        """The node's log."""
+        return self._folder / "warren.log"
+
     def start(self) -> float:
         """Start on empty data; seconds until the ready line."""
         data = self._folder / "warren"
@@ -149,14 +154,14 @@ class Warren:
         for setting in self._settings:
             command += ["--set", setting]
         begun = time.monotonic()
-        with (self._folder / "warren.log").open("ab") as log:
+        with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 command, cwd=self._folder, stdout=subprocess.PIPE, stderr=log, text=True
             )
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line.startswith("ready "):
-            raise SystemExit(f"Warren did not start; see {self._folder / 'warren.log'}")
+            raise SystemExit(f"Warren did not start; see {self.log}")
         self.build = line.split("build=")[-1].strip()
         return time.monotonic() - begun
 

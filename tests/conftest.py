@@ -17,7 +17,8 @@ pytest_plugins = ["warren.testing.plugin"]
 
 INSTALLED: Final = os.environ.get("WARREN_INSTALLED") == "1"
 PACKAGE: Final = Path(warren.__file__ or "").resolve().parent
-collect_ignore = ["unit/test_compose_target.py"] if INSTALLED else []  # It imports `deploy`.
+# They import `deploy` and `bench`.
+collect_ignore = ["unit/test_compose_target.py", "unit/test_bench_turns.py"] if INSTALLED else []
 MARKS: Final = (
     "slow: takes more than 5 seconds",
     "source: needs the source tree; left out when the installed packages are tested",
