@@ -1,11 +1,14 @@
 """How long a restart with a backlog of single messages takes, and what memory.
 
-    python bench/restart.py DIRECTORY [--messages 1000000] [--bytes 1024] [--mode default|lazy]
+    python bench/restart.py DIRECTORY [--messages 1000000] [--bytes 1024]
+                                      [--mode default|lazy|quorum] [--window N]
 
 A real node declares a durable queue and is stopped; the messages are written into its log, each a
-record of its own; the node is started again. By hand, on a quiet machine, with a compiled node:
-run it with the Python of an environment in which the wheel is installed. Files are read from the
-page cache, if they fit.
+record of its own; the node is started again. With `--window`, and for quorum queues always, `bgen`
+(`make bench`) publishes them with so many unconfirmed: records of many messages, with 1 again of
+one each; the node is killed. By hand, on a quiet machine, with a compiled node: run it with the
+Python of an environment in which the wheel is installed. Files are read from the page cache, if
+they fit.
 """
 
 import argparse
@@ -26,6 +29,7 @@ from warren.storage.wal import Wal
 from warren.testing import Node
 
 FLUSH_EVERY = 500
+BGEN = Path(__file__).resolve().parent / "bgen"
 
 
 class Nobody:
@@ -67,8 +71,14 @@ def stop(error: BaseException) -> None:
     os._exit(1)
 
 
-def declare(directory: Path, mode: str) -> None:
-    arguments = {"x-queue-mode": "lazy"} if mode == "lazy" else {}
+ARGUMENTS = {
+    "default": {},
+    "lazy": {"x-queue-mode": "lazy"},
+    "quorum": {"x-queue-type": "quorum"},
+}
+
+
+def declare(directory: Path, arguments: dict[str, str]) -> None:
     with Node(name="restart", data_dir=directory) as node:
         connection = pika.BlockingConnection(pika.URLParameters(node.url))
         connection.channel().queue_declare("q", durable=True, arguments=arguments)
@@ -96,6 +106,16 @@ def fill(directory: Path, owner: int, count: int, size: int) -> None:
     wal.close(clean=False)
 
 
+def publish(directory: Path, count: int, size: int, window: int) -> None:
+    """Over AMQP, all of them confirmed; then the node is killed."""
+    with Node(name="restart", data_dir=directory) as node:
+        words = [str(BGEN), "--port", str(node.port), "--queue", "q", "--producers", "1"]
+        words += ["--count", str(count), "--size", str(size), "--window", str(window)]
+        words += ["--warmup", "0", "--duration", "3600"]
+        subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+        node.kill9()
+
+
 def status_of(node: Node, key: str) -> int:
     """A line of /proc/PID/status, in KB."""
     assert node.process is not None
@@ -114,13 +134,18 @@ def main() -> None:
     parser.add_argument("directory", type=Path)
     parser.add_argument("--messages", type=int, default=1_000_000)
     parser.add_argument("--bytes", type=int, default=1024)
-    parser.add_argument("--mode", choices=("default", "lazy"), default="default")
+    parser.add_argument("--mode", choices=sorted(ARGUMENTS), default="default")
+    parser.add_argument("--window", type=int, default=0, help="publish, so many in flight")
     options = parser.parse_args()
-    declare(options.directory, options.mode)
+    declare(options.directory, ARGUMENTS[options.mode])
     with Node(name="restart", data_dir=options.directory) as node:
         empty_kb = status_of(node, "VmHWM")
         node.stop()
-    fill(options.directory, queue_of(options.directory)["uid"], options.messages, options.bytes)
+    if options.window or options.mode == "quorum":
+        publish(options.directory, options.messages, options.bytes, options.window or 1000)
+    else:
+        uid = queue_of(options.directory)["uid"]
+        fill(options.directory, uid, options.messages, options.bytes)
     began = time.perf_counter()
     with Node(name="restart", data_dir=options.directory, ready_seconds=300) as node:
         took = time.perf_counter() - began

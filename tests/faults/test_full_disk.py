@@ -101,7 +101,7 @@ def test_a_volume_filled_by_publishing_blocks_publishers_until_consumers_made_ro
         connection = connect(node)
         connection.channel().queue_declare("q", durable=True)
         connection.close()
-        publisher = Publisher(node, "q", 8_000)
+        publisher = Publisher(node, "q", 60_000)
         eventually(lambda: bool(publisher.blocked_reasons), lambda: publisher.confirmed)
         assert set(publisher.blocked_reasons) == {"low on disk"}
         shown = node_row(node)
