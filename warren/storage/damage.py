@@ -9,6 +9,7 @@ depends on its snapshot, so that its owner decides. Compiled.
 
 from bisect import bisect_right
 from dataclasses import dataclass
+from operator import ne
 from typing import Final, final
 
 from warren.storage.ranges import RangeSet
@@ -16,6 +17,7 @@ from warren.storage.record import (
     ENTRY,
     MARK,
     PUBLISH,
+    TARGET,
     CorruptRecord,
     PublishPayload,
     Ranges,
@@ -188,10 +190,12 @@ class Evidence:
         }
         if not targets or len(believed) < len(targets):
             named = {target[0] for target in believed}
+            odd = [TARGET.pack(*each[:2]) for each in targets if each not in believed]
             hit.update(
                 owner
-                for owner in known
-                if owner not in named and self._may_miss(place, owner, known[owner])
+                for owner, state in known.items()
+                if owner not in named
+                and (was_last(owner, state, odd) or self._may_miss(place, owner, state))
             )
         return [Hit(owner, place.bad) for owner in sorted(hit)]
 
@@ -317,3 +321,11 @@ class Evidence:
             elif owners or before >= self._last_entries.get(owner, 0):
                 found.append(Hit(owner, place.bad, before))
         return found
+
+
+def was_last(owner: int, state: Known, odd: list[bytes]) -> bool:
+    """Whether one of these targets, which nobody can have had, would be what the owner was to
+    publish next if one byte of it were another.
+    """
+    following = TARGET.pack(owner, state.last_seq + 1)
+    return any([sum(map(ne, target, following)) == 1 for target in odd])

@@ -7,8 +7,9 @@
 
 An id is never used twice. The first 4096 bytes are the header: magic, version u32, flags u32
 (bit 0: every block of the file was written before, so that overwriting needs no new extents),
-id u64, epoch u32, crc u32 of all that; the rest is zeros. A file gets its header and then its
-name, and the directory is synced, before anything in it is reported durable.
+id u64, epoch u32, crc u32 of all that; the same again at COPY_AT, in another sector; the rest is
+zeros. A file gets its header and then its name, and the directory is synced, before anything in it
+is reported durable.
 """
 
 import os
@@ -30,6 +31,7 @@ FORMAT_VERSION: Final = 1
 FLAG_WRITTEN: Final = 1
 HEADER: Final = Struct("<8sIIQI")
 HEADER_CRC: Final = Struct("<I")
+COPY_AT: Final = 2048  # of the header; read only where that is damaged
 WAL_PREFIX: Final = "wal-"
 SEGMENT_PREFIX: Final = "seg-"
 SPARE_PREFIX: Final = "spare-"
@@ -128,7 +130,8 @@ def encode_header(file_id: int, epoch: int, written_before: bool) -> bytes:
     """The first block of a file."""
     flags = FLAG_WRITTEN if written_before else 0
     head = HEADER.pack(MAGIC, FORMAT_VERSION, flags, file_id, epoch)
-    return (head + HEADER_CRC.pack(crc32c(head))).ljust(BLOCK_BYTES, b"\0")
+    header = head + HEADER_CRC.pack(crc32c(head))
+    return (header.ljust(COPY_AT, b"\0") + header).ljust(BLOCK_BYTES, b"\0")
 
 
 def salvaged_epoch(block: bytes, file_id: int) -> int:
@@ -142,6 +145,12 @@ def salvaged_epoch(block: bytes, file_id: int) -> int:
     agreed = (magic == MAGIC) + (version == FORMAT_VERSION) + (its_id == file_id)
     found: int = epoch
     return found if agreed >= 2 else -1
+
+
+def copied_header(block: bytes, file_id: int) -> tuple[int, int, bool] | None:
+    """What the copy of a damaged header says; None: it is damaged too, or of an earlier version."""
+    header = decode_header(block[COPY_AT:])
+    return header if header is not None and header[0] == file_id else None
 
 
 def decode_header(block: bytes) -> tuple[int, int, bool] | None:

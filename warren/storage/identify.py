@@ -57,9 +57,11 @@ def identify(head: bytes, span: int) -> tuple[int, Targets, int]:
         first = found[0][0]
         if first == owner or owner_check(first) == check:
             return PUBLISH, found, index
-        if named and len(found) == 1:
+        if not named:
+            return NOBODY
+        if len(found) == 1:
             return PUBLISH, ((owner, 0, found[0][2]),), index
-        return NOBODY
+        return PUBLISH, ((owner, *found[0][1:]), *found[1:]), index
     if not fits or not named:
         return NOBODY
     if kind == PUBLISH:  # Its payload does not say how many messages it has.

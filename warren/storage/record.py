@@ -240,6 +240,14 @@ def payload_length(buffer: memoryview, at: int, epoch: int) -> int:
     return length
 
 
+def claimed_epoch(head: bytes) -> int:
+    """The epoch that a record header claims, or -1 if there is none."""
+    if len(head) < HEADER_BYTES:
+        return -1
+    epoch: int = HEADER.unpack_from(head)[2]
+    return epoch
+
+
 def encode_publish_prefix(
     format_tag: int,
     info: int,

@@ -21,6 +21,7 @@ from warren.storage.files import (
     WAL_PREFIX,
     LogFile,
     Shelf,
+    copied_header,
     decode_header,
     id_of,
     salvaged_epoch,
@@ -47,6 +48,7 @@ from warren.storage.record import (
     PublishPayload,
     Ranges,
     Record,
+    claimed_epoch,
     data_bytes_of,
     decode_checkpoint,
     decode_publish,
@@ -237,6 +239,7 @@ class Recovery:
         self._payloads: dict[int, dict[int, bytes]] = {}  # of ENTRYs, by owner and index
         self._groups = FoundEntries()
         self._group_evidence = GroupEvidence()
+        self._newest_log = ""  # its name
         self.last_file_id = 0
         self.last_index = 0  # of a PUBLISH
         self.last_state = 0  # number of a HARD_STATE
@@ -360,7 +363,9 @@ class Recovery:
         """The files with records, (logs, segments); tidies away what was being made."""
         logs: list[LogFile] = []
         segments: list[LogFile] = []
-        for name in self._disk.list(self._directory):
+        names = self._disk.list(self._directory)
+        self._newest_log = max((name for name in names if name.startswith(WAL_PREFIX)), default="")
+        for name in names:
             path = os.path.join(self._directory, name)
             if id_of(name) < 0:
                 continue
@@ -393,17 +398,26 @@ class Recovery:
     def _salvage(
         self, handle: int, path: str, file_id: int, block: bytes
     ) -> tuple[int, int, bool] | None:
-        """The header of a file whose first block is damaged, if the records bear it out."""
-        epoch = salvaged_epoch(block, file_id)
-        if epoch >= 0:
-            scan = Scan(self._disk, handle, path, self._disk.size(path), epoch)
-            if scan.read(BLOCK_BYTES) is not None:
-                self._corrupt.append(CorruptRecord(path, 0, FILE_HEADER))
-                return file_id, epoch, False
-        bad = CorruptRecord(path, 0)
+        """The header of a file whose first block is damaged: its copy, or what the records say."""
+        header = copied_header(block, file_id)
+        for epoch in (salvaged_epoch(block, file_id), self._epoch_of_first(handle, path)):
+            if header is None and epoch >= 0:
+                scan = Scan(self._disk, handle, path, self._disk.size(path), epoch)
+                if scan.read(BLOCK_BYTES) is not None:
+                    header = file_id, epoch, False
+        bad = CorruptRecord(path, 0, 0 if header is None else FILE_HEADER)
         self._corrupt.append(bad)
-        self._unread.append(bad)
-        return None
+        if header is None:
+            self._unread.append(bad)
+        return header
+
+    def _epoch_of_first(self, handle: int, path: str) -> int:
+        """What the first record claims; -1 if it may be of an earlier life of the file, as in the
+        newest log, for nothing may have been written to that yet.
+        """
+        if os.path.basename(path) == self._newest_log:
+            return -1
+        return claimed_epoch(self._disk.pread(handle, HEADER_BYTES, BLOCK_BYTES))
 
     def _drop_empty(self, logs: list[LogFile]) -> LogFile | None:
         """The newest log with a record; newer ones were taken into use for nothing yet."""

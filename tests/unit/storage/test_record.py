@@ -93,7 +93,8 @@ def test_a_publish_with_a_label_has_these_bytes() -> None:
 def test_the_first_block_of_a_file_has_these_bytes() -> None:
     block = encode_header(3, 0x01020304, True)
     assert block[:32].hex() == "57415252454e574c01000000010000000300000000000000040302016cdec5c2"
-    assert block[32:] == bytes(4096 - 32)
+    assert block[32:2048] == bytes(2048 - 32)
+    assert block[2048:] == block[:2048]  # the copy
     assert decode_header(block) == (3, 0x01020304, True)
 
 

@@ -123,6 +123,17 @@ def test_a_damaged_target_does_not_acquit_the_one_that_it_was(node: Node) -> Non
     assert node.damaged(path, second_target + 6).hit() >= {10, 11}
 
 
+@pytest.mark.parametrize("place", range(32))
+def test_a_target_with_one_byte_changed_is_known_by_the_rest_of_it(node: Node, place: int) -> None:
+    for owner in (10, 11, 12):
+        node.publish(owner)
+    node.wal.roll()
+    node.publish(10, 11)  # Of both the last one, and in a file with no other of theirs.
+    node.publish(12)
+    path, offset, _ = node.records(PUBLISH)[3]
+    assert node.damaged(path, offset + 40 + 24 + place).hit() == {10, 11}
+
+
 def test_all_targets_of_a_lost_publish_are_hit(node: Node) -> None:
     node.publish(10, 11, 12)
     node.publish(10, 12)
@@ -151,7 +162,7 @@ def test_losing_what_is_said_of_messages_hits_nobody(node: Node, kind: int) -> N
 
 
 @pytest.mark.parametrize("place", [0, 9, 17, 25, 29])
-def test_a_file_with_a_damaged_first_block_is_read_if_the_records_bear_it_out(
+def test_a_file_with_a_damaged_first_block_is_read_by_the_copy_of_its_header(
     node: Node, place: int
 ) -> None:
     for owner in OWNERS:
@@ -159,8 +170,43 @@ def test_a_file_with_a_damaged_first_block_is_read_if_the_records_bear_it_out(
     path, _, _ = node.records(PUBLISH)[0]
     after = node.damaged(path, place)
     assert [(bad.path, bad.offset) for bad in after.report.corrupt] == [(path, 0)]
-    readable = place != 25  # There the epoch is.
-    assert (after.lived() == node.lived(), after.hit()) == (readable, set())
+    assert (after.lived(), after.hit()) == (node.lived(), set())
+
+
+def overwritten(node: Node, path: str, first: int, end: int) -> Node:
+    """Restarted, with zeros in a part of the file."""
+    for at in range(first, end):
+        node.disk.names[path].cached[at] = 0
+    return Node(node.disk)
+
+
+@pytest.mark.parametrize("sector", range(0, BLOCK_BYTES, 512))
+def test_no_sector_of_the_first_block_alone_takes_the_file_with_it(node: Node, sector: int) -> None:
+    node.publish(*OWNERS)
+    path, _, _ = node.records(PUBLISH)[0]
+    after = overwritten(node, path, sector, sector + 512)
+    assert after.lived() == node.lived()
+    told = [(bad.path, bad.offset) for bad in after.report.corrupt]
+    assert told == ([(path, 0)] if sector == 0 else [])
+
+
+def test_a_full_file_without_its_first_block_is_read_by_what_its_records_say(node: Node) -> None:
+    for _ in range(30):
+        node.queues.publish_bodies([10], [bytes(900)], 0)
+        node.rest()
+    full = node.records(PUBLISH)[0][0]
+    after = overwritten(node, full, 0, BLOCK_BYTES)
+    assert [(bad.path, bad.offset) for bad in after.report.corrupt] == [(full, 0)]
+    assert (after.lived(), after.hit()) == (node.lived(), set())
+
+
+def test_the_newest_file_without_its_first_block_may_hold_an_earlier_life(node: Node) -> None:
+    node.publish(10)
+    node.wal.close(clean=False)
+    newest = max(path for path in node.disk.names if "wal-" in path)
+    after = overwritten(node, newest, 0, BLOCK_BYTES)
+    assert [(bad.path, bad.offset) for bad in after.report.corrupt] == [(newest, 0)]
+    assert newest not in [each.path for each in after.report.file_reports]
 
 
 def test_a_file_cut_to_nothing_is_reported(node: Node) -> None:
