@@ -431,6 +431,8 @@ class Node:
         report = self.wal.open(recovered)
         for corrupt in report.corrupt:
             log.error("%s", corrupt)
+        if report.torn is not None:
+            log.warning("the end of %s is torn and was cut at offset %d", *report.torn)
         if parts is None:
             self._check_definitions(recovered.lost_definitions(report))
             metadata.next_uid = max(metadata.next_uid, recovered.owner_high + 1)

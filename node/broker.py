@@ -661,7 +661,8 @@ class Broker:
     def _alarms_changed(self) -> None:
         reason = self.alarms.reason()
         self._alarm_hold.turn(bool(reason))
-        log.warning("resource alarm: %s", reason or "cleared")
+        why = "; ".join((reason or "cleared", *self.alarms.details()))
+        log.warning("resource alarm: %s", why)
         self.observers.alarms_changed()
         for endpoint in list(self.endpoints.values()):
             endpoint.mark()

@@ -152,7 +152,8 @@ class Damages:
                 (inner.vhost, inner.name)
             )
         log.error(
-            "queue '%s' in vhost '%s' is not served: %s",
+            "queue '%s' in vhost '%s' is not served: %s; "
+            "`warrenctl accept_damage` serves it without what is lost",
             inner.name,
             inner.vhost,
             damage.reason,

@@ -130,6 +130,7 @@ def test_damaged_queues_are_not_served_and_the_others_are(node: Node) -> None:
         queue = ask(node, f"/api/queues/%2F/{name}")
         assert (queue["state"], queue["reason"]) == ("crashed", where)
         assert node.log().count(f"{path} at offset {offset}") == 1
+        assert f"queue '{name}' in vhost '/' is not served: {where}; `warrenctl" in node.log()
     assert drain(connect(node).channel(), "well") == [b"well-%d." % n for n in range(10)]
     status, failed = ask(node, "/api/health/checks/local-crashed-queues")
     assert (status, [queue["name"] for queue in failed["queues"]]) == (503, list(KINDS))
@@ -176,6 +177,20 @@ def test_an_accepted_loss_is_served_and_does_not_stop_the_queue_again(node: Node
         taken = [take(channel, name) for _ in range(10)]
         assert [message.body for message in taken] == [*left, b"new"]
         assert all(message.redelivered for message in taken[:9])
+
+
+def test_an_end_that_was_torn_is_cut_and_told(node: Node) -> None:
+    declare(node, q={})
+    node.kill9()
+    path = [path for path in logs(node) if records(path)][-1]
+    offset, length, _, _ = records(path)[-1]
+    flip(path, offset + 39 + length)  # Nothing behind it says that it was durable.
+    node.start()
+    assert f"the end of {path} is torn and was cut at offset {offset}" in node.log()
+    torn = ask(node, "/api/nodes/damaged")["recovery"]["torn"]
+    assert torn == {"file": str(path), "offset": offset}
+    channel = connect(node).channel()
+    assert drain(channel, "q")[:9] == [b"q-%d." % number for number in range(9)]
 
 
 def test_a_damaged_queue_can_be_deleted_and_made_anew(node: Node) -> None:

@@ -328,4 +328,4 @@ def was_last(owner: int, state: Known, odd: list[bytes]) -> bool:
     publish next if one byte of it were another.
     """
     following = TARGET.pack(owner, state.last_seq + 1)
-    return any([sum(map(ne, target, following)) == 1 for target in odd])
+    return any(sum(map(ne, target, following)) == 1 for target in odd)

@@ -268,7 +268,7 @@ class Recovery:
         self._fill_ledger()
         known = self._known(evidence, sink)
         return self._ledger, RecoveryReport(
-            clean=self._last_kind == CLEAN and not self._corrupt,
+            clean=self._is_clean(tail),
             files=len(self._ledger.files),
             records=self._records,
             bytes_read=self._bytes_read,
@@ -279,6 +279,14 @@ class Recovery:
             hits=() if evidence is None else self._hits(evidence, known),
             unmarked=frozenset() if evidence is None else frozenset(evidence.unmarked(known)),
         )
+
+    def _is_clean(self, tail: LogFile | None) -> bool:
+        """Whether the last thing was the end of a clean stop. Damage in older files is of before;
+        in the newest one, or behind it, it may be what came after that.
+        """
+        end = -1 if tail is None else tail.id
+        damaged = [id_of(os.path.basename(bad.path)) for bad in self._corrupt]
+        return self._last_kind == CLEAN and max(damaged, default=end - 1) < end
 
     def _hits(self, evidence: Evidence, known: dict[int, Known]) -> tuple[Hit, ...]:
         gone = {owner for owner, state in self._owners.items() if state.deleted}

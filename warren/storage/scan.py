@@ -16,6 +16,7 @@ from warren.storage.record import (
     SEAL,
     CorruptRecord,
     Record,
+    claimed_epoch,
     decode_record,
     padded,
     payload_length,
@@ -146,8 +147,19 @@ class Scan:
         return -1 if first is None else first.offset
 
     def _written_at(self, offset: int) -> bool:
+        """Whether what lies there is of this life of the file: by its epoch, or but for that."""
         buffer, at = self._window.view(offset, HEADER_BYTES)
-        return bytes(buffer[at + EPOCH_AT : at + EPOCH_AT + 4]) == self._epoch_bytes
+        if at + HEADER_BYTES > len(buffer):
+            return False
+        if bytes(buffer[at + EPOCH_AT : at + EPOCH_AT + 4]) == self._epoch_bytes:
+            return True
+        length = payload_length(buffer, at, claimed_epoch(bytes(buffer[at : at + HEADER_BYTES])))
+        if length > WINDOW_BYTES or offset + HEADER_BYTES + length > self._window.size:
+            return False
+        buffer, at = self._window.view(offset, HEADER_BYTES + length)
+        whole = bytearray(buffer[at : at + HEADER_BYTES + length])
+        whole[EPOCH_AT : EPOCH_AT + 4] = self._epoch_bytes
+        return decode_record(memoryview(whole), 0, self._epoch, offset) is not None
 
     def _next_sound(self, offset: int) -> Record | None:
         """The first sound record at or behind `offset`."""

@@ -173,6 +173,35 @@ def test_a_file_with_a_damaged_first_block_is_read_by_the_copy_of_its_header(
     assert (after.lived(), after.hit()) == (node.lived(), set())
 
 
+def test_a_clean_stop_stays_one_though_an_old_file_is_damaged(node: Node) -> None:
+    for owner in OWNERS:
+        node.publish(owner)
+    path, offset, _ = node.records(PUBLISH)[0]
+    node.wal.roll()
+    node.rest()
+    node.publish(11)
+    after = node.damaged(path, offset + 70)
+    assert not after.report.clean, "it was killed"
+    after.wal.close(clean=True)
+    again = Node(after.disk)
+    assert (again.report.clean, len(again.report.corrupt)) == (True, 1)
+    again.wal.close(clean=True)
+    newest = again.wal._ledger.files[max(again.wal._ledger.files)].path
+    assert not again.damaged(newest, BLOCK_BYTES + 2).report.clean, "where its end would be"
+
+
+@pytest.mark.parametrize("place", range(64))
+def test_the_last_record_with_any_byte_changed_is_told_as_a_torn_end(
+    node: Node, place: int
+) -> None:
+    node.publish(10)
+    node.publish(10)
+    path, offset, _ = node.records(PUBLISH)[-1]
+    after = node.damaged(path, offset + place)
+    assert (after.report.torn, after.report.corrupt) == ((path, offset), ())
+    assert after.lived()[10] == {1}
+
+
 def overwritten(node: Node, path: str, first: int, end: int) -> Node:
     """Restarted, with zeros in a part of the file."""
     for at in range(first, end):
