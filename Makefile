@@ -11,7 +11,7 @@ DATA       ?= ./data
 LISTEN     ?= 127.0.0.1:5672
 MANAGEMENT ?= 127.0.0.1:15672
 ARGS       ?=
-WORKERS    ?= 2
+WORKERS    ?= 3
 SEED       ?= 0
 HOURS      ?= 1
 N          ?= 3
@@ -32,14 +32,17 @@ PURE_NODES := pika_publish pika_quorum amqp10_raw warren_client raw_wire
 PURE_TESTS := tests/sim/mutants $(PURE_NODES:%=tests/conformance/test_%.py) \
   tests/cluster/test_planted_bugs.py tests/faults/test_log_faults.py tests/golden tests/unit
 
+# Compiled sources are kept: without them each node and each worker of the tests compiles them anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
-.PHONY: help python install tools run lint check format test test-pure test-compiled faults fuzz-http mutants wheel bench clean sim \
+.PHONY: help python install tools run lint check format test test-part test-pure test-compiled faults fuzz-http mutants wheel bench clean sim \
         chaos compose-up compose-down compose-test
 
 help:
 	@echo "make run            one durable node: AMQP $(LISTEN), management $(MANAGEMENT), data $(DATA)"
 	@echo "make test           the whole test suite on the compiled build, most of it on the pure one"
-	@echo "make test-pure      all of it on the pure one"
+	@echo "make test-compiled  the first half of it; test-part: the other; test-pure: all on the pure one"
 	@echo "make install        the development environment alone (.venv)"
 	@echo "make tools          what tests of bad networks need: Toxiproxy, in .tools (needs Go)"
 	@echo "make lint           format, lint, types and import floors alone"
@@ -88,8 +91,11 @@ format: install
 	$(DEV)/ruff check --fix-only .
 	$(DEV)/ruff format .
 
-test: test-compiled
-	@$(MAKE) -s install
+test:
+	@$(MAKE) test-part
+	@$(MAKE) test-compiled
+
+test-part: install
 	$(DEV)/python -m pytest $(SPREAD) $(PURE_TESTS)
 
 test-pure: install

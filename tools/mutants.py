@@ -37,7 +37,7 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parent.parent
 PATCHES: Final = ROOT / "tests" / "sim" / "mutants"
 COPIED: Final = ("warren", "raft", "queues", "federation", "node", "tests", "pyproject.toml")
-IGNORED: Final = shutil.ignore_patterns("__pycache__", "*.so", "conformance", "golden")
+IGNORED: Final = shutil.ignore_patterns("*.so", "conformance", "golden")
 LIMIT_S: Final = 120  # of processor time
 UNPATCHED_LIMIT_S: Final = 1200
 WALL_LIMIT_S: Final = 7200
@@ -99,12 +99,13 @@ def place_of(patch: str) -> str:
 
 
 def copy_sources(place: Path) -> None:
+    """With their times, and so with what Python has kept of them compiled (`__pycache__`)."""
     for name in COPIED:
         source = ROOT / name
         if source.is_dir():
             shutil.copytree(source, place / name, ignore=IGNORED)
         else:
-            shutil.copy(source, place / name)
+            shutil.copy2(source, place / name)
 
 
 def try_mutant(mutant: Mutant) -> Outcome:

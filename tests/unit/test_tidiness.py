@@ -4,6 +4,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -42,32 +43,59 @@ def relative(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
+@dataclass(frozen=True, slots=True)
+class Function:
+    line: int
+    name: str
+    length: int
+    only_dispatches: bool  # Nothing but one `match`, which may be as long as there are kinds.
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is looked at in a file. Its tree is not kept: collections of garbage would go through
+    a million nodes for as long as any test runs."""
+
+    docstring: str
+    functions: list[Function]
+    imports: list[str]
+    calls: list[tuple[int, str]]  # of names: line, name
+    asks_for_unions: list[int]  # lines of `isinstance(x, A | B)`
+    swallows: list[int]  # lines of handlers that take any error, or do nothing
+
+
 @cache
-def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text("utf-8"), str(path))
+def facts(path: Path) -> Facts:
+    tree = ast.parse(path.read_text("utf-8"), str(path))
+    found = Facts(ast.get_docstring(tree) or "", [], [], [], [], [])
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            length = (node.end_lineno or 0) - node.lineno + 1
+            function = Function(node.lineno, node.name, length, only_dispatches(node))
+            found.functions.append(function)
+        elif isinstance(node, ast.Import):
+            found.imports.extend(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            found.imports.append(node.module or "")
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            found.calls.append((node.lineno, node.func.id))
+            if node.func.id == "isinstance" and isinstance(node.args[1], ast.BinOp):
+                found.asks_for_unions.append(node.lineno)
+        elif isinstance(node, ast.Try):
+            found.swallows.extend(swallowing(node))
+    return found
 
 
-Function = ast.FunctionDef | ast.AsyncFunctionDef
-
-
-def functions(path: Path) -> Iterator[Function]:
-    for node in ast.walk(tree(path)):
-        if isinstance(node, Function):
-            yield node
-
-
-def only_dispatches(function: Function) -> bool:
-    """Whether a function is nothing but one `match`, which may be as long as there are kinds."""
+def only_dispatches(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     body = [part for part in function.body if not isinstance(part, ast.Expr)]
     return len(body) == 1 and isinstance(body[0], ast.Match)
 
 
-def imported_names(path: Path) -> Iterator[str]:
-    for node in ast.walk(tree(path)):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.level == 0:
-            yield node.module or ""
+def swallowing(attempt: ast.Try) -> Iterator[int]:
+    for handler in attempt.handlers:
+        is_empty = all(isinstance(part, ast.Pass) for part in handler.body)
+        if handler.type is None or (is_empty and not attempt.orelse):
+            yield handler.lineno
 
 
 def test_every_file_is_at_most_800_lines_long() -> None:
@@ -77,11 +105,10 @@ def test_every_file_is_at_most_800_lines_long() -> None:
 
 def test_every_function_fits_into_60_lines() -> None:
     too_long = [
-        f"{relative(path)}:{function.lineno} {function.name}"
+        f"{relative(path)}:{function.line} {function.name}"
         for path in own_files(*FOLDERS)
-        for function in functions(path)
-        if (function.end_lineno or 0) - function.lineno + 1 > FUNCTION_LINES_MAX
-        and not only_dispatches(function)
+        for function in facts(path).functions
+        if function.length > FUNCTION_LINES_MAX and not function.only_dispatches
     ]
     assert too_long == []
 
@@ -90,7 +117,7 @@ def test_every_module_says_what_it_is_for() -> None:
     silent = [
         relative(path)
         for path in python_files(*FOLDERS)
-        if path.stat().st_size > 0 and not ast.get_docstring(tree(path))
+        if path.stat().st_size > 0 and not facts(path).docstring
     ]
     assert silent == []
 
@@ -105,11 +132,9 @@ def test_no_module_is_named_like_the_standard_library_or_says_nothing() -> None:
 def test_nothing_is_pickled_or_evaluated() -> None:
     found = []
     for path in python_files(*PACKAGES):
-        roots = {name.split(".")[0] for name in imported_names(path)}
+        roots = {name.split(".")[0] for name in facts(path).imports}
         found += [f"{relative(path)} imports {name}" for name in roots & BANNED_IMPORTS]
-        calls = (node for node in ast.walk(tree(path)) if isinstance(node, ast.Call))
-        called = ((call.lineno, call.func.id) for call in calls if isinstance(call.func, ast.Name))
-        wrong = ((line, name) for line, name in called if name in BANNED_CALLS)
+        wrong = ((line, name) for line, name in facts(path).calls if name in BANNED_CALLS)
         found += [f"{relative(path)}:{line} calls {name}" for line, name in wrong]
     assert found == []
 
@@ -117,25 +142,19 @@ def test_nothing_is_pickled_or_evaluated() -> None:
 def test_kinds_are_asked_for_by_tuples() -> None:
     """Compiled code makes a union anew for each `isinstance(x, A | B)`: a microsecond a message."""
     found = [
-        f"{relative(path)}:{node.lineno}"
+        f"{relative(path)}:{line}"
         for path in own_files(*PACKAGES)
-        for node in ast.walk(tree(path))
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id == "isinstance"
-        and isinstance(node.args[1], ast.BinOp)
+        for line in facts(path).asks_for_unions
     ]
     assert not found, "isinstance with a union: " + ", ".join(found)
 
 
 def test_no_error_is_swallowed() -> None:
-    found = []
-    for path in python_files(*PACKAGES, "tools", "bench"):
-        for attempt in (node for node in ast.walk(tree(path)) if isinstance(node, ast.Try)):
-            for handler in attempt.handlers:
-                is_empty = all(isinstance(part, ast.Pass) for part in handler.body)
-                if handler.type is None or (is_empty and not attempt.orelse):
-                    found.append(f"{relative(path)}:{handler.lineno}")
+    found = [
+        f"{relative(path)}:{line}"
+        for path in python_files(*PACKAGES, "tools", "bench")
+        for line in facts(path).swallows
+    ]
     assert found == []
 
 
@@ -158,7 +177,7 @@ def test_every_test_is_named_by_a_sentence() -> None:
     short = [
         f"{relative(path)} {function.name}"
         for path in python_files("tests")
-        for function in functions(path)
+        for function in facts(path).functions
         if function.name.startswith("test_") and function.name.count("_") < 3
     ]
     assert short == []
@@ -169,7 +188,7 @@ def test_the_testing_package_imports_nothing_of_the_node() -> None:
     ours = {
         tuple(name.split(".")[:2])
         for path in python_files("warren/testing")
-        for name in imported_names(path)
+        for name in facts(path).imports
         if name.split(".")[0] in PACKAGES
     }
     assert ours <= allowed
