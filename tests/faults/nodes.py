@@ -35,13 +35,13 @@ def build_library(folder: Path) -> Path:
 class FaultyNode:
     """A node whose disk obeys `order`; small log files."""
 
-    def __init__(self, folder: Path, library: Path) -> None:
+    def __init__(self, folder: Path, library: Path, **settings: str) -> None:
         self._control = folder / "faults"
         data_dir = folder / "data"
         self.node = Node(
             name="faults",
             data_dir=data_dir,
-            settings={"storage.wal_file_bytes": str(WAL_FILE_BYTES)},
+            settings={"storage.wal_file_bytes": str(WAL_FILE_BYTES), **settings},
             environment={
                 "LD_PRELOAD": str(library),
                 "DISK_FAULTS": str(self._control),
@@ -54,6 +54,11 @@ class FaultyNode:
         fresh = self._control.with_suffix(".new")
         fresh.write_text("".join(f"{line}\n" for line in lines))
         fresh.replace(self._control)
+
+    def alarms(self) -> list[str]:
+        """What is wrong, by what the node says."""
+        details: list[str] = self.node.api("GET", "/api/nodes/faults")["alarm_details"]
+        return details
 
     def hits(self) -> int:
         """Calls that were hit so far."""
@@ -87,13 +92,22 @@ def end_of(node: Node) -> int:
 
 
 class Publisher(threading.Thread):
-    """Publishes numbered persistent messages with confirms until `stop` or the connection ends.
+    """Publishes numbered messages with confirms until `stop` or the connection ends.
 
-    Message n is `n`, padded to `size`. Knows how many are confirmed, and when it is blocked.
+    They are persistent unless other properties are given. Message n is `n`, padded to `size`.
+    Knows how many are confirmed, and when it is blocked.
     """
 
-    def __init__(self, node: Node, queue: str, size: int, count: int = 1 << 30) -> None:
+    def __init__(
+        self,
+        node: Node,
+        queue: str,
+        size: int,
+        count: int = 1 << 30,
+        properties: pika.BasicProperties = PERSISTENT,
+    ) -> None:
         super().__init__(daemon=True)
+        self.properties = properties
         self.queue = queue
         self.size = size
         self.count = count
@@ -116,7 +130,7 @@ class Publisher(threading.Thread):
             while not self.stopping and self.sent < self.count:
                 self.sent += 1
                 body = (b"%d" % self.sent).ljust(self.size)
-                channel.basic_publish("", self.queue, body, PERSISTENT, mandatory=True)
+                channel.basic_publish("", self.queue, body, self.properties, mandatory=True)
                 self.confirmed += 1
             self.connection.close()
         except (pika.exceptions.AMQPError, ConnectionError):

@@ -205,7 +205,7 @@ class DirectDisk:
             written = os.pwrite(handle, view[:length], offset)
         except OSError as error:
             if error.errno != errno.EINVAL:
-                raise
+                raise with_path(error, handle) from error
             written = 0
         if written < length:  # It is full, or wants other multiples: an ordinary write tells.
             set_direct(handle, False)

@@ -42,3 +42,13 @@ def test_a_full_disk_is_told() -> None:
         disk.pwritev(handle, [b"x"], 0, False)
     assert caught.value.errno == errno.ENOSPC
     disk.close(handle)
+
+
+def test_a_write_that_fails_names_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.touch()
+    handle = os.open(path, os.O_RDONLY)
+    with pytest.raises(OSError, match="Bad file descriptor") as caught:
+        DirectDisk(OsDisk()).pwritev(handle, [b"x"], 0, False)
+    assert caught.value.filename == str(path)
+    os.close(handle)
