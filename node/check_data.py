@@ -32,7 +32,8 @@ from warren.storage.snapshot import SnapshotStore
 from warren.storage.stretches import Stretch
 
 EXIT_DAMAGED: Final = 1
-EXIT_NO_INPUT: Final = 66  # sysexits
+EXIT_NO_INPUT: Final = 66  # sysexits, as are these:
+EXIT_IO_ERROR: Final = 74
 EXIT_IN_USE: Final = 75
 
 
@@ -253,6 +254,9 @@ def run(directory: str, formatter: str, out: TextIO, errors: TextIO) -> int:
     try:
         with progress(errors, directory) as on_read:
             found = check(directory, on_read)
+    except OSError as error:  # The disk is wrong: nobody knows what is there.
+        print(f"warren: {directory} cannot be read: {error}", file=errors)
+        return EXIT_IO_ERROR
     finally:
         lock.release()
     if formatter == "json":

@@ -212,6 +212,7 @@ class Recovered:
         ]
         where = "; ".join(str(place) for place in lost or report.corrupt)
         if self._group.missing_index > 0:
+            where = where or "the log is sound, so the keyed state does not have all that was saved"
             return f"entry {self._group.missing_index} of the definitions is missing; {where}"
         return f"definitions may be missing; {where}" if lost else ""
 

@@ -1,9 +1,12 @@
 """What a node makes of a data directory: of an earlier version, damaged, or left in good order."""
 
 import os
+import re
+import shutil
 from pathlib import Path
 
 import pika
+import pytest
 
 from queues import metadata_commands as commands
 from queues.definitions import Destination
@@ -11,7 +14,7 @@ from queues.metadata import Metadata
 from tests.conformance.test_check_data import checked
 from tests.waiting import eventually
 from warren.storage.snapshot import encode_file_header
-from warren.testing.node import Node
+from warren.testing import Node, NodeFailed
 
 
 def test_definitions_in_a_snapshot_file_are_taken_over_for_good(tmp_path: Path) -> None:
@@ -48,6 +51,24 @@ def test_a_damaged_keyed_state_stops_the_start_and_is_named(tmp_path: Path) -> N
         lines = [line for line in node.log().splitlines() if "cannot be read" in line]
         assert len(lines) == 1 and str(tmp_path / "keyed") in lines[0]
         assert "Traceback" not in node.log()
+
+
+def test_a_keyed_state_of_before_stops_the_start_and_is_blamed(tmp_path: Path) -> None:
+    keyed = tmp_path / "keyed"
+    with Node(data_dir=tmp_path) as node:
+        node.stop()
+        older = shutil.copytree(keyed, tmp_path / "older")
+        node.start()
+        since = set((tmp_path / "log").glob("wal-*.log"))
+        node.restart()  # What has changed since is in the keyed state alone.
+        eventually(lambda: not since & set((tmp_path / "log").glob("wal-*.log")))
+        node.stop()
+        shutil.rmtree(keyed)
+        older.rename(keyed)
+        with pytest.raises(NodeFailed, match="code 1"):
+            node.start()
+        (line,) = [line for line in node.log().splitlines() if "[ERROR]" in line]
+        assert re.search(r"entry \d+ of the definitions is missing; the log is sound, so the", line)
 
 
 def test_a_clean_stop_leaves_no_definitions_to_be_replayed(tmp_path: Path) -> None:

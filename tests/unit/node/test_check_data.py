@@ -51,6 +51,16 @@ def test_a_bar_is_drawn_on_a_terminal_and_nowhere_else(tmp_path: Path) -> None:
     assert pipe.getvalue() == ""
 
 
+def test_a_file_that_cannot_be_read_is_named_in_one_line(tmp_path: Path) -> None:
+    filled(tmp_path)
+    path = tmp_path / "log" / "wal-00000000000000000099.log"
+    path.mkdir()
+    out, errors = io.StringIO(), io.StringIO()
+    assert run(str(tmp_path), "table", out, errors) == 74
+    told = f"warren: {tmp_path} cannot be read: [Errno 21] Is a directory: '{path}'\n"
+    assert (out.getvalue(), errors.getvalue()) == ("", told)
+
+
 def test_messages_of_no_defined_queue_are_told_by_their_uid(tmp_path: Path) -> None:
     filled(tmp_path)
     out = io.StringIO()
