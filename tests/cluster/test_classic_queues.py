@@ -25,12 +25,12 @@ Open = Callable[[int], Any]
 
 
 @pytest.fixture
-def on(warren_shared_cluster: ClusterOfNodes) -> Iterator[Open]:
+def on(shared_cluster: ClusterOfNodes) -> Iterator[Open]:
     """A channel on the node of that number."""
     opened: list[Any] = []
 
     def open_one(number: int) -> Any:
-        parameters = pika.URLParameters(warren_shared_cluster.node(number).url)
+        parameters = pika.URLParameters(shared_cluster.node(number).url)
         opened.append(pika.BlockingConnection(parameters))
         return opened[-1].channel()
 
@@ -41,7 +41,7 @@ def on(warren_shared_cluster: ClusterOfNodes) -> Iterator[Open]:
 
 
 @pytest.fixture
-def name(warren_shared_cluster: ClusterOfNodes) -> str:
+def name(shared_cluster: ClusterOfNodes) -> str:
     return f"t-{uuid4().hex[:12]}"
 
 

@@ -24,10 +24,10 @@ def name() -> str:
 
 
 def test_links_use_a_queue_of_another_node_like_one_of_their_own(
-    warren_shared_cluster: ClusterOfNodes, name: str
+    shared_cluster: ClusterOfNodes, name: str
 ) -> None:
     async def test() -> None:
-        urls = warren_shared_cluster.urls
+        urls = shared_cluster.urls
         async with (
             await connect(urls[0], follow=None) as home,
             await connect(urls[1], follow=None) as away,
@@ -54,10 +54,10 @@ def test_links_use_a_queue_of_another_node_like_one_of_their_own(
 
 
 def test_messages_cross_between_the_protocols_and_between_nodes(
-    warren_shared_cluster: ClusterOfNodes, name: str
+    shared_cluster: ClusterOfNodes, name: str
 ) -> None:
     async def test() -> None:
-        urls = warren_shared_cluster.urls
+        urls = shared_cluster.urls
         async with (
             await connect(urls[2], follow=None) as home,
             await connect(urls[0], follow=None) as away,

@@ -35,9 +35,9 @@ async def declare(url: str, queue: str, arguments: dict[str, object] | None = No
 
 
 def test_links_hear_where_the_home_of_their_queue_is_and_follow_it(
-    warren_shared_cluster: ClusterOfNodes,
+    shared_cluster: ClusterOfNodes,
 ) -> None:
-    cluster = warren_shared_cluster
+    cluster = shared_cluster
 
     async def test() -> None:
         await declare(cluster.node(2).url, "hints")
@@ -64,8 +64,8 @@ def test_links_hear_where_the_home_of_their_queue_is_and_follow_it(
     play(test)
 
 
-def test_every_node_tells_the_same_topology(warren_shared_cluster: ClusterOfNodes) -> None:
-    cluster = warren_shared_cluster
+def test_every_node_tells_the_same_topology(shared_cluster: ClusterOfNodes) -> None:
+    cluster = shared_cluster
 
     async def test() -> None:
         await declare(cluster.node(3).url, "topology")
@@ -89,8 +89,8 @@ def test_every_node_tells_the_same_topology(warren_shared_cluster: ClusterOfNode
     play(test)
 
 
-def test_nodes_know_each_others_load(warren_shared_cluster: ClusterOfNodes) -> None:
-    cluster = warren_shared_cluster
+def test_nodes_know_each_others_load(shared_cluster: ClusterOfNodes) -> None:
+    cluster = shared_cluster
 
     async def test() -> None:
         async with await connect(cluster.node(1).url, follow=None) as connection:
@@ -105,9 +105,9 @@ def test_nodes_know_each_others_load(warren_shared_cluster: ClusterOfNodes) -> N
 
 
 def test_clients_of_0_9_1_are_told_where_to_look_leaders_up(
-    warren_shared_cluster: ClusterOfNodes,
+    shared_cluster: ClusterOfNodes,
 ) -> None:
-    node = warren_shared_cluster.node(2)
+    node = shared_cluster.node(2)
 
     async def test() -> None:
         async with await amqp091.connect(node.url) as connection:
@@ -127,9 +127,9 @@ async def publish_on(publisher: Publisher, name: str, count: int, sure: set[byte
 
 
 def test_another_leader_is_pushed_links_stay_or_follow_and_nothing_is_lost(
-    warren_shared_cluster: ClusterOfNodes,
+    shared_cluster: ClusterOfNodes,
 ) -> None:
-    cluster = warren_shared_cluster
+    cluster = shared_cluster
     queue = "/queues/pushed"
 
     async def test() -> None:

@@ -21,16 +21,16 @@ def pages() -> Iterator[Pages]:
 
 
 @pytest.fixture
-def led_by_n1(warren_shared_cluster: ClusterOfNodes) -> Iterator[ClusterOfNodes]:
+def led_by_n1(shared_cluster: ClusterOfNodes) -> Iterator[ClusterOfNodes]:
     """A quorum queue that the first node leads, with a consumer at the second one."""
-    first, second = warren_shared_cluster.node(1), warren_shared_cluster.node(2)
+    first, second = shared_cluster.node(1), shared_cluster.node(2)
     connection = pika.BlockingConnection(pika.URLParameters(first.url))
     channel = connection.channel()
     arguments = {"x-queue-type": "quorum", "x-queue-leader-locator": "client-local"}
     channel.queue_declare(QUEUE, durable=True, arguments=arguments)
     remote = pika.BlockingConnection(pika.URLParameters(second.url))
     remote.channel().basic_consume(QUEUE, lambda *_: None)
-    yield warren_shared_cluster
+    yield shared_cluster
     remote.close()
     channel.queue_delete(QUEUE)
     connection.close()
