@@ -136,6 +136,7 @@ COMPILED = [
     "warren/storage/identify.py",
     "warren/storage/ledger.py",
     "warren/storage/log.py",
+    "warren/storage/pace.py",
     "warren/storage/pages.py",
     "warren/storage/places.py",
     "warren/storage/ranges.py",

@@ -577,8 +577,8 @@ class Node:
         self.broker.alarms.disk_healed(place)
 
     def _log_behind(self, is_behind: bool) -> None:
-        """Dead messages take too much disk: who publishes waits until they are cleared away."""
-        log.info("rewriting of the log %s", "is behind" if is_behind else "has caught up")
+        """Dead messages take too much disk: who publishes waits until some are cleared away. That
+        comes and goes many times a second; what the log has of it is for `/metrics`."""
         self.broker.hold.turn(is_behind, list(self.broker.endpoints.values()))
 
     def _log_failed(self, error: BaseException) -> None:

@@ -60,7 +60,7 @@ from queues.hosts.seams import Steppable as Steppable
 from queues.hosts.seams import Steps as Steps
 from queues.hosts.seams import Undertaker as Undertaker
 from queues.hosts.seams import Waking as Waking
-from queues.hosts.sweeping import Remains, Sweep, stored_runs
+from queues.hosts.sweeping import Remains, Sweep, runs_both, stored_runs
 from queues.hosts.telling import number_of, session_in, tell
 from queues.hosts.weighing import sizes_in
 from queues.message import FORMAT_091, Chunk
@@ -589,16 +589,10 @@ class ClassicHost:
         """
         found: list[tuple[int, int]] = []
         spans, following = self.store.journaled_spans(first)
-        begin = first  # of spans that follow each other
-        end = first
-        for start, count in spans:
-            if start != end:
-                if end > begin:
-                    found.extend(self.live_ranges(begin, end - begin))
-                begin = start
-            end = start + count
-        if end > begin:
-            found.extend(self.live_ranges(begin, end - begin))
+        if len(spans) > 0:  # One question, for there may be thousands of spans of one message each.
+            begin = spans[0][0]
+            last = spans[len(spans) - 1]
+            found = runs_both(self.live_ranges(begin, last[0] + last[1] - begin), spans)
         if following == 0:
             found.extend(self._promised(first, self.promised_end - first))
         return found, following

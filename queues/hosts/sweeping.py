@@ -131,3 +131,25 @@ def runs_without(runs: Runs, others: Runs) -> Runs:
                 found.append((at, begin - at))
             at = begin + others[place][1]
     return found
+
+
+def runs_both(runs: Runs, others: Runs) -> Runs:
+    """What is in both of two lists of ascending runs; of `others` they may follow each other."""
+    found: Runs = []
+    end = -1  # of the last one that was found
+    place = 0
+    for first, count in runs:
+        stop = first + count
+        while place < len(others) and others[place][0] + others[place][1] <= first:
+            place += 1
+        at = place
+        while at < len(others) and others[at][0] < stop:
+            begin = max(first, others[at][0])
+            limit = min(stop, others[at][0] + others[at][1])
+            if begin == end and begin > first:
+                found[-1] = (found[-1][0], limit - found[-1][0])
+            else:
+                found.append((begin, limit - begin))
+            end = limit
+            at += 1
+    return found

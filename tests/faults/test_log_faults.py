@@ -226,7 +226,8 @@ def assert_disk_is_small(world: LogWorld) -> None:
     names = world.beneath.list("/data")
     assert len([name for name in names if name.startswith("spare-")]) <= 1
     assert [name for name in names if name.startswith("tmp-")] == []
-    assert len(names) <= 7, names
+    size = sum(world.beneath.size(f"/data/{name}") for name in names)
+    assert size <= 3 * world.wal.disk_use().live_record_bytes + 5 * FILE_BYTES, names
 
 
 def started() -> LogWorld:

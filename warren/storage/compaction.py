@@ -46,7 +46,7 @@ MESSAGES_MAX: Final = 4096  # in a slice, but for one record that has more
 OWNERS_MAX: Final = 128  # asked for their places in one turn
 LONG_ANSWER: Final = 64  # an answer that is not the last one counts as so many owners more
 PLACES_MAX: Final = 1 << 16  # of one file; with more it is read whole
-WORK_MAX: Final = 4096  # of telling owners in one turn; see `Run.work`
+WORK_MAX: Final = 12288  # of telling owners in one turn; see `Run.work`
 ENTRIES_WORK: Final = 16  # of moving a run of entries, however long
 
 
@@ -165,6 +165,8 @@ class Compaction:
         self._relocated = 0
         self._scan: Scan | None = None
         self._scanned_bytes = 0  # of files that are through
+        self._left_bytes = 0  # what these take
+        self._at_bytes = 0  # of the others, up to the record that was read last
         self.written_bytes = 0
         self.named = False
 
@@ -176,6 +178,13 @@ class Compaction:
     def read_bytes(self) -> int:
         """From the sources so far."""
         return self._scanned_bytes + (0 if self._scan is None else self._scan.read_bytes)
+
+    def got_through(self) -> int:
+        """How many bytes of the sources are done with; the last quarter is to tell the owners."""
+        copied = (self._left_bytes + self._at_bytes) * 3 // 4
+        if self._relocated == 0:
+            return copied
+        return copied + self._left_bytes * self._relocated // (4 * len(self._runs))
 
     # Asking where to read.
 
@@ -244,6 +253,8 @@ class Compaction:
             raise scan.corrupt[0]
         self._scan = None
         self._scanned_bytes += scan.read_bytes
+        self._left_bytes += file.used
+        self._at_bytes = 0
 
     def read_slice(self) -> list[tuple[LogFile, Record, PublishPayload | None]]:
         """The next records; none at the end. Raises CorruptRecord and UnreadableFile."""
@@ -253,6 +264,7 @@ class Compaction:
         for file, record in self._records:
             payload = decode_publish(record.payload) if record.kind == PUBLISH else None
             found.append((file, record, payload))
+            self._at_bytes = record.offset
             byte_count += padded(len(record.payload))
             message_count += 1 if payload is None else payload.count * len(payload.targets)
             if (

@@ -7,11 +7,13 @@ reads it; its name is gone and the directory synced. Only then is the next one c
 until then a crash may bring it back with all it says. Dead files go in rounds: the next one waits
 until it frees several times what the last one had to say anew, or saying would never end.
 
-Files with little alive are rewritten, together, when the files that are full take more than three
-times what is alive and `slack_bytes / 2`. From three quarters of `slack_bytes` over that on,
-rewriting hurries. If they come to take more than `slack_bytes` over that while there is something
-to be done about it, upkeep is *behind*: publishers wait (`Host.behind`). So that they do not wait
-for long, no more than READ_FILES are rewritten together. Compiled.
+Files with little alive, those with the least first, are rewritten when the files that have anything
+alive take more than three times that and `slack_bytes / 2` (the *debt*), or `slack_bytes / 4` and
+they are no longer in the midst of what is published and consumed. From `slack_bytes / 2` on
+rewriting hurries, and publishers may go on only as it does (`warren.storage.pace`): while they
+wait, upkeep is *behind* (`Host.behind`). So that files go one after the other, no more are
+rewritten together than have little to copy, and the next ones are begun while the last ones are
+dropped. Compiled.
 """
 
 from collections import deque
@@ -25,12 +27,15 @@ from warren.storage.disk import Disk
 from warren.storage.files import SEGMENT_PREFIX, TMP_PREFIX, LogFile, Shelf
 from warren.storage.ledger import THIN, Ledger, is_thin
 from warren.storage.log import Location
+from warren.storage.pace import Pace
 from warren.storage.record import CorruptRecord, PublishPayload, Record
 from warren.storage.runner import Runner
 from warren.storage.tally import Tally
 
 MERGE_COUNT: Final = 8  # so many small files are worth one segment
-SMALL_PART: Final = 8  # a file is small below this part of file_bytes
+SMALL_PART: Final = 16  # a file is small below this part of file_bytes
+COPY_PART: Final = 8  # of file_bytes is copied together, at most, but for one file that has more
+AGE_PART: Final = 8  # of file_bytes is appended before what is alive in a new file is there to stay
 PLACE: Final = "upkeep of the log"  # where an alarm of ours is
 READ_FILES: Final = 3  # so many full ones are rewritten together, at most
 FREED_TIMES: Final = 4  # a round frees so many times what the last one said anew
@@ -117,7 +122,10 @@ class Upkeep:
         self._compaction: Compaction | None = None
         self._begin_lsn = 0  # durable so far, and everything in the sources was applied
         self._behind_since_s = 0.0
-        self._hurries = False  # whenever it is behind, and a little before
+        self._aged_lsn = -1  # appended so far, and a thin file that is waited for may be rewritten
+        self._hurries = False
+        self._pace = Pace(file_bytes, slack_bytes)
+        self._got_through = 0  # of the sources, as the pace was told
         self.is_behind = False
         self.tally = Tally()
 
@@ -144,8 +152,13 @@ class Upkeep:
         may_drop = self._dropping is not None and not self._busy and not self._drop_stuck
         drops = may_drop and lsn >= self._wait_lsn
         copies = self._compaction is not None and not self._copying and lsn >= self._begin_lsn
-        if drops or copies:
+        ages = 0 <= self._aged_lsn <= lsn
+        if ages:
+            self._aged_lsn = -1
+        if drops or copies or ages:
             self.wake()
+        if self._pace.is_on:
+            self._judge()
 
     def unpinned(self, file: LogFile) -> None:
         """Nobody reads the file any more."""
@@ -154,7 +167,7 @@ class Upkeep:
 
     def sealed(self) -> None:
         """A full file has become durable."""
-        self._see_behind()
+        self._see_debt()
         self.retry()
 
     def retry(self) -> None:
@@ -176,12 +189,14 @@ class Upkeep:
         if self._closed or (self._busy and self._copying):
             return
         self._host.begin_upkeep()
-        if self._compaction is not None and not self._copying:
+        if self._compaction is None and not self._resting:
+            self._choose_sources()
+        elif self._compaction is not None and not self._copying:
             self._begin_reading(self._compaction)
         if self._busy or self._drop_stuck:
             return
         if self._dropping is None and not self._drops:
-            self._choose()
+            self._choose_drops()
         if self._dropping is None and self._drops:
             self._begin_drop(self._drops.popleft())
         if self._dropping is not None:
@@ -189,59 +204,95 @@ class Upkeep:
         elif not self._resting and self._compaction is None:
             self._host.heal(PLACE)
 
-    def _choose(self) -> None:
-        """What to begin next: drops first."""
+    def _choose_drops(self) -> None:
+        """Dead files, but for those that are being read."""
         busy_with = self._compaction.sources if self._compaction is not None else []
-        sealed = [f for f in self._ledger.sealed(self._host.durable_lsn) if f not in busy_with]
-        dead = [file for file in sealed if file.live <= 0]
+        sealed = self._ledger.sealed(self._host.durable_lsn)
+        dead = [file for file in sealed if file.live <= 0 and file not in busy_with]
         if dead and sum([file.size for file in dead]) >= FREED_TIMES * self._said_bytes:
             for file in dead:
                 assert file.live == 0
             dead.sort(key=lambda file: file.id)
             self._drops.extend(dead)
-        elif self._compaction is None and not self._resting:
-            sources = self._sources([file for file in sealed if file.live > 0])
-            if sources:
-                self._begin_compaction(sources)
-        self._see_behind()
+        self._see_debt()
+
+    def _choose_sources(self) -> None:
+        sources = self._sources(self._with_something_alive())
+        if sources:
+            self._begin_compaction(sources)
+            self._see_debt()
+
+    def _with_something_alive(self) -> list[LogFile]:
+        return [file for file in self._ledger.sealed(self._host.durable_lsn) if file.live > 0]
 
     def _sources(self, sealed: list[LogFile]) -> list[LogFile]:
         """Files that are worth one segment together."""
+        self._aged_lsn = -1
         thin = [file for file in sealed if is_thin(file)]
-        if thin and excess(sealed) > self._slack_bytes // 2:
+        debt = excess(sealed)
+        if debt <= self._slack_bytes // 2:
+            thin = self._aged(thin) if debt > self._slack_bytes // 4 else []
+        if thin:
             thin.sort(key=lambda file: file.alive_bytes() / file.size)
-            return self._first_fitting(thin)
+            return self._first_fitting(thin, self._file_bytes // COPY_PART)
         tiers: dict[int, list[LogFile]] = {}
         for file in sealed:
             if file.size * SMALL_PART < self._file_bytes:
                 tier = tiers.setdefault(file.size.bit_length() // 3, [])
                 tier.append(file)
                 if len(tier) >= MERGE_COUNT:
-                    return self._first_fitting(tier)
+                    return self._first_fitting(tier, self._file_bytes)
         return []
 
-    def _first_fitting(self, files: list[LogFile]) -> list[LogFile]:
+    def _aged(self, files: list[LogFile]) -> list[LogFile]:
+        """Those that were full a while ago: most of what is on its way to be consumed has gone."""
+        aged: list[LogFile] = []
+        for file in files:
+            lsn = file.sealed_lsn + self._file_bytes // AGE_PART
+            if lsn <= self._host.durable_lsn:
+                aged.append(file)
+            elif self._aged_lsn < 0 or lsn < self._aged_lsn:
+                self._aged_lsn = lsn
+        return aged
+
+    def _first_fitting(self, files: list[LogFile], alive_max: int) -> list[LogFile]:
         found: list[LogFile] = []
         alive = size = 0
         for file in files:
             alive += file.alive_bytes()
             size += file.size
-            if found and (alive > self._file_bytes or size > READ_FILES * self._file_bytes):
+            if found and (alive > alive_max or size > READ_FILES * self._file_bytes):
                 break
             found.append(file)
         return sorted(found, key=lambda file: file.id)
 
-    def _see_behind(self) -> None:
-        """Have publishers wait while there is too much on disk and it is being worked on."""
+    def _see_debt(self) -> None:
+        """How much there is to be rewritten says how fast that goes, and how fast publishers."""
         works = self._works() and not self._drop_stuck
-        if not works and not self._hurries:
+        if not works and not self._hurries and not self.is_behind:
             return
-        over = excess(self._ledger.sealed(self._host.durable_lsn))
-        hurries = works and over > self._slack_bytes * 3 // 4
+        appended_lsn = self._host.appended_lsn
+        if works and self._compaction is not None:
+            over = excess(self._ledger.sealed(self._host.durable_lsn))
+            self._pace.see(over, appended_lsn)  # With what is dead and on its way out.
+        else:
+            self._pace.end()
+        hurries = self._pace.is_on
         if hurries != self._hurries:
             self._hurries = hurries
             self._runner.hurry(hurries)
-        behind = works and over > self._slack_bytes
+        self._judge()
+
+    def _see_progress(self, compaction: Compaction) -> None:
+        """Rewriting has gone on."""
+        through = compaction.got_through()
+        self._pace.moved(through - self._got_through, self._host.appended_lsn)
+        self._got_through = through
+        self._see_debt()
+
+    def _judge(self) -> None:
+        """Have publishers wait, or go on."""
+        behind = self._pace.holds(self._host.appended_lsn) or self._too_many_dead()
         if behind == self.is_behind:
             return
         self.is_behind = behind
@@ -251,6 +302,13 @@ class Upkeep:
         else:
             self.tally.behind_s += monotonic() - self._behind_since_s
         self._host.behind(behind)
+
+    def _too_many_dead(self) -> bool:
+        """Whether files that are on their way out take too much."""
+        drops = self._dropping is not None or bool(self._drops)
+        if not drops or self._drop_stuck:
+            return False
+        return excess(self._ledger.sealed(self._host.durable_lsn)) > self._slack_bytes
 
     # Dropping.
 
@@ -286,7 +344,7 @@ class Upkeep:
         if not self._drops:
             self._said_bytes = self._round_bytes
             self._round_bytes = 0
-        self._see_behind()
+        self._see_debt()
         self.wake()
 
     # Rewriting.
@@ -297,6 +355,7 @@ class Upkeep:
         tmp_path = self._shelf.path(TMP_PREFIX, segment.id)
         segment.path = self._shelf.path(SEGMENT_PREFIX, segment.id)
         self._compaction = Compaction(self._disk, sources, segment, tmp_path)
+        self._got_through = 0
         self.tally.begun += 1
         self._host.flush()
         self._begin_lsn = self._host.appended_lsn
@@ -327,6 +386,7 @@ class Upkeep:
             return
         self._host.begin_upkeep()
         chosen = compaction.choose(records, self._owners, self._ledger)
+        self._see_progress(compaction)
         self._rewrite(compaction, lambda: self._copy(compaction, chosen))
 
     def _copied(self, compaction: Compaction) -> None:
@@ -336,13 +396,15 @@ class Upkeep:
             if compaction.segment.id not in self._ledger.files:
                 self._ledger.adopt(compaction.segment)
             if not compaction.relocate_slice(self._owners, self._ledger):
+                self._see_progress(compaction)
                 self._host.post(lambda: self._copied(compaction))
                 return
             compaction.segment.sealed_lsn = 0  # Not before, or it could be taken for dead.
         self._copying = False
         self._compaction = None
         self.tally.finished += 1
-        self._host.heal(PLACE)
+        if not self._resting:  # Else a drop has failed meanwhile.
+            self._host.heal(PLACE)
         for file in compaction.sources:
             if file.live <= 0:
                 self._drops.append(file)
@@ -350,6 +412,7 @@ class Upkeep:
                 file.corrupt = True
                 error = UnreadableFile(f"{file.path} is set aside: not all in it was found")
                 self._host.raise_alarm(PLACE, error)
+        self._see_debt()
         self.wake()
 
     # The other threads.
@@ -416,7 +479,7 @@ class Upkeep:
     def _rest(self, error: Exception) -> None:
         """Try again at the next roll or `retry`."""
         self._resting = True
-        self._see_behind()
+        self._see_debt()
         self._host.raise_alarm(PLACE, error)
         self.wake()
 

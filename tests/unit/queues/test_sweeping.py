@@ -1,12 +1,13 @@
 """What is let go of in slices: the bodies of a deleted queue, and what a snapshot made dead."""
 
+from itertools import pairwise
 from random import Random
 
 import pytest
 
 from queues.commands import Attach, Enqueue, SessionId, Settle, consumer_key
 from queues.fifo import Fifo
-from queues.hosts.sweeping import Sweep, runs_without, sets_alive
+from queues.hosts.sweeping import Sweep, runs_both, runs_without, sets_alive
 from queues.seqset import SeqSet
 from queues.store import SPAN_MESSAGES, SPAN_SLOTS
 from tests.unit.queues.classic_desk import Desk
@@ -24,6 +25,16 @@ def test_runs_without_others_are_what_a_set_would_leave(seed: int) -> None:
     others = set(lots.sample(range(1, 40), lots.randrange(40 - 1)))
     found = runs_without(runs_of(some), runs_of(others))
     assert seqs_of(found) == sorted(some - others)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_runs_of_both_are_what_is_in_two_sets(seed: int) -> None:
+    lots = Random(seed)
+    some = set(lots.sample(range(1, 40), lots.randrange(40 - 1)))
+    cuts = sorted({1, 40, *lots.sample(range(2, 40), 9)})  # Of spans that may follow each other.
+    spans = [(at, end - at) for at, end in pairwise(cuts) if lots.random() < 0.7]
+    others = set(seqs_of(spans))
+    assert runs_both(runs_of(some), spans) == runs_of(some & others)
 
 
 def machine_of(alive: set[int], next_seq: int) -> Fifo:

@@ -183,6 +183,40 @@ def test_rewriting_hurries_before_publishers_have_to_wait(node: Small) -> None:
     assert not node.wal.disk_use().is_behind
 
 
+def test_publishers_go_on_a_little_with_each_piece_that_is_rewritten(node: Small) -> None:
+    """They neither wait until all is done nor run away from it."""
+    node.runner.stalled = True
+    count = 0
+    while not node.wal.disk_use().is_behind and count < 400:
+        count = publish_one(node, count)
+    assert node.held == [True]
+    pieces = 0
+    while node.held[-1] or pieces < 40:
+        node.runner.stalled = False
+        while node.held[-1] and node.runner.step(node_random):
+            pieces += 1
+        node.runner.stalled = True
+        assert not node.held[-1], "they wait and nothing is done"
+        begun = count
+        while not node.held[-1] and count < begun + 400:
+            count = publish_one(node, count)
+            if node.wal._upkeep is None or not node.wal._upkeep._pace.is_on:
+                break
+    assert node.wal.tally.behind_count > 3
+    node.runner.stalled = False
+    node.rest()
+    assert node.excess_files() <= SLACK_FILES
+    assert node.live() == {10: list(range(1, count + 1, 10))}
+
+
+def publish_one(node: Small, number: int) -> int:
+    """Each tenth stays; how many there are now."""
+    seq = node.queues.publish_bodies([10], [body(number)], 0)[0]
+    node.queues.settle(10, [seq] if number % 10 else [])
+    node.rest()
+    return number + 1
+
+
 def test_few_files_are_rewritten_together_so_that_the_first_go_soon(node: Small) -> None:
     node.runner.stalled = True
     for number in range(400):
@@ -278,7 +312,7 @@ def test_after_a_restart_survivors_are_found_by_place_too() -> None:
 
 def test_a_segment_is_not_taken_for_dead_while_its_owners_are_being_told() -> None:
     node = Small()
-    node.wal._file_bytes = node.wal._shelf._file_bytes = 8 * FILE_BYTES
+    node.wal._file_bytes = node.wal._shelf._file_bytes = 64 * FILE_BYTES
     node.open()
     for number in range(5000):
         seq = node.queues.publish_bodies([10], [b"%06d" % number], 0)[0]
