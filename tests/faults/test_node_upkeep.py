@@ -103,6 +103,8 @@ def test_files_that_cannot_be_rewritten_or_go_stop_publishers_and_lose_nothing(
     faulty.order()
     eventually(lambda: publisher.unblocked > 0, faulty.alarms)
     publisher.stop()
+    eventually(lambda: metrics(node)["warren_wal_compactions_finished_total"] > 0)
+    assert metrics(node)["warren_wal_rewritten_bytes_total"] >= BODY_BYTES
     node.kill9()
     node.start()
     assert consume(node, "kept", files) == [1] * files

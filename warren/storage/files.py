@@ -58,6 +58,7 @@ class LogFile:
         "epoch",
         "groups",
         "handle",
+        "harmless",
         "id",
         "landmarks",
         "live",
@@ -91,7 +92,8 @@ class LogFile:
         self.claimed = 0
         self.stored = 0
         self.pins = 0  # reads under way
-        self.corrupt = False
+        self.corrupt = False  # it has bad places, and is not rewritten
+        self.harmless = False  # nobody misses what was there
         self.publishers: set[int] = set()  # owners with a PUBLISH in it, dead ones too
         self.settlers: set[int] = set()  # owners with SETTLE, CHECKPOINT or DELETED in it
         self.markers: set[int] = set()  # owners whose newest MARK is in it

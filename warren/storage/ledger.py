@@ -188,12 +188,13 @@ class Ledger:
         return file.sealed_lsn >= 0 and (file.live <= 0 or (not was_thin and is_thin(file)))
 
     def sealed(self, durable_lsn: int) -> list[LogFile]:
-        """Sound files that get no more records and have them all on disk."""
+        """Files that get no more records and have them all on disk: sound ones, and those whose
+        bad places nobody misses, once nothing in them is alive."""
         return [
             file
             for file in self.files.values()
             if 0 <= file.sealed_lsn <= durable_lsn
-            and not file.corrupt
+            and (not file.corrupt or (file.harmless and file.live <= 0))
             and not (self.frozen and self._speaks_of_frozen(file))
         ]
 

@@ -249,6 +249,7 @@ class Recovery:
         self._sealed: set[int] = set()  # files that had a SEAL
         self._corrupt: list[CorruptRecord] = []
         self._unread: list[CorruptRecord] = []  # files of which nothing could be read
+        self._forgot = False  # an owner, after damage
         self._records = 0
         self._bytes_read = 0
         self._live_bytes = 0
@@ -267,6 +268,9 @@ class Recovery:
         self._hand_over_messages(sink)
         self._fill_ledger()
         known = self._known(evidence, sink)
+        hits = () if evidence is None else self._hits(evidence, known)
+        unmarked = frozenset() if evidence is None else frozenset(evidence.unmarked(known))
+        self._let_go(hits, unmarked)
         return self._ledger, RecoveryReport(
             clean=self._is_clean(tail),
             files=len(self._ledger.files),
@@ -276,9 +280,22 @@ class Recovery:
             torn=self._torn,
             corrupt=tuple(self._corrupt),
             file_reports=self._file_reports(),
-            hits=() if evidence is None else self._hits(evidence, known),
-            unmarked=frozenset() if evidence is None else frozenset(evidence.unmarked(known)),
+            hits=hits,
+            unmarked=unmarked,
         )
+
+    def _let_go(self, hits: tuple[Hit, ...], unmarked: frozenset[int]) -> None:
+        """Files whose bad places nobody misses may go one day. A mark that was lost there is said
+        anew before."""
+        if self._forgot:
+            return
+        missed = {hit.place.path for hit in hits}
+        for bad in sorted(self._corrupt, key=lambda bad: bad.path):
+            file = self._ledger.files.get(id_of(os.path.basename(bad.path)))
+            if file is not None and bad.path not in missed:
+                file.harmless = True
+                for owner in unmarked:
+                    self._ledger.note(file, MARK, owner, 0, 0, 0)
 
     def _is_clean(self, tail: LogFile | None) -> bool:
         """Whether the last thing was the end of a clean stop. Damage in older files is of before;
@@ -678,6 +695,7 @@ class Recovery:
         """Nobody knows the owner. After damage that may be our fault, so its files stay then."""
         state.deleted = True
         if self._corrupt:
+            self._forgot = True
             for file in self._ledger.files.values():
                 file.corrupt = file.corrupt or owner in file.publishers
 

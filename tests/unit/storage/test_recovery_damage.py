@@ -20,11 +20,15 @@ GROUP = 1
 class Node:
     """A log with three queues and a log group on it."""
 
-    def __init__(self, disk: SimDisk, slack_bytes: int = 1 << 20) -> None:
+    epochs = 0  # No two lives have the same ones.
+
+    def __init__(
+        self, disk: SimDisk, slack_bytes: int = 1 << 20, known: set[int] | None = None
+    ) -> None:
         self.disk = disk
         self.runner = StepRunner()
-        self.queues = Queues(set(OWNERS))
-        self.epoch = 1000 * (1 + len(disk.names))
+        self.queues = Queues(set(OWNERS) if known is None else known)
+        self.epoch = Node.epochs = Node.epochs + 1000
         self.wal = Wal(
             disk,
             "/data",
@@ -200,6 +204,83 @@ def test_the_last_record_with_any_byte_changed_is_told_as_a_torn_end(
     after = node.damaged(path, offset + place)
     assert (after.report.torn, after.report.corrupt) == ((path, offset), ())
     assert after.lived()[10] == {1}
+
+
+def settle_all(node: Node) -> None:
+    """Nothing is alive any more, and the log has had time for its upkeep."""
+    node.wal.attach(node.queues)
+    for owner in node.queues.known:
+        held = list(node.queues.live[owner])
+        if held and owner not in node.wal._ledger.frozen:
+            node.queues.settle(owner, held)
+    node.rest()
+    node.wal.roll()
+    node.rest()
+
+
+def test_a_file_with_a_bad_place_that_nobody_misses_goes_when_nothing_in_it_is_alive(
+    node: Node,
+) -> None:
+    for owner in (*OWNERS, *OWNERS):
+        node.publish(owner)
+    for owner in OWNERS:
+        node.wal.append_mark(owner, 1)
+        node.queues.marks[owner] = 1
+    node.wal.roll()
+    node.publish(12)
+    node.wal.append_mark(11, 2)
+    node.rest()
+    node.publish(10)
+    path, offset, _ = node.records(MARK)[-1]
+    after = node.damaged(path, offset + 24)  # The newest mark of 11 is lost.
+    assert (after.hit(), after.report.unmarked) == (set(), frozenset({11}))
+    after.queues.marks[11] = 5  # What it counts as delivered then, to be safe.
+    older = after.queues.live[10].pop(2)  # Its file stays, and the mark of 11 in that.
+    settle_all(after)
+    assert path not in after.disk.names
+    assert older.file_id in after.wal._ledger.files
+    again = Node(after.disk)
+    assert again.report.corrupt == ()
+    assert again.queues.marks[11] == 5
+
+
+def test_a_file_whose_bad_place_somebody_misses_goes_when_the_loss_was_accepted(
+    node: Node,
+) -> None:
+    for owner in (*OWNERS, *OWNERS):
+        node.publish(owner)
+    node.queues.marks = dict.fromkeys(OWNERS, 0)
+    path, offset, _ = node.records(PUBLISH)[4]
+    after = node.damaged(path, offset + 70)
+    assert after.hit() == {11}
+    after.queues.marks = dict.fromkeys(OWNERS, 0)
+    after.wal.freeze(11)
+    settle_all(after)
+    assert path in after.disk.names, "it is what says that 11 is damaged"
+    again = Node(after.disk)
+    assert again.hit() == {11}
+    again.wal.append_checkpoint(11, [])
+    again.rest()
+    last = Node(again.disk)
+    last.queues.marks = dict.fromkeys(OWNERS, 0)
+    assert (len(last.report.corrupt), last.hit()) == (1, set())
+    settle_all(last)
+    assert path not in last.disk.names
+    assert Node(last.disk).report.corrupt == ()
+
+
+def test_no_file_goes_while_messages_of_nobody_known_are_beside_a_bad_place(node: Node) -> None:
+    for owner in (*OWNERS, *OWNERS):
+        node.publish(owner)
+    node.queues.settle(11, [1])
+    node.rest()
+    node.publish(10)
+    path, offset, _ = node.records(PUBLISH)[1]  # Nobody misses that one.
+    node.disk.names[path].cached[offset + 70] ^= 1
+    after = Node(node.disk, known={10, 11})  # The definition of 12 may be what was lost.
+    assert after.hit() == set()
+    settle_all(after)
+    assert path in after.disk.names
 
 
 def overwritten(node: Node, path: str, first: int, end: int) -> Node:
