@@ -18,8 +18,11 @@ pytest_plugins = ["warren.testing.plugin"]
 
 INSTALLED: Final = os.environ.get("WARREN_INSTALLED") == "1"
 PACKAGE: Final = Path(warren.__file__ or "").resolve().parent
-# They import `deploy` and `bench`.
-collect_ignore = ["unit/test_compose_target.py", "unit/test_bench_turns.py"] if INSTALLED else []
+# They import `deploy`, `bench` and `tools`.
+WITH_SOURCES: Final = [
+    f"unit/test_{name}.py" for name in ("compose_target", "bench_turns", "environment")
+]
+collect_ignore = WITH_SOURCES if INSTALLED else []
 MARKS: Final = (
     "slow: takes more than 5 seconds",
     "source: needs the source tree; left out when the installed packages are tested",

@@ -6,15 +6,17 @@
     environment.py wheel      prints the path of the wheel, built if need be
 
 A stamp in each environment holds a digest of what was installed, so that the second call is
-quick. A wheel is built in a copy of the sources, never in place: a compiled module beside its
-source would hide later edits. It is kept in `.wheel/` under the digest of its sources. Without a
-C compiler, or when compiling fails, the wheel is pure and this is said on stderr; with
+quick. An environment that needs what another one has begins as a copy of it: pip takes half a
+minute of a processor. A wheel is built in a copy of the sources, never in place: a compiled module
+beside its source would hide later edits. It is kept in `.wheel/` under the digest of its sources.
+Without a C compiler, or when compiling fails, the wheel is pure and this is said on stderr; with
 `WARREN_CI=1` it is an error.
 """
 
 import argparse
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -28,6 +30,8 @@ PACKAGES: Final = ("warren", "raft", "queues", "federation", "node")
 BUILD_FILES: Final = ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE")
 WHEELS: Final = ROOT / ".wheel"
 ENVIRONMENTS: Final = {"dev": ".venv", "compiled": ".venv-compiled", "run": ".venv-run"}
+REQUIREMENTS_STAMP: Final = ".warren-requirements"
+PROJECT_STAMP: Final = ".warren-project"
 OUTPUT_TAIL_LINES: Final = 25
 
 
@@ -81,7 +85,9 @@ def prepare(kind: str) -> Path:
     python = folder / "bin" / "python"
     needed = requirements(kind)
     digest = hashlib.sha256("\n".join([sys.version, *needed]).encode()).hexdigest()
-    stamp = folder / ".warren-requirements"
+    stamp = folder / REQUIREMENTS_STAMP
+    if not python.exists():
+        copy_another(folder, digest)
     if python.exists() and stamp.exists() and stamp.read_text() == digest:
         return python
     if not python.exists():
@@ -91,6 +97,34 @@ def prepare(kind: str) -> Path:
     pip(python, "install", *needed)
     stamp.write_text(digest)
     return python
+
+
+def copy_another(folder: Path, digest: str) -> None:
+    """Copy an environment that has the same requirements, if there is one, without the project."""
+    for name in ENVIRONMENTS.values():
+        other = ROOT / name
+        stamp = other / REQUIREMENTS_STAMP
+        if other == folder or not stamp.exists() or stamp.read_text() != digest:
+            continue
+        say(f"copying {name} to {folder.name}")
+        shutil.rmtree(folder, ignore_errors=True)
+        unwanted = shutil.ignore_patterns(REQUIREMENTS_STAMP, PROJECT_STAMP)
+        shutil.copytree(other, folder, symlinks=True, ignore=unwanted)
+        for path in (folder / "pyvenv.cfg", *(folder / "bin").iterdir()):
+            if path.is_file() and not path.is_symlink():
+                move_script(path, other, folder)
+        pip(folder / "bin" / "python", "uninstall", "--yes", project()["project"]["name"])
+        (folder / REQUIREMENTS_STAMP).write_text(digest)
+        return
+
+
+def move_script(path: Path, old: Path, new: Path) -> None:
+    """Have a script of a copied environment name its own interpreter."""
+    named = re.compile(re.escape(os.fsencode(old)) + rb"(?![\w-])")
+    before = path.read_bytes()
+    after = named.sub(lambda _: os.fsencode(new), before)
+    if after != before:
+        path.write_bytes(after)
 
 
 def create(folder: Path) -> None:
@@ -106,7 +140,7 @@ def create(folder: Path) -> None:
 def install_sources(python: Path) -> None:
     """Make the sources importable, and the console scripts, without compiling anything."""
     digest = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
-    stamp = python.parent.parent / ".warren-project"
+    stamp = python.parent.parent / PROJECT_STAMP
     if stamp.exists() and stamp.read_text() == digest:
         return
     pip(python, "install", "--no-deps", "--no-build-isolation", "--editable", str(ROOT), pure=True)
@@ -116,7 +150,7 @@ def install_sources(python: Path) -> None:
 def install_wheel(python: Path) -> None:
     """Install the wheel of the sources as they are now."""
     built = wheel(python)
-    stamp = python.parent.parent / ".warren-project"
+    stamp = python.parent.parent / PROJECT_STAMP
     described = f"{built.parent.name}/{built.name}"
     if stamp.exists() and stamp.read_text() == described:
         return
