@@ -219,7 +219,7 @@ def compiled_modules() -> list:
 
 
 class BuildTogether(build_ext):
-    """Compiles as many files at a time as there are processors.
+    """Compiles as many files at a time as there are processors, the largest first.
 
     Each module has an extension of its own, which only leads to the one with all the code: those
     are built while the files of that one are.
@@ -247,8 +247,11 @@ class BuildTogether(build_ext):
                 made, (source, ending) = item
                 compiler._compile(made, source, ending, arguments, extra_postargs, pp_opts)
 
+            def size(item) -> int:
+                return os.path.getsize(item[1][0])
+
             with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-                list(pool.map(compile_one, build.items()))
+                list(pool.map(compile_one, sorted(build.items(), key=size, reverse=True)))
             return objects
 
         compiler.compile = compile_all
