@@ -109,11 +109,25 @@ class CreditSpec:
 
 
 @final
+class Edge:
+    """What is between a sender and a receiver, until each of them has forgotten the other."""
+
+    def __init__(self, sender: "CreditActor", receiver: "CreditActor") -> None:
+        self.sender = sender
+        self.receiver = receiver
+        self.credit: i64 = receiver.spec.initial  # what the sender may still send
+        self.owed: i64 = 0  # dealt with by the receiver since the last grant
+        self.sender_knows = True
+        self.receiver_knows = True
+
+
+@final
 class CreditActor:
     """One actor: what it may send, what it owes its senders, who blocks it.
 
     Invariant: `blocked_by` holds exactly the receivers towards which the credit is zero or less;
-    `_deferred` is empty while `blocked_by` is.
+    `_deferred` is empty while `blocked_by` is. `_last_to` and `_last_from` are None or among the
+    edges that the actor knows.
     """
 
     def __init__(
@@ -129,8 +143,11 @@ class CreditActor:
         self.blocked_by: list[CreditActor] = []
         self.blocked_count = 0  # times that it became blocked
         self._on_unblocked = on_unblocked
-        self._from: dict[CreditActor, int] = {}  # receiver -> what I may still send
-        self._owed: dict[CreditActor, int] = {}  # sender -> dealt with since the last grant
+        self._to: dict[CreditActor, Edge] = {}  # by receiver
+        self._from: dict[CreditActor, Edge] = {}  # by sender
+        # Of both, the edge that was used last: most queues have one publisher, all one journal.
+        self._last_to: Edge | None = None
+        self._last_from: Edge | None = None
         self._deferred: dict[CreditActor, int] = {}  # sender -> grants held back
 
     def is_blocked(self) -> bool:
@@ -138,19 +155,31 @@ class CreditActor:
 
     def send(self, receiver: "CreditActor", count: i64) -> None:
         """I hand `count` messages to `receiver`."""
-        known = self._from.get(receiver)
-        if known is None:
-            known = receiver.spec.initial
-            receiver._owed[self] = 0
-        before: i64 = known
+        edge = self._last_to
+        if edge is None or edge.receiver is not receiver:
+            edge = receiver._last_from
+            if edge is None or edge.sender is not self or not edge.sender_knows:
+                edge = self._edge_to(receiver)
+        before = edge.credit
         after = before - count
-        self._from[receiver] = after
+        edge.credit = after
         if before > 0 and after <= 0:
             self.blocked_by.append(receiver)
             self.blocked_count += 1
             ledger = self._ledger_with(receiver)
             if ledger is not None:
                 ledger.began(self, receiver)
+
+    def _edge_to(self, receiver: "CreditActor") -> Edge:
+        edge = self._to.get(receiver)
+        if edge is None:
+            edge = Edge(self, receiver)
+            self._to[receiver] = edge
+            receiver._from[self] = edge
+        self._last_to = edge
+        if edge.receiver_knows:
+            receiver._last_from = edge
+        return edge
 
     def _ledger_with(self, receiver: "CreditActor") -> FlowLedger | None:
         """Where the edge between us is kept."""
@@ -159,26 +188,32 @@ class CreditActor:
 
     def ack(self, sender: "CreditActor", count: i64) -> None:
         """I have dealt with `count` messages of `sender`."""
-        known = self._owed.get(sender)
-        if known is None:
-            return  # The sender went (peer_down) while this was under way.
-        owed: i64 = known + count
+        edge = self._last_from
+        if edge is None or edge.sender is not sender:
+            edge = sender._last_to
+            if edge is None or edge.receiver is not self or not edge.receiver_knows:
+                edge = self._from.get(sender)
+                if edge is None:
+                    return  # The sender went (peer_down) while this was under way.
+        owed = edge.owed + count
         more_after = self.spec.more_after
-        grant = owed - owed % more_after
-        self._owed[sender] = owed - grant
-        if grant == 0:
+        if owed < more_after:
+            edge.owed = owed
             return
+        grant = owed - owed % more_after
+        edge.owed = owed - grant
         if len(self.blocked_by) > 0:
             self._deferred[sender] = i64(self._deferred.get(sender, 0)) + grant
         else:
             sender._granted(self, grant)
 
     def _granted(self, receiver: "CreditActor", count: i64) -> None:
-        if receiver not in self._from:
+        edge = self._to.get(receiver)
+        if edge is None:
             return  # The edge went (peer_down) while the grant was held back.
-        before: i64 = self._from[receiver]
+        before = edge.credit
         after = before + count
-        self._from[receiver] = after
+        edge.credit = after
         if before <= 0 and after > 0:
             self._unblock(receiver)
 
@@ -198,27 +233,42 @@ class CreditActor:
 
     def peer_down(self, peer: "CreditActor") -> None:
         """`peer` is gone: what was between us is forgotten, and it blocks me no more."""
-        self._owed.pop(peer, None)
         self._deferred.pop(peer, None)
-        credit = self._from.pop(peer, None)
-        if credit is not None and credit <= 0:
-            self._unblock(peer)
+        edge = self._from.pop(peer, None)
+        if edge is not None:
+            edge.receiver_knows = False
+            if self._last_from is edge:
+                self._last_from = None
+        edge = self._to.pop(peer, None)
+        if edge is not None:
+            edge.sender_knows = False
+            if self._last_to is edge:
+                self._last_to = None
+            if edge.credit <= 0:
+                self._unblock(peer)
 
     def peer_down_everywhere(self) -> None:
         """I am going: all my senders and receivers forget me."""
-        for sender in list(self._owed):
+        for sender in list(self._from):
             sender.peer_down(self)
-        for receiver in list(self._from):
+        for receiver in list(self._to):
             receiver.peer_down(self)
         for receiver in self.blocked_by:
             ledger = self._ledger_with(receiver)
             if ledger is not None:
                 ledger.ended(self, receiver)
-        self._owed = {}
+        for edge in self._from.values():
+            edge.receiver_knows = False
+        for edge in self._to.values():
+            edge.sender_knows = False
+        self._to = {}
         self._from = {}
+        self._last_to = None
+        self._last_from = None
         self._deferred = {}
         self.blocked_by = []
 
     def credit_towards(self, receiver: "CreditActor") -> int:
         """What I may still send to `receiver`; zero or less: it blocks me."""
-        return self._from.get(receiver, receiver.spec.initial)
+        edge = self._to.get(receiver)
+        return receiver.spec.initial if edge is None else edge.credit

@@ -63,4 +63,4 @@ def test_a_connection_that_goes_while_it_waits_leaves_nothing_behind() -> None:
     hold.turn(True, [connection])
     connection.reader.peer_down_everywhere()
     hold.turn(False, [])
-    assert hold.actor._owed == {}
+    assert hold.actor._from == {}

@@ -222,7 +222,7 @@ def test_the_death_of_a_sender_leaves_no_grant_behind() -> None:
     middle.send(receiver, 4)
     middle.ack(sender, 4)
     sender.peer_down_everywhere()
-    assert middle._owed == {}, "who is gone is not remembered"
+    assert middle._from == {}, "who is gone is not remembered"
     sender.send(middle, 1)
     receiver.ack(middle, 4)
     assert not middle.is_blocked()
@@ -309,3 +309,38 @@ def test_of_pairs_that_are_over_the_ledger_keeps_the_latest() -> None:
     assert len(past) == PAST_MAX
     assert past[0][0][1] == "s2" and past[-1][0][1] == f"s{PAST_MAX + 1}"
     assert ledger.totals() == [(("sender", "log"), 0.0, PAST_MAX + 2)]
+
+
+def test_who_is_forgotten_by_its_receiver_alone_gets_no_grants() -> None:
+    sender, middle, _ = trio()
+    middle.peer_down(sender)
+    middle.ack(sender, 4)
+    assert sender.credit_towards(middle) == 0
+    sender.send(middle, 1)
+    middle.ack(sender, 4)
+    assert sender.credit_towards(middle) == -1
+
+
+def test_who_comes_again_begins_with_all_its_credit_and_nothing_owed() -> None:
+    sender, middle, _ = trio()
+    middle.ack(sender, 1)
+    sender.peer_down(middle)
+    sender.send(middle, 2)
+    assert sender.credit_towards(middle) == 2
+    middle.ack(sender, 1)
+    assert sender.credit_towards(middle) == 2, "one was dealt with, not two"
+    middle.ack(sender, 1)
+    assert sender.credit_towards(middle) == 4
+
+
+def test_edges_that_are_used_in_turn_are_counted_apart() -> None:
+    sender, middle, receiver = trio()
+    other = CreditActor("other", SPEC)
+    for _ in range(2):
+        other.send(middle, 1)
+        other.send(receiver, 1)
+        middle.ack(other, 1)
+        middle.ack(sender, 1)
+    assert sender.credit_towards(middle) == 2
+    assert other.credit_towards(middle) == 4
+    assert other.credit_towards(receiver) == 2
