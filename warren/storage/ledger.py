@@ -183,9 +183,12 @@ class Ledger:
         file = self.files.get(file_id)
         if file is None:
             return False
+        if file.sealed_lsn < 0:
+            file.live -= byte_count
+            return False
         was_thin = is_thin(file)
         file.live -= byte_count
-        return file.sealed_lsn >= 0 and (file.live <= 0 or (not was_thin and is_thin(file)))
+        return file.live <= 0 or (not was_thin and is_thin(file))
 
     def sealed(self, durable_lsn: int) -> list[LogFile]:
         """Files that get no more records and have them all on disk: sound ones, and those whose

@@ -15,12 +15,16 @@ from mypy_extensions import i64
 from warren.storage.files import BLOCK_BYTES, LogFile
 from warren.storage.record import (
     HEADER_BYTES,
+    ONE_PUBLISH_BYTES,
+    ONE_SETTLE_BYTES,
     PADDING,
     RAFT_HEAD_BYTES,
     SEAL,
     Buffer,
     RaftRun,
     encode_header,
+    encode_one_publish,
+    encode_one_settle,
     padded,
 )
 
@@ -79,6 +83,53 @@ class Log:
         size = padded(length)
         self._make_room(size)
         return self._place(kind, owner, index, part, payload, length, size)
+
+    def append_publish(
+        self,
+        index: int,
+        format_tag: int,
+        info: int,
+        now_ms: int,
+        owner: int,
+        first: int,
+        offsets: bytes,
+        data: Buffer,
+    ) -> int:
+        """Append a PUBLISH for one target, without meta and label; return its offset."""
+        length: i64 = ONE_PUBLISH_BYTES + len(offsets) + len(data)
+        size: i64 = padded(length)
+        self._make_room(size)
+        file = self.active
+        checksum, rest = encode_one_publish(
+            file.epoch,
+            file.durable_offset,
+            index,
+            format_tag,
+            info,
+            now_ms,
+            owner,
+            first,
+            offsets,
+            data,
+        )
+        padding = PADDING[: size - HEADER_BYTES - length]
+        parts = self._batch.parts
+        if length < JOIN_BYTES:
+            parts.append(b"".join((checksum, rest, offsets, data, padding)))
+        else:
+            parts.append(b"".join((checksum, rest, offsets)))
+            parts.append(data)
+            if padding:
+                parts.append(padding)
+        return self._count(size)
+
+    def append_settle(self, owner: int, first: int, count: int) -> int:
+        """Append a SETTLE of one range; return its offset."""
+        self._make_room(ONE_SETTLE_BYTES)
+        file = self.active
+        record = encode_one_settle(file.epoch, file.durable_offset, owner, first, count)
+        self._batch.parts.append(record)
+        return self._count(ONE_SETTLE_BYTES)
 
     def append_raft_entries(
         self, run: RaftRun, index: i64, contents: Sequence[Sequence[bytes]], begin: i64

@@ -71,6 +71,10 @@ PUBLISH_HEAD: Final = Struct("<BBHHHIIQ")
 TARGET: Final = Struct("<QQ")
 SETTLE_HEAD: Final = Struct("<B3xI")
 CHECKPOINT_HEAD: Final = Struct("<B3xIQ")
+ONE_PUBLISH: Final = Struct("<IIIQQBBHIBBHHHIIQQQ")  # HEADER_REST, PUBLISH_HEAD and TARGET
+ONE_PUBLISH_BYTES: Final = PUBLISH_BYTES + 16  # of its payload, up to the offsets
+ONE_SETTLE: Final = Struct("<IIIQQBBHIB3xIQQ")  # HEADER_REST, SETTLE_HEAD and TARGET
+ONE_SETTLE_BYTES: Final = 64  # of the whole record
 OFFSET: Final = Struct("<I")
 RAFT_HEAD: Final = Struct("<QQB7x")
 RAFT_HEAD_BYTES: Final = 24
@@ -197,6 +201,18 @@ def owner_check(owner: int) -> int:
     return (owner * 0x9E3779B97F4A7C15 >> 48) & 0xFFFF
 
 
+def quick_check(owner: i64) -> i64:
+    """The same without large numbers: digits of 16 bits, the lowest first, multiplied by hand."""
+    o0 = owner & 0xFFFF
+    o1 = (owner >> 16) & 0xFFFF
+    o2 = (owner >> 32) & 0xFFFF
+    o3 = (owner >> 48) & 0xFFFF
+    carry = (o0 * 0x7C15) >> 16
+    carry = (carry + o0 * 0x7F4A + o1 * 0x7C15) >> 16
+    carry = (carry + o0 * 0x79B9 + o1 * 0x7F4A + o2 * 0x7C15) >> 16
+    return (carry + o0 * 0x9E37 + o1 * 0x79B9 + o2 * 0x7F4A + o3 * 0x7C15) & 0xFFFF
+
+
 def encode_header(
     epoch: int,
     durable_offset: int,
@@ -273,6 +289,45 @@ def encode_publish_prefix(
         owner, first = targets[0]
         return b"".join((head, TARGET.pack(owner, first), labelled, meta, offsets))
     return b"".join((head, encode_ranges(targets), labelled, meta, offsets))
+
+
+def encode_one_publish(
+    epoch: int,
+    durable_offset: int,
+    index: int,
+    format_tag: int,
+    info: int,
+    now_ms: int,
+    owner: int,
+    first: int,
+    offsets: bytes,
+    data: Buffer,
+) -> tuple[bytes, bytes]:
+    """A PUBLISH for one target, without meta and label, up to its offsets: checksum, and rest."""
+    offsets_bytes: i64 = len(offsets)
+    data_bytes: i64 = len(data)
+    rest = ONE_PUBLISH.pack(
+        ONE_PUBLISH_BYTES + offsets_bytes + data_bytes,
+        epoch,
+        durable_offset,
+        owner,
+        index,
+        PUBLISH,
+        0,
+        quick_check(owner),
+        0,
+        PAYLOAD_VERSION,
+        format_tag,
+        info,
+        1,
+        0,
+        offsets_bytes // 4 - 1,
+        data_bytes,
+        now_ms,
+        owner,
+        first,
+    )
+    return CRC.pack(crc32c(data, crc32c(offsets, crc32c(rest)))), rest
 
 
 def label_end(payload: memoryview, version: int, targets_end: int) -> int:
@@ -354,6 +409,26 @@ def encode_settle(ranges: Sequence[tuple[int, int]]) -> bytes:
         first, count = ranges[0]
         return SETTLE_HEAD.pack(PAYLOAD_VERSION, 1) + TARGET.pack(first, count)
     return SETTLE_HEAD.pack(PAYLOAD_VERSION, len(ranges)) + encode_ranges(ranges)
+
+
+def encode_one_settle(epoch: int, durable_offset: int, owner: int, first: int, count: int) -> bytes:
+    """The whole record of a SETTLE of one range."""
+    rest = ONE_SETTLE.pack(
+        ONE_SETTLE_BYTES - HEADER_BYTES,
+        epoch,
+        durable_offset,
+        owner,
+        0,
+        SETTLE,
+        0,
+        quick_check(owner),
+        0,
+        PAYLOAD_VERSION,
+        1,
+        first,
+        count,
+    )
+    return CRC.pack(crc32c(rest)) + rest
 
 
 def decode_settle(payload: memoryview) -> Ranges:

@@ -43,6 +43,8 @@ from warren.storage.record import (
     HARD_STATE,
     HEADER_BYTES,
     MARK,
+    ONE_PUBLISH_BYTES,
+    ONE_SETTLE_BYTES,
     OPENED,
     PUBLISH,
     SETTLE,
@@ -260,24 +262,32 @@ class Wal:
         count = len(offsets) // 4 - 1
         first = offset_at(offsets, 0)
         byte_count = offset_at(offsets, count) - first
-        prefix = encode_publish_prefix(
-            format_tag, info, now_ms, targets, meta, offsets, byte_count, label
-        )
         region: Buffer = data
         if byte_count != len(data):
             region = memoryview(data)[first - base : first - base + byte_count]
         self._last_index += 1
-        length = len(prefix) + byte_count
-        at = log.append(PUBLISH, targets[0][0], self._last_index, 0, [prefix, region], length)
+        if len(targets) == 1 and not meta and not label:
+            owner, seq = targets[0]
+            prefix_bytes = ONE_PUBLISH_BYTES + len(offsets)
+            at = log.append_publish(
+                self._last_index, format_tag, info, now_ms, owner, seq, offsets, region
+            )
+        else:
+            prefix = encode_publish_prefix(
+                format_tag, info, now_ms, targets, meta, offsets, byte_count, label
+            )
+            prefix_bytes = len(prefix)
+            length = prefix_bytes + byte_count
+            at = log.append(PUBLISH, targets[0][0], self._last_index, 0, [prefix, region], length)
         file = log.active
-        stored = padded(length)
+        stored = padded(prefix_bytes + byte_count)
         file.claim(byte_count * len(targets), stored)
         last_seqs = self._ledger.last_seqs
         for owner, seq in targets:
             if owner not in file.publishers:
                 self._ledger.note_publisher(file, owner)
             last_seqs[owner] = max(last_seqs.get(owner, 0), seq + count - 1)
-        return Location(file.id, at + HEADER_BYTES + len(prefix), stored)
+        return Location(file.id, at + HEADER_BYTES + prefix_bytes, stored)
 
     def append(self, kind: int, owner: int, index: int, parts: Sequence[bytes]) -> Location:
         """Append any other record; `parts` are its payload, one after the other."""
@@ -293,7 +303,15 @@ class Wal:
 
     def append_settle(self, owner: int, ranges: Sequence[tuple[int, int]]) -> Location:
         """These messages, (first, count), of the owner are finished for good."""
-        return self.append(SETTLE, owner, 0, (encode_settle(ranges),))
+        if len(ranges) != 1:
+            return self.append(SETTLE, owner, 0, (encode_settle(ranges),))
+        log = self._log
+        assert log is not None
+        first, count = ranges[0]
+        at = log.append_settle(owner, first, count)
+        file = log.active
+        self._ledger.note(file, SETTLE, owner, 0, at, ONE_SETTLE_BYTES)
+        return Location(file.id, at + HEADER_BYTES, ONE_SETTLE_BYTES)
 
     def append_mark(self, owner: int, message_seq: int) -> Location:
         """Nothing above `message_seq` was ever delivered."""

@@ -10,6 +10,7 @@ from warren.storage.record import (
     ENTRY,
     PUBLISH,
     RAFT_HEAD_BYTES,
+    SETTLE,
     RaftRun,
     Record,
     decode_checkpoint,
@@ -20,10 +21,13 @@ from warren.storage.record import (
     decode_settle,
     encode_checkpoint,
     encode_hard_state,
+    encode_one_publish,
+    encode_one_settle,
     encode_publish_prefix,
     encode_settle,
     owner_check,
     padded,
+    quick_check,
 )
 from warren.storage.record import encode_header as encode_record_header
 
@@ -220,3 +224,33 @@ def test_entries_and_hard_states_of_members_come_back_as_they_went(
     assert record is not None
     assert decode_raft_head(record.payload) == (term, other, kind)
     assert decode_hard_state(memoryview(encode_hard_state(term, other))) == (term, other)
+
+
+@given(st.integers(0, 2**63 - 1))
+def test_the_quick_check_of_an_owner_is_the_check(owner: int) -> None:
+    assert quick_check(owner) == owner_check(owner)
+
+
+@given(
+    st.integers(1, 2**40),
+    st.integers(1, 2**40),
+    st.lists(st.binary(min_size=1, max_size=9), min_size=1, max_size=4),
+    st.integers(0, 99),
+)
+def test_a_publish_for_one_queue_is_that_for_any(
+    owner: int, first: int, bodies: list[bytes], base: int
+) -> None:
+    data = b"".join(bodies)
+    ends = [base + sum(map(len, bodies[:count])) for count in range(len(bodies) + 1)]
+    offsets = b"".join(end.to_bytes(4, "little") for end in ends)
+    prefix = encode_publish_prefix(1, 5, 99, [(owner, first)], b"", offsets, len(data))
+    any_way = whole(PUBLISH, owner, 12, [prefix, data])
+    start = encode_one_publish(0xAABBCCDD, 4096, 12, 1, 5, 99, owner, first, offsets, data)
+    one_way = b"".join((*start, offsets, data))
+    assert one_way.ljust(len(any_way), b"\0") == any_way
+
+
+@given(st.integers(1, 2**40), st.integers(1, 2**40), st.integers(1, 2**32))
+def test_a_settle_of_one_range_is_that_of_any(owner: int, first: int, count: int) -> None:
+    any_way = whole(SETTLE, owner, 0, [encode_settle([(first, count)])])
+    assert encode_one_settle(0xAABBCCDD, 4096, owner, first, count) == any_way
