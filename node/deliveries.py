@@ -455,15 +455,16 @@ class Deliveries:
             while i < length and runs[i].uid == run.uid and runs[i].number == run.number:
                 settled.append((runs[i].first, runs[i].count))
                 i += 1
+            total: i64 = 0
+            for _, count in settled:
+                total += count
             consumer = self.consumers.get(run.number)
-            if consumer is not None:
-                for _, count in settled:
-                    consumer.held -= count
-            host = self.hosts.get(run.uid)
+            if consumer is None:
+                host = self.hosts.get(run.uid)
+            else:
+                consumer.held -= total
+                host = consumer.host
             if outcome == ACCEPT:
-                total: i64 = 0
-                for _, count in settled:
-                    total += count
                 self._counts.acknowledged += total
                 self.acknowledged_count += total
                 if host is not None and host.quorum:

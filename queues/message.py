@@ -57,7 +57,10 @@ class Chunk:
         self.holders: i64 = 0  # queues that still have live messages of it
         self.pinned = False  # some queue has no claim on the log: `data` stays, or is paged
         self.lazy = False  # only lazy queues hold it: `data` goes as soon as it is on disk
-        self.targets: list[tuple[int, int]] | None = None  # (queue uid, first seq) to be journaled
+        # To be journaled for this queue, as its message_seqs owner_first.., and for others.
+        self.owner: i64 = 0  # its uid; 0: for none
+        self.owner_first: i64 = 0
+        self.others: list[tuple[int, int]] | None = None  # (uid, first message_seq)
 
     def count(self) -> i64:
         return len(self.offsets) // 4 - 1

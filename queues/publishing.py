@@ -10,7 +10,6 @@ bounds the bytes in flight. A publish is refused if any of its queues refused it
 that is deleted meanwhile counts as accepted, unless it refused before (P-12).
 """
 
-from bisect import bisect_left
 from typing import Final, final
 
 from mypy_extensions import i32, i64, mypyc_attr
@@ -84,28 +83,66 @@ class Decided:
 
 
 @final
+@mypyc_attr(acyclic=True)
+class Part:
+    """Messages of one event that go the same way: first..last-1 and, where they are not all of
+    one run, every run [first, last) in `runs`.
+    """
+
+    def __init__(self, targets: Targets, info: i64, first: i64, last: i64) -> None:
+        self.targets = targets
+        self.info: i64 = info  # bits of any of them; INFO_PERSISTENT is the same for all
+        self.first: i64 = first
+        self.last: i64 = last
+        self.runs: list[tuple[int, int]] | None = None
+
+    def extend(self, info: i64, first: i64, last: i64) -> None:
+        """These messages too, which come later."""
+        self.info |= info
+        if self.runs is None:
+            self.runs = [(self.first, self.last)]
+        self.runs.append((first, last))
+
+
+@final
+@mypyc_attr(acyclic=True)
+class Handed:
+    """A part of what a receipt is for: a queue has it, in one chunk, and has not decided on it."""
+
+    def __init__(self, upto: i64, size: i64, part: Part, receipt: Receipt) -> None:
+        self.upto: i64 = upto  # the session's number of the last message
+        self.size: i64 = size
+        self.first: i64 = part.first  # as `Part` has them
+        self.last: i64 = part.last
+        self.runs = part.runs
+        self.receipt = receipt
+
+    def all_runs(self) -> list[tuple[int, int]]:
+        return [(self.first, self.last)] if self.runs is None else self.runs
+
+
+@final
 class Outbox:
     """What this session has handed to one queue and not got confirmed yet."""
 
     def __init__(self, host: QueueHost) -> None:
         self.host = host
         self.next_seq: i64 = 1
-        self.uptos: list[int] = []
-        self.receipts: list[Receipt] = []
-        self.sizes: list[int] = []
-        self.runs: list[list[tuple[int, int]]] = []  # of the event's messages: [first, last) each
+        self.handed: list[Handed] = []  # from `head` on; in the order of their numbers
         self.quorum = host.quorum
         self.head: i64 = 0
 
-
-@final
-class Group:
-    """Messages of one event that go to the same queue, as runs [first, last) of its messages."""
-
-    def __init__(self, targets: Targets, info: i64) -> None:
-        self.targets = targets
-        self.info: i64 = info  # bits of any of its runs; INFO_PERSISTENT is the same for all
-        self.runs: list[tuple[int, int]] = []
+    def place_of(self, seq: i64) -> i64:
+        """Place in `handed` of what has this number."""
+        low = self.head
+        high: i64 = len(self.handed)
+        while low < high:
+            middle = (low + high) >> 1
+            if self.handed[middle].upto < seq:
+                low = middle + 1
+            else:
+                high = middle
+        return low
 
 
 @final
@@ -147,7 +184,7 @@ class Publisher:
         if len(firsts) == 1:
             if len(targets.hosts) > 0:
                 info = i64(event.infos[0]) & CHUNK_INFO
-                self._send(event, targets, info, [(0, count)], receipt)
+                self._send(event, Part(targets, info, 0, count), receipt)
             else:
                 self._counts.unroutable += count
         else:
@@ -182,9 +219,9 @@ class Publisher:
                 info |= other
                 k += 1
             last: i64 = firsts[k] if k < length else count
-            runs = [(int(first), int(last))]
-            chunk = chunk_of(FORMAT_10, event.data, event.offsets, runs, info, names)
-            self._hand_down(chunk, targets, runs, receipt)
+            part = Part(targets, info, first, last)
+            chunk = chunk_of(FORMAT_10, event.data, event.offsets, part, names)
+            self._hand_down(chunk, part, receipt)
         if receipt.remaining == 0:
             self._done.append(receipt)
             return True
@@ -192,7 +229,7 @@ class Publisher:
 
     def _publish_mixed(self, event: Publishes, plans: list[Targets], receipt: Receipt) -> None:
         """Runs with several plans: gather per queue, flush before what goes to several queues."""
-        groups: dict[int, Group] = {}
+        groups: dict[int, Part] = {}
         firsts = event.firsts
         length: i64 = len(firsts)
         count: i64 = event.count
@@ -216,66 +253,49 @@ class Publisher:
             if width > 1:
                 self._flush(event, groups, receipt)
                 groups = {}
-                self._send(event, targets, info, [(first, last)], receipt)
+                self._send(event, Part(targets, info, first, last), receipt)
                 continue
-            self._gather(event, groups, targets, info, first, last, receipt)
+            self._gather(event, groups, Part(targets, info, first, last), receipt)
         self._flush(event, groups, receipt)
 
     def _gather(
-        self,
-        event: Publishes,
-        groups: dict[int, Group],
-        targets: Targets,
-        info: i64,
-        first: i64,
-        last: i64,
-        receipt: Receipt,
+        self, event: Publishes, groups: dict[int, Part], part: Part, receipt: Receipt
     ) -> None:
-        uid = targets.hosts[0].uid
+        """Keep a part that is one run for one queue, to be sent with others for that queue."""
+        uid = part.targets.hosts[0].uid
         group = groups.get(uid)
-        if group is not None and (group.info ^ info) & INFO_PERSISTENT != 0:
-            self._send(event, group.targets, group.info, group.runs, receipt)
-            group = None
         if group is None:
-            group = Group(targets, info)
-            groups[uid] = group
-        group.info |= info
-        group.runs.append((first, last))
+            groups[uid] = part
+        elif (group.info ^ part.info) & INFO_PERSISTENT != 0:
+            self._send(event, group, receipt)
+            groups[uid] = part
+        else:
+            group.extend(part.info, part.first, part.last)
 
-    def _flush(self, event: Publishes, groups: dict[int, Group], receipt: Receipt) -> None:
+    def _flush(self, event: Publishes, groups: dict[int, Part], receipt: Receipt) -> None:
         for group in groups.values():
-            self._send(event, group.targets, group.info, group.runs, receipt)
+            self._send(event, group, receipt)
 
-    def _send(
-        self,
-        event: Publishes,
-        targets: Targets,
-        info: i64,
-        runs: list[tuple[int, int]],
-        receipt: Receipt,
-    ) -> None:
-        chunk = chunk_of(FORMAT_091, event.data, event.offsets, runs, info, b"")
-        self._hand_down(chunk, targets, runs, receipt)
+    def _send(self, event: Publishes, part: Part, receipt: Receipt) -> None:
+        chunk = chunk_of(FORMAT_091, event.data, event.offsets, part, b"")
+        self._hand_down(chunk, part, receipt)
 
-    def _hand_down(
-        self, chunk: Chunk, targets: Targets, runs: list[tuple[int, int]], receipt: Receipt
-    ) -> None:
-        """The chunk has the messages `runs` of the event that `receipt` is for."""
+    def _hand_down(self, chunk: Chunk, part: Part, receipt: Receipt) -> None:
+        """The chunk has the messages `part` of the event that `receipt` is for."""
         count = chunk.count()
         size = chunk.size()
         self._counts.sizes.observe(size, count)
-        self._counts.handed_bytes += size * len(targets.hosts)
-        for host in targets.hosts:
-            outbox = self.outboxes.get(host.uid)
+        hosts = part.targets.hosts
+        self._counts.handed_bytes += size * len(hosts)
+        for host in hosts:
+            uid = host.uid
+            outbox = self.outboxes.get(uid)
             if outbox is None:
                 outbox = Outbox(host)
-                self.outboxes[host.uid] = outbox
+                self.outboxes[uid] = outbox
             first_seq = outbox.next_seq
             outbox.next_seq = first_seq + count
-            outbox.uptos.append(first_seq + count - 1)
-            outbox.receipts.append(receipt)
-            outbox.sizes.append(size)
-            outbox.runs.append(runs)
+            outbox.handed.append(Handed(first_seq + count - 1, size, part, receipt))
             receipt.remaining += 1
             self.in_flight_bytes += size
             self._held.in_flight_bytes += size
@@ -289,12 +309,16 @@ class Publisher:
         if outbox is None:
             return False
         before = len(self._done)
+        handed = outbox.handed
         head = outbox.head
-        length: i64 = len(outbox.uptos)
+        length: i64 = len(handed)
         size: i64 = 0
-        while head < length and i64(outbox.uptos[head]) <= upto_seq:
-            size += i64(outbox.sizes[head])
-            receipt = outbox.receipts[head]
+        while head < length:
+            each = handed[head]
+            if each.upto > upto_seq:
+                break
+            size += each.size
+            receipt = each.receipt
             receipt.remaining -= 1
             if receipt.remaining == 0 and not receipt.sent:
                 receipt.quorum = outbox.quorum
@@ -302,19 +326,13 @@ class Publisher:
             head += 1
         self.in_flight_bytes -= size
         self._held.in_flight_bytes -= size
-        outbox.head = head
         if head == length:
-            outbox.uptos = []
-            outbox.receipts = []
-            outbox.sizes = []
-            outbox.runs = []
-            outbox.head = 0
+            handed.clear()
+            head = 0
         elif head > HEAD_SLACK and head * 2 > length:
-            del outbox.uptos[:head]
-            del outbox.receipts[:head]
-            del outbox.sizes[:head]
-            del outbox.runs[:head]
-            outbox.head = 0
+            del handed[:head]
+            head = 0
+        outbox.head = head
         return len(self._done) > before
 
     def on_refused(self, uid: int, first_seq: i64, count: i64) -> None:
@@ -324,14 +342,14 @@ class Publisher:
             return
         seq = first_seq
         end = first_seq + count
-        place: i64 = bisect_left(outbox.uptos, first_seq, outbox.head)
+        place = outbox.place_of(first_seq)
         while seq < end:
-            runs = outbox.runs[place]
-            upto: i64 = outbox.uptos[place]
-            begin = upto + 1 - messages_of(runs)
-            stop = min(end, upto + 1)
-            outbox.receipts[place].refused_by = uid
-            refuse(outbox.receipts[place], runs, seq - begin, stop - begin)
+            each = outbox.handed[place]
+            runs = each.all_runs()
+            begin = each.upto + 1 - messages_of(runs)
+            stop = min(end, each.upto + 1)
+            each.receipt.refused_by = uid
+            refuse(each.receipt, runs, seq - begin, stop - begin)
             seq = stop
             place += 1
 
@@ -538,7 +556,21 @@ def join_decided(into: list[Decided], first: i64, last: i64, refused_by: i64) ->
     into.append(Decided(first, last, refused_by))
 
 
-def chunk_of(
+def chunk_of(format_tag: i64, data: bytes, offsets: bytes, part: Part, names: bytes) -> Chunk:
+    """The messages of `part` as one chunk, sharing the event's bytes where most are wanted."""
+    info = part.info
+    runs = part.runs
+    if runs is not None:
+        return gathered(format_tag, data, offsets, runs, info, names)
+    begin: i64 = i64(read_i32_le(offsets, 4 * part.first))
+    end: i64 = i64(read_i32_le(offsets, 4 * part.last))
+    kept = offsets[4 * part.first : 4 * part.last + 4]
+    if (end - begin) * 4 >= len(data) * 3:
+        return Chunk(format_tag, data, 0, kept, info, names)
+    return Chunk(format_tag, data[begin:end], begin, kept, info, names)
+
+
+def gathered(
     format_tag: i64,
     data: bytes,
     offsets: bytes,
@@ -546,29 +578,17 @@ def chunk_of(
     info: i64,
     names: bytes,
 ) -> Chunk:
-    """The messages of `runs` as one chunk, sharing the event's bytes where most are wanted.
-
-    `info` is the chunk's: INFO_PERSISTENT of all messages, the rest of any.
-    """
-    if len(runs) == 1:
-        first: i64 = runs[0][0]
-        last: i64 = runs[0][1]
-        begin: i64 = i64(read_i32_le(offsets, 4 * first))
-        end: i64 = i64(read_i32_le(offsets, 4 * last))
-        kept = offsets[4 * first : 4 * last + 4]
-        if (end - begin) * 4 >= len(data) * 3:
-            return Chunk(format_tag, data, 0, kept, info, names)
-        return Chunk(format_tag, data[begin:end], begin, kept, info, names)
+    """The same for messages of several runs: their bytes are put one behind the other."""
     parts: list[bytes] = []
     writer = BytesWriter()
     size: i64 = 0
     for run_first, run_last in runs:
-        begin = i64(read_i32_le(offsets, 4 * i64(run_first)))
+        begin: i64 = i64(read_i32_le(offsets, 4 * i64(run_first)))
         at: i64 = run_first
         while at < i64(run_last):
             write_i32_le(writer, i32(size + i64(read_i32_le(offsets, 4 * at)) - begin))
             at += 1
-        end = i64(read_i32_le(offsets, 4 * i64(run_last)))
+        end: i64 = i64(read_i32_le(offsets, 4 * i64(run_last)))
         parts.append(data[begin:end])
         size += end - begin
     write_i32_le(writer, i32(size))

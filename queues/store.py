@@ -329,8 +329,8 @@ class Store:
             self._dead -= 1
         self._head = head
         if head == length:
-            self._slots = []
-            self._firsts = []
+            self._slots.clear()
+            self._firsts.clear()
             self._head = 0
         elif head > HEAD_SLACK and head * 2 > length:
             del self._slots[:head]

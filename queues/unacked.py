@@ -180,6 +180,9 @@ class Unacked:
         run = self._runs[place]
         if run.uid != VOID:
             self.count -= count
+        if count == run.count:
+            self._remove(place)
+            return run
         offset = tag - run.tag
         taken = TagRun(tag, count, run.uid, run.number, run.first + offset)
         rest = run.count - offset - count
@@ -193,14 +196,17 @@ class Unacked:
             run.first = taken.first + count
             run.count = rest
             self._tags[place] = run.tag
-        elif offset > 0:
+        else:
             run.count = offset
-        elif place == self._head:
+        return taken
+
+    def _remove(self, place: i64) -> None:
+        """Take the run at `place` out."""
+        if place == self._head:
             self._step_head()
         else:
             del self._runs[place]
             del self._tags[place]
-        return taken
 
     def _step_head(self) -> None:
         self._head += 1

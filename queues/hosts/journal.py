@@ -127,12 +127,14 @@ class Journal:
 
     def publish(self, chunk: Chunk, uid: i64, message_first: i64) -> None:
         """The chunk is this queue's message_first..; written at the end of the turn."""
-        targets = chunk.targets
-        if targets is None:
-            targets = []
-            chunk.targets = targets
+        if chunk.owner == 0:
+            chunk.owner = uid
+            chunk.owner_first = message_first
             self._chunks.append(chunk)
-        targets.append((uid, message_first))
+        elif chunk.others is None:
+            chunk.others = [(uid, message_first)]
+        else:
+            chunk.others.append((uid, message_first))
 
     def confirm(
         self, sink: SessionSink, uid: i64, upto_seq: i64, host: CreditActor, count: i64
@@ -252,9 +254,12 @@ class Journal:
 
     def _write_chunks(self, now_ms: i64) -> None:
         for chunk in self._chunks:
-            targets = chunk.targets
-            chunk.targets = None
-            if chunk.data is None or targets is None:
+            targets = [(int(chunk.owner), int(chunk.owner_first))]
+            if chunk.others is not None:
+                targets.extend(chunk.others)
+                chunk.others = None
+            chunk.owner = 0
+            if chunk.data is None:
                 continue  # settled already, by every queue that took it
             self._write(chunk, targets, now_ms)
         self._chunks = []

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from queues.counts import Counts
 from queues.message import FORMAT_091
-from queues.publishing import Held, Publisher, Targets, chunk_of
+from queues.publishing import Held, Part, Publisher, Targets, chunk_of
 from tests.unit.queues.fake_queue import FakeQueue
 from tests.unit.queues.fake_sink import FakeSink
 from tests.unit.queues.messages import bodies_of, event_of
@@ -272,13 +272,18 @@ def test_a_long_time_of_confirms_one_by_one_keeps_the_books() -> None:
 
 def test_a_chunk_shares_the_bytes_of_the_event_where_most_are_wanted() -> None:
     event = event_of([(b"key", True, [b"aaaa", b"bbbb", b"cccc", b"d"])])
-    shared = chunk_of(FORMAT_091, event.data, event.offsets, [(0, 3)], INFO_PERSISTENT, b"")
+    nowhere = Targets([])
+    whole = Part(nowhere, INFO_PERSISTENT, 0, 3)
+    shared = chunk_of(FORMAT_091, event.data, event.offsets, whole, b"")
     assert shared.data is event.data
     assert bodies_of(shared) == [b"aaaa", b"bbbb", b"cccc"]
-    cut = chunk_of(FORMAT_091, event.data, event.offsets, [(1, 2)], INFO_PERSISTENT, b"")
+    second = Part(nowhere, INFO_PERSISTENT, 1, 2)
+    cut = chunk_of(FORMAT_091, event.data, event.offsets, second, b"")
     assert cut.data == b"bbbb"
     assert bodies_of(cut) == [b"bbbb"]
-    gathered = chunk_of(FORMAT_091, event.data, event.offsets, [(0, 1), (2, 4)], 0, b"")
+    others = Part(nowhere, 0, 0, 1)
+    others.extend(0, 2, 4)
+    gathered = chunk_of(FORMAT_091, event.data, event.offsets, others, b"")
     assert bodies_of(gathered) == [b"aaaa", b"cccc", b"d"]
     assert gathered.info == 0
 
