@@ -163,7 +163,7 @@ def test_a_node_whose_disk_only_says_that_it_has_written_fails_the_run(tmp_path:
     with Node(environment={"PYTHONPATH": paths}) as node:
         flag.touch()
         verdict = suffer(node, history, CLASSIC, ("kill",), consumers=0)
-    assert verdict.counts[Kind.LOST] > 50
+    assert verdict.counts[Kind.LOST] > 10  # Hundreds, where the machine is idle.
 
 
 def test_a_broker_that_is_not_there_is_told(

@@ -22,7 +22,7 @@ from tests.faults.nodes import (
     long,
     metrics,
 )
-from tests.waiting import eventually
+from tests.waiting import eventually, within
 from warren.testing import Node, NodeFailed
 
 PROMPT_SECONDS: Final = 1.5  # less than the sync takes, however busy the machine is
@@ -51,13 +51,20 @@ def faulty(tmp_path: Path, library: Path) -> Iterator[FaultyNode]:
 
 
 @pytest.fixture(scope="module")
-def enduring(tmp_path_factory: pytest.TempPathFactory, library: Path) -> Iterator[FaultyNode]:
+def sturdy(tmp_path_factory: pytest.TempPathFactory, library: Path) -> Iterator[FaultyNode]:
     """The same, for tests after which it is well again; it ends as it should."""
     made = FaultyNode(tmp_path_factory.mktemp("enduring"), library)
     with made.node as node:
         yield made
         made.order()
         node.stop()
+
+
+@pytest.fixture
+def enduring(sturdy: FaultyNode) -> Iterator[FaultyNode]:
+    """That one, on a disk that is well again after the test, also after one that fails."""
+    yield sturdy
+    sturdy.order()
 
 
 def declare(node: Node, *queues: str, **arguments: object) -> None:
@@ -142,15 +149,19 @@ def test_while_a_sync_takes_two_seconds_only_confirms_wait(enduring: FaultyNode)
     publisher.join(PATIENCE_SECONDS)
     before_bytes = node.rss_bytes()
     enduring.order("sync wal- 0 2000 no")
-    begun = time.monotonic()
-    waiting = Publisher(node, "slow", 1000, count=1)
-    assert longest_wait(node, 1.5) < PROMPT_SECONDS
-    assert waiting.confirmed == 0
-    waiting.join(PATIENCE_SECONDS)
-    assert waiting.confirmed == 1
-    assert time.monotonic() - begun >= 2.0
+
+    def wait_beside_a_sync() -> float:
+        begun = time.monotonic()
+        waiting = Publisher(node, "slow", 1000, count=1)
+        longest = longest_wait(node, 1.5)
+        waiting.join(PATIENCE_SECONDS)
+        assert waiting.confirmed == 1
+        assert time.monotonic() - begun >= 2.0
+        return longest
+
+    within(PROMPT_SECONDS, wait_beside_a_sync)
     assert send_until_stuck(node, "slow", 100 * MIB) < 40 * MIB
-    assert longest_wait(node, 0.5) < PROMPT_SECONDS
+    within(PROMPT_SECONDS, lambda: longest_wait(node, 0.5))
     assert node.rss_bytes() - before_bytes < 64 * MIB
     shown = metrics(node)
     within_a_second = shown['warren_loop_turn_ms_bucket{le="1000.0"}']
@@ -189,7 +200,7 @@ def test_without_space_for_the_reserve_publishers_wait_and_consumers_go_on(
         lambda: node.api("GET", "/api/nodes/faults")["alarm_details"] == [],
         lambda: node.api("GET", "/api/nodes/faults"),
     )
-    lines = [line for line in node.log().splitlines() if "reserve of the log" in line]
+    lines = [line for line in node.log().splitlines() if "alarms: reserve of the log" in line]
     # Once, or more often where a file of what was consumed was the reserve for a while.
     over = [line.endswith("the fault is over") for line in lines]
     assert over, "nothing was said"
