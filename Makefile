@@ -42,7 +42,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@echo "make run            one durable node: AMQP $(LISTEN), management $(MANAGEMENT), data $(DATA)"
 	@echo "make test           the whole test suite on the compiled build, most of it on the pure one"
-	@echo "make test-compiled  the first half of it; test-part: the other; test-pure: all on the pure one"
+	@echo "make test-part      the half of it on the pure build; test-compiled: the other; test-pure: all on the pure one"
 	@echo "make install        the development environment alone (.venv)"
 	@echo "make tools          what tests of bad networks need: Toxiproxy, in .tools (needs Go)"
 	@echo "make lint           format, lint, types and import floors alone"
