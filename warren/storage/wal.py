@@ -26,8 +26,10 @@ from warren.storage.compaction import Owners
 from warren.storage.disk import Disk
 from warren.storage.entry_reads import EntryRead, Found, spans_of
 from warren.storage.files import (
+    BLOCK_BYTES,
     SEGMENT_PREFIX,
     WAL_PREFIX,
+    ZEROS,
     LogFile,
     Shelf,
 )
@@ -166,7 +168,7 @@ class Wal:
         self.append(OPENED, 0, 0, ())
         self._log.flush()
         batch = self._handed.popleft()
-        self._write(batch)
+        self._write(batch, batch)
         self.durable_lsn = self.appended_lsn
         batch.file.durable_offset = batch.offset + batch.byte_count
         self._runner.start(self._write_group)
@@ -544,7 +546,7 @@ class Wal:
             batch.parts.extend(following.parts)
             last = self._handed.popleft()
         try:
-            self._write(batch)
+            self._write(batch, last)
         except Exception as error:  # Whatever it was: what is on disk is unknown now.
             self._fail(error)
             return False
@@ -554,10 +556,16 @@ class Wal:
             self._post(self._take_notice)
         return True
 
-    def _write(self, batch: Batch) -> None:
-        self._shelf.make_ready(batch.file)
+    def _write(self, batch: Batch, last: Batch) -> None:
+        """Write the parts of `batch`, those of `last` being the end of them."""
+        file = batch.file
+        self._shelf.make_ready(file)
+        end = last.offset + last.byte_count
+        rest = min(-end % BLOCK_BYTES, file.size - end)
+        if rest:  # Or the kernel would read the rest of the page, if that has left the cache.
+            batch.parts.append(ZEROS[:rest])
         begun_s = perf_counter()
-        self._disk.pwritev(batch.file.handle, batch.parts, batch.offset, True)
+        self._disk.pwritev(file.handle, batch.parts, batch.offset, True)
         took_s = perf_counter() - begun_s
         self.sync_counts[bisect_left(SYNC_BOUNDS_S, took_s)] += 1
         self.sync_total_s += took_s

@@ -5,7 +5,7 @@ import errno
 import pytest
 
 from tests.sim.storage.queues_model import Queues
-from tests.sim.storage.sim_disk import SimDisk
+from tests.sim.storage.sim_disk import SimDisk, Write
 from tests.sim.storage.steps import StepRunner
 from warren.storage.files import BLOCK_BYTES
 from warren.storage.record import CHECKPOINT, PUBLISH, SETTLE
@@ -450,3 +450,21 @@ def test_an_older_run_that_is_written_later_does_not_take_the_last_number_back(n
     for first in (7, 3):
         node.wal.append_publish(1, 1, 99, [(10, first)], b"", offsets, b"ab", 0)
     assert node.wal._ledger.last_seqs[10] == 8
+
+
+def test_each_write_of_records_ends_at_the_border_of_a_page_or_with_the_file() -> None:
+    node = Node()
+    node.disk.log = []
+    node.open()
+    for number in range(60):
+        node.queues.publish_bodies([10], [body(number)], 0)
+        if number % 3 == 0:
+            node.rest()
+    node.rest()
+    handles = {each.handle for each in node.wal._ledger.files.values() if "wal-" in each.path}
+    writes = [each for each in node.disk.log if isinstance(each, Write)]
+    ends = [each.offset + len(each.content) for each in writes if each.handle in handles]
+    assert len(ends) > 20
+    assert {end % BLOCK_BYTES for end in ends} == {0}
+    assert max(ends) <= FILE_BYTES
+    assert node.restarted().live() == {10: list(range(1, 61))}
