@@ -9,6 +9,7 @@ from tests.sim.storage.sim_disk import SimDisk
 from tests.unit.storage.test_wal import FILE_BYTES, Node, body
 from warren.storage.files import BLOCK_BYTES
 from warren.storage.record import CHECKPOINT, SETTLE
+from warren.storage.upkeep import AGE_PART
 from warren.storage.wal import Wal
 
 SLACK_FILES = 2
@@ -190,19 +191,24 @@ def test_publishers_go_on_a_little_with_each_piece_that_is_rewritten(node: Small
     while not node.wal.disk_use().is_behind and count < 400:
         count = publish_one(node, count)
     assert node.held == [True]
+    upkeep = node.wal._upkeep
+    assert upkeep is not None
     pieces = 0
+    in_its_midst = 0
     while node.held[-1] or pieces < 40:
         node.runner.stalled = False
         while node.held[-1] and node.runner.step(node_random):
             pieces += 1
         node.runner.stalled = True
         assert not node.held[-1], "they wait and nothing is done"
+        in_its_midst += upkeep._compaction is not None
         begun = count
         while not node.held[-1] and count < begun + 400:
             count = publish_one(node, count)
-            if node.wal._upkeep is None or not node.wal._upkeep._pace.is_on:
+            if not upkeep._pace.is_on:
                 break
     assert node.wal.tally.behind_count > 3
+    assert in_its_midst > 3
     node.runner.stalled = False
     node.rest()
     assert node.excess_files() <= SLACK_FILES
@@ -228,6 +234,82 @@ def test_few_files_are_rewritten_together_so_that_the_first_go_soon(node: Small)
     assert node.wal.tally.finished > 2
     assert node.excess_files() <= SLACK_FILES
     assert node.live() == {10: list(range(1, 401, 10))}
+
+
+def thin_files(node: Small, count: int, keep_every: int) -> int:
+    """So many full files of which little is alive, while nothing is rewritten; the last number."""
+    node.runner.stalled = True
+    number = 0
+    while sum(file.sealed_lsn >= 0 for file in node.wal._ledger.files.values()) < count:
+        seq = node.queues.publish_bodies([10], [body(number)], 0)[0]
+        node.queues.settle(10, [seq] if number % keep_every else [])
+        node.rest()
+        number += 1
+    return number
+
+
+def sources(node: Small) -> int:
+    """How many files are being rewritten."""
+    upkeep = node.wal._upkeep
+    assert upkeep is not None
+    return 0 if upkeep._compaction is None else len(upkeep._compaction.sources)
+
+
+def test_a_file_that_was_just_filled_is_not_rewritten_as_if_what_it_has_were_there_to_stay(
+    node: Small,
+) -> None:
+    number = thin_files(node, 1, 10)
+    assert sources(node) == 0
+    node.queues.publish_bodies([10], [bytes(FILE_BYTES // AGE_PART)], 0)
+    node.rest()
+    node.queues.publish_bodies([10], [body(number)], 0)
+    node.rest()
+    assert sources(node) == 1
+
+
+def test_files_of_which_much_is_to_be_copied_are_rewritten_one_by_one(node: Small) -> None:
+    for number in range(3 * FILE_BYTES // len(body(0))):
+        node.queues.publish_bodies([10], [body(number)], 0)
+        node.rest()
+    node.runner.stalled = True
+    node.queues.settle(10, [seq for seq in node.queues.live[10] if seq % 8])
+    node.rest()
+    assert node.excess_files() > 1
+    assert sources(node) == 1
+
+
+def test_publishers_wait_while_dead_files_do_not_go(node: Small) -> None:
+    number = 0
+    while not node.wal.disk_use().is_behind and number < 400:
+        seq = node.queues.publish_bodies([10], [body(number)], 0)[0]
+        node.queues.settle(10, [seq])
+        without_background(node)
+        number += 1
+    assert node.held == [True]
+    node.rest()
+    assert not node.held[-1]
+    assert node.excess_files() <= SLACK_FILES
+
+
+def without_background(node: Small) -> None:
+    """All that can be done while nobody removes files."""
+    node.wal.flush()
+    while node.runner.kicked or node.runner.posted:
+        if node.runner.kicked:
+            node.runner.write_once()
+        else:
+            node.runner.posted.popleft()()
+
+
+def test_the_next_file_is_rewritten_while_the_last_one_is_on_its_way_out(node: Small) -> None:
+    thin_files(node, 4, 8)
+    upkeep = node.wal._upkeep
+    assert upkeep is not None
+    node.runner.stalled = False
+    both = 0
+    while node.runner.step(node_random):
+        both += upkeep._dropping is not None and upkeep._compaction is not None
+    assert both > 0
 
 
 class NoSegments(SimDisk):
