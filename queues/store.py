@@ -40,6 +40,7 @@ EXTENT_LEAST: Final = 16  # a stretch that has ended is folded if it has 1/16 of
 RICH_MESSAGES: Final = 1024  # or so many messages
 WALK_EXTENTS: Final = 8  # a walk looks at so many times EXTENT_SLOTS slots
 LOOSE_EXTENTS: Final = 4  # so many times EXTENT_SLOTS slots are worth a walk of `tidy`
+TIDY_PART: Final = 8  # of EXTENT_SLOTS runs are moved before `tidy` looks for what may be folded
 LOOKED_AT: Final = 1024  # slots, to tell how much of a queue is in memory
 SHED_BYTES: Final = 1 << 14  # so many count as one more slot when bodies are to leave memory
 SPAN_SLOTS: Final = 2048  # looked at for one answer of `journaled_spans`
@@ -163,6 +164,7 @@ class Store:
         self._loose_end: i64 = 0
         self._passed: i64 = FAR  # of the first slot that the last `_join` could not fold yet
         self._cut = False  # it had looked at enough, or met what is being written
+        self._untidied: i64 = 0  # runs that were moved since `tidy`
         self._left: i64 = FAR  # the least `_passed` of a walk of `tidy` that takes several calls
 
     def add(self, first: i64, chunk: Chunk, index: i64, count: i64, journaled: bool) -> None:
@@ -569,6 +571,13 @@ class Store:
         self._left = FAR
         if self._loose_first == FAR:
             self._loose_end = 0
+
+    def tidy_moved(self) -> None:
+        """The log has moved a run of messages: now and then fold what was left alone."""
+        self._untidied += 1
+        if self._untidied >= self._budget.extent_slots // TIDY_PART:
+            self._untidied = 0
+            self.tidy()
 
     def _note_loose(self, slot: Slot, count: i64) -> None:
         """`count` slots are there now instead of this one."""

@@ -606,7 +606,7 @@ class ClassicHost:
             self._move(slot, first, count, file_id, data_offset, offsets, False)
         elif len(self._promised(first, count)) > 0:
             self._moved.append((first, count, file_id, data_offset, offsets))
-        self.store.tidy()
+        self.store.tidy_moved()
 
     def _follow_moves(self, first: i64, count: i64) -> None:
         """These messages are in the store now: go where the log has put them in the meantime.

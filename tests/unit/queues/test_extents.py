@@ -366,7 +366,7 @@ def test_what_the_log_moves_out_of_memory_is_folded() -> None:
     for seq in range(1, 41):
         moved = stored([b"0123456789"], 20 * seq)
         backlog.store.relocate(moved, [(seq, 1, 1)], seq)
-        backlog.store.tidy()
+        backlog.store.tidy_moved()
     assert len(backlog.spans()) < 30
 
 
@@ -422,7 +422,7 @@ def test_a_backlog_that_the_log_moves_message_by_message_is_folded_again() -> No
         moved.file_id = 2
         assert backlog.store.find_live(seq) is not None
         backlog.store.relocate(moved, [(seq, 1, 1)], seq)
-        backlog.store.tidy()
+        backlog.store.tidy_moved()
         most = max(most, backlog.store.entry_count())
     assert most < 200 / SMALL + 10 * SMALL
     assert {slot.chunk.file_id for slot in backlog.store.slots()} == {2}
