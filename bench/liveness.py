@@ -127,6 +127,17 @@ def scrape(url: str) -> dict[str, float]:
     return {name: float(value) for name, value in lines}
 
 
+def slowest_sync_ms(values: dict[str, float]) -> float:
+    """Upper bound of the bucket of the slowest write and sync of the log, which confirms wait for;
+    infinite if there is none."""
+    mark = 'warren_wal_sync_seconds_bucket{le="'
+    counts = {
+        name[len(mark) : -2]: count for name, count in values.items() if name.startswith(mark)
+    }
+    of_all = counts["+Inf"]
+    return min(1000 * float(bound) for bound, count in counts.items() if count == of_all)
+
+
 def on_disk(folder: Path) -> dict[str, int]:
     """Bytes of the files of the log, by name; those that go meanwhile are left out."""
     found: dict[str, int] = {}
@@ -192,6 +203,7 @@ def run_case(
         "seconds": round(answer["seconds"], 1),
         "published_per_s": answer["pub_per_s"],
         "confirm_p50_p99_max_ms": answer["conf_ms"],
+        "slowest_sync_ms": slowest_sync_ms(values),
         "broker_cpu_us": round(answer["broker_cpu_pct"] * 1e4 / max(answer["pub_per_s"], 1), 2),
         "broker_rss_mb": answer["broker_rss_end_mb"],
         **found,
