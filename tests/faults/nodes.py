@@ -73,6 +73,21 @@ def connect(node: Node, **options: Any) -> Any:
     return pika.BlockingConnection(parameters)
 
 
+def closed_with(node: Node, queue: str, by_get: bool = False) -> tuple[int, str]:
+    """How a channel ends that consumes from the queue and settles nothing, or gets one message."""
+    connection = connect(node)
+    channel = connection.channel()
+    with pytest.raises(pika.exceptions.ChannelClosedByBroker) as caught:
+        if by_get:
+            channel.basic_get(queue)
+        else:
+            for _ in channel.consume(queue, inactivity_timeout=PATIENCE_SECONDS):
+                continue
+    assert connection.is_open
+    connection.close()
+    return caught.value.reply_code, caught.value.reply_text
+
+
 def metrics(node: Node) -> dict[str, float]:
     """All samples of /metrics, by name and labels as they are written there."""
     with urllib.request.urlopen(f"{node.management_url}/metrics", timeout=PATIENCE_SECONDS) as text:

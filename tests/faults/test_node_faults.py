@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-import pika.exceptions
 import pytest
 
 from tests.conformance import raw
@@ -16,6 +15,7 @@ from tests.faults.nodes import (
     FaultyNode,
     Publisher,
     build_library,
+    closed_with,
     connect,
     consume,
     end_of,
@@ -205,20 +205,6 @@ def test_without_space_for_the_reserve_publishers_wait_and_consumers_go_on(
     over = [line.endswith("the fault is over") for line in lines]
     assert over, "nothing was said"
     assert over == [False, True] * (len(lines) // 2), lines
-
-
-def closed_with(node: Node, queue: str, by_get: bool) -> tuple[int, str]:
-    """How a channel ends that consumes from the queue, or gets one message."""
-    connection = connect(node)
-    channel = connection.channel()
-    with pytest.raises(pika.exceptions.ChannelClosedByBroker) as caught:
-        if by_get:
-            channel.basic_get(queue)
-        else:
-            next(channel.consume(queue, inactivity_timeout=PATIENCE_SECONDS))
-    assert connection.is_open
-    connection.close()
-    return caught.value.reply_code, caught.value.reply_text
 
 
 def test_bodies_that_cannot_be_read_close_the_channel_that_waits_and_nothing_else(

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Final
 
 import pika
-import pika.exceptions
 import pytest
 
 from tests.faults.nodes import (
@@ -14,6 +13,7 @@ from tests.faults.nodes import (
     FaultyNode,
     Publisher,
     build_library,
+    closed_with,
     connect,
     consume,
     long,
@@ -42,17 +42,6 @@ def faulty(tmp_path: Path) -> Iterator[FaultyNode]:
         node.stop()
 
 
-def end_of_channel(faulty: FaultyNode, queue: str) -> tuple[int, str]:
-    """How a channel ends that consumes the queue and settles nothing."""
-    connection = connect(faulty.node)
-    channel = connection.channel()
-    with pytest.raises(pika.exceptions.ChannelClosedByBroker) as caught:
-        for _ in channel.consume(queue, inactivity_timeout=PATIENCE_SECONDS):
-            continue
-    connection.close()
-    return caught.value.reply_code, caught.value.reply_text
-
-
 def test_transient_messages_outlast_page_files_that_cannot_be_written_or_read(
     faulty: FaultyNode,
 ) -> None:
@@ -68,7 +57,7 @@ def test_transient_messages_outlast_page_files_that_cannot_be_written_or_read(
     publisher.stop()
     faulty.order("read page- 5 0 no")
     text = "INTERNAL_ERROR - messages of queue 'spent' in vhost '/' cannot be read"
-    assert end_of_channel(faulty, "spent") == (541, text)
+    assert closed_with(node, "spent") == (541, text)
     faulty.order()
     count = publisher.confirmed
     assert consume(node, "spent", count) == list(range(1, count + 1))

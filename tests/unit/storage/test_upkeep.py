@@ -207,7 +207,8 @@ def test_publishers_go_on_a_little_with_each_piece_that_is_rewritten(node: Small
             count = publish_one(node, count)
             if not upkeep._pace.is_on:
                 break
-    assert node.wal.tally.behind_count > 3
+    # Oftener than files are rewritten, or they would wait once for each until it is done.
+    assert node.wal.tally.behind_count > node.wal.tally.begun > 3
     assert in_its_midst > 3
     node.runner.stalled = False
     node.rest()
