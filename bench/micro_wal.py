@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 from warren.storage import record
+from warren.storage.direct import DirectDisk
 from warren.storage.disk import OsDisk
 from warren.storage.files import LogFile
 from warren.storage.ledger import Ledger
@@ -100,7 +101,7 @@ def raw(directory: str, size: int, seconds: float) -> None:
 async def commits(directory: str, size: int, records: int, seconds: float) -> None:
     """One group of `records` records in flight: the next is appended when it is durable."""
     loop = asyncio.get_running_loop()
-    wal = Wal(OsDisk(), directory, post=loop.call_soon_threadsafe, on_failure=stop)
+    wal = Wal(DirectDisk(OsDisk()), directory, post=loop.call_soon_threadsafe, on_failure=stop)
     wal.open(Counting())
     durable = asyncio.Event()
     wal.on_durable.append(lambda lsn: durable.set() if lsn == wal.appended_lsn else None)
@@ -146,7 +147,7 @@ async def warm_up(wal: Wal, durable: asyncio.Event, offsets: bytes, body: bytes)
 
 def append_cost(directory: str, size: int) -> None:
     """CPU of append and flush alone, on the calling thread."""
-    wal = Wal(OsDisk(), directory, post=lambda work: None, on_failure=stop)
+    wal = Wal(DirectDisk(OsDisk()), directory, post=lambda work: None, on_failure=stop)
     wal.open(Counting())
     body = os.urandom(size)
     offsets = bytes(4) + size.to_bytes(4, "little")
@@ -164,7 +165,7 @@ def append_cost(directory: str, size: int) -> None:
 
 def entry_cost(directory: str, size: int) -> None:
     """The same of entries of log groups, of one member and of several."""
-    wal = Wal(OsDisk(), directory, post=lambda work: None, on_failure=stop)
+    wal = Wal(DirectDisk(OsDisk()), directory, post=lambda work: None, on_failure=stop)
     wal.open(Counting())
     parts = (os.urandom(size),)
     alone: list[float] = []
@@ -229,7 +230,7 @@ def resident_bytes() -> int:
 
 def recovery(directory: str, size: int, per_record: int, total_bytes: int) -> None:
     """Write live messages, then open the log again."""
-    wal = Wal(OsDisk(), directory, post=lambda work: None, on_failure=stop)
+    wal = Wal(DirectDisk(OsDisk()), directory, post=lambda work: None, on_failure=stop)
     wal.open(Counting())
     data = os.urandom(size * per_record)
     offsets = b"".join((size * i).to_bytes(4, "little") for i in range(per_record + 1))
@@ -238,7 +239,7 @@ def recovery(directory: str, size: int, per_record: int, total_bytes: int) -> No
         wal.flush()
     wal.close(clean=True)
     began = time.perf_counter()
-    wal = Wal(OsDisk(), directory, post=lambda work: None, on_failure=stop)
+    wal = Wal(DirectDisk(OsDisk()), directory, post=lambda work: None, on_failure=stop)
     counting = Counting()
     report = wal.open(counting)
     took = time.perf_counter() - began

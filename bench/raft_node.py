@@ -38,6 +38,7 @@ from raft.log_group import COMMITTED
 from raft.messages import SnapshotSlice
 from raft.ready import Lead
 from raft.recovery import founded
+from warren.storage.direct import DirectDisk
 from warren.storage.disk import OsDisk
 from warren.storage.recovery import RecoveredPublish
 from warren.storage.stretches import Stretch
@@ -211,7 +212,7 @@ class Node:
         self.ports = [int(port) for port in arguments.ports.split(",")]
         self.snapshot_entries: int = arguments.snapshot_entries
         self.wal = Wal(
-            OsDisk(),
+            DirectDisk(OsDisk()),
             str(arguments.directory),
             post=self.loop.call_soon_threadsafe,
             on_failure=stop,

@@ -22,6 +22,7 @@ from typing import Any
 
 import pika
 
+from warren.storage.direct import DirectDisk
 from warren.storage.disk import OsDisk
 from warren.storage.recovery import RecoveredPublish
 from warren.storage.stretches import Stretch
@@ -95,7 +96,7 @@ def queue_of(directory: Path) -> dict[str, Any]:
 
 
 def fill(directory: Path, owner: int, count: int, size: int) -> None:
-    wal = Wal(OsDisk(), str(directory / "log"), post=lambda work: None, on_failure=stop)
+    wal = Wal(DirectDisk(OsDisk()), str(directory / "log"), post=lambda work: None, on_failure=stop)
     wal.open(Nobody())
     body = os.urandom(size)
     offsets = bytes(4) + size.to_bytes(4, "little")

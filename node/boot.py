@@ -63,7 +63,8 @@ from queues.paging import Pager
 from queues.store import BodyBudget
 from raft.log_group import METADATA_OWNER
 from raft.one_member import Commits, OneMemberGroup
-from warren.storage.disk import DIRECT_BYTES, DirectDisk, DirectoryInUse, DirectoryLock, OsDisk
+from warren.storage.direct import DIRECT_BYTES, DirectDisk
+from warren.storage.disk import DirectoryInUse, DirectoryLock, OsDisk
 from warren.storage.keyed import KeyedDamaged, RocksKeyed
 from warren.storage.pages import Pages
 from warren.storage.snapshot import SnapshotStore
@@ -229,7 +230,7 @@ class Node:
         directory = os.path.join(config.node.data_dir, LOG_DIRECTORY)
         os.makedirs(directory, mode=0o700, exist_ok=True)
         self.wal = Wal(
-            disk,
+            DirectDisk(disk) if config.storage.direct_io else disk,
             directory,
             post=loop.call_soon_threadsafe,
             on_failure=self._log_failed,
@@ -268,7 +269,7 @@ class Node:
         directory = os.path.join(self._config.node.data_dir, "pages")
         os.makedirs(directory, mode=0o700, exist_ok=True)
         pages = Pages(
-            DirectDisk(disk),
+            DirectDisk(disk, pads=True) if self._config.storage.direct_io else disk,
             directory,
             runner=self.wal.runner,
             post=loop.call_soon_threadsafe,

@@ -207,6 +207,8 @@ class StorageSection:
     wal_group_bytes: Annotated[ByteCount, Meta(ge=4096, le=64 * 1024 * 1024)] = 4 * 1024 * 1024
     # Start although the log of definitions is damaged, with what was defined before the bad place.
     accept_lost_definitions: bool = False
+    # Past the page cache (O_DIRECT) where that costs less: `warren.storage.direct`.
+    direct_io: bool = True
     # Read and written by rewriting, while it is not behind.
     rewrite_bytes_per_s: Annotated[ByteCount, Meta(ge=1024 * 1024)] = 64 * 1024 * 1024
 

@@ -2,8 +2,9 @@
 
 Takes what sessions ask for (`view`) and gives the bytes, or None and, as soon as it can be asked
 again, `SessionSink.on_loaded`. Owns who waits, for a body or for a delivered mark (0012). What is
-wanted next is read ahead, up to READ_AHEAD_BYTES. A body that cannot be read is told to those who
-wait for it and to nobody else. What was looked at and is over the budget leaves memory again.
+wanted next is read ahead, up to READ_AHEAD_BYTES, and more of it when half of that was looked at,
+so that a consumer of a backlog seldom waits. A body that cannot be read is told to those who wait
+for it and to nobody else. What was looked at and is over the budget leaves memory again.
 """
 
 from typing import TYPE_CHECKING, Final, final
@@ -39,6 +40,9 @@ class Reading:
         self._unmarked: dict[SessionId, SessionSink] = {}  # wait for the next one
         self._waiting: dict[SessionId, tuple[SessionSink, Chunk]] = {}  # for a body to be loaded
         self._viewed: Chunk | None = None  # looked at last
+        self._ahead_seq: i64 = 0  # reading ahead goes on with this message; 0: it does not
+        self._ahead_bytes: i64 = 0  # of what comes before it and was not looked at, at most
+        self._seen_seq: i64 = 0  # messages before it were looked at, once or more
 
     def view(self, host: "ClassicHost", sink: SessionSink, first: i64, count: i64) -> View | None:
         """The head of these messages with their bytes, or None while they are being read, or
@@ -51,6 +55,8 @@ class Reading:
             return None
         if self._viewed is not slot.chunk:
             self._view_next(slot.chunk)
+            if self._ahead_seq > 0 and slot.first >= self._seen_seq:
+                self._read_on(host, slot)
         offset = first - slot.first
         count = min(count, slot.count - offset)
         if slot.journaled and self._heeds_marks:
@@ -86,16 +92,36 @@ class Reading:
 
     def read_ahead(self, host: "ClassicHost", slot: Slot) -> None:
         """Ask for the bytes of this slot and of the next ones, up to READ_AHEAD_BYTES."""
-        room: i64 = READ_AHEAD_BYTES
+        self._ahead_bytes = 0
+        self._seen_seq = slot.first
+        self._ask(host, slot)
+
+    def _ask(self, host: "ClassicHost", slot: Slot) -> None:
+        """From this slot on, until there is as much ahead as there may be."""
         loading = self._store.loading
         at: Slot | None = slot
-        while at is not None and room > 0:
+        while at is not None and self._ahead_bytes < READ_AHEAD_BYTES:
             chunk = at.chunk
             if chunk.data is None and chunk not in loading:
                 loading.add(chunk)
                 self._turn.load(host, chunk)
-            room -= chunk.size() + LOAD_BYTES
-            at = self._store.after(at) if room > 0 else None
+            self._ahead_bytes += chunk.size() + LOAD_BYTES
+            at = self._store.after(at)
+        self._ahead_seq = 0 if at is None else at.first
+
+    def _read_on(self, host: "ClassicHost", slot: Slot) -> None:
+        """This slot is looked at for the first time since reading ahead began before it."""
+        self._seen_seq = slot.first + slot.count
+        self._ahead_bytes -= slot.chunk.size() + LOAD_BYTES
+        if self._ahead_bytes > READ_AHEAD_BYTES // 2:
+            return
+        following: Slot | None = None
+        if self._seen_seq <= self._ahead_seq:
+            following = self._store.find_live(self._ahead_seq)
+        if following is None:  # What was to come next is gone: the next miss begins anew.
+            self._ahead_seq = 0
+        else:
+            self._ask(host, following)
 
     def loaded(self, chunk: Chunk, data: bytes) -> None:
         """The bytes asked for by `Steps.load` are here."""

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from warren.storage.disk import Disk
+from warren.storage.disk import Disk, cut
 
 Buffer = bytes | memoryview
 
@@ -113,6 +113,11 @@ class FaultDisk:
         fault = self._call("pread", self._names[handle], offset=offset, byte_count=length)
         found = self.beneath.pread(handle, length, offset)
         return found[: len(found) // 2] if fault is not None and fault.short else found
+
+    def pread_pieces(
+        self, handle: int, offset: int, pieces: Sequence[tuple[int, int]]
+    ) -> Sequence[bytes]:
+        return cut(self.pread(handle, pieces[-1][1], offset), pieces)
 
     def fsync(self, handle: int) -> None:
         self._call("fsync", self._names[handle])

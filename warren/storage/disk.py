@@ -6,7 +6,6 @@ it that tears, forgets, fills up and fails.
 
 import errno
 import fcntl
-import mmap
 import os
 from collections.abc import Sequence
 from typing import Final, Protocol
@@ -14,8 +13,6 @@ from typing import Final, Protocol
 from warren.storage.record import Buffer
 
 PARTS_MAX: Final = 1024  # IOV_MAX of Linux
-DIRECT_BYTES: Final = 4096  # what a block of any disk is a part of
-DIRECT_BUFFER_BYTES: Final = 2 << 20
 LOCK_NAME: Final = "lock"
 
 
@@ -39,6 +36,14 @@ class Disk(Protocol):
 
     def pread(self, handle: int, length: int, offset: int) -> bytes:
         """Up to `length` bytes; fewer only at the end of the file."""
+
+    def pread_pieces(
+        self, handle: int, offset: int, pieces: Sequence[tuple[int, int]]
+    ) -> Sequence[bytes]:
+        """Pieces of a part of a file that begins at `offset`, as (begin, end) in that part.
+
+        They are ascending, and read with one call. One that is behind the end of the file is cut.
+        """
 
     def fsync(self, handle: int) -> None: ...
 
@@ -108,6 +113,11 @@ class OsDisk:
             raise with_path(error, handle) from error
         return found
 
+    def pread_pieces(
+        self, handle: int, offset: int, pieces: Sequence[tuple[int, int]]
+    ) -> Sequence[bytes]:
+        return cut(self.pread(handle, pieces[-1][1], offset), pieces)
+
     def fsync(self, handle: int) -> None:
         try:
             os.fdatasync(handle)
@@ -146,6 +156,13 @@ class OsDisk:
         return found.f_bavail * found.f_frsize
 
 
+def cut(found: bytes, pieces: Sequence[tuple[int, int]]) -> list[bytes]:
+    """The pieces of what a call has read; it has no copy of a single one that is all of it."""
+    if len(pieces) == 1 and pieces[0][0] == 0:
+        return [found]
+    return [found[begin:end] for begin, end in pieces]
+
+
 def with_path(error: OSError, handle: int) -> OSError:
     """The same error with the path of the open file, which calls by handle do not tell."""
     try:
@@ -153,78 +170,6 @@ def with_path(error: OSError, handle: int) -> OSError:
     except OSError:  # No such file system here: the number is all there is to say.
         path = f"file descriptor {handle}"
     return OSError(error.errno, error.strerror, path)
-
-
-class DirectDisk:
-    """Writes past the page cache, for what is written once and is not needed soon.
-
-    On a machine whose memory is filling up, a fresh page of the cache costs ten times the write.
-    Keeps `warren.storage.pages.PageDisk`, and wants writes at multiples of DIRECT_BYTES; what lies
-    behind a write up to the next multiple is overwritten. Where the file system cannot do it, the
-    writes are ordinary ones. One thread writes.
-    """
-
-    def __init__(self, disk: OsDisk) -> None:
-        self._disk = disk
-        self._buffer = mmap.mmap(-1, DIRECT_BUFFER_BYTES)  # page-aligned, as it must be
-
-    def create(self, path: str, size: int) -> int:
-        handle = self._disk.create(path, size)
-        try:
-            set_direct(handle, True)
-        except OSError:
-            return handle  # This file system has no such thing.
-        return handle
-
-    def open(self, path: str) -> int:
-        return self._disk.open(path)
-
-    def close(self, handle: int) -> None:
-        self._disk.close(handle)
-
-    def pwritev(self, handle: int, parts: Sequence[Buffer], offset: int, dsync: bool) -> None:
-        assert offset % DIRECT_BYTES == 0 and not dsync
-        filled = 0
-        for part in parts:
-            rest = memoryview(part)
-            while len(rest):
-                taken = min(len(rest), DIRECT_BUFFER_BYTES - filled)
-                self._buffer[filled : filled + taken] = rest[:taken]
-                rest = rest[taken:]
-                filled += taken
-                if filled == DIRECT_BUFFER_BYTES:
-                    self._write(handle, filled, offset)
-                    offset += filled
-                    filled = 0
-        if filled:
-            self._write(handle, -(-filled // DIRECT_BYTES) * DIRECT_BYTES, offset)
-
-    def _write(self, handle: int, length: int, offset: int) -> None:
-        view = memoryview(self._buffer)
-        try:
-            written = os.pwrite(handle, view[:length], offset)
-        except OSError as error:
-            if error.errno != errno.EINVAL:
-                raise with_path(error, handle) from error
-            written = 0
-        if written < length:  # It is full, or wants other multiples: an ordinary write tells.
-            set_direct(handle, False)
-            self._disk.pwritev(handle, [view[written:length]], offset + written, False)
-
-    def pread(self, handle: int, length: int, offset: int) -> bytes:
-        return self._disk.pread(handle, length, offset)
-
-    def unlink(self, path: str) -> None:
-        self._disk.unlink(path)
-
-    def list(self, directory: str) -> list[str]:
-        return self._disk.list(directory)
-
-
-def set_direct(handle: int, direct: bool) -> None:
-    """Whether writes to the open file go past the page cache."""
-    flags = fcntl.fcntl(handle, fcntl.F_GETFL) & ~os.O_DIRECT
-    fcntl.fcntl(handle, fcntl.F_SETFL, flags | (os.O_DIRECT if direct else 0))
 
 
 class DirectoryLock:

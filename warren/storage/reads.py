@@ -19,7 +19,13 @@ RUN_READS: Final = 256  # their answers are one callback of the loop
 class Readable(Protocol):
     """What a read needs of a disk (`warren.storage.disk.Disk`)."""
 
-    def pread(self, handle: int, length: int, offset: int) -> bytes: ...
+    def pread_pieces(
+        self, handle: int, offset: int, pieces: Sequence[tuple[int, int]]
+    ) -> Sequence[bytes]:
+        """Pieces of a part of a file that begins at `offset`, as (begin, end) in that part.
+
+        They are ascending, and read with one call. One that is behind the end of the file is cut.
+        """
 
 
 class ReadFile(Protocol):
@@ -87,20 +93,17 @@ def carry_out(disk: Readable, handle: int, run: Sequence[Read]) -> list[bytes | 
     What cannot be read as one is read one by one.
     """
     first = run[0]
-    last = run[-1]
-    length = last.offset + last.length - first.offset
+    pieces = [
+        (read.offset - first.offset, read.offset + read.length - first.offset) for read in run
+    ]
     try:
-        found = disk.pread(handle, length, first.offset)
+        found = disk.pread_pieces(handle, first.offset, pieces)
     except OSError as error:
         if len(run) == 1:
             return [error]
         return [carry_out(disk, handle, [read])[0] for read in run]
-    if len(run) == 1 and len(found) == length:
-        return [found]
     answers: list[bytes | Exception] = []
-    for read in run:
-        begin = read.offset - first.offset
-        piece = found[begin : begin + read.length]
+    for read, piece in zip(run, found, strict=True):
         if len(piece) == read.length:
             answers.append(piece)
         else:

@@ -35,8 +35,10 @@ class FlakyDisk:
         self._disk.pwritev(handle, parts, offset, dsync)
         self._may_fail()
 
-    def pread(self, handle: int, length: int, offset: int) -> bytes:
-        return self._disk.pread(handle, length, offset)
+    def pread_pieces(
+        self, handle: int, offset: int, pieces: Sequence[tuple[int, int]]
+    ) -> Sequence[bytes]:
+        return self._disk.pread_pieces(handle, offset, pieces)
 
     def unlink(self, path: str) -> None:
         self._disk.unlink(path)

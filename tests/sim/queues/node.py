@@ -21,6 +21,7 @@ from queues.store import BodyBudget
 from raft.log_group import METADATA_OWNER
 from raft.one_member import Commits, OneMemberGroup
 from tests.sim.queues.flaky_disk import FlakyDisk
+from tests.sim.storage.block_disk import past_cache
 from tests.sim.storage.sim_disk import SimDisk
 from tests.sim.storage.sim_keyed import SimKeyed
 from tests.sim.storage.steps import StepRunner
@@ -66,7 +67,7 @@ class SimNode:
         self.clock = NodeClock()
         file_bytes = random.choice((16_384, 32_768))
         self.wal = Wal(
-            disk,
+            random.choice((disk, past_cache(disk))),
             DIRECTORY,
             post=self.runner.post,
             on_failure=self.failed.append,

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Protocol
 
+from tests.sim.storage.block_disk import past_cache
 from tests.sim.storage.queues_model import Queues
 from tests.sim.storage.sim_disk import Crashed, SimDisk
 from tests.sim.storage.steps import StepRunner
@@ -52,7 +53,7 @@ class LogDrive:
         random = self._random
         self._runner = StepRunner()
         self.wal = Wal(
-            self.image,
+            random.choice((self.image, past_cache(self.image))),
             DIRECTORY,
             post=self._runner.post,
             on_failure=self._user.log_failed,

@@ -17,6 +17,7 @@ from random import Random
 from typing import Final, assert_never
 
 from tests.sim.storage.keyed_image import KeyedImage
+from warren.storage.disk import cut
 from warren.storage.keyed import Batch
 
 SECTOR: Final = 512
@@ -313,6 +314,11 @@ class SimDisk:
         if "pread" in self.failures:
             raise self.failures["pread"]
         return bytes(self.handles[handle].cached[offset : offset + length])
+
+    def pread_pieces(
+        self, handle: int, offset: int, pieces: Sequence[tuple[int, int]]
+    ) -> Sequence[bytes]:
+        return cut(self.pread(handle, pieces[-1][1], offset), pieces)
 
     def fsync(self, handle: int) -> None:
         self._step("fsync")

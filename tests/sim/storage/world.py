@@ -12,6 +12,7 @@ durable. After a crash:
 from copy import copy
 from random import Random
 
+from tests.sim.storage.block_disk import past_cache
 from tests.sim.storage.members import Members
 from tests.sim.storage.queues_model import Queues
 from tests.sim.storage.sim_disk import Crashed, SimDisk
@@ -55,7 +56,7 @@ class World:
     def boot(self) -> None:
         self.runner = StepRunner()
         self.wal = Wal(
-            self.disk,
+            self.random.choice((self.disk, past_cache(self.disk))),
             DIRECTORY,
             post=self.runner.post,
             on_failure=self.failed.append,

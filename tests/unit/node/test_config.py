@@ -260,7 +260,7 @@ def test_every_key_can_be_set_by_text() -> None:
         "vm_memory_high_watermark.absolute": "1GiB", "disk_free_limit.absolute": "1G",
         "memory.body_budget_bytes": "2000000", "storage.wal_file_bytes": "1MiB",
         "storage.wal_group_bytes": "4096", "storage.accept_lost_definitions": "true",
-        "storage.rewrite_bytes_per_s": "2MiB",
+        "storage.direct_io": "false", "storage.rewrite_bytes_per_s": "2MiB",
         "loopback_users": "", "anonymous_login_user": "5",
         "anonymous_login_pass": "x", "users": "[{name='a', password='b'}]", "vhosts": "/,v",
         "default_operator_policies": "[{name='d', definition={max-length=5}}]",

@@ -17,6 +17,7 @@ from queues.commands import (
     consumer_key,
 )
 from queues.hosts.classic import MARK_STRIDE, UNSEEN_SLACK, ClassicHost
+from queues.hosts.reading import READ_AHEAD_BYTES
 from queues.message import Chunk
 from tests.unit.queues.classic_desk import Desk
 from tests.unit.queues.fake_sink import FakeSink
@@ -236,6 +237,57 @@ def test_reading_ahead_leaves_out_what_is_dead() -> None:
     assert [chunk.count() for _, chunk in desk.node.loads] == [1, 1]
     desk.node.answer_loads()
     assert desk.bodies() == {1: b"one", 3: b"three"}
+
+
+def backlog(count: int, byte_count: int) -> Desk:
+    """Messages that have left memory, all of them delivered."""
+    desk = Desk(budget_bytes=0)
+    for _ in range(count):
+        desk.publish([bytes(byte_count)])
+    desk.attach(1, count)
+    desk.turn()
+    desk.sync()
+    assert desk.node.budget.used_bytes == 0
+    return desk
+
+
+def test_a_backlog_that_is_read_in_order_is_missed_once() -> None:
+    """More is asked for when half of what was read ahead was looked at, and never too much: the
+    answer may come four messages later."""
+    size = 100_000
+    desk = backlog(50, size)
+    misses = 0
+    for seq in range(1, 51):
+        if desk.host.view(desk.sink, seq, 1) is None:
+            misses += 1
+            desk.node.answer_loads()
+            assert desk.host.view(desk.sink, seq, 1) is not None
+        if seq % 4 == 0:
+            desk.node.answer_loads()
+        assert desk.node.budget.used_bytes <= READ_AHEAD_BYTES + 2 * size
+    assert misses == 1
+
+
+def test_what_is_looked_at_once_more_reads_nothing_ahead() -> None:
+    desk = backlog(50, 100_000)
+    assert desk.host.view(desk.sink, 1, 1) is None
+    desk.node.answer_loads()
+    desk.node.budget.limit_bytes = 1 << 30
+    for seq in (1, 2) * 20:
+        assert desk.host.view(desk.sink, seq, 1) is not None
+    assert desk.node.loads == []
+
+
+def test_reading_on_is_given_up_where_the_next_message_is_gone() -> None:
+    desk = backlog(30, 100_000)
+    assert desk.host.view(desk.sink, 1, 1) is None
+    asked = len(desk.node.loads)
+    desk.node.answer_loads()
+    desk.settle(1, ACCEPT, [(asked + 1, 3)])
+    desk.turn()
+    for seq in (*range(1, asked + 1), *range(asked + 4, 31)):
+        desk.body(seq)
+        desk.node.answer_loads()
 
 
 def test_a_body_that_a_transient_queue_shares_stays_in_memory() -> None:

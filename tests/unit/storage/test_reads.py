@@ -1,6 +1,7 @@
 """Reads that lie close together are one call to the disk, and each has its own answer."""
 
 import errno
+from collections.abc import Sequence
 
 import pytest
 
@@ -25,10 +26,12 @@ class BadSector:
     def __init__(self, disk: SimDisk) -> None:
         self._disk = disk
 
-    def pread(self, handle: int, length: int, offset: int) -> bytes:
-        if offset < 16 and offset + length > 12:
+    def pread_pieces(
+        self, handle: int, offset: int, pieces: Sequence[tuple[int, int]]
+    ) -> Sequence[bytes]:
+        if offset < 16 and offset + pieces[-1][1] > 12:
             raise OSError(errno.EIO, "bad sector")
-        return self._disk.pread(handle, length, offset)
+        return self._disk.pread_pieces(handle, offset, pieces)
 
 
 class Desk:

@@ -1,0 +1,294 @@
+"""Reads and writes past the page cache, for what is written once and read late. Compiled.
+
+    disk = DirectDisk(OsDisk())  # keeps `Disk`, and so `PageDisk`
+
+What a log writes is in the memory of this process for as long as it is needed soon. A second copy
+in the page cache costs a copy, and where memory is filling up a fresh page, which is several times
+the write; to read back what has left that cache costs as much again (docs/decisions/0079). So
+
+- a write that begins and ends at borders of blocks goes past the cache, as does one that begins
+  where the last one of its file, padded with zeros up to such a border, has really ended;
+- a read of LEAST_READ_BYTES or more does, by as much more as it takes to be whole blocks;
+- all others are ordinary ones, and so is everything while `Recall` says that the cache should keep
+  what is written, and on a file that the file system cannot do this for.
+
+The kernel keeps both kinds in step, as long as what is written through the cache is synced at once:
+the caller sees to it that it is. One thread at a time writes to a file; any may read. Each thread
+has a buffer of BUFFER_BYTES, once it needs one. An open file has a second handle from then on.
+"""
+
+import errno
+import mmap
+import os
+import threading
+from collections.abc import Sequence
+from time import perf_counter
+from typing import Final, Protocol, final
+
+from mypy_extensions import i64
+
+from warren.storage.disk import Disk, cut, with_path
+from warren.storage.recall import Recall
+from warren.storage.record import Buffer
+
+DIRECT_BYTES: Final = 4096  # what a block of any disk is a part of
+BUFFER_BYTES: Final = (4 << 20) + 2 * DIRECT_BYTES
+LEAST_READ_BYTES: Final = 64 << 10  # below it what the kernel reads ahead is worth more
+JOINED_BYTES: Final = 16 << 10  # parts that are shorter, on an average, are joined first
+REFUSED: Final = (errno.EINVAL, errno.EOPNOTSUPP)  # of a file system that cannot
+LONG_AGO_BYTES: Final = 1 << 60
+UNKNOWN: Final = -1
+NOT_POSSIBLE: Final = -2
+
+
+class DirectCalls(Protocol):
+    """What is needed of the operating system beside `Disk`; views are whole, aligned blocks."""
+
+    def open_direct(self, handle: int) -> int:
+        """A second handle of an open file, which goes past the cache."""
+
+    def pwrite_direct(self, direct: int, view: memoryview, offset: int, dsync: bool) -> int:
+        """Bytes written; they may be fewer."""
+
+    def pread_direct(self, direct: int, view: memoryview, offset: int) -> int:
+        """Bytes read; fewer only at the end of the file, or for a signal."""
+
+    def close_direct(self, direct: int) -> None: ...
+
+
+class OsCalls:
+    """Those of Linux."""
+
+    def open_direct(self, handle: int) -> int:
+        return os.open(f"/proc/self/fd/{handle}", os.O_RDWR | os.O_DIRECT | os.O_CLOEXEC)
+
+    def pwrite_direct(self, direct: int, view: memoryview, offset: int, dsync: bool) -> int:
+        return os.pwritev(direct, (view,), offset, os.RWF_DSYNC if dsync else 0)
+
+    def pread_direct(self, direct: int, view: memoryview, offset: int) -> int:
+        return os.preadv(direct, (view,), offset)
+
+    def close_direct(self, direct: int) -> None:
+        os.close(direct)
+
+
+@final
+class OpenFile:
+    """What is known of a file beside its handle. Invariant: `tail` is what lies at `tail_at`."""
+
+    __slots__ = ("base_bytes", "direct", "refused", "tail", "tail_at")
+
+    def __init__(self, base_bytes: i64) -> None:
+        self.direct = UNKNOWN  # its second handle
+        self.refused = False  # that one does not do it after all
+        self.tail = b""  # the last block that was written, if that went past the cache
+        self.tail_at: i64 = -1
+        self.base_bytes: i64 = base_bytes  # written to all files when this one was begun
+
+
+@final
+class Buffers:
+    """One for each thread. They begin at a page, as they must."""
+
+    def __init__(self) -> None:
+        self._local = threading.local()  # No subclass: compiled, it would share its attributes.
+
+    def view(self) -> memoryview:
+        found: memoryview | None = getattr(self._local, "view", None)
+        if found is None:
+            found = self._local.view = memoryview(mmap.mmap(-1, BUFFER_BYTES))
+        return found
+
+
+class DirectDisk:
+    """See the module. `pads`: behind a write, up to the border of a block, there is nothing."""
+
+    def __init__(self, disk: Disk, calls: DirectCalls | None = None, pads: bool = False) -> None:
+        self._disk = disk
+        self._calls: DirectCalls = OsCalls() if calls is None else calls
+        self._pads = pads
+        self._files: dict[int, OpenFile] = {}
+        self._buffers = Buffers()
+        self._lock = threading.Lock()  # of what makes second handles, and of `recall`
+        self.recall = Recall()
+
+    # Files.
+
+    def create(self, path: str, size: int) -> int:
+        handle = self._disk.create(path, size)
+        self._files[handle] = OpenFile(self.recall.written_bytes)
+        return handle
+
+    def open(self, path: str) -> int:
+        handle = self._disk.open(path)
+        self._files[handle] = OpenFile(-LONG_AGO_BYTES)
+        return handle
+
+    def close(self, handle: int) -> None:
+        file = self._files.pop(handle)
+        try:
+            if file.direct >= 0:
+                self._calls.close_direct(file.direct)
+        finally:
+            self._disk.close(handle)
+
+    def _is_possible(self, file: OpenFile, handle: int) -> bool:
+        """Whether there is a second handle; it is made with the first use."""
+        if file.direct == UNKNOWN:
+            with self._lock:
+                if file.direct == UNKNOWN:
+                    try:
+                        file.direct = self._calls.open_direct(handle)
+                    except OSError:  # No such thing here, or no /proc: ordinary calls will do.
+                        file.direct = NOT_POSSIBLE
+        return file.direct >= 0 and not file.refused
+
+    def fsync(self, handle: int) -> None:
+        self._disk.fsync(handle)
+
+    def fsync_directory(self, path: str) -> None:
+        self._disk.fsync_directory(path)
+
+    def rename(self, old: str, new: str) -> None:
+        self._disk.rename(old, new)
+
+    def unlink(self, path: str) -> None:
+        self._disk.unlink(path)
+
+    def truncate(self, handle: int, size: int) -> None:
+        self._files[handle].tail_at = -1
+        self._disk.truncate(handle, size)
+
+    def list(self, directory: str) -> list[str]:
+        return self._disk.list(directory)
+
+    def size(self, path: str) -> int:
+        return self._disk.size(path)
+
+    def free_bytes(self, directory: str) -> int:
+        return self._disk.free_bytes(directory)
+
+    # Writing.
+
+    def pwritev(self, handle: int, parts: Sequence[Buffer], offset: int, dsync: bool) -> None:
+        file = self._files[handle]
+        total: i64 = 0
+        for part in parts:
+            total += len(part)
+        lead: i64 = offset % DIRECT_BYTES
+        goes_on = lead == 0 or file.tail_at == offset - lead
+        ends_well = self._pads or (offset + total) % DIRECT_BYTES == 0
+        with self._lock:
+            if offset <= DIRECT_BYTES:  # The file is begun, maybe not for the first time.
+                file.base_bytes = self.recall.written_bytes - offset
+            self.recall.wrote(total)
+            keeps = self.recall.keeps
+        tail = file.tail
+        file.tail_at = -1  # Until it is written again.
+        if keeps or not goes_on or not ends_well or not self._is_possible(file, handle):
+            self._disk.pwritev(handle, parts, offset, dsync)
+            return
+        if total < JOINED_BYTES * i64(len(parts)):
+            parts = (b"".join(parts),)
+        view = self._buffers.view()
+        if lead > 0:
+            view[:lead] = tail[:lead]
+        filled = lead
+        at: i64 = offset - lead
+        for part in parts:
+            rest = memoryview(part)
+            while len(rest) > 0:
+                count: i64 = min(len(rest), BUFFER_BYTES - filled)
+                view[filled : filled + count] = rest[:count]
+                rest = rest[count:]
+                filled += count
+                if filled == BUFFER_BYTES:
+                    self._write(file, handle, view, at, dsync)
+                    at += filled
+                    filled = 0
+        if filled > 0:
+            blank: i64 = -filled % DIRECT_BYTES
+            if blank > 0:
+                view[filled : filled + blank] = bytes(blank)
+            self._write(file, handle, view[: filled + blank], at, dsync)
+
+    def _write(
+        self, file: OpenFile, handle: int, view: memoryview, offset: i64, dsync: bool
+    ) -> None:
+        """Whole blocks."""
+        length: i64 = len(view)
+        written: i64 = 0
+        if not file.refused:
+            try:
+                written = self._calls.pwrite_direct(file.direct, view, offset, dsync)
+            except OSError as error:
+                if error.errno not in REFUSED:
+                    raise with_path(error, handle) from error
+                file.refused = True
+        if written < length:  # It is full, or wants other multiples: an ordinary write tells.
+            self._disk.pwritev(handle, (view[written:],), offset + written, dsync)
+        file.tail = bytes(view[length - DIRECT_BYTES :])
+        file.tail_at = offset + length - DIRECT_BYTES
+
+    # Reading.
+
+    def pread(self, handle: int, length: int, offset: int) -> bytes:
+        if not self._goes_past(handle, length, offset):
+            return self._disk.pread(handle, length, offset)
+        room: i64 = BUFFER_BYTES - DIRECT_BYTES
+        found: list[bytes] = []
+        at: i64 = offset
+        end: i64 = offset + length
+        while at < end:
+            piece = self._read(handle, at, ((0, min(end - at, room)),))[0]
+            if len(piece) == 0:
+                break
+            found.append(piece)
+            at += len(piece)
+        return found[0] if len(found) == 1 else b"".join(found)
+
+    def pread_pieces(
+        self, handle: int, offset: int, pieces: Sequence[tuple[int, int]]
+    ) -> Sequence[bytes]:
+        length = pieces[-1][1]
+        if self._goes_past(handle, length, offset):
+            if length <= BUFFER_BYTES - DIRECT_BYTES:
+                return self._read(handle, offset, pieces)
+            return cut(self.pread(handle, length, offset), pieces)
+        return self._disk.pread_pieces(handle, offset, pieces)
+
+    def _goes_past(self, handle: int, length: i64, offset: i64) -> bool:
+        """Whether this is read past the cache."""
+        if length < LEAST_READ_BYTES:
+            return False
+        file = self._files[handle]
+        with self._lock:
+            age = self.recall.written_bytes - file.base_bytes - offset
+            self.recall.read(length, age)
+            is_kept = self.recall.keeps and self.recall.is_soon(age)
+        return not is_kept and self._is_possible(file, handle)
+
+    def _read(self, handle: int, offset: i64, pieces: Sequence[tuple[int, int]]) -> Sequence[bytes]:
+        """Pieces of a part that fits into a buffer."""
+        file = self._files[handle]
+        length: i64 = pieces[-1][1]
+        lead: i64 = offset % DIRECT_BYTES
+        whole: i64 = (lead + length + DIRECT_BYTES - 1) // DIRECT_BYTES * DIRECT_BYTES
+        view = self._buffers.view()
+        read: i64 = 0
+        begun_s = perf_counter()
+        while read < lead + length:
+            try:
+                more = self._calls.pread_direct(file.direct, view[read:whole], offset - lead + read)
+            except OSError as error:
+                if error.errno not in REFUSED:
+                    raise with_path(error, handle) from error
+                file.refused = True
+                return self._disk.pread_pieces(handle, offset, pieces)
+            read += more
+            if more == 0 or read % DIRECT_BYTES > 0:  # the end of the file
+                break
+        with self._lock:
+            self.recall.took(read, perf_counter() - begun_s)
+        seen = view[lead : max(lead, min(lead + length, read))]
+        return [bytes(seen[begin:end]) for begin, end in pieces]
