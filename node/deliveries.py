@@ -55,9 +55,16 @@ class Consumer091:
     """A consumer of this channel. `number` is 1-based and never used twice on a channel."""
 
     def __init__(
-        self, number: i64, tag: str, host: QueueHost, no_ack: bool, prefetch: i64, exclusive: bool
+        self,
+        key: ConsumerKey,
+        tag: str,
+        host: QueueHost,
+        no_ack: bool,
+        prefetch: i64,
+        exclusive: bool,
     ) -> None:
-        self.number: i64 = number
+        self.key = key
+        self.number: i64 = key & 0xFFFFFFFF
         self.tag = tag
         encoded = tag.encode()
         self.prefix: bytes = b"\x00\x3c\x00\x3c" + bytes([len(encoded)]) + encoded
@@ -146,7 +153,8 @@ class Deliveries:
         prefetch = self.prefetch
         if prefetch == 0 and host.quorum and not no_ack:
             prefetch = QUORUM_PREFETCH
-        consumer = Consumer091(number, tag, host, no_ack, prefetch, exclusive)
+        key = self._key(number)
+        consumer = Consumer091(key, tag, host, no_ack, prefetch, exclusive)
         if host.quorum and not self.spans_quorum:
             consumer.limited = False
         consumer.priority = priority
@@ -156,7 +164,6 @@ class Deliveries:
         credit = self._allowance(consumer, max(self._room(), 0))
         consumer.withdrawn = credit == 0
         consumer.granted = credit
-        key = consumer_key(self._sink.session, number)
         auto_return = self._auto_returns(consumer)
         attach = Attach(key, credit, auto_return, exclusive, priority, timeout_ms)
         host.command(self._sink, attach)
@@ -169,7 +176,7 @@ class Deliveries:
     def cancel(self, consumer: Consumer091) -> None:
         """basic.cancel: no more deliveries; what was delivered may still be acknowledged."""
         self.forget(consumer)
-        consumer.host.command(self._sink, Detach(self._key(consumer.number)))
+        consumer.host.command(self._sink, Detach(consumer.key))
 
     def time_out(self, uid: i64, number: i64) -> Consumer091 | None:
         """The queue has taken back all that the consumer held; return it, if it is there still."""
@@ -208,7 +215,7 @@ class Deliveries:
                 del self.by_tag[consumer.tag]
             back = waiting[consumer.number]
             if len(back) > 0 and consumer.host.uid in self.hosts:
-                settle = Settle(self._key(consumer.number), RETURN_UNSEEN, back)
+                settle = Settle(consumer.key, RETURN_UNSEEN, back)
                 consumer.host.command(self._sink, settle)
 
     def queue_gone(self, uid: int) -> list[Consumer091]:
@@ -237,7 +244,7 @@ class Deliveries:
         if self.limit > 0 and consumer.limited:
             room = max(self._room(), 0)
             if count > room:
-                back = Settle(self._key(number), RETURN_UNSEEN, [(first + room, count - room)])
+                back = Settle(consumer.key, RETURN_UNSEEN, [(first + room, count - room)])
                 consumer.host.command(self._sink, back)
                 self._withdraw(consumer)
                 count = room
@@ -308,7 +315,7 @@ class Deliveries:
         if consumer.no_ack:
             self._counts.delivered_no_ack += count
             self.delivered_no_ack_count += count
-            settle = Settle(self._key(consumer.number), ACCEPT, [(pending.first, count)])
+            settle = Settle(consumer.key, ACCEPT, [(pending.first, count)])
             consumer.host.command(self._sink, settle)
         else:
             self._counts.delivered += count
@@ -370,7 +377,7 @@ class Deliveries:
         """Let the queue send `credit` more than what the channel has written."""
         consumer.granted = consumer.written + credit
         auto_return = self._auto_returns(consumer)
-        command = Credit(self._key(consumer.number), consumer.written, credit, False, auto_return)
+        command = Credit(consumer.key, consumer.written, credit, False, auto_return)
         consumer.host.command(self._sink, command)
 
     def _room(self) -> i64:
@@ -380,8 +387,7 @@ class Deliveries:
 
     def _withdraw(self, consumer: Consumer091) -> None:
         consumer.withdrawn = True
-        key = self._key(consumer.number)
-        consumer.host.command(self._sink, Credit(key, 0, 0, False, False))
+        consumer.host.command(self._sink, Credit(consumer.key, 0, 0, False, False))
 
     def set_limit(self, limit: i64) -> None:
         """basic.qos with global=true: one limit for all consumers of the channel, old and new."""
@@ -413,9 +419,8 @@ class Deliveries:
                 continue
             consumer.withdrawn = False
             consumer.granted = consumer.delivered + credit
-            key = self._key(consumer.number)
             auto_return = self._auto_returns(consumer)
-            command = Credit(key, consumer.delivered, credit, False, auto_return)
+            command = Credit(consumer.key, consumer.delivered, credit, False, auto_return)
             consumer.host.command(self._sink, command)
 
     # From the client
@@ -460,8 +465,10 @@ class Deliveries:
                 total += count
             consumer = self.consumers.get(run.number)
             if consumer is None:
+                key = self._key(run.number)
                 host = self.hosts.get(run.uid)
             else:
+                key = consumer.key
                 consumer.held -= total
                 host = consumer.host
             if outcome == ACCEPT:
@@ -470,7 +477,7 @@ class Deliveries:
                 if host is not None and host.quorum:
                     self._counts.quorum.acknowledged += total
             if host is not None:  # A deleted queue has nothing left to settle.
-                host.command(self._sink, Settle(self._key(run.number), outcome, settled))
+                host.command(self._sink, Settle(key, outcome, settled))
         if self.limit > 0 and length > 0:
             self._regrant()
 

@@ -101,54 +101,75 @@ class Level:
     """The line of consumers of one priority that have credit.
 
     Who leaves keeps an empty place, to be stepped over, for a line may be long. Invariants:
-    `count` consumers stand here; there are at most about as many empty places.
+    `count` consumers stand here; there are at most about as many empty places, and none if nobody
+    stands here. `_first` has the first place, `_line` the others.
     """
 
     def __init__(self, priority: i64) -> None:
         self.priority: i64 = priority
         self.count: i64 = 0
+        self._places: i64 = 0
+        self._first: Consumer | None = None  # alone it is not looked for in a line (0080)
         self._line: deque[Consumer] = deque()
 
     def standing(self) -> list[Consumer]:
         """Who stands here, in order."""
         passed: dict[ConsumerKey, int] = {}
         found: list[Consumer] = []
-        for consumer in self._line:
+        for consumer in self._all():
             seen = passed.get(consumer.key, 0)
             passed[consumer.key] = seen + 1
             if seen >= consumer.void:
                 found.append(consumer)
         return found
 
+    def _all(self) -> list[Consumer]:
+        """Who has the places, in order."""
+        return [] if self._first is None else [self._first, *self._line]
+
     def put(self, consumer: Consumer) -> None:
         """To the end."""
-        self._line.append(consumer)
+        if self._first is None:
+            self._first = consumer
+        else:
+            self._line.append(consumer)
+        self._places += 1
         self.count += 1
 
     def take(self) -> Consumer:
         """The first one; there must be one."""
         self.count -= 1
-        consumer = self._line.popleft()
+        consumer = self._leave_first()
         while consumer.void > 0:
             consumer.void -= 1
-            consumer = self._line.popleft()
-        if self.count == 0 and len(self._line) > 0:
+            consumer = self._leave_first()
+        if self.count == 0 and self._places > 0:
             self._tidy()
         return consumer
+
+    def _leave_first(self) -> Consumer:
+        """Who had the first place."""
+        first = self._first
+        assert first is not None
+        self._places -= 1
+        self._first = self._line.popleft() if self._places > 0 else None
+        return first
 
     def leave(self, consumer: Consumer) -> None:
         """It stands here, and shall not."""
         self.count -= 1
         consumer.void += 1
-        if self.count == 0 or len(self._line) > 2 * self.count + VOID_SLACK:
+        if self.count == 0 or self._places > 2 * self.count + VOID_SLACK:
             self._tidy()
 
     def _tidy(self) -> None:
         """Take the empty places out."""
         standing = self.standing()
-        for each in self._line:
+        for each in self._all():
             each.void = 0
-        self._line = deque(standing)
+        self._places = len(standing)
+        self._first = standing[0] if len(standing) > 0 else None
+        self._line = deque(standing[1:])
 
 
 @final

@@ -20,7 +20,6 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from queues.annotations import Annotations
 from queues.columns import Sparse
 from queues.commands import (
     ACCEPT,
@@ -84,16 +83,17 @@ from queues.leaving import Leaving as Leaving
 from queues.leaving import begin_leave, leave_at_once
 from queues.led import admit, apply_led, begin_consumer, pass_over_bare, refuse_all, resume
 from queues.notes import Notes
+from queues.numbers import Numbers
 from queues.options import DROP_HEAD, REJECT_PUBLISH_DLX, Options
 from queues.passing import DUE_SLICE as DUE_SLICE
 from queues.passing import expire_by_ttl, pass_time, return_all
 from queues.ready import Ready, alike
 from queues.roster import Roster
 from queues.rows import Row
-from queues.seqset import SeqSet
 from queues.streams import Resume, Resumed, Streams
 from queues.timeouts import Timeouts
 from queues.traits import Traits
+from queues.unshared import NONE, NOTHING, mark_redelivered, own_annotations
 
 # Consumers take turns message by message; in a long backlog a turn is longer, which no client can
 # tell from an uneven start but which keeps runs of message_seqs together.
@@ -102,6 +102,7 @@ LONG_TURN: Final = 32
 
 LEAVE_SLICE: Final = 8192  # messages that leave in one batch, beside those that are settled in it
 DEAD_SLICE: Final = 1024  # the same where what leaves is dead-lettered
+NO_EFFECTS: Final[list[Effect]] = []  # between batches, when nothing has any
 FAILED_MASK: Final = (1 << ACQUIRED_SHIFT) - 1
 
 
@@ -121,19 +122,19 @@ class Fifo:
         self.next_seq: i64 = 1
         self.ready = Ready(self.options.levels)
         self.notes = Notes(self.ready, self.options)
-        self.redelivered = SeqSet()
+        self.redelivered = NONE
         self.checked_out: i64 = 0
         self.roster = Roster(self.options.single_active, self.options.drain_handover)
-        self.last_seqs: dict[SessionId, int] = {}  # highest publish of each session
+        self.last_seqs = Numbers()
         self.leaving: deque[Leaving] = deque()
         self.delivered_high: i64 = 0  # highest message_seq ever checked out
         self.now_ms: i64 = 0
         self.due_ms: i64 = 0  # not later than the next thing that time brings about
         self.arrivals = Arrivals()
         self.calendar = Calendar()
-        self.overdue = SeqSet()  # expired while a consumer held them
+        self.overdue = NONE  # expired while a consumer held them
         self.attempts = Sparse()  # times acquired << 32 | failed deliveries, if any
-        self.annotations = Annotations()
+        self.annotations = NOTHING
         self.unused_since_ms: i64 = -1  # -1: since the first batch, which is still to come
         self.timeouts = Timeouts(self.roster)
         self.streams: Streams | None = None  # where the leader may change
@@ -142,7 +143,7 @@ class Fifo:
         self.deliver_at_ms: i64 = 0  # what is given back now is to wait until then; 0: no
         self.behind = False  # more is due than one batch could look at
         self.put_off: deque[Command] = deque()  # until nothing expired can be served
-        self._effects: list[Effect] = []
+        self._effects = NO_EFFECTS
         self._plain = False  # messages need no look of their own
         self._came_back = False  # messages were returned: the queue may be over its limits
         self._one_by_one = False  # messages that come back differ
@@ -177,7 +178,7 @@ class Fifo:
         assert self.next_seq == 1
         for first, count in self.ready.runs():
             if first <= redelivered_upto:
-                self.redelivered.add(first, min(count, redelivered_upto - first + 1))
+                mark_redelivered(self, first, min(count, redelivered_upto - first + 1))
         self.next_seq = next_seq
         self.delivered_high = min(redelivered_upto, next_seq - 1)
 
@@ -209,6 +210,7 @@ class Fifo:
         if now_ms > self.now_ms:
             self.now_ms = now_ms
         effects: list[Effect] = []
+        assert len(NO_EFFECTS) == 0
         self._effects = effects
         if self.now_ms >= self.due_ms:
             pass_time(self)
@@ -225,7 +227,7 @@ class Fifo:
             self.due_by(self.timeouts.plan(self.now_ms, self.options.consumer_timeout_ms))
         if self.streams is not None:
             self.streams.end_batch(effects)
-        self._effects = []
+        self._effects = NO_EFFECTS
         return effects
 
     def _apply(self, command: Command) -> None:
@@ -308,7 +310,7 @@ class Fifo:
         first = command.first_seq
         count = command.count
         traits = command.traits
-        last_seen: i64 = self.last_seqs.get(session, 0)
+        last_seen = self.last_seqs.of(session)
         if first != last_seen + 1 and self.streams is not None:
             pass_over_bare(self, command, last_seen + 1)
             return
@@ -323,7 +325,7 @@ class Fifo:
             if count == 0:
                 return
             traits = None if traits is None else traits.from_index(known)
-        self.last_seqs[session] = first + count - 1
+        self.last_seqs.put(session, first + count - 1)
         message_first = self.next_seq
         self.next_seq = message_first + count
         enqueued = Enqueued(session, first, count, message_first)
@@ -411,7 +413,7 @@ class Fifo:
     # Settling
 
     def _settle(self, command: Settle) -> None:
-        consumer = self.roster.consumers.get(command.key)
+        consumer = self.roster.find(command.key)
         if consumer is None:
             return  # It went while this was under way; its messages are back in `ready`.
         outcome = command.outcome
@@ -423,7 +425,7 @@ class Fifo:
             for run_first, run_count in consumer.remove_held(first, count):
                 self.checked_out -= run_count
                 if noted:
-                    self.annotations.merge(run_first, run_count, command.annotations)
+                    own_annotations(self).merge(run_first, run_count, command.annotations)
                 if outcome == ACCEPT:
                     self._leave(run_first, run_count, LEFT_ACCEPTED)
                 elif outcome == REJECT:
@@ -489,7 +491,7 @@ class Fifo:
             return
         self.ready.add(first, count, 0)
         if outcome != RETURN_UNSEEN:
-            self._mark_redelivered(first, count)
+            mark_redelivered(self, first, count)
         if self.options.ttl_ms >= 0:
             self._watch_returned(first)
 
@@ -500,11 +502,6 @@ class Fifo:
             expire_by_ttl(self)
         else:
             self.due_by(due_ms)
-
-    def _mark_redelivered(self, first: i64, count: i64) -> None:
-        if self.redelivered.count > 0:
-            self.redelivered.remove(first, count)
-        self.redelivered.add(first, count)
 
     def _return_noted(self, first: i64, count: i64, outcome: i64) -> None:
         """The same where each message may have a level, a size, a count of failures."""
@@ -531,7 +528,7 @@ class Fifo:
             return
         waits = False
         if outcome != RETURN_UNSEEN:
-            self._mark_redelivered(first, count)
+            mark_redelivered(self, first, count)
             waits = self.options.delays and delays_it(self, first, outcome, tries)
         if not waits:
             self.notes.put_back(first, count, level)
@@ -566,7 +563,7 @@ class Fifo:
         if self.behind:
             self.put_off.append(command)
             return
-        consumer = self.roster.consumers.get(command.key)
+        consumer = self.roster.find(command.key)
         if consumer is None or not consumer.attached:
             if command.drain and self.streams is not None:
                 self._effects.append(Drained(command.key, 0))  # Whoever asked waits for it.
@@ -605,7 +602,7 @@ class Fifo:
             self.activate()
 
     def end_session(self, session: SessionId) -> None:
-        self.last_seqs.pop(session, None)
+        self.last_seqs.end(session)
         if self.streams is not None:
             self.streams.end(session)
         if self.retired and self.retired_by == session:
@@ -641,7 +638,7 @@ class Fifo:
             return_all(self, consumer.held, outcome != RETURN_UNSEEN)
 
     def _restarted(self, next_seq: i64) -> None:
-        sessions: dict[SessionId, bool] = dict.fromkeys(self.last_seqs, True)
+        sessions: dict[SessionId, bool] = dict.fromkeys(self.last_seqs.all(), True)
         sessions.update(dict.fromkeys(self.roster.sessions(), True))
         if self.streams is not None:
             sessions.update(dict.fromkeys(self.streams.by_session, True))

@@ -58,6 +58,7 @@ from queues.frozen import (
 )
 from queues.notes import BESIDE, ELSEWHERE, READY
 from queues.seqset import SeqSet
+from queues.unshared import own_overdue, own_redelivered
 
 PIECE_BYTES: Final = 60 << 10
 PIECE_RECORDS: Final = 32
@@ -328,9 +329,9 @@ class Thawing:
     def _set_of(self, part: int, place: int, sub: int) -> SeqSet:
         machine = self._machine
         if part == REDELIVERED:
-            return machine.redelivered
+            return own_redelivered(machine)
         if part == OVERDUE:
-            return machine.overdue
+            return own_overdue(machine)
         if part == LEAVING:
             return machine.leaving[place].seqs
         if part == DELAYED:

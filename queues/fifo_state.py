@@ -25,10 +25,12 @@ from queues.led_snapshot import (
     restored_streams,
     row_states,
 )
+from queues.numbers import Numbers
 from queues.options import Options, decode_options
 from queues.rows import Rows
 from queues.seqset import SeqSet
 from queues.streams import Streams
+from queues.unshared import NONE, own_annotations
 
 VERSION: Final = 4
 OLD_VERSIONS: Final = (1, 2, 3)  # without annotations, changing leaders, delays
@@ -127,7 +129,7 @@ def _state_of(machine: Fifo, whole: bool) -> FifoState:
         b"" if roster.exclusive_key is None else _key(roster.exclusive_key),
         b"" if roster.active_key is None else _key(roster.active_key),
         roster.gives_way,
-        [(_session(session), seq) for session, seq in machine.last_seqs.items()],
+        [(_session(session), seq) for session, seq in machine.last_seqs.all().items()],
         [
             (each.reason, each.purged, _session(each.session), _runs(each.seqs, whole))
             for each in machine.leaving
@@ -200,10 +202,10 @@ def restore(machine: Fifo, state: FifoState) -> None:
     for level, runs in enumerate(state.lanes):
         for first, count in runs:
             machine.ready.add(first, count, level)
-    machine.redelivered = _set(state.redelivered)
-    machine.overdue = _set(state.overdue)
+    machine.redelivered = _set(state.redelivered) if state.redelivered else NONE
+    machine.overdue = _set(state.overdue) if state.overdue else NONE
     _restore_consumers(machine, state, rows)
-    machine.last_seqs = {_to_session(session): seq for session, seq in state.last_seqs}
+    machine.last_seqs = Numbers((_to_session(session), seq) for session, seq in state.last_seqs)
     for reason, purged, session, runs in state.leaving:
         leaving = Leaving(_set(runs), reason)
         leaving.purged = purged
@@ -220,7 +222,7 @@ def restore(machine: Fifo, state: FifoState) -> None:
     machine.timeouts.look_sooner = state.look_sooner
     machine.put_off.extend(put_off)
     for first, count, words in state.annotations:
-        machine.annotations.restore(first, count, words)
+        own_annotations(machine).restore(first, count, words)
     machine.notes.restore(state.levels, state.sizes)
     if state.delays:
         _restore_delays(machine, state)

@@ -93,7 +93,7 @@ def admit(machine: "Fifo", command: Numbered) -> bool:
     verdict = streams.admit(command)
     if verdict == TAKEN:
         if isinstance(inner, Enqueue):  # The stream's numbers hold, whatever was before.
-            machine.last_seqs[session] = inner.first_seq - 1
+            machine.last_seqs.put(session, inner.first_seq - 1)
         return True
     if isinstance(inner, Enqueue):
         pass_over(machine, inner)
@@ -125,7 +125,7 @@ def resume(machine: "Fifo", wanted: Resume) -> Resumed:
     stream = streams.by_session.get(session)
     if stream is None:
         return Resumed(session, 0, 0)
-    resumed = Resumed(session, stream.number, machine.last_seqs.get(session, 0))
+    resumed = Resumed(session, stream.number, machine.last_seqs.of(session))
     effects = resumed.effects
     if stream.refused is not None:
         for first, count in stream.refused.runs():

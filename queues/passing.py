@@ -15,6 +15,7 @@ from queues.expiry import FAR
 from queues.leaving import Leaving, begin_leave
 from queues.led import return_suspended
 from queues.seqset import SeqSet
+from queues.unshared import own_overdue, own_redelivered
 
 if TYPE_CHECKING:
     from queues.fifo import Fifo
@@ -66,7 +67,7 @@ def return_all(machine: "Fifo", seqs: SeqSet, is_seen: bool) -> None:
     in as many runs. `is_seen`: they are redelivered the next time. The set is used up."""
     oldest = seqs.first()
     if is_seen:
-        machine.redelivered.unite(seqs.copy())
+        own_redelivered(machine).unite(seqs.copy())
     machine.ready.join(seqs)
     if machine.options.ttl_ms >= 0:
         due_ms = machine.arrivals.due_ms(oldest, machine.options.ttl_ms)
@@ -111,8 +112,9 @@ def _expire_by_calendar(machine: "Fifo") -> None:
 
 def _note_overdue(machine: "Fifo", first: i64, count: i64) -> None:
     for run_first, run_count in machine.roster.held_within(first, count):
-        machine.overdue.remove(run_first, run_count)
-        machine.overdue.add(run_first, run_count)
+        overdue = own_overdue(machine)
+        overdue.remove(run_first, run_count)
+        overdue.add(run_first, run_count)
 
 
 def _check_timeouts(machine: "Fifo") -> None:

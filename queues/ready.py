@@ -19,12 +19,16 @@ class Ready:
         self.lanes: list[SeqSet] = [SeqSet() for _ in range(levels)]
         self.count: i64 = 0
         self._top: i64 = 0
+        self._top_lane = self.lanes[0]  # that of `_top`: most queues have no other (0080)
 
     def add(self, first: i64, count: i64, level: i64) -> None:
-        self.lanes[level].add(first, count)
         self.count += count
+        if level == self._top:
+            self._top_lane.add(first, count)
+            return
+        self.lanes[level].add(first, count)
         if level > self._top:
-            self._top = level
+            self._set_top(level)
 
     def join(self, seqs: SeqSet) -> None:
         """Put all of a set into the lowest lane; the set is used up."""
@@ -36,27 +40,32 @@ class Ready:
         added = self.lanes[level].append_encoded(encoded, end)
         self.count += added
         if added > 0 and level > self._top:
-            self._top = level
+            self._set_top(level)
 
     def first(self) -> i64:
         """The message to be served next; there must be one."""
-        return self.lanes[self._top].first()
+        return self._top_lane.first()
 
     def head_run(self) -> i64:
         """How many messages from `first()` on are consecutive."""
-        return self.lanes[self._top].head_run()
+        return self._top_lane.head_run()
 
     def drop_head(self, count: i64) -> None:
         """Take out the `count` messages from `first()` on, all of one run."""
-        self.lanes[self._top].drop_head(count)
+        self._top_lane.drop_head(count)
         self.count -= count
-        self._settle_top()
+        if self._top > 0:
+            self._settle_top()
 
     def _settle_top(self) -> None:
         top = self._top
         while top > 0 and self.lanes[top].count == 0:
             top -= 1
-        self._top = top
+        self._set_top(top)
+
+    def _set_top(self, level: i64) -> None:
+        self._top = level
+        self._top_lane = self.lanes[level]
 
     def lowest_lane(self) -> SeqSet:
         """The lane that loses first; there must be a message."""
@@ -113,7 +122,7 @@ class Ready:
         parts = [lane for lane in self.lanes if lane.count > 0]
         self.lanes = [SeqSet() for _ in self.lanes]
         self.count = 0
-        self._top = 0
+        self._set_top(0)
         return parts
 
     def within(self, first: i64, count: i64) -> list[tuple[int, int]]:

@@ -27,6 +27,7 @@ class Roster:
         self.single_active = single_active
         self.drain_handover = drain_handover
         self.consumers: dict[ConsumerKey, Consumer] = {}
+        self._last: Consumer | None = None  # among them, who was looked for last
         self._by_session: dict[SessionId, list[ConsumerKey]] = {}
         self.lines = Lines()
         self.attached_count: i64 = 0
@@ -52,7 +53,15 @@ class Roster:
         keys.remove(key)
         if len(keys) == 0:
             del self._by_session[session]
+        self._last = None
         return self.consumers.pop(key)
+
+    def find(self, key: ConsumerKey) -> Consumer | None:
+        last = self._last
+        if last is None or last.key != key:
+            last = self.consumers.get(key)
+            self._last = last
+        return last
 
     def of_session(self, session: SessionId) -> list[ConsumerKey]:
         """Its consumers, in the order in which they came."""

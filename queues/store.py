@@ -147,12 +147,18 @@ class Slot:
 
 @final
 class Store:
-    """Slots of one queue, ascending by message_seq."""
+    """Slots of one queue, ascending by message_seq: `_slots`, and behind them `_newest`.
+
+    What comes and goes before the next one comes never gets into the lists (0080); whoever looks
+    at them calls `_spread` first.
+    """
 
     def __init__(self, budget: BodyBudget) -> None:
         self._budget = budget
         self._slots: list[Slot] = []
         self._firsts: list[int] = []
+        self._newest: Slot | None = None
+        self._high: i64 = 0  # no slot in the lists begins behind this message_seq
         self._head: i64 = 0
         self._dead: i64 = 0  # slots past the head without a live message
         self.live_bytes: i64 = 0
@@ -185,14 +191,24 @@ class Store:
 
     def _insert(self, slot: Slot) -> None:
         first = slot.first
-        length: i64 = len(self._firsts)
-        if length == 0 or first > i64(self._firsts[length - 1]):
-            self._slots.append(slot)
-            self._firsts.append(first)
+        newest = self._newest
+        if first > (self._high if newest is None else newest.first):
+            self._spread()
+            self._newest = slot
             return
+        self._spread()
         place = bisect_right(self._firsts, first, self._head)
         self._slots.insert(place, slot)
         self._firsts.insert(place, first)
+
+    def _spread(self) -> None:
+        """All slots are in the lists."""
+        newest = self._newest
+        if newest is not None:
+            self._newest = None
+            self._high = newest.first
+            self._slots.append(newest)
+            self._firsts.append(newest.first)
 
     def add_stretch(self, first: i64, whole: Chunk, columns: Columns) -> None:
         """Chunks that are on disk alone, one behind the other in one file: extents at once.
@@ -259,7 +275,7 @@ class Store:
         self._let_go(chunk)
 
     def is_empty(self) -> bool:
-        return len(self._slots) == 0
+        return self._newest is None and len(self._slots) == 0
 
     def find(self, seq: i64) -> Slot:
         """The slot of a message that is alive."""
@@ -272,19 +288,25 @@ class Store:
 
     def covering(self, seq: i64) -> Slot:
         """The slot or extent of a message that is alive; nothing is unfolded."""
+        newest = self._newest
+        if newest is not None and newest.first <= seq:
+            assert seq < newest.first + newest.count
+            return newest
         slot = self._slots[self._head]
         if slot.first <= seq and seq < slot.first + slot.count:
             return slot
-        slot = self._slots[self._place(seq)]
+        slot = self._slots[i64(bisect_right(self._firsts, seq, self._head)) - 1]
         assert slot.first <= seq and seq < slot.first + slot.count
         return slot
 
     def _place(self, seq: i64) -> i64:
         """Of the last slot or extent that begins at or before this message_seq."""
+        self._spread()
         return i64(bisect_right(self._firsts, seq, self._head)) - 1
 
     def after(self, slot: Slot) -> Slot | None:
         """The next slot in order with a live message, for reading ahead."""
+        self._spread()
         place: i64 = bisect_right(self._firsts, slot.first, self._head)
         while place < len(self._slots) and self._slots[place].live == 0:
             place += 1
@@ -324,6 +346,12 @@ class Store:
 
     def _drop_dead(self) -> None:
         """Step over dead slots at the head; sweep the others out when they are the majority."""
+        newest = self._newest
+        if newest is not None and newest.live == 0:
+            self._newest = None
+            self._dead -= 1
+        if self._dead == 0:
+            return
         head = self._head
         length: i64 = len(self._slots)
         while head < length and self._slots[head].live == 0:
@@ -350,6 +378,7 @@ class Store:
         `pieces` are (first, count, live) in ascending order and make up the slot; the one that
         begins at `at` is chunk `moved`, the others stay with the old chunk.
         """
+        self._spread()
         place: i64 = bisect_right(self._firsts, i64(pieces[0][0]), self._head) - 1
         old = self._slots[place]
         slots: list[Slot] = []
@@ -401,6 +430,7 @@ class Store:
 
     def covered_to(self, seq: i64) -> i64:
         """The end of the slot or extent that has this message_seq; 0 if there is none alive."""
+        self._spread()
         place: i64 = bisect_right(self._firsts, seq, self._head) - 1
         if place < self._head or place >= len(self._slots):
             return 0
@@ -412,6 +442,7 @@ class Store:
         """What of these messages is in slots and extents that have a live message, ascending."""
         found: list[tuple[int, int]] = []
         end = first + count
+        self._spread()
         place: i64 = max(bisect_right(self._firsts, first) - 1, self._head)
         while place < len(self._slots) and self._slots[place].first < end:
             slot = self._slots[place]
@@ -425,6 +456,7 @@ class Store:
     def slots(self) -> list[Slot]:
         """Slots that have a live message, ascending; extents are written out and stay folded."""
         found: list[Slot] = []
+        self._spread()
         for slot in self._slots[self._head :]:
             if slot.live == 0:
                 continue
@@ -436,6 +468,7 @@ class Store:
 
     def pieces(self) -> list[Slot]:
         """Slots and extents that have a live message, ascending."""
+        self._spread()
         return [slot for slot in self._slots[self._head :] if slot.live > 0]
 
     def journaled_spans(self, first: i64 = 1) -> tuple[list[tuple[int, int]], int]:
@@ -454,6 +487,7 @@ class Store:
         self, first: i64, journaled: bool, slots_max: i64
     ) -> tuple[list[tuple[int, int]], int]:
         found: list[tuple[int, int]] = []
+        self._spread()
         slots = self._slots
         place: i64 = max(bisect_right(self._firsts, first) - 1, self._head)
         stop = min(place + slots_max, len(slots))
@@ -473,6 +507,7 @@ class Store:
         message_seq to go on behind, or 0 if these were all. Extents stay folded.
         """
         found: list[int] = []
+        self._spread()
         slots = self._slots
         place: i64 = max(bisect_right(self._firsts, after) - 1, self._head)
         room: i64 = PLACE_SLOTS
@@ -497,6 +532,7 @@ class Store:
 
         Of a queue with more than LOOKED_AT slots so many are looked at, evenly spread.
         """
+        self._spread()
         length: i64 = len(self._slots)
         stride = max((length - self._head) // LOOKED_AT, 1)
         counts: list[int] = [0, 0]  # on disk alone, in memory
@@ -514,10 +550,11 @@ class Store:
 
     def entry_count(self) -> int:
         """Slots and extents that are kept: what the index takes in memory."""
-        return len(self._slots)
+        return len(self._slots) + (0 if self._newest is None else 1)
 
     def clear(self) -> None:
         """Forget everything (the queue is deleted)."""
+        self._spread()
         for slot in self._slots[self._head :]:
             if slot.live > 0:
                 self._let_go(slot.chunk)
@@ -533,6 +570,7 @@ class Store:
         Looks at so many slots at most, and at fewer if much leaves. Returns the `end` to go on
         with; 0 at the head.
         """
+        self._spread()
         stop: i64 = bisect_left(self._firsts, end, self._head)
         place = stop
         while place > self._head and slots_max > 0:
@@ -590,6 +628,7 @@ class Store:
 
         Stops at what is not written yet. A stretch that may still become longer waits.
         """
+        self._spread()
         slots = self._slots
         extent_slots = self._budget.extent_slots
         steps = WALK_EXTENTS * extent_slots

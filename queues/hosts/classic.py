@@ -28,7 +28,6 @@ from queues.commands import (
     Enqueue,
     SessionId,
     Tick,
-    session_of,
 )
 from queues.conversion.annotated import annotated, annotated_view
 from queues.counts import Capacity
@@ -62,6 +61,7 @@ from queues.hosts.seams import Undertaker as Undertaker
 from queues.hosts.seams import Waking as Waking
 from queues.hosts.sweeping import Remains, Sweep, runs_both, stored_runs
 from queues.hosts.telling import number_of, session_in, tell
+from queues.hosts.users import Users
 from queues.hosts.weighing import sizes_in
 from queues.message import FORMAT_091, Chunk
 from queues.options import DROP_HEAD, Options
@@ -77,6 +77,7 @@ BURY_REST_MS: Final = 5000  # after a dead letter that could not be read
 
 DEFAULT: Final = 0  # modes
 LAZY: Final = 1
+NO_CHUNKS: Final[list[Chunk]] = []  # of commands that bring none
 LOGGED: Final = 2  # messages and commands are in the log before they are applied
 
 
@@ -116,10 +117,9 @@ class ClassicHost:
         self._journal = journal
         self._budget = budget
         self._turn = turn
-        self._sinks: dict[SessionId, SessionSink] = {}
-        self._receipts: dict[SessionId, int] = {}  # the last one in the journal
-        self._commands: list[Command] = []
-        self._chunks: list[Chunk] = []  # of the Enqueue commands, in order
+        self._users = Users()
+        self._commands: list[Command] | None = None  # None: there are none
+        self._chunks: list[Chunk] | None = None  # of the Enqueue commands, in order
         self._marked = False
         self._gone = False
         self.damaged = False  # some bodies could not be read back
@@ -130,11 +130,12 @@ class ClassicHost:
         self._bury_failed = False  # the first of them could not be read,
         self._bury_at_ms: i64 = 0  # and they wait until then
         self._timer_ms: i64 = FAR
-        self._settled_late: list[tuple[SessionSink, int]] = []  # confirms behind refusals
+        # Confirms behind refusals.
+        self._settled_late: list[tuple[SessionSink, int]] | None = None
         self._found: list[Found] = []  # what a recovery has found so far
         # LOGGED: of messages in the log, or on their way there, that are still to be applied.
         self.promised_first = self.promised_end = i64(1)
-        self._moved: list[tuple[int, int, int, int, bytes]] = []  # of the promised
+        self._moved: list[tuple[int, int, int, int, bytes]] | None = None  # of the promised
         self.promises: SeqSet | None = None  # of a member: not applied yet, with bodies here
         self.sweeps: list[Sweep] = []  # of a member: what snapshots have made dead
         self.settles = True  # for good: nothing that leaves comes again
@@ -178,13 +179,22 @@ class ClassicHost:
 
     def publish(self, sink: SessionSink, chunk: Chunk, first_seq: i64) -> None:
         """Enqueue the whole chunk as the session's numbers first_seq.."""
-        session = sink.session
+        session = self._users.publishes(sink)
         count = chunk.count()
         sink.credit.send(self.credit, count)
-        self._sinks[session] = sink
         self.expect(chunk)
-        self._chunks.append(chunk)
-        self._commands.append(Enqueue(session, first_seq, count, self.traits(chunk)))
+        if self._chunks is None:
+            self._chunks = [chunk]
+        else:
+            self._chunks.append(chunk)
+        self._hand_down(Enqueue(session, first_seq, count, self.traits(chunk)))
+
+    def _hand_down(self, command: Command) -> None:
+        """To be applied in this turn."""
+        if self._commands is None:
+            self._commands = [command]
+        else:
+            self._commands.append(command)
         if not self._marked:
             self._marked = True
             self._turn.mark_host(self)
@@ -212,8 +222,8 @@ class ClassicHost:
         self.mode = mode
         self.bury_by(undertaker)
         if not self.options.same(options):
-            self._commands.append(self.reconfigured(options, self.machine.next_seq, self._chunks))
-            self._mark_self()
+            chunks = NO_CHUNKS if self._chunks is None else self._chunks
+            self._hand_down(self.reconfigured(options, self.machine.next_seq, chunks))
 
     def bury_by(self, undertaker: Undertaker | None) -> None:
         """Dead letters go this way from now on. None: nowhere, once those that wait are through."""
@@ -232,11 +242,11 @@ class ClassicHost:
 
     def adopt(self, sink: SessionSink) -> None:
         """The session is about to use the queue (of a host around this one)."""
-        self._sinks[sink.session] = sink
+        self._users.adopt(sink)
 
     def forget_sink(self, session: SessionId) -> None:
         """Nobody stands here for the session any more."""
-        self._sinks.pop(session, None)
+        self._users.end(session)
         self._reading.end_session(session)
 
     def bytes_of(self, sink: SessionSink, first: i64, count: i64) -> View | None:
@@ -251,11 +261,8 @@ class ClassicHost:
 
     def command(self, sink: SessionSink, command: Command) -> None:
         """Apply the command in this turn, after what was handed down before."""
-        self._sinks[sink.session] = sink
-        self._commands.append(command)
-        if not self._marked:
-            self._marked = True
-            self._turn.mark_host(self)
+        self._users.commands(sink)
+        self._hand_down(command)
 
     def view(self, sink: SessionSink, first: i64, count: i64) -> View | None:
         """The head of these messages with their bytes, or None while they are being read, or
@@ -280,19 +287,21 @@ class ClassicHost:
             if len(self._dying) > 0:
                 self._bury(now_ms)
             return
+        machine = self.machine
         commands = self._commands
-        due = now_ms >= self.machine.due_ms or self.machine.has_more()
-        if len(commands) > 0 or due:
-            self._commands = []
-            chunks = self._chunks
-            self._chunks = []
+        if commands is not None:
+            self._commands = None
+            chunks = NO_CHUNKS if self._chunks is None else self._chunks
+            self._chunks = None
             self.apply_batch(commands, chunks, now_ms)
+        elif now_ms >= machine.due_ms or machine.has_more():
+            self.apply_batch([], NO_CHUNKS, now_ms)
         elif len(self._dying) > 0:
             self._bury(now_ms)
-        if self.machine.has_more():
+        if machine.has_more():
             self._turn.mark_host_later(self)
-        elif self.machine.due_ms < self._timer_ms:
-            self._timer_ms = self.machine.due_ms
+        elif machine.due_ms < self._timer_ms:
+            self._timer_ms = machine.due_ms
             self._turn.wake_host(self, self._timer_ms)
 
     def on_timer(self) -> None:
@@ -312,18 +321,16 @@ class ClassicHost:
         self._carry_out(effects, chunks)
         for chunk in chunks:
             self.store.cancel_reserve(chunk)
-        if len(self._settled_late) > 0:
-            late = self._settled_late
-            self._settled_late = []
+        late = self._settled_late
+        if late is not None:
+            self._settled_late = None
             for sink, upto in late:
                 sink.on_confirms(self.uid, upto)
-        if len(self._dying) > 0:
+        if self.undertaker is not None and len(self._dying) > 0:
             self._bury(now_ms)
         for command in commands:
             if isinstance(command, EndSession):
-                self._sinks.pop(command.session, None)
-                self._receipts.pop(command.session, None)
-                self._reading.end_session(command.session)
+                self.forget_sink(command.session)
         self.store.tidy()
         high = self.machine.delivered_high
         if self.durable and high > self._mark + MARK_STRIDE and self.mode != LOGGED:
@@ -352,9 +359,9 @@ class ClassicHost:
         persistent = (chunk.info & INFO_PERSISTENT) != 0
         journaled = (self.durable and persistent) or self.mode == LOGGED
         self.store.add(first, chunk, 0, count, journaled)
-        if len(self._moved) > 0:
+        if self._moved is not None:
             self._follow_moves(first, count)
-        sink = self._sinks[effect.session]
+        sink = self._users.publisher(effect.session)
         self.credit.ack(sink.credit, count)
         upto = effect.first_seq + count - 1
         if self.mode == LOGGED:
@@ -365,8 +372,8 @@ class ClassicHost:
         if journaled:
             self._journal.publish(chunk, self.uid, first)
             receipt = self._journal.confirm(sink, self.uid, upto, self.credit, count)
-            self._receipts[effect.session] = receipt
-        elif self._receipts.get(effect.session, 0) > self._journal.confirmed_receipt:
+            self._users.note_receipt(effect.session, receipt)
+        elif self._users.receipt_of(effect.session) > self._journal.confirmed_receipt:
             # A confirm holds for all before it: this one must not overtake those in the journal.
             self._journal.confirm(sink, self.uid, upto, self.credit, 0)
         else:
@@ -392,14 +399,16 @@ class ClassicHost:
         if self.machine.options.overflow == DROP_HEAD:
             sink.on_confirms(self.uid, upto)
         else:
-            self._settled_late.append((sink, upto))
+            late = [] if self._settled_late is None else self._settled_late
+            late.append((sink, upto))
+            self._settled_late = late
 
     def _delivers(self, effect: Delivers) -> None:
         key = effect.key
         self.delivered_count += effect.count
         if effect.redelivered:
             self.redelivered_count += effect.count
-        sink = self._sinks[session_of(key)]
+        sink = self._users.served(key)
         sink.on_delivers(
             self.uid,
             number_of(key),
@@ -512,7 +521,7 @@ class ClassicHost:
         # A session on the same node neither repeats nor leaves out a number.
         assert not isinstance(effect, KnownAlready), "a local session repeated a publish"
         self.count_answer(effect)
-        sink = self._sinks.get(session_in(effect))
+        sink = self._users.get(session_in(effect))
         if sink is None:
             assert isinstance(effect, Purged), "an answer to nobody"
             return  # Who has gone during a long purge need not know.
@@ -605,7 +614,9 @@ class ClassicHost:
         if slot is not None:
             self._move(slot, first, count, file_id, data_offset, offsets, False)
         elif len(self._promised(first, count)) > 0:
-            self._moved.append((first, count, file_id, data_offset, offsets))
+            moved = [] if self._moved is None else self._moved
+            moved.append((first, count, file_id, data_offset, offsets))
+            self._moved = moved
         self.store.tidy_moved()
 
     def _follow_moves(self, first: i64, count: i64) -> None:
@@ -614,11 +625,13 @@ class ClassicHost:
         The machine may be done with some already; none of them has left the store yet.
         """
         moves = self._moved
-        self._moved = []
+        if moves is None:
+            return
+        kept = [move for move in moves if not first <= move[0] < first + count]
+        self._moved = kept if len(kept) > 0 else None
         for move in moves:
             at: i64 = move[0]
             if at < first or at >= first + count:
-                self._moved.append(move)
                 continue
             self._move(self.store.find(at), at, move[1], move[2], move[3], move[4], True)
 
@@ -681,8 +694,7 @@ class ClassicHost:
         if self.durable:
             self._journal.mark(self.uid, 0, self)
         if self.machine.options.expires_ms >= 0:
-            self._commands.append(Tick())  # Its time begins.
-            self._mark_self()
+            self._hand_down(Tick())  # Its time begins.
 
     def end_cleanly(self) -> None:
         """The node stops in good order: the log shall know exactly what was delivered."""
@@ -705,7 +717,7 @@ class ClassicHost:
         self._reading.mark_durable(mark)
         self.options = self.machine.options
         if self.machine.options.expires_ms >= 0:
-            self._commands.append(Tick())  # Its time begins anew.
+            self._hand_down(Tick())  # Its time begins anew.
         for each in found:
             if not each.kept:  # A transient message of a lazy queue.
                 self._release(each.first, each.count)
@@ -764,7 +776,7 @@ class ClassicHost:
         self._gone = True
         ready = self.machine.ready.count
         self.credit.peer_down_everywhere()
-        for sink in list(self._sinks.values()):
+        for sink in self._users.all():
             sink.on_gone(self.uid)
         if self.promises is None:
             self.promises = SeqSet()
@@ -777,11 +789,12 @@ class ClassicHost:
         if self.undertaker is not None:
             self.undertaker.close()
         Remains(self, self._turn).step(0)
-        for chunk in self._chunks:
-            self.store.cancel_reserve(chunk)
+        if self._chunks is not None:
+            for chunk in self._chunks:
+                self.store.cancel_reserve(chunk)
         if self.durable and for_good:
             self._journal.deleted(self.uid)
-        self._sinks = {}
-        self._commands = []
-        self._chunks = []
+        self._users.clear()
+        self._commands = None
+        self._chunks = None
         return ready

@@ -252,7 +252,7 @@ def test_the_end_of_a_session_goes_when_all_else_is_applied() -> None:
     desk.commit()
     assert not desk.proxy.sessions
     assert desk.told() == []
-    assert not desk.end.machine.last_seqs
+    assert not desk.end.machine.last_seqs.all()
 
 
 def test_a_session_that_has_ended_and_is_not_known_any_more_is_not_sent_again() -> None:
