@@ -70,7 +70,7 @@ def node_families(view: BrokerView, desk: LoginDesk) -> Iterator[Family]:
     yield from limit_families(node)
     yield from own_families(node)
     yield from paging_families(node.paging)
-    yield from log_families(node.log)
+    yield from own_log_families(node)
     yield from total_families(view.totals())
     counters = view.counters()
     yield from churn_families(counters)
@@ -79,6 +79,11 @@ def node_families(view: BrokerView, desk: LoginDesk) -> Iterator[Family]:
     yield from locality_families(counters)
     yield from peer_families(counters)
     yield from auth_families(desk)
+
+
+def own_log_families(node: NodeView) -> Iterator[Family]:
+    """The log and the turns of the loop."""
+    yield from log_families(node.log)
     yield histogram("warren_loop_turn_ms", "Turns of the loop, ms", node.loop_turn_ms)
     yield histogram(
         "warren_wal_sync_seconds", "Write and sync of the log, s", node.wal_sync_seconds

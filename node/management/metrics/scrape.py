@@ -51,10 +51,11 @@ NODE_GROUPS: Final = (
 CLUSTER_GROUPS: Final = ("vhost_status", "exchange_names", "exchange_bindings")
 RA: Final = "ra_metrics"
 AGE: Final = "warren_queue_head_age"  # ours
+LOG: Final = "warren_log_metrics"  # ours: the log and the loop, whatever there are of queues
 EMPTY: Final = ("channel_process_metrics", "auth_attempt_detailed_metrics")  # known, and nothing
 GROUPS: Final = frozenset(
     (*QUEUE_GROUPS, *CONNECTION_GROUPS, *CHANNEL_GROUPS, *NODE_GROUPS, *CLUSTER_GROUPS)
-) | {RA, AGE, *EMPTY}
+) | {RA, AGE, LOG, *EMPTY}
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +118,8 @@ class Scrape:
     ) -> Iterator[Family]:
         """The groups that are asked for, all of them known; queues of those vhosts alone."""
         found: list[Family] = [*self._of_node(groups, prefix), *self._of_cluster(groups)]
+        if LOG in groups:
+            found += of_node.own_log_families(self.view.node())
         queues = Columns(columns_of(groups, QUEUE_GROUPS), objects.of_queue)
         ages = Columns((self._age_column(now_s),) if AGE in groups else (), objects.of_queue)
         if queues.columns or ages.columns:

@@ -3,7 +3,7 @@
 import asyncio
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -56,6 +56,13 @@ def meter() -> FakeMeter:
         the_raft=RaftView(3, 2, {"elections": 5}),
         the_waits=[WaitView("channel", "queue", 1.5, 4)],
     )
+
+
+class Unseen(FakeMeter):
+    """Nobody is to look at its queues."""
+
+    def queues(self, vhosts: frozenset[str] | None = None) -> Sequence[int]:
+        raise AssertionError("a look at the queues")
 
 
 def read(text: str) -> dict[str, Any]:
@@ -157,6 +164,19 @@ def test_detailed_gives_the_groups_that_are_asked_for_under_their_own_prefix() -
         assert (await call("/metrics/detailed"))[1] == ""
 
     with_meter(test, meter())
+
+
+def test_the_log_is_told_without_a_look_at_a_queue() -> None:
+    unseen = Unseen(all_queues={1: queue(1)})
+
+    async def test(call: Call) -> None:
+        status, text = await call("/metrics/detailed?family=warren_log_metrics")
+        assert status == 200
+        names = set(read(text))
+        assert {"warren_wal_bytes", "warren_wal_live_record_bytes", "warren_loop_turn_ms"} <= names
+        assert not any(name.startswith("rabbitmq_detailed") for name in names)
+
+    with_meter(test, unseen)
 
 
 def test_groups_that_overlap_give_each_family_once() -> None:
