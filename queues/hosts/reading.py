@@ -3,7 +3,8 @@
 Takes what sessions ask for (`view`) and gives the bytes, or None and, as soon as it can be asked
 again, `SessionSink.on_loaded`. Owns who waits, for a body or for a delivered mark (0012). What is
 wanted next is read ahead, up to READ_AHEAD_BYTES, and more of it when half of that was looked at,
-so that a consumer of a backlog seldom waits. A body that cannot be read is told to those who wait
+so that a consumer of a backlog seldom waits; not while the queues that do so have brought the node
+CROWDED_BYTES over its budget. A body that cannot be read is told to those who wait
 for it and to nobody else. What was looked at and is over the budget leaves memory again.
 """
 
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
     from queues.hosts.classic import ClassicHost, Steps
 
 UNSEEN_SLACK: Final = 4096  # messages above the last durable mark that may be delivered (0004)
-READ_AHEAD_BYTES: Final = 1 << 20
+READ_AHEAD_BYTES: Final = 2 << 20
+CROWDED_BYTES: Final = 128 << 20  # in memory above the budget: nobody reads ahead
 LOAD_BYTES: Final = 1 << 10  # a chunk counts so much more in that, for it is work of its own
 
 
@@ -99,8 +101,10 @@ class Reading:
     def _ask(self, host: "ClassicHost", slot: Slot) -> None:
         """From this slot on, until there is as much ahead as there may be."""
         loading = self._store.loading
+        is_crowded = self._budget.used_bytes - self._budget.limit_bytes > CROWDED_BYTES
+        most_bytes: i64 = 1 if is_crowded else READ_AHEAD_BYTES
         at: Slot | None = slot
-        while at is not None and self._ahead_bytes < READ_AHEAD_BYTES:
+        while at is not None and self._ahead_bytes < most_bytes:
             chunk = at.chunk
             if chunk.data is None and chunk not in loading:
                 loading.add(chunk)

@@ -17,7 +17,7 @@ from queues.commands import (
     consumer_key,
 )
 from queues.hosts.classic import MARK_STRIDE, UNSEEN_SLACK, ClassicHost
-from queues.hosts.reading import READ_AHEAD_BYTES
+from queues.hosts.reading import CROWDED_BYTES, READ_AHEAD_BYTES
 from queues.message import Chunk
 from tests.unit.queues.classic_desk import Desk
 from tests.unit.queues.fake_sink import FakeSink
@@ -255,9 +255,9 @@ def test_a_backlog_that_is_read_in_order_is_missed_once() -> None:
     """More is asked for when half of what was read ahead was looked at, and never too much: the
     answer may come four messages later."""
     size = 100_000
-    desk = backlog(50, size)
+    desk = backlog(100, size)
     misses = 0
-    for seq in range(1, 51):
+    for seq in range(1, 101):
         if desk.host.view(desk.sink, seq, 1) is None:
             misses += 1
             desk.node.answer_loads()
@@ -266,6 +266,18 @@ def test_a_backlog_that_is_read_in_order_is_missed_once() -> None:
             desk.node.answer_loads()
         assert desk.node.budget.used_bytes <= READ_AHEAD_BYTES + 2 * size
     assert misses == 1
+
+
+def test_nobody_reads_ahead_where_too_many_do() -> None:
+    desk = backlog(50, 100_000)
+    desk.node.budget.used_bytes += CROWDED_BYTES + 1
+    for seq in range(1, 51):
+        assert desk.host.view(desk.sink, seq, 1) is None
+        assert [chunk.count() for _, chunk in desk.node.loads] == [1]
+        desk.node.answer_loads()
+        assert desk.host.view(desk.sink, seq, 1) is not None
+    desk.node.budget.used_bytes -= CROWDED_BYTES + 1
+    assert desk.node.budget.used_bytes == 100_000
 
 
 def test_what_is_looked_at_once_more_reads_nothing_ahead() -> None:
