@@ -239,7 +239,6 @@ class Recovery:
         self._payloads: dict[int, dict[int, bytes]] = {}  # of ENTRYs, by owner and index
         self._groups = FoundEntries()
         self._group_evidence = GroupEvidence()
-        self._newest_log = ""  # its name
         self.last_file_id = 0
         self.last_index = 0  # of a PUBLISH
         self.last_state = 0  # number of a HARD_STATE
@@ -388,9 +387,7 @@ class Recovery:
         """The files with records, (logs, segments); tidies away what was being made."""
         logs: list[LogFile] = []
         segments: list[LogFile] = []
-        names = self._disk.list(self._directory)
-        self._newest_log = max((name for name in names if name.startswith(WAL_PREFIX)), default="")
-        for name in names:
+        for name in reversed(self._disk.list(self._directory)):  # The newest log first: `_salvage`.
             path = os.path.join(self._directory, name)
             if id_of(name) < 0:
                 continue
@@ -400,17 +397,20 @@ class Recovery:
             elif name.startswith(SPARE_PREFIX):
                 self._shelf.adopt_spare(path)
             else:
-                file = self._open(path, id_of(name))
+                of_log = name.startswith(WAL_PREFIX)
+                file = self._open(path, id_of(name), logs if of_log else None)
                 if file is not None:
-                    (logs if name.startswith(WAL_PREFIX) else segments).append(file)
+                    (logs if of_log else segments).append(file)
+        logs.reverse()
         return logs, segments
 
-    def _open(self, path: str, file_id: int) -> LogFile | None:
+    def _open(self, path: str, file_id: int, newer: list[LogFile] | None) -> LogFile | None:
+        """The file, if its header can be known; `newer` logs if it is a log."""
         handle = self._disk.open(path)
         block = self._disk.pread(handle, BLOCK_BYTES, 0)
         header = decode_header(block)
         if header is None or header[0] != file_id:
-            header = self._salvage(handle, path, file_id, block)
+            header = self._salvage(handle, path, file_id, block, newer)
             if header is None:
                 self._disk.close(handle)
                 return None  # Left in the directory as it is; someone may still read it by hand.
@@ -421,11 +421,11 @@ class Recovery:
         return file
 
     def _salvage(
-        self, handle: int, path: str, file_id: int, block: bytes
+        self, handle: int, path: str, file_id: int, block: bytes, newer: list[LogFile] | None
     ) -> tuple[int, int, bool] | None:
         """The header of a file whose first block is damaged: its copy, or what the records say."""
         header = copied_header(block, file_id)
-        for epoch in (salvaged_epoch(block, file_id), self._epoch_of_first(handle, path)):
+        for epoch in (salvaged_epoch(block, file_id), self._epoch_of_first(handle, newer)):
             if header is None and epoch >= 0:
                 scan = Scan(self._disk, handle, path, self._disk.size(path), epoch)
                 if scan.read(BLOCK_BYTES) is not None:
@@ -436,13 +436,15 @@ class Recovery:
             self._unread.append(bad)
         return header
 
-    def _epoch_of_first(self, handle: int, path: str) -> int:
-        """What the first record claims; -1 if it may be of an earlier life of the file, as in the
-        newest log, for nothing may have been written to that yet.
+    def _epoch_of_first(self, handle: int, newer: list[LogFile] | None) -> int:
+        """What the first record claims; -1 if it may be of an earlier life of the file.
+
+        A segment has no other life. Logs are filled in order, so one was full if a newer one has a
+        record; else it may have been taken into use without any so far.
         """
-        if os.path.basename(path) == self._newest_log:
-            return -1
-        return claimed_epoch(self._disk.pread(handle, HEADER_BYTES, BLOCK_BYTES))
+        if newer is None or any(self._scan(file).has_records() for file in newer):
+            return claimed_epoch(self._disk.pread(handle, HEADER_BYTES, BLOCK_BYTES))
+        return -1
 
     def _drop_empty(self, logs: list[LogFile]) -> LogFile | None:
         """The newest log with a record; newer ones were taken into use for nothing yet."""
