@@ -580,7 +580,7 @@ class Node:
     def _log_behind(self, is_behind: bool) -> None:
         """Dead messages take too much disk: who publishes waits until some are cleared away. That
         comes and goes many times a second; what the log has of it is for `/metrics`."""
-        self.broker.hold.turn(is_behind, list(self.broker.endpoints.values()))
+        self.broker.hold.turn(is_behind)
 
     def _log_failed(self, error: BaseException) -> None:
         """Nobody knows what was written: stop, so that nothing wrong is ever confirmed."""

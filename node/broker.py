@@ -619,6 +619,7 @@ class Broker:
 
     def endpoint_gone(self, endpoint: "Endpoint") -> None:
         self.arrivals.pop(endpoint.id, None)
+        self.hold.gone(endpoint)
         if self.endpoints.pop(endpoint.id, None) is not None:
             self.connections_closed += 1
             self.endpoints_by_name.pop(endpoint.name, None)

@@ -84,6 +84,7 @@ class Endpoint091:
         self.channels: dict[int, Channel091] = {}
         self.owns_queues = False
         self.has_published = False
+        self.is_publishing = False  # lately (`node.hold`)
         self.is_amqp10 = False
         self.connection = Connection(
             broker.wire_limits,
@@ -440,9 +441,9 @@ class Endpoint091:
     def count_published(self, channel: Channel091, count: int) -> None:
         self.reader.send(channel.credit, count)
         channel.credit.ack(self.reader, count)
-        if not self.has_published:
+        if not self.is_publishing:
             self.has_published = True
-            self.broker.hold.begins_to_publish(self.reader)
+            self.broker.hold.begins_to_publish(self)
 
     def count_by_exchange(self, number: int, event: Publishes, plans: list[Targets]) -> None:
         tally = self.broker.counts.exchanges

@@ -101,6 +101,7 @@ class Endpoint10:
         self.permissions: PermissionCache = broker.no_permissions
         self.sessions: dict[int, Session10] = {}  # by our channel
         self.has_published = False
+        self.is_publishing = False  # lately (`node.hold`)
         self.is_amqp10 = True
         self.owns_queues = False
         self.dynamics = Dynamics(self)
@@ -498,9 +499,9 @@ class Endpoint10:
         self.mark()
 
     def count_published(self, count: int) -> None:
-        if not self.has_published:
+        if not self.is_publishing:
             self.has_published = True
-            self.broker.hold.begins_to_publish(self.reader)
+            self.broker.hold.begins_to_publish(self)
 
     # Output and back-pressure
 
