@@ -4,7 +4,8 @@ Told the readings by `node.boot` and `node.disk_monitor`, and of every call to t
 without losing anything (`disk_failed`): no space for the log's reserve, a snapshot that could not
 be written. Such a fault is tried again, after 1 s, 2 s, ... 16 s, until whoever told of it says
 `disk_healed`. While an alarm is set, connections that publish are not read; consumers go on, so
-that queues can be emptied. Each fault is logged once, not each time that it is tried again.
+that queues can be emptied. Each fault is logged once, not each time that it is tried again. One
+for which nobody has to wait is tried again and told in the same way and sets no alarm.
 """
 
 import logging
@@ -25,10 +26,11 @@ RETRY_S_MAX: Final = 16.0
 class DiskFault:
     """What failed at one place, and when it is tried again."""
 
-    __slots__ = ("due_s", "error", "retry", "wait_s")
+    __slots__ = ("due_s", "error", "holds", "retry", "wait_s")
 
-    def __init__(self, error: OSError, retry: Callable[[], None] | None) -> None:
+    def __init__(self, error: Exception, retry: Callable[[], None] | None, holds: bool) -> None:
         self.error = error
+        self.holds = holds  # publishers, until it is over
         self.retry = retry  # None: whoever told of it tries again unasked
         self.wait_s = RETRY_S_MIN
         self.due_s = -1.0  # -1: it begins when `retry_due` sees it first
@@ -85,7 +87,7 @@ class Alarms:
 
     def _judge(self) -> None:
         memory = self.memory_used_bytes >= self.memory_limit_bytes
-        disk = self._low_disk or bool(self.faults)
+        disk = self._low_disk or any(fault.holds for fault in self.faults.values())
         if (memory, disk) != (self.memory, self.disk):
             self.memory = memory
             self.disk = disk
@@ -96,16 +98,24 @@ class Alarms:
     # Faults
 
     def disk_failed(
-        self, place: str, error: OSError, retry: Callable[[], None] | None = None
+        self,
+        place: str,
+        error: Exception,
+        retry: Callable[[], None] | None = None,
+        *,
+        holds: bool = True,
     ) -> None:
-        """Something that must be on disk some day is not, and nothing is lost yet."""
+        """Something that must be on disk some day is not, and nothing is lost yet; or, if it does
+        not hold publishers, something there cannot be read.
+        """
         known = self.faults.get(place)
         if known is not None:
             known.error = error
             known.retry = retry
             return
-        log.error("%s: %s; publishers wait, and it is tried again", place, error)
-        self.faults[place] = DiskFault(error, retry)
+        wait = "publishers wait, and it" if holds else "it"
+        log.error("%s: %s; %s is tried again", place, error, wait)
+        self.faults[place] = DiskFault(error, retry, holds)
         self._judge()
 
     def disk_healed(self, place: str) -> None:

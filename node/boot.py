@@ -63,6 +63,7 @@ from queues.paging import Pager
 from queues.store import BodyBudget
 from raft.log_group import METADATA_OWNER
 from raft.one_member import Commits, OneMemberGroup
+from warren.storage.compaction import UnreadableFile
 from warren.storage.direct import DIRECT_BYTES, DirectDisk
 from warren.storage.disk import DirectoryInUse, DirectoryLock, OsDisk
 from warren.storage.keyed import KeyedDamaged, RocksKeyed
@@ -555,8 +556,9 @@ class Node:
 
     def _log_alarmed(self, place: str, error: Exception) -> None:
         """Something went wrong in the background of the log; nothing is lost by it."""
-        if isinstance(error, OSError):
-            self.broker.alarms.disk_failed(place, error, self.wal.retry)
+        if isinstance(error, (OSError, UnreadableFile)):
+            holds = isinstance(error, OSError)
+            self.broker.alarms.disk_failed(place, error, self.wal.retry, holds=holds)
         else:
             log.error("%s: %s", place, error)
 

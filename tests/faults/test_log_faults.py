@@ -17,7 +17,9 @@ import warren
 from tests.faults import test_page_faults as page_faults
 from tests.faults.fault_disk import Call, Fault, kind_of
 from tests.faults.log_world import FILE_BYTES, LogWorld
+from warren.storage.files import name_of
 from warren.storage.upkeep import PLACE as UPKEEP
+from warren.storage.upkeep import UNREAD
 from warren.storage.wal import RESERVE
 
 WRITES: Final = (
@@ -355,12 +357,50 @@ def test_a_sealed_file_that_cannot_be_read_is_set_aside_and_the_others_go_on() -
     world.settle(10)
     world.rest()
     assert fault.hits > 0
-    assert (world.failures, world.wal.faults) == ([], {})
+    assert (world.failures, set(world.wal.faults)) == ([], {UNREAD})
     assert "is set aside" in str(world.alarms[0][1])
+    hits, alarms = fault.hits, len(world.alarms)
+    world.wal.retry()
+    world.rest()
+    assert fault.hits > hits, "it was not tried again"
+    assert (set(world.wal.faults), len(world.alarms) > alarms) == ({UNREAD}, True)
     world.disk.faults.clear()
+    world.wal.retry()
+    world.rest()
+    assert world.wal.faults == {}
+    assert world.wal.tally.finished > 0
     world.assert_readable()
+    assert_disk_is_small(world)
     for seed in range(3):
         assert_disk_is_small(world.crash(seed))
+
+
+def test_a_file_that_is_never_read_again_stays_for_as_long_as_anything_in_it_is_alive() -> None:
+    world = started()
+    world.publish(3 * FILE_BYTES // 1000)
+    world.rest()
+    held = world.queues.live[10][40]
+    bad = name_of("wal-", held.file_id)
+    unreadable = Fault(when=lambda call: (call.operation, call.name) == ("pread", bad), errno=5)
+    world.disk.arm(unreadable)
+    world.settle(10)
+    world.rest()
+    assert set(world.wal.faults) == {UNREAD}
+    for _ in range(4):
+        world.publish(2 * FILE_BYTES // 1000)
+        world.settle(10)
+        world.rest()
+        world.wal.retry()
+        world.rest()
+    assert world.wal.tally.finished > 2, "others are rewritten, whatever is found beside them"
+    assert bad in world.beneath.list("/data")
+    for seed in range(3):
+        world.crash(seed)
+    for owner in (10, 11):
+        world.queues.settle(owner, [seq for seq in world.queues.live[owner] if seq < 100])
+    world.rest()
+    assert bad not in world.beneath.list("/data")
+    assert world.wal.faults == {}
 
 
 def test_a_failed_sync_during_a_clean_stop_is_told_too() -> None:

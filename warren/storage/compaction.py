@@ -83,7 +83,12 @@ class Owners(Protocol):
 
 
 class UnreadableFile(Exception):
-    """A file of the log cannot be read, as the disk says. It is set aside until the next start."""
+    """A file of the log cannot be read, as the disk says. It is set aside until it is asked for
+    again, with everything that it has."""
+
+
+class NotAllFound(Exception):
+    """What is alive in a file was not all found there: it is set aside until the next start."""
 
 
 @final
@@ -246,7 +251,7 @@ class Compaction:
             else:
                 yield from scan.records(whole=True)
         except OSError as error:
-            file.corrupt = True
+            file.unread = True
             raise UnreadableFile(f"{file.path} is set aside: {error}") from error
         if scan.corrupt:
             file.corrupt = True

@@ -73,6 +73,7 @@ class LogFile:
         "size",
         "stated",
         "stored",
+        "unread",
         "used",
         "written_before",
     )
@@ -93,6 +94,7 @@ class LogFile:
         self.stored = 0
         self.pins = 0  # reads under way
         self.corrupt = False  # it has bad places, and is not rewritten
+        self.unread = False  # the disk would not read it: it is not rewritten for now
         self.harmless = False  # nobody misses what was there
         self.publishers: set[int] = set()  # owners with a PUBLISH in it, dead ones too
         self.settlers: set[int] = set()  # owners with SETTLE, CHECKPOINT or DELETED in it

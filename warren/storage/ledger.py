@@ -192,12 +192,13 @@ class Ledger:
 
     def sealed(self, durable_lsn: int) -> list[LogFile]:
         """Files that get no more records and have them all on disk: sound ones, and those whose
-        bad places nobody misses, once nothing in them is alive."""
+        bad places nobody misses, or that cannot be read, once nothing in them is alive."""
         return [
             file
             for file in self.files.values()
             if 0 <= file.sealed_lsn <= durable_lsn
             and (not file.corrupt or (file.harmless and file.live <= 0))
+            and (not file.unread or file.live <= 0)
             and not (self.frozen and self._speaks_of_frozen(file))
         ]
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Final, Protocol, final
 
-from warren.storage.compaction import Alive, Compaction, Owners, UnreadableFile
+from warren.storage.compaction import Alive, Compaction, NotAllFound, Owners, UnreadableFile
 from warren.storage.debts import Debts
 from warren.storage.disk import Disk
 from warren.storage.files import SEGMENT_PREFIX, TMP_PREFIX, LogFile, Shelf
@@ -37,6 +37,7 @@ SMALL_PART: Final = 16  # a file is small below this part of file_bytes
 COPY_PART: Final = 8  # of file_bytes is copied together, at most, but for one file that has more
 AGE_PART: Final = 8  # of file_bytes is appended before what is alive in a new file is there to stay
 PLACE: Final = "upkeep of the log"  # where an alarm of ours is
+UNREAD: Final = "files of the log"  # and one that nobody has to wait for
 READ_FILES: Final = 3  # so many full ones are rewritten together, at most
 FREED_TIMES: Final = 4  # a round frees so many times what the last one said anew
 
@@ -113,6 +114,7 @@ class Upkeep:
         self._closed = False
         self._resting = False  # something failed: no compaction for a while,
         self._drop_stuck = False  # or not even `_dropping` goes on
+        self._unread: deque[LogFile] = deque()  # to be read again, each alone
         self._drops: deque[LogFile] = deque()
         self._dropping: LogFile | None = None
         self._debts: Debts | None = None  # of what is being dropped
@@ -176,6 +178,14 @@ class Upkeep:
         self._drop_stuck = False
         self.wake()
 
+    def read_again(self) -> None:
+        """Try again to rewrite what could not be read."""
+        for file in self._ledger.files.values():
+            if file.unread:
+                file.unread = False
+                self._unread.append(file)
+        self.retry()
+
     def close(self) -> None:
         self._closed = True
 
@@ -228,6 +238,10 @@ class Upkeep:
     def _sources(self, sealed: list[LogFile]) -> list[LogFile]:
         """Files that are worth one segment together."""
         self._aged_lsn = -1
+        while self._unread:
+            file = self._unread.popleft()
+            if file in sealed:
+                return [file]
         thin = [file for file in sealed if is_thin(file)]
         debt = excess(sealed)
         if debt <= self._slack_bytes // 2:
@@ -341,6 +355,7 @@ class Upkeep:
         self._ledger.drop(file)
         self.tally.dropped_files += 1
         self.tally.recycled_files += recycled
+        self._see_unread()
         if not self._drops:
             self._said_bytes = self._round_bytes
             self._round_bytes = 0
@@ -405,12 +420,13 @@ class Upkeep:
         self.tally.finished += 1
         if not self._resting:  # Else a drop has failed meanwhile.
             self._host.heal(PLACE)
+        self._see_unread()
         for file in compaction.sources:
             if file.live <= 0:
                 self._drops.append(file)
             else:  # Somebody needs what nobody has found: it stays where it is.
                 file.corrupt = True
-                error = UnreadableFile(f"{file.path} is set aside: not all in it was found")
+                error = NotAllFound(f"{file.path} is set aside: not all in it was found")
                 self._host.raise_alarm(PLACE, error)
         self._see_debt()
         self.wake()
@@ -476,11 +492,17 @@ class Upkeep:
         segment.sealed_lsn = 0
         self._ledger.adopt(segment)
 
+    def _see_unread(self) -> None:
+        """All was read in the end, or nothing that could not be is needed any more."""
+        if not self._unread and not any(file.unread for file in self._ledger.files.values()):
+            self._host.heal(UNREAD)
+
     def _rest(self, error: Exception) -> None:
-        """Try again at the next roll or `retry`."""
-        self._resting = True
+        """Try again at the next roll or `retry`; the others at once if a file was set aside."""
+        is_aside = isinstance(error, UnreadableFile)
+        self._resting = not is_aside
         self._see_debt()
-        self._host.raise_alarm(PLACE, error)
+        self._host.raise_alarm(UNREAD if is_aside else PLACE, error)
         self.wake()
 
 

@@ -22,7 +22,7 @@ from functools import partial
 from time import perf_counter
 from typing import Final
 
-from warren.storage.compaction import Owners
+from warren.storage.compaction import Owners, UnreadableFile
 from warren.storage.disk import Disk
 from warren.storage.entry_reads import EntryRead, Found, spans_of
 from warren.storage.files import (
@@ -64,7 +64,7 @@ from warren.storage.recovery import Recovery, RecoveryReport, RecoverySink
 from warren.storage.runner import REWRITE_BYTES_PER_S, Runner, ThreadRunner
 from warren.storage.tally import DiskUse, Tally
 from warren.storage.upkeep import PLACE as UPKEEP
-from warren.storage.upkeep import Upkeep
+from warren.storage.upkeep import UNREAD, Upkeep
 
 FILE_BYTES: Final = 128 << 20
 GROUP_BYTES: Final = 4 << 20
@@ -141,11 +141,11 @@ class Wal:
         self.sync_total_s = 0.0
         self.durable_lsn = 0
         self.on_durable: list[Callable[[int], None]] = []
-        # Where and what: bad, and nothing lost. An OSError stays until `on_healed`; others are
-        # told once. `retry` tries again what has failed.
+        # Where and what: bad, and nothing lost. An OSError, or an UnreadableFile, stays until
+        # `on_healed`; others are told once. `retry` tries again what has failed.
         self.on_alarm: Callable[[str, Exception], None] | None = None
         self.on_healed: Callable[[str], None] | None = None
-        self.faults: dict[str, OSError] = {}  # by place: what `on_healed` was not called for yet
+        self.faults: dict[str, Exception] = {}  # by place: what `on_healed` was not called for yet
         self.on_behind: Callable[[bool], None] | None = None  # publishers have to wait, or no more
         # Called before the owners are asked anything: to append what was applied and is not yet
         # appended, or a message could be dropped before what became of it is in the log.
@@ -710,11 +710,13 @@ class Wal:
         """Try again what has failed, for the disk may be as it should be now."""
         if RESERVE in self.faults:
             self._stock()
-        if self._upkeep is not None and UPKEEP in self.faults:
+        if self._upkeep is not None and UNREAD in self.faults:
+            self._upkeep.read_again()
+        elif self._upkeep is not None and UPKEEP in self.faults:
             self._upkeep.retry()
 
     def raise_alarm(self, place: str, error: Exception) -> None:
-        if isinstance(error, OSError):
+        if isinstance(error, (OSError, UnreadableFile)):
             self.faults[place] = error
         if self.on_alarm is not None:
             self.on_alarm(place, error)

@@ -94,6 +94,26 @@ def test_a_fault_is_tried_again_after_one_second_and_then_less_and_less_often() 
     assert watched.retries == len(times)
 
 
+def test_a_fault_for_which_nobody_has_to_wait_is_told_and_tried_again_and_sets_no_alarm(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    watched = Watched()
+    alarms = watched.alarms
+    with caplog.at_level(logging.WARNING, "warren.alarms"):
+        alarms.disk_failed("files", FULL, watched.retry, holds=False)
+    assert (alarms.is_set(), watched.changes) == (False, 0)
+    assert alarms.details() == (f"files: {FULL}",)
+    assert [record.message for record in caplog.records] == [f"files: {FULL}; it is tried again"]
+    for second in range(4):
+        alarms.retry_due(1000.0 + second)
+    assert watched.retries == 2
+    watched.fail("reserve")
+    assert alarms.disk
+    alarms.disk_healed("reserve")
+    alarms.disk_healed("files")
+    assert (alarms.is_set(), watched.changes, alarms.details()) == (False, 2, ())
+
+
 def test_the_disk_is_looked_at_more_often_the_nearer_the_limit_is() -> None:
     pace = DiskPace(50_000_000)
     assert pace.interval_s(60_000_000_000, 0.0) == 10.0
