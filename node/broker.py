@@ -111,6 +111,8 @@ class BodyLog(Protocol):
         self, file_id: int, offset: int, length: int, done: Callable[[bytes | Exception], None]
     ) -> None: ...
 
+    def is_rewriting(self, file_id: int) -> bool: ...
+
     sync_counts: list[int]
     sync_total_s: float
 

@@ -115,6 +115,7 @@ class ManagementFront:
         broker.operating = operating
         operating.open_to(broker.door)
         operations.peeking.serve(operating.status)
+        operations.skipping.serve(operating.status)
         directory = str(broker.config.node.data_dir)
         operating.stop_by(partial(os.kill, os.getpid(), signal.SIGTERM), OsDisk(), directory)
         context = Context(

@@ -12,6 +12,7 @@ from node.management.operations import Got, shown_properties
 from node.operator_session import OperatorSession, QueueGone
 from node.peeking import Peeked, Peeking
 from node.redriving import Order, Permit, Redriven, Redriver, Told
+from node.skipping import Skipping
 from queues.commands import ACCEPT
 from queues.conversion.chunks import in_form_1
 from queues.definitions import RESERVED_PREFIX, Queue
@@ -40,6 +41,7 @@ class LiveOperations:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
         self.peeking = Peeking(broker)
+        self.skipping = Skipping(broker, self.peeking)
 
     @property
     def metadata(self) -> Metadata:
@@ -192,6 +194,9 @@ class LiveOperations:
         self, queue: Queue, offset: int, count: int, payload_bytes: int
     ) -> Sequence[Peeked]:
         return await self.peeking.peek(queue, offset, count, payload_bytes)
+
+    async def skip_unreadable(self, queue: Queue) -> Sequence[int]:
+        return await self.skipping.skip(queue)
 
     async def redrive(
         self, queue: Queue, order: Order, permit: Permit, told: Told | None = None

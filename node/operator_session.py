@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from node.consumerless import Consumerless
-from queues.commands import EndSession, Get, Purge, Retire, SessionId, Settle, consumer_key
+from queues.commands import EndSession, Get, Inspect, Purge, Retire, SessionId, Settle, consumer_key
 from queues.credit import CreditActor, CreditSpec
 from queues.host import QueueHost, View
 from queues.message import Chunk
@@ -74,6 +74,16 @@ class OperatorSession(Consumerless):
         host.command(self, Get(self._session))
         await self._answered.wait()
         return self._got
+
+    async def inspect(self, host: QueueHost) -> tuple[int, int]:
+        """How many messages are ready, and how many consume, once the queue has done all that it
+        was told before. QueueGone: there is none."""
+        self._ask(host)
+        host.command(self, Inspect(self._session))
+        await self._answered.wait()
+        if host.uid not in self._used:
+            raise QueueGone
+        return self._counts
 
     async def view(self, host: QueueHost, message: int) -> View:
         """The message that was got. QueueGone: it is not to be had."""

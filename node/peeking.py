@@ -165,8 +165,9 @@ class Peeking:
             if slot is None:
                 break  # Its body was lost with a damaged part of the log.
             index = int(slot.index + seq - slot.first)
-            chunk = await self._alone(slot.chunk, index)
-            if chunk is not None:
+            found = await self._alone(slot.chunk, index)
+            if isinstance(found, Chunk):
+                chunk = found
                 break
         redelivered = bool(machine.redelivered.contains(seq))
         failures = machine.attempts.get(seq) & FAILED_MASK
@@ -185,20 +186,38 @@ class Peeking:
             position, redelivered, failures, exchange, key, properties, cut, len(payload)
         )  # fmt: skip
 
-    async def _alone(self, chunk: Chunk, index: int) -> Chunk | None:
-        """A copy of one message of a chunk; None: it could not be read."""
+    async def is_refused(self, host: ClassicHost, seq: int) -> bool:
+        """Whether the disk refuses each time to give this ready message, read alone; those in one
+        piece of a page file share their fate. One that takes long is not refused.
+        """
+        for _ in range(TRIES):
+            slot = host.store.find_live(seq) if host.machine.ready.within(seq, 1) else None
+            if slot is None:
+                return False
+            chunk = slot.chunk
+            if chunk.page_id > 0 and chunk.data is None:
+                found = await self._read(chunk, 0, int(chunk.count()))
+            else:
+                alone = await self._alone(chunk, int(slot.index + seq - slot.first))
+                found = alone if isinstance(alone, Exception) else b""
+            if not isinstance(found, Exception) or isinstance(found, TimeoutError):
+                return False
+        return True
+
+    async def _alone(self, chunk: Chunk, index: int) -> Chunk | Exception:
+        """A copy of one message of a chunk; or why it could not be read."""
         if chunk.data is not None:
             start, end = chunk.span(index)
-            message: bytes | None = chunk.data[start:end]
+            message: bytes | Exception = chunk.data[start:end]
         else:
-            message = await self._read(chunk, index)
-        if message is None:
-            return None
+            message = await self._read(chunk, index, index + 1)
+        if isinstance(message, Exception):
+            return message
         offsets = bytes(4) + len(message).to_bytes(4, "little")
         return Chunk(chunk.format_tag, message, 0, offsets, chunk.info, chunk.names)
 
-    async def _read(self, chunk: Chunk, index: int) -> bytes | None:
-        """From where it is now; the file stays until it is read."""
+    async def _read(self, chunk: Chunk, index: int, end: int) -> bytes | Exception:
+        """Messages index..end-1 from where they are now; the file stays until they are read."""
         answered: asyncio.Future[bytes | Exception] = asyncio.get_running_loop().create_future()
 
         def done(result: bytes | Exception) -> None:
@@ -206,7 +225,7 @@ class Peeking:
                 answered.set_result(result)
 
         skipped = int(chunk.bytes_between(0, index))
-        length = int(chunk.bytes_between(index, index + 1))
+        length = int(chunk.bytes_between(index, end))
         pager = self._broker.budget.pager
         if pager is not None and chunk.page_id > 0:
             pager.files.read(chunk.page_id, chunk.page_offset + skipped, length, done)
@@ -214,10 +233,9 @@ class Peeking:
             self._broker.bodies.read(chunk.file_id, chunk.file_offset + skipped, length, done)
         try:
             async with asyncio.timeout(READ_S):
-                result = await answered
-        except TimeoutError:
-            return None
-        return None if isinstance(result, Exception) else result
+                return await answered
+        except TimeoutError as error:
+            return error
 
 
 async def ready_from(host: ClassicHost, offset: int, count: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""Commands that look at messages of a queue, and send dead letters back."""
+"""Commands that look at messages of a queue, send dead letters back, and pass over bad ones."""
 
 import sys
 from typing import Final, TextIO
@@ -47,6 +47,15 @@ def redrive(api: Api, options: Options, out: TextIO) -> None:
     show_facts(facts, options, out)
 
 
+def skip_unreadable(api: Api, options: Options, out: TextIO) -> None:
+    """What is printed is how many messages are gone, and their numbers."""
+    answer = api.post(path("queues", options.vhost, options.queue, "skip_unreadable"), {})
+    facts = answer if isinstance(answer, dict) else {}
+    numbers = facts.get("messages")
+    shown = ", ".join(map(str, numbers)) if isinstance(numbers, list) else ""
+    show_facts([("skipped", facts.get("skipped")), ("messages", shown)], options, out)
+
+
 def order_of(options: Options) -> Body:
     order: dict[str, object] = {"dry_run": options.dry_run, "keep_deaths": options.keep_deaths}
     for name in ("count", "rate"):
@@ -84,6 +93,13 @@ LETTERS: Final[Commands] = {
         "Peeking at queue {queue} at position {position}...",
         (Argument("queue"), Argument("position")),
         peek,
+        in_vhost=True,
+    ),
+    "skip_unreadable": Verb(
+        "take messages that cannot be read, and hold a queue up, out of it for good",
+        "Skipping what cannot be read of queue {queue} in vhost {vhost} ...",
+        (Argument("queue"),),
+        skip_unreadable,
         in_vhost=True,
     ),
     "redrive": Verb(

@@ -18,6 +18,7 @@ from node.management.replies import ApiError
 READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 UNNOTED: Final = ("/publish", LOGIN_PATH)  # how paths end
 PATH_MAX: Final = 500
+NOTED: Final = web.RequestKey("noted", str)  # what its handler has to add to the outcome
 AUDIT: Final = web.AppKey("audit", Audit)
 
 
@@ -35,7 +36,8 @@ async def audit_changes(request: web.Request, handler: Handler) -> web.StreamRes
     except web.HTTPException as error:
         note(audit, request, str(error.status))
         raise
-    note(audit, request, str(answer.status))
+    more = request.get(NOTED)
+    note(audit, request, f"{answer.status}: {more}" if more else str(answer.status))
     return answer
 
 

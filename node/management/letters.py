@@ -1,9 +1,10 @@
-"""POST .../peek and .../redrive of a queue: messages that are looked at where they are, and dead
-letters that go back to where they came from.
+"""POST .../peek, .../redrive and .../skip_unreadable of a queue: messages that are looked at where
+they are, dead letters that go back to where they came from, and messages that no disk gives back.
 
-Both take a `filter`, an object: `exchange`, `routing_key`, `death_queue`, `death_reason`, `headers`
-and `properties` (objects), of which all must be so. A redrive with `progress=true` answers with a
-line of JSON after each slice, the last with `"status": "ok"`; whoever goes away ends it.
+The first two take a `filter`, an object: `exchange`, `routing_key`, `death_queue`, `death_reason`,
+`headers` and `properties` (objects), of which all must be so. A redrive with `progress=true`
+answers with a line of JSON after each slice, the last with `"status": "ok"`; whoever goes away ends
+it.
 """
 
 from functools import partial
@@ -14,6 +15,7 @@ from aiohttp import web
 
 from node.auth.permissions import WRITE
 from node.management.access import Context
+from node.management.auditing import NOTED
 from node.management.bodies import Body, flag, name_in, query_flag, read_body, text, whole
 from node.management.changes import HttpActor, acting
 from node.management.definitions import LINES
@@ -45,6 +47,7 @@ class Letters:
         return [
             web.post("/api/queues/{vhost}/{queue}/peek", self.peek),
             web.post("/api/queues/{vhost}/{queue}/redrive", self.redrive),
+            web.post("/api/queues/{vhost}/{queue}/skip_unreadable", self.skip_unreadable),
         ]
 
     async def peek(self, request: web.Request) -> web.Response:
@@ -94,6 +97,16 @@ class Letters:
         except (PeekFailed, QueueGone) as error:
             raise ApiError(503, "unavailable", reason_of(error)) from error
         return json_reply(redriven_row(done))
+
+    async def skip_unreadable(self, request: web.Request) -> web.Response:
+        """What cannot be read leaves the queue for good; whoever may purge it may do this."""
+        queue = queue_to_take(self._context, request, acting(self._context, request))
+        try:
+            taken = await self._context.operations.skip_unreadable(queue)
+        except PeekFailed as error:
+            raise ApiError(503, "unavailable", str(error)) from error
+        request[NOTED] = f"messages {', '.join(map(str, taken))}" if taken else "no message"
+        return json_reply({"skipped": len(taken), "messages": list(taken)})
 
     async def _watched(
         self, request: web.Request, queue: Queue, order: Order, permit: Permit

@@ -86,6 +86,9 @@ class Operations(Protocol):
         Fewer than asked for at the end of the queue, or where they are large.
         """
 
+    async def skip_unreadable(self, queue: Queue) -> Sequence[int]:
+        """Take out what cannot be read of the first ready messages; their numbers. PeekFailed."""
+
     async def redrive(
         self, queue: Queue, order: Order, permit: Permit, told: Told | None = None
     ) -> Redriven:

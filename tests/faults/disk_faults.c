@@ -7,8 +7,8 @@
  * A line: OPERATION NAME ERRNO DELAY_MS HOW. OPERATION is write, sync, read, create, rename or
  * unlink; a write that is synced (RWF_DSYNC) is both write and sync. NAME is part of the path, or
  * `.` for any. ERRNO 0: no error, the call is made. HOW, for writes: `no` nothing is written,
- * `half` half of it is, `all` all is written and the sync fails. Each call that is hit adds a
- * byte to the file CONTROL.hits.
+ * `half` half of it is, `all` all is written and the sync fails; for reads, the place of a byte:
+ * those that do not want it are not hit. Each call that is hit adds a byte to the file CONTROL.hits.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -138,8 +138,11 @@ ssize_t pwrite(int fd, const void *bytes, size_t length, off_t offset)
 ssize_t pread64(int fd, void *bytes, size_t length, off64_t offset)
 {
     struct fault fault;
-    if (meets_fd("read", fd, &fault) && fault.number)
-        return failed(fault.number);
+    if (meets_fd("read", fd, &fault) && fault.number) {
+        off64_t place = atol(fault.how);
+        if (place == 0 || (offset <= place && place < offset + (off64_t)length))
+            return failed(fault.number);
+    }
     return syscall(SYS_pread64, fd, bytes, length, offset);
 }
 

@@ -1,5 +1,6 @@
 """What a real node does when its disk fails, hangs or cannot be read, as its clients see it."""
 
+import json
 import re
 import time
 from collections.abc import Iterator
@@ -8,6 +9,7 @@ from typing import Final
 
 import pytest
 
+from node.cli.warrenctl import main as warrenctl
 from tests.conformance import raw
 from tests.conformance.raw import RawClient
 from tests.faults.nodes import (
@@ -236,6 +238,75 @@ def test_bodies_that_cannot_be_read_close_the_channel_that_waits_and_nothing_els
     connection.close()
     assert consume(node, "lazy", 5) == [1, 2, 3, 4, 5]
     assert node.api("GET", "/api/queues/%2F/lazy")["state"] == "running"
+
+
+def publish_together(node: Node, queue: str, bodies: list[bytes]) -> None:
+    """Persistent messages that come in one piece, and so are one for the log."""
+    persistent = b"\x10\x00\x02"
+    client = RawClient(node.host, node.port, PATIENCE_SECONDS).begin_channel()
+    sent = b"".join(
+        raw.publish_method(1, "", queue) + raw.content_header(1, len(body), persistent)
+        + raw.body(1, body)
+        for body in bodies
+    )  # fmt: skip
+    client.send(sent)
+    eventually(
+        lambda: node.api("GET", f"/api/queues/%2F/{queue}")["messages_ready"] == len(bodies),
+        lambda: node.api("GET", f"/api/queues/%2F/{queue}"),
+    )
+    client.socket.close()
+
+
+def place_of(node: Node, text: bytes) -> int:
+    """Where it is in the one file of the log that has it."""
+    found = [path.read_bytes().find(text) for path in (node.data_dir / "log").glob("wal-*.log")]
+    (place,) = [place for place in found if place >= 0]
+    return place
+
+
+def bodies_of(node: Node, queue: str, count: int) -> list[bytes]:
+    connection = connect(node)
+    channel = connection.channel()
+    found: list[bytes] = []
+    while len(found) < count:
+        _, _, body = channel.basic_get(queue, auto_ack=True)
+        assert body is not None
+        found.append(body)
+    connection.close()
+    return found
+
+
+def test_messages_that_cannot_be_read_are_passed_over_and_no_others(
+    enduring: FaultyNode, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node = enduring.node
+    skip = "/api/queues/%2F/held/skip_unreadable"
+    declare(node, "grave")
+    dead = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "grave"}
+    declare(node, "held", **{"x-queue-mode": "lazy"}, **dead)
+    bodies = [b"held-%d." % number * 1000 for number in range(7)]
+    publish_together(node, "held", bodies)
+    assert node.api("POST", skip, {}) == {"skipped": 0, "messages": []}
+    places = [place_of(node, body[:60]) for body in (bodies[2], bodies[5])]
+    enduring.order(f"read wal- 5 0 {places[0]}")
+    text = "INTERNAL_ERROR - messages of queue 'held' in vhost '/' cannot be read"
+    assert closed_with(node, "held") == (541, text)
+    assert node.api("GET", "/api/queues/%2F/held")["state"] == "down"
+    assert node.api("POST", skip, {}) == {"skipped": 1, "messages": [3]}
+    assert node.api("GET", "/api/queues/%2F/held")["state"] == "running"
+    enduring.order(f"read wal- 5 0 {places[1]}")
+    command = ["--node-url", node.management_url, "--formatter", "json", "skip_unreadable"]
+    assert warrenctl([*command, "held"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"skipped": 1, "messages": "6"}
+    assert bodies_of(node, "held", 5) == [bodies[each] for each in (0, 1, 3, 4, 6)]
+    shown = node.api("GET", "/api/queues/%2F/held")
+    assert (shown["state"], shown["messages"]) == ("running", 0)
+    assert node.api("GET", "/api/queues/%2F/grave")["messages"] == 0
+    lines = [line for line in node.log().splitlines() if "were taken out" in line]
+    assert [line.rpartition(": ")[2] for line in lines] == ["3", "6"]
+    audited = [line for line in node.log().splitlines() if "skip_unreadable" in line]
+    outcomes = [line.rpartition("200: ")[2] for line in audited]
+    assert outcomes == ["no message", "messages 3", "messages 6"]
 
 
 def declare_many(node: Node, first: int, end: int) -> None:

@@ -143,6 +143,10 @@ class Upkeep:
         """Seconds that publishers have had to wait, all together."""
         return self.tally.behind_s + (monotonic() - self._behind_since_s if self.is_behind else 0)
 
+    def is_rewriting(self, file_id: int) -> bool:
+        compaction = self._compaction
+        return compaction is not None and any(file.id == file_id for file in compaction.sources)
+
     def wake(self) -> None:
         """Something changed: look again, in a turn of its own."""
         if not self._woken and not self._closed:

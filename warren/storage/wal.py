@@ -499,6 +499,10 @@ class Wal:
                 self._upkeep.unpinned(file)
             read.done(answer)
 
+    def is_rewriting(self, file_id: int) -> bool:
+        """Whether messages of this file may be told to be elsewhere, by what was alive before."""
+        return self._upkeep is not None and self._upkeep.is_rewriting(file_id)
+
     def read_entries(
         self,
         owner: int,

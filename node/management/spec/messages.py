@@ -117,6 +117,12 @@ OPERATIONS: Final = (
         refusals=(503,),
     ),
     posts(
+        "/api/queues/{vhost}/{queue}/skip_unreadable",
+        "Take what cannot be read of its first thousand ready messages out of a queue, for good.",
+        answer=record("Skipped", {"skipped": COUNT, "messages": listed(COUNT)}),
+        refusals=(503,),
+    ),
+    posts(
         "/api/queues/{vhost}/{queue}/peek",
         "Look at messages of a queue where they are, from a position on.",
         wanted(

@@ -66,6 +66,9 @@ class FakeOperations:
     ) -> Sequence[Peeked]:
         return ()
 
+    async def skip_unreadable(self, queue: Queue) -> Sequence[int]:
+        return ()
+
     async def redrive(
         self, queue: Queue, order: Order, permit: Permit, told: Told | None = None
     ) -> Redriven:

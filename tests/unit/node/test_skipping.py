@@ -1,0 +1,104 @@
+"""Messages that no disk gives back: which they are, and what was written together with them."""
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from node import peeking
+from node.peeking import Peeking
+from node.skipping import file_of, isolate
+from queues.commands import ACCEPT, Attach, consumer_key
+from tests.unit.node.test_peeking import Site, message, publish
+from tests.unit.queues.classic_desk import Desk
+
+
+def is_refused(site: Site, seq: int) -> bool:
+    host = site.hosts.awake[5]
+    return asyncio.run(Peeking(site).is_refused(host, seq))
+
+
+def test_a_message_is_refused_if_the_disk_fails_each_time() -> None:
+    desk = Desk(budget_bytes=0)
+    publish(desk, "a", "b")
+    site = Site(desk)
+    site.bodies.failures = peeking.TRIES - 1
+    assert not is_refused(site, 1)
+    site.bodies.failures = peeking.TRIES
+    assert is_refused(site, 2)
+    assert site.bodies.lengths[-1] == len(message("b")), "it is read alone"
+    assert not is_refused(site, 2)
+
+
+def test_who_is_in_memory_or_not_ready_or_only_slow_is_not_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    desk = Desk()
+    publish(desk, "a")
+    site = Site(desk)
+    site.bodies.failures = 100
+    assert not is_refused(site, 1)
+    desk = Desk(budget_bytes=0)
+    publish(desk, "a")
+    site = Site(desk)
+    site.bodies.failures = 100
+    assert not is_refused(site, 7)
+    monkeypatch.setattr(peeking, "READ_S", 0.001)
+    monkeypatch.setattr(site.bodies, "read", silent)
+    assert not is_refused(site, 1)
+
+
+def silent(
+    file_id: int, offset: int, length: int, done: Callable[[bytes | Exception], None]
+) -> None:
+    """A disk that hangs."""
+
+
+def settle(desk: Desk, seqs: list[int]) -> None:
+    """They are taken, and done with."""
+    key = consumer_key(desk.sink.session, 1)
+    desk.host.command(desk.sink, Attach(key, 1000, False, False, 0))
+    desk.turn()
+    desk.settle(1, ACCEPT, [(seq, 1) for seq in seqs])
+    desk.turn()
+    desk.sync()
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_what_was_written_with_the_dead_is_read_without_their_bytes(seed: int) -> None:
+    random = Random(seed)
+    desk = Desk(budget_bytes=0)
+    bodies = [b"%d" % number * random.randint(1, 9) for number in range(random.randint(2, 12))]
+    desk.publish([b"before"])
+    desk.publish(bodies)
+    desk.publish([b"behind"])
+    desk.turn()
+    desk.sync()
+    host = desk.host
+    bad = sorted(random.sample(range(2, 2 + len(bodies)), random.randint(1, len(bodies))))
+    chunk = host.store.find(2).chunk
+    file = desk.node.log.files[int(chunk.file_id)]
+    at = int(chunk.file_offset)
+    spans = [(at + int(chunk.bytes_between(0, seq - 2)), len(bodies[seq - 2])) for seq in bad]
+    if len(bad) < len(bodies):
+        assert file_of(host, bad[0]) == chunk.file_id
+    settle(desk, bad)
+    isolate(host, bad)
+    assert desk.node.loads == []
+    host.store.tidy()
+    read: list[tuple[int, int]] = []
+    expected = {1: b"before", 2 + len(bodies): b"behind"}
+    expected.update({2 + n: body for n, body in enumerate(bodies) if 2 + n not in bad})
+    for seq, body in expected.items():
+        host.view(desk.sink, seq, 1)
+        for _, each in desk.node.loads:
+            read.append((int(each.file_offset), int(each.file_offset + each.size())))
+        assert body in desk.body(seq)
+    for begin, length in spans:
+        assert not any(start < begin + length and begin < end for start, end in read)
+    assert len(file) > 0
+    for seq in expected:  # The log may move each run of what is alive, and no more than that.
+        slot = host.store.find_live(seq)
+        assert slot is not None and slot.first <= seq < slot.first + slot.count
+        assert not set(bad) & set(range(slot.first, slot.first + slot.count))
