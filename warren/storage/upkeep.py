@@ -56,6 +56,9 @@ class Host(Protocol):
     @property
     def active_file_id(self) -> int: ...
 
+    @property
+    def active_bytes(self) -> int: ...
+
     def append(self, kind: int, owner: int, index: int, parts: Sequence[bytes]) -> Location: ...
 
     def append_hard_state(self, owner: int, incarnation: int, term: int, vote: int) -> Location: ...
@@ -142,6 +145,11 @@ class Upkeep:
     def behind_s(self) -> float:
         """Seconds that publishers have had to wait, all together."""
         return self.tally.behind_s + (monotonic() - self._behind_since_s if self.is_behind else 0)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a file may be left before it is full, though it takes its whole size."""
+        return excess(self._ledger.sealed(self._host.durable_lsn)) <= self._slack_bytes // 4
 
     def is_rewriting(self, file_id: int) -> bool:
         compaction = self._compaction
@@ -291,8 +299,9 @@ class Upkeep:
             return
         appended_lsn = self._host.appended_lsn
         if works and self._compaction is not None:
+            # With what is dead and on its way out.
             over = excess(self._ledger.sealed(self._host.durable_lsn))
-            self._pace.see(over, appended_lsn)  # With what is dead and on its way out.
+            self._pace.see(over, over + self._coming(), appended_lsn)
         else:
             self._pace.end()
         hurries = self._pace.is_on
@@ -300,6 +309,11 @@ class Upkeep:
             self._hurries = hurries
             self._runner.hurry(hurries)
         self._judge()
+
+    def _coming(self) -> int:
+        """How much more it is for the file that is being filled: at once, when that is full."""
+        file = self._ledger.files[self._host.active_file_id]
+        return max(0, self._host.active_bytes - THIN * file.alive_bytes())
 
     def _see_progress(self, compaction: Compaction) -> None:
         """Rewriting has gone on."""

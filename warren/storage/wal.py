@@ -237,6 +237,12 @@ class Wal:
         return self._log.active.id
 
     @property
+    def active_bytes(self) -> int:
+        """How far that file is filled."""
+        assert self._log is not None
+        return self._log.offset
+
+    @property
     def pending_bytes(self) -> int:
         """Appended and not yet known to be durable: for back-pressure."""
         return self.appended_lsn - self.durable_lsn
@@ -694,6 +700,7 @@ class Wal:
             and not log.active.written_before
             and log.offset * 2 < log.active.size
             and not self._closed
+            and (self._upkeep is None or self._upkeep.has_room)
         ):
             self.roll()
         self._stock()

@@ -313,6 +313,24 @@ def test_the_next_file_is_rewritten_while_the_last_one_is_on_its_way_out(node: S
     assert both > 0
 
 
+def test_no_file_is_left_half_empty_while_there_is_much_to_be_rewritten(node: Small) -> None:
+    node.disk.space_bytes = 0  # No reserve, so that the next file is a fresh one.
+    number = thin_files(node, 1, 10)
+    node.disk.space_bytes = -1
+    while node.wal._ledger.files[node.wal.active_file_id].written_before:
+        number = publish_one(node, number)
+    before = node.wal.active_file_id
+    assert node.excess_files() > SLACK_FILES / 4
+    node.wal.retry()
+    node.rest()
+    assert node.wal.reserve_count == 2
+    assert node.wal.active_file_id == before
+    node.runner.stalled = False
+    while node.wal.active_file_id == before:
+        number = publish_one(node, number)
+    assert node.excess_files() <= SLACK_FILES
+
+
 class NoSegments(SimDisk):
     """There is room for the log's own files alone."""
 
