@@ -110,6 +110,8 @@ ssize_t pwritev64v2(int fd, const struct iovec *parts, int count, off64_t offset
     if (strcmp(fault.how, "half") == 0)
         for (int i = 0; i < (count + 1) / 2; i++) {
             size_t length = count == 1 ? parts[i].iov_len / 2 : parts[i].iov_len;
+            if (fcntl(fd, F_GETFL) & O_DIRECT)
+                length -= length % 4096;
             if (syscall(SYS_pwrite64, fd, parts[i].iov_base, length, offset) < 0)
                 break;
             offset += length;
@@ -149,6 +151,19 @@ ssize_t pread64(int fd, void *bytes, size_t length, off64_t offset)
 ssize_t pread(int fd, void *bytes, size_t length, off_t offset)
 {
     return pread64(fd, bytes, length, offset);
+}
+
+ssize_t preadv64v2(int fd, const struct iovec *parts, int count, off64_t offset, int flags)
+{
+    struct fault fault;
+    if (meets_fd("read", fd, &fault) && fault.number)
+        return failed(fault.number);
+    return REAL(preadv64v2)(fd, parts, count, offset, flags);
+}
+
+ssize_t preadv2(int fd, const struct iovec *parts, int count, off_t offset, int flags)
+{
+    return preadv64v2(fd, parts, count, offset, flags);
 }
 
 int fdatasync(int fd)
