@@ -48,6 +48,7 @@ class Skipping:
     def __init__(self, broker: "Broker", peeking: Peeking) -> None:
         self._broker = broker
         self._peeking = peeking
+        self._beside: dict[int, list[int]] = {}  # by queue: taken, and their neighbours still wait
 
     def serve(self, status: StatusPart) -> None:
         status.serve(SKIP, self._asked)
@@ -89,8 +90,10 @@ class Skipping:
                 taken = await self._take(queue, bad) if bad else []
         except TimeoutError as error:
             raise PeekFailed("the queue, or the disk, does not answer") from error
+        gone = sorted({*self._beside.pop(queue.uid, ()), *taken})
+        if gone and not await self._isolate(host, gone):
+            self._beside[queue.uid] = gone
         if taken:
-            await self._isolate(host, taken)
             numbers = ", ".join(map(str, taken))
             log.warning(
                 "queue '%s' in vhost '%s': %d messages that cannot be read were taken out: %s",
@@ -103,15 +106,18 @@ class Skipping:
             self._broker.unreadable.forget(queue.uid)  # What is left is told anew.
         return taken
 
-    async def _isolate(self, host: ClassicHost, gone: Sequence[int]) -> None:
-        """As `isolate`, once nothing that was alive with the dead ones is about to move."""
+    async def _isolate(self, host: ClassicHost, gone: Sequence[int]) -> bool:
+        """As `isolate`, once nothing that was alive with the dead ones is about to move. False: the
+        log took too long, and the next order tries again.
+        """
         bodies = self._broker.bodies
         files = {place for place in map(partial(file_of, host), gone) if place}
         for _ in range(STILL_TRIES):
             if not any(bodies.is_rewriting(file_id) for file_id in files):
                 isolate(host, gone)
-                return
+                return True
             await asyncio.sleep(STILL_S)
+        return False
 
     async def _unreadable(self, host: ClassicHost) -> set[int]:
         found: set[int] = set()

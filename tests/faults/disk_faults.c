@@ -137,14 +137,18 @@ ssize_t pwrite(int fd, const void *bytes, size_t length, off_t offset)
     return pwrite64(fd, bytes, length, offset);
 }
 
+/* Whether a read wants the byte at the place that the fault is at, if it is at one. */
+static int wants(const struct fault *fault, size_t length, off64_t offset)
+{
+    off64_t place = atol(fault->how);
+    return place == 0 || (offset <= place && place < offset + (off64_t)length);
+}
+
 ssize_t pread64(int fd, void *bytes, size_t length, off64_t offset)
 {
     struct fault fault;
-    if (meets_fd("read", fd, &fault) && fault.number) {
-        off64_t place = atol(fault.how);
-        if (place == 0 || (offset <= place && place < offset + (off64_t)length))
-            return failed(fault.number);
-    }
+    if (meets_fd("read", fd, &fault) && fault.number && wants(&fault, length, offset))
+        return failed(fault.number);
     return syscall(SYS_pread64, fd, bytes, length, offset);
 }
 
@@ -156,7 +160,10 @@ ssize_t pread(int fd, void *bytes, size_t length, off_t offset)
 ssize_t preadv64v2(int fd, const struct iovec *parts, int count, off64_t offset, int flags)
 {
     struct fault fault;
-    if (meets_fd("read", fd, &fault) && fault.number)
+    size_t length = 0;
+    for (int i = 0; i < count; i++)
+        length += parts[i].iov_len;
+    if (meets_fd("read", fd, &fault) && fault.number && wants(&fault, length, offset))
         return failed(fault.number);
     return REAL(preadv64v2)(fd, parts, count, offset, flags);
 }

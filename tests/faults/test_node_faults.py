@@ -278,10 +278,31 @@ def bodies_of(node: Node, queue: str, count: int) -> list[bytes]:
     return found
 
 
-def test_messages_that_cannot_be_read_are_passed_over_and_no_others(
-    enduring: FaultyNode, capsys: pytest.CaptureFixture[str]
+def test_messages_of_a_quorum_queue_that_cannot_be_read_are_passed_over(
+    faulty: FaultyNode,
 ) -> None:
-    node = enduring.node
+    node = faulty.node
+    skip = "/api/queues/%2F/held/skip_unreadable"
+    declare(node, "held", **{"x-queue-type": "quorum"})
+    bodies = [b"held-%d." % number * 1000 for number in range(5)]
+    publish_together(node, "held", bodies)
+    node.kill9()
+    node.start()  # Now they are on disk alone.
+    faulty.order(f"read wal- 5 0 {place_of(node, bodies[2][:60])}")
+    text = "INTERNAL_ERROR - messages of queue 'held' in vhost '/' cannot be read"
+    assert closed_with(node, "held", by_get=True) == (541, text)
+    assert node.api("POST", skip, {})["skipped"] == 1
+    assert bodies_of(node, "held", 4) == [bodies[each] for each in (0, 1, 3, 4)]
+    node.stop()
+    faulty.order()
+    node.start()
+    assert node.api("GET", "/api/queues/%2F/held")["messages"] == 0
+
+
+def test_messages_that_cannot_be_read_are_passed_over_and_no_others(
+    faulty: FaultyNode, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node = faulty.node
     skip = "/api/queues/%2F/held/skip_unreadable"
     declare(node, "grave")
     dead = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "grave"}
@@ -290,13 +311,13 @@ def test_messages_that_cannot_be_read_are_passed_over_and_no_others(
     publish_together(node, "held", bodies)
     assert node.api("POST", skip, {}) == {"skipped": 0, "messages": []}
     places = [place_of(node, body[:60]) for body in (bodies[2], bodies[5])]
-    enduring.order(f"read wal- 5 0 {places[0]}")
+    faulty.order(f"read wal- 5 0 {places[0]}")
     text = "INTERNAL_ERROR - messages of queue 'held' in vhost '/' cannot be read"
     assert closed_with(node, "held") == (541, text)
     assert node.api("GET", "/api/queues/%2F/held")["state"] == "down"
     assert node.api("POST", skip, {}) == {"skipped": 1, "messages": [3]}
     assert node.api("GET", "/api/queues/%2F/held")["state"] == "running"
-    enduring.order(f"read wal- 5 0 {places[1]}")
+    faulty.order(f"read wal- 5 0 {places[1]}")
     command = ["--node-url", node.management_url, "--formatter", "json", "skip_unreadable"]
     assert warrenctl([*command, "held"]) == 0
     assert json.loads(capsys.readouterr().out) == {"skipped": 1, "messages": "6"}
