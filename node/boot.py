@@ -80,7 +80,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("warren.node")
 
 SWITCH_INTERVAL_S: Final = 0.0005  # so that the log's thread gets its turn (RAFT-AND-STORAGE 6)
-GC_THRESHOLDS: Final = (5_000, 10, 1000)  # a young collection takes a millisecond or two
+GC_THRESHOLDS: Final = (5_000, 3, 3_000)  # young: a millisecond or two; middle: four times that
 SETTLE_DELAY_S: Final = 0.005  # settlements alone are gathered so long
 OBSERVE_S: Final = 1.0  # between looks at clock, memory, disk and heartbeats
 TICKS_PER_SLICE: Final = 256  # connections looked at in one go

@@ -91,6 +91,9 @@ class Channel091:
         self._cancelling: methods.BasicCancel | None = None
         self._attaching: dict[int, bool] = {}  # consumer number -> no-wait
         self._answers: Consumer091 | None = None  # of direct reply-to
+        self._leaving: list[
+            Consumer091
+        ] = []  # of the ended channel, until they are told of as gone
         self._transaction: Transaction | None = None
         self._keeping = False  # publishes go to the transaction
         self._refused = False  # in the commit under way, some publish was
@@ -669,14 +672,26 @@ class Channel091:
             self._transaction.let_go()
         self.publisher.let_go()
         self.getting.give_back()
-        for consumer in self.deliveries.consumers.values():
-            self._consumer_over(consumer)
+        self._leaving = list(self.deliveries.consumers.values())
         self.deliveries.end()
         hosts: dict[int, QueueHost] = dict(self.deliveries.hosts)
         for uid, outbox in self.publisher.outboxes.items():
             hosts[uid] = outbox.host
-        Farewell(self, list(hosts.values()), self.owner.step_later).step(0)
+        farewell = Farewell(
+            self,
+            list(hosts.values()),
+            self.owner.step_later,
+            len(self._leaving),
+            self._tell_leaving,
+        )
+        farewell.step(0)
         self._credit.peer_down_everywhere()
+
+    def _tell_leaving(self, begin: int, end: int) -> None:
+        for consumer in self._leaving[begin:end]:
+            self._consumer_over(consumer)
+        if end == len(self._leaving):
+            self._leaving = []
 
 
 def held_bytes(event: Publishes | Settles | Called) -> i64:

@@ -2,8 +2,9 @@
 
 A channel may have used tens of thousands of queues, and each has something to do when it goes: what
 it held there goes back, and its consumers are counted out. No more than QUEUES_MAX are told in one
-turn. Until its turn comes a queue may go on delivering to the session, which lets that fall; all of
-it goes back with the rest. A queue that is gone itself by then does not mind.
+turn, and no more of its consumers are told of as gone. Until its turn comes a queue may go on
+delivering to the session, which lets that fall; all of it goes back with the rest. A queue that is
+gone itself by then does not mind.
 """
 
 from collections.abc import Callable
@@ -20,11 +21,19 @@ class Farewell:
     """See the module; it is stepped as a queue is."""
 
     def __init__(
-        self, sink: SessionSink, hosts: list[QueueHost], step_later: Callable[[Steppable], None]
+        self,
+        sink: SessionSink,
+        hosts: list[QueueHost],
+        step_later: Callable[[Steppable], None],
+        consumer_count: int = 0,
+        tell_consumers: Callable[[int, int], None] | None = None,
     ) -> None:
+        """`tell_consumers` hears of consumers begin..end-1, until all of them were told of."""
         self._sink = sink
         self._hosts = hosts
         self._step_later = step_later
+        self._consumer_count = consumer_count
+        self._tell_consumers = tell_consumers
         self._told = 0
 
     def step(self, now_ms: int) -> None:
@@ -32,5 +41,7 @@ class Farewell:
         self._told = begin + QUEUES_MAX
         for host in self._hosts[begin : self._told]:
             host.command(self._sink, EndSession(self._sink.session))
-        if self._told < len(self._hosts):
+        if self._tell_consumers is not None and begin < self._consumer_count:
+            self._tell_consumers(begin, min(self._told, self._consumer_count))
+        if self._told < max(len(self._hosts), self._consumer_count):
             self._step_later(self)

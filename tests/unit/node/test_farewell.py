@@ -33,3 +33,18 @@ def test_a_queue_that_is_gone_by_then_does_not_mind() -> None:
     node.turn()
     node.turn()
     assert not node.later
+
+
+@pytest.mark.parametrize("count", [0, 1, QUEUES_MAX, 2 * QUEUES_MAX + 3])
+def test_consumers_are_told_of_in_the_same_slices_though_there_are_more_of_them(count: int) -> None:
+    node, sink = FakeNode(), FakeSink()
+    told: list[tuple[int, int]] = []
+
+    def tell(begin: int, end: int) -> None:
+        told.append((begin, end))
+
+    Farewell(sink, [node.queue(1)], node.mark_host_later, count, tell).step(0)
+    while node.later:
+        node.turn()
+    begins = range(0, count, QUEUES_MAX)
+    assert told == [(begin, min(begin + QUEUES_MAX, count)) for begin in begins]
