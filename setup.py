@@ -25,6 +25,7 @@ COMPILED = [
     "node/hold.py",
     "node/internal_publisher.py",
     "node/plans.py",
+    "node/queue_weights.py",
     "node/reading.py",
     "node/transaction.py",
     "node/turn.py",

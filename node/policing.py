@@ -26,6 +26,7 @@ from queues.policies import EXCHANGE, NOTHING, Effective, with_policy
 from queues.queue_arguments import QUORUM, queue_type
 from queues.queue_options import (
     EXPIRES,
+    SharedOptions,
     can_refuse,
     dead_letter_rule,
     is_lazy,
@@ -67,6 +68,7 @@ class PolicyKeeper:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
         self._waiting: deque[int] = deque()  # uids of queues
+        self._options = SharedOptions()
         self._settled: list[asyncio.Future[None]] = []
         self._told: set[int] = set()  # uids of queues whose dead letters cannot be sent as is asked
         self._planned = False
@@ -97,13 +99,13 @@ class PolicyKeeper:
         declared = decode_arguments(queue.arguments)
         kind = queue_type(declared)
         arguments = self.arguments_of(queue)
-        options = options_of(arguments, broker.queue_defaults)
+        options = self._options.of(options_of(arguments, broker.queue_defaults))
         quorum = kind == QUORUM
         if quorum:
             self._see_strategy(queue, arguments)
         return QueueRules(
             kind,
-            options_of(declared, broker.queue_defaults) if quorum else options,
+            self._options.of(options_of(declared, broker.queue_defaults)) if quorum else options,
             options,
             LAZY if is_lazy(arguments) else DEFAULT,
             dead_letter_rule(queue.name, arguments, broker.config.compat == "3.x"),

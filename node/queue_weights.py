@@ -1,7 +1,12 @@
-"""What listings tell of the messages in a queue that its machine does not count. Reads only."""
+"""What listings tell of the messages in a queue that its machine does not count. Reads only.
+
+Compiled, for sums are made of all queues in one turn.
+"""
 
 from collections.abc import Iterable
 from typing import Final
+
+from mypy_extensions import i64
 
 from queues.conversion.chunks import in_form_1
 from queues.hosts.classic import ClassicHost
@@ -57,7 +62,10 @@ def head_timestamp(host: ClassicHost) -> int | None:
 def sums_of(hosts: Iterable[ClassicHost]) -> tuple[int, int, int, int]:
     """Messages ready and unacknowledged, bytes of both, consumers: in one pass, and without the
     hosts' properties, for there may be 10,000 of them in one turn."""
-    ready = held = byte_count = consumers = 0
+    ready: i64 = 0
+    held: i64 = 0
+    byte_count: i64 = 0
+    consumers: i64 = 0
     for host in hosts:
         machine = host.machine
         ready += machine.ready.count

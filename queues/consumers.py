@@ -178,6 +178,7 @@ class Lines:
 
     def __init__(self) -> None:
         self.levels: list[Level] = []
+        self.only: Level | None = None  # if there is one: nearly always (0080)
 
     def join(self, consumer: Consumer) -> None:
         """Stand at the end of the line of its priority, unless it stands there already."""
@@ -191,11 +192,21 @@ class Lines:
             self._level(consumer.priority).leave(consumer)
         if len(self.levels) > 1:
             self.levels = [level for level in self.levels if level.count > 0]
+            self._note_only()
 
     def is_empty(self) -> bool:
+        only = self.only
+        if only is not None:
+            return only.count <= 0
         return all(level.count <= 0 for level in self.levels)
 
+    def _note_only(self) -> None:
+        self.only = self.levels[0] if len(self.levels) == 1 else None
+
     def _level(self, priority: i64) -> Level:
+        only = self.only
+        if only is not None and only.priority == priority:
+            return only
         place: i64 = 0
         for level in self.levels:
             if level.priority == priority:
@@ -205,4 +216,5 @@ class Lines:
             place += 1
         made = Level(priority)
         self.levels.insert(place, made)
+        self._note_only()
         return made

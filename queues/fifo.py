@@ -49,7 +49,7 @@ from queues.commands import (
     Tick,
     consumer_key,
 )
-from queues.consumers import Consumer
+from queues.consumers import Consumer, Level
 from queues.delays import Delays, delays_it, delivery_time, drops_delayed, oldest_of, take_delayed
 from queues.dying import DEATHS, DyingRuns
 from queues.effects import (
@@ -694,17 +694,24 @@ class Fifo:
         """Hand ready messages to consumers with credit, the highest priority first, in turns."""
         if self.behind:
             return
-        for level in self.roster.lines.levels:
-            while self.ready.count > 0 and level.count > 0:
-                consumer = level.take()
-                want = consumer.credit
-                if level.count > 0:
-                    want = min(want, LONG_TURN if self.ready.count >= LONG_BACKLOG else 1)
-                self._deliver(consumer, min(want, self.ready.count))
-                if consumer.credit > 0:
-                    level.put(consumer)
-                else:
-                    consumer.in_turn = False
+        if self.ready.count > 0:
+            only = self.roster.lines.only
+            if only is not None:
+                self._serve(only)
+                return
+            for level in self.roster.lines.levels:
+                self._serve(level)
+
+    def _serve(self, level: Level) -> None:
+        while self.ready.count > 0 and level.count > 0:
+            consumer = level.take()
+            want = consumer.credit
+            if level.count > 0:
+                want = min(want, LONG_TURN if self.ready.count >= LONG_BACKLOG else 1)
+            self._deliver(consumer, min(want, self.ready.count))
+            consumer.in_turn = consumer.credit > 0
+            if consumer.in_turn:
+                level.put(consumer)
 
     def _deliver(self, consumer: Consumer, want: i64) -> None:
         while want > 0:
@@ -779,7 +786,7 @@ class Fifo:
                 self.notes.count_beside(self.delays.seqs)
         if options.ttl_ms >= 0 and old.ttl_ms < 0:
             self.arrivals = Arrivals()
-            if not self._is_empty():  # What came before counts from now on.
+            if self.length() > 0 or len(self.leaving) > 0:  # What came before counts from now on.
                 self.arrivals.note(1, self.now_ms, options.ttl_ms)
         elif options.ttl_ms >= 0:
             self.arrivals.change(self.now_ms, old.ttl_ms, options.ttl_ms)
@@ -791,6 +798,3 @@ class Fifo:
         if options.overflow == DROP_HEAD:
             self._drop_head()
         pass_time(self)
-
-    def _is_empty(self) -> bool:
-        return self.length() == 0 and len(self.leaving) == 0

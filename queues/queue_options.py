@@ -5,7 +5,7 @@ here reads has no effect on a single node: leader locators, group sizes, in-memo
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, final
 
 from queues.dead_letters import DeadLetterRule
 from queues.options import (
@@ -27,6 +27,7 @@ RETRY_MAX: Final = "x-delayed-retry-max"
 QUORUM_LEVELS: Final = 32  # Q-63
 QUORUM_DEFAULT_LEVEL: Final = 4
 QUORUM_DELIVERY_LIMIT: Final = 20
+SHARED_MAX: Final = 256  # different options that are known, to be shared
 
 OVERFLOWS: Final = {
     "drop-head": DROP_HEAD,
@@ -47,6 +48,21 @@ class QueueDefaults:
 
     consumer_timeout_ms: int = 1_800_000
     drain_handover: bool = False  # C-16: the next consumer waits for the cancelled one
+
+
+@final
+class SharedOptions:
+    """One object for all queues with the same options, so that it stays in the processor's cache
+    where thousands of queues take turns (0080)."""
+
+    def __init__(self, limit: int = SHARED_MAX) -> None:
+        self._limit = limit
+        self._known: dict[Options, Options] = {}
+
+    def of(self, options: Options) -> Options:
+        if options not in self._known and len(self._known) >= self._limit:
+            self._known.clear()
+        return self._known.setdefault(options, options)
 
 
 def options_of(arguments: dict[str, object], defaults: QueueDefaults) -> Options:

@@ -151,9 +151,8 @@ class Scrape:
 
     def _of_node(self, groups: set[str], prefix: str) -> Iterator[Family]:
         node = self.view.node()
-        counters = self.view.counters()
         made: dict[str, Callable[[], Iterator[Family]]] = {
-            "connection_churn_metrics": lambda: of_node.churn_families(counters),
+            "connection_churn_metrics": lambda: of_node.churn_families(self.view.counters()),
             "node_coarse_metrics": lambda: of_node.coarse_families(node),
             "node_metrics": lambda: of_node.limit_families(node),
             "node_persister_metrics": lambda: persister_families(self.view),

@@ -13,7 +13,7 @@ from queues.options import (
     decode_options,
     options_bytes,
 )
-from queues.queue_options import can_refuse
+from queues.queue_options import SharedOptions, can_refuse
 from tests.unit.queues.fifo_steps import OPTIONS
 
 BOUNDED = settings(max_examples=200, deadline=None, database=None)
@@ -118,3 +118,14 @@ def test_a_queue_refuses_for_its_length_if_it_has_one_and_drops_nothing(
     if overflow:
         arguments["x-overflow"] = overflow
     assert can_refuse(arguments) is refuses
+
+
+def test_queues_with_the_same_options_share_them_and_few_are_known() -> None:
+    shared = SharedOptions(2)
+    first = shared.of(Options())
+    assert shared.of(Options()) is first
+    other = shared.of(Options(ttl_ms=1))
+    assert (other.ttl_ms, shared.of(Options(ttl_ms=1)) is other) == (1, True)
+    assert shared.of(Options()) is first
+    assert shared.of(Options(ttl_ms=2)).ttl_ms == 2
+    assert shared.of(Options()) is not first
