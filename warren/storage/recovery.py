@@ -8,6 +8,7 @@ in memory. Compaction leaves copies for a moment; the owner gets each message on
 
 import os
 from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Protocol, final
@@ -30,6 +31,7 @@ from warren.storage.found_entries import FoundEntries
 from warren.storage.group_damage import GroupEvidence
 from warren.storage.ledger import Ledger
 from warren.storage.log import SEAL_BYTES
+from warren.storage.places import WALK_BYTES
 from warren.storage.ranges import RangeSet
 from warren.storage.record import (
     CHECKPOINT,
@@ -56,7 +58,7 @@ from warren.storage.record import (
     encode_header,
     padded,
 )
-from warren.storage.scan import Scan
+from warren.storage.scan import AHEAD_BYTES, WINDOW_BYTES, Scan
 from warren.storage.stretches import Cut, Run, Runs, Stretch, cuts_of
 
 
@@ -229,8 +231,10 @@ class Recovery:
         directory: str,
         shelf: Shelf,
         on_read: Callable[[LogFile], None] | None = None,
+        ahead: Executor | None = None,
     ) -> None:
         self._on_read = on_read  # after each file
+        self._ahead = ahead  # reads the next part of a file while one is looked at
         self._disk = disk
         self._directory = directory
         self._shelf = shelf
@@ -442,7 +446,7 @@ class Recovery:
         A segment has no other life. Logs are filled in order, so one was full if a newer one has a
         record; else it may have been taken into use without any so far.
         """
-        if newer is None or any(self._scan(file).has_records() for file in newer):
+        if newer is None or any(self._scan(file, WALK_BYTES).has_records() for file in newer):
             return claimed_epoch(self._disk.pread(handle, HEADER_BYTES, BLOCK_BYTES))
         return -1
 
@@ -450,7 +454,7 @@ class Recovery:
         """The newest log with a record; newer ones were taken into use for nothing yet."""
         while logs:
             newest = logs[-1]
-            scan = self._scan(newest)
+            scan = self._scan(newest, WALK_BYTES)
             if scan.has_records():
                 return newest
             if scan.was_begun():
@@ -459,11 +463,17 @@ class Recovery:
             logs.pop()
         return None
 
-    def _scan(self, file: LogFile) -> Scan:
-        return Scan(self._disk, file.handle, file.path, file.size, file.epoch)
+    def _scan(self, file: LogFile, window_bytes: int = WINDOW_BYTES) -> Scan:
+        return Scan(self._disk, file.handle, file.path, file.size, file.epoch, window_bytes)
+
+    def _scan_ahead(self, file: LogFile) -> Scan:
+        if self._ahead is None:
+            return self._scan(file)
+        disk, handle = self._disk, file.handle
+        return Scan(disk, handle, file.path, file.size, file.epoch, AHEAD_BYTES, self._ahead)
 
     def _read(self, file: LogFile, tail: LogFile | None) -> None:
-        scan = self._scan(file)
+        scan = self._scan_ahead(file)
         rows: list[Row] = []
         runs = Runs(file)
         last_kind = 0
@@ -478,6 +488,7 @@ class Recovery:
                     rows.append(row_of(file, record))
             else:
                 self._note(file, record)
+        scan.close()
         for row in rows:
             self._note_row(row)
         for run in runs.found:

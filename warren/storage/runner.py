@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
 from queue import SimpleQueue
 from typing import Final, Protocol
 
@@ -15,6 +16,9 @@ Work = Callable[[], None]
 
 class Runner(Protocol):
     """Four kinds of work, each in order of hand-over; kinds run beside each other."""
+
+    def ahead(self) -> Executor:
+        """What reads ahead while a start looks at what was read; it is shut down then."""
 
     def start(self, write: Callable[[], bool]) -> None:
         """From now on, after each `kick`, call `write` until it answers False."""
@@ -68,6 +72,9 @@ class ThreadRunner:
         self._stopping = threading.Event()
         self._write: Callable[[], bool] = bool
         self._threads: list[threading.Thread] = []
+
+    def ahead(self) -> Executor:
+        return ThreadPoolExecutor(1, "wal-ahead")
 
     def start(self, write: Callable[[], bool]) -> None:
         self._write = write

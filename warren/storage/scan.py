@@ -6,6 +6,8 @@ and the scan goes on behind it. Else it is the torn tail of a crash, and the end
 """
 
 from collections.abc import Iterator
+from concurrent.futures import Executor, Future, wait
+from threading import Event
 from typing import Final, final
 
 from warren.storage.disk import Disk
@@ -23,19 +25,30 @@ from warren.storage.record import (
 )
 
 WINDOW_BYTES: Final = 4 << 20
+AHEAD_BYTES: Final = 1 << 20  # read while as much is looked at
 EPOCH_AT: Final = 8  # of the epoch in a record header
 HEAD_BYTES_MAX: Final = 64 << 10  # of a bad record, to find out whose it was
 
 
 @final
 class Window:
-    """A part of a file in memory that moves on as it is asked for later offsets."""
+    """A part of a file in memory that moves on as it is asked for later offsets.
+
+    With `ahead` the part behind it is read meanwhile, by a thread of that.
+    """
 
     def __init__(
-        self, disk: Disk, handle: int, size: int, window_bytes: int = WINDOW_BYTES
+        self,
+        disk: Disk,
+        handle: int,
+        size: int,
+        window_bytes: int = WINDOW_BYTES,
+        ahead: Executor | None = None,
     ) -> None:
         self._disk = disk
         self._window_bytes = window_bytes
+        self._ahead = ahead
+        self._following: Future[bytes] | None = None  # what comes behind `_bytes`
         self.read_bytes = 0  # from the disk so far
         self._handle = handle
         self.size = size
@@ -47,12 +60,47 @@ class Window:
         """Memory that holds `length` bytes from `offset` on (fewer at the end), and where."""
         length = min(length, self.size - offset)
         if offset < self._offset or offset + length > self._offset + len(self._bytes):
-            wanted = min(max(length, self._window_bytes), self.size - offset)
-            self._bytes = self._disk.pread(self._handle, wanted, offset)
-            self._view = memoryview(self._bytes)
-            self.read_bytes += len(self._bytes)
-            self._offset = offset
+            self._move(offset, length)
         return self._view, offset - self._offset
+
+    def _move(self, offset: int, length: int) -> None:
+        rest, found = b"", b""
+        end = self._offset + len(self._bytes)
+        following = self._following
+        if following is not None and self._offset <= offset <= end:
+            rest = self._bytes[offset - self._offset :]
+            found = following.result()
+        if len(rest) + len(found) < length:  # Far off, or longer than a window.
+            rest = b""
+            wanted = min(max(length, self._window_bytes), self.size - offset)
+            if self._ahead is None:
+                found = self._disk.pread(self._handle, wanted, offset)
+            else:  # That thread has a buffer of its own for it, and gives it back at its end.
+                found = self._ahead.submit(self._disk.pread, self._handle, wanted, offset).result()
+        self._bytes = rest + found if rest else found
+        self._view = memoryview(self._bytes)
+        self.read_bytes += len(found)
+        self._offset = offset
+        self._read_ahead()
+
+    def _read_ahead(self) -> None:
+        self.close()
+        at = self._offset + len(self._bytes)
+        if self._ahead is not None and at < self.size:
+            length = min(self._window_bytes, self.size - at)
+            begun = Event()
+            self._following = self._ahead.submit(self._read_part, begun, length, at)
+            begun.wait()  # Compiled code lets no other thread begin before it waits.
+
+    def _read_part(self, begun: Event, length: int, offset: int) -> bytes:
+        begun.set()
+        return self._disk.pread(self._handle, length, offset)
+
+    def close(self) -> None:
+        """Nobody reads the file any more on return."""
+        following, self._following = self._following, None
+        if following is not None and not following.cancel():
+            wait((following,))
 
     def find(self, pattern: bytes, offset: int, end: int) -> int:
         """First place of `pattern` in offset..end-1, or -1."""
@@ -78,8 +126,9 @@ class Scan:
         size: int,
         epoch: int,
         window_bytes: int = WINDOW_BYTES,
+        ahead: Executor | None = None,
     ) -> None:
-        self._window = Window(disk, handle, size, window_bytes)
+        self._window = Window(disk, handle, size, window_bytes, ahead)
         self._path = path
         self._epoch = epoch
         self._epoch_bytes = epoch.to_bytes(4, "little")
@@ -92,6 +141,10 @@ class Scan:
     def read_bytes(self) -> int:
         """From the disk so far."""
         return self._window.read_bytes
+
+    def close(self) -> None:
+        """What may be read of it has been read; only where something was read ahead."""
+        self._window.close()
 
     def read(self, offset: int) -> Record | None:
         """The record at `offset`, or None if there is no sound one. Its payload is a view."""

@@ -155,8 +155,9 @@ class Wal:
 
     def open(self, sink: RecoverySink) -> RecoveryReport:
         """Recover, begin a new file, durably, and start the threads."""
-        recovery = Recovery(self._disk, self._directory, self._shelf)
-        self._ledger, report = recovery.run(sink)
+        with self._runner.ahead() as ahead:
+            recovery = Recovery(self._disk, self._directory, self._shelf, ahead=ahead)
+            self._ledger, report = recovery.run(sink)
         for file in list(self._ledger.files.values()):
             self._ledger.adopt(file)
         self._last_file_id = recovery.last_file_id

@@ -2,11 +2,24 @@
 
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Executor, Future
 from random import Random
 from typing import Any, Final
 
 Work = Callable[[], None]
 LATE: Final = 0.97
+
+
+class AtOnce(Executor):
+    """Does it when it is handed over."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except OSError as error:
+            future.set_exception(error)
+        return future
 
 
 class StepRunner:
@@ -27,6 +40,9 @@ class StepRunner:
 
     def post(self, work: Work) -> None:
         self.posted.append(work)
+
+    def ahead(self) -> Executor:
+        return AtOnce()
 
     def start(self, write: Callable[[], bool]) -> None:
         self._write = write

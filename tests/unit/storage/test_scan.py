@@ -1,6 +1,13 @@
 """What a scan makes of a file that is whole, cut short, stale or damaged."""
 
+import errno
+from concurrent.futures import Executor, ThreadPoolExecutor
+from random import Random
+
+import pytest
+
 from tests.sim.storage.sim_disk import SimDisk
+from tests.sim.storage.steps import AtOnce
 from warren.storage.files import BLOCK_BYTES
 from warren.storage.record import (
     ENTRY,
@@ -158,3 +165,53 @@ def test_a_file_whose_first_write_was_torn_has_no_records() -> None:
     ):
         _, scan, _ = scanned(bytes(damaged) + following)
         assert scan.has_records() == expected
+
+
+def told(content: bytes, size: int, window_bytes: int, ahead: Executor | None) -> list[object]:
+    """All that a scan of the file says, with its payloads."""
+    disk = SimDisk()
+    handle = disk.create(PATH, size)
+    disk.pwritev(handle, [content], BLOCK_BYTES, True)
+    scan = Scan(disk, handle, PATH, size, EPOCH, window_bytes, ahead)
+    found = [(record.offset, record.owner, bytes(record.payload)) for record in scan.records(False)]
+    scan.close()
+    bad = [(each.offset, each.kind, each.targets) for each in scan.corrupt]
+    return [found, bad, scan.end, scan.torn, scan.sealed]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_scan_that_reads_ahead_finds_the_same(seed: int) -> None:
+    """Records longer and shorter than what is read at a time, some of them damaged."""
+    random = Random(seed)
+    content = bytearray()
+    for owner in range(1, random.randrange(2, 60)):
+        payload = random.randbytes(random.choice((0, 5, 700, 3000)))
+        content += record(ENTRY, owner, payload, BLOCK_BYTES + len(content))
+    for _ in range(random.randrange(4)):
+        content[random.randrange(len(content))] ^= 1
+    size = BLOCK_BYTES + len(content) + random.choice((0, 9000))
+    expected = told(bytes(content), size, 1 << 20, None)
+    for window_bytes in (64, 1000, 4096, 1 << 20):
+        assert told(bytes(content), size, window_bytes, AtOnce()) == expected
+        with ThreadPoolExecutor(1) as threads:
+            assert told(bytes(content), size, window_bytes, threads) == expected
+
+
+def test_what_cannot_be_read_ahead_matters_when_it_is_wanted() -> None:
+    first = record(ENTRY, 1, bytes(1000))
+    disk = SimDisk()
+    handle = disk.create(PATH, SIZE)
+    disk.pwritev(handle, [first + record(ENTRY, 2, bytes(5000))], BLOCK_BYTES, True)
+    scan = Scan(disk, handle, PATH, SIZE, EPOCH, 2000, AtOnce())
+    records = scan.records(False)
+    disk.failures["pread"] = OSError(errno.EIO, "bad sector")
+    with pytest.raises(OSError, match="bad sector"):
+        next(records)
+    disk.failures.clear()
+    scan = Scan(disk, handle, PATH, SIZE, EPOCH, 2000, AtOnce())
+    records = scan.records(False)
+    assert next(records).owner == 1
+    disk.failures["pread"] = OSError(errno.EIO, "bad sector")
+    with pytest.raises(OSError, match="bad sector"):
+        next(records)
+    scan.close()
