@@ -14,7 +14,8 @@ the write; to read back what has left that cache costs as much again (docs/decis
 
 The kernel keeps both kinds in step, as long as what is written through the cache is synced at once:
 the caller sees to it that it is. One thread at a time writes to a file; any may read. Each thread
-has a buffer of BUFFER_BYTES, once it needs one. An open file has a second handle from then on.
+has MEMORY_BYTES of its own once it needs them, or three times as many; an open file has a second
+handle.
 """
 
 import errno
@@ -22,6 +23,7 @@ import mmap
 import os
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from time import perf_counter
 from typing import Final, Protocol, final
 
@@ -32,12 +34,14 @@ from warren.storage.recall import Recall
 from warren.storage.record import Buffer
 
 DIRECT_BYTES: Final = 4096  # what a block of any disk is a part of
-BUFFER_BYTES: Final = (4 << 20) + 2 * DIRECT_BYTES
+MEMORY_BYTES: Final = 2 << 20  # a huge page
+MEMORY_BYTES_MAX: Final = 6 << 20
 LEAST_READ_BYTES: Final = 64 << 10  # below it what the kernel reads ahead is worth more
-JOINED_BYTES: Final = 16 << 10  # parts that are shorter, on an average, are joined first
+JOINED_BYTES: Final = 512  # parts that are shorter, on an average, are joined first
 REFUSED: Final = (errno.EINVAL, errno.EOPNOTSUPP)  # of a file system that cannot
 LONG_AGO_BYTES: Final = 1 << 60
 UNKNOWN: Final = -1
+ZEROS: Final = bytes(DIRECT_BYTES)
 NOT_POSSIBLE: Final = -2
 
 
@@ -87,16 +91,32 @@ class OpenFile:
 
 
 @final
-class Buffers:
-    """One for each thread. They begin at a page, as they must."""
+class Memory:
+    """What calls read into and write from. It begins at a page, as it must."""
+
+    __slots__ = ("map", "size", "view")
+
+    def __init__(self, size: i64) -> None:
+        self.size: i64 = size
+        self.map = mmap.mmap(-1, size)
+        with suppress(OSError):  # A kernel without them.
+            self.map.madvise(mmap.MADV_HUGEPAGE)  # A call goes through all pages it is to use.
+        self.view = memoryview(self.map)
+
+
+@final
+class Memories:
+    """One for each thread."""
 
     def __init__(self) -> None:
         self._local = threading.local()  # No subclass: compiled, it would share its attributes.
 
-    def view(self) -> memoryview:
-        found: memoryview | None = getattr(self._local, "view", None)
-        if found is None:
-            found = self._local.view = memoryview(mmap.mmap(-1, BUFFER_BYTES))
+    def take(self, byte_count: i64) -> Memory:
+        """The thread's own, with so much room unless that is more than there can be."""
+        found: Memory | None = getattr(self._local, "memory", None)
+        if found is None or found.size < min(byte_count, MEMORY_BYTES_MAX):
+            size = MEMORY_BYTES if byte_count <= MEMORY_BYTES else MEMORY_BYTES_MAX
+            found = self._local.memory = Memory(size)
         return found
 
 
@@ -108,7 +128,7 @@ class DirectDisk:
         self._calls: DirectCalls = OsCalls() if calls is None else calls
         self._pads = pads
         self._files: dict[int, OpenFile] = {}
-        self._buffers = Buffers()
+        self._memories = Memories()
         self._lock = threading.Lock()  # of what makes second handles, and of `recall`
         self.recall = Recall()
 
@@ -190,27 +210,32 @@ class DirectDisk:
             return
         if total < JOINED_BYTES * i64(len(parts)):
             parts = (b"".join(parts),)
-        view = self._buffers.view()
-        if lead > 0:
-            view[:lead] = tail[:lead]
+        memory = self._memories.take(lead + total + DIRECT_BYTES)
+        put = memory.map.write
+        memory.map.seek(0)
+        put(tail[:lead])
         filled = lead
         at: i64 = offset - lead
         for part in parts:
+            if filled + i64(len(part)) <= memory.size:
+                put(part)
+                filled += len(part)
+                continue
             rest = memoryview(part)
             while len(rest) > 0:
-                count: i64 = min(len(rest), BUFFER_BYTES - filled)
-                view[filled : filled + count] = rest[:count]
-                rest = rest[count:]
-                filled += count
-                if filled == BUFFER_BYTES:
-                    self._write(file, handle, view, at, dsync)
+                if filled == memory.size:
+                    self._write(file, handle, memory.view, at, dsync)
+                    memory.map.seek(0)
                     at += filled
                     filled = 0
+                count: i64 = min(len(rest), memory.size - filled)
+                put(rest[:count])
+                rest = rest[count:]
+                filled += count
         if filled > 0:
             blank: i64 = -filled % DIRECT_BYTES
-            if blank > 0:
-                view[filled : filled + blank] = bytes(blank)
-            self._write(file, handle, view[: filled + blank], at, dsync)
+            put(ZEROS[:blank])
+            self._write(file, handle, memory.view[: filled + blank], at, dsync)
 
     def _write(
         self, file: OpenFile, handle: int, view: memoryview, offset: i64, dsync: bool
@@ -235,7 +260,7 @@ class DirectDisk:
     def pread(self, handle: int, length: int, offset: int) -> bytes:
         if not self._goes_past(handle, length, offset):
             return self._disk.pread(handle, length, offset)
-        room: i64 = BUFFER_BYTES - DIRECT_BYTES
+        room: i64 = MEMORY_BYTES_MAX - DIRECT_BYTES
         found: list[bytes] = []
         at: i64 = offset
         end: i64 = offset + length
@@ -252,7 +277,7 @@ class DirectDisk:
     ) -> Sequence[bytes]:
         length = pieces[-1][1]
         if self._goes_past(handle, length, offset):
-            if length <= BUFFER_BYTES - DIRECT_BYTES:
+            if length <= MEMORY_BYTES_MAX - DIRECT_BYTES:
                 return self._read(handle, offset, pieces)
             return cut(self.pread(handle, length, offset), pieces)
         return self._disk.pread_pieces(handle, offset, pieces)
@@ -269,12 +294,12 @@ class DirectDisk:
         return not is_kept and self._is_possible(file, handle)
 
     def _read(self, handle: int, offset: i64, pieces: Sequence[tuple[int, int]]) -> Sequence[bytes]:
-        """Pieces of a part that fits into a buffer."""
+        """Pieces of a part that fits into the memory of a thread."""
         file = self._files[handle]
         length: i64 = pieces[-1][1]
         lead: i64 = offset % DIRECT_BYTES
         whole: i64 = (lead + length + DIRECT_BYTES - 1) // DIRECT_BYTES * DIRECT_BYTES
-        view = self._buffers.view()
+        view = self._memories.take(whole).view
         read: i64 = 0
         begun_s = perf_counter()
         while read < lead + length:

@@ -12,12 +12,12 @@ import pytest
 
 from tests.sim.storage.block_disk import BlockCalls
 from tests.sim.storage.sim_disk import SimDisk
-from warren.storage.direct import BUFFER_BYTES, DIRECT_BYTES, LEAST_READ_BYTES, DirectDisk
+from warren.storage.direct import DIRECT_BYTES, LEAST_READ_BYTES, MEMORY_BYTES_MAX, DirectDisk
 from warren.storage.disk import OsDisk
 from warren.storage.recall import Recall
 
 FOLDERS = ("disk", "memory")
-END = 4 * BUFFER_BYTES
+END = 4 * MEMORY_BYTES_MAX
 
 
 @pytest.fixture(params=FOLDERS)
@@ -43,7 +43,14 @@ def test_a_log_that_is_written_is_read_back(path: str, seed: int) -> None:
     random = Random(seed)
     disk = DirectDisk(OsDisk())
     handle = disk.create(path, END)
-    sizes = [1, DIRECT_BYTES, 100_000, BUFFER_BYTES, BUFFER_BYTES - 77, BUFFER_BYTES + 77]
+    sizes = [
+        1,
+        DIRECT_BYTES,
+        100_000,
+        MEMORY_BYTES_MAX,
+        MEMORY_BYTES_MAX - 77,
+        MEMORY_BYTES_MAX + 77,
+    ]
     random.shuffle(sizes)
     expected = bytearray()
     for size in sizes:
@@ -87,7 +94,7 @@ def test_padded_writes_are_read_back(path: str) -> None:
     disk = DirectDisk(OsDisk(), pads=True)
     handle = disk.create(path, 0)
     offset = 0
-    for size in (1, DIRECT_BYTES, 100_000, BUFFER_BYTES, 2 * BUFFER_BYTES + 77):
+    for size in (1, DIRECT_BYTES, 100_000, MEMORY_BYTES_MAX, 2 * MEMORY_BYTES_MAX + 77):
         content = random.randbytes(size)
         disk.pwritev(handle, cut(random, content), offset, False)
         reader = disk.open(path)
