@@ -2,7 +2,9 @@
 
     in-out   a million messages of 1 KB in, then out again, for each kind of queue: rates and RSS
     depth    what publishing and consuming costs while so many messages lie in the queue: medians of
-             several samples, each after the disk has come to rest; user is CPU outside the kernel
+             several samples, each after the disk has come to rest; user is CPU outside the kernel.
+             A second node has nothing in its queue and is measured in turn with it, for a machine
+             is faster or slower from minute to minute: `ratio` is the median of the pairs
     ttl      ten million messages in a lazy queue, a tenth of them with a time to live of their own:
              RSS and the longest turn of the loop, while they come and while they expire
 
@@ -127,37 +129,45 @@ def in_out(broker: Broker, kind: str, count: int) -> dict[str, Any]:
     }
 
 
-def depth(broker: Broker, kind: str, depths: Sequence[int], samples: int) -> list[dict[str, Any]]:
-    """Cost of a message in and out at each depth; all of it persistent, 1 KB."""
+def depth(
+    broker: Broker, level: Broker, kind: str, depths: Sequence[int], samples: int
+) -> list[dict[str, Any]]:
+    """Cost of a message in and out at each depth, and beside it on `level`, where nothing lies;
+    all of it persistent, 1 KB."""
     found = []
     lies = 0
-    publish(broker, DEPTH_COUNT, kind)
-    consume(broker, DEPTH_COUNT)  # The node is warm.
+    for each in (broker, level):
+        publish(each, DEPTH_COUNT, kind)
+        consume(each, DEPTH_COUNT)  # The node is warm.
     for messages in depths:
         if messages > lies:
             publish(broker, messages - lies)
             lies = messages
-        found.append({"depth": messages, **at_depth(broker, samples)})
+        found.append({"depth": messages, **at_depth(broker, level, samples)})
     return found
 
 
-def at_depth(broker: Broker, samples: int) -> dict[str, Any]:
+def at_depth(broker: Broker, level: Broker, samples: int) -> dict[str, Any]:
     """Medians over the samples, and the range of the CPU of both ways."""
-    came, went = [], []
+    deep: list[tuple[Flow, Flow]] = []
+    empty: list[tuple[Flow, Flow]] = []
     for _ in range(samples):
-        rest()
-        came.append(publish(broker, DEPTH_COUNT))
-        went.append(consume(broker, DEPTH_COUNT))
-    both = [i.cpu_us + o.cpu_us for i, o in zip(came, went, strict=True)]
-    user = [i.user_us + o.user_us for i, o in zip(came, went, strict=True)]
+        for each, flows in ((level, empty), (broker, deep)):
+            rest()
+            flows.append((publish(each, DEPTH_COUNT), consume(each, DEPTH_COUNT)))
+    both = [i.cpu_us + o.cpu_us for i, o in deep]
+    without = [i.cpu_us + o.cpu_us for i, o in empty]
     return {
-        "in_per_s": round(statistics.median(each.per_s for each in came)),
-        "in_cpu_us": round(statistics.median(each.cpu_us for each in came), 2),
-        "out_per_s": round(statistics.median(each.per_s for each in went)),
-        "out_cpu_us": round(statistics.median(each.cpu_us for each in went), 2),
+        "in_per_s": round(statistics.median(i.per_s for i, _ in deep)),
+        "in_cpu_us": round(statistics.median(i.cpu_us for i, _ in deep), 2),
+        "out_per_s": round(statistics.median(o.per_s for _, o in deep)),
+        "out_cpu_us": round(statistics.median(o.cpu_us for _, o in deep), 2),
         "both_cpu_us": round(statistics.median(both), 2),
         "both_cpu_us_range": [round(min(both), 2), round(max(both), 2)],
-        "both_user_us": round(statistics.median(user), 2),
+        "both_user_us": round(statistics.median(i.user_us + o.user_us for i, o in deep), 2),
+        "empty_cpu_us": round(statistics.median(without), 2),
+        "empty_user_us": round(statistics.median(i.user_us + o.user_us for i, o in empty), 2),
+        "ratio": round(statistics.median(b / w for b, w in zip(both, without, strict=True)), 2),
     }
 
 
@@ -222,7 +232,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def run_rows(warren: Warren, options: argparse.Namespace) -> None:
+def run_rows(warren: Warren, level: Warren, options: argparse.Namespace) -> None:
     """Every row that was asked for, a line of JSON each."""
     rows = options.rows.split(",")
     kinds = options.kinds.split(",")
@@ -237,10 +247,12 @@ def run_rows(warren: Warren, options: argparse.Namespace) -> None:
     if "depth" in rows:
         for kind in kinds:
             with_broker(warren)
+            with_broker(level)
             depths = [int(word) for word in options.depths.split(",")]
-            for found in depth(warren, kind, depths, options.samples):
+            for found in depth(warren, level, kind, depths, options.samples):
                 tell("depth", kind, warren, found)
             warren.stop()
+            level.stop()
     if "ttl" in rows:
         with_broker(warren)
         tell("ttl", "lazy", warren, ttl(warren, options.ttl_count))
@@ -265,11 +277,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     warren = Warren(options.python.absolute(), folder, [LOG_TURNS, *options.set])
     if options.port:
         warren.port, warren.management_port = options.port, options.port + 1
+    level = Warren(options.python.absolute(), folder / "level", options.set)
+    level.port, level.management_port = warren.port + 2, warren.management_port + 2
+    (folder / "level").mkdir()
     print(machine())
     try:
-        run_rows(warren, options)
+        run_rows(warren, level, options)
     finally:
         warren.stop()
+        level.stop()
         shutil.rmtree(folder, ignore_errors=True)
     return 0
 
