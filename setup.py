@@ -77,7 +77,7 @@ COMPILED = [
     "queues/led.py",
     "queues/message.py",
     "queues/notes.py",
-    "queues/numbers.py",
+    "queues/last_numbers.py",
     "queues/options.py",
     "queues/packed_runs.py",
     "queues/paging.py",

@@ -79,11 +79,11 @@ from queues.effects import (
     ResendFrom,
 )
 from queues.expiry import Arrivals, Calendar
+from queues.last_numbers import Numbers
 from queues.leaving import Leaving as Leaving
 from queues.leaving import begin_leave, leave_at_once
 from queues.led import admit, apply_led, begin_consumer, pass_over_bare, refuse_all, resume
 from queues.notes import Notes
-from queues.numbers import Numbers
 from queues.options import DROP_HEAD, REJECT_PUBLISH_DLX, Options
 from queues.passing import DUE_SLICE as DUE_SLICE
 from queues.passing import expire_by_ttl, pass_time, return_all

@@ -17,6 +17,7 @@ from queues.delays import Delays
 from queues.dying import DEATHS
 from queues.expiry import FAR
 from queues.fifo import Fifo, Leaving
+from queues.last_numbers import Numbers
 from queues.led_snapshot import (
     LedState,
     RowState,
@@ -25,7 +26,6 @@ from queues.led_snapshot import (
     restored_streams,
     row_states,
 )
-from queues.numbers import Numbers
 from queues.options import Options, decode_options
 from queues.rows import Rows
 from queues.seqset import SeqSet

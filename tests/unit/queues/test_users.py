@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from queues.commands import SessionId, consumer_key
 from queues.hosts.users import Users
-from queues.numbers import Numbers
+from queues.last_numbers import Numbers
 from tests.unit.queues.fake_sink import FakeSink
 
 BOUNDED = settings(max_examples=300, deadline=None, database=None)
