@@ -128,6 +128,58 @@ def test_threads_read_beside_each_other(path: str) -> None:
     disk.close(handle)
 
 
+def padded_to_block(content: bytes) -> bytes:
+    return content.ljust(-(-len(content) // DIRECT_BYTES) * DIRECT_BYTES, b"\0")
+
+
+def test_what_goes_past_the_cache() -> None:
+    """Writes that go on where the last one has ended, and long reads; nothing else does."""
+    beneath = SimDisk()
+    calls = BlockCalls(beneath)
+    disk = DirectDisk(beneath, calls)
+    handle = disk.create("/log", END)
+    disk.pwritev(handle, [padded_to_block(b"a" * 5000)], 0, True)
+    disk.pwritev(handle, [bytes(2 * DIRECT_BYTES - 5000), bytes(DIRECT_BYTES)], 5000, True)
+    assert calls.writes == 2
+    disk.pwritev(handle, [b"in the midst"], 100, True)
+    disk.pwritev(handle, [bytes(DIRECT_BYTES - 112)], 112, True)  # Nobody knows what was before.
+    disk.pwritev(handle, [b"no border behind it"], 3 * DIRECT_BYTES, True)
+    assert calls.writes == 2
+    disk.pread(handle, LEAST_READ_BYTES, 5)
+    assert calls.reads == 1
+    disk.pread(handle, LEAST_READ_BYTES - 1, 5)
+    assert calls.reads == 1
+    assert disk.pread_pieces(handle, 0, [(0, 3), (4990, 5001), (90_000, 90_001)]) == [
+        b"aaa",
+        b"a" * 10 + b"\0",
+        b"\0",
+    ]
+    assert calls.reads == 2
+
+
+def test_while_the_cache_keeps_what_is_written_only_old_bytes_are_read_past_it() -> None:
+    beneath = SimDisk()
+    calls = BlockCalls(beneath)
+    disk = DirectDisk(beneath, calls)
+    disk.recall = Recall(SPAN, 10 * LEAST_READ_BYTES)
+    old = disk.create("/old", LEAST_READ_BYTES)
+    disk.pwritev(old, [bytes(LEAST_READ_BYTES)], 0, True)
+    new = disk.create("/new", 10 * LEAST_READ_BYTES)
+    disk.recall.keeps = True
+    for number in range(10):
+        disk.recall.read(10 * LEAST_READ_BYTES, 0)
+        disk.recall.took(100 << 20, 1.0)
+        disk.pwritev(new, [bytes(LEAST_READ_BYTES)], number * LEAST_READ_BYTES, True)
+    assert (disk.recall.keeps, calls.writes) == (True, 1)
+    disk.pread(new, LEAST_READ_BYTES, 9 * LEAST_READ_BYTES)
+    assert calls.reads == 0
+    disk.pread(old, LEAST_READ_BYTES, 0)
+    assert calls.reads == 1
+    disk.close(old)
+    disk.pread(disk.open("/old"), LEAST_READ_BYTES, 0)  # of an earlier process, for all we know
+    assert calls.reads == 2
+
+
 def test_a_file_system_that_refuses_gets_ordinary_calls() -> None:
     """After the handle was made, or with it; with a part of a write done, or nothing."""
     for refusal in ("open", "write", "read", "half"):
