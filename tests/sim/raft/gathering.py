@@ -28,9 +28,9 @@ def is_settled(members: Mapping[int, Member], truth: Truth) -> bool:
         return False
     last = truth.commit_index
     for number in first.core.config.members():
-        member = members[number]
-        core = member.core
-        if core is None or not core.is_idle or member.machine.index != last:
+        member = members.get(number)
+        core = None if member is None else member.core  # None: it is still to be made.
+        if member is None or core is None or not core.is_idle or member.machine.index != last:
             return False
         if core.last_index != last or core.leader != first.number:
             return False
