@@ -22,6 +22,17 @@ GENERATED: Final = frozenset(
     }
 )
 FILE_LINES_MAX: Final = 800
+STATE_MACHINE_LINES_MAX: Final = 1000
+STATE_MACHINES: Final = frozenset(
+    {
+        "queues/fifo.py",
+        "queues/hosts/classic.py",
+        "queues/hosts/quorum_member.py",
+        "queues/metadata.py",
+        "queues/store.py",
+        "raft/core.py",
+    }
+)  # One class each, whose methods share all of its state.
 FUNCTION_LINES_MAX: Final = 60
 VAGUE_NAMES: Final = frozenset({"util", "utils", "helper", "helpers", "misc", "manager", "common"})
 BANNED_IMPORTS: Final = frozenset({"pickle", "marshal", "shelve", "dill", "cloudpickle"})
@@ -98,9 +109,14 @@ def swallowing(attempt: ast.Try) -> Iterator[int]:
             yield handler.lineno
 
 
-def test_every_file_is_at_most_800_lines_long() -> None:
+def lines_allowed(name: str) -> int:
+    return STATE_MACHINE_LINES_MAX if name in STATE_MACHINES else FILE_LINES_MAX
+
+
+def test_every_file_stays_within_its_line_limit() -> None:
     lengths = {relative(path): len(path.read_text().splitlines()) for path in own_files(*FOLDERS)}
-    assert {name: length for name, length in lengths.items() if length > FILE_LINES_MAX} == {}
+    assert {name: length for name, length in lengths.items() if length > lines_allowed(name)} == {}
+    assert lengths.keys() >= STATE_MACHINES
 
 
 def test_every_function_fits_into_60_lines() -> None:
