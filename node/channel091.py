@@ -583,7 +583,8 @@ class Channel091:
         self.owner.fail(self, ProtocolError(ReplyCode.PRECONDITION_FAILED, text))
 
     def on_drained(self, uid: int, number: int, delivery_count: int) -> None:
-        return  # 0-9-1 has no drain.
+        if not self.ended:
+            self.deliveries.on_drained(number, delivery_count)
 
     def on_purged(self, uid: int, count: int) -> None:
         self._answered(count, 0)

@@ -5,9 +5,13 @@ written when the socket has room (`write`). What is waiting here is names of mes
 so a client that never reads costs no memory. Messages that were never written go back unseen.
 
 Prefetch of a consumer is credit that settling gives back in the queue (auto-return). Without a
-limit, or with automatic acknowledgement, the channel grants WINDOW at a time as it writes. With a
-limit on the whole channel (basic.qos global) it gives back what is over the limit, withdraws the
-credit, and grants again when acknowledgements make room.
+limit, or with automatic acknowledgement, the channel grants WINDOW at a time as it writes.
+
+With a limit on the whole channel (basic.qos global), a consumer that has used its credit waits in a
+line. When acknowledgements make room, the consumers in the line share it in turn. If several wait,
+each gets its share with a drain: its queue either uses the credit or answers that it is empty, so
+that an empty queue cannot keep room from the others. A consumer of an empty queue keeps a standing
+credit. What it uses of that beyond the limit is returned to the queue, and the consumer waits.
 """
 
 from typing import Final, final
@@ -72,7 +76,7 @@ class Consumer091:
         self.quorum = host.quorum
         self.no_ack = no_ack
         self.prefetch: i64 = prefetch  # 0: no limit
-        self.limited = not no_ack  # the channel's limit holds for it
+        self.limited = True  # the channel's limit applies to it
         self.exclusive = exclusive
         self.priority: i64 = 0
         self.arguments: dict[str, object] | None = None  # of basic.consume, if there were any
@@ -82,7 +86,8 @@ class Consumer091:
         self.held: i64 = 0  # checked out to it and not settled
         self.granted: i64 = 0  # delivery count up to which credit was given
         self.cancelled = False
-        self.withdrawn = False  # the channel's limit took its credit away
+        self.waits = False  # in the line for room under the channel's limit
+        self.probing: i64 = 0  # of its credit, what is reserved until its queue has drained it
         self.attached = False  # its queue has taken it, and it is not over
 
     def windowed(self) -> bool:
@@ -133,7 +138,9 @@ class Deliveries:
         self._next_number: i64 = 1
         self._pending: list[Pending] = []
         self._head: i64 = 0
-        self._pending_counted: i64 = 0  # waiting messages that will count against the limit
+        self._held: i64 = 0  # deliveries to consumers, written or not, that are not settled
+        self._line: list[Consumer091] = []  # consumers that wait for room, the next one first
+        self._reserved: i64 = 0  # room that consumers were granted with a drain
         self._loading = False
 
     # Consumers
@@ -161,8 +168,9 @@ class Deliveries:
         self.consumers[number] = consumer
         self.by_tag[tag] = consumer
         self.hosts[host.uid] = host
-        credit = self._allowance(consumer, max(self._room(), 0))
-        consumer.withdrawn = credit == 0
+        credit = self._allowance(consumer, self._room())
+        if credit == 0:
+            self._wait(consumer)
         consumer.granted = credit
         auto_return = self._auto_returns(consumer)
         attach = Attach(key, credit, auto_return, exclusive, priority, timeout_ms)
@@ -180,14 +188,24 @@ class Deliveries:
 
     def time_out(self, uid: i64, number: i64) -> Consumer091 | None:
         """The queue has taken back all that the consumer held; return it, if it is there still."""
+        before = self._tags_open()
         self.unacked.void(uid, number)
         if self.transaction is not None:
             self.transaction.void(uid, number)
+        if number > 0:
+            self._held -= before - self._tags_open()
         consumer = self.consumers.get(number)
         if consumer is not None:
             self._take_waiting([consumer])
             self.forget(consumer)
+        elif self.limit > 0:
+            self._share()
         return consumer
+
+    def _tags_open(self) -> i64:
+        """Tags that are not settled, or whose settlement waits for a commit."""
+        held: i64 = 0 if self.transaction is None else self.transaction.settled_count
+        return self.unacked.count + held
 
     def _take_waiting(self, consumers: list[Consumer091]) -> dict[int, list[tuple[int, int]]]:
         """Drop the deliveries that wait for these consumers; return their messages, by number."""
@@ -200,7 +218,7 @@ class Deliveries:
                 continue
             runs.append((pending.first, pending.count))
             if not pending.consumer.no_ack:
-                self._pending_counted -= pending.count
+                self._held -= pending.count
         self._pending = kept
         self._head = 0
         return taken
@@ -210,6 +228,7 @@ class Deliveries:
         waiting = self._take_waiting(consumers)
         for consumer in consumers:
             consumer.cancelled = True
+            self._leave_line(consumer)
             self.consumers.pop(consumer.number, None)
             if self.by_tag.get(consumer.tag) is consumer:
                 del self.by_tag[consumer.tag]
@@ -217,6 +236,8 @@ class Deliveries:
             if len(back) > 0 and consumer.host.uid in self.hosts:
                 settle = Settle(consumer.key, RETURN_UNSEEN, back)
                 consumer.host.command(self._sink, settle)
+        if self.limit > 0:
+            self._share()
 
     def queue_gone(self, uid: int) -> list[Consumer091]:
         """The queue is deleted; return the consumers that it had here."""
@@ -242,19 +263,54 @@ class Deliveries:
             return False  # Cancelled meanwhile: Detach or EndSession is under way and frees them.
         consumer.delivered = delivery_seq + count - 1
         if self.limit > 0 and consumer.limited:
-            room = max(self._room(), 0)
-            if count > room:
-                back = Settle(consumer.key, RETURN_UNSEEN, [(first + room, count - room)])
-                consumer.host.command(self._sink, back)
-                self._withdraw(consumer)
-                count = room
-                if count == 0:
-                    return False
-        if not consumer.no_ack:
-            self._pending_counted += count
-            consumer.held += count
-        self._pending.append(Pending(consumer, first, count, redelivered, attempts))
-        return not self._loading
+            count = self._keep_within(consumer, first, count)
+        if count > 0:
+            if not consumer.no_ack:
+                self._held += count
+                consumer.held += count
+            self._pending.append(Pending(consumer, first, count, redelivered, attempts))
+        if self.limit > 0 and len(self._line) > 0:
+            self._share()
+        return count > 0 and not self._loading
+
+    def _keep_within(self, consumer: Consumer091, first: i64, count: i64) -> i64:
+        """Return to the queue what is over the channel's limit; how many messages are kept."""
+        self._release(consumer, count)
+        room = self._room()
+        kept = min(count, max(room, 0))
+        if consumer.no_ack:
+            kept = count if room > 0 else 0
+        if kept < count:
+            back = Settle(consumer.key, RETURN_UNSEEN, [(first + kept, count - kept)])
+            consumer.host.command(self._sink, back)
+            self._release(consumer, consumer.probing)
+            self._wait(consumer)
+            consumer.granted = consumer.delivered
+            consumer.host.command(self._sink, Credit(consumer.key, 0, 0, False, False))
+        elif consumer.granted <= consumer.delivered and not consumer.no_ack:
+            self._wait(consumer)
+        return kept
+
+    def on_drained(self, number: int, delivery_count: i64) -> None:
+        """The queue has used or dropped the credit that a consumer was granted with a drain."""
+        consumer = self.consumers.get(number)
+        if consumer is None:
+            return
+        gap = max(delivery_count - consumer.delivered, 0)
+        consumer.delivered += gap
+        consumer.written += gap
+        if self.limit == 0:
+            if gap > 0:
+                self._grant_beyond(consumer, self._allowance(consumer, 0), False)
+            return
+        if consumer.probing > 0 and (delivery_count == 0 or delivery_count == consumer.granted):
+            self._release(consumer, consumer.probing)
+            standing = self._allowance(consumer, max(self._room(), 1))
+            if standing > 0:
+                self._grant_beyond(consumer, standing, False)
+        if consumer.limited and consumer.granted <= consumer.delivered:
+            self._wait(consumer)
+        self._share()
 
     def has_work(self) -> bool:
         """Whether `write` could write something now."""
@@ -320,10 +376,9 @@ class Deliveries:
         else:
             self._counts.delivered += count
             self.delivered_count += count
-            self._pending_counted -= count
             self.unacked.add(tag, count, consumer.host.uid, consumer.number, pending.first)
         granted = consumer.windowed() and (consumer.no_ack or self.limit == 0)
-        if granted and consumer.granted - consumer.written <= WINDOW // 2:
+        if granted and not consumer.waits and consumer.granted - consumer.written <= WINDOW // 2:
             self._grant(consumer, WINDOW)
         return chunk.bytes_between(index, index + count)
 
@@ -380,48 +435,91 @@ class Deliveries:
         command = Credit(consumer.key, consumer.written, credit, False, auto_return)
         consumer.host.command(self._sink, command)
 
-    def _room(self) -> i64:
-        """How many more messages the channel's limit allows."""
-        held: i64 = 0 if self.transaction is None else self.transaction.settled_count
-        return self.limit - self.unacked.count - self._pending_counted - held
+    def _grant_beyond(self, consumer: Consumer091, credit: i64, drain: bool) -> None:
+        """Let the queue send `credit` more than what it has delivered."""
+        consumer.granted = consumer.delivered + credit
+        auto_return = self._auto_returns(consumer)
+        command = Credit(consumer.key, consumer.delivered, credit, drain, auto_return)
+        consumer.host.command(self._sink, command)
 
-    def _withdraw(self, consumer: Consumer091) -> None:
-        consumer.withdrawn = True
-        consumer.host.command(self._sink, Credit(consumer.key, 0, 0, False, False))
+    # The limit of the channel
 
     def set_limit(self, limit: i64) -> None:
         """basic.qos with global=true: one limit for all consumers of the channel, old and new."""
         self.limit = limit
         for consumer in list(self.consumers.values()):
-            consumer.withdrawn = True
-        self._regrant()
+            if not consumer.limited:
+                continue
+            if limit > 0:
+                self._release(consumer, consumer.probing)
+                self._wait(consumer)
+            else:
+                self._leave_line(consumer)
+                self._grant_beyond(consumer, self._allowance(consumer, 0), False)
+        self._share()
+
+    def _room(self) -> i64:
+        """How many more messages the channel's limit allows, beside what is reserved."""
+        return self.limit - self._held - self._reserved
 
     def _allowance(self, consumer: Consumer091, room: i64) -> i64:
         """Credit that a consumer may have beyond what was delivered, `room` being what is left."""
-        if consumer.windowed():
-            return room if self.limit > 0 and consumer.limited else WINDOW
-        credit = max(consumer.prefetch - consumer.held, 0)
-        return min(credit, room) if self.limit > 0 and consumer.limited else credit
+        credit = WINDOW if consumer.windowed() else max(consumer.prefetch - consumer.held, 0)
+        if self.limit == 0 or not consumer.limited:
+            return credit
+        if consumer.no_ack:
+            return credit if room > 0 else 0  # It uses up no room, but gets nothing without any.
+        return max(room, 0) if consumer.windowed() else min(credit, max(room, 0))
 
-    def _regrant(self) -> None:
-        """Acknowledgements made room: give credit back to consumers that have less than that.
+    def _wait(self, consumer: Consumer091) -> None:
+        """Put the consumer at the end of the line, unless it is in it."""
+        if not consumer.waits:
+            consumer.waits = True
+            self._line.append(consumer)
 
-        More than there is room for does no harm: what is over it goes back.
+    def _leave_line(self, consumer: Consumer091) -> None:
+        """The consumer wants no room any more."""
+        self._release(consumer, consumer.probing)
+        if consumer.waits:
+            consumer.waits = False
+            self._line.remove(consumer)
+
+    def _release(self, consumer: Consumer091, count: i64) -> None:
+        """Up to `count` of what is reserved for the consumer is used, or not wanted any more."""
+        released = min(count, consumer.probing)
+        consumer.probing -= released
+        self._reserved -= released
+
+    def _share(self) -> None:
+        """Give the room under the limit to the consumers that wait for it, in turn.
+
+        If a consumer has used up its own prefetch it goes on waiting, and the others share.
         """
-        room = self._room() if self.limit > 0 else 0
-        if self.limit > 0 and room <= 0:
+        room = self._room()
+        if room <= 0 or len(self._line) == 0:
             return
-        for consumer in list(self.consumers.values()):
-            if not consumer.limited or (self.limit == 0 and not consumer.withdrawn):
+        takers: i64 = 0
+        for consumer in self._line:
+            if not consumer.no_ack and self._allowance(consumer, room) > 0:
+                takers += 1
+        drain = takers > 1
+        free = room
+        line = self._line
+        self._line = []
+        for consumer in line:
+            part = free if consumer.no_ack else (room + takers - 1) // max(takers, 1)
+            credit = self._allowance(consumer, part)
+            if credit == 0:
+                self._line.append(consumer)
                 continue
-            credit = self._allowance(consumer, room)
-            if not consumer.withdrawn and consumer.granted - consumer.delivered >= credit:
-                continue
-            consumer.withdrawn = False
-            consumer.granted = consumer.delivered + credit
-            auto_return = self._auto_returns(consumer)
-            command = Credit(consumer.key, consumer.delivered, credit, False, auto_return)
-            consumer.host.command(self._sink, command)
+            consumer.waits = False
+            if not consumer.no_ack:
+                room -= credit
+                takers -= 1
+                if drain:
+                    consumer.probing = credit
+                    self._reserved += credit
+            self._grant_beyond(consumer, credit, drain and not consumer.no_ack)
 
     # From the client
 
@@ -463,6 +561,8 @@ class Deliveries:
             total: i64 = 0
             for _, count in settled:
                 total += count
+            if run.number > 0:
+                self._held -= total
             consumer = self.consumers.get(run.number)
             if consumer is None:
                 key = self._key(run.number)
@@ -479,7 +579,7 @@ class Deliveries:
             if host is not None:  # A deleted queue has nothing left to settle.
                 host.command(self._sink, Settle(key, outcome, settled))
         if self.limit > 0 and length > 0:
-            self._regrant()
+            self._share()
 
     def end(self) -> None:
         """The channel is over: what was never written goes back unseen (the rest by EndSession)."""

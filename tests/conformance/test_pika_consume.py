@@ -244,6 +244,56 @@ def test_global_prefetch_bounds_the_sum_over_the_channel(channel: Any, queue: st
     wait_until_ready(channel, queue, 13)
 
 
+def test_queues_of_a_channel_share_its_prefetch(channel: Any, name: str) -> None:
+    queues = [f"{name}-{number}" for number in range(3)]
+    for queue in queues:
+        channel.queue_declare(queue, exclusive=True)
+        publish_all(channel, queue, numbered(300))
+    channel.basic_qos(prefetch_count=10, global_qos=True)
+    inboxes = [Inbox(channel, queue) for queue in queues]
+    acked: list[int] = []
+
+    def tags() -> list[int]:
+        return sorted(message.delivery_tag for inbox in inboxes for message in inbox.messages)
+
+    while len(acked) < 300:
+        settle_down(channel, lambda: len(tags()) >= len(acked) + 10)
+        acked.append(tags()[len(acked)])
+        channel.basic_ack(acked[-1])
+    settle_down(channel, lambda: len(tags()) == 310)
+    assert min(len(inbox.messages) for inbox in inboxes) >= 80
+
+
+def test_messages_that_were_got_do_not_count_against_the_prefetch_of_the_channel(
+    channel: Any, queue: str
+) -> None:
+    publish_all(channel, queue, numbered(6))
+    channel.basic_qos(prefetch_count=2, global_qos=True)
+    got = [take(channel, queue).delivery_tag for _ in range(2)]
+    inbox = Inbox(channel, queue)
+    inbox.wait(2)
+    channel.basic_ack(got[-1], multiple=True)
+    wait_until_ready(channel, queue, 2)
+    assert len(inbox.messages) == 2
+
+
+def test_a_consumer_without_acks_waits_while_the_prefetch_of_the_channel_is_used_up(
+    channel: Any, queue: str, name: str
+) -> None:
+    other = f"{name}-other"
+    channel.queue_declare(other, exclusive=True)
+    publish_all(channel, queue, numbered(1))
+    publish_all(channel, other, numbered(3))
+    channel.basic_qos(prefetch_count=1, global_qos=True)
+    limited = Inbox(channel, queue)
+    limited.wait(1)
+    free = Inbox(channel, other, auto_ack=True)
+    wait_until_ready(channel, other, 3)
+    assert free.messages == []
+    channel.basic_ack(limited.messages[0].delivery_tag)
+    assert free.wait(3)[-1].body == b"3"
+
+
 def test_both_prefetch_limits_hold_together(channel: Any, queue: str) -> None:
     publish_all(channel, queue, numbered(20))
     channel.basic_qos(prefetch_count=4)

@@ -100,7 +100,8 @@ class Channel:
                 told.append(("settle", command.key & 0xFFFF, command.outcome, command.runs))
             elif isinstance(command, Credit):
                 count = (command.delivery_count, command.credit, command.auto_return)
-                told.append(("credit", command.key & 0xFFFF, *count))
+                kind = "drain" if command.drain else "credit"
+                told.append((kind, command.key & 0xFFFF, *count))
             elif isinstance(command, Attach):
                 told.append(("attach", command.credit, command.auto_return, command.timeout_ms))
             elif isinstance(command, Detach):
@@ -299,28 +300,6 @@ def test_the_limit_of_the_channel_gives_back_what_is_over_it_and_regrants_what_w
     channel.settle(1, 1)
     granted = [("settle", 1, ACCEPT, [(1, 1)]), ("credit", 1, 5, 1, False)]
     assert channel.commands() == granted
-
-
-def test_what_is_acked_gives_credit_back_to_those_who_have_less_than_there_is_room_for() -> None:
-    channel = new_channel()
-    channel.deliveries.limit = 4
-    one, other = channel.consume(uid=1), channel.consume(uid=2)
-    channel.deliver(one.number, 1, 2)
-    channel.write()
-    channel.commands(1)
-    assert channel.commands(2) == [("attach", 4, False, -1)]
-    channel.settle(1, 1)
-    assert channel.commands(1) == [("settle", 1, ACCEPT, [(1, 1)]), ("credit", 1, 2, 3, False)]
-    assert channel.commands(2) == []
-    channel.deliver(other.number, 1, 4)  # One more than there is room for.
-    assert channel.commands(2) == [
-        ("settle", 2, RETURN_UNSEEN, [(4, 1)]),
-        ("credit", 2, 0, 0, False),
-    ]
-    channel.write()
-    channel.settle(2, 2)
-    assert channel.commands(1) == [("settle", 1, ACCEPT, [(2, 1)])]
-    assert channel.commands(2) == [("credit", 2, 4, 1, False)]
 
 
 def test_a_limit_of_the_channel_above_the_window_is_used_whole_before_anything_is_acked() -> None:
