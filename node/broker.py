@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from node.alarms import AlarmHold, Alarms
 from node.amqp10.hints import HintCounts
+from node.amqp10.named_targets import NamedTargets
 from node.auth.access import AccessView
 from node.auth.desk import LoginDesk
 from node.auth.passwords import Hashing
@@ -215,6 +216,7 @@ class Broker:
         self.member_of: Callable[[str], int] = lambda name: 0  # id of the member of that name
         self.whereis: WhereIs = Alone(self.node_name)
         self.hint_counts = HintCounts()
+        self.named_targets = NamedTargets()
         self.coordination: Coordination = NoCoordination()
         self.peer_statuses: Callable[[], dict[str, PeerStatus]] = dict  # of links, by node
         self.in_service = False
@@ -426,6 +428,7 @@ class Broker:
         if self.is_home(queue):
             self._removed_ready[queue.uid] = self.hosts.remove(queue)
         self.queues_deleted += 1
+        self.named_targets.queue_deleted(queue.uid)
 
     def load_definitions(self) -> None:
         """Make routers, and hosts where they are needed, for what the machine holds."""

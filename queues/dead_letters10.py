@@ -51,7 +51,7 @@ def dead_letter_10(
     start, end = chunk.span(index)
     sections = Sections()
     if not sections.walk(data, int(payload_at(data, start)), end):
-        fail_sections()
+        fail_sections(sections)
     annotations = dict(pairs_of(sections.annotations(data)))
     ours = read_i16_be(data, start + CHANNEL_AT) == DEATH_CHANNEL
     exchange, key = names_of(chunk.names)

@@ -98,7 +98,7 @@ class Reading:
         """The sections were checked when the message came in."""
         sections = self._sections
         if not sections.walk(data, at, end):
-            fail_sections()
+            fail_sections(sections)
         header = sections.header(data)
         self.priority = ABSENT if header.priority is None else i64(header.priority)
         self.ttl_ms = ABSENT if header.ttl is None else i64(header.ttl)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from node.amqp10.dynamic import Dynamics
     from node.amqp10.hints import LinkHints
     from node.amqp10.management import Management
+    from node.amqp10.named_targets import NamedTargets
     from node.amqp10.publishing import PublishingLink
     from queues.routing.router import Route
 
@@ -53,6 +54,10 @@ class Node(Definitions, Protocol):
 
     @property
     def policies(self) -> Policies: ...
+
+    @property
+    def named_targets(self) -> "NamedTargets":
+        """The publishing links of the node whose target is a queue."""
 
 
 class Owner10(Protocol):

@@ -25,7 +25,7 @@ from queues.credit import LINK, CreditActor
 from queues.host import PublishingOnly
 from queues.publishing import Decided, Publisher, Targets
 from queues.unacked import TagRun, Unacked
-from warren.wire.amqp10.errors import ProtocolError
+from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
 from warren.wire.amqp10.events import ACCEPTED, REJECTED, RELEASED
 from warren.wire.amqp10.link import Link
 from warren.wire.amqp10.performatives import Error, Rejected
@@ -66,6 +66,8 @@ class PublishingLink(PublishingOnly):
         self.queue = queue_of_target(address)  # that the address names
         self.names = names  # None: the anonymous terminus
         self.ended = False  # takes nothing more
+        self._queue_uid = 0  # of `queue`; 0: not attached yet, or no queue is named
+        self._is_target_deleted = False
         self.is_over = False  # and tells nothing more
         self.in_work = False  # stands in the endpoint's list of links to flush
         self.published_count: i64 = 0
@@ -98,6 +100,9 @@ class PublishingLink(PublishingOnly):
             owner.dynamics.join(self.queue)
             queue = owner.broker.queue(owner.vhost, self.queue)
             owner.hints.join(self.link, self.core, queue)
+            if queue is not None:
+                self._queue_uid = queue.uid
+                owner.broker.named_targets.join(queue.uid, self)
         elif self.names is not None:
             self.plans.refresh()
             self._resolve(self.plans.get(self._key) or self.plans.make(self._key))
@@ -136,6 +141,7 @@ class PublishingLink(PublishingOnly):
         self.ended = True
         if self.queue is not None:
             self.owner.dynamics.leave(self.queue, self.made)
+            self.owner.broker.named_targets.leave(self._queue_uid, self)
         self.owner.hints.leave(self.link)
 
     # Down
@@ -293,6 +299,22 @@ class PublishingLink(PublishingOnly):
     def on_gone(self, uid: int) -> None:
         if self.publisher.on_gone(uid):
             self.owner.mark_link(self)
+        if self._is_target_deleted and uid == self._queue_uid:
+            self._detach_deleted()
+
+    def target_deleted(self) -> None:
+        """The queue that the target names was deleted: detach, after the outcomes."""
+        self._is_target_deleted = True
+        if self._queue_uid not in self.publisher.outboxes:
+            self._detach_deleted()  # Else the queue answers with `on_gone`.
+
+    def _detach_deleted(self) -> None:
+        if self.ended:
+            return
+        text = f"queue '{self.queue}' in vhost '{self.owner.vhost}' was deleted"
+        self.leave()
+        self.core.detach(self.link, ProtocolError(Condition.RESOURCE_DELETED, text, Scope.LINK))
+        self.owner.mark()
 
 
 def is_classic(targets: Targets) -> bool:

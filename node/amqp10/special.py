@@ -120,7 +120,7 @@ def _way(
     start = int(read_i32_le(run.offsets, 4 * place))
     end = int(read_i32_le(run.offsets, 4 * place + 4))
     if not sections.walk(data, payload_at(data, start), end):
-        fail_sections()
+        fail_sections(sections)
     try:
         if sections.info & INFO_USER_ID:
             _check_user(owner, sections.property(data, USER_ID))

@@ -30,7 +30,7 @@ def to_amqp091(data: bytes, start: int, end: int, exchange: str, routing_key: by
     """The 1.0 message `data[start:end]` in stored form 1. ProtocolError of 1.0: it is none."""
     sections = Sections()
     if not sections.walk(data, start, end):
-        fail_sections()
+        fail_sections(sections)
     body, encoded = _body(data, sections)
     properties = basic_properties(data, sections)
     if encoded:
@@ -98,6 +98,8 @@ def _id(value: object) -> tuple[str | None, object]:
     """(as a property, as a header)."""
     if isinstance(value, UUID):
         return f"urn:uuid:{value}", None
+    if isinstance(value, bool):
+        return str(value).lower(), None
     if isinstance(value, int):
         return str(int(value)), None
     if isinstance(value, bytes):

@@ -16,7 +16,7 @@ class Content10:
         self._sections = Sections()
         self._headers: dict[str, object] | None = None  # None: not asked for yet
         if not self._sections.walk(data, int(payload_at(data, start)), end):
-            fail_sections()
+            fail_sections(self._sections)
 
     def headers(self) -> dict[str, object]:
         """Application properties and annotations named `x-...`, as 0-9-1 has them."""

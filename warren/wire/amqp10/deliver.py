@@ -79,7 +79,7 @@ class Heads:
                 return self._made
         bare_at = self._sections.walk_head(data, at, end)
         if bare_at < 0:
-            fail_sections()
+            fail_sections(self._sections)
         self.bare_at = bare_at
         self._known = data[at:bare_at]
         self._known_count = delivery_count

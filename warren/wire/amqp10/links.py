@@ -130,13 +130,15 @@ class Links:
         """Keep what the peer's attach tells."""
         link.peer_handle = attach.handle
         link.snd_settle_mode = attach.snd_settle_mode
+        if link.sender is not None:
+            link.rcv_settle_mode = attach.rcv_settle_mode
         link.peer_message_bytes_max = attach.max_message_size or 0
         self._by_handle[attach.handle] = link
         if link.receiver is not None:
             link.receiver.attached(attach.initial_delivery_count or 0)
 
     def attach_frame(self, link: Link, source: Source | None, target: AnyTarget | None) -> Attach:
-        """Our attach: modes are those of the peer, but for rcv-settle-mode, which is `first`."""
+        """Our attach: the peer's modes; where we receive, rcv-settle-mode is first."""
         receiver = link.receiver
         sender = link.sender
         frame = Attach(

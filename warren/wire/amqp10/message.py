@@ -29,7 +29,7 @@ from warren.wire.amqp10.descriptors import (
 )
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
 from warren.wire.amqp10.performatives import Header, Properties, read_header, read_properties
-from warren.wire.amqp10.reader import Reader, value_end
+from warren.wire.amqp10.reader import MESSAGE_ID_TYPES, Reader, value_end
 from warren.wire.amqp10.values import Described
 from warren.wire.buffer import read_i16_be, read_i32_be, read_i64_be
 
@@ -58,12 +58,17 @@ CORRELATION_ID: Final = 5
 PROPERTY_COUNT: Final = 13
 
 # What may stand in each of them: i message id, b binary, s string, y symbol, t timestamp, u uint.
+# A message id may be any number or boolean, as in RabbitMQ: some clients send an int or a uint.
 _KINDS: Final = b"ibsssiyyttsus"
 _ID: Final = 105
 _BINARY: Final = 98
 _STRING: Final = 115
 _SYMBOL: Final = 121
 _TIMESTAMP: Final = 116
+_ID_TYPES: Final = frozenset(MESSAGE_ID_TYPES)
+_MAY_BE_ID: Final = bytes(
+    [codes.NAMES.get(code, "") in _ID_TYPES for code in range(256)]
+)  # by code
 
 
 def _fits_kind(kind: i64, code: i64) -> bool:
@@ -73,8 +78,7 @@ def _fits_kind(kind: i64, code: i64) -> bool:
         return is_string
     is_binary = code == codes.BINARY_8 or code == codes.BINARY
     if kind == _ID:
-        is_ulong = code == codes.ULONG or code == codes.ULONG_8 or code == codes.ULONG_0
-        return is_string or is_binary or is_ulong or code == codes.UUID
+        return _MAY_BE_ID[code] == 1
     if kind == _BINARY:
         return is_binary
     if kind == _SYMBOL:
@@ -130,6 +134,7 @@ class Sections:
         self.footer_at: i64 = 0
         self.end: i64 = 0
         self.info: i64 = 0
+        self.wrong_property: i64 = -1  # place of the property for which `walk` failed
         self._value_at: i64 = 0
 
     def walk(self, data: bytes, start: i64, end: i64) -> bool:
@@ -291,6 +296,7 @@ class Sections:
                 at += 1
             else:
                 if place < PROPERTY_COUNT and not _fits_kind(_KINDS[place], code):
+                    self.wrong_property = place
                     return -1
                 at = value_end(data, at, inside_end)
                 if at < 0:
@@ -370,10 +376,15 @@ def _map_in(data: bytes, start: i64, end: i64) -> object:
 
 def check(data: bytes, start: i64, end: i64) -> None:
     """Raise amqp:decode-error for the link if `data[start:end]` is not a message."""
-    if not Sections().walk(data, start, end):
-        fail_sections()
+    sections = Sections()
+    if not sections.walk(data, start, end):
+        fail_sections(sections)
 
 
-def fail_sections() -> NoReturn:
+def fail_sections(sections: Sections) -> NoReturn:
+    """Raise amqp:decode-error for the link, after `walk` has failed."""
     text = "the sections of a message are not in order, or do not fit"
+    if sections.wrong_property >= 0:
+        name = Properties.field_names[sections.wrong_property].replace("_", "-")
+        text = f"the field {name} in the properties of a message has a type that is not allowed"
     raise ProtocolError(Condition.DECODE_ERROR, text, Scope.LINK)

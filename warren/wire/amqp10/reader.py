@@ -46,6 +46,11 @@ FREE_ITEMS_MIN: Final = 64  # items without bytes that even the shortest input m
 U64_MASK: Final = (1 << 64) - 1
 
 # What a dict cannot have as a key; UUIDs because their hashes are what a peer likes them to be.
+# The standard has ulong, uuid, binary and string; RabbitMQ takes the others, too.
+MESSAGE_ID_TYPES: Final = (
+    "null", "string", "binary", "uuid", "ulong", "uint", "ushort", "ubyte", "long", "int", "short",
+    "byte", "boolean",
+)  # fmt: skip
 UNFIT_KEYS: Final = (list, dict, Array, Described, Pairs, UUID)
 
 
@@ -563,7 +568,7 @@ class Reader:
         if self.left > 0 and self.pos < self.end:
             code: i64 = self.data[self.pos]
             kind = type_name(code)
-            if kind not in ("null", "ulong", "uuid", "binary", "string"):
+            if kind not in MESSAGE_ID_TYPES:
                 self.fail_field(name, "a message id", code)
         return self.any(name)
 

@@ -180,10 +180,10 @@ def single(
     if not sections.walk(payload, 0, len(payload)):
         # RabbitMQ's Python client puts the empty body of a request before its properties.
         if not payload.startswith(NULL_VALUE):
-            fail_sections()
+            fail_sections(sections)
         payload = payload[len(NULL_VALUE) :] + NULL_VALUE
         if not sections.walk(payload, 0, len(payload)):
-            fail_sections()
+            fail_sections(sections)
     data = store(payload)
     offsets = BytesWriter()
     write_i32_le(offsets, 0)

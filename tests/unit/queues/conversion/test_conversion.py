@@ -48,7 +48,7 @@ class Found:
     def __init__(self, message: bytes) -> None:
         sections = Sections()
         if not sections.walk(message, 0, len(message)):
-            fail_sections()
+            fail_sections(sections)
         self.properties = sections.properties(message)
         self.annotations = sections.annotations(message)
         self.application_properties = sections.application_properties(message)
