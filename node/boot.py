@@ -653,6 +653,7 @@ class Node:
         await self._drain(1.0)
         for endpoint in list(broker.arrivals.values()):
             endpoint.abort()
+        broker.partings.abort_all()
         await self._drain(1.0)
         await self._bury(2.0)
         if self._parts is None:

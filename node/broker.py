@@ -34,6 +34,7 @@ from node.hosts import QueueHosts
 from node.limits import ClientLimits
 from node.logs import ids_of
 from node.observers import Observers
+from node.parting import Partings
 from node.plans import RouteCache
 from node.policing import PolicyKeeper, QueueRules
 from node.reply_to import ANSWERS_FROM, AnswerDesk
@@ -178,6 +179,7 @@ class Broker:
         self.arrivals: dict[str, Endpoint] = {}  # all connections, by id
         self.endpoints: dict[str, Endpoint] = {}  # those that have opened a vhost
         self.endpoints_by_name: dict[str, Endpoint] = {}
+        self.partings = Partings()
         self.client_limits = ClientLimits(self)
         self.answers = AnswerDesk(turn.mark_endpoint)
         self._replaced_count = 0  # times that the definitions became others all at once

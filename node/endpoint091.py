@@ -388,7 +388,8 @@ class Endpoint091:
         data = self.connection.data_to_send()
         if data:
             self.transport.write(data)
-        self.transport.close()
+        self.broker.partings.begin(self.transport, int(self.connection.heartbeat_s))
+        self.connection_lost()
 
     def _end_channels(self) -> None:
         for channel in list(self.channels.values()):

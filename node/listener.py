@@ -70,7 +70,7 @@ class Greeting(asyncio.Protocol):
             # Whoever speaks 1.0 must begin with SASL, and TLS has a port of its own (B-03).
             is_10 = protocol is Protocol.AMQP_10
             transport.write(HEADER_10_SASL if is_10 else HEADER_091)
-            transport.close()
+            self._broker.partings.begin(transport, 0)
 
     def _hand_over(
         self,

@@ -413,7 +413,9 @@ class Endpoint10:
         data = self.connection.data_to_send()
         if data:
             self.transport.write(data)
-        self.transport.close()
+        patience_ms = int(self.connection.limits.idle_time_out_ms)
+        self.broker.partings.begin(self.transport, patience_ms / 1000)
+        self.connection_lost()
 
     # What sessions and links ask (node.amqp10.owner.Owner10)
 

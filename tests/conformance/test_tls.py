@@ -23,7 +23,17 @@ from proton.utils import BlockingConnection
 import warren.client
 import warren.client.amqp091
 from tests.conformance.broker import GUEST
-from tests.conformance.raw import HEADER, START, Frame
+from tests.conformance.raw import (
+    CLOSE,
+    CLOSE_OK,
+    HEADER,
+    START,
+    Frame,
+    RawClient,
+    method,
+    publish,
+    short,
+)
 from tests.unit.node.certificates import Authority
 from tests.waiting import eventually
 from warren.testing import Node
@@ -185,6 +195,16 @@ def proton_domain(place: Place, name: str = "") -> Any:
     if name:
         domain.set_credentials(str(folder / f"{name}.pem"), str(folder / f"{name}.key"), None)
     return domain
+
+
+def test_a_client_that_still_sends_over_tls_reads_close_ok(place: Place) -> None:
+    with RawClient(LOOPBACK, place.amqps) as client:
+        client.socket = place.context().wrap_socket(client.socket, server_hostname="localhost")
+        in_flight = publish(1, "", "nowhere", b"x" * 1000) * 2000
+        bye = method(0, CLOSE, b"\x00\xc8" + short("bye") + b"\x00\x00\x00\x00")
+        client.begin_channel().send(in_flight, bye, *[in_flight] * 3)
+        client.expect(CLOSE_OK)
+        client.send(*[in_flight] * 3)
 
 
 def test_amqp_1_0_passes_over_tls_with_a_password_and_with_a_certificate(place: Place) -> None:
