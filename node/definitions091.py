@@ -101,7 +101,9 @@ def _declare_answers(
 ) -> None:
     """Whatever is asked for: tell whether somebody waits for answers there (A-18)."""
     answers = endpoint.broker.answers
-    here = name == REPLY_TO or answers.is_here(endpoint.vhost, name)
+    broker, vhost = endpoint.broker, endpoint.vhost
+    is_volatile = broker.queue(vhost, name) is not None  # of a client of AMQP 1.0
+    here = name == REPLY_TO or is_volatile or answers.is_here(vhost, name)
     away = None if here else answers.find(endpoint.vhost, name)
     if not here and away is None:
         raise ProtocolError(ReplyCode.NOT_FOUND, f"no queue '{name}' in vhost '{endpoint.vhost}'")

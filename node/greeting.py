@@ -47,6 +47,7 @@ def wire_limits10(config: "Config") -> Limits10:
         idle_time_out_ms=config.limits.heartbeat_s * 500,
         max_incoming_window=section.max_incoming_window,
         max_link_credit=section.max_link_credit,
+        container_id=config.node.name,
         max_queue_credit=section.max_queue_credit,
         message_bytes_max=config.limits.max_message_size,
         handshake_ms=config.limits.handshake_timeout_ms,

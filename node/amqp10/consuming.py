@@ -13,15 +13,18 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from node.amqp10.forms import Forms
+from node.amqp10.hints import Timer
 from node.amqp10.locality import ACTIVE
 from node.amqp10.owner import Owner10
 from node.amqp10.termini import Consumption
 from node.owner import Tracing
 from queues.commands import (
     ACCEPT,
+    FAIL,
     RETURN_UNSEEN,
     Attach,
     Credit,
+    Detach,
     EndSession,
     SessionId,
     Settle,
@@ -30,7 +33,7 @@ from queues.commands import (
 from queues.credit import LINK, CreditActor
 from queues.effects import ACQUIRED_SHIFT
 from queues.host import QueueHost
-from queues.unacked import Unacked
+from queues.unacked import TagRun, Unacked
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
 from warren.wire.amqp10.events import RELEASED
 from warren.wire.amqp10.link import SENDER_SETTLED, Link
@@ -41,6 +44,7 @@ from warren.wire.amqp10.session import Session
 log = logging.getLogger("warren.connection")
 
 FAILED_MASK: Final = 0xFFFFFFFF
+DETACH_MS_MAX: Final = 5_000  # that a detach waits for a queue that does not answer
 
 
 @final
@@ -62,7 +66,10 @@ class ConsumingLink:
         self.uid: i64 = uid  # of the link, in its session
         self.asked = asked
         self.host: QueueHost = asked.host
-        self.ended = False
+        self.ended = False  # takes nothing more
+        self.is_over = False  # and the queue has taken all back
+        self._patience: Timer | None = None  # for the queue that is to let go
+        self._returned_late = False  # messages came after the queue was asked to let go
         self.settled = link.snd_settle_mode == SENDER_SETTLED
         self.active = not asked.host.single_active  # or the single active one
         self.sent_count: i64 = 0
@@ -97,23 +104,46 @@ class ConsumingLink:
         asked = self.asked
         if self.host.single_active:
             self._tell_active(False)
+        self.link.detach_waits = True
         attach = Attach(self._key, 0, False, False, asked.priority, asked.timeout_ms)
         self.host.command(self, attach)
 
+    def leave(self, held: list[TagRun]) -> None:
+        """The client has detached the link: its detach is answered once the queue has taken back
+        what was not sent and what the client `held`, so that the queue's counts are right then.
+        """
+        if self.ended or not self._attached:
+            self.end()
+            return
+        self._part()
+        self.settle(FAIL, [(int(run.first), int(run.count)) for run in held])
+        self.host.command(self, Detach(self._key))
+        self._patience = self.owner.call_later(DETACH_MS_MAX, self.end)
+
     def end(self) -> None:
         """The link is over: what was not sent goes back unseen, and the rest is released."""
-        if self.ended:
+        if self.is_over:
             return
+        if not self.ended:
+            self._part()
+        self.is_over = True
+        if self._patience is not None:
+            self._patience.cancel()
+        self.host.command(self, EndSession(self._session))
+        self._credit.peer_down_everywhere()
+        self.owner.dynamics.leave(self.host.name, self.asked.made)
+        self.owner.hints.leave(self.link)
+        self.core.answer_detach(self.link)
+        self.owner.mark()
+
+    def _part(self) -> None:
+        """Take nothing more; what waits to be sent goes back."""
         self.ended = True
         if self._attached:
             self.owner.consumer_deleted(int(self.core.channel), self)
         sender = self.link.sender
         assert sender is not None
         self.give_back([(first, count) for _, first, count in sender.take_waiting()])
-        self.host.command(self, EndSession(self._session))
-        self._credit.peer_down_everywhere()
-        self.owner.dynamics.leave(self.host.name, self.asked.made)
-        self.owner.hints.leave(self.link)
 
     def give_back(self, runs: list[tuple[int, int]]) -> None:
         """Messages that the client never saw."""
@@ -187,7 +217,9 @@ class ConsumingLink:
         attempts: i64,
     ) -> None:
         if self.ended:
+            self._return_late(first, count)
             return
+        self.see_available()
         run = Run(number, first, count, self.settled, attempts)
         run.delivery_count = attempts & FAILED_MASK
         run.acquired = redelivered or attempts >> ACQUIRED_SHIFT > 0
@@ -195,6 +227,21 @@ class ConsumingLink:
         if taken < count:
             self.give_back([(int(first + taken), int(count - taken))])
         self.owner.mark()
+
+    def _return_late(self, first: i64, count: i64) -> None:
+        """Messages that were on their way here when the client detached the link."""
+        if not self.is_over:
+            self._returned_late = True
+            self.give_back([(int(first), int(count))])
+
+    def on_detached(self, uid: int, number: int, goes: bool) -> None:
+        if self.is_over:
+            return
+        if self._returned_late:
+            self._returned_late = False
+            self.host.command(self, Detach(self._key))
+        else:
+            self.end()
 
     def on_drained(self, uid: int, number: int, delivery_count: int) -> None:
         if not self.ended:
@@ -241,6 +288,9 @@ class ConsumingLink:
             self.core.push_flow(link)
 
     def on_gone(self, uid: int) -> None:
+        if self.ended:
+            self.end()
+            return
         host = self.host
         if self.owner.broker.is_lost(uid):
             text = f"the home node of queue '{host.name}' in vhost '{host.vhost}' is down"
@@ -296,9 +346,6 @@ class ConsumingLink:
         return
 
     def on_got(self, uid: int, message: int, redelivered: bool, ready: int, attempts: int) -> None:
-        return
-
-    def on_detached(self, uid: int, number: int, goes: bool) -> None:
         return
 
     def on_purged(self, uid: int, count: int) -> None:

@@ -47,6 +47,7 @@ from warren.wire.errors import ReplyCode
 
 TEMPORARY: Final = "temporary-queue"  # capabilities
 VOLATILE: Final = "rabbitmq:volatile-queue"
+ANSWERS_PREFIX: Final = "amq.rabbitmq.reply-to."  # of volatile queues, as in RabbitMQ 4.2
 LIFETIME_POLICY: Final = "lifetime-policy"
 POLICIES: Final[tuple[type[Composite], ...]] = (
     DeleteOnClose,
@@ -133,7 +134,7 @@ class Dynamics:
         """
         owner = self._owner
         wish = wish_of(terminus)
-        made = Made(new_name("amq.gen-"), wish)
+        made = Made(new_name(ANSWERS_PREFIX if wish.volatile else "amq.gen-"), wish)
 
         def declared(outcome: Outcome) -> None:
             queue = owner.broker.queue(owner.vhost, made.name)

@@ -1,6 +1,6 @@
 """What sessions and links of AMQP 1.0 need of the endpoint that owns them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from node.auth.permissions import PermissionCache
@@ -19,7 +19,7 @@ from warren.wire.errors import ProtocolError
 if TYPE_CHECKING:
     from node.amqp10.consuming import ConsumingLink
     from node.amqp10.dynamic import Dynamics
-    from node.amqp10.hints import LinkHints
+    from node.amqp10.hints import LinkHints, Timer
     from node.amqp10.management import Management
     from node.amqp10.named_targets import NamedTargets
     from node.amqp10.publishing import PublishingLink
@@ -103,6 +103,9 @@ class Owner10(Protocol):
 
     def is_impersonator(self) -> bool:
         """Whether the user may publish under another user's name."""
+
+    def call_later(self, ms: int, call: Callable[[], None]) -> "Timer":
+        """`call` comes within a turn."""
 
     def credit_spec(self) -> CreditSpec: ...
 

@@ -51,6 +51,7 @@ class Session10:
         self.core = core
         self.consuming: dict[int, ConsumingLink] = {}  # by uid
         self.publishing: dict[int, PublishingLink] = {}
+        self._parting: list[ConsumingLink] = []  # detached, until their queue has let go
         self._leaving: list[PublishingLink] = []  # detached, with outcomes still to be told
         self.ended = False
         self._management: ManagementLinks | None = None
@@ -67,8 +68,9 @@ class Session10:
     def end(self) -> None:
         """The session is over, and so are its links."""
         self.ended = True
-        for consuming in list(self.consuming.values()):
+        for consuming in [*self.consuming.values(), *self._parting]:
             consuming.end()
+        self._parting = []
         for publishing in [*self.publishing.values(), *self._leaving]:
             publishing.end()
         self._leaving = []
@@ -188,9 +190,11 @@ class Session10:
         """The link is over: the client detached it, or was wrong."""
         mine = link.owner
         if isinstance(mine, ConsumingLink):
-            mine.end()
+            mine.leave(self.unacked.take_of(mine.uid))
             self.consuming.pop(int(mine.uid), None)
-            self.unacked.forget(mine.uid)
+            self._parting = [each for each in self._parting if not each.is_over]
+            if not mine.is_over:
+                self._parting.append(mine)
         elif isinstance(mine, PublishingLink):
             mine.leave()
             self.publishing.pop(int(mine.uid), None)

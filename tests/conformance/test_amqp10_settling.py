@@ -5,18 +5,23 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from proton import Described, int32, symbol, ubyte, uint, ulong
+from proton import Described, Message, int32, symbol, ubyte, uint, ulong
 
 from tests.conformance.broker import Broker, numbered, publish_all, ready_count, take
 from tests.conformance.raw10 import (
     ACCEPTED,
     ATTACH,
+    CLOSE,
     DETACH,
     DISPOSITION,
+    END,
+    FLOW,
     RECEIVER,
     SENDER,
+    SOURCE,
     TRANSFER,
     Raw10,
+    described,
     encode,
     source,
     target,
@@ -144,3 +149,117 @@ def test_sender_whose_queue_is_deleted_is_detached(
     session.attach_sender(f"/queues/{name}")
     session.send(session.transfer())
     assert session.until(DISPOSITION).field(4).descriptor == ACCEPTED
+
+
+# Detaches
+
+
+def attach_management(raw: Raw10) -> None:
+    """Links 7 and 8 to `/management`, with credit for replies."""
+    rest = (None, None, uint(0), None, None, None, {symbol("paired"): True})
+    node, modes = "/management", (ubyte(1), ubyte(0))
+    ends = (source(node), target(node))
+    raw.call(ATTACH, "pair", uint(7), SENDER, *modes, *ends, *rest)
+    raw.until(ATTACH)
+    raw.call(ATTACH, "pair", uint(8), RECEIVER, *modes, *ends, *rest)
+    raw.until(ATTACH)
+    raw.credit(100, handle=8)
+
+
+def queue_info_count(raw: Raw10, queue: str) -> int:
+    """The `message_count` that a request on the same session is told."""
+    request: list[Any] = [ulong(1), None, f"/queues/{queue}", "GET", "$me"]
+    null = b"\x00\x53\x77\x40"
+    message = encode(Described(ulong(PROPERTIES), request)) + null
+    raw.send(raw.transfer(handle=7, settled=True, payload=message))
+    reply: Any = Message()
+    reply.decode(raw.until(TRANSFER).payload)
+    assert reply.subject == "200"
+    return int(reply.body["message_count"])
+
+
+@pytest.mark.parametrize("arguments", [{}, QUORUM])
+@pytest.mark.parametrize("closed", [True, False])
+def test_detach_is_answered_after_the_queue_has_the_messages(
+    session: Raw10, channel: Any, name: str, arguments: Any, closed: bool
+) -> None:
+    channel.queue_declare(name, durable=True, arguments=arguments)
+    attach_management(session)
+    for turn in range(3):
+        publish_all(channel, name, numbered(4))
+        session.attach_receiver(f"/queues/{name}", handle=turn)
+        session.credit(4, handle=turn)
+        for _ in range(4):
+            session.until(TRANSFER)
+        session.call(DETACH, uint(turn), closed)
+        assert bool(session.until(DETACH).field(1)) is closed
+        assert queue_info_count(session, name) == 4
+        channel.queue_purge(name)
+
+
+def test_session_goes_on_while_a_detach_waits(session: Raw10, channel: Any, name: str) -> None:
+    channel.queue_declare(name, durable=True, arguments=QUORUM)
+    publish_all(channel, name, numbered(1))
+    session.attach_receiver(f"/queues/{name}")
+    session.credit(1)
+    session.until(TRANSFER)
+    again = ("r0", uint(0), RECEIVER, ubyte(0), ubyte(0), source(f"/queues/{name}"), target(None))
+    session.send(session.frame(DETACH, uint(0), True) + session.frame(ATTACH, *again))
+    codes = {session.read().code, session.read().code}
+    assert codes == {ATTACH, DETACH}
+    session.send(session.frame(DETACH, uint(0), True) + session.frame(END))
+    assert session.until(END).error is None
+    assert ready_count(channel, name) == 1
+
+
+# Flows
+
+
+def test_available_of_a_flow_leaves_out_what_was_sent_before_it(
+    session: Raw10, channel: Any, queue: str
+) -> None:
+    publish_all(channel, queue, numbered(10))
+    session.attach_receiver(f"/queues/{queue}")
+    session.credit(4, echo=True)
+    available = None
+    for _ in range(5):
+        frame = session.read()
+        if frame.code == FLOW:
+            available = int(frame.field(7))
+    assert available == 6
+
+
+# Opens
+
+
+def test_open_before_a_refusal_names_the_container(own_broker: Broker) -> None:
+    with Raw10(own_broker.host, own_broker.port) as raw:
+        answer = raw.open(hostname="vhost:nowhere")
+        assert answer.field(0) == "conformance"
+        assert raw.expect(CLOSE).error == "amqp:not-allowed"
+
+
+# Addresses of answers
+
+
+def test_volatile_queue_has_a_name_of_direct_reply_to(session: Raw10, own_broker: Broker) -> None:
+    source_of_answers = described(
+        SOURCE, None, uint(0), symbol("link-detach"), uint(0), True, *[None] * 5,
+        symbol("rabbitmq:volatile-queue"),
+    )  # fmt: skip
+    modes = (ubyte(1), ubyte(0))
+    session.call(ATTACH, "r0", uint(0), RECEIVER, *modes, source_of_answers, target(None))
+    address = str(session.expect(ATTACH).field(5).value[0])
+    name = address.removeprefix("/queues/")
+    assert name.startswith("amq.rabbitmq.reply-to.")
+    session.credit(2)
+    connection = own_broker.connect()
+    responder = connection.channel()
+    assert responder.queue_declare(name, passive=True).method.queue == name
+    publish_all(responder, name, [b"answer"])
+    connection.close()
+    assert session.until(TRANSFER).payload.endswith(b"answer")
+    session.attach_sender(address, handle=1)
+    session.send(session.transfer(handle=1))
+    found = {session.read().code for _ in range(3)}
+    assert found == {FLOW, DISPOSITION, TRANSFER}

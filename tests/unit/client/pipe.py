@@ -200,7 +200,7 @@ class Peer:
 class Server:
     """Any number of connections, one after the other; `reachable` False refuses new ones."""
 
-    def __init__(self, **limits: int) -> None:
+    def __init__(self, **limits: Any) -> None:
         self.limits = Limits(**limits)
         self.broker = FakeManaged()
         self.node = ""  # as its open frame tells

@@ -178,7 +178,7 @@ class Connection:
                 self._stop_hearing()
                 return
             if self._handshake.is_server:
-                self._write_open(Open(container_id=""))
+                self._write_open(Open(container_id=self.limits.container_id))
         for session in self.sessions.values():
             session.flush()
         self.output.ending(0, Close(error=None if error is None else error_of(error)))

@@ -214,7 +214,8 @@ class LinkAttached:
 
 @final
 class LinkDetached:
-    """The peer detached the link, or answered to our detach; the core has answered.
+    """The peer detached the link, or answered to our detach; the core has answered, unless the link
+    has `detach_waits`: then the host answers with `Session.answer_detach`.
 
     What waits to be sent is in `link.sender.take_waiting()`. `ours`: it answers to our detach.
     """

@@ -31,6 +31,7 @@ class Limits:
         handshake_ms: int = 10_000,
         first_outgoing_id: int = 0,
         initial_delivery_count: int = 0,
+        container_id: str = "",
     ) -> None:
         assert max_frame_size >= FRAME_SIZE_MIN
         assert initial_frame_size >= FRAME_SIZE_MIN
@@ -52,3 +53,4 @@ class Limits:
         self.handshake_ms = handshake_ms  # until the connection is open
         self.first_outgoing_id = first_outgoing_id  # of transfers and of deliveries, per session
         self.initial_delivery_count = initial_delivery_count  # of links that send
+        self.container_id = container_id  # in the open that goes before a refusal

@@ -52,6 +52,8 @@ class Link:
         self.properties_short: dict[str, object] | None = None
         self.full_due = True
         self.flow_listed = False  # the session will look at it when it writes flows
+        # The host answers the peer's detach (`Session.answer_detach`), once its queue is ready.
+        self.detach_waits = False
         self.touched = False  # the session will look at its queue credit
 
     @property

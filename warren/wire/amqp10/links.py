@@ -44,6 +44,7 @@ class Links:
         self._by_handle: dict[int, Link] = {}  # by the peer's handle
         self._handles: set[int] = set()  # ours that are taken
         self._due: list[Due] = []
+        self._unanswered: list[Due] = []  # detaches of the peer that the host answers later
 
     def new(self, name: str, as_receiver: bool) -> Link:
         limits = self._limits
@@ -66,6 +67,7 @@ class Links:
         self._by_handle = {}
         self._handles = set()
         self._due = []
+        self._unanswered = []
         return links
 
     # Handles
@@ -161,6 +163,19 @@ class Links:
         link.status = DETACHING
         self._due.append(Due(link, closed, error))
 
+    def answer_later(self, link: Link, closed: bool) -> None:
+        """The peer has detached the link; our detach waits for `answer`."""
+        link.status = DETACHING
+        self._unanswered.append(Due(link, closed, None))
+
+    def answer(self, link: Link) -> None:
+        """Our detach is to be written now, if it waits for this."""
+        for due in self._unanswered:
+            if due.link is link:
+                self._unanswered.remove(due)
+                self._due.append(due)
+                return
+
     def drop(self, link: Link) -> None:
         """A link of ours of which the peer has not heard."""
         self.all.remove(link)
@@ -178,7 +193,7 @@ class Links:
         del self._by_handle[link.peer_handle]
         self.all.remove(link)
         link.status = GONE
-        for due in self._due:
+        for due in [*self._due, *self._unanswered]:
             if due.link is link:
                 return
         self._handles.discard(link.handle)  # Our detach was written before.

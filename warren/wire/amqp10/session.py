@@ -230,6 +230,10 @@ class Session:
             self.departures.abort(link)
             self._detach(link, closed, None if error is None else error_of(error))
 
+    def answer_detach(self, link: Link) -> None:
+        """Answer the peer's detach of a link with `detach_waits`."""
+        self.links.answer(link)
+
     # --- Receiving: what the host asks for --------------------------------------------------
 
     def confirm(self, link: Link, count: i64) -> None:
@@ -454,10 +458,13 @@ class Session:
         events.append(LinkFailed(link, error))
 
     def _detach(self, link: Link, closed: bool, error: Error | None) -> None:
+        self._halt(link)
+        self.links.detach(link, closed, error)
+
+    def _halt(self, link: Link) -> None:
         if link.receiver is not None:
             self.arrivals.forget(link.receiver)
         self.departures.leave(link)
-        self.links.detach(link, closed, error)
 
     # Links
 
@@ -508,7 +515,10 @@ class Session:
         ours = link.status == DETACHING
         if link.status == REQUESTED:
             self._write_refusal(link)
-        if not ours:
+        if link.status == ATTACHED and link.detach_waits:
+            self._halt(link)
+            self.links.answer_later(link, detach.closed)
+        elif not ours:
             self._detach(link, detach.closed, None)
         self.links.remove(link)
         events.append(LinkDetached(link, detach.error, ours))

@@ -6,6 +6,7 @@
 import os
 from collections import deque
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -188,7 +189,7 @@ class Client:
             session.write(self.bodies, budget)
 
 
-def limits_of(random: Random, **more: int) -> Limits:
+def limits_of(random: Random, **more: Any) -> Limits:
     return Limits(
         max_frame_size=random.choice([512, 600, 131_072]),
         max_incoming_window=random.choice([1, 2, 7, 400]),
