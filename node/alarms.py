@@ -138,13 +138,19 @@ class Alarms:
     # What they are about
 
     def is_set(self) -> bool:
-        return self.memory or self.disk or self.memory_elsewhere or self.disk_elsewhere
+        return self.is_low_on_memory() or self.is_low_on_disk()
+
+    def is_low_on_memory(self) -> bool:
+        return self.memory or self.memory_elsewhere
+
+    def is_low_on_disk(self) -> bool:
+        return self.disk or self.disk_elsewhere
 
     def reason(self) -> str:
         """The reason of connection.blocked (A-12)."""
         reasons = (
-            (self.memory or self.memory_elsewhere, LOW_MEMORY),
-            (self.disk or self.disk_elsewhere, LOW_DISK),
+            (self.is_low_on_memory(), LOW_MEMORY),
+            (self.is_low_on_disk(), LOW_DISK),
         )
         return " & ".join(text for is_set, text in reasons if is_set)
 

@@ -160,6 +160,7 @@ class Broker:
         self.events = Events(self.node_name, self.now_ms)
         self._begin_flow()
         self.in_flight_bytes_max = config.limits.connection_inflight_bytes
+        turn.dead_letters.hops_max = config.limits.dead_letter_hops_max
         self.wire_limits = wire_limits(config)
         self.wire_limits10 = wire_limits10(config)
         self.server_properties = server_properties(config.node.name)
@@ -414,6 +415,7 @@ class Broker:
             ),
             self.counts,
             rules.type,
+            self.turn.dead_letters,
         )
 
     def _remove_queue(self, queue: Queue) -> None:
@@ -669,6 +671,8 @@ class Broker:
     def _alarms_changed(self) -> None:
         reason = self.alarms.reason()
         self._alarm_hold.turn(bool(reason))
+        self.turn.dead_letters.low_memory = self.alarms.is_low_on_memory()
+        self.turn.dead_letters.low_disk = self.alarms.is_low_on_disk()
         why = "; ".join((reason or "cleared", *self.alarms.details()))
         log.warning("resource alarm: %s", why)
         self.observers.alarms_changed()

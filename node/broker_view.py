@@ -208,6 +208,8 @@ class LiveView:
             dead_lettered=dict(counts.dead_lettered),
             dead_lettered_surely=dict(counts.dead_lettered_surely),
             dead_letters_confirmed=int(counts.dead_letters_confirmed),
+            dead_letters_dropped_cycle=int(counts.dead_letters_dropped_cycle),
+            dead_letters_dropped_hops=int(counts.dead_letters_dropped_hops),
             links_local=broker.hint_counts.local,
             links_remote=broker.hint_counts.remote,
             leader_pushes=broker.hint_counts.pushes,

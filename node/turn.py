@@ -13,6 +13,7 @@ from mypy_extensions import i64
 
 from node.turn_stages import ELSEWHERE, GROUPS, JOURNAL, QUEUES, READING, SOCKETS, Stages
 from queues.away.seam import Ending
+from queues.dead_letter_limits import DeadLetterLimits
 from queues.hosts.classic import Steppable
 from queues.hosts.journal import Journal
 from queues.paging import Pager
@@ -65,7 +66,7 @@ class Turn:
         self.stages = Stages(clock_s, cpu_s)
         self._on_failure = on_failure  # we are wrong, and nobody knows how far the turn came
         self._hosts: list[Steppable] = []
-        self._later: list[Steppable] = []
+        self._later: dict[Steppable, None] = {}  # each once, however often it asked
         self._endpoints: list[Flushable] = []
         self._groups_due = False
         self.groups: Groups | None = None  # of a node in a cluster
@@ -73,6 +74,7 @@ class Turn:
         self._between: list[Callable[[], None]] = []
         self._stepping = False
         self._scheduled = False
+        self.dead_letters = DeadLetterLimits()
         self.journal: Journal | None = None
         self.pager: Pager | None = None
         self.now_ms: Callable[[], int] | None = None
@@ -101,7 +103,7 @@ class Turn:
 
     def mark_host_later(self, host: Steppable) -> None:
         """Step it in the next turn."""
-        self._later.append(host)
+        self._later[host] = None
 
     def between_steps(self, call: Callable[[], None]) -> None:
         """Call now or, while a round of hosts is being stepped, right behind it.
@@ -152,6 +154,7 @@ class Turn:
         now_ms = now()
         stages = self.stages
         self.read_bytes = 0
+        self.dead_letters.begin_turn()
         stages.end_of(READING)
         self._step_hosts(now_ms)
         stages.end_of(QUEUES)
@@ -180,7 +183,7 @@ class Turn:
         self._measure()
         if len(self._later) > 0:
             self._hosts.extend(self._later)
-            self._later = []
+            self._later = {}
         if len(self._hosts) > 0 or len(self._endpoints) > 0 or self._groups_due:
             self.begin()
 

@@ -199,6 +199,8 @@ class Counts:
         self.dead_lettered: dict[tuple[str, str], int] = {}  # by queue type and reason
         self.dead_lettered_surely: dict[str, int] = {}  # at least once (D-08), by reason
         self.dead_letters_confirmed: i64 = 0  # of these
+        self.dead_letters_dropped_cycle: i64 = 0  # not sent to a queue where they died before
+        self.dead_letters_dropped_hops: i64 = 0  # over limits.dead_letter_hops_max
         self.confirm_seconds = Histogram(CONFIRM_BOUNDS_S)  # from publish to confirm (P-10)
         self.exchanges: ExchangeTally | None = None  # while somebody looks at exchanges
         self.quorum = QuorumCounts()  # included above, but for the time to a confirm

@@ -204,6 +204,8 @@ class CountersView:
         default_factory=dict
     )  # at least once, by reason
     dead_letters_confirmed: int = 0  # of these
+    dead_letters_dropped_cycle: int = 0
+    dead_letters_dropped_hops: int = 0
     links_local: int = 0  # of AMQP 1.0, whose queue is led by this node; now
     links_remote: int = 0
     leader_pushes: int = 0  # flows that told of another leader

@@ -7,20 +7,17 @@ settlements; the rest is gone after a restart, and lives in memory or, above the
 page files (`queues.paging`). A lazy queue (Q-20) has no bodies in memory beyond what rests there.
 
 Messages that are to be dead-lettered stay in the store, and in the log, until they have been handed
-to the exchange: they are *dying*. If their bodies are on disk they wait to be read. At most
-BURY_MESSAGES and BURY_BYTES of them are worked on in one step.
+to the exchange: they are *dying* (`queues.hosts.burying`).
 
 A quorum queue with its only member here has such a host inside (`queues.hosts.quorum`): it logs
 the commands itself and calls `apply_batch` once they are committed. Compiled.
 """
 
-from collections import deque
 from collections.abc import Callable
 from typing import Final, final
 
 from mypy_extensions import i64
 
-from queues.annotations import Annotations
 from queues.commands import (
     Command,
     Configure,
@@ -29,7 +26,7 @@ from queues.commands import (
     SessionId,
     Tick,
 )
-from queues.conversion.annotated import annotated, annotated_view
+from queues.conversion.annotated import annotated_view
 from queues.counts import Capacity
 from queues.credit import CreditActor
 from queues.dying import DEATHS
@@ -51,6 +48,7 @@ from queues.expiry import FAR
 from queues.extents import Columns
 from queues.fifo import Fifo
 from queues.host import SessionSink, View
+from queues.hosts.burying import Burying
 from queues.hosts.found import Found, are_missing, note_found, note_stretch
 from queues.hosts.journal import Journal
 from queues.hosts.reading import UNSEEN_SLACK as UNSEEN_SLACK
@@ -71,9 +69,6 @@ from queues.traits import Traits, decode_meta, traits_of
 from warren.wire.amqp091.events import INFO_EXPIRATION, INFO_PERSISTENT, INFO_PRIORITY
 
 MARK_STRIDE: Final = 2048  # deliveries between two delivered marks in the journal
-BURY_MESSAGES: Final = 1024  # dead-lettered in one step
-BURY_BYTES: Final = 1 << 20
-BURY_REST_MS: Final = 5000  # after a dead letter that could not be read
 
 DEFAULT: Final = 0  # modes
 LAZY: Final = 1
@@ -125,10 +120,7 @@ class ClassicHost:
         self.damaged = False  # some bodies could not be read back
         self._mark: i64 = 0  # the last one in the journal
         self._reading = Reading(uid, self.store, budget, turn, mode != LOGGED)
-        self._dying: deque[tuple[int, int, int]] = deque()  # first, count, reason
-        self._dying_noted = Annotations()  # of some of them
-        self._bury_failed = False  # the first of them could not be read,
-        self._bury_at_ms: i64 = 0  # and they wait until then
+        self._dying = Burying(self._reading, self.store, turn)
         self._timer_ms: i64 = FAR
         # Confirms behind refusals.
         self._settled_late: list[tuple[SessionSink, int]] | None = None
@@ -165,7 +157,7 @@ class ClassicHost:
     @property
     def is_burying(self) -> bool:
         """Whether messages wait to be dead-lettered."""
-        return len(self._dying) > 0
+        return len(self._dying.runs) > 0
 
     @property
     def quorum(self) -> bool:
@@ -228,7 +220,7 @@ class ClassicHost:
     def bury_by(self, undertaker: Undertaker | None) -> None:
         """Dead letters go this way from now on. None: nowhere, once those that wait are through."""
         old = self.undertaker
-        self._parts = undertaker is None and len(self._dying) > 0
+        self._parts = undertaker is None and len(self._dying.runs) > 0
         if old is not undertaker and old is not None and not self._parts:
             old.close()
         if not self._parts:
@@ -284,7 +276,7 @@ class ClassicHost:
         if self._gone:
             return
         if self.mode == LOGGED:
-            if len(self._dying) > 0:
+            if len(self._dying.runs) > 0:
                 self._bury(now_ms)
             return
         machine = self.machine
@@ -296,7 +288,7 @@ class ClassicHost:
             self.apply_batch(commands, chunks, now_ms)
         elif now_ms >= machine.due_ms or machine.has_more():
             self.apply_batch([], NO_CHUNKS, now_ms)
-        elif len(self._dying) > 0:
+        elif len(self._dying.runs) > 0:
             self._bury(now_ms)
         if machine.has_more():
             self._turn.mark_host_later(self)
@@ -326,7 +318,7 @@ class ClassicHost:
             self._settled_late = None
             for sink, upto in late:
                 sink.on_confirms(self.uid, upto)
-        if self.undertaker is not None and len(self._dying) > 0:
+        if self.undertaker is not None and len(self._dying.runs) > 0:
             self._bury(now_ms)
         for command in commands:
             if isinstance(command, EndSession):
@@ -423,9 +415,7 @@ class ClassicHost:
         reason = effect.reason
         self.accepted_count += effect.count if reason == LEFT_ACCEPTED else 0
         if self.undertaker is not None and reason in DEATHS:
-            self._dying.append((effect.first, effect.count, reason))
-            if effect.annotations is not None:
-                self._dying_noted.restore_all(effect.annotations)
+            self._dying.died(effect)
         else:
             self.release_found(effect.first, effect.count)
 
@@ -435,62 +425,15 @@ class ClassicHost:
         self.on_dying(effect)
 
     def _bury(self, now_ms: i64) -> None:
-        """Hand some of the dying to the dead-letter exchange, then let them go."""
+        """Dead-letter some of what waits for it."""
         undertaker = self.undertaker
         assert undertaker is not None
-        if self._bury_failed:
-            self._bury_failed = False
-            self._bury_at_ms = now_ms + BURY_REST_MS
-        if now_ms < self._bury_at_ms:
-            self._turn.wake_host(self, self._bury_at_ms)
-            return
-        dying = self._dying
-        room: i64 = BURY_MESSAGES
-        room_bytes: i64 = BURY_BYTES
-        while len(dying) > 0 and room > 0 and room_bytes > 0:
-            first, count, reason = dying[0]
-            slot = self.store.find(first)
-            chunk = slot.chunk
-            if chunk.data is None:
-                self._reading.read_ahead(self, slot)
-                return  # `loaded` or `load_failed` goes on.
-            index = slot.index + first - slot.first
-            some = min(i64(count), slot.first + slot.count - first, room)
-            if len(self._dying_noted.words) > 0:
-                some = self._bury_noted(chunk, index, first, some, DEATHS[reason])
-            else:
-                undertaker.bury(chunk, index, some, DEATHS[reason])
-            room -= some
-            room_bytes -= chunk.bytes_between(index, index + some)
-            self._end_dying(some)
-        if len(dying) > 0:
-            self._turn.mark_host_later(self)
-        elif self._parts:
+        if self._dying.bury(self, undertaker, now_ms) and self._parts:
             self._parts = False
             self.undertaker = None
             undertaker.close()
 
-    def _bury_noted(self, chunk: Chunk, index: i64, first: i64, count: i64, reason: str) -> i64:
-        """Bury messages first.., which are `index`.., up to one with annotations, or that one."""
-        assert self.undertaker is not None
-        bare = self._dying_noted.bare_run(first, count)
-        if bare == 0:
-            chunk = annotated(chunk, index, self._dying_noted.take(first, 1)[first])
-            index = 0
-            bare = 1
-        self.undertaker.bury(chunk, index, bare, reason)
-        return bare
-
-    def _end_dying(self, some: i64) -> None:
-        """The first `some` of the dying are gone."""
-        first, count, reason = self._dying[0]
-        if some == count:
-            self._dying.popleft()
-        else:
-            self._dying[0] = (first + some, count - some, reason)
-        self._release(first, some)
-
-    def _release(self, first: i64, count: i64) -> None:
+    def release(self, first: i64, count: i64) -> None:
         """Messages are gone for good: free them, and journal it for those that are in the log."""
         seq = first
         end = first + count
@@ -508,10 +451,10 @@ class ClassicHost:
         """The same, for what of these messages is in the store: a member of a group that was
         behind never got those that were dead by then."""
         if self.promises is None:
-            self._release(first, count)
+            self.release(first, count)
             return
         for run_first, run_count in self.store.spans_within(first, count):
-            self._release(run_first, run_count)
+            self.release(run_first, run_count)
 
     def _answer(self, effect: Effect) -> None:
         """What concerns one session, or the queue itself."""
@@ -544,7 +487,7 @@ class ClassicHost:
     def loaded(self, chunk: Chunk, data: bytes) -> None:
         """The bytes asked for by `Steps.load` are here."""
         self._reading.loaded(chunk, data)
-        if len(self._dying) > 0:
+        if len(self._dying.runs) > 0:
             self._mark_self()
 
     def load_failed(self, chunk: Chunk) -> None:
@@ -554,14 +497,7 @@ class ClassicHost:
         are tried again later.
         """
         self._reading.load_failed(chunk)
-        if len(self._dying) > 0 and self.store.find(self._dying[0][0]).chunk is chunk:
-            first, count, reason = self._dying.popleft()
-            slot = self.store.find(first)
-            some = min(i64(count), slot.first + slot.count - first)
-            if some < count:
-                self._dying.appendleft((first + some, count - some, reason))
-            self._dying.append((first, some, reason))
-            self._bury_failed = True
+        if self._dying.load_failed(chunk):
             self._mark_self()
 
     # The log's questions (warren.storage.compaction.Owners)
@@ -582,7 +518,7 @@ class ClassicHost:
         """Which of these messages are in the queue, as ascending (first, count)."""
         runs = self.machine.alive_within(first, count)
         runs.extend(self._promised(first, count))
-        for dying_first, dying_count, _ in self._dying:
+        for dying_first, dying_count, _ in self._dying.runs:
             start = max(first, i64(dying_first))
             end = min(first + count, i64(dying_first) + dying_count)
             if start < end:
@@ -720,7 +656,7 @@ class ClassicHost:
             self._hand_down(Tick())  # Its time begins anew.
         for each in found:
             if not each.kept:  # A transient message of a lazy queue.
-                self._release(each.first, each.count)
+                self.release(each.first, each.count)
         self._mark_self()
 
     def abandon(self, chunk: Chunk, first: i64) -> None:
@@ -728,7 +664,7 @@ class ClassicHost:
         count = chunk.count()
         self.store.add(first, chunk, 0, count, True)
         self._follow_moves(first, count)
-        self._release(first, count)
+        self.release(first, count)
 
     def recovered_logged(self) -> None:
         """The machine was rebuilt from its own log: bodies of messages that it has not must go."""
@@ -739,11 +675,11 @@ class ClassicHost:
             at = each.first
             for first, count in sorted(self.machine.alive_within(each.first, each.count)):
                 if first > at:
-                    self._release(at, first - at)
+                    self.release(at, first - at)
                 at = first + count
             end = each.first + each.count
             if end > at:
-                self._release(at, end - at)
+                self.release(at, end - at)
         for first, count in self._alive():
             self._stand_in_for_lost(first, first + count)
 
@@ -780,12 +716,11 @@ class ClassicHost:
             sink.on_gone(self.uid)
         if self.promises is None:
             self.promises = SeqSet()
-        for first, count, _ in self._dying:
+        for first, count, _ in self._dying.runs:
             self.promises.add(first, count)
         for found in self._found:  # Of a damaged queue, for the machine knows nothing of it.
             self.release_found(found.first, found.count)
         self._dying.clear()
-        self._dying_noted = Annotations()
         if self.undertaker is not None:
             self.undertaker.close()
         Remains(self, self._turn).step(0)

@@ -4,7 +4,7 @@ The turn of the loop keeps `Steps`, and steps whatever is `Steppable`; timers wa
 Compiled.
 """
 
-from typing import TYPE_CHECKING, Protocol, final
+from typing import TYPE_CHECKING, Final, Protocol, final
 
 from mypy_extensions import i64
 
@@ -14,6 +14,8 @@ from queues.message import Chunk
 if TYPE_CHECKING:
     from queues.host import QueueHost
     from queues.hosts.classic import ClassicHost
+
+HELD: Final = -1  # answer of `Undertaker.bury`
 
 
 class Steppable(Protocol):
@@ -53,20 +55,28 @@ class Steps(Protocol):
 class Addressed:
     """One dead letter, and the queues that it is to go to now.
 
-    `goes_round`: there are others, to which it may not go, for it has died there before (D-06).
+    `goes_round`: other queues are bound that it may not go to, because it died there before or has
+    made too many hops. `is_held`: it must wait for the end of a resource alarm.
     """
 
-    def __init__(self, chunk: Chunk, hosts: "list[QueueHost]", goes_round: bool) -> None:
+    def __init__(
+        self, chunk: Chunk, hosts: "list[QueueHost]", goes_round: bool, is_held: bool
+    ) -> None:
         self.chunk = chunk
         self.hosts = hosts
         self.goes_round = goes_round
+        self.is_held = is_held
 
 
 class Undertaker(Protocol):
     """Where the dead letters of one queue go."""
 
-    def bury(self, chunk: Chunk, index: int, count: int, reason: str) -> None:
-        """Messages index.. of the chunk, whose bytes are in memory, died for this reason."""
+    def bury(self, chunk: Chunk, index: int, count: int, reason: str) -> int:
+        """Publish dead letters of messages index.. of the chunk, whose bytes are in memory.
+
+        Return how many messages it took: 0 if the rest must wait for the next turn, HELD if it
+        must wait for the end of a resource alarm.
+        """
 
     def close(self) -> None:
         """The queue is gone, or has another one now."""

@@ -153,6 +153,9 @@ class Sexton(PublishingOnly):
         self._reading = None
         addressed = undertaker.address(view.chunk, view.index, DEATHS[letter.reason])
         hosts = [host for host in addressed.hosts if host.uid not in letter.safe]
+        if addressed.is_held:
+            self.burials.rest(letter, self._now_ms)
+            return True
         for host in hosts:
             self._see_host(host)
         if len(hosts) > 0:

@@ -17,6 +17,7 @@ from mypy_extensions import i64
 from queues.commands import EndSession, SessionId
 from queues.counts import Counts
 from queues.credit import CreditActor
+from queues.dead_letter_limits import DeadLetterLimits, cost_of, hops_of
 from queues.dead_letters import (
     DeadLetterRule,
     DeadRun,
@@ -27,16 +28,18 @@ from queues.dead_letters import (
 )
 from queues.dead_letters10 import dead_letter_10
 from queues.host import PublishingOnly, QueueHost
-from queues.hosts.seams import Addressed
+from queues.hosts.seams import HELD, Addressed
 from queues.message import FORMAT_091, FORMAT_10, Chunk
 from queues.routing.content import Content091
 from queues.routing.content10 import Content10
 from queues.routing.router import Route, Router
+from warren.wire.amqp091.events import INFO_PERSISTENT
 from warren.wire.buffer import read_i32_le
 
 log = logging.getLogger("warren.dead_letters")
 
 SILENCE_MS: Final = 60_000  # between two lines about one queue
+COST_UNKNOWN: Final = 64  # of one letter, assumed until the first is routed
 DROPPED: Final = "messages are dropped"
 KEPT: Final = "messages are kept, and tried again"
 
@@ -55,6 +58,7 @@ class QueueUndertaker(PublishingOnly):
         credit: CreditActor,
         counts: Counts,
         queue_type: str,
+        limits: DeadLetterLimits,
     ) -> None:
         self.rule = rule
         self._router = router
@@ -68,6 +72,8 @@ class QueueUndertaker(PublishingOnly):
         self._exchange = rule.exchange.decode("utf-8", "surrogateescape")
         self._next_seqs: dict[int, int] = {}  # by uid of the queue published to
         self._quiet_until_ms = 0
+        self._limits = limits
+        self._cost: i64 = COST_UNKNOWN  # of one letter, as of the last run
 
     @property
     def session(self) -> SessionId:
@@ -77,64 +83,91 @@ class QueueUndertaker(PublishingOnly):
     def credit(self) -> CreditActor:
         return self._credit
 
-    def bury(self, chunk: Chunk, index: int, count: int, reason: str) -> None:
-        """See `queues.hosts.classic.Undertaker`."""
+    def bury(self, chunk: Chunk, index: int, count: int, reason: str) -> int:
+        """See `queues.hosts.seams.Undertaker`."""
+        count = min(count, int(self._limits.messages(self._cost)))
+        if count == 0:
+            return 0
+        if chunk.format_tag == FORMAT_10:
+            taken = self._bury_10(chunk, index, count, reason)
+        else:
+            taken = self._bury_091(chunk, index, count, reason)
+        self._counts.dead_letter(self._queue_type, reason, int(taken))
+        return HELD if taken == 0 else int(taken)
+
+    def _bury_091(self, chunk: Chunk, index: i64, count: i64, reason: str) -> i64:
+        """How many of these messages were not held."""
         data = chunk.data
         assert data is not None
-        self._counts.dead_letter(self._queue_type, reason, count)
+        info = info_of_dead(chunk.info)
         now_s = self._now_ms() // 1000
         last = index + count
-        info = info_of_dead(chunk.info)
-        if chunk.format_tag == FORMAT_10:
-            for place in range(index, last):
-                self._publish_10(chunk, place, info, reason)
-            return
+        taken: i64 = 0
         for run in dead_letters(
             self.rule, data, chunk.base, chunk.offsets, index, last, reason, now_s
         ):
-            self._publish(run, info, reason)
+            some = self._publish(run, info, reason)
+            taken += some
+            if some < run.count():
+                break
+        return taken
 
-    def _publish(self, run: DeadRun, info: i64, reason: str) -> None:
+    def _publish(self, run: DeadRun, info: i64, reason: str) -> i64:
+        """How many letters of the run were not held."""
         keys = run.routing_keys
         more = tuple(keys[1:])
         content = Content091(run.data, 0)
         route = self._router.route(self._exchange, keys[0], content, more)
+        count = run.count()
         if not route.exchange_found:
             self._warn(f"dead-letter exchange '{self._exchange}' does not exist", DROPPED)
-            return
-        if not route.per_message or run.count() == 1:
+            return count
+        if not route.per_message or count == 1:
             whole = Chunk(FORMAT_091, run.data, 0, run.offsets, info)
-            self._send(whole, route.queues, run.deaths, reason)
-            return
-        for i in range(run.count()):
+            return count if self._send(whole, route.queues, run.deaths, reason) else 0
+        for i in range(count):
             start = read_i32_le(run.offsets, 4 * i)
             offsets = run.offsets[4 * i : 4 * i + 8]
             data = run.data[start : read_i32_le(run.offsets, 4 * i + 4)]
             found = self._router.route(self._exchange, keys[0], Content091(data, 0), more)
             one = Chunk(FORMAT_091, data, int(start), offsets, info)
-            self._send(one, found.queues, run.deaths, reason)
+            if not self._send(one, found.queues, run.deaths, reason):
+                return i
+        return count
 
-    def _publish_10(self, chunk: Chunk, index: int, info: i64, reason: str) -> None:
-        letter = dead_letter_10(self.rule, chunk, index, reason, self._now_ms(), int(info))
-        made = letter.chunk
-        data = made.data
-        assert data is not None
-        keys = letter.routing_keys
-        content = Content10(data, 0, len(data))
-        route = self._router.route(self._exchange, keys[0], content, tuple(keys[1:]))
-        if not route.exchange_found:
-            self._warn(f"dead-letter exchange '{self._exchange}' does not exist", DROPPED)
-            return
-        self._send(made, route.queues, letter.deaths, reason)
+    def _bury_10(self, chunk: Chunk, index: i64, count: i64, reason: str) -> i64:
+        """How many of these messages were not held."""
+        info = int(info_of_dead(chunk.info))
+        for i in range(count):
+            letter = dead_letter_10(self.rule, chunk, int(index + i), reason, self._now_ms(), info)
+            made = letter.chunk
+            data = made.data
+            assert data is not None
+            keys = letter.routing_keys
+            content = Content10(data, 0, len(data))
+            route = self._router.route(self._exchange, keys[0], content, tuple(keys[1:]))
+            if not route.exchange_found:
+                self._warn(f"dead-letter exchange '{self._exchange}' does not exist", DROPPED)
+            elif not self._send(made, route.queues, letter.deaths, reason):
+                return i
+        return count
 
     def _send(
         self, chunk: Chunk, uids: tuple[int, ...], deaths: list[tuple[str, str]], reason: str
-    ) -> None:
-        """Each queue gets a chunk of its own, with the same bytes: from within a step of the turn,
-        nobody knows whether all will journal it in this turn, or some in the next.
+    ) -> bool:
+        """Publish the letters to these queues; False if they are held by an alarm.
+
+        Each queue gets a chunk of its own, with the same bytes: the queues may be stepped, and
+        their chunks journaled, in different turns.
         """
+        hosts = self._open(uids, deaths, reason, chunk.count())
+        if self._holds(chunk, hosts):
+            return False
         count = chunk.count()
-        for host in self._open(uids, deaths, reason):
+        cost = cost_of(count, len(hosts))
+        self._cost = (cost + count - 1) // count
+        self._limits.spend(cost)
+        for host in hosts:
             uid = host.uid
             seq: i64 = self._next_seqs.get(uid, 1)
             self._next_seqs[uid] = seq + count
@@ -142,16 +175,26 @@ class QueueUndertaker(PublishingOnly):
                 chunk.format_tag, chunk.data, chunk.base, chunk.offsets, chunk.info, chunk.names
             )
             host.publish(self, one, seq)
+        return True
+
+    def _holds(self, chunk: Chunk, hosts: list[QueueHost]) -> bool:
+        return self._limits.holds((chunk.info & INFO_PERSISTENT) != 0, len(hosts))
 
     def _open(
-        self, uids: tuple[int, ...], deaths: list[tuple[str, str]], reason: str
+        self, uids: tuple[int, ...], deaths: list[tuple[str, str]], reason: str, count: i64
     ) -> list[QueueHost]:
-        """Those of the queues to which the letter does not go in a circle."""
+        """Return those of the queues to which `count` letters with these deaths may go."""
         hosts: list[QueueHost] = []
+        if len(uids) > 0 and hops_of(deaths) > self._limits.hops_max:
+            self._counts.dead_letters_dropped_hops += count
+            text = f"a message was dead-lettered more than {self._limits.hops_max} times in a row"
+            self._warn(text, f"{DROPPED} (limits.dead_letter_hops_max)")
+            return hosts
         for uid in uids:
             host = self._host_of(uid)
             if is_cycle(host.name, deaths, reason):
                 way = " <- ".join(queue for queue, _ in deaths)
+                self._counts.dead_letters_dropped_cycle += count
                 self._warn(f"dead letters to queue '{host.name}' go in a circle: {way}", DROPPED)
             else:
                 hosts.append(host)
@@ -184,9 +227,9 @@ class QueueUndertaker(PublishingOnly):
             keys = run.routing_keys
             content = Content091(run.data, 0)
             route = self._router.route(self._exchange, keys[0], content, tuple(keys[1:]))
-        hosts = self._open(route.queues, deaths, reason)
+        hosts = self._open(route.queues, deaths, reason, 1)
         self._warn_of_kept(route, keys[0])
-        return Addressed(made, hosts, len(hosts) < len(route.queues))
+        return Addressed(made, hosts, len(hosts) < len(route.queues), self._holds(made, hosts))
 
     def _warn_of_kept(self, route: Route, routing_key: bytes) -> None:
         if not route.exchange_found:

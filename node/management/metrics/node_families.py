@@ -250,6 +250,12 @@ def dead_letter_families(counters: CountersView) -> Iterator[Family]:
     words = "Messages dead-lettered at least once, and confirmed"
     rows = [(labels(surely), counters.dead_letters_confirmed)]
     yield Family(f"{GLOBAL}_messages_dead_lettered_confirmed_total", COUNTER, words, rows)
+    dropped = {
+        "cycle": counters.dead_letters_dropped_cycle,
+        "hops": counters.dead_letters_dropped_hops,
+    }
+    words = "Dead letters dropped by the cycle rule or the limit of hops"
+    yield by_label("warren_dead_letters_dropped_total", COUNTER, words, "rule", dropped)
 
 
 def locality_families(counters: CountersView) -> Iterator[Family]:

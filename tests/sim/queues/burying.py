@@ -134,7 +134,7 @@ class SimUndertaker:
         self._sessions = 0
         self.dying = 0
 
-    def bury(self, chunk: Chunk, index: int, count: int, reason: str) -> None:
+    def bury(self, chunk: Chunk, index: int, count: int, reason: str) -> int:
         raise AssertionError("dead letters go at least once")
 
     def close(self) -> None:
@@ -154,7 +154,7 @@ class SimUndertaker:
         chosen = [
             each for each in self._targets.values() if each.reliable or self._random.random() < 0.7
         ]
-        return Addressed(letter, [self._host(each) for each in chosen], False)
+        return Addressed(letter, [self._host(each) for each in chosen], False, False)
 
     def _host(self, target: Target) -> TargetHost:
         known = self._hosts.get(target.uid)

@@ -20,12 +20,13 @@ class Grave(AtMostOnce):
         self._target = target
         self._inner = inner
 
-    def bury(self, chunk: Chunk, index: int, count: int, reason: str) -> None:
+    def bury(self, chunk: Chunk, index: int, count: int, reason: str) -> int:
         found = self._node.broker.queue("/", self._target)
         target = 0 if found is None else found.uid
-        for at in range(index, index + count):
+        taken = self._inner.bury(chunk, index, count, reason)
+        for at in range(index, index + taken):
             self._ledger.died(self._uid, payload_of(chunk, at), target)
-        self._inner.bury(chunk, index, count, reason)
+        return taken
 
     def close(self) -> None:
         self._inner.close()

@@ -69,6 +69,23 @@ def test_what_is_marked_for_later_belongs_to_the_next_turn() -> None:
     assert loop.run() == 0
 
 
+def test_a_host_that_asks_twice_for_the_next_turn_is_stepped_once_in_it() -> None:
+    """As a queue does that has more to expire and more to dead-letter."""
+    loop = Loop()
+
+    class Eager(Host):
+        def step(self, now_ms: int) -> None:
+            self.steps += 1
+            for _ in range(2):
+                loop.turn.mark_host_later(self)
+
+    host = Eager(loop)
+    loop.turn.mark_host(host)
+    for _ in range(10):
+        loop.run()
+    assert host.steps == 10
+
+
 def test_a_turn_that_reads_for_long_ends_in_the_midst_of_it() -> None:
     loop = Loop()
     host = Host(loop)

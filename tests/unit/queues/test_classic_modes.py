@@ -7,7 +7,8 @@ from queues.commands import (
 )
 from queues.credit import CreditActor, CreditSpec
 from queues.fifo import Fifo
-from queues.hosts.classic import BURY_REST_MS, LAZY, ClassicHost
+from queues.hosts.burying import BURY_REST_MS
+from queues.hosts.classic import LAZY, ClassicHost
 from queues.message import Chunk
 from queues.options import REJECT_PUBLISH, Options
 from tests.unit.queues.at_most_once import AtMostOnce
@@ -128,8 +129,9 @@ class SlowGrave(AtMostOnce):
     def __init__(self) -> None:
         self.dead: list[tuple[bytes, str]] = []
 
-    def bury(self, chunk: Chunk, index: int, count: int, reason: str) -> None:
+    def bury(self, chunk: Chunk, index: int, count: int, reason: str) -> int:
         self.dead += [(body_of(chunk, at), reason) for at in range(index, index + count)]
+        return count
 
     def close(self) -> None:
         return

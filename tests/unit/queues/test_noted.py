@@ -65,9 +65,10 @@ class Grave(FakeGrave):
         super().__init__()
         self.found: list[Found] = []
 
-    def bury(self, chunk: Chunk, index: int, count: int, reason: str) -> None:
-        super().bury(chunk, index, count, reason)
-        self.found += [found_in(chunk, at) for at in range(index, index + count)]
+    def bury(self, chunk: Chunk, index: int, count: int, reason: str) -> int:
+        taken = super().bury(chunk, index, count, reason)
+        self.found += [found_in(chunk, at) for at in range(index, index + taken)]
+        return taken
 
 
 def busy_desk(grave: FakeGrave | None = None, options: Options | None = None) -> Desk:
@@ -136,7 +137,7 @@ def test_nothing_is_kept_of_messages_that_are_gone() -> None:
     settle(desk, REJECT, [(2, 3)], b"")
     machine = desk.inner.machine
     assert (machine.annotations.words, machine.annotations.total_bytes) == ({}, 0)
-    assert desk.inner._dying_noted.words == {}
+    assert desk.inner._dying.noted.words == {}
 
 
 def test_what_was_accepted_is_noted_nowhere() -> None:

@@ -42,8 +42,9 @@ class FakeGrave(AtMostOnce):
     def __init__(self) -> None:
         self.dead: list[tuple[bytes, str]] = []
 
-    def bury(self, chunk: Chunk, index: int, count: int, reason: str) -> None:
+    def bury(self, chunk: Chunk, index: int, count: int, reason: str) -> int:
         self.dead += [(body_of(chunk, at), reason) for at in range(index, index + count)]
+        return count
 
     def close(self) -> None:
         return

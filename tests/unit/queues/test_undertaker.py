@@ -8,8 +8,10 @@ from queues.arguments import encode_arguments
 from queues.commands import EndSession, SessionId
 from queues.counts import Counts
 from queues.credit import CreditActor, CreditSpec
+from queues.dead_letter_limits import DeadLetterLimits
 from queues.dead_letters import DeadLetterRule
 from queues.definitions import Binding, Destination, Exchange, Queue, Uid
+from queues.hosts.seams import HELD
 from queues.hosts.undertaker import SILENCE_MS, QueueUndertaker
 from queues.message import FORMAT_091, Chunk
 from queues.metadata_outcomes import Added, Removed
@@ -27,7 +29,13 @@ NOW_MS = 1_700_000_000_000
 class Desk:
     """The undertaker of queue `work`, which sends its dead to exchange `dlx`."""
 
-    def __init__(self, kind: str = "fanout", key: bytes | None = None) -> None:
+    def __init__(
+        self,
+        kind: str = "fanout",
+        key: bytes | None = None,
+        limits: DeadLetterLimits | None = None,
+    ) -> None:
+        self.limits = limits or DeadLetterLimits()
         self.router = Router("/")
         self.queues: dict[int, FakeQueue] = {}
         self.now_ms = NOW_MS
@@ -46,6 +54,7 @@ class Desk:
             self.credit,
             self.counts,
             "classic",
+            self.limits,
         )
 
     def bind(self, uid: int, key: bytes = b"", **arguments: object) -> FakeQueue:
@@ -61,11 +70,11 @@ class Desk:
 
     def bury(
         self, messages: list[bytes], reason: str = "rejected", info: int = INFO_PERSISTENT
-    ) -> None:
+    ) -> int:
         """They lie in a chunk behind another message, at some place of a bigger buffer."""
         whole = [message(1, b"not this one"), *messages]
         chunk = Chunk(FORMAT_091, b"".join(whole), 500, table(whole, 500), info)
-        self.undertaker.bury(chunk, 1, len(messages), reason)
+        return self.undertaker.bury(chunk, 1, len(messages), reason)
 
 
 def bodies(queue: FakeQueue) -> list[bytes]:
@@ -187,3 +196,76 @@ def test_at_the_end_the_queues_that_it_used_hear_of_it_but_not_those_that_went_b
     assert (queues[1].commands, unused.commands) == ([], [])
     desk.undertaker.close()
     assert len(queues[0].commands) == 1
+
+
+def test_the_letters_of_a_turn_are_bounded_and_the_rest_follow_in_order() -> None:
+    desk = Desk(limits=DeadLetterLimits(work_per_turn=33))
+    left, right = desk.bind(7), desk.bind(8)
+    dying = [message(1, b"%d" % number) for number in range(6)]
+    taken: list[int] = []
+    while dying:
+        some = desk.bury(dying)
+        dying = dying[some:]
+        taken.append(some)
+        if some == 0:
+            desk.limits.begin_turn()
+    # A letter alone costs 2 * (1 + 7) = 16, a chunk of two 18: three chunks fill a turn of 33.
+    assert taken == [1, 1, 1, 0, 2, 1]
+    assert bodies(left) == bodies(right) == [b"%d" % number for number in range(6)]
+
+
+def hop(desk: Desk, reason: str = "expired") -> None:
+    """The newest letter of the first queue dies again, in a queue with another name."""
+    letter = desk.queues[7].bodies[-1]
+    desk.undertaker.rule.queue = f"hop{len(desk.queues[7].bodies)}"
+    desk.bury([letter], reason)
+
+
+def test_a_message_makes_a_bounded_number_of_hops(caplog: pytest.LogCaptureFixture) -> None:
+    desk = Desk(limits=DeadLetterLimits(hops_max=3))
+    queue = desk.bind(7)
+    desk.bury([message(1, b"a")], "expired")
+    for _ in range(5):
+        hop(desk)
+    assert len(queue.bodies) == 3
+    assert desk.counts.dead_letters_dropped_hops == 3
+    assert [record.getMessage() for record in caplog.records] == [
+        "queue 'hop3' in vhost '/': a message was dead-lettered more than 3 times in a row; "
+        "messages are dropped (limits.dead_letter_hops_max)"
+    ]
+
+
+def test_a_rejection_by_a_client_starts_the_count_of_hops_again() -> None:
+    desk = Desk(limits=DeadLetterLimits(hops_max=3))
+    queue = desk.bind(7)
+    desk.bury([message(1, b"a")], "expired")
+    for number in range(2, 30):
+        hop(desk, "rejected" if number % 3 == 0 else "expired")
+    assert len(queue.bodies) == 29
+    assert desk.counts.dead_letters_dropped_hops == 0
+
+
+@pytest.mark.parametrize(
+    ("alarm", "queue_count", "info", "is_held"),
+    [
+        ("low_memory", 2, 0, True),
+        ("low_memory", 1, INFO_PERSISTENT, False),
+        ("low_disk", 2, 0, True),
+        ("low_disk", 1, INFO_PERSISTENT, True),
+        ("low_disk", 1, 0, False),
+        ("low_disk", 0, INFO_PERSISTENT, False),
+    ],
+)
+def test_an_alarm_holds_the_letters_that_would_make_it_worse(
+    alarm: str, queue_count: int, info: int, is_held: bool
+) -> None:
+    desk = Desk()
+    queues = [desk.bind(7 + number) for number in range(queue_count)]
+    setattr(desk.limits, alarm, True)
+    taken = desk.bury([message(1, b"a")], info=info)
+    assert taken == (HELD if is_held else 1)
+    setattr(desk.limits, alarm, False)
+    if is_held:
+        assert desk.counts.dead_lettered == {("classic", "rejected"): 0}
+        assert desk.bury([message(1, b"a")], info=info) == 1
+    assert [bodies(queue) for queue in queues] == [[b"a"]] * queue_count
