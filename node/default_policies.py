@@ -5,7 +5,6 @@ the configuration has them. From then on they are operator policies like others:
 as those are. Vhosts that are there already keep what they have.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Final
@@ -13,6 +12,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
+from queues.expressions import compiled_or_none, expression_fault
 from queues.metadata_commands import PutPolicy
 from queues.policy_keys import policy_fault
 from queues.queue_arguments import NAME_BYTES_MAX
@@ -45,8 +45,13 @@ def default_policies(rules: Sequence[DefaultPolicy], vhost: str) -> list[PutPoli
             _SORTED.encode(each.definition),
         )
         for each in rules
-        if re.search(each.vhost_pattern, vhost)
+        if _is_for(each, vhost)
     ]
+
+
+def _is_for(rule: DefaultPolicy, vhost: str) -> bool:
+    pattern = compiled_or_none(rule.vhost_pattern)
+    return pattern is not None and pattern.is_found_in(vhost)
 
 
 def fault_in(rules: Sequence[DefaultPolicy]) -> str | None:
@@ -55,10 +60,9 @@ def fault_in(rules: Sequence[DefaultPolicy]) -> str | None:
         fault = policy_fault(each.pattern, each.apply_to, each.priority, each.definition, True)
         if fault is not None:
             return f"'{each.name}': {' '.join(fault.split())}"
-        try:
-            re.compile(each.vhost_pattern)
-        except (re.error, RecursionError, OverflowError) as error:
-            return f"'{each.name}': vhost_pattern is not a regular expression: {error}"
+        fault = expression_fault(each.vhost_pattern)
+        if fault is not None:
+            return f"'{each.name}': vhost_pattern is not a regular expression: {fault}"
     names = [each.name for each in rules]
     twice = [name for name in names if names.count(name) > 1]
     return f"'{twice[0]}' is there twice; allowed: once" if twice else None

@@ -3,12 +3,11 @@
 Takes `Policy` objects as the metadata machine keeps them; gives, for an object's kind and name, the
 policy and the operator policy that hold, and what both say together. Of several that match, the
 one with the highest priority holds, then the one whose name comes first. `with_policy` turns what
-holds into arguments, so that whoever reads a queue's arguments need not know of policies. An
-expression that this Python does not read matches nothing. Not compiled: asked when a queue is made
-or a policy changes, never per message.
+holds into arguments, so that readers of a queue's arguments need not know of policies. An
+expression that cannot be compiled matches nothing. Not compiled with mypyc: called when a queue is
+declared or a policy changes, never per message.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -16,6 +15,7 @@ from typing import Final
 import msgspec
 
 from queues.definitions import Policy
+from queues.expressions import compiled_or_none
 from queues.queue_arguments import CLASSIC, QUORUM, STREAM
 
 EXCHANGE: Final = "exchange"  # a kind of object, beside the queue types
@@ -68,14 +68,10 @@ class _Rule:
         self.policy = policy
         self.definition = _DECODE(policy.definition)
         self.kinds = APPLY_TO.get(policy.apply_to, ())
-        self.pattern: re.Pattern[str] | None
-        try:
-            self.pattern = re.compile(policy.pattern)
-        except (re.error, RecursionError, OverflowError):
-            self.pattern = None  # Refused when set; a later Python may read an old one differently.
+        self.pattern = compiled_or_none(policy.pattern)
 
     def holds_for(self, kind: str, name: str) -> bool:
-        return kind in self.kinds and self.pattern is not None and bool(self.pattern.search(name))
+        return kind in self.kinds and self.pattern is not None and self.pattern.is_found_in(name)
 
 
 class PolicyTable:

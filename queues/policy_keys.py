@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from queues.arguments import term
+from queues.expressions import expression_fault
 from queues.policies import APPLY_TO
 from queues.queue_arguments import DURATION_MS_MAX, NAME_BYTES_MAX
 
 NUMBER_MAX: Final = (1 << 63) - 1
 PRIORITY_MAX: Final = (1 << 31) - 1
-PATTERN_LENGTH_MAX: Final = 4096
 
 Check = Callable[[object], bool]
 
@@ -39,7 +39,7 @@ def _text(value: object) -> bool:
 
 
 def _pattern(value: object) -> bool:
-    return isinstance(value, str) and _regex_fault(value) is None
+    return isinstance(value, str) and expression_fault(value) is None
 
 
 def _max_age(value: object) -> bool:
@@ -124,20 +124,10 @@ def policy_fault(
 def _pattern_fault(pattern: object) -> str | None:
     if not isinstance(pattern, str):
         return f"pattern should be a binary but was {term(pattern)}"
-    reason = _regex_fault(pattern)
+    reason = expression_fault(pattern)
     if reason is None:
         return None
     return f"pattern should be regular expression but is invalid: {reason}"
-
-
-def _regex_fault(pattern: str) -> str | None:
-    if len(pattern) > PATTERN_LENGTH_MAX:
-        return f"longer than {PATTERN_LENGTH_MAX} characters"
-    try:
-        re.compile(pattern)
-    except (re.error, RecursionError, OverflowError) as error:
-        return str(error)
-    return None
 
 
 def _priority_fault(priority: object) -> str | None:

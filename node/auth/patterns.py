@@ -1,33 +1,23 @@
 """Regular expressions of permissions, with RabbitMQ's meaning: found anywhere in the name.
 
-'' stands for '^$', which no name but the empty one has. Expressions come from administrators and
-names are at most 255 bytes; both are matched on the loop, so an expression is kept short.
+'' stands for '^$', which only the empty name matches.
 """
 
-import re
-
-PATTERN_LENGTH_MAX = 4096
+from queues.expressions import Expression, compiled_or_none, expression_fault, quoted
 
 
-def compile_pattern(text: str) -> re.Pattern[str]:
-    """The expression, ready to `search`; re.error if it is none."""
-    return re.compile(text or "^$")
+def compiled_pattern(text: str) -> Expression | None:
+    """None: the expression cannot be compiled, so it matches nothing."""
+    return compiled_or_none(text or "^$")
 
 
 def is_found(pattern: str, text: str) -> bool:
-    """Whether the expression is found in the text; one that this Python does not read is not."""
-    try:
-        return compile_pattern(pattern).search(text) is not None
-    except re.error:
-        return False
+    """Whether the expression is found in the text; one that cannot be compiled is not."""
+    expression = compiled_pattern(pattern)
+    return expression is not None and expression.is_found_in(text)
 
 
 def pattern_fault(text: str) -> str | None:
-    """What is wrong with an expression that somebody wants to set; None if nothing is."""
-    if len(text) > PATTERN_LENGTH_MAX:
-        return f"the expression is longer than {PATTERN_LENGTH_MAX} characters"
-    try:
-        compile_pattern(text)
-    except (re.error, RecursionError, OverflowError) as error:
-        return f"'{text}' is not a regular expression: {error}"
-    return None
+    """Say why the text cannot be set as an expression; None: it can."""
+    fault = expression_fault(text or "^$")
+    return None if fault is None else f"{quoted(text)} is not a regular expression: {fault}"

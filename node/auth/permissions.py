@@ -8,7 +8,8 @@ import re
 from typing import Final
 
 from node.auth.access import AccessView
-from node.auth.patterns import compile_pattern, is_found
+from node.auth.patterns import compiled_pattern, is_found
+from queues.expressions import Expression
 from warren.wire.errors import ProtocolError, ReplyCode
 
 CONFIGURE: Final = 0
@@ -32,7 +33,7 @@ class PermissionCache:
         self._user = user
         self._vhost = vhost
         self._version = -1
-        self._patterns: tuple[re.Pattern[str], ...] | None = None
+        self._patterns: tuple[Expression | None, ...] | None = None
         self._answers: tuple[dict[str, bool], dict[str, bool], dict[str, bool]] = ({}, {}, {})
 
     def allows(self, kind: int, name: str) -> bool:
@@ -44,9 +45,8 @@ class PermissionCache:
         if answer is None:
             if len(answers) >= CACHED_MAX:
                 answers.clear()
-            answer = self._patterns is not None and bool(
-                self._patterns[kind].search(name or "amq.default")
-            )
+            pattern = None if self._patterns is None else self._patterns[kind]
+            answer = pattern is not None and pattern.is_found_in(name or "amq.default")
             answers[name] = answer
         return answer
 
@@ -80,18 +80,15 @@ class PermissionCache:
             return None
         return ProtocolError(
             ReplyCode.ACCESS_REFUSED,
-            f"access to topic '{topic}' in exchange '{exchange}' in vhost '{self._vhost}' refused "
-            f"for user '{self._user}'",
+            f"{KIND_NAMES[kind]} access to topic '{topic}' in exchange '{exchange}' in vhost "
+            f"'{self._vhost}' refused for user '{self._user}'",
         )
 
     def _reload(self) -> None:
         self._version = self._access.version
         self._answers = ({}, {}, {})
         expressions = self._access.permissions(self._user, self._vhost)
-        try:
-            self._patterns = expressions and tuple(compile_pattern(each) for each in expressions)
-        except re.error:  # Refused when set; a later Python may read an old one differently.
-            self._patterns = None
+        self._patterns = expressions and tuple(compiled_pattern(each) for each in expressions)
 
 
 def vhost_refusal(access: AccessView, user: str, vhost: str, exists: bool) -> ProtocolError | None:

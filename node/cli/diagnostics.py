@@ -197,6 +197,8 @@ def message_sizes(api: Api, options: Options, out: TextIO) -> None:
 
 def matching_policies(api: Api, options: Options, out: TextIO) -> None:
     """Policies that match an object, the one in force first."""
+    from node.auth.patterns import is_found  # Late: it loads RE2, which only this command needs.
+
     kinds = {"queues": "queues", "queue": "queues", "exchanges": "exchanges"}
     kind = kinds.get(options.type, "exchanges" if options.type == "exchange" else "")
     if not kind:
@@ -206,7 +208,7 @@ def matching_policies(api: Api, options: Options, out: TextIO) -> None:
     found = [
         policy
         for policy in api.get_list(path("policies", options.vhost))
-        if policy.get("apply-to") in applied and re.search(str(policy.get("pattern")), options.name)
+        if policy.get("apply-to") in applied and is_found(str(policy.get("pattern")), options.name)
     ]
     found.sort(key=lambda policy: -int(str(policy.get("priority", 0))))
     columns = ("name", "pattern", "apply-to", "definition", "priority")

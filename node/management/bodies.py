@@ -5,7 +5,6 @@ as RabbitMQ does. What is nested deeper than DEPTH_MAX is refused before anybody
 """
 
 import asyncio
-import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -15,6 +14,7 @@ from aiohttp.http import HttpProcessingError
 
 from node.management.replies import ApiError
 from queues.arguments import encode_arguments, shown, term
+from queues.expressions import Expression, ExpressionError
 from queues.queue_arguments import NAME_BYTES_MAX
 
 Body = dict[str, object]
@@ -22,7 +22,6 @@ Body = dict[str, object]
 PLAIN: Final = msgspec.json.Encoder()
 
 LINE_MAX: Final = 80
-PATTERN_LENGTH_MAX: Final = 4096
 DEPTH_MAX: Final = 64  # of arrays and objects in each other
 BODY_SECONDS: Final = 60.0  # for a client to send what it has announced
 
@@ -172,14 +171,16 @@ def matching(body: Mapping[str, object]) -> Callable[[str, str], bool]:
     """Whether vhost and name have `vhost_pattern` and `queue_pattern` anywhere in them."""
     vhost = pattern_of(body, "vhost_pattern")
     name = pattern_of(body, "queue_pattern")
-    return lambda of_vhost, of_name: bool(vhost.search(of_vhost) and name.search(of_name))
+    return lambda of_vhost, of_name: vhost.is_found_in(of_vhost) and name.is_found_in(of_name)
 
 
-def pattern_of(body: Mapping[str, object], key: str) -> re.Pattern[str]:
-    expression = text(body, key, ".*")
+def pattern_of(body: Mapping[str, object], key: str) -> Expression:
+    return expression(text(body, key, ".*"), key)
+
+
+def expression(pattern: str, key: str) -> Expression:
+    """ApiError 400 for what cannot be compiled."""
     try:
-        if len(expression) > PATTERN_LENGTH_MAX:
-            raise ApiError.bad_request(f"{key} is too long")
-        return re.compile(expression)
-    except (re.error, RecursionError, OverflowError) as error:
+        return Expression(pattern)
+    except ExpressionError as error:
         raise ApiError.bad_request(f"{key} is not a regular expression: {error}") from error

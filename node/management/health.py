@@ -1,6 +1,5 @@
 """GET /api/health/checks/...: 200 `{"status": "ok"}`, or 503 with the reason."""
 
-import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -9,6 +8,7 @@ from aiohttp import web
 from node.auth.permissions import READ
 from node.definitions import queue_declaration
 from node.management.access import Context, asked_vhosts
+from node.management.bodies import expression
 from node.management.changes import acting, change, refused
 from node.management.node_rows import alarms_of
 from node.management.replies import ApiError, json_reply
@@ -167,12 +167,9 @@ class Health:
         if self._context.cluster is None:
             return _ok()
         vhosts = set(asked_vhosts(self._context, request))
-        try:
-            pattern = re.compile(request.match_info.get("pattern", ""))
-        except (re.error, RecursionError, OverflowError) as error:
-            raise ApiError.bad_request(f"not a regular expression: {error}") from error
+        pattern = expression(request.match_info.get("pattern", ""), "pattern")
         found = self._context.cluster.operating.membership.leaderless(
-            lambda queue: queue.vhost in vhosts and bool(pattern.search(queue.name))
+            lambda queue: queue.vhost in vhosts and pattern.is_found_in(queue.name)
         )
         if not found:
             return _ok()

@@ -7,28 +7,29 @@
 
 import asyncio
 import heapq
-import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from time import monotonic
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from aiohttp import web
 from multidict import MultiMapping
 
-from node.management.matching import places_of
+from node.management.bodies import expression
 from node.management.replies import ENCODER, HEADERS, ApiError, json_reply
+from queues.expressions import Expression
 
 K = TypeVar("K")
 T = TypeVar("T")
 Row = dict[str, object]
 
 SLICE: Final = 100
+SLICE_S: Final = 0.005  # of matching names
 RUN: Final = 4000  # sorted at once: some milliseconds
 JOINED: Final = 40_000  # in order by runs already: put together at once, in as long
 PAGE_SIZE_DEFAULT: Final = 100
 PAGE_SIZE_MAX: Final = 500
-PATTERN_LENGTH_MAX: Final = 256
 NUMBERS: Final = (int, float)
 WRITE_SECONDS: Final = 30.0  # for a client to take one slice
 
@@ -40,10 +41,14 @@ class ListQuery:
     page: int = 0
     page_size: int = PAGE_SIZE_DEFAULT
     name: str = ""
-    pattern: re.Pattern[str] | None = None  # in place of `name`
+    pattern: Expression | None = None  # in place of `name`
     sort: str = ""
     reverse: bool = False
     columns: tuple[str, ...] = ()
+
+    def has(self, name: str) -> bool:
+        """Whether the name is one of those asked for."""
+        return self.name in name if self.pattern is None else self.pattern.is_found_in(name)
 
 
 def parse_list_query(query: MultiMapping[str]) -> ListQuery:
@@ -55,7 +60,7 @@ def parse_list_query(query: MultiMapping[str]) -> ListQuery:
         page=page,
         page_size=page_size,
         name="" if use_regex else query.get("name", ""),
-        pattern=_pattern(query.get("name", "")) if use_regex else None,
+        pattern=expression(query.get("name", ""), "name") if use_regex else None,
         sort=query.get("sort", ""),
         reverse=query.get("sort_reverse", "false") == "true",
         columns=tuple(each for each in query.get("columns", "").split(",") if each),
@@ -135,27 +140,18 @@ async def list_reply(
     )
 
 
-def _pattern(text: str) -> re.Pattern[str]:
-    """ApiError 400 for one that is none, or is longer than a name can be."""
-    try:
-        if len(text) > PATTERN_LENGTH_MAX:
-            raise ApiError.bad_request("the expression is too long")
-        return re.compile(text)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise ApiError.bad_request(f"name is not a regular expression: {error}") from error
-
-
 async def _chosen(keys: Sequence[K], name_of: Callable[[K], str], query: ListQuery) -> Sequence[K]:
     """Those of the asked names."""
-    if query.pattern is not None:
-        places = await places_of(query.pattern, [name_of(key) for key in keys])
-        return [keys[place] for place in places]
-    if not query.name:
+    if query.pattern is None and not query.name:
         return keys
     found: list[K] = []
-    for start in range(0, len(keys), SLICE):
-        found += [key for key in keys[start : start + SLICE] if query.name in name_of(key)]
-        await asyncio.sleep(0)
+    due = monotonic() + SLICE_S
+    for key in keys:
+        if query.has(name_of(key)):
+            found.append(key)
+        if monotonic() > due:
+            await asyncio.sleep(0)
+            due = monotonic() + SLICE_S
     return found
 
 

@@ -1,5 +1,7 @@
 """Permissions: RabbitMQ's regular expressions, their cache, and the words of a refusal."""
 
+import time
+
 import pytest
 
 from node.auth.patterns import pattern_fault
@@ -95,9 +97,21 @@ def test_answers_are_cached_and_bounded() -> None:
     assert all(len(answers) <= CACHED_MAX for answers in cache._answers)
 
 
-def test_an_expression_that_no_longer_compiles_allows_nothing() -> None:
-    cache, _ = cache_of(".*", "(", ".*")
-    assert not cache.allows(READ, "q")
+@pytest.mark.parametrize("text", ["(", r"(a)\1", "x(?!y)"])
+def test_a_stored_expression_that_cannot_be_compiled_allows_nothing(text: str) -> None:
+    cache, _ = cache_of(".*", text, ".*")
+    assert not cache.allows(WRITE, "aaxa")
+    assert cache.allows(READ, "aaxa")
+
+
+def test_an_expression_that_would_backtrack_for_ever_is_answered_at_once() -> None:
+    cache, access = cache_of(".*", "(a+)+$", ".*")
+    start = time.thread_time()
+    assert not cache.allows(WRITE, "a" * 254 + "!")
+    access.topics["anna", "/", "t"] = ("(a+)+$", "(a|aa)+$")
+    for kind in (WRITE, READ):
+        assert cache.topic_refusal(kind, "t", b"a" * 254 + b"!") is not None
+    assert time.thread_time() - start < 1.0
 
 
 @pytest.mark.parametrize("text", ["(", "a**", "[", "(?P<a", "x" * 5000, "(" * 3000])
@@ -148,6 +162,7 @@ def test_an_expression_that_cannot_be_read_allows_no_key() -> None:
     refusal = cache.topic_refusal(WRITE, "t", b"a")
     assert refusal is not None
     assert (
-        refusal.text == "access to topic 'a' in exchange 't' in vhost '/' refused for user 'anna'"
+        refusal.text
+        == "write access to topic 'a' in exchange 't' in vhost '/' refused for user 'anna'"
     )
     assert cache.topic_refusal(READ, "t", b"") is None

@@ -1,6 +1,7 @@
 """Policies: which one holds for what, what it says beside arguments, and what is refused."""
 
 import json
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -194,6 +195,14 @@ def test_the_other_fields_are_looked_at_too(field: str, value: object, beginning
     )
     assert text is not None
     assert text.startswith(f"Validation failed\n\n{beginning}")
+
+
+@pytest.mark.parametrize("pattern", ["(", "(a+)+$", r"(a)\1"])
+def test_a_stored_pattern_that_is_bad_matches_nothing_and_takes_no_time(pattern: str) -> None:
+    rules = table(policy("p", pattern, max_length=1))
+    start = time.thread_time()
+    assert rules.effective("classic", "a" * 254 + "!").policy is None
+    assert time.thread_time() - start < 1.0
 
 
 @settings(max_examples=100, deadline=None, database=None)
