@@ -82,7 +82,7 @@ if TYPE_CHECKING:
     from node.config import Config
     from node.door import AmqpDoor
     from node.endpoint091 import Endpoint091
-    from node.peeking import Peeked
+    from node.peeking import Browsed, Peeked
     from node.peering.record import PeerStatus
     from node.tls.keeper import TlsKeeper
     from queues.away.neighbour import Neighbour
@@ -453,6 +453,15 @@ class Broker:
 
         try:
             return await Peeking(self).peek(queue, offset, count, payload_bytes)
+        finally:
+            self.turn.begin()
+
+    async def browse(self, queue: Queue, level: int, seq: int, count: int) -> "Sequence[Browsed]":
+        """Messages behind a cursor, left where they are; LookupError: the leader has no answer."""
+        from node.peeking import Peeking
+
+        try:
+            return await Peeking(self).browse(queue, level, seq, count)
         finally:
             self.turn.begin()
 

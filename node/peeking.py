@@ -14,6 +14,9 @@ The leader of the queue answers, asked from any node by the question `peek` [uid
 payload bytes]; its answer has a part for each message, the fields of `Peeked`. Messages of AMQP 1.0
 are told as a client of AMQP 0-9-1 would get them, with what consumers have noted on them.
 
+Browsing (`browse`) asks for whole messages in stored form behind a cursor: the level and the
+message_seq where to go on. Messages that leave do not move the others, so that each is seen once.
+
 Limits: COUNT_MAX messages and about ANSWER_BYTES of one question, but one message at least; who
 wants more asks again from behind the last. The walk to an offset looks at RUNS runs in a turn. A
 body that cannot be read within READ_S is told as `is_readable` False; the others are not held up.
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from node.cluster.operating import Operating
 
 PEEK: Final = "peek"
+BROWSE: Final = "browse"
 COUNT_MAX: Final = 1000
 ANSWER_BYTES: Final = 8 << 20
 PAYLOAD_MAX: Final = 4 << 20  # of one message; the rest is cut off
@@ -65,6 +69,19 @@ class Peeked:
     payload: bytes  # as much of it as was asked for
     payload_bytes: int  # of all of it
     is_readable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Browsed:
+    """A message in the form in which the queue has it. Without `data` it is gone, or lost."""
+
+    level: int  # of its priority
+    seq: int
+    redelivered: bool
+    failures: int
+    format_tag: int
+    names: bytes  # exchange and routing key, in stored form 2
+    data: bytes
 
 
 class Awake(Protocol):
@@ -106,6 +123,7 @@ class Peeking:
 
     def serve(self, status: StatusPart) -> None:
         status.serve(PEEK, self._asked)
+        status.serve(BROWSE, self._asked_browse)
 
     async def peek(
         self, queue: Queue, offset: int, count: int, payload_bytes: int = PAYLOAD_MAX
@@ -116,24 +134,53 @@ class Peeking:
         operating = self._broker.operating
         if operating is None or operating.is_alone:
             return [each async for each in self._messages(*about)]
-        leader = operating.leader_of(queue.vhost, queue.name)
-        if not leader:
-            raise PeekFailed("nobody leads the queue, as far as is known here")
-        try:
-            parts = await operating.status.ask(leader, PEEK, about, PATIENCE_S)
-        except NoAnswer as error:
-            name = operating.landscape.name_of(leader)
-            raise PeekFailed(f"node {name}, which leads the queue: {error}") from error
-        return [Peeked(*part) for part in parts]
+        return [Peeked(*part) for part in await ask_leader(operating, queue, PEEK, about)]
+
+    async def browse(self, queue: Queue, level: int, seq: int, count: int) -> list[Browsed]:
+        """Messages from this one on in the order of service, levels from `level` down. None: there
+        are no more. PeekFailed: the leader does not answer."""
+        about = (queue.uid, level, seq, min(count, COUNT_MAX))
+        operating = self._broker.operating
+        if operating is None or operating.is_alone:
+            return [each async for each in self._browsed(*about)]
+        return [Browsed(*part) for part in await ask_leader(operating, queue, BROWSE, about)]
 
     async def _asked(self, asker: int, about: Any) -> AsyncIterator[object]:
         uid, offset, count, payload_bytes = about
+        self._check_led(uid)
+        async for each in self._messages(uid, offset, count, payload_bytes):
+            yield astuple(each)
+
+    async def _asked_browse(self, asker: int, about: Any) -> AsyncIterator[object]:
+        uid, level, seq, count = about
+        self._check_led(uid)
+        async for each in self._browsed(uid, level, seq, count):
+            yield astuple(each)
+
+    def _check_led(self, uid: int) -> None:
         queue = self._broker.metadata.queue(uid)
         operating = self._broker.operating
         if queue is None or operating is None or not operating.is_led_here(uid):
             raise Unanswerable("it does not lead the queue")
-        async for each in self._messages(uid, offset, count, payload_bytes):
-            yield astuple(each)
+
+    async def _browsed(self, uid: int, level: int, seq: int, count: int) -> AsyncIterator[Browsed]:
+        host = self._broker.hosts.awake.get(uid)
+        if host is None:
+            return
+        size = 0
+        for place, number in ready_after(host, level, seq, count):
+            redelivered, failures = history(host, number)
+            chunk = await self._chunk(host, number)
+            if chunk is None:
+                yield Browsed(place, number, redelivered, failures, 0, b"", b"")
+                continue
+            assert chunk.data is not None
+            start, end = chunk.span(0)
+            data, tag = chunk.data[start:end], int(chunk.format_tag)
+            yield Browsed(place, number, redelivered, failures, tag, chunk.names, data)
+            size += len(data)
+            if size >= ANSWER_BYTES:
+                return
 
     async def _messages(
         self, uid: int, offset: int, count: int, payload_bytes: int
@@ -156,26 +203,12 @@ class Peeking:
         self, host: ClassicHost, seq: int, position: int, payload_bytes: int
     ) -> Peeked | None:
         """None: it is not ready any more."""
-        machine = host.machine
-        chunk: Chunk | None = None
-        for _ in range(TRIES):
-            if not machine.ready.within(seq, 1):
-                return None
-            slot = host.store.find_live(seq)
-            if slot is None:
-                break  # Its body was lost with a damaged part of the log.
-            index = int(slot.index + seq - slot.first)
-            found = await self._alone(slot.chunk, index)
-            if isinstance(found, Chunk):
-                chunk = found
-                break
-        redelivered = bool(machine.redelivered.contains(seq))
-        failures = machine.attempts.get(seq) & FAILED_MASK
+        chunk = await self._chunk(host, seq)
+        if chunk is None and not host.machine.ready.within(seq, 1):
+            return None
+        redelivered, failures = history(host, seq)
         if chunk is None:
             return Peeked(position, redelivered, failures, "", b"", b"", b"", 0, False)
-        words = machine.annotations.words.get(seq)
-        if words is not None:
-            chunk = annotated(chunk, 0, words)
         if chunk.format_tag == FORMAT_10:
             chunk = in_form_1(chunk, 0, 1)
         data = chunk.data
@@ -185,6 +218,20 @@ class Peeking:
         return Peeked(
             position, redelivered, failures, exchange, key, properties, cut, len(payload)
         )  # fmt: skip
+
+    async def _chunk(self, host: ClassicHost, seq: int) -> Chunk | None:
+        """The message alone, with what consumers noted on it. None: it is not ready any more, or
+        it cannot be read."""
+        machine = host.machine
+        for _ in range(TRIES):
+            slot = host.store.find_live(seq) if machine.ready.within(seq, 1) else None
+            if slot is None:
+                return None  # It has left, or its body was lost with a damaged part of the log.
+            found = await self._alone(slot.chunk, int(slot.index + seq - slot.first))
+            if isinstance(found, Chunk):
+                words = machine.annotations.words.get(seq)
+                return found if words is None else annotated(found, 0, words)
+        return None
 
     async def is_refused(self, host: ClassicHost, seq: int) -> bool:
         """Whether the disk refuses each time to give this ready message, read alone; those in one
@@ -236,6 +283,41 @@ class Peeking:
                 return await answered
         except TimeoutError as error:
             return error
+
+
+async def ask_leader(
+    operating: "Operating", queue: Queue, question: str, about: tuple[int, ...]
+) -> list[Any]:
+    """The parts of the leader's answer."""
+    leader = operating.leader_of(queue.vhost, queue.name)
+    if not leader:
+        raise PeekFailed(f"queue '{queue.name}' has no leader that this node knows of")
+    try:
+        return list(await operating.status.ask(leader, question, about, PATIENCE_S))
+    except NoAnswer as error:
+        name = operating.landscape.name_of(leader)
+        raise PeekFailed(f"node {name}, which leads the queue: {error}") from error
+
+
+def history(host: ClassicHost, seq: int) -> tuple[bool, int]:
+    """Of a ready message: whether it is redelivered next, and how many deliveries failed."""
+    machine = host.machine
+    return bool(machine.redelivered.contains(seq)), machine.attempts.get(seq) & FAILED_MASK
+
+
+def ready_after(host: ClassicHost, level: int, seq: int, count: int) -> list[tuple[int, int]]:
+    """(level, message_seq) of ready messages: of `level` from `seq` on, then of those below it."""
+    lanes = list(host.machine.ready.lanes)
+    found: list[tuple[int, int]] = []
+    highest = min(level, len(lanes) - 1)
+    for place in range(highest, -1, -1):
+        start = seq if place == level else 0
+        for first, length in lanes[place].runs_from(start, count - len(found)):
+            wanted = min(length, count - len(found))
+            found += [(place, number) for number in range(first, first + wanted)]
+        if len(found) >= count:
+            break
+    return found
 
 
 async def ready_from(host: ClassicHost, offset: int, count: int) -> list[int]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from node.amqp10.management import Management
     from node.amqp10.named_targets import NamedTargets
     from node.amqp10.publishing import PublishingLink
+    from node.peeking import Browsed
     from queues.routing.router import Route
 
 
@@ -54,6 +55,9 @@ class Node(Definitions, Protocol):
 
     @property
     def policies(self) -> Policies: ...
+
+    async def browse(self, queue: Queue, level: int, seq: int, count: int) -> "Sequence[Browsed]":
+        """Messages behind a cursor (`node.peeking`)."""
 
     @property
     def named_targets(self) -> "NamedTargets":

@@ -11,12 +11,13 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from node.amqp10.browsing import BrowsingLink, is_browser
 from node.amqp10.consuming import ConsumingLink
 from node.amqp10.dynamic import Made
 from node.amqp10.link_pair import LinkPair, ManagementLinks, is_management
 from node.amqp10.owner import Owner10
 from node.amqp10.publishing import PublishingLink
-from node.amqp10.termini import check_expiry, consumption, error_of, publication
+from node.amqp10.termini import Consumption, check_expiry, consumption, error_of, publication
 from node.owner import Tracing
 from queues.annotations import WORDS_BYTES_MAX
 from queues.commands import ACCEPT, FAIL, REJECT, RELEASE
@@ -50,6 +51,7 @@ class Session10:
         self.owner = owner
         self.core = core
         self.consuming: dict[int, ConsumingLink] = {}  # by uid
+        self.browsing: dict[int, BrowsingLink] = {}
         self.publishing: dict[int, PublishingLink] = {}
         self._parting: list[ConsumingLink] = []  # detached, until their queue has let go
         self._leaving: list[PublishingLink] = []  # detached, with outcomes still to be told
@@ -74,6 +76,9 @@ class Session10:
         for publishing in [*self.publishing.values(), *self._leaving]:
             publishing.end()
         self._leaving = []
+        for browsing in self.browsing.values():
+            browsing.end()
+        self.browsing = {}
         self.consuming = {}
         self.publishing = {}
         if self._management is not None:
@@ -140,12 +145,25 @@ class Session10:
             self._make_queue(event, source, self._attach_consumer)
             return
         asked = consumption(self.owner, event.attach, made)
+        if is_browser(source):
+            self._attach_browser(link, asked)
+            return
         mine = ConsumingLink(self.owner, self.core, link, self._next_uid, asked, self.unacked)
         self._next_uid += 1
         mine.trace = self.owner.trace_of(int(self.core.channel))
         link.owner = mine
         self.consuming[int(mine.uid)] = mine
         mine.start()
+
+    def _attach_browser(self, link: Link, asked: Consumption) -> None:
+        queue = self.owner.broker.queue(asked.host.vhost, asked.host.name)
+        assert queue is not None
+        mine = BrowsingLink(self.owner, self.core, link, int(self._next_uid), queue)
+        self._next_uid += 1
+        if self.core.accept(link, asked.source, asked.target):
+            link.owner = mine
+            self.browsing[mine.uid] = mine
+            mine.start()
 
     def _make_queue(
         self,
@@ -202,6 +220,10 @@ class Session10:
             if not mine.is_over:
                 self._leaving.append(mine)
             self.confirmed_count += mine.publisher.confirmed_count
+        elif isinstance(mine, BrowsingLink):
+            mine.end()
+            self.browsing.pop(mine.uid, None)
+            self.unacked.forget(mine.uid)
         elif isinstance(mine, LinkPair):
             mine.leave(link)
         link.owner = None
@@ -233,14 +255,14 @@ class Session10:
         mine = event.link.owner
         if isinstance(mine, ConsumingLink) and not mine.ended:
             mine.give_back([(first, count) for _, first, count in event.runs])
-        elif isinstance(mine, LinkPair):
+        elif isinstance(mine, (LinkPair, BrowsingLink)):
             mine.withdrawn(event.runs)
 
     def flowed(self, link: Link) -> None:
         mine = link.owner
         if isinstance(mine, ConsumingLink) and not mine.ended:
             mine.see_available()
-        elif isinstance(mine, LinkPair):
+        elif isinstance(mine, (LinkPair, BrowsingLink)):
             mine.flowed()
 
     def settled(self, event: Settled) -> None:
@@ -289,12 +311,14 @@ class Session10:
                 total += runs[i].count
                 i += 1
             mine = self.consuming.get(int(uid))
+            if mine is None:
+                continue  # A browsing link, or one that is over.
             if outcome == ACCEPT:
                 self.owner.counts.acknowledged += total
                 self.acknowledged_count += total
-                if mine is not None and mine.host.quorum:
+                if mine.host.quorum:
                     self.owner.counts.quorum.acknowledged += total
-            if mine is not None and not mine.ended:
+            if not mine.ended:
                 mine.settle(outcome, settled, words)
 
     # Sending
@@ -309,7 +333,7 @@ class Session10:
         """Tell the queues what the clients allow."""
         for link, credit in self.core.take_queue_credits():
             mine = link.owner
-            if isinstance(mine, ConsumingLink):
+            if isinstance(mine, (ConsumingLink, BrowsingLink)):
                 mine.grant(credit)
 
     def fetch(self, link: Link, run: Run) -> bool:
@@ -324,6 +348,11 @@ class Session10:
         self._next_tag = tag + count
         if isinstance(mine, LinkPair):
             mine.sent(run)
+            return
+        if isinstance(mine, BrowsingLink):
+            if not run.settled:
+                self.unacked.add(tag, count, mine.uid, 1, run.first)
+            mine.sent()
             return
         assert isinstance(mine, ConsumingLink)
         if run.acquired:

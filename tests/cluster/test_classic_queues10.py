@@ -2,11 +2,15 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import pytest
 
+from tests.conformance.raw10 import Raw10, attach_browser, browse
 from warren.client import Message, connect
+from warren.client.errors import RequestFailed
+from warren.client.management import Management
 from warren.testing import ClusterOfNodes
 
 
@@ -77,3 +81,43 @@ def test_messages_cross_between_the_protocols_and_between_nodes(
             assert await management.purge_queue(name) == 0
 
     play(test)
+
+
+async def is_unknown(management: Management, queue: str) -> bool:
+    try:
+        await management.queue(queue)
+    except RequestFailed as error:
+        assert error.status == 404
+        return True
+    return False
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+def test_queue_of_another_node_is_browsed_in_order(
+    shared_cluster: ClusterOfNodes, name: str, kind: str
+) -> None:
+    urls = shared_cluster.urls
+    bodies = [b"%d" % number for number in range(100)]
+
+    async def fill() -> None:
+        async with await connect(urls[0], follow=None) as home:
+            await (await home.management()).declare_queue(name, arguments={"x-queue-type": kind})
+            publisher = await home.publisher(f"/queues/{name}")
+            outcomes = await publisher.publish_many([Message(body) for body in bodies])
+            assert all(each.is_accepted for each in outcomes)
+        for url in urls:  # Each node knows of the queue.
+            async with await connect(url, follow=None) as connection:
+                management = await connection.management()
+                while await is_unknown(management, name):
+                    await asyncio.sleep(0.05)
+
+    play(fill)
+    for url in urls:
+        place = urlsplit(url)
+        assert place.hostname is not None
+        assert place.port is not None
+        with Raw10(place.hostname, place.port) as raw:
+            raw.open()
+            raw.begin()
+            attach_browser(raw, name)
+            assert browse(raw, 200) == (bodies, 200)

@@ -8,7 +8,7 @@ import socket
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-from proton import Data, Described, symbol, ubyte, uint, ulong, ushort
+from proton import Data, Described, Message, symbol, ubyte, uint, ulong, ushort
 
 SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"
 AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
@@ -219,3 +219,30 @@ class Raw10:
 def link_flow(frame: Frame) -> tuple[int, int, bool]:
     """Delivery-count, credit and drain of a link's flow."""
     return int(frame.field(5)), int(frame.field(6)), bool(frame.field(8))
+
+
+def attach_browser(raw: Raw10, queue: str, settled: int = 0, rcv_settle_mode: int = 0) -> Frame:
+    browsed = described(SOURCE, f"/queues/{queue}", None, None, None, None, None, symbol("copy"))
+    modes = (ubyte(settled), ubyte(rcv_settle_mode))
+    raw.call(ATTACH, "b0", uint(0), RECEIVER, *modes, browsed, target(None))
+    return raw.expect(ATTACH)
+
+
+def body_of(frame: Frame) -> bytes:
+    message: Any = Message()
+    message.decode(frame.payload)
+    return bytes(message.body)
+
+
+def browse(raw: Raw10, credit: int, count: int = 0) -> tuple[list[bytes], int]:
+    """Drain the link: bodies, and the delivery-count of the flow that ends it."""
+    raw.credit(credit, count, drain=True)
+    bodies: list[bytes] = []
+    while True:
+        frame = raw.read()
+        if frame.code == TRANSFER:
+            bodies.append(body_of(frame))
+        elif frame.code == FLOW:
+            end, left, _ = link_flow(frame)
+            assert left == 0
+            return bodies, end
