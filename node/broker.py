@@ -160,6 +160,7 @@ class Broker:
         self.events = Events(self.node_name, self.now_ms)
         self._begin_flow()
         self.in_flight_bytes_max = config.limits.connection_inflight_bytes
+        self.topic_hashes_max = config.limits.topic_binding_hashes_max
         turn.dead_letters.hops_max = config.limits.dead_letter_hops_max
         self.wire_limits = wire_limits(config)
         self.wire_limits10 = wire_limits10(config)
@@ -617,6 +618,7 @@ class Broker:
             self.definitions_version,
             partial(self.answers.targets, vhost),
             partial(self.observers.firehose.is_on, vhost),
+            self.turn.routing,
         )
 
     def definitions_version(self) -> int:

@@ -18,7 +18,7 @@ from mypy_extensions import i64
 from node.deliveries import Consumer091, Deliveries
 from node.farewell import Farewell
 from node.getting import Getting
-from node.owner import Owner, PlanCache, Tracing
+from node.owner import Owner, Parted, PlanCache, Tracing
 from node.reply_to import REPLY_TO, REPLY_TO_BYTES, name_answers
 from node.transaction import Transaction
 from queues.arguments import is_integer, type_name
@@ -53,6 +53,7 @@ SPECIAL_INFO: Final = INFO_EXPIRATION | INFO_USER_ID  # each message needs a loo
 ODD_INFO: Final = SPECIAL_INFO | INFO_HEADERS | INFO_REPLY_TO  # the event may need one
 PRIORITY_MAX: Final = (1 << 31) - 1
 TX_COMMIT: Final = (90, 20)
+LOOK_MESSAGES: Final = 64  # that need a look, between two looks at the time
 SMALL_EVENT_BYTES: Final = 256
 WRITE_BYTES: Final = 256 * 1024  # of deliveries, per channel and turn
 
@@ -82,6 +83,7 @@ class Channel091:
         self.ended = False
         self.in_work = False  # stands in the endpoint's list of channels to flush
         self._busy = False
+        self._owed = False  # one message may be routed although the time of the turn is spent
         self._resuming = False
         self._stash: deque[Publishes | Settles | Called] = deque()
         self.stash_bytes: i64 = 0
@@ -190,6 +192,14 @@ class Channel091:
         for k in range(len(keys)):
             plan = cache.get(keys[k])
             if plan is None:
+                if self._must_wait():
+                    first = event.firsts[k]
+                    if first == 0:
+                        self._publish_later(event)
+                        return
+                    event, rest = event.split(first)
+                    self._publish_later(rest)
+                    break
                 plan = cache.make(keys[k])
             if not plan.plain:
                 plain = False
@@ -199,6 +209,31 @@ class Channel091:
             self._hand_down(event, plans)
         else:
             self._publish_odd(event, plans, plain, seen)
+
+    def _must_wait(self) -> bool:
+        """Whether this turn has spent its time for routing.
+
+        Not in a commit, whose order would change, nor for the first message after a wait.
+        """
+        if not self.plans.is_spent() or (self._transaction is not None and not self._keeping):
+            return False
+        if self._owed:
+            self._owed = False
+            return False
+        return True
+
+    def _publish_later(self, event: Publishes) -> None:
+        """Go on with these messages, and what comes behind them, in the next turn."""
+        self._stash.appendleft(event)
+        self._count_stash(held_bytes(event))
+        self._busy = True
+        self.owner.step_later(self)
+
+    def step(self, now_ms: i64) -> None:
+        """Go on with publishes for which the last turn had no time (`Steppable`)."""
+        if not self.ended:
+            self._owed = True
+            self.resume()
 
     def _publish_odd(self, event: Publishes, plans: list[Targets], plain: bool, seen: i64) -> None:
         """Something about the event is not as usual; find out what, as cheaply as can be."""
@@ -247,7 +282,18 @@ class Channel091:
 
     def _publish_special(self, event: Publishes) -> None:
         """Some message needs a look of its own: headers routing, return, refusal."""
-        parted = self.owner.part(event)
+        rest: Publishes | None = event
+        while rest is not None:
+            if self._must_wait():
+                self._publish_later(rest)
+                return
+            event = rest
+            rest = None
+            if event.count > LOOK_MESSAGES:
+                event, rest = event.split(LOOK_MESSAGES)
+            self._publish_looked_at(self.owner.part(event))
+
+    def _publish_looked_at(self, parted: Parted) -> None:
         if parted.event is not None:
             if self.trace is not None:
                 self.trace.published(parted)

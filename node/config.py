@@ -131,6 +131,7 @@ class LimitsSection:
     connection_max: Annotated[int, Meta(ge=-1)] = -1  # -1: no limit
     channel_max_per_node: Annotated[int, Meta(ge=0)] = 0  # and sessions; 0: no limit
     connection_inflight_bytes: Annotated[ByteCount, Meta(ge=65536)] = 16 * 1024 * 1024
+    topic_binding_hashes_max: Annotated[int, Meta(ge=0, le=127)] = 0  # words `#`; 0: no limit
     dead_letter_hops_max: Annotated[int, Meta(ge=1, le=1024)] = 32  # since a client rejected it
 
 

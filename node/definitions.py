@@ -32,6 +32,10 @@ class Definitions(Protocol):
     def is_topic(self, vhost: str, exchange: str) -> bool:
         """Whether its keys are under topic permissions."""
 
+    @property
+    def topic_hashes_max(self) -> int:
+        """How many words `#` a binding key of a topic exchange may have; 0: any number."""
+
     def check_served(self, queue: Queue) -> None:
         """Raise 404 for a queue that the log does not hold whole."""
 
@@ -152,6 +156,18 @@ def _names(found: Queue | Exchange | None, argument: str, exchange: str) -> bool
     return found is not None and decode_arguments(found.arguments).get(argument) == exchange
 
 
+def _check_hashes(key: bytes, allowed: int) -> None:
+    """Refuse a binding key with more `#` than the node allows (0: any number)."""
+    count = key.split(b".").count(b"#")
+    if 0 < allowed < count:
+        shown = key.decode("utf-8", "replace")
+        text = (
+            f"binding key '{shown}' has {count} words '#'; "
+            f"allowed: at most {allowed} (limits.topic_binding_hashes_max)"
+        )
+        raise ProtocolError(ReplyCode.PRECONDITION_FAILED, text)
+
+
 def binding(
     actor: Actor,
     command: type[Bind] | type[Unbind],
@@ -169,5 +185,6 @@ def binding(
         refused = actor.permissions.topic_refusal(READ, source, key)
         if refused is not None:
             raise refused
+        _check_hashes(key, actor.broker.topic_hashes_max)
     encoded = encode_arguments(arguments)
     return command(actor.vhost, source, kind, destination, key, encoded, actor.id)

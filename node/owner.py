@@ -76,6 +76,9 @@ class PlanCache(Protocol):
     def refresh(self) -> None:
         """Forget everything if a definition has changed since."""
 
+    def is_spent(self) -> bool:
+        """Whether this turn has no time left for `make`, or to look at single messages."""
+
     def needs_look(self, event: Publishes) -> bool:
         """Whether messages with headers need a look of their own, whatever their plans say."""
 

@@ -16,6 +16,7 @@ from node.auth.permissions import WRITE, PermissionCache
 from node.logs import ids_of
 from node.owner import Parted, Plan
 from node.reply_to import is_answer
+from node.turn import RoutingPace
 from queues.host import QueueHost
 from queues.publishing import Targets
 from queues.queue_arguments import DURATION_MS_MAX
@@ -65,7 +66,9 @@ class RouteCache:
         version_of: Callable[[], int],
         answers_of: Callable[[bytes], Targets | None] = lambda _: None,
         is_traced: Callable[[], bool] = lambda: False,
+        pace: RoutingPace | None = None,
     ) -> None:
+        self._pace = pace or RoutingPace()
         self.router = router
         self._vhost = vhost
         self._user = user
@@ -93,12 +96,17 @@ class RouteCache:
         """Whether messages with headers need a look of their own, whatever their plans say."""
         return may_copy(event)
 
+    def is_spent(self) -> bool:
+        return self._pace.is_spent()
+
     def get(self, key: bytes) -> Plan | None:
         return self._plans.get(key)
 
     def make(self, key: bytes) -> Plan:
         """Route and check afresh, and remember, unless the name dies with a consumer (A-18)."""
+        self._pace.begin()
         plan = self._make(key)
+        self._pace.end()
         if self._is_traced():
             plan.trace()
         if is_answer(plan.exchange, plan.routing_key):
@@ -177,12 +185,19 @@ class RouteCache:
 
     def part(self, event: Publishes) -> Parted:
         """Look at each message; cut the event at the first that is refused."""
+        plans = [self.get(key) or self.make(key) for key in event.keys]
+        self._pace.begin()
+        parted = self._part(event, plans)
+        self._pace.end()
+        return parted
+
+    def _part(self, event: Publishes, plans: list[Plan]) -> Parted:
         parted = Parted()
         taken: list[Look] = []
         count = event.count
         bounds = [*event.firsts[1:], count]
         for k, first in enumerate(event.firsts):
-            plan = self.get(event.keys[k]) or self.make(event.keys[k])
+            plan = plans[k]
             for index in range(first, bounds[k]):
                 look = self._look(event, index, plan, event.infos[k])
                 if look.error is not None:

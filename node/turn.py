@@ -19,7 +19,11 @@ from queues.hosts.journal import Journal
 from queues.paging import Pager
 
 READ_BYTES_MAX: Final = 2 << 20  # of input in one turn; what came beyond waits for the next
+ROUTE_MS_MAX: Final = (
+    10.0  # of CPU for routing what has no plan yet, in one turn of all connections
+)
 READ_MS_MAX: Final = 4.0  # reading in one turn; then it ends, and the rest belongs to the next
+LETTERS_MS_MAX: Final = 30.0  # into a turn; then each queue publishes one dead letter at a time
 STEPS_MAX: Final = 8  # rounds of host steps in one turn; what is left goes on in the next
 GROUP_ROUNDS_MAX: Final = 2  # of log groups in a turn: what they bring about may be proposed
 # Upper bounds of the buckets of `warren_loop_turn_ms`, in milliseconds.
@@ -52,6 +56,32 @@ class Flushable(Protocol):
 
 
 @final
+class RoutingPace:
+    """How much CPU this turn has used for routing publishes that had no plan yet.
+
+    One key may cost milliseconds: thousands of bindings with `#`, or exchanges bound to exchanges.
+    A channel that finds the time of the turn spent goes on in the next one.
+    """
+
+    def __init__(self, cpu_s: Callable[[], float] = thread_time) -> None:
+        self._cpu_s = cpu_s
+        self._spent_s = 0.0
+        self._began_s = 0.0
+
+    def begin_turn(self) -> None:
+        self._spent_s = 0.0
+
+    def begin(self) -> None:
+        self._began_s = self._cpu_s()
+
+    def end(self) -> None:
+        self._spent_s += self._cpu_s() - self._began_s
+
+    def is_spent(self) -> bool:
+        return self._spent_s * 1000.0 > ROUTE_MS_MAX
+
+
+@final
 class Turn:
     """Marks, and the one callback that works them off."""
 
@@ -74,7 +104,8 @@ class Turn:
         self._between: list[Callable[[], None]] = []
         self._stepping = False
         self._scheduled = False
-        self.dead_letters = DeadLetterLimits()
+        self.dead_letters = DeadLetterLimits(is_late=self._is_late)
+        self.routing = RoutingPace(cpu_s)
         self.journal: Journal | None = None
         self.pager: Pager | None = None
         self.now_ms: Callable[[], int] | None = None
@@ -155,6 +186,7 @@ class Turn:
         stages = self.stages
         self.read_bytes = 0
         self.dead_letters.begin_turn()
+        self.routing.begin_turn()
         stages.end_of(READING)
         self._step_hosts(now_ms)
         stages.end_of(QUEUES)
@@ -201,6 +233,9 @@ class Turn:
                 self._step_hosts(now_ms)
             journal.end_turn(now_ms)
             rounds += 1
+
+    def _is_late(self) -> bool:
+        return self.stages.so_far_ms() > LETTERS_MS_MAX
 
     def _step_hosts(self, now_ms: int) -> None:
         rounds: i64 = 0

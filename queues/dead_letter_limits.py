@@ -14,6 +14,7 @@ set and they would make it worse:
 Letters without a queue to go to are never held; dropping them frees space.
 """
 
+from collections.abc import Callable
 from typing import Final, final
 
 from mypy_extensions import i64
@@ -25,11 +26,21 @@ CHUNK_COST: Final = 7  # of a chunk for one queue, besides 1 for each message in
 HOPS_MAX: Final = 32  # NServiceBus sends a delayed message through up to 28 queues
 
 
+def _never() -> bool:
+    return False
+
+
 @final
 class DeadLetterLimits:
     """One object per node. The turn calls `begin_turn`; alarms set the two flags."""
 
-    def __init__(self, work_per_turn: int = WORK_PER_TURN, hops_max: int = HOPS_MAX) -> None:
+    def __init__(
+        self,
+        work_per_turn: int = WORK_PER_TURN,
+        hops_max: int = HOPS_MAX,
+        is_late: Callable[[], bool] = _never,
+    ) -> None:
+        self.is_late = is_late  # the turn takes long already, for instance by routing letters
         self.hops_max = hops_max
         self.low_memory = False
         self.low_disk = False
@@ -43,7 +54,7 @@ class DeadLetterLimits:
         """How many messages may still be published in this turn, each at this cost."""
         if self._room <= 0:
             return 0
-        return max(self._room // cost, 1)
+        return 1 if self.is_late() else max(self._room // cost, 1)
 
     def spend(self, cost: i64) -> None:
         self._room -= cost

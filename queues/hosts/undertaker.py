@@ -108,7 +108,7 @@ class QueueUndertaker(PublishingOnly):
         ):
             some = self._publish(run, info, reason)
             taken += some
-            if some < run.count():
+            if some < run.count() or self._limits.is_late():
                 break
         return taken
 

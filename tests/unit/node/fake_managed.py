@@ -62,6 +62,8 @@ class FakeManaged:
         if queue.name in self.damaged:
             raise ProtocolError(ReplyCode.NOT_FOUND, f"queue '{queue.name}' is damaged")
 
+    topic_hashes_max = 0
+
     def is_topic(self, vhost: str, exchange: str) -> bool:
         return vhost == "/" and self.steps.router.is_topic(exchange)
 

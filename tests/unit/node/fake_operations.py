@@ -32,6 +32,8 @@ class FakeOperations:
         found = self.metadata.vhosts.get(vhost)
         return None if found is None else found.exchanges.get(name)
 
+    topic_hashes_max = 0
+
     def is_topic(self, vhost: str, exchange: str) -> bool:
         return False
 

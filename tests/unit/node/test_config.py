@@ -256,7 +256,7 @@ def test_every_key_can_be_set_by_text() -> None:
         "limits.frame_max": "9000", "limits.heartbeat_s": "0", "limits.handshake_timeout_ms": "100",
         "limits.max_message_size": "1MiB", "limits.connection_max": "-1",
         "limits.connection_inflight_bytes": "1MB", "limits.dead_letter_hops_max": "9",
-            "credit_flow_default_credit": "20,10",
+        "limits.topic_binding_hashes_max": "2", "credit_flow_default_credit": "20,10",
         "msg_store_credit_disc_bound": "[20, 10]", "vm_memory_high_watermark.relative": "1",
         "vm_memory_high_watermark.absolute": "1GiB", "disk_free_limit.absolute": "1G",
         "memory.body_budget_bytes": "2000000", "storage.wal_file_bytes": "1MiB",

@@ -6,6 +6,7 @@ import pytest
 
 from node.auth.permissions import PermissionCache
 from node.plans import RouteCache
+from node.turn import RoutingPace
 from queues.host import QueueHost
 from queues.publishing import Targets
 from tests.unit.node.fake_access import FakeAccess
@@ -24,7 +25,7 @@ ALL = (".*", ".*", ".*")
 class Room:
     """A machine, its queues, and the plans of guest."""
 
-    def __init__(self, *queues: str) -> None:
+    def __init__(self, *queues: str, pace: RoutingPace | None = None) -> None:
         self.steps = Steps()
         self.queues: dict[int, FakeQueue] = {}
         self.access = FakeAccess(permitted={("guest", "/"): ALL})
@@ -38,6 +39,7 @@ class Room:
             self._host,
             lambda: self.steps.machine.version,
             is_traced=lambda: self.is_traced,
+            pace=pace,
         )
         self.uids: dict[str, int] = {name: self.steps.queue(name).uid for name in queues}
         self.cache.refresh()

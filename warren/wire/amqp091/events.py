@@ -9,6 +9,7 @@ and its body frames, one after the other, frame ends included: this is *stored f
 (`queues.message.FORMAT_091`), and it is what goes into memory, log and other consumers.
 """
 
+from bisect import bisect_left
 from typing import Final
 
 from mypy_extensions import i64, mypyc_attr
@@ -60,6 +61,30 @@ class Publishes:
     @property
     def count(self) -> int:
         return len(self.offsets) // 4 - 1
+
+    def split(self, index: i64) -> "tuple[Publishes, Publishes]":
+        """The first `index` messages, which are some and not all, and the others."""
+        firsts = self.firsts
+        k: i64 = bisect_left(firsts, index)
+        head = Publishes(
+            self.channel,
+            self.data,
+            self.offsets[: 4 * index + 4],
+            firsts[:k],
+            self.keys[:k],
+            self.infos[:k],
+        )
+        if k == len(firsts) or firsts[k] != index:
+            k -= 1  # The run before it goes on.
+        rest = Publishes(
+            self.channel,
+            self.data,
+            self.offsets[4 * index :],
+            [max(0, first - int(index)) for first in firsts[k:]],
+            self.keys[k:],
+            self.infos[k:],
+        )
+        return head, rest
 
 
 @mypyc_attr(acyclic=True)
