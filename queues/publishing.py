@@ -395,14 +395,14 @@ class Publisher:
                 refused_count += tags_of(refused)
                 if not receipt.sent:
                     if upto > told:
-                        confirms.append((upto, True, True))
+                        confirms.append((upto, upto - told > 1, True))
                     told = tell_refused(refused, receipt.tag_first - 1, confirms)
             if not receipt.sent:
                 receipt.sent = True
                 upto = receipt.tag_last
             head += 1
         if upto > told:
-            confirms.append((upto, True, True))
+            confirms.append((upto, upto - told > 1, True))
         if head > self._head:
             self._pass(head, refused_count)
         for receipt in done:
@@ -508,7 +508,7 @@ def tell_refused(
     """A nack for each run, after an ack for what is below; return the last tag that is told."""
     for first, last in refused:
         if first - 1 > told:
-            into.append((first - 1, True, True))
+            into.append((first - 1, first - 1 - told > 1, True))
         into.append((last, last > first, False))
         told = last
     return told

@@ -219,9 +219,9 @@ def test_multiple_stops_at_the_lowest_tag_that_is_not_confirmed() -> None:
     channel.publisher.on_confirms(3, 1)
     assert channel.publisher.take_confirms() == [(3, False, True)]
     channel.publisher.on_confirms(1, 1)
-    assert channel.publisher.take_confirms() == [(1, True, True)]
+    assert channel.publisher.take_confirms() == [(1, False, True)]
     channel.publisher.on_confirms(2, 1)
-    assert channel.publisher.take_confirms() == [(2, True, True)]
+    assert channel.publisher.take_confirms() == [(2, False, True)]
 
 
 def test_without_confirm_mode_nothing_is_confirmed_but_the_bytes_are_counted() -> None:
@@ -242,7 +242,7 @@ def test_what_was_published_before_confirm_select_is_never_confirmed() -> None:
     assert not channel.publisher.on_confirms(1, 3)
     assert channel.publisher.take_confirms() == []
     assert channel.publisher.on_confirms(2, 1)
-    assert channel.publisher.take_confirms() == [(1, True, True)]
+    assert channel.publisher.take_confirms() == [(1, False, True)]
 
 
 def test_a_deleted_queue_counts_as_accepted() -> None:
@@ -251,7 +251,7 @@ def test_a_deleted_queue_counts_as_accepted() -> None:
     channel.publisher.on_confirms(1, 1)
     assert channel.publisher.take_confirms() == []
     assert channel.publisher.on_gone(2)
-    assert channel.publisher.take_confirms() == [(1, True, True)]
+    assert channel.publisher.take_confirms() == [(1, False, True)]
     assert not channel.publisher.on_gone(2)
     assert not channel.publisher.on_confirms(2, 1)
 
@@ -306,11 +306,11 @@ def test_the_numbers_of_a_gathered_chunk_lead_back_to_their_tags() -> None:
     channel.publisher.on_confirms(1, 4)
     channel.publisher.on_confirms(2, 1)
     expected = [
-        (1, True, True),
+        (1, False, True),
         (2, False, False),
-        (3, True, True),
+        (3, False, True),
         (4, False, False),
-        (5, True, True),
+        (5, False, True),
     ]
     assert channel.publisher.take_confirms() == expected
 
@@ -323,7 +323,7 @@ def test_one_queue_that_refuses_is_enough_and_two_count_once() -> None:
     channel.publisher.on_confirms(1, 2)
     channel.publisher.on_confirms(2, 2)
     assert channel.publisher.on_gone(3)
-    assert channel.publisher.take_confirms() == [(1, False, False), (2, True, True)]
+    assert channel.publisher.take_confirms() == [(1, False, False), (2, False, True)]
     assert channel.counts.confirmed == 1
 
 
@@ -335,7 +335,7 @@ def test_a_nack_that_is_told_before_lower_tags_are_decided_is_not_told_again() -
     channel.publisher.on_confirms(2, 2)
     assert channel.publisher.take_confirms() == [(2, False, True), (3, False, False)]
     channel.publisher.on_confirms(1, 1)
-    assert channel.publisher.take_confirms() == [(1, True, True)]
+    assert channel.publisher.take_confirms() == [(1, False, True)]
     assert channel.counts.confirmed == 2
 
 
