@@ -227,12 +227,17 @@ def test_a_second_open_is_a_channel_error() -> None:
     assert text == "504 CHANNEL_ERROR - second 'channel.open' seen"
 
 
-def test_a_channel_number_over_channel_max_is_not_allowed() -> None:
-    connection = opened(1, limits=Limits(channel_max=5))
-    text = failure(connection, method_frame(6, ChannelOpen()))
+def test_more_open_channels_than_channel_max_are_not_allowed() -> None:
+    connection = opened(1, 7, limits=Limits(channel_max=2))
+    text = failure(connection, method_frame(2, ChannelOpen()))
     assert text == (
-        "530 NOT_ALLOWED - number of channels opened (1) has reached the negotiated channel_max (5)"
+        "530 NOT_ALLOWED - number of channels opened (2) has reached the negotiated channel_max (2)"
     )
+
+
+def test_channel_numbers_above_channel_max_are_allowed_while_few_are_open() -> None:
+    connection = opened(6, 65_535, limits=Limits(channel_max=2))
+    assert connection.channel_is_open(65_535)
 
 
 def test_all_channels_up_to_channel_max_may_be_open() -> None:

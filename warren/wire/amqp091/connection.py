@@ -115,7 +115,7 @@ class Limits:
         assert frame_max >= FRAME_MAX_MIN
         assert 0 < channel_max <= 65_535
         self.frame_max = frame_max  # bytes of a frame, all of them
-        self.channel_max = channel_max  # highest channel number, and number of open channels
+        self.channel_max = channel_max  # open channels at a time, whatever their numbers
         self.heartbeat_s = heartbeat_s  # proposed; 0: none
         self.initial_frame_max = initial_frame_max  # until tune-ok
         self.message_bytes_max = message_bytes_max
@@ -594,7 +594,7 @@ class Connection:
             text = "expected method frame, got non method frame instead"
             raise ProtocolError(ReplyCode.UNEXPECTED_FRAME, text)
         method = decode_method(frame[7 : len(frame) - 1])
-        if channel > self.channel_max:  # So their number cannot exceed it either.
+        if len(self._lanes) >= self.channel_max:
             text = (
                 f"number of channels opened ({len(self._lanes)}) has reached "
                 f"the negotiated channel_max ({self.channel_max})"
