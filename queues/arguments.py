@@ -126,6 +126,13 @@ def _typed_term(value: object) -> str:
     return f"{{{type_name(value)},{term(value)}}}"
 
 
+def _is_equivalent(received: object, current: object) -> bool:
+    """Equal by value; but as in RabbitMQ no whole number is equivalent to a fraction."""
+    if isinstance(received, float) != isinstance(current, float):
+        return False
+    return comparable(received) == comparable(current)
+
+
 def inequivalence(
     key: str, subject: str, received: dict[str, object], current: dict[str, object]
 ) -> str | None:
@@ -135,7 +142,7 @@ def inequivalence(
     """
     if (key in received) != (key in current):
         return inequivalent(key, subject, _valued(key, received), _valued(key, current))
-    if key not in received or comparable(received[key]) == comparable(current[key]):
+    if key not in received or _is_equivalent(received[key], current[key]):
         return None
     return inequivalent(key, subject, f"'{shown(received[key])}'", f"'{shown(current[key])}'")
 

@@ -93,7 +93,7 @@ def queue_declare_refusal(vhost: VHost, command: commands.DeclareQueue) -> Refus
     kind = queue_type(arguments)
     if kind == STREAM:
         text = f"queue type '{kind}' is not supported by this version"
-        return Refused(ReplyCode.NOT_IMPLEMENTED, text)
+        return Refused(ReplyCode.PRECONDITION_FAILED, text)
     if kind == QUORUM:
         return _quorum_refusal(queue_text(command.name, vhost), command)
     return None

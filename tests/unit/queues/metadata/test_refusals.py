@@ -169,9 +169,17 @@ def test_a_queue_redeclared_with_equal_values_of_other_kinds_is_the_same() -> No
     assert isinstance(steps.do(declare_queue("q", {"x-expires": 1 << 33})), Exists)
 
 
+def test_a_whole_number_and_a_fraction_of_the_same_value_are_not_equivalent() -> None:
+    steps = Steps()
+    steps.queue("q", {"x-message-ttl": 10})
+    code, text = steps.refused(declare_queue("q", {"x-message-ttl": 10.0}))
+    assert code == 406
+    assert "received '10.0' but current is '10'" in text
+
+
 def test_streams_are_refused_clearly_until_they_exist() -> None:
     assert Steps().refused(declare_queue("q", {"x-queue-type": "stream"})) == (
-        540,
+        406,
         "queue type 'stream' is not supported by this version",
     )
 
