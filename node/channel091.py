@@ -93,6 +93,8 @@ class Channel091:
         self._cancelling: methods.BasicCancel | None = None
         self._attaching: dict[int, bool] = {}  # consumer number -> no-wait
         self._answers: Consumer091 | None = None  # of direct reply-to
+        self._deleting: i64 = 0  # the queue that this channel deletes
+        self._cancelled_by_it: list[Consumer091] = []  # told behind its answer
         self._leaving: list[
             Consumer091
         ] = []  # of the ended channel, until they are told of as gone
@@ -666,7 +668,10 @@ class Channel091:
         if self.ended:
             return
         for consumer in self.deliveries.queue_gone(uid):
-            self._notify_cancel(consumer)
+            if uid == self._deleting:
+                self._cancelled_by_it.append(consumer)
+            else:
+                self._notify_cancel(consumer)
             self._consumer_over(consumer)
         if self._awaiting_uid != uid or host is None:
             return
@@ -678,6 +683,18 @@ class Channel091:
         self.getting.forget()
         self._attaching = {}
         self.owner.fail(self, self.owner.gone_error(host))
+
+    def begin_deletion(self, uid: i64) -> None:
+        """The client deletes this queue: it hears of its consumers behind the answer to that."""
+        self._deleting = uid
+
+    def end_deletion(self) -> None:
+        """The answer is sent."""
+        self._deleting = 0
+        cancelled = self._cancelled_by_it
+        self._cancelled_by_it = []
+        for consumer in cancelled:
+            self._notify_cancel(consumer)
 
     def _consumer_over(self, consumer: Consumer091) -> None:
         """Said once, of those that their queues have taken."""

@@ -24,6 +24,7 @@ from queues.commands import Purge
 from queues.definitions import Destination, Queue
 from queues.metadata_commands import Bind, Command, DeleteExchange, Unbind
 from queues.metadata_outcomes import Outcome, Refused
+from queues.metadata_refusals import ON_DEFAULT_EXCHANGE
 from warren.wire.amqp091 import methods
 from warren.wire.errors import ProtocolError, ReplyCode, Scope
 
@@ -153,8 +154,12 @@ def _delete_queue(
     def delete(ready: int) -> None:
         def deleted(outcome: Outcome) -> None:
             count = max(ready, broker.ready_of_removed(uid))
-            _reply(channel, method.no_wait, methods.QueueDeleteOk(count))
+            if not method.no_wait:
+                channel.send(methods.QueueDeleteOk(count))
+            channel.end_deletion()
+            channel.resume()
 
+        channel.begin_deletion(uid)
         propose(endpoint, channel, method, command, deleted)
 
     def inspected(ready: int, consumers: int) -> None:
@@ -225,6 +230,9 @@ def _declare_exchange(
     endpoint: "Endpoint091", channel: "Channel091", method: methods.ExchangeDeclare
 ) -> None:
     name = method.exchange
+    if name == "":
+        refusal = ON_DEFAULT_EXCHANGE
+        raise ProtocolError(refusal.code, refusal.text)
     if method.passive:
         if not endpoint.broker.has_exchange(endpoint.vhost, name):
             raise ProtocolError(

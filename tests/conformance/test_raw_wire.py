@@ -391,3 +391,45 @@ def test_a_stopped_client_that_has_not_read_all_keeps_its_queues_no_longer(
         for _ in range(200):
             publishing.send(raw.publish_method(1, "", name), content)
         eventually(lambda: name not in {each["name"] for each in node.api("GET", "/api/queues")})
+
+
+def test_who_deletes_a_queue_hears_of_its_consumer_behind_the_answer(
+    broker: Broker, name: str
+) -> None:
+    with raw.RawClient(broker.host, broker.port) as client:
+        client.begin_channel(raw.yes("consumer_cancel_notify"))
+        client.send(raw.declare(1, name)).expect(raw.QUEUE_DECLARE_OK)
+        client.send(raw.consume(1, name, "one")).expect(raw.BASIC_CONSUME_OK)
+        client.send(raw.delete(1, name)).expect(raw.QUEUE_DELETE_OK)
+        client.expect(raw.BASIC_CANCEL)
+
+
+def test_the_default_exchange_cannot_be_declared_passively(broker: Broker) -> None:
+    with raw.RawClient(broker.host, broker.port) as client:
+        client.begin_channel()
+        arguments = b"\x00\x00" + raw.short("") + raw.short("direct") + b"\x01" + raw.long(b"")
+        client.send(raw.method(1, (40, 10), arguments))
+        text = "ACCESS_REFUSED - operation not permitted on the default exchange"
+        assert client.expect_channel_close() == (403, text)
+
+
+def test_a_stream_is_refused_without_the_end_of_the_connection(
+    own_broker: Broker, name: str
+) -> None:
+    with raw.RawClient(own_broker.host, own_broker.port) as client:
+        client.begin_channel()
+        table = raw.short("x-queue-type") + b"S" + raw.long(b"stream")
+        client.send(raw.declare(1, name, 2, table))
+        code, text = client.expect_channel_close()
+        assert (code, "'stream' is not supported" in text) == (406, True)
+        client.send(raw.channel_open(1)).expect(raw.CHANNEL_OPEN_OK)
+
+
+@pytest.mark.parametrize("size", [4_100, 7_900])
+def test_a_start_ok_of_two_smallest_frames_is_accepted(broker: Broker, size: int) -> None:
+    with raw.RawClient(broker.host, broker.port) as client:
+        client.send(raw.HEADER).expect(raw.START)
+        table = raw.short("about") + b"S" + raw.long(b"x" * size)
+        secret = raw.long(b"\x00guest\x00guest")
+        arguments = raw.long(table) + raw.short("PLAIN") + secret + raw.short("en_US")
+        client.send(raw.method(0, raw.START_OK, arguments)).expect(raw.TUNE)
