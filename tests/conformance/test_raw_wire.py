@@ -112,7 +112,6 @@ OWN_BAD_FRAMES: Final = {
         raw.declare(1, "q", 4, short("k") + b"S\xff\xff\xff\xff"),
         {501, 502},
     ),
-    "channel over channel_max": (raw.channel_open(3_000), {504, 530}),
     "protocol header twice": (raw.HEADER, {501, 503}),
 }
 
