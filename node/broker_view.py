@@ -379,7 +379,10 @@ class LiveView:
     def _policy(self, vhost: str, kind: str, name: str) -> PolicyView:
         found = self._broker.policies.effective(vhost, kind, name)
         return PolicyView(
-            name=found.policy_name, operator=found.operator_name, definition=found.definition
+            name=found.policy_name,
+            operator=found.operator_name,
+            definition=found.definition,
+            warnings=found.warnings,
         )
 
     def bindings(self, vhost: str, source: str) -> Iterable[BindingView]:

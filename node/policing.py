@@ -23,6 +23,7 @@ from queues.hosts.undertaker import QueueUndertaker
 from queues.metadata_vhost import VHost
 from queues.options import Options
 from queues.policies import EXCHANGE, NOTHING, Effective, with_policy
+from queues.policy_warnings import stored_warnings
 from queues.queue_arguments import QUORUM, queue_type
 from queues.queue_options import (
     EXPIRES,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from node.broker import Broker
 
 log = logging.getLogger("warren.dead_letters")
+log_broker = logging.getLogger("warren.broker")
 
 SLICE: Final = 64  # 5 ms uncompiled
 
@@ -137,7 +139,10 @@ class PolicyKeeper:
         self._waiting.extend(queue.uid for queue in found.queues.values())
 
     def begin(self) -> None:
-        """The node starts: bring what the last run has not brought any more to quorum queues."""
+        """The node starts: bring quorum queues what the last run did not, and log what is stored
+        without effect."""
+        for warning in stored_warnings(self._broker.metadata):
+            log_broker.warning("%s", warning)
         self._waiting.extend(self._broker.quorum_hosts)
         self.go_on()
 

@@ -17,6 +17,7 @@ import msgspec
 from queues.definitions import Policy
 from queues.expressions import compiled_or_none
 from queues.queue_arguments import CLASSIC, QUORUM, STREAM
+from queues.without_effect import KEYS_WITHOUT_EFFECT, key_warnings
 
 EXCHANGE: Final = "exchange"  # a kind of object, beside the queue types
 
@@ -41,11 +42,15 @@ _DECODE: Final = msgspec.json.Decoder(dict[str, object]).decode
 
 @dataclass(frozen=True, slots=True)
 class Effective:
-    """What holds for one object. `definition` is of both together."""
+    """What holds for one object. `definition` is of both together.
+
+    `warnings` names the keys that have no effect; `definition` is without them.
+    """
 
     policy: Policy | None = None
     operator: Policy | None = None
     definition: Mapping[str, object] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
     @property
     def policy_name(self) -> str | None:
@@ -62,11 +67,15 @@ NOTHING: Final = Effective()
 class _Rule:
     """A policy, ready to be asked."""
 
-    __slots__ = ("definition", "kinds", "pattern", "policy")
+    __slots__ = ("definition", "kinds", "pattern", "policy", "warnings")
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
-        self.definition = _DECODE(policy.definition)
+        definition = _DECODE(policy.definition)
+        self.warnings = key_warnings(definition)
+        self.definition = {
+            key: value for key, value in definition.items() if key not in KEYS_WITHOUT_EFFECT
+        }
         self.kinds = APPLY_TO.get(policy.apply_to, ())
         self.pattern = compiled_or_none(policy.pattern)
 
@@ -119,13 +128,18 @@ class PolicyTable:
         user = _first(self._user, kind, name)
         operator = _first(self._operator, kind, name)
         if operator is None:
-            return NOTHING if user is None else Effective(user.policy, None, user.definition)
+            return (
+                NOTHING
+                if user is None
+                else Effective(user.policy, None, user.definition, user.warnings)
+            )
         if user is None:
-            return Effective(None, operator.policy, operator.definition)
+            return Effective(None, operator.policy, operator.definition, operator.warnings)
         merged = dict(user.definition)
         for key, value in operator.definition.items():
             merged[key] = limited(key, merged[key], value) if key in merged else value
-        return Effective(user.policy, operator.policy, merged)
+        warnings = (*user.warnings, *operator.warnings)
+        return Effective(user.policy, operator.policy, merged, warnings)
 
 
 def _first(rules: list[_Rule], kind: str, name: str) -> _Rule | None:

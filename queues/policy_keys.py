@@ -1,7 +1,7 @@
 """What a policy may say: its keys, their values, and RabbitMQ's sentences about the others (O-04).
 
 `policy_fault` gives the whole text of the refusal, which begins with `Validation failed`. Values
-are as JSON gives them. Keys of parts that are still to come (federation, mirrors) are taken.
+are as JSON gives them.
 """
 
 import re
@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from queues.arguments import term
-from queues.expressions import expression_fault
+from queues.expressions import LENGTH_MAX, expression_fault
 from queues.policies import APPLY_TO
 from queues.queue_arguments import DURATION_MS_MAX, NAME_BYTES_MAX
+from queues.without_effect import KEYS_WITHOUT_EFFECT, key_warnings
 
 NUMBER_MAX: Final = (1 << 63) - 1
 PRIORITY_MAX: Final = (1 << 31) - 1
@@ -106,14 +107,22 @@ OPERATOR_KEYS: Final = frozenset(
 
 
 def policy_fault(
-    pattern: object, apply_to: object, priority: object, definition: object, operator: bool
+    pattern: object,
+    apply_to: object,
+    priority: object,
+    definition: object,
+    operator: bool,
+    imported: bool = False,
 ) -> str | None:
-    """Why there can be no such policy; None: there can."""
+    """Say why there can be no such policy; None: there can.
+
+    An imported one may have a pattern that cannot be compiled, and keys without effect.
+    """
     faults = [
-        _pattern_fault(pattern),
+        _pattern_fault(pattern, imported),
         _priority_fault(priority),
         _apply_to_fault(apply_to),
-        _definition_fault(definition, operator),
+        _definition_fault(definition, operator, imported),
     ]
     found = [fault for fault in faults if fault is not None]
     if not found:
@@ -121,9 +130,11 @@ def policy_fault(
     return "".join(f"{line}\n" for line in ("Validation failed\n", *found))
 
 
-def _pattern_fault(pattern: object) -> str | None:
+def _pattern_fault(pattern: object, imported: bool) -> str | None:
     if not isinstance(pattern, str):
         return f"pattern should be a binary but was {term(pattern)}"
+    if imported and len(pattern) <= LENGTH_MAX:
+        return None
     reason = expression_fault(pattern)
     if reason is None:
         return None
@@ -144,15 +155,20 @@ def _apply_to_fault(apply_to: object) -> str | None:
     return f"apply-to '{shown}' unrecognised; should be one of: {known}"
 
 
-def _definition_fault(definition: object, operator: bool) -> str | None:
+def _definition_fault(definition: object, operator: bool, imported: bool) -> str | None:
     if not isinstance(definition, dict):
         return f"definition should be a map, actually was {term(definition)}"
     if not definition:
         return "no policy provided"
     known = OPERATOR_KEYS if operator else KEYS
-    unknown = [f"{{{term(key)},{term(definition[key])}}}" for key in definition if key not in known]
+    unknown = [
+        f"{{{term(key)},{term(definition[key])}}}"
+        for key in definition
+        if key not in known or (key in KEYS_WITHOUT_EFFECT and not imported)
+    ]
     if unknown:
-        return f"[{','.join(unknown)}] are not recognised policy settings"
+        fault = f"[{','.join(unknown)}] are not recognised policy settings"
+        return "; ".join((fault, *key_warnings(definition)))
     for key, value in definition.items():
         check, what = KEYS[key]
         if not check(value):

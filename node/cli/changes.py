@@ -211,7 +211,9 @@ def _import(api: Api, options: Options) -> object:
         raise BadCall(str(error)) from error
     definitions = parsed_object(whole)
     if not wants_bar(options, sys.stderr):
-        return api.post("/api/definitions", definitions)
+        answer = api.post("/api/definitions", definitions)
+        _show_warnings(answer)
+        return None
     _import_with_bar(api, definitions)
     return None
 
@@ -224,11 +226,19 @@ def _import_with_bar(api: Api, definitions: Body) -> None:
             told = parsed_object(line)
             if "error" in told:
                 raise ApiFailure(str(told.get("reason")), EXIT_DATA)
+            _show_warnings(told)
             done, total = told.get("done"), told.get("total")
             if isinstance(done, int) and isinstance(total, int):
                 bar.show(Progress(done, total))
     finally:
         bar.end()
+
+
+def _show_warnings(answer: object) -> None:
+    """What the import kept although it has no effect."""
+    warnings = answer.get("warnings") if isinstance(answer, dict) else None
+    for each in warnings if isinstance(warnings, list) else ():
+        print(f"Warning: {each}", file=sys.stderr)
 
 
 def _option(name: str) -> Argument:

@@ -28,7 +28,7 @@ from node.management.overview import API_VERSION
 from node.management.parameters import IMPORTED, global_rows, parameter_rows
 from node.management.permissions import permission_row, topic_permission_row
 from node.management.policies import policy_rows
-from node.management.replies import ApiError, json_reply
+from node.management.replies import ApiError, json_reply, with_warnings
 from queues.arguments import decode_arguments
 from queues.definitions import DEFAULT_EXCHANGE, RESERVED_PREFIX, Binding, Destination
 from queues.limits import USER_LIMITS, VHOST_LIMITS, VHOST_LIMITS_NAME, limits_in
@@ -139,7 +139,8 @@ class DefinitionFiles:
             return await self._watched(request, run, vhost, file.digest)
         await run.carry_out(tell_nobody)
         await self._keep_digest(vhost, file.digest)
-        return web.Response(status=204)
+        warnings = run.warnings()
+        return json_reply({"warnings": warnings}) if warnings else web.Response(status=204)
 
     async def _watched(
         self, request: web.Request, run: ImportRun, vhost: str | None, digest: str
@@ -158,7 +159,7 @@ class DefinitionFiles:
         try:
             await run.carry_out(told)
             await self._keep_digest(vhost, digest)
-            await tell({"status": "ok"})
+            await tell(with_warnings({"status": "ok"}, run.warnings()))
         except ApiError as error:
             await tell(failure_row(error))
         with suppress(ConnectionError):

@@ -133,11 +133,11 @@ class Importer:
 
     def _permission(self, row: Body) -> Iterator[Command]:
         need(row, "user", "configure", "write", "read")
-        yield permission_command(self._place(row), text(row, "user"), row)
+        yield permission_command(self._place(row), text(row, "user"), row, True)
 
     def _topic_permission(self, row: Body) -> Iterator[Command]:
         need(row, "user", "exchange", "write", "read")
-        yield topic_permission_command(self._place(row), text(row, "user"), row)
+        yield topic_permission_command(self._place(row), text(row, "user"), row, True)
 
     def _global_parameter(self, row: Body) -> Iterator[Command]:
         need(row, "name", "value")
@@ -149,16 +149,16 @@ class Importer:
         if component == OPERATOR_POLICY:
             if not isinstance(value, dict):
                 raise ApiError.bad_request(f"{OPERATOR_POLICY} '{text(row, 'name')}' is no object")
-            yield policy_command(vhost, name_in(row, "name"), value, True)
+            yield policy_command(vhost, name_in(row, "name"), value, True, imported=True)
         elif component == VHOST_LIMITS:
             key = (VHOST_LIMITS, VHOST_LIMITS_NAME)
             yield from self._limits(vhost, key, {"limits": value}, LIMITS_OF_VHOST)
         else:
-            yield parameter_command(vhost, component, name_in(row, "name"), value)
+            yield parameter_command(vhost, component, name_in(row, "name"), value, imported=True)
 
     def _policy(self, row: Body) -> Iterator[Command]:
         need(row, "name", "pattern", "definition")
-        yield policy_command(self._place(row), name_in(row, "name"), row, False)
+        yield policy_command(self._place(row), name_in(row, "name"), row, False, imported=True)
 
     def _exchange(self, row: Body) -> Iterator[Command]:
         need(row, "name", "type")

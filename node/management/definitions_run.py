@@ -8,6 +8,7 @@ loop turn between slices.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -18,8 +19,11 @@ from node.management.rehearsal import rehearsal_of
 from node.management.replies import ApiError
 from queues.metadata_commands import Batch, Command
 from queues.metadata_outcomes import Batched, Outcome, Refused
+from queues.policy_warnings import command_warnings
 
 SLICE: Final = 256  # commands in one entry
+LOG: Final = logging.getLogger("warren.management")
+LOGGED_MAX: Final = 100  # warnings of one import
 TRIED: Final = 64  # commands between two turns of the loop
 
 Told = Callable[[int], Awaitable[None]]  # how many are done
@@ -43,6 +47,15 @@ class ImportRun:
     @property
     def total(self) -> int:
         return len(self._placed)
+
+    def warnings(self) -> list[str]:
+        """What of the import will have no effect; also logged."""
+        found = [warning for each in self._placed for warning in command_warnings(each.command)]
+        for each in found[:LOGGED_MAX]:
+            LOG.warning("definitions import: %s", each)
+        if len(found) > LOGGED_MAX:
+            LOG.warning("definitions import: %d more warnings", len(found) - LOGGED_MAX)
+        return found
 
     async def try_out(self) -> None:
         """ApiError for the first command that would be refused."""

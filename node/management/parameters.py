@@ -19,10 +19,12 @@ from node.management.bodies import (
 )
 from node.management.changes import delete, put
 from node.management.listing import list_reply
-from node.management.replies import ApiError, json_reply
+from node.management.replies import ApiError, json_reply, with_warnings
 from queues.definitions import Parameter
 from queues.limits import USER_LIMITS, VHOST_LIMITS
 from queues.metadata_commands import DeleteParameter, PutParameter
+from queues.policy_warnings import parameter_warnings
+from queues.without_effect import COMPONENTS_WITHOUT_EFFECT
 
 CLUSTER_NAME = "cluster_name"
 IMPORTED = "imported-definitions"  # digests of files; a component that no list shows
@@ -58,7 +60,7 @@ class Parameters:
         component = request.match_info.get("component")
         rows: list[Body] = []
         for vhost in policy_vhosts(self._context, request):
-            rows += parameter_rows(self._context, vhost, component)
+            rows += parameter_rows(self._context, vhost, component, warned=True)
         return await list_reply(request, rows, lambda row: str(row["name"]), lambda row: row)
 
     async def one(self, request: web.Request) -> web.Response:
@@ -67,7 +69,7 @@ class Parameters:
         found = self._context.operations.metadata.vhosts[vhost].parameters.get(key)
         if found is None:
             raise ApiError.not_found()
-        return json_reply(parameter_row(found))
+        return json_reply(warned_row(found))
 
     async def set(self, request: web.Request) -> web.Response:
         (vhost,) = policy_vhosts(self._context, request)
@@ -123,10 +125,15 @@ def cluster_name(context: Context) -> str:
     return value if isinstance(value, str) else context.view.node().cluster_name
 
 
-def parameter_command(vhost: str, component: str, name: str, value: object) -> PutParameter:
-    """ApiError 400 for a component that nobody knows."""
-    if component not in COMPONENTS:
-        raise ApiError.bad_request(f"Validation failed\n\ncomponent {component} not found\n")
+def parameter_command(
+    vhost: str, component: str, name: str, value: object, imported: bool = False
+) -> PutParameter:
+    """ApiError 400 for an unknown component, or, unless imported, one that has no effect."""
+    feature = COMPONENTS_WITHOUT_EFFECT.get(component)
+    if component not in COMPONENTS or (feature is not None and not imported):
+        why = "" if feature is None else f": this version has no {feature}"
+        reason = f"Validation failed\n\ncomponent {component} not found{why}\n"
+        raise ApiError.bad_request(reason)
     return PutParameter(vhost, component, name, stored(value))
 
 
@@ -134,15 +141,23 @@ def global_command(name: str, value: object) -> PutParameter:
     return PutParameter("", "", name, stored(value))
 
 
-def parameter_rows(context: Context, vhost: str, component: str | None = None) -> list[Body]:
+def parameter_rows(
+    context: Context, vhost: str, component: str | None = None, warned: bool = False
+) -> list[Body]:
     """Of the vhost, but for its limits."""
     found = context.operations.metadata.vhosts.get(vhost)
     parameters = () if found is None else found.parameters.values()
+    row_of = warned_row if warned else parameter_row
     return [
-        parameter_row(each)
+        row_of(each)
         for each in parameters
         if each.component != VHOST_LIMITS and component in (None, each.component)
     ]
+
+
+def warned_row(parameter: Parameter) -> Body:
+    """With `warnings` where the parameter has no effect."""
+    return with_warnings(parameter_row(parameter), parameter_warnings(parameter))
 
 
 def parameter_row(parameter: Parameter) -> Body:

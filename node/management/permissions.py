@@ -12,8 +12,9 @@ from node.management.access import Context, caller_of
 from node.management.bodies import Body, read_body, text
 from node.management.changes import change, delete, existing_vhost, put
 from node.management.listing import list_reply
-from node.management.replies import ApiError, json_reply
+from node.management.replies import ApiError, json_reply, with_warnings
 from queues.definitions import Permission, TopicPermission
+from queues.expressions import LENGTH_MAX, QUOTED_MAX
 from queues.metadata_access import Access
 from queues.metadata_commands import (
     ClearPermissions,
@@ -21,6 +22,7 @@ from queues.metadata_commands import (
     SetPermissions,
     SetTopicPermissions,
 )
+from queues.policy_warnings import permission_warnings
 
 P = TypeVar("P", Permission, TopicPermission)
 Row = dict[str, object]
@@ -52,20 +54,20 @@ class Permissions:
 
     async def every(self, request: web.Request) -> web.StreamResponse:
         found = self._chosen(request, self._access.permissions_by_key.values())
-        return await list_reply(request, found, lambda each: each.user, permission_row)
+        return await list_reply(request, found, lambda each: each.user, warned_row)
 
     async def topics(self, request: web.Request) -> web.StreamResponse:
         found = self._chosen(request, self._access.topic_permissions_by_key.values())
         if "vhost" in request.match_info and "user" in request.match_info and not found:
             raise ApiError.not_found()
-        return await list_reply(request, found, lambda each: each.user, topic_permission_row)
+        return await list_reply(request, found, lambda each: each.user, warned_row)
 
     async def one(self, request: web.Request) -> web.Response:
         vhost, user = self._pair(request)
         found = self._access.permissions_by_key.get((user, vhost))
         if found is None:
             raise ApiError.not_found()
-        return json_reply(permission_row(found))
+        return json_reply(warned_row(found))
 
     async def set(self, request: web.Request) -> web.Response:
         vhost, user = self._pair(request)
@@ -115,26 +117,34 @@ class Permissions:
         return sorted(chosen, key=lambda each: (each.vhost, each.user))
 
 
-def permission_command(vhost: str, user: str, body: Body) -> SetPermissions:
-    return SetPermissions(
-        user, vhost, _expression(body, "configure"), _expression(body, "write"),
-        _expression(body, "read"),
-    )  # fmt: skip
+def permission_command(vhost: str, user: str, body: Body, imported: bool = False) -> SetPermissions:
+    kinds = ("configure", "write", "read")
+    configure, write, read = (_expression(body, kind, imported) for kind in kinds)
+    return SetPermissions(user, vhost, configure, write, read)
 
 
-def topic_permission_command(vhost: str, user: str, body: Body) -> SetTopicPermissions:
-    exchange = text(body, "exchange")
-    return SetTopicPermissions(
-        user, vhost, exchange, _expression(body, "write"), _expression(body, "read")
-    )
+def topic_permission_command(
+    vhost: str, user: str, body: Body, imported: bool = False
+) -> SetTopicPermissions:
+    write, read = (_expression(body, kind, imported) for kind in ("write", "read"))
+    return SetTopicPermissions(user, vhost, text(body, "exchange"), write, read)
 
 
-def _expression(body: Body, key: str) -> str:
+def _expression(body: Body, key: str, imported: bool) -> str:
+    """An imported one that cannot be compiled is kept; it matches nothing."""
     pattern = text(body, key)
+    if imported and len(pattern) <= LENGTH_MAX:
+        return pattern
     fault = pattern_fault(pattern)
     if fault is not None:
-        raise ApiError.bad_request(["invalid_regexp", pattern, fault])
+        raise ApiError.bad_request(["invalid_regexp", pattern[:QUOTED_MAX], fault])
     return pattern
+
+
+def warned_row(each: Permission | TopicPermission) -> Row:
+    """With `warnings` where an expression cannot be compiled."""
+    row = permission_row(each) if isinstance(each, Permission) else topic_permission_row(each)
+    return with_warnings(row, permission_warnings(each))
 
 
 def permission_row(each: Permission) -> Row:

@@ -11,10 +11,11 @@ from node.management.access import Context, asked_vhosts, caller_of, policy_vhos
 from node.management.bodies import path_name, read_body, stored
 from node.management.changes import delete, existing_vhost, put
 from node.management.listing import list_reply
-from node.management.replies import ApiError, json_reply
+from node.management.replies import ApiError, json_reply, with_warnings
 from queues.definitions import Policy
 from queues.metadata_commands import DeletePolicy, PutPolicy
 from queues.policy_keys import policy_fault
+from queues.policy_warnings import policy_warnings
 
 Row = dict[str, object]
 _SORTED = msgspec.json.Encoder(order="sorted")
@@ -40,7 +41,7 @@ class Policies:
     async def every(self, request: web.Request) -> web.StreamResponse:
         rows: list[Row] = []
         for vhost in asked_vhosts(self._context, request):
-            rows += policy_rows(self._context, vhost, self._operator)
+            rows += policy_rows(self._context, vhost, self._operator, warned=True)
         return await list_reply(request, rows, lambda row: str(row["name"]), lambda row: row)
 
     async def one(self, request: web.Request) -> web.Response:
@@ -49,7 +50,7 @@ class Policies:
         policy = policies.get(request.match_info["name"], self._operator)
         if policy is None:
             raise ApiError.not_found()
-        return json_reply(policy_row(policy))
+        return json_reply(warned_row(policy))
 
     async def set(self, request: web.Request) -> web.Response:
         vhost = self._writable_vhost(request)
@@ -70,12 +71,14 @@ class Policies:
         return vhost
 
 
-def policy_command(vhost: str, name: str, body: Row, operator: bool) -> PutPolicy:
+def policy_command(
+    vhost: str, name: str, body: Row, operator: bool, imported: bool = False
+) -> PutPolicy:
     """ApiError 400 where it says what a policy cannot."""
     definition = body.get("definition")
     apply_to, priority = body.get("apply-to", "all"), body.get("priority", 0)
     pattern = body.get("pattern")
-    fault = policy_fault(pattern, apply_to, priority, definition, operator)
+    fault = policy_fault(pattern, apply_to, priority, definition, operator, imported)
     if fault is not None:
         raise ApiError.bad_request(fault)
     assert isinstance(pattern, str)
@@ -85,11 +88,17 @@ def policy_command(vhost: str, name: str, body: Row, operator: bool) -> PutPolic
     return PutPolicy(vhost, name, operator, pattern, apply_to, priority, encoded)
 
 
-def policy_rows(context: Context, vhost: str, operator: bool) -> list[Row]:
+def policy_rows(context: Context, vhost: str, operator: bool, warned: bool = False) -> list[Row]:
     found = context.operations.metadata.vhosts.get(vhost)
     policies = () if found is None else found.policies
     chosen = [each for each in policies if each.operator == operator]
-    return [policy_row(each) for each in sorted(chosen, key=lambda each: each.name)]
+    row_of = warned_row if warned else policy_row
+    return [row_of(each) for each in sorted(chosen, key=lambda each: each.name)]
+
+
+def warned_row(policy: Policy) -> Row:
+    """With `warnings` where something of the policy has no effect."""
+    return with_warnings(policy_row(policy), policy_warnings(policy))
 
 
 def policy_row(policy: Policy) -> Row:

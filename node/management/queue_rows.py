@@ -189,6 +189,8 @@ def queue_row(queue: QueueView, details: Sequence[Any] = ()) -> Row:
         row["leader"] = queue.leader
         row["members"] = list(queue.members)
         row["online"] = list(queue.online)
+    if queue.policy.warnings:
+        row["warnings"] = list(queue.policy.warnings)
     if queue.exclusive:
         row["owner_pid_details"] = {"name": queue.owner}
     return with_idle(put_details(row, QUEUE, details), queue.idle_since_ms)

@@ -1,6 +1,6 @@
 """JSON replies, and errors in RabbitMQ's form: `{"error": ..., "reason": ...}`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -41,6 +41,11 @@ class ApiError(Exception):
 
     def reply(self) -> web.Response:
         return json_reply({"error": self.error, "reason": self.reason}, self.status, self.headers)
+
+
+def with_warnings(row: dict[str, object], warnings: Sequence[str]) -> dict[str, object]:
+    """The row, with `warnings` only if there are some."""
+    return {**row, "warnings": list(warnings)} if warnings else row
 
 
 def json_reply(

@@ -219,6 +219,7 @@ class PolicyView:
     name: str | None = None
     operator: str | None = None
     definition: Mapping[str, object] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()  # of keys without effect
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -241,7 +241,12 @@ def test_policymakers_set_policies_and_parameters_in_their_vhosts(node: Node, ap
     assert maker.refused("PUT", "/policies/v/m", policy)[0] == 401
     assert user(node, "watch").refused("GET", "/policies/%2F/m")[0] == 401
     assert [each["name"] for each in user(node, "watch").get("/policies")] == ["m"]
-    assert maker.put("/parameters/shovel/%2F/s", {"value": {"src-uri": "amqp://"}}) == 201
+    value = {"src-uri": "amqp://"}
+    status, reason = maker.refused("PUT", "/parameters/shovel/%2F/s", {"value": value})
+    assert (status, "component shovel not found" in reason) == (400, True)
+    shovel = {"component": "shovel", "name": "s", "value": value}
+    (warning,) = api.post("/definitions/%2F", {"parameters": [shovel]})["warnings"]
+    assert maker.get("/parameters")[0]["warnings"] == [warning]
     assert maker.get("/parameters/shovel/%2F/s")["value"] == {"src-uri": "amqp://"}
     assert maker.refused("PUT", "/parameters/nothing/%2F/s", {"value": 1})[0] == 400
     for path in ("/policies/%2F/m", "/parameters/shovel/%2F/s"):

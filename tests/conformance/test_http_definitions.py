@@ -61,15 +61,22 @@ def test_an_export_of_rabbitmq_3_13_is_imported_whole_and_again(
     file = json.loads(text)
     if "argon2" in hashed:
         file["users"][0]["hashing_algorithm"] = "argon2id"
-    shared.post("/definitions", file)
+    warnings = shared.post("/definitions", file)["warnings"]
+    assert [each.split(":")[0] for each in warnings] == [
+        "parameter 'copy' of component 'shovel' in vhost 'ledger' has no effect",
+        *["policy 'mirrors' in vhost 'ledger'"] * 3,
+    ]
     first = shared.get("/definitions")
-    shared.post("/definitions", file)
+    assert shared.post("/definitions", file)["warnings"] == warnings
+    (mirrors,) = shared.get("/policies/ledger")
+    assert mirrors["warnings"] == warnings[1:]
     assert shared.get("/definitions") == first
     clerk = HttpApi(node.management_url, "clerk", "ink")
     assert clerk.get("/whoami")["tags"] == ["management"]
     letters = clerk.get("/queues/ledger/old-letters")
     assert (letters["policy"], letters["operator_policy"]) == ("mirrors", "bounds")
-    assert letters["effective_policy_definition"]["queue-mode"] == "lazy"
+    assert letters["effective_policy_definition"] == {"max-length": 100_000, "queue-mode": "lazy"}
+    assert letters["warnings"][0] == "'ha-mode' has no effect: this version has no mirrored queues"
     assert clerk.get("/queues/ledger/invoices")["type"] == "quorum"
     assert shared.get("/vhosts/ledger")["tags"] == ["money"]
     assert shared.get("/vhost-limits/ledger") == [{"vhost": "ledger", "value": {"max-queues": 50}}]

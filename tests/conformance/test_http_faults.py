@@ -133,7 +133,6 @@ LONG_NAMES: list[tuple[str, object]] = [
     ("/users/", {"password": "", "tags": ""}),
     ("/policies/%2F/", {"pattern": "", "definition": {"max-length": 1}}),
     ("/operator-policies/%2F/", {"pattern": "", "definition": {"max-length": 1}}),
-    ("/parameters/shovel/%2F/", {"value": 1}),
     ("/global-parameters/", {"value": 1}),
 ]
 
@@ -282,7 +281,6 @@ def test_numbers_that_no_machine_word_holds(line: Line, api: HttpApi, value: str
     """Taken or refused, and what was taken can be read again."""
     for path in (
         "/global-parameters/n",
-        "/parameters/shovel/%2F/n",
         "/vhost-limits/%2F/max-queues",
     ):
         status, answer, _ = line.ask("PUT", "/api" + path, (FULL % value).encode())

@@ -72,7 +72,8 @@ def filled(node: Node, api: HttpApi) -> Iterator[HttpApi]:
     policy = {"pattern": "^q", "definition": {"max-length": 5}, "priority": 2}
     api.put(f"/policies/{vhost}/policy", policy)
     api.put(f"/operator-policies/{vhost}/operator", policy)
-    api.put(f"/parameters/shovel/{vhost}/parameter", {"value": {"src-uri": "amqp://"}})
+    shovel = {"component": "shovel", "name": "parameter", "value": {"src-uri": "amqp://"}}
+    api.post(f"/definitions/{vhost}", {"parameters": [shovel]})
     api.put("/global-parameters/global", {"value": [1]})
     api.put(f"/vhost-limits/{vhost}/max-queues", {"value": 99})
     api.put("/user-limits/guest/max-channels", {"value": 99})

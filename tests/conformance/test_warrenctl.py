@@ -91,7 +91,7 @@ def test_users_and_their_rights(ctl: Ctl, monkeypatch: pytest.MonkeyPatch) -> No
     assert "404" in ctl.errors
 
 
-def test_vhosts_policies_and_parameters(ctl: Ctl) -> None:
+def test_vhosts_policies_and_parameters(ctl: Ctl, api: HttpApi) -> None:
     ctl("add_vhost", "v", "--description", "d", "--default-queue-type", "quorum")
     assert "v\td" in ctl("list_vhosts")
     ctl("set_vhost_limits", "-p", "v", '{"max-queues": 2}')
@@ -111,7 +111,10 @@ def test_vhosts_policies_and_parameters(ctl: Ctl) -> None:
     assert [each["name"] for each in ctl.json("list_operator_policies", "-p", "v")] == ["o"]
     ctl("clear_operator_policy", "-p", "v", "o")
     ctl("clear_policy", "-p", "v", "p")
-    ctl("set_parameter", "-p", "v", "shovel", "s", '{"a":1}')
+    ctl("set_parameter", "-p", "v", "shovel", "s", '{"a":1}', code=65)
+    shovel = {"component": "shovel", "name": "s", "value": {"a": 1}}
+    (warning,) = api.post("/definitions/v", {"parameters": [shovel]})["warnings"]
+    assert warning.startswith("parameter 's' of component 'shovel' in vhost 'v' has no effect")
     assert "shovel\ts\t" in ctl("list_parameters", "-p", "v")
     assert "shovel" not in ctl("list_parameters")
     ctl("clear_parameter", "-p", "v", "shovel", "s")
@@ -229,7 +232,9 @@ def test_a_message_is_looked_at_and_stays(ctl: Ctl, api: HttpApi) -> None:
 def test_a_report_has_all_parts_and_no_secret(ctl: Ctl, api: HttpApi, tmp_path: Path) -> None:
     secret = "n0t-to-be-seen"
     api.put("/users/reported", {"password": secret, "tags": ""})
-    api.put("/parameters/shovel/%2F/moved", {"value": {"src-uri": f"amqp://u:{secret}@h", "n": 1}})
+    value = {"src-uri": f"amqp://u:{secret}@h", "n": 1}
+    shovel = {"component": "shovel", "name": "moved", "value": value}
+    api.post("/definitions/%2F", {"parameters": [shovel]})
     printed = ctl("report")
     assert secret not in printed
     assert api.get("/users/reported")["password_hash"] not in printed
@@ -271,7 +276,8 @@ def test_events_traces_and_levels_are_switched(ctl: Ctl, api: HttpApi) -> None:
 def test_ansible_s_modules_can_read_what_they_ask_rabbitmqctl_for(ctl: Ctl, api: HttpApi) -> None:
     """Calls and forms of community.rabbitmq 1.3.0, all of whose modules were run by hand."""
     api.put("/policies/%2F/an", {"pattern": "^an$", "definition": {"max-length": 1}})
-    api.put("/parameters/shovel/%2F/an", {"value": {"a": 1}})
+    shovel = {"component": "shovel", "name": "an", "value": {"a": 1}}
+    api.post("/definitions/%2F", {"parameters": [shovel]})
     asked = ("-q", "-n", "rabbit")
     version = re.search("RabbitMQ version: (?P<version>.*)", ctl(*asked, "status"))
     assert version is not None and version["version"] == "4.0.5"

@@ -47,7 +47,11 @@ function importer() {
       throw new Error(`${chosen.name} is not JSON: ${error.message}`);
     }
     if (!confirm(`Import ${chosen.name}?`)) return null;
-    await postText(where(vhost), text);
-    return tag(`${chosen.name} was imported`, "good");
+    const answer = await postText(where(vhost), text);
+    const warnings = answer?.warnings ?? [];
+    if (!warnings.length) return tag(`${chosen.name} was imported`, "good");
+    const lines = warnings.map((each) => h("li", {}, each));
+    const head = tag(`${chosen.name} was imported with warnings`, "bad");
+    return h("div", {}, head, h("ul", {}, lines));
   });
 }

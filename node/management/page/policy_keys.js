@@ -55,25 +55,6 @@ export const KEYS = {
     kind: "text", is: "quorum_queues", operator: true, means: "nodes that get members",
   },
   "alternate-exchange": { kind: "text", is: "exchanges", means: "where unroutable messages go" },
-  "federation-upstream": { kind: "text", is: "all", means: "one upstream to federate with" },
-  "federation-upstream-set": { kind: "text", is: "all", means: "upstreams to federate with" },
-  "federation-upstream-pattern": { kind: "text", is: "all", means: "upstreams by expression" },
-  "ha-mode": {
-    kind: ["all", "exactly", "nodes"], is: "classic_queues", operator: true, means: "mirrors",
-  },
-  "ha-params": { kind: "json", is: "classic_queues", operator: true, means: "how many, or which" },
-  "ha-sync-mode": {
-    kind: ["automatic", "manual"], is: "classic_queues", operator: true, means: "catching up",
-  },
-  "ha-sync-batch-size": {
-    kind: "number", is: "classic_queues", operator: true, means: "messages at a time",
-  },
-  "ha-promote-on-failure": {
-    kind: ["always", "when-synced"], is: "classic_queues", operator: true, means: "after a crash",
-  },
-  "ha-promote-on-shutdown": {
-    kind: ["always", "when-synced"], is: "classic_queues", operator: true, means: "after a stop",
-  },
 };
 
 const CLASSES = {

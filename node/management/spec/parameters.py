@@ -6,6 +6,7 @@ from node.management.spec.model import (
     ANY,
     POLICYMAKER,
     STRING,
+    TEXTS,
     deletes,
     lists,
     puts,
@@ -15,7 +16,9 @@ from node.management.spec.model import (
 )
 
 PARAMETER: Final = record(
-    "Parameter", {"vhost": STRING, "component": STRING, "name": STRING, "value": ANY}
+    "Parameter",
+    {"vhost": STRING, "component": STRING, "name": STRING, "value": ANY},
+    {"warnings": TEXTS},
 )
 GLOBAL: Final = record("GlobalParameter", {"name": STRING, "value": ANY})
 ALL: Final = "/api/parameters"

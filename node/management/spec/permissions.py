@@ -5,6 +5,7 @@ from typing import Final
 from node.management.spec.model import (
     ADMINISTRATOR,
     STRING,
+    TEXTS,
     deletes,
     lists,
     puts,
@@ -16,10 +17,12 @@ from node.management.spec.model import (
 PERMISSION: Final = record(
     "Permission",
     {"user": STRING, "vhost": STRING, "configure": STRING, "write": STRING, "read": STRING},
+    {"warnings": TEXTS},
 )
 TOPIC_PERMISSION: Final = record(
     "TopicPermission",
     {"user": STRING, "vhost": STRING, "exchange": STRING, "write": STRING, "read": STRING},
+    {"warnings": TEXTS},
 )
 ONE: Final = "/api/permissions/{vhost}/{user}"
 TOPIC: Final = "/api/topic-permissions/{vhost}/{user}"

@@ -8,6 +8,7 @@ from node.management.spec.model import (
     MAP,
     POLICYMAKER,
     STRING,
+    TEXTS,
     Operation,
     deletes,
     lists,
@@ -27,6 +28,7 @@ POLICY: Final = record(
         "definition": MAP,
         "priority": INTEGER,
     },
+    {"warnings": TEXTS},
 )
 BODY: Final = wanted(
     {"pattern": STRING, "definition": MAP}, {"apply-to": STRING, "priority": INTEGER}

@@ -72,6 +72,7 @@ QUEUE: Final = record(
         "leader": STRING,
         "members": TEXTS,
         "online": TEXTS,
+        "warnings": TEXTS,  # of policies that have no effect
         # Of exclusive ones.
         "owner_pid_details": record("QueueOwner", {"name": STRING}),
         "idle_since": STRING,

@@ -11,6 +11,7 @@ import pytest
 
 from queues.policies import APPLY_TO
 from queues.policy_keys import KEYS, OPERATOR_KEYS
+from queues.without_effect import KEYS_WITHOUT_EFFECT
 
 pytestmark = pytest.mark.source
 
@@ -24,11 +25,8 @@ BANNED: Final = (
     "innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function",
     "javascript:", "DOMParser", "createContextualFragment", "srcdoc", "console.log",
 )  # fmt: skip
-WITHOUT_FORM: Final = frozenset(
-    ("max-age", "queue-master-locator", "queue-version", "stream-filter-size-bytes",
-     "stream-max-segment-size-bytes", "initial-cluster-size")
-)  # fmt: skip
-"""Of streams, and old names of others."""
+WITHOUT_FORM: Final = frozenset(("queue-master-locator",)) | KEYS_WITHOUT_EFFECT.keys()
+"""Old names of others, and keys that the node refuses."""
 
 
 @cache

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from queues.definitions import Policy, Uid
 from queues.policies import NOTHING, PolicyTable, with_policy
 from queues.policy_keys import KEYS, OPERATOR_KEYS, policy_fault
+from queues.policy_warnings import policy_warnings
+from queues.without_effect import KEYS_WITHOUT_EFFECT
 
 
 def policy(
@@ -159,14 +161,53 @@ def test_of_numbers_the_smaller_holds_and_of_the_rest_the_argument() -> None:
         ({"overflow": "explode"}, '<<"explode">> is not a valid overflow value'),
         ({"dead-letter-exchange": 5}, "5 is not a valid dead letter exchange name"),
         ({"alternate-exchange": None}, "undefined is not a valid alternate exchange name"),
-        ({"max-age": "1x"}, '<<"1x">> is not a valid max age'),
-        ({"ha-mode": "exactly"}, "ha-mode=exactly requires ha-params"),
-        ({"ha-sync-mode": "manual"}, "ha-mode must be specified when any other ha-* key is"),
+        (
+            {"ha-mode": "all", "queue-version": 2},
+            '[{<<"ha-mode">>,<<"all">>},{<<"queue-version">>,2}] are not recognised policy '
+            "settings; 'ha-mode' has no effect: this version has no mirrored queues; "
+            "'queue-version' has no effect: this version has no versions of classic queue storage",
+        ),
         ([], "definition should be a map, actually was []"),
     ],
 )
 def test_what_a_policy_cannot_say_is_refused_in_a_sentence(definition: object, text: str) -> None:
     assert fault(definition) == f"Validation failed\n\n{text}\n"
+
+
+@pytest.mark.parametrize(
+    ("definition", "text"),
+    [
+        ({"max-age": "1x"}, '<<"1x">> is not a valid max age'),
+        ({"ha-mode": "exactly"}, "ha-mode=exactly requires ha-params"),
+        ({"ha-sync-mode": "manual"}, "ha-mode must be specified when any other ha-* key is"),
+        ({"nonsense": 1}, '[{<<"nonsense">>,1}] are not recognised policy settings'),
+    ],
+)
+def test_an_imported_policy_is_checked_too(definition: object, text: str) -> None:
+    found = policy_fault(".*", "all", 0, definition, False, imported=True)
+    assert found == f"Validation failed\n\n{text}\n"
+
+
+@pytest.mark.parametrize("key", sorted(KEYS_WITHOUT_EFFECT))
+def test_a_key_without_effect_is_kept_at_import_and_shown_as_a_warning(key: str) -> None:
+    values = {"ha-mode": "all", "ha-sync-mode": "manual", "max-age": "1D", "queue-version": 2}
+    values |= dict.fromkeys(("ha-promote-on-failure", "ha-promote-on-shutdown"), "always")
+    value: object = values.get(key, "x" if key.startswith("federation") else 16)
+    definition: dict[str, object] = {"ha-mode": "all"} if key.startswith("ha-") else {}
+    definition[key] = value
+    assert fault(definition) is not None
+    assert policy_fault("(", "all", 0, definition, False, imported=True) is None
+    rules = table(policy("p", max_length=5, **definition))  # type: ignore[arg-type]
+    found = rules.effective("classic", "q")
+    assert found.definition == {"max-length": 5}
+    assert any(f"'{key}' has no effect" in each for each in found.warnings)
+    (stored,) = rules
+    assert len(policy_warnings(stored)) == len(definition)
+
+
+def test_a_stored_pattern_that_cannot_be_compiled_is_a_warning() -> None:
+    (warning,) = policy_warnings(policy("p", r"(a)\1", max_length=1))
+    assert warning.startswith("policy 'p' in vhost '/' matches nothing: pattern '(a)\\1': ")
 
 
 def test_operators_may_only_set_limits() -> None:

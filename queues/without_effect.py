@@ -1,0 +1,45 @@
+"""Policy keys and parameter components of features that this version does not have.
+
+They are refused when they are set, and kept with a warning when they are imported. The change that
+builds a feature removes its names here; nothing else lists them.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+MIRRORS: Final = "mirrored queues"
+FEDERATION: Final = "federation"
+STREAMS: Final = "streams"
+
+KEYS_WITHOUT_EFFECT: Final[Mapping[str, str]] = {  # by key: the feature that it belongs to
+    "federation-upstream": FEDERATION,
+    "federation-upstream-pattern": FEDERATION,
+    "federation-upstream-set": FEDERATION,
+    "ha-mode": MIRRORS,
+    "ha-params": MIRRORS,
+    "ha-promote-on-failure": MIRRORS,
+    "ha-promote-on-shutdown": MIRRORS,
+    "ha-sync-batch-size": MIRRORS,
+    "ha-sync-mode": MIRRORS,
+    "initial-cluster-size": STREAMS,
+    "max-age": STREAMS,
+    "queue-version": "versions of classic queue storage",
+    "stream-filter-size-bytes": STREAMS,
+    "stream-max-segment-size-bytes": STREAMS,
+}
+
+COMPONENTS_WITHOUT_EFFECT: Final[Mapping[str, str]] = {  # by component: the feature
+    "federation": FEDERATION,
+    "federation-upstream": FEDERATION,
+    "federation-upstream-set": FEDERATION,
+    "shovel": "shovels",
+}
+
+
+def key_warnings(definition: Iterable[str]) -> tuple[str, ...]:
+    """Of the keys of a policy that have no effect."""
+    return tuple(
+        f"'{key}' has no effect: this version has no {KEYS_WITHOUT_EFFECT[key]}"
+        for key in definition
+        if key in KEYS_WITHOUT_EFFECT
+    )
