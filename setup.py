@@ -13,6 +13,7 @@ from setuptools import setup
 from setuptools.command.build_ext import build_ext
 
 COMPILED = [
+    "node/amqp10/committing.py",
     "node/amqp10/consuming.py",
     "node/amqp10/endpoint.py",
     "node/amqp10/forms.py",

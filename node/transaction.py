@@ -34,7 +34,7 @@ class Transaction:
     def publish(self, event: Publishes) -> None:
         """Keep the event; raise 406 if that is too much."""
         self.events.append(event)
-        self._count(len(event.data) + len(event.offsets))
+        self.count(len(event.data) + len(event.offsets))
 
     def settle(self, runs: list[TagRun], outcome: i64) -> None:
         """Keep the runs, which are outstanding no more; raise 406 if that is too much."""
@@ -42,9 +42,10 @@ class Transaction:
             if run.uid != VOID:
                 self.settled_count += run.count
         self.settled.append((outcome, runs))
-        self._count(RUN_BYTES * (1 + len(runs)))
+        self.count(RUN_BYTES * (1 + len(runs)))
 
-    def _count(self, size: i64) -> None:
+    def count(self, size: i64) -> None:
+        """So many bytes more are kept; raise 406 if that is too much."""
         self.bytes += size
         self._held.transaction_bytes += size
         if self._held.transaction_bytes > BYTES_MAX:

@@ -167,6 +167,10 @@ class ConsumingLink:
         if sender is not None:
             sender.available = self.host.ready_count
 
+    def renewal(self) -> int:
+        """Another number once the queue has taken back what the client held."""
+        return int(self._number)
+
     # Sending (`warren.wire.amqp10.departures.Bodies`)
 
     def fetch(self, run: Run) -> bool:

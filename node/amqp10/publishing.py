@@ -28,7 +28,7 @@ from queues.unacked import TagRun, Unacked
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
 from warren.wire.amqp10.events import ACCEPTED, REJECTED, RELEASED
 from warren.wire.amqp10.link import Link
-from warren.wire.amqp10.performatives import Error, Rejected
+from warren.wire.amqp10.performatives import DeliveryState, Error, Rejected
 from warren.wire.amqp10.serial import MASK
 from warren.wire.amqp10.session import Session
 from warren.wire.amqp10.transfers import Transfers
@@ -227,6 +227,13 @@ class PublishingLink(PublishingOnly):
                 self.core.settle(first, length, outcome, state)
         self.core.confirm(self.link, run.count)
         self.owner.mark()
+
+    def keep(self, run: Transfers, state: DeliveryState) -> None:
+        """A transaction keeps the run: tell the client this state, and grant new credit."""
+        self.published_count += run.count
+        if not run.settled:
+            self.core.settle(run.delivery_id, run.count, ACCEPTED, state)
+        self.core.confirm(self.link, run.count)
 
     # Up
 

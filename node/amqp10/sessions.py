@@ -18,6 +18,7 @@ from node.amqp10.link_pair import LinkPair, ManagementLinks, is_management
 from node.amqp10.owner import Owner10
 from node.amqp10.publishing import PublishingLink
 from node.amqp10.termini import Consumption, check_expiry, consumption, error_of, publication
+from node.amqp10.transactions import Transactions
 from node.owner import Tracing
 from queues.annotations import WORDS_BYTES_MAX
 from queues.commands import ACCEPT, FAIL, REJECT, RELEASE
@@ -32,10 +33,18 @@ from warren.wire.amqp10.events import (
     Withdrawn,
 )
 from warren.wire.amqp10.link import REQUESTED, Link
-from warren.wire.amqp10.performatives import Modified, Source, Target
+from warren.wire.amqp10.performatives import (
+    Coordinator,
+    Modified,
+    Source,
+    Target,
+    TransactionalState,
+)
 from warren.wire.amqp10.sender import Run
 from warren.wire.amqp10.serial import MASK, ahead
 from warren.wire.amqp10.session import Session
+from warren.wire.amqp10.settling import outcome_of, says_more
+from warren.wire.amqp10.transfers import Transfers
 from warren.wire.errors import ProtocolError as Refusal
 
 log = logging.getLogger("warren.connection")
@@ -57,6 +66,7 @@ class Session10:
         self._leaving: list[PublishingLink] = []  # detached, with outcomes still to be told
         self.ended = False
         self._management: ManagementLinks | None = None
+        self._transactions: Transactions | None = None
         self.unacked = Unacked()  # `uid` of a run is that of the link
         self._next_uid: i64 = 1  # of links; never used twice in a session
         self._next_tag: i64 = FIRST_TAG | core.departures.next_id
@@ -70,6 +80,8 @@ class Session10:
     def end(self) -> None:
         """The session is over, and so are its links."""
         self.ended = True
+        if self._transactions is not None:
+            self._transactions.end()
         for consuming in [*self.consuming.values(), *self._parting]:
             consuming.end()
         self._parting = []
@@ -107,6 +119,8 @@ class Session10:
         try:
             if is_management(event.attach):
                 self._pairs().attach(link, event.attach)
+            elif isinstance(event.attach.target, Coordinator) and link.receiver is not None:
+                self._begin_transactions().attach(link, event.attach)
             elif link.receiver is not None:
                 self._attach_publisher(event)
             else:
@@ -114,6 +128,11 @@ class Session10:
         except ProtocolError as error:
             self._refuse(link, error)
         self.owner.mark()
+
+    def _begin_transactions(self) -> Transactions:
+        if self._transactions is None:
+            self._transactions = Transactions(self.owner, self.core, self)
+        return self._transactions
 
     def _pairs(self) -> ManagementLinks:
         if self._management is None:
@@ -224,7 +243,7 @@ class Session10:
             mine.end()
             self.browsing.pop(mine.uid, None)
             self.unacked.forget(mine.uid)
-        elif isinstance(mine, LinkPair):
+        elif isinstance(mine, (LinkPair, Transactions)):
             mine.leave(link)
         link.owner = None
         self.owner.mark()
@@ -237,11 +256,17 @@ class Session10:
         if isinstance(mine, LinkPair):
             mine.received(event.transfers)
             return
+        if isinstance(mine, Transactions):
+            self._coordinate(event.link, mine, event.transfers)
+            return
         if not isinstance(mine, PublishingLink) or mine.ended:
             return
         self.published_count += event.transfers.count
         try:
-            mine.take(event.transfers)
+            if len(event.transfers.transaction) > 0:
+                self._begin_transactions().post(mine, event.transfers)
+            else:
+                mine.take(event.transfers)
         except ProtocolError as error:
             if error.scope is Scope.LINK:
                 log.info("link %s: %s", mine.link.name, error, extra=self.owner.ids())
@@ -249,6 +274,16 @@ class Session10:
                 self.core.detach(mine.link, error)
             else:
                 self.fail(error)
+        self.owner.mark()
+
+    def _coordinate(self, link: Link, mine: Transactions, run: Transfers) -> None:
+        """Declares and discharges."""
+        try:
+            mine.received(link, run)
+        except ProtocolError as error:
+            log.info("link %s: %s", link.name, error, extra=self.owner.ids())
+            mine.leave(link)
+            self.core.detach(link, error)
         self.owner.mark()
 
     def withdrawn(self, event: Withdrawn) -> None:
@@ -272,10 +307,14 @@ class Session10:
             return
         if outcome == events.UNDECIDED and not event.settled:
             return
+        transaction = b""
         if outcome == events.OTHER:
-            text = "transactions are not supported"
-            self.fail(ProtocolError(Condition.NOT_IMPLEMENTED, text, Scope.SESSION))
-            return
+            if not isinstance(event.state, TransactionalState):
+                text = "a disposition of deliveries with the state of a coordinator"
+                self.fail(ProtocolError(Condition.NOT_ALLOWED, text, Scope.SESSION))
+                return
+            transaction = event.state.txn_id
+            event = within(event, event.state)
         words = b""
         if isinstance(event.state, Modified) and event.state.message_annotations:
             try:
@@ -287,18 +326,25 @@ class Session10:
         last = first + ahead(event.last, event.first)
         taken: list[TagRun] = []
         self.unacked.take_within(first, last, taken)
-        self._settle(taken, queue_outcome(event), words)
+        if len(transaction) > 0:
+            try:
+                kept = int(queue_outcome(event))
+                self._begin_transactions().retire(transaction, taken, event, kept, words)
+            except ProtocolError as error:
+                self.fail(error)
+            return
+        self.settle_runs(taken, queue_outcome(event), words)
         if not event.settled:
-            for run in taken:
-                self._tell_settled(run, event)
+            self.tell_settled(taken, event)
 
-    def _tell_settled(self, run: TagRun, event: Settled) -> None:
+    def tell_settled(self, runs: list[TagRun], event: Settled) -> None:
         """The client waits for us to settle, too."""
         outcome: i64 = events.RELEASED if event.outcome == events.UNDECIDED else event.outcome
-        self.core.settle_sent(run.tag & MASK, run.count, outcome, event.state)
+        for run in runs:
+            self.core.settle_sent(run.tag & MASK, run.count, outcome, event.state)
         self.owner.mark()
 
-    def _settle(self, runs: list[TagRun], outcome: i64, words: bytes) -> None:
+    def settle_runs(self, runs: list[TagRun], outcome: i64, words: bytes) -> None:
         """Tell the queues, once for what is of one link."""
         length = len(runs)
         i = 0
@@ -363,6 +409,14 @@ class Session10:
             self.delivered_count += count
             self.unacked.add(tag, count, mine.uid, 1, run.first)
         mine.sent(run, count)
+
+
+def within(event: Settled, state: TransactionalState) -> Settled:
+    """The event with the outcome that the transactional state holds; without one: accepted."""
+    inner = state.outcome
+    outcome: i64 = events.ACCEPTED if inner is None else outcome_of(inner)
+    kept = inner if says_more(inner) else None
+    return Settled(event.session, event.sent, event.first, event.last, event.settled, outcome, kept)
 
 
 def queue_outcome(event: Settled) -> i64:

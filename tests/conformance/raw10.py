@@ -47,6 +47,17 @@ def encode(value: object) -> bytes:
     return bytes(data.encode())
 
 
+def owned(value: Any) -> Any:
+    """The value with its binaries copied: proton's point into memory that it frees."""
+    if isinstance(value, memoryview):
+        return bytes(value)
+    if isinstance(value, list):
+        return [owned(each) for each in value]
+    if isinstance(value, Described):
+        return Described(value.descriptor, owned(value.value))
+    return value
+
+
 def described(code: int, *fields: Any) -> Any:
     return Described(ulong(code), list(fields))
 
@@ -92,6 +103,10 @@ class Raw10:
     def __exit__(self, *_: object) -> None:
         self._socket.close()
 
+    def cut(self) -> None:
+        """Close the socket with nothing said."""
+        self._socket.close()
+
     def send(self, data: bytes) -> None:
         self._socket.sendall(data)
 
@@ -127,7 +142,7 @@ class Raw10:
         data.rewind()
         data.next()
         found: Any = data.get_object()
-        value = list(found.value)
+        value = [owned(each) for each in found.value]
         return Frame(int.from_bytes(head[6:]), int(found.descriptor), value, body[size:])
 
     def expect(self, code: int) -> Frame:
@@ -181,12 +196,12 @@ class Raw10:
         fields = (f"s{handle}", uint(handle), SENDER, ubyte(settled), ubyte(0))
         rest = (source(None), target(address), None, None, uint(0))
         self.call(ATTACH, *fields, *rest)
-        return self.expect(ATTACH)
+        return self.until(ATTACH)
 
     def attach_receiver(self, address: str | None, handle: int = 0, settled: int = 2) -> Frame:
         fields = (f"r{handle}", uint(handle), RECEIVER, ubyte(settled), ubyte(0))
         self.call(ATTACH, *fields, source(address), target(None))
-        return self.expect(ATTACH)
+        return self.until(ATTACH)
 
     def transfer(
         self, handle: int = 0, settled: bool = False, payload: bytes = DURABLE_MESSAGE

@@ -162,6 +162,8 @@ class Arrivals:
         tag = transfer.delivery_tag or b""
         message_format = transfer.message_format or 0
         receiver.begin(delivery_id, tag, message_format, transfer.settled is True)
+        state = transfer.state
+        receiver.transaction = state.txn_id if isinstance(state, TransactionalState) else b""
         self.partial_count += 1
         self._add(link, receiver, payload)
         if not transfer.more:
@@ -215,6 +217,7 @@ class Arrivals:
         payload = self.forget(receiver)
         receiver.unconfirmed += 1
         run = single(link.channel, link.peer_handle, delivery_id, message_format, settled, payload)
+        run.transaction = receiver.transaction
         events.append(Received(link, run))
 
     def forget(self, receiver: Receiver) -> bytes:
@@ -235,8 +238,6 @@ def _check_first(link: Link, transfer: Transfer) -> None:
     if transfer.resume:
         text = "deliveries are not resumed: the unsettled map was empty"
         raise ProtocolError(Condition.NOT_IMPLEMENTED, text, Scope.LINK)
-    if isinstance(transfer.state, TransactionalState):
-        raise ProtocolError(Condition.NOT_IMPLEMENTED, "transactions", Scope.LINK)
     if transfer.rcv_settle_mode == RECEIVER_SECOND and link.rcv_settle_mode != RECEIVER_SECOND:
         text = "receiver settle mode 'second' on a link that was attached with 'first'"
         raise ProtocolError(Condition.INVALID_FIELD, text, Scope.LINK)

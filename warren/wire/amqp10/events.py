@@ -41,6 +41,7 @@ class Received:
     """Whole messages of one link: within its credit, its size and the session's window.
 
     Their delivery-ids are `transfers.id_at`: messages of other links may have come between them.
+    A run with `transfers.transaction` was posted in that transaction.
     The order of messages is that of their link; between links it is that of their first ones.
     """
 

@@ -46,6 +46,7 @@ class Receiver:
         self.settled = False
         self.parts: list[bytes] = []
         self.message_bytes: i64 = 0
+        self.transaction = b""  # in which the message under way is posted
         self.held_bytes: i64 = 0
 
     def attached(self, initial_delivery_count: i64) -> None:

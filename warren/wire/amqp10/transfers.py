@@ -83,6 +83,7 @@ class Transfers:
         self.firsts = firsts
         self.infos = infos
         self.ids = b""  # u32 little-endian, one each, where they do not count up (`gather`)
+        self.transaction = b""  # id of the transaction in which they were posted
         self.count: i64 = len(offsets) // 4 - 1
 
     def id_at(self, place: i64) -> i64:
