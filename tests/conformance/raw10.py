@@ -191,17 +191,25 @@ class Raw10:
         self.call(BEGIN, None, uint(0), uint(window), uint(WINDOW), channel=channel)
         return self.expect(BEGIN)
 
+    def attached(self) -> Frame:
+        """The broker's attach; flows of other links may come before it."""
+        frame = self.read()
+        while frame.code == FLOW:
+            frame = self.read()
+        assert frame.code == ATTACH, f"{frame.code:#x} {frame.fields}"
+        return frame
+
     def attach_sender(self, address: str | None, handle: int = 0, settled: int = 2) -> Frame:
         """The broker's attach."""
         fields = (f"s{handle}", uint(handle), SENDER, ubyte(settled), ubyte(0))
         rest = (source(None), target(address), None, None, uint(0))
         self.call(ATTACH, *fields, *rest)
-        return self.until(ATTACH)
+        return self.attached()
 
     def attach_receiver(self, address: str | None, handle: int = 0, settled: int = 2) -> Frame:
         fields = (f"r{handle}", uint(handle), RECEIVER, ubyte(settled), ubyte(0))
         self.call(ATTACH, *fields, source(address), target(None))
-        return self.until(ATTACH)
+        return self.attached()
 
     def transfer(
         self, handle: int = 0, settled: bool = False, payload: bytes = DURABLE_MESSAGE
