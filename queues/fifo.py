@@ -11,6 +11,10 @@ Work that may grow with the backlog (expiry, purge, dropping) is done in slices:
 is out of `ready` at once and leaves the queue in the next batches. While `has_more()`, the host
 applies again soon, with an empty batch if need be; at `due_ms` it does so because something is due.
 
+Commands of a batch have the effects that they would have one by one, but ready messages are handed
+to consumers as late as that allows: before a command that could tell the difference (`_catch_up`),
+and at the end of the batch. A consumer that leaves in a batch gets nothing of what came in it.
+
 Where the leader may change, `begin_streams` is called first: then sessions are `queues.streams`,
 and what that takes is in `queues.led`. Elsewhere it costs nothing. Compiled.
 """
@@ -44,6 +48,7 @@ from queues.commands import (
     Numbered,
     Purge,
     Restarted,
+    Retire,
     SessionId,
     Settle,
     Tick,
@@ -146,6 +151,7 @@ class Fifo:
         self._effects = NO_EFFECTS
         self._plain = False  # messages need no look of their own
         self._came_back = False  # messages were returned: the queue may be over its limits
+        self._unserved = False  # messages or credit came since consumers were served last
         self._one_by_one = False  # messages that come back differ
         self._noted = False  # some message has more to it than its number
         self.set_options(self.options)
@@ -214,13 +220,10 @@ class Fifo:
         self._effects = effects
         if self.now_ms >= self.due_ms:
             pass_time(self)
+        self._unserved = False
         for command in commands:
             self._apply(command)
-        self._check_out()
-        if self._came_back:
-            self._came_back = False
-            if self.options.overflow == DROP_HEAD:
-                self._drop_head()
+        self._catch_up()
         if len(self.leaving) > 0:
             self._let_leave()
         if self.checked_out > 0 and self.timeouts.wants_plan():
@@ -230,13 +233,27 @@ class Fifo:
         self._effects = NO_EFFECTS
         return effects
 
+    def _catch_up(self) -> None:
+        """Serve consumers, and bring the queue within its limits again after returns."""
+        self._unserved = False
+        self._check_out()
+        if self._came_back:
+            self._came_back = False
+            if self.options.overflow == DROP_HEAD:
+                self._drop_head()
+
     def _apply(self, command: Command) -> None:
         kind = command.kind
         if kind == ENQUEUE:
             assert isinstance(command, Enqueue)
+            if self.options.levels > 1:
+                self._check_out()  # It must not overtake a message that somebody waits for.
+            self._unserved = True
             self._enqueue(command)
         elif kind == SETTLE:
             assert isinstance(command, Settle)
+            if self._unserved:
+                self._catch_up()
             self._settle(command)
         elif kind == NUMBERED:
             assert isinstance(command, Numbered)
@@ -244,6 +261,9 @@ class Fifo:
                 self._apply(command.command)
         elif kind == CREDIT:
             assert isinstance(command, Credit)
+            if self._unserved:
+                self._catch_up()
+            self._unserved = True
             self._credit(command)
         elif kind == GET:
             assert isinstance(command, Get)
@@ -252,7 +272,12 @@ class Fifo:
             self._seldom(command)
 
     def _seldom(self, command: Command) -> None:
+        if isinstance(command, (Purge, Inspect, Configure, Retire)):
+            self._catch_up()
         if isinstance(command, Attach):
+            if self._unserved:
+                self._catch_up()
+            self._unserved = True
             self._attach(command)
         elif isinstance(command, Detach):
             self._detach(command.key)
@@ -659,6 +684,7 @@ class Fifo:
         if self.behind:
             self.put_off.append(command)
             return
+        self._catch_up()
         session = command.session
         if self.ready.count == 0:
             self._effects.append(Got(session, 0, False, 0))

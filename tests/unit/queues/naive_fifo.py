@@ -108,18 +108,37 @@ class NaiveFifo:
         self.look_ms: int | None = None  # when to look at what consumers hold
         self.look_sooner = False
         self.effects: list[Row] = []
+        self.unserved = False  # messages or credit came since consumers were served last
 
     def apply(self, commands: list[Command], now_ms: int) -> list[Row]:
         self.now_ms = max(self.now_ms, now_ms)
         self.effects = []
         self._pass_time()
+        self.unserved = False
         for command in commands:
+            self._catch_up(command)
             self._apply(command)
         self._serve()
         self._drop()  # what came back may be too much
         if self.held() and (self.look_ms is None or self.look_sooner):
             self._plan_look()
         return self.effects
+
+    def _catch_up(self, command: Command) -> None:
+        """What was before the command has had its effects, if the command could tell."""
+        match command:
+            case Get() | Inspect() | Purge() | Configure():
+                self._serve()
+                self._drop()
+                self.unserved = False
+            case Attach() | Credit() | Settle() if self.unserved:
+                self._serve()
+                self._drop()
+                self.unserved = False
+            case Enqueue() if self.options.levels > 1:
+                self._serve()
+        if isinstance(command, (Attach, Credit, Enqueue)):
+            self.unserved = True
 
     def _apply(self, command: Command) -> None:
         match command:

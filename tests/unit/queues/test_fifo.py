@@ -26,7 +26,7 @@ from queues.commands import (
     decode,
     encode,
 )
-from queues.effects import Attached, Delivers, Effect, Left, Purged
+from queues.effects import Attached, Delivers, Effect, Got, Inspected, Left, Purged
 from queues.expiry import FAR, ROWS_TO_PRUNE
 from queues.fifo import DEAD_SLICE, DUE_SLICE, LEAVE_SLICE, LONG_BACKLOG, LONG_TURN, Fifo
 from queues.fifo_snapshot import encode_fifo
@@ -237,10 +237,8 @@ def test_consumers_take_turns_message_by_message() -> None:
 
 def test_in_a_long_backlog_a_turn_is_longer_and_everybody_still_gets_one() -> None:
     fifo = Fifo()
-    fifo.apply([Enqueue(ONE, 1, LONG_BACKLOG + 2 * LONG_TURN)], 0)
-    keys = [consumer_key(ONE, number) for number in (1, 2)]
-    attach: list[Command] = [Attach(key, 200, True, False, 0) for key in keys]
-    found = deliveries(fifo.apply(attach, 0))
+    keys = [attached(fifo, number, 200, 0) for number in (1, 2)]
+    found = deliveries(fifo.apply([Enqueue(ONE, 1, LONG_BACKLOG + 2 * LONG_TURN)], 0))
     assert found[:3] == [
         (keys[0], 1, LONG_TURN),
         (keys[1], 1 + LONG_TURN, LONG_TURN),
@@ -248,6 +246,46 @@ def test_in_a_long_backlog_a_turn_is_longer_and_everybody_still_gets_one() -> No
     ]
     for key in keys:
         assert sum(count for each, _, count in found if each == key) == 200
+
+
+def test_a_get_behind_a_publish_takes_nothing_from_a_consumer_that_waits() -> None:
+    fifo = Fifo()
+    key = attached(fifo, 1, 1, 0)
+    effects = fifo.apply([Enqueue(ONE, 1, 1), Get(ONE)], 0)
+    assert deliveries(effects) == [(key, 1, 1)]
+    assert [each.message for each in effects if isinstance(each, Got)] == [0]
+
+
+def test_a_get_behind_a_requeue_sees_a_queue_within_its_limit() -> None:
+    fifo = Fifo(Options(length_max=1))
+    key = attached(fifo, 1, 1, 0)
+    fifo.apply([Enqueue(ONE, 1, 2), Detach(key)], 0)
+    effects = fifo.apply([Settle(key, RELEASE, [(1, 1)]), Get(ONE), Get(ONE)], 0)
+    assert [each.message for each in effects if isinstance(each, Got)] == [2, 0]
+    assert [each.first for each in effects if isinstance(each, Left)] == [1]
+
+
+def test_a_count_behind_a_publish_knows_what_its_consumers_took() -> None:
+    fifo = Fifo()
+    attached(fifo, 1, 2, 0)
+    effects = fifo.apply([Enqueue(ONE, 1, 3), Inspect(ONE)], 0)
+    assert [each.ready for each in effects if isinstance(each, Inspected)] == [1]
+
+
+def test_a_higher_priority_overtakes_no_message_that_a_consumer_waits_for() -> None:
+    fifo = Fifo(Options(levels=3))
+    key = attached(fifo, 1, 1, 0)
+    high = traits_of([2], [-1], None)
+    found = deliveries(fifo.apply([Enqueue(ONE, 1, 1), Enqueue(ONE, 2, 1, high)], 0))
+    assert found == [(key, 1, 1)]
+
+
+def test_who_attaches_first_in_a_batch_is_served_first() -> None:
+    fifo = Fifo()
+    fifo.apply([Enqueue(ONE, 1, 6)], 0)
+    keys = [consumer_key(ONE, number) for number in (1, 2)]
+    attach: list[Command] = [Attach(key, 4, True, False, 0) for key in keys]
+    assert deliveries(fifo.apply(attach, 0)) == [(keys[0], 1, 4), (keys[1], 5, 2)]
 
 
 def test_a_lower_priority_is_served_when_the_higher_ones_have_no_credit() -> None:

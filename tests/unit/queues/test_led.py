@@ -180,8 +180,8 @@ def test_a_session_that_ended_is_not_known_and_may_begin_anew() -> None:
 
 def test_deliveries_that_were_not_seen_are_told_again_as_they_were() -> None:
     led = Led()
-    led.publish(5)
     led.give(attach(ONE, 1, 2), attach(ONE, 2, 2))
+    led.publish(5)
     told = led.resume([(1, 2), (2, 1)])[2]
     key, other = consumer_key(ONE, 1), consumer_key(ONE, 2)
     assert told == [
@@ -345,8 +345,8 @@ def test_a_process_that_cannot_be_reached_gets_nothing_new_and_keeps_what_it_has
 
 def test_after_a_while_what_it_holds_is_ready_again_and_it_is_out() -> None:
     led = Led(Options(counts_deliveries=True))
-    led.publish(2, TWO)
     led.give(attach(ONE, 1, 2), attach(ONE, 2, 2))
+    led.publish(2, TWO)
     led.apply(Suspend(7, 60_000))
     led.now_ms += 59_999
     assert led.apply(Tick()) == []
