@@ -24,6 +24,6 @@ def missing(what: str) -> NoReturn:
 
 
 def tools_folder() -> Path:
-    """Where `.ci/run` puts what npm installs."""
+    """Where `.ci/run` puts what npm and Maven fetch."""
     default = Path(__file__).resolve().parent.parent.parent / ".tools"
     return Path(os.environ.get("WARREN_TOOLS") or default)
