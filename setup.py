@@ -144,6 +144,7 @@ COMPILED = [
     "warren/storage/identify.py",
     "warren/storage/ledger.py",
     "warren/storage/log.py",
+    "warren/storage/opening.py",
     "warren/storage/pace.py",
     "warren/storage/pages.py",
     "warren/storage/places.py",

@@ -80,6 +80,9 @@ class Nothing:
     def knows(self, owner: int) -> bool:
         return True
 
+    def all_owners(self) -> tuple[list[int], list[int]]:
+        return [], []
+
     def owner(self, owner: int, last_seq: int, mark: int) -> None:
         raise AssertionError("the directory is not empty")
 

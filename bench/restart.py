@@ -57,6 +57,9 @@ class Nobody:
     def knows(self, owner: int) -> bool:
         return True
 
+    def all_owners(self) -> tuple[list[int], list[int]]:
+        return [], []
+
     def owner(self, owner: int, last_seq: int, mark: int) -> None:
         return
 

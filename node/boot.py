@@ -428,6 +428,7 @@ class Node:
             broker.quorum_hosts,
             broker.recovering,
             broker.damages,
+            lambda: metadata.next_uid,
             parts,
         )
         report = self.wal.open(recovered)

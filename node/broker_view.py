@@ -523,6 +523,7 @@ def recovery_view(damages: Damages) -> RecoveryView:
                 file=bad.path,
                 offset=bad.offset,
                 record=KIND_NAMES.get(bad.kind, "unknown"),
+                reason=bad.reason,
                 queues=tuple(damages.queues_at.get((bad.path, bad.offset), ())),
             )
             for bad in report.corrupt

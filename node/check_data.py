@@ -44,7 +44,7 @@ class ReadOnlyDisk(OsDisk):
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def create(self, path: str, size: int) -> int:
-        raise AssertionError("nothing is changed")
+        return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
     def pwritev(self, handle: int, parts: Sequence[Buffer], offset: int, dsync: bool) -> None:
         return
@@ -189,6 +189,11 @@ class Findings:
     def knows(self, owner: int) -> bool:
         return True
 
+    def all_owners(self) -> tuple[list[int], list[int]]:
+        queues = queues_of(self.metadata)
+        classic = [uid for uid, queue in queues.items() if queue.outlives_restart]
+        return classic, sorted({*self.groups, *self.members, METADATA_OWNER})
+
     def owner(self, owner: int, last_seq: int, mark: int) -> None:
         total = self._total(owner)
         total.last_seq, total.mark = last_seq, mark
@@ -271,10 +276,12 @@ def check(directory: str, on_read: Callable[[LogFile], None]) -> Check:
     disk = ReadOnlyDisk()
     place = os.path.join(directory, LOG_DIRECTORY)
     findings, keyed = open_keyed(os.path.join(directory, KEYED_DIRECTORY))
-    recovery = Recovery(disk, place, Shelf(disk, place, 0, 0), on_read)
-    ledger, report = recovery.run(findings)
+    shelf = Shelf(disk, place, 0, 0)
+    ledger, report = Recovery(disk, place, shelf, on_read).run(findings)
     for file in ledger.files.values():
-        disk.close(file.handle)
+        if file.handle >= 0:  # Else it is lost.
+            disk.close(file.handle)
+    shelf.close()
     rows = queue_rows(findings, report)
     corrupt = corrupt_rows(findings, report)
     if keyed is not None:
@@ -366,6 +373,7 @@ def corrupt_rows(findings: Findings, report: RecoveryReport) -> list[Row]:
             "file": bad.path,
             "offset": bad.offset,
             "record": KIND_NAMES.get(bad.kind, "unknown"),
+            "reason": bad.reason,
             "owners": list(bad.owners),
             "queues": hit_queues(findings, report, bad),
             "members": hit_members(findings, report, bad),
@@ -443,7 +451,8 @@ def write_report(found: Check, out: TextIO) -> None:
         path, offset = found.report.torn
         print(f"torn end, which a start cuts: {path} at offset {offset}", file=out)
     for row in found.corrupt:
-        print(f"corrupt: {row['file']} at offset {row['offset']}, {whom(row)}", file=out)
+        what = row["reason"] or f"at offset {row['offset']}"
+        print(f"corrupt: {row['file']} {what}, {whom(row)}", file=out)
     for problem in found.problems:
         print(f"problem: {problem}", file=out)
     print("verdict: sound" if found.is_sound else "verdict: damaged", file=out)

@@ -210,4 +210,7 @@ def journaled(host: ClassicHost) -> list[tuple[int, int]]:
 
 def shown(place: CorruptRecord) -> str:
     """A place in few words."""
-    return f"corrupt record in {os.path.basename(place.path)} at offset {place.offset}"
+    name = os.path.basename(place.path)
+    if place.reason:
+        return f"log file {name} {place.reason}"
+    return f"corrupt record in {name} at offset {place.offset}"

@@ -60,6 +60,7 @@ class Recovered:
         quorum_hosts: dict[int, QuorumHost],
         groups: dict[int, OneMemberGroup],
         damages: Damages,
+        next_uid: Callable[[], int],
         found: GroupsFound | None = None,
     ) -> None:
         self._group = group
@@ -69,6 +70,7 @@ class Recovered:
         self._quorum_hosts = quorum_hosts
         self._groups = groups  # of quorum queues
         self._damages = damages
+        self._next_uid = next_uid  # no queue that is defined has it, or a higher one
         self._last: dict[int, tuple[int, int]] = {}  # last message_seq and mark, by owner
         self._strays: dict[int, int] = {}  # last entry of groups that are gone, by owner
         self.message_count = 0
@@ -113,6 +115,18 @@ class Recovered:
         if queue is not None and queue.members and self._found is not None:
             return self._found.has_member(owner)
         return queue is not None and queue.outlives_restart
+
+    def all_owners(self) -> tuple[list[int], list[int]]:
+        end = max(self.owner_high + 1, self._next_uid())
+        queues = [queue for queue in map(self._find, range(1, end)) if queue is not None]
+        groups = [int(queue.uid) for queue in queues if queue.uid in self._groups]
+        if self._found is not None:
+            groups = [int(queue.uid) for queue in queues if queue.members]
+        grouped = {*groups}
+        return (
+            [int(queue.uid) for queue in queues if int(queue.uid) not in grouped],
+            [METADATA_OWNER, *groups],
+        )
 
     def _is_member(self, owner: int) -> bool:
         """Whether what becomes of the queue is the business of its group."""
@@ -208,7 +222,8 @@ class Recovered:
         lost = [
             hit.place
             for hit in places
-            if METADATA_OWNER in hit.place.owners and self._group.lacks(hit.entry_after)
+            if (hit.whole_file or METADATA_OWNER in hit.place.owners)
+            and self._group.lacks(hit.entry_after)
         ]
         where = "; ".join(str(place) for place in lost or report.corrupt)
         if self._group.missing_index > 0:

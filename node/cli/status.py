@@ -80,7 +80,8 @@ def _recovery(node: Mapping[str, object]) -> list[tuple[str, object]]:
     for each in found.get("corrupt") or ():
         names = [f"'{queue['name']}' in vhost '{queue['vhost']}'" for queue in each["queues"]]
         hit = f", hits queue {', '.join(names)}" if names else ""
-        rows.append(("Corrupt", f"{each['file']} at offset {each['offset']}{hit}"))
+        what = each.get("reason") or f"at offset {each['offset']}"
+        rows.append(("Corrupt", f"{each['file']} {what}{hit}"))
     return rows
 
 

@@ -56,6 +56,7 @@ def recovery_row(recovery: RecoveryView) -> dict[str, object]:
                 "file": each.file,
                 "offset": each.offset,
                 "record": each.record,
+                "reason": each.reason,
                 "queues": [{"vhost": vhost, "name": name} for vhost, name in each.queues],
             }
             for each in recovery.corrupt

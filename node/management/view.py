@@ -43,6 +43,7 @@ class CorruptView:
     offset: int
     record: str  # its kind, as far as can be told
     queues: tuple[tuple[str, str], ...]  # (vhost, name) of those not served because of it
+    reason: str = ""  # what is wrong with the file as a whole; "": a record is damaged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

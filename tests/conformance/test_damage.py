@@ -1,7 +1,11 @@
 """Damaged files of a log: who is hit is not served, everybody else is, and nothing is hidden."""
 
+import os
 import struct
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,6 +36,11 @@ def node() -> Iterator[Node]:
 
 def connect(node: Node) -> Any:
     return pika.BlockingConnection(pika.URLParameters(node.url))
+
+
+def check(data_dir: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "node", "check-data", str(data_dir)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
 def records(path: Path) -> list[tuple[int, int, int, int]]:
@@ -140,6 +149,89 @@ def test_damaged_queues_are_not_served_and_the_others_are(node: Node) -> None:
         (str(path), offset) for path, offset in places.values()
     ]
     assert [each["queues"] for each in corrupt] == [[{"vhost": "/", "name": n}] for n in KINDS]
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A way to lose the content of a log file, and what is said of the file then."""
+
+    lose: Callable[[Path], object]
+    reason: str
+
+
+def zero(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.write(bytes(path.stat().st_size))
+
+
+def cut(path: Path) -> None:
+    os.truncate(path, BLOCK_BYTES + 8)
+
+
+LOSSES: Final = {
+    "removed": Loss(os.unlink, "is missing"),
+    "overwritten": Loss(zero, "has not the content that was written"),
+    "truncated": Loss(cut, ""),
+}
+
+
+def logs_with_messages(node: Node) -> list[Path]:
+    return [path for path in logs(node) if any(each[3] == PUBLISH for each in records(path))]
+
+
+@pytest.mark.parametrize("how", LOSSES)
+def test_a_lost_log_file_is_damage_until_the_loss_is_accepted(node: Node, how: str) -> None:
+    declare(node, hit={})
+    with_messages = logs_with_messages(node)
+    node.stop()
+    node.start()  # What follows is in another file.
+    declare(node, well={})
+    node.stop()
+    for path in with_messages:
+        LOSSES[how].lose(path)
+    checked = check(node.data_dir)
+    assert (checked.returncode, "verdict: damaged" in checked.stdout) == (1, True)
+    assert f"corrupt: {with_messages[-1]} {LOSSES[how].reason}" in checked.stdout
+    assert "hits queue 'hit' in vhost '/'" in checked.stdout
+    node.start()
+    assert ask(node, "/api/queues/%2F/hit")["state"] == "crashed"
+    places = ask(node, "/api/nodes/damaged")["recovery"]["corrupt"]
+    assert {each["file"] for each in places} == set(map(str, with_messages))
+    assert {each["reason"] for each in places} == {LOSSES[how].reason}
+    channel = connect(node).channel()
+    assert drain(channel, "well") == [b"well-%d." % number for number in range(10)]
+    ask(node, "/api/queues/%2F/hit/actions", {"action": "accept_damage"})
+    for restart in (node.kill9, node.stop):
+        restart()
+        node.start()
+        assert ask(node, "/api/queues/%2F/hit")["state"] == "running"
+    node.stop()
+    assert check(node.data_dir).stdout.endswith("verdict: sound\n")
+
+
+@pytest.mark.parametrize("how", LOSSES)
+def test_a_lost_file_that_may_have_had_definitions_stops_the_start(node: Node, how: str) -> None:
+    declare(node, hit={})
+    node.stop()  # The definition is saved.
+    before = set(logs_with_messages(node))
+    node.start()
+    declare(node, hit={})
+    node.kill9()
+    lost = sorted(set(logs_with_messages(node)) - before)
+    for path in lost:
+        LOSSES[how].lose(path)
+    with pytest.raises(NodeFailed, match="code 1"):
+        node.start()
+    assert lost[-1].name in node.log()
+    assert "storage.accept_lost_definitions" in node.log()
+    bold = {"storage.accept_lost_definitions": "true"}
+    with Node(name="damaged", data_dir=node.data_dir, settings=bold) as again:
+        assert ask(again, "/api/queues/%2F/hit")["state"] == "crashed"
+        ask(again, "/api/queues/%2F/hit/actions", {"action": "accept_damage"})
+        again.stop()
+    node.start()
+    channel = connect(node).channel()
+    assert drain(channel, "hit") == [b"hit-%d." % number for number in range(10)]
 
 
 def calls(name: str, arguments: dict[str, str]) -> list[Callable[[Any], object]]:

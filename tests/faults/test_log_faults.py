@@ -18,9 +18,10 @@ from tests.faults import test_page_faults as page_faults
 from tests.faults.fault_disk import Call, Fault, kind_of
 from tests.faults.log_world import FILE_BYTES, LogWorld
 from warren.storage.files import name_of
+from warren.storage.manifest import NAME as LIST_NAME
 from warren.storage.upkeep import PLACE as UPKEEP
 from warren.storage.upkeep import UNREAD
-from warren.storage.wal import RESERVE
+from warren.storage.wal import LIST, RESERVE
 
 WRITES: Final = (
     "create", "pwritev", "fsync", "fsync_directory", "rename", "unlink", "truncate",
@@ -71,6 +72,14 @@ def written(kind: str, dsync: bool) -> When:
     return when
 
 
+def is_list_write(call: Call) -> bool:
+    return (call.operation, call.name) == ("pwritev", LIST_NAME)
+
+
+def listed_after(change: str) -> When:
+    return lambda call: is_list_write(call) and call.after == change
+
+
 def created(whole: bool) -> When:
     return lambda call: call.operation == "create" and (call.byte_count > 0) is whole
 
@@ -107,9 +116,21 @@ RESERVE_ROWS: Final = (
         ("Shelf.make_ready fsync_directory",),
         RESERVE,
     ),
+    Row(
+        "the next file is listed",
+        listed_after("rename spare- wal-"),
+        ("Manifest._write pwritev",),
+        RESERVE,
+    ),
 )
 
 DROP_ROWS: Final = (
+    Row(
+        "a dead file leaves the list",
+        is_list_write,
+        ("Manifest._write pwritev",),
+        UPKEEP,
+    ),
     Row("a dead file is removed", on("unlink", "wal-"), ("Shelf.take_back unlink",), UPKEEP),
     Row(
         "its removal is synced",
@@ -170,7 +191,7 @@ FATAL_ROWS: Final = (
 )
 
 START_ROWS: Final = (
-    Row("a half-made file is removed", on("unlink", "tmp-"), ("Recovery._open_files unlink",)),
+    Row("a half-made file is removed", on("unlink", "tmp-"), ("Opening._open_files unlink",)),
     Row("a spare too many is removed", on("unlink", "spare-"), ("Shelf.adopt_spare unlink",)),
     Row("the last log is synced", on("fsync", "wal-"), ("Recovery._read fsync",)),
     Row("the last log is sealed", written("wal-", True), ("Recovery._seal pwritev",)),
@@ -403,6 +424,31 @@ def test_a_file_that_is_never_read_again_stays_for_as_long_as_anything_in_it_is_
     assert world.wal.faults == {}
 
 
+def test_a_list_that_cannot_be_written_after_a_roll_is_an_alarm_until_it_is_written() -> None:
+    world = started()
+    world.publish(1)
+    world.rest()
+    writes: list[Call] = []
+
+    def is_later_write(call: Call) -> bool:
+        """The log itself does the first two, which stop the node if they fail."""
+        writes.extend([call] if is_list_write(call) else [])
+        return is_list_write(call) and len(writes) in (3, 4)
+
+    world.disk.arm(Fault(when=is_later_write, errno=errno.EIO))
+    world.publish(FILE_BYTES // 1000)
+    world.rest()
+    assert len(writes) > 4
+    assert world.failures == []
+    assert LIST in {place for place, _ in world.alarms}
+    world.disk.faults.clear()
+    world.wal.retry()
+    world.rest()
+    assert world.wal.faults == {}
+    for seed in range(3):
+        world.crash(seed)
+
+
 def test_a_failed_sync_during_a_clean_stop_is_told_too() -> None:
     world = started()
     world.publish(1)
@@ -425,6 +471,13 @@ OTHER_SITES: Final = {
     "Shelf.discard unlink",
     # At the first start after an upgrade, which fails and can be repeated.
     "SnapshotStore.adopt_files unlink",
+    # `test_list_that_cannot_be_made_larger_is_written_later` of `test_manifest`
+    "Manifest._grow unlink",
+    "Manifest._grow create",
+    "Manifest._grow pwritev",
+    "Manifest._grow fsync",
+    "Manifest._grow rename",
+    "Manifest._grow fsync_directory",
     "SnapshotStore.adopt_files fsync_directory",
 }
 # Files of an earlier version are taken over at start; what fails there ends the start.

@@ -360,6 +360,7 @@ class Compaction:
         if run is None:
             self._note_entry(copy, offset, size)
             return
+        self.segment.note_index(copy.index)
         run.data_offset = offset + HEADER_BYTES + len(copy.prefix)
         self._runs.append(run)
         for owner, _ in run.targets:

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from operator import ne
 from typing import Final, final
 
+from warren.storage.manifest import SEALED, Listed
 from warren.storage.ranges import RangeSet
 from warren.storage.record import (
     ENTRY,
+    FILE_LIST,
     MARK,
     PUBLISH,
     TARGET,
@@ -27,6 +29,7 @@ FAR: Final = 1 << 63
 MESSAGE_KINDS: Final = (0, PUBLISH)  # what a bad record may have been if messages are missing
 ENTRY_KINDS: Final = (0, ENTRY)
 MARK_KINDS: Final = (0, MARK)
+UNKNOWN_KINDS: Final = (0, PUBLISH, FILE_LIST)  # behind these a file may be missing as well
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,7 @@ class Hit:
     # Of a member of a group of several: an entry up to this index may be missing, unless its
     # snapshot has it; FAR: or the last ones, or its vote. -1: it is no such hit.
     lost_upto: int = -1
+    whole_file: bool = False  # nothing of the file, or of its end, could be read
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +60,44 @@ class Known:
 class Place:
     """A bad place, and the numbers of the publishes on both sides of it."""
 
-    __slots__ = ("bad", "entries", "file_id", "high", "low", "publishers", "shared")
+    __slots__ = (
+        "bad",
+        "entries",
+        "file_id",
+        "high",
+        "listed",
+        "low",
+        "publishers",
+        "shared",
+    )
 
     def __init__(self, bad: CorruptRecord, file_id: int, low: int, shared: bool) -> None:
         self.bad = bad
+        # What the list of files says of the file, if nothing of it could be read.
+        self.listed: Listed | None = None
         self.file_id = file_id
         self.shared = shared  # a log, not a segment: no number is left out in it
         self.low = low  # 0: not known
         self.high = FAR
         self.publishers: set[int] = set()  # that have a sound PUBLISH in the same file
         self.entries: dict[int, int] = {}  # last index in the same file before it, by group
+
+    def take_listed(self, row: Listed) -> None:
+        """Nothing of the file could be read: use what the list of files says of it."""
+        self.listed = row
+        if row.state == SEALED:
+            if row.first <= row.last:
+                self.low = max(self.low, row.first - 1)
+                self.high = row.last + 1
+            if row.groups is not None:
+                self.entries = {owner: last for owner, last in row.groups.items() if last > 0}
+
+    @property
+    def holds_no_publish(self) -> bool:
+        row = self.listed
+        if row is not None and row.state == SEALED and row.first > row.last:
+            return True
+        return self.shared and self.low > 0 and self.high == self.low + 1
 
 
 @final
@@ -127,10 +159,16 @@ class Evidence:
         self._last_files[owner] = max(self._last_files.get(owner, 0), self._file_id)
         self._entries_here[owner] = max(self._entries_here.get(owner, 0), index)
 
-    def bad(self, found: CorruptRecord) -> None:
+    def has_entries(self, owner: int) -> bool:
+        """Whether it is a log group of one member."""
+        return owner in self._last_entries
+
+    def bad(self, found: CorruptRecord, listed: Listed | None = None) -> None:
         low = self._low if self._shared else self._low_here
         place = Place(found, self._file_id, low, self._shared)
         place.entries = dict(self._entries_here)
+        if listed is not None:
+            place.take_listed(listed)
         self.places.append(place)
         self._open.append(place)
 
@@ -172,7 +210,7 @@ class Evidence:
         found: list[Hit] = []
         for place in self.places:
             found.extend(self._entry_hits(place))
-            if place.bad.kind not in MESSAGE_KINDS or self._holds_no_publish(place):
+            if place.bad.kind not in MESSAGE_KINDS or place.holds_no_publish:
                 continue
             found.extend(self._message_hits(place, known))
         found.extend(self._missed_by_checkpoints(known))
@@ -206,15 +244,15 @@ class Evidence:
             if place.bad.kind not in MARK_KINDS:
                 continue
             owners = place.bad.owners or tuple(known)
+            row = place.listed
             found.update(
                 each
                 for each in owners
-                if each in known and known[each].mark_file_id <= place.file_id
+                if each in known
+                and known[each].mark_file_id <= place.file_id
+                and (row is None or row.may_hold(each))
             )
         return found
-
-    def _holds_no_publish(self, place: Place) -> bool:
-        return place.shared and place.low > 0 and place.high == place.low + 1
 
     def _credible(
         self, place: Place, owner: int, first: int, count: int, known: dict[int, Known]
@@ -271,12 +309,15 @@ class Evidence:
         trail = self._trail(owner)
         if trail.checkpoint_file_id > place.file_id:
             return False
+        if place.listed is not None and not place.listed.may_hold(owner):
+            return False
         before, after = self._around(place, trail)
-        if before == 0:
+        if before == 0 and place.listed is None:
             return False  # Lower numbers may have come and gone without a trace.
+        before = max(before, 1)
         end = state.last_seq + 1 if after == FAR else after
         if after == FAR and before >= end:
-            return owner in place.publishers
+            return place.listed is not None or owner in place.publishers
         return bool(self._gaps(trail, state, before, end))
 
     def _gaps(self, trail: Trail, state: Known, first: int, end: int) -> Ranges:
@@ -300,7 +341,7 @@ class Evidence:
                 for gap in self._gaps(trail, state, first, first + count)
             ]
             if gaps:
-                bads = [place.bad for place in self.places if place.bad.kind in MESSAGE_KINDS]
+                bads = [place.bad for place in self.places if place.bad.kind in UNKNOWN_KINDS]
                 bads.sort(key=lambda bad: (owner not in bad.owners, len(bad.owners) > 0))
                 found.extend(Hit(owner, bad) for bad in bads[:1])
         return found
@@ -309,6 +350,8 @@ class Evidence:
         """Log groups of which an entry may have been in this place."""
         if place.bad.kind not in ENTRY_KINDS:
             return []
+        if place.listed is not None:
+            return self._lost_entries(place, place.listed)
         owners = place.bad.owners
         found: list[Hit] = []
         for owner in owners or tuple(sorted(place.entries)):
@@ -321,6 +364,21 @@ class Evidence:
             elif owners or before >= self._last_entries.get(owner, 0):
                 found.append(Hit(owner, place.bad, before))
         return found
+
+    def _lost_entries(self, place: Place, row: Listed) -> list[Hit]:
+        """The same, if nothing of the file could be read. `GroupEvidence` sees to groups with
+        RAFT_ENTRYs; a gap before an entry that is there shows when it is replayed."""
+        if row.groups is not None:
+            return [
+                Hit(owner, place.bad, last - 1, whole_file=True)
+                for owner, last in sorted(place.entries.items())
+                if last > self._last_entries.get(owner, 0)
+            ]
+        return [
+            Hit(owner, place.bad, last, whole_file=True)
+            for owner, last in sorted(self._last_entries.items())
+            if self._last_files[owner] <= place.file_id
+        ]
 
 
 def was_last(owner: int, state: Known, odd: list[bytes]) -> bool:

@@ -23,6 +23,7 @@ from typing import Final, final
 from crc32c import crc32c
 
 from warren.storage.disk import Disk
+from warren.storage.manifest import OPEN, READY, Listed, Manifest
 from warren.storage.ranges import RangeSet
 
 BLOCK_BYTES: Final = 4096  # of the header; records begin here
@@ -56,11 +57,13 @@ class LogFile:
         "durable_offset",
         "elsewhere",
         "epoch",
+        "first_index",
         "groups",
         "handle",
         "harmless",
         "id",
         "landmarks",
+        "last_index",
         "live",
         "lock",
         "markers",
@@ -89,6 +92,8 @@ class LogFile:
         self.durable_offset = BLOCK_BYTES
         self.used = BLOCK_BYTES
         self.sealed_lsn = -1  # -1 while it is, or may become, the active one
+        self.first_index = 1  # of its PUBLISH records; first > last: it has none
+        self.last_index = 0
         self.live = 0
         self.claimed = 0
         self.stored = 0
@@ -124,6 +129,15 @@ class LogFile:
     def landmark_before(self, offset: int) -> int:
         """Where a record begins that is at or before `offset`, and not far from it."""
         return self.landmarks[bisect_right(self.landmarks, offset) - 1]
+
+    def note_index(self, index: int) -> None:
+        """A PUBLISH of a file that was read, or copied together, has this number."""
+        if self.first_index > self.last_index:
+            self.first_index = self.last_index = index
+        elif index < self.first_index:
+            self.first_index = index
+        elif index > self.last_index:
+            self.last_index = index
 
     def alive_bytes(self) -> int:
         """About how many bytes a copy without the dead messages would take."""
@@ -198,6 +212,7 @@ class Shelf:
         self._begun: dict[int, Blank] = {}  # by file id: not ready yet, for something failed
         self._making: SpareMaking | None = None
         self._debris: list[str] = []  # what could not be removed when it was not needed any more
+        self.manifest = Manifest(disk, directory)
 
     def path(self, prefix: str, file_id: int) -> str:
         return os.path.join(self._directory, name_of(prefix, file_id))
@@ -214,7 +229,8 @@ class Shelf:
             self._disk.unlink(path)
 
     def make_ready(self, file: LogFile) -> None:
-        """Put the file on disk: header, name, synced directory. The second call does nothing.
+        """Put the file on disk: header, name, synced directory, its row in the list of files.
+        The second call does nothing.
 
         After an error it can be called again. A directory whose sync has failed once may have
         forgotten the name, and say so never again: the name is given anew then.
@@ -226,13 +242,22 @@ class Shelf:
             if blank is None:
                 blank = self._begun[file.id] = self._blank(file)
             elif blank.path == file.path:
+                self.manifest.remove(file.id)
+                self.manifest.write()
                 self._rename(blank, self.path(TMP_PREFIX, file.id))
             block = encode_header(file.id, file.epoch, file.written_before)
             self._disk.pwritev(blank.handle, [block], 0, True)
             self._rename(blank, file.path)
             self._disk.fsync_directory(self._directory)
+            self.manifest.add(Listed(file.id, file.epoch, True, READY, file.size))
+            self.manifest.write()
             file.handle = blank.handle
             del self._begun[file.id]
+
+    def note_records(self, file: LogFile) -> None:
+        """List that the file has records now. Durable on return."""
+        self.manifest.update(Listed(file.id, file.epoch, True, OPEN, file.size))
+        self.manifest.write()
 
     def _rename(self, blank: "Blank", path: str) -> None:
         self._disk.rename(blank.path, path)
@@ -256,6 +281,8 @@ class Shelf:
 
         Its handle is not its own any more then. After an error it can be called again.
         """
+        self.manifest.remove(file.id)
+        self.manifest.write()
         reusable = (
             file.written_before
             and file.size == self._file_bytes
@@ -338,6 +365,7 @@ class Shelf:
         if self._making is not None:
             self._disk.close(self._making.handle)
             self._making = None
+        self.manifest.close()
 
 
 @final

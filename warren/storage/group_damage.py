@@ -13,7 +13,7 @@ A place that names nobody is held against the groups that have entries in its fi
 state may have been there, against every member whose newest one is older. Compiled.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, final
 
 from warren.storage.damage import FAR, Hit, Place
@@ -74,8 +74,10 @@ class GroupEvidence:
         else:
             trail.append(Step(interval, entry, self._file_id))
 
-    def hits(self, places: Sequence[Place]) -> list[Hit]:
-        """Members that may be hit, with the highest index that may be missing."""
+    def hits(self, places: Sequence[Place], groups: Iterable[int] = ()) -> list[Hit]:
+        """Members that may be hit, with the highest index that may be missing. `groups` are all
+        that there may be: a lost file may have had all records of one."""
+        self._members.update(groups)
         found: list[Hit] = []
         for number, place in enumerate(places):
             kind = place.bad.kind
@@ -93,6 +95,8 @@ class GroupEvidence:
 
     def _suspects(self, place: Place) -> list[int]:
         named = place.bad.owners
+        if place.listed is not None and place.listed.groups is not None:
+            return sorted(self._members.intersection(place.listed.groups))
         if not named:
             return sorted(self._members)
         certain = place.bad.kind != 0
@@ -123,7 +127,7 @@ class GroupEvidence:
         is_named = owner in place.bad.owners
         near_before = before is not None and before.file_ids[1] == place.file_id
         near_after = after is not None and after.file_ids[0] == place.file_id
-        if not is_named and not near_before and not near_after:
+        if not is_named and not near_before and not near_after and place.listed is None:
             return -1
         if after is None:
             return FAR if before is None else self._last_lost(place, before)

@@ -10,12 +10,14 @@ there, and behind it, before. After a start it is the one with the highest appen
 them is of no use the group says by `truncate_entries` and `release_entries`.
 """
 
+import os
 from typing import Final, final
 
 from mypy_extensions import i64
 
-from warren.storage.files import BLOCK_BYTES, LogFile
+from warren.storage.files import BLOCK_BYTES, WAL_PREFIX, LogFile
 from warren.storage.group_log import EntryRun, GroupLog
+from warren.storage.manifest import SEALED, Listed, Manifest
 from warren.storage.record import CHECKPOINT, DELETED, ENTRY, HARD_STATE, MARK, SETTLE
 
 THIN: Final = 3  # a file is thin when less than one part in so many is alive
@@ -63,6 +65,25 @@ class Ledger:
             self.publish_files[owner] = self.publish_files.get(owner, 0) + 1
         for owner in file.groups:
             self.group_files[owner] = self.group_files.get(owner, 0) + 1
+
+    def listed(self, file: LogFile, state: int) -> Listed:
+        """The row of the file in the list of files, as far as it is filled now."""
+        groups: dict[int, int] = {}
+        for owner in file.groups:
+            group = self.entries.get(owner)
+            groups[owner] = 0 if group is None else int(group.end) - 1
+        queues = frozenset(file.publishers | file.settlers | file.markers)
+        is_log = os.path.basename(file.path).startswith(WAL_PREFIX)
+        first, last = file.first_index, file.last_index
+        return Listed(file.id, file.epoch, is_log, state, file.used, first, last, queues, groups)
+
+    def list_sealed(
+        self, manifest: Manifest, before: LogFile, active: LogFile, durable_lsn: int
+    ) -> None:
+        """`active` has durable records: list the files before it, from `before` on, as sealed."""
+        for file in self.files.values():
+            if before.id <= file.id < active.id and 0 < file.sealed_lsn <= durable_lsn:
+                manifest.update(self.listed(file, SEALED))
 
     def note_publisher(self, file: LogFile, owner: int) -> None:
         """A PUBLISH of the owner was appended to the file."""

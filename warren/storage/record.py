@@ -41,6 +41,7 @@ SEAL: Final = 9  # the last record of a file that gets no more
 OPENED: Final = 10  # the first record of a process: what came before is over
 RAFT_ENTRY: Final = 11  # an entry of a group of several members
 FILE_HEADER: Final = 255  # no record: the first block of a file, of which no more is damaged
+FILE_LIST: Final = 254  # no record: the list of the files (`warren.storage.manifest`)
 
 KIND_NAMES: Final = {
     PUBLISH: "PUBLISH",
@@ -55,6 +56,7 @@ KIND_NAMES: Final = {
     OPENED: "OPENED",
     RAFT_ENTRY: "RAFT_ENTRY",
     FILE_HEADER: "file header",
+    FILE_LIST: "list of files",
 }
 
 HEADER_BYTES: Final = 40
@@ -103,8 +105,11 @@ class CorruptRecord(Exception):
         kind: int = 0,
         targets: tuple[tuple[int, int, int], ...] = (),
         index: int = 0,
+        reason: str = "",
     ) -> None:
-        super().__init__(f"corrupt record in {path} at offset {offset}")
+        self.reason = reason  # what is wrong with the file as a whole
+        place = f"corrupt record in {path} at offset {offset}"
+        super().__init__(f"log file {path} {reason}" if reason else place)
         self.path = path
         self.offset = offset
         self.kind = kind  # of the record; 0: not known

@@ -7,7 +7,7 @@ in memory. Compaction leaves copies for a moment; the owner gets each message on
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from itertools import groupby
@@ -16,29 +16,23 @@ from typing import Protocol, final
 from warren.storage.damage import Evidence, Hit, Known
 from warren.storage.disk import Disk
 from warren.storage.files import (
-    BLOCK_BYTES,
-    SPARE_PREFIX,
-    TMP_PREFIX,
     WAL_PREFIX,
     LogFile,
     Shelf,
-    copied_header,
-    decode_header,
     id_of,
-    salvaged_epoch,
 )
 from warren.storage.found_entries import FoundEntries
 from warren.storage.group_damage import GroupEvidence
 from warren.storage.ledger import Ledger
 from warren.storage.log import SEAL_BYTES
-from warren.storage.places import WALK_BYTES
+from warren.storage.manifest import SEALED
+from warren.storage.opening import Opening
 from warren.storage.ranges import RangeSet
 from warren.storage.record import (
     CHECKPOINT,
     CLEAN,
     DELETED,
     ENTRY,
-    FILE_HEADER,
     HARD_STATE,
     HEADER_BYTES,
     MARK,
@@ -50,7 +44,6 @@ from warren.storage.record import (
     PublishPayload,
     Ranges,
     Record,
-    claimed_epoch,
     data_bytes_of,
     decode_checkpoint,
     decode_publish,
@@ -139,6 +132,10 @@ class RecoverySink(Protocol):
         A member of a group with a hard state exists until it says otherwise (DELETED), whatever
         the definitions know of it so far.
         """
+
+    def all_owners(self) -> tuple[Iterable[int], Iterable[int]]:
+        """All durable queues, and all log groups with a member on this node. Called after all
+        others, and only if a file is lost and the list of files does not say whose it was."""
 
     def owner(self, owner: int, last_seq: int, mark: int) -> None:
         """No message_seq up to `last_seq` may be used again; `mark` is -1 if none was written."""
@@ -251,7 +248,7 @@ class Recovery:
         self._counts: dict[int, list[int]] = {}  # of records by kind, by file
         self._sealed: set[int] = set()  # files that had a SEAL
         self._corrupt: list[CorruptRecord] = []
-        self._unread: list[CorruptRecord] = []  # files of which nothing could be read
+        self._opening = Opening(disk, directory, shelf)
         self._forgot = False  # an owner, after damage
         self._records = 0
         self._bytes_read = 0
@@ -260,19 +257,28 @@ class Recovery:
         self._last_kind = CLEAN  # of a log without any record
 
     def run(self, sink: RecoverySink) -> tuple[Ledger, RecoveryReport]:
-        logs, segments = self._open_files()
-        tail = self._drop_empty(logs)
-        for file in sorted([*logs, *segments], key=lambda each: each.id, reverse=True):
+        opening = self._opening
+        opening.run()
+        tail = opening.tail
+        self.last_file_id = opening.last_file_id
+        self._torn = opening.torn
+        self._corrupt.extend(opening.corrupt)
+        for file in sorted(
+            [*opening.logs, *opening.segments], key=lambda each: each.id, reverse=True
+        ):
             self._read(file, tail)
             self._ledger.files[file.id] = file
         evidence = self._evidence(tail) if self._corrupt else None
         self.last_state = self._groups.last_state
+        self.last_index = max(self.last_index, opening.last_index)
         self._hand_over_entries(sink)
         self._hand_over_messages(sink)
         self._fill_ledger()
+        self._list_files()
         known = self._known(evidence, sink)
-        hits = () if evidence is None else self._hits(evidence, known)
+        hits = () if evidence is None else self._hits(evidence, known, sink)
         unmarked = frozenset() if evidence is None else frozenset(evidence.unmarked(known))
+        self._keep_account(hits)
         self._let_go(hits, unmarked)
         return self._ledger, RecoveryReport(
             clean=self._is_clean(tail),
@@ -308,10 +314,15 @@ class Recovery:
         damaged = [id_of(os.path.basename(bad.path)) for bad in self._corrupt]
         return self._last_kind == CLEAN and max(damaged, default=end - 1) < end
 
-    def _hits(self, evidence: Evidence, known: dict[int, Known]) -> tuple[Hit, ...]:
+    def _hits(
+        self, evidence: Evidence, known: dict[int, Known], sink: RecoverySink
+    ) -> tuple[Hit, ...]:
         gone = {owner for owner, state in self._owners.items() if state.deleted}
         found = evidence.hits(known)
-        members = self._group_evidence.hits(evidence.places)
+        is_lost = any(place.listed is not None for place in evidence.places)
+        groups = sink.all_owners()[1] if is_lost else ()
+        groups = [owner for owner in groups if not evidence.has_entries(owner)]
+        members = self._group_evidence.hits(evidence.places, groups)
         found.extend([hit for hit in members if hit.owner not in gone])
         return tuple(found)
 
@@ -326,6 +337,7 @@ class Recovery:
                 {kind: count for kind, count in enumerate(self._counts[file_id]) if count},
             )
             for file_id, file in sorted(self._ledger.files.items())
+            if file_id in self._counts
         )
 
     def _evidence(self, tail: LogFile | None) -> Evidence:
@@ -334,7 +346,7 @@ class Recovery:
         self._look_for_places(evidence, tail)
         evidence.seal()
         for file in self._ledger.files.values():
-            for record in self._scan(file).records(whole=file is not tail):
+            for record in self._scan(file).records(self._opening.is_whole(file)):
                 if record.kind == PUBLISH:
                     evidence.note_publish(file.id, record.index, decode_publish(record.payload))
                 elif record.kind == CHECKPOINT:
@@ -346,20 +358,20 @@ class Recovery:
         return evidence
 
     def _look_for_places(self, evidence: Evidence, tail: LogFile | None) -> None:
-        unread = {id_of(os.path.basename(bad.path)): bad for bad in self._unread}
+        unread = {id_of(os.path.basename(bad.path)): bad for bad in self._opening.unread}
         for file_id in sorted([*self._ledger.files, *unread]):
             file = self._ledger.files.get(file_id)
             if file is None:
                 path = os.path.basename(unread[file_id].path)
                 evidence.begin_file(file_id, path.startswith(WAL_PREFIX))
-                evidence.bad(unread[file_id])
+                evidence.bad(unread[file_id], self._opening.row(file_id))
                 continue
             shared = os.path.basename(file.path).startswith(WAL_PREFIX)
             evidence.begin_file(file_id, shared)
             self._group_evidence.begin_file(file_id, shared)
             scan = self._scan(file)
             told = 0
-            for record in scan.records(whole=file is not tail):
+            for record in scan.records(self._opening.is_whole(file)):
                 for bad in scan.corrupt[told:]:
                     evidence.bad(bad)
                 told = len(scan.corrupt)
@@ -370,13 +382,18 @@ class Recovery:
                 elif record.kind in (RAFT_ENTRY, HARD_STATE):
                     self._group_evidence.note(record, len(evidence.places))
             for bad in scan.corrupt[told:]:
-                evidence.bad(bad)
+                # Nothing sound is behind it: what the list says of the file is all there is.
+                evidence.bad(bad, None if scan.sealed else self._opening.row(file_id))
 
     def _known(self, evidence: Evidence | None, sink: RecoverySink) -> dict[int, Known]:
         """Owners whose messages count; also those of which nothing is left but a bad place."""
         known: dict[int, Known] = {}
         for place in [] if evidence is None else evidence.places:
-            for owner in place.bad.owners:
+            suspects: Iterable[int] = place.bad.owners
+            row = place.listed
+            if row is not None:
+                suspects = sink.all_owners()[0] if row.queues is None else row.queues
+            for owner in suspects:
                 if sink.knows(owner):  # Else the name is part of the damage.
                     known[owner] = Known(RangeSet(), 0, 0)
         for owner, state in self._owners.items():
@@ -387,81 +404,33 @@ class Recovery:
                 known.pop(owner, None)
         return known
 
-    def _open_files(self) -> tuple[list[LogFile], list[LogFile]]:
-        """The files with records, (logs, segments); tidies away what was being made."""
-        logs: list[LogFile] = []
-        segments: list[LogFile] = []
-        for name in reversed(self._disk.list(self._directory)):  # The newest log first: `_salvage`.
-            path = os.path.join(self._directory, name)
-            if id_of(name) < 0:
-                continue
-            self.last_file_id = max(self.last_file_id, id_of(name))
-            if name.startswith(TMP_PREFIX):
-                self._disk.unlink(path)
-            elif name.startswith(SPARE_PREFIX):
-                self._shelf.adopt_spare(path)
-            else:
-                of_log = name.startswith(WAL_PREFIX)
-                file = self._open(path, id_of(name), logs if of_log else None)
-                if file is not None:
-                    (logs if of_log else segments).append(file)
-        logs.reverse()
-        return logs, segments
+    def _list_files(self) -> None:
+        """List what was found as it is now: none of these files gets more records."""
+        for file in self._ledger.files.values():
+            row = self._opening.row(file.id)
+            if not file.corrupt and (row is None or row.state != SEALED):
+                self._shelf.manifest.add(self._ledger.listed(file, SEALED))
 
-    def _open(self, path: str, file_id: int, newer: list[LogFile] | None) -> LogFile | None:
-        """The file, if its header can be known; `newer` logs if it is a log."""
-        handle = self._disk.open(path)
-        block = self._disk.pread(handle, BLOCK_BYTES, 0)
-        header = decode_header(block)
-        if header is None or header[0] != file_id:
-            header = self._salvage(handle, path, file_id, block, newer)
-            if header is None:
-                self._disk.close(handle)
-                return None  # Left in the directory as it is; someone may still read it by hand.
-        file = LogFile(file_id, path, header[1], self._disk.size(path))
-        file.handle = handle
-        file.written_before = header[2]
-        file.sealed_lsn = 0
-        return file
+    def _keep_account(self, hits: tuple[Hit, ...]) -> None:
+        """Have an entry in the books for each listed file of which nothing could be read.
 
-    def _salvage(
-        self, handle: int, path: str, file_id: int, block: bytes, newer: list[LogFile] | None
-    ) -> tuple[int, int, bool] | None:
-        """The header of a file whose first block is damaged: its copy, or what the records say."""
-        header = copied_header(block, file_id)
-        for epoch in (salvaged_epoch(block, file_id), self._epoch_of_first(handle, newer)):
-            if header is None and epoch >= 0:
-                scan = Scan(self._disk, handle, path, self._disk.size(path), epoch)
-                if scan.read(BLOCK_BYTES) is not None:
-                    header = file_id, epoch, False
-        bad = CorruptRecord(path, 0, 0 if header is None else FILE_HEADER)
-        self._corrupt.append(bad)
-        if header is None:
-            self._unread.append(bad)
-        return header
-
-    def _epoch_of_first(self, handle: int, newer: list[LogFile] | None) -> int:
-        """What the first record claims; -1 if it may be of an earlier life of the file.
-
-        A segment has no other life. Logs are filled in order, so one was full if a newer one has a
-        record; else it may have been taken into use without any so far.
+        It goes from there, and from the list, as other files do once nobody misses what was in it.
+        Until then the CHECKPOINTs by which its loss was accepted are needed.
         """
-        if newer is None or any(self._scan(file, WALK_BYTES).has_records() for file in newer):
-            return claimed_epoch(self._disk.pread(handle, HEADER_BYTES, BLOCK_BYTES))
-        return -1
-
-    def _drop_empty(self, logs: list[LogFile]) -> LogFile | None:
-        """The newest log with a record; newer ones were taken into use for nothing yet."""
-        while logs:
-            newest = logs[-1]
-            scan = self._scan(newest, WALK_BYTES)
-            if scan.has_records():
-                return newest
-            if scan.was_begun():
-                self._torn = (newest.path, BLOCK_BYTES)
-            self._shelf.take_back(newest)
-            logs.pop()
-        return None
+        names = self._disk.list(self._directory)
+        for bad in self._opening.unread:
+            row = self._opening.row(id_of(os.path.basename(bad.path)))
+            if row is not None:
+                there = os.path.basename(bad.path) in names
+                file = LogFile(row.file_id, bad.path if there else "", row.epoch, 0)
+                file.corrupt = True
+                file.sealed_lsn = 0
+                file.publishers.update(row.queues or ())
+                self._ledger.files[file.id] = file
+        for hit in hits:
+            damaged = self._ledger.files.get(id_of(os.path.basename(hit.place.path)))
+            if damaged is not None and hit.entry_after < 0:
+                damaged.publishers.add(hit.owner)
 
     def _scan(self, file: LogFile, window_bytes: int = WINDOW_BYTES) -> Scan:
         return Scan(self._disk, file.handle, file.path, file.size, file.epoch, window_bytes)
@@ -478,7 +447,8 @@ class Recovery:
         runs = Runs(file)
         last_kind = 0
         counts = self._counts[file.id] = [0] * 256
-        for record in scan.records(whole=file is not tail):
+        is_whole = self._opening.is_whole(file)
+        for record in scan.records(is_whole):
             self._records += 1
             file.note_landmark(record.offset)
             last_kind = record.kind
@@ -495,6 +465,11 @@ class Recovery:
             self._note_run(run)
         self._groups.end_file()
         file.used = scan.end
+        listed = self._opening.row(file.id)
+        is_sealed = scan.sealed and listed is not None and listed.state == SEALED
+        if is_sealed and listed is not None and scan.end != listed.end:
+            reason = f"ends at offset {scan.end} and must end at offset {listed.end}"
+            scan.corrupt.append(CorruptRecord(file.path, scan.end, reason=reason))
         file.corrupt = bool(scan.corrupt)
         self._corrupt.extend(scan.corrupt)
         self._bytes_read += scan.end
@@ -505,7 +480,7 @@ class Recovery:
         if file is tail:
             self._last_kind = last_kind
             self._disk.fsync(file.handle)  # What was read may be in the cache alone.
-            if not scan.sealed:
+            if not scan.sealed and not is_whole:
                 self._seal(file, scan)
 
     def _seal(self, file: LogFile, scan: Scan) -> None:
@@ -571,6 +546,7 @@ class Recovery:
 
     def _note_row(self, row: Row) -> None:
         self.last_index = max(self.last_index, row.index)
+        row.file.note_index(row.index)
         count = row.payload.count
         payload = row.payload
         row.file.claimed += payload.data_bytes * len(payload.targets)
@@ -588,6 +564,8 @@ class Recovery:
     def _note_run(self, run: Run) -> None:
         self.last_index = max(self.last_index, run.last_index)
         file = run.file
+        file.note_index(run.indexes[0])
+        file.note_index(run.last_index)
         file.claimed += run.data_bytes
         file.stored += run.stored
         file.publishers.add(run.owner)

@@ -27,6 +27,7 @@ from warren.storage.disk import Disk
 from warren.storage.files import SEGMENT_PREFIX, TMP_PREFIX, LogFile, Shelf
 from warren.storage.ledger import THIN, Ledger, is_thin
 from warren.storage.log import Location
+from warren.storage.manifest import SEALED
 from warren.storage.pace import Pace
 from warren.storage.record import CorruptRecord, PublishPayload, Record
 from warren.storage.runner import Runner
@@ -428,6 +429,8 @@ class Upkeep:
         if not compaction.empty:
             if compaction.segment.id not in self._ledger.files:
                 self._ledger.adopt(compaction.segment)
+                # Durable when the list is written before a source is removed.
+                self._shelf.manifest.add(self._ledger.listed(compaction.segment, SEALED))
             if not compaction.relocate_slice(self._owners, self._ledger):
                 self._see_progress(compaction)
                 self._host.post(lambda: self._copied(compaction))

@@ -35,6 +35,7 @@ from warren.storage.files import (
 )
 from warren.storage.ledger import Ledger
 from warren.storage.log import Batch, Location, Log
+from warren.storage.manifest import READY, SEALED
 from warren.storage.reads import Read, Reads, carry_out
 from warren.storage.reads import ShortRead as ShortRead
 from warren.storage.record import (
@@ -70,6 +71,7 @@ FILE_BYTES: Final = 128 << 20
 GROUP_BYTES: Final = 4 << 20
 RESERVE_FILES: Final = 2
 RESERVE: Final = "reserve of the log"  # where an alarm is
+LIST: Final = "list of the log files"  # and another one
 STOCK_QUARTERS: Final = 3  # of a file are written before one is made in place of that before it
 # Upper bounds of the buckets of `sync_counts`, in seconds.
 SYNC_BOUNDS_S: Final[tuple[float, ...]] = (
@@ -161,9 +163,11 @@ class Wal:
         for file in list(self._ledger.files.values()):
             self._ledger.adopt(file)
         self._last_file_id = recovery.last_file_id
-        self._last_index = recovery.last_index
         # A number is left out for ever where one may have been lost: no later one closes the gap.
-        self._last_state = recovery.last_state + (1 if report.corrupt else 0)
+        left_out = 1 if report.corrupt else 0
+        self._last_index = recovery.last_index + left_out
+        self._last_state = recovery.last_state + left_out
+        self._shelf.manifest.write()  # Before a file is cut, and before the first one is made.
         self._trim()
         self._log = Log(self._group_bytes, self._take_file, self._hand_over)
         self.append(OPENED, 0, 0, ())
@@ -172,6 +176,7 @@ class Wal:
         self._write(batch, batch)
         self.durable_lsn = self.appended_lsn
         batch.file.durable_offset = batch.offset + batch.byte_count
+        self._listed = batch.file  # those before it are listed as sealed
         self._runner.start(self._write_group)
         return report
 
@@ -206,6 +211,8 @@ class Wal:
         self.flush()
         self._runner.stop()
         self._take_notice()
+        if clean and not self._failed and not self.pending_bytes:
+            self._list_the_end()
         self._closed = True
         if self._failure is not None:  # The loop may not come to hear it any more.
             self._on_failure(self._failure)
@@ -274,20 +281,19 @@ class Wal:
         region: Buffer = data
         if byte_count != len(data):
             region = memoryview(data)[first - base : first - base + byte_count]
-        self._last_index += 1
+        index = self._last_index + 1
         if len(targets) == 1 and not meta and not label:
             owner, seq = targets[0]
             prefix_bytes = ONE_PUBLISH_BYTES + len(offsets)
-            at = log.append_publish(
-                self._last_index, format_tag, info, now_ms, owner, seq, offsets, region
-            )
+            at = log.append_publish(index, format_tag, info, now_ms, owner, seq, offsets, region)
         else:
             prefix = encode_publish_prefix(
                 format_tag, info, now_ms, targets, meta, offsets, byte_count, label
             )
             prefix_bytes = len(prefix)
             length = prefix_bytes + byte_count
-            at = log.append(PUBLISH, targets[0][0], self._last_index, 0, [prefix, region], length)
+            at = log.append(PUBLISH, targets[0][0], index, 0, [prefix, region], length)
+        self._last_index = index  # Not before: a file that became full for it does not have it.
         file = log.active
         stored = padded(prefix_bytes + byte_count)
         file.claim(byte_count * len(targets), stored)
@@ -449,6 +455,8 @@ class Wal:
         """How the disk stands now."""
         use = DiskUse()
         for file in self._ledger.files.values():
+            if file.corrupt and file.handle < 0:  # It is lost.
+                continue
             if os.path.basename(file.path).startswith(SEGMENT_PREFIX):
                 use.segment_files += 1
                 use.segment_bytes += file.size
@@ -580,6 +588,8 @@ class Wal:
         took_s = perf_counter() - begun_s
         self.sync_counts[bisect_left(SYNC_BOUNDS_S, took_s)] += 1
         self.sync_total_s += took_s
+        if batch.offset == BLOCK_BYTES:  # Before anything in the file is reported durable.
+            self._shelf.note_records(file)
 
     def _fail(self, error: BaseException) -> None:
         """From any thread: the log is at its end."""
@@ -600,6 +610,11 @@ class Wal:
         if not self._stocked_once:
             self._stocked_once = True
             self._stock()
+        if batch.file is not self._listed:
+            manifest = self._shelf.manifest
+            self._ledger.list_sealed(manifest, self._listed, batch.file, self.durable_lsn)
+            self._listed = batch.file
+            self._runner.background(self._write_list)
         if self._upkeep is not None:
             self._upkeep.durable(self.durable_lsn)
         while self._seal_lsns and self._seal_lsns[0] <= self.durable_lsn:
@@ -626,12 +641,15 @@ class Wal:
         if self._log is not None:
             self._seal_lsns.append(self.appended_lsn)
             left = self._log.active
+            left.last_index = self._last_index
             self._stocks_later = left.written_before and left.size == self._file_bytes
             self._stock_lsn = self.appended_lsn + self._file_bytes * STOCK_QUARTERS // 4
         file = self._next
         if file is None:
             file = self._new_file(WAL_PREFIX, max(self._file_bytes, least_bytes))
         self._next = None
+        file.first_index = self._last_index + 1
+        file.last_index = self._last_index
         self._ledger.files[file.id] = file
         if self._stocked_once and file.size >= least_bytes:
             self._stock()
@@ -716,12 +734,36 @@ class Wal:
         self._stocking = False
         self.raise_alarm(RESERVE, error)
 
+    # The list of files.
+
+    def _write_list(self) -> None:
+        try:
+            self._shelf.manifest.write()
+        except OSError as error:
+            caught = error
+            self._post(lambda: self.raise_alarm(LIST, caught))
+        else:
+            self._post(lambda: self.heal(LIST))
+
+    def _list_the_end(self) -> None:
+        """The log was closed in good order: its last file is sealed, the next one has no record."""
+        assert self._log is not None
+        manifest = self._shelf.manifest
+        self._log.active.last_index = self._last_index
+        manifest.update(self._ledger.listed(self._log.active, SEALED))
+        for row in list(manifest.rows.values()):
+            if row.state == READY:
+                manifest.remove(row.file_id)
+        self._write_list()
+
     # What has failed, and loses nothing.
 
     def retry(self) -> None:
         """Try again what has failed, for the disk may be as it should be now."""
         if RESERVE in self.faults:
             self._stock()
+        if LIST in self.faults:
+            self._runner.background(self._write_list)
         if self._upkeep is not None and UNREAD in self.faults:
             self._upkeep.read_again()
         elif self._upkeep is not None and UPKEEP in self.faults:

@@ -82,8 +82,9 @@ function alarms(nodes) {
     for (const name of node.partitions || []) found.push(note(`${node.name} cannot reach ${name}`));
     for (const place of (node.recovery || {}).corrupt || []) {
       const hit = place.queues.map((each) => each.name).join(", ");
-      const text = `${node.name}: damaged log ${place.file}${hit ? `, not served: ${hit}` : ""}`;
-      found.push(note(text));
+      const what = place.reason ? ` ${place.reason}` : "";
+      const queues = hit ? `, not served: ${hit}` : "";
+      found.push(note(`${node.name}: damaged log ${place.file}${what}${queues}`));
     }
   }
   return found;

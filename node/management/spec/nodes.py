@@ -34,6 +34,7 @@ RECOVERY: Final = record(
                     "file": STRING,
                     "offset": COUNT,
                     "record": STRING,
+                    "reason": STRING,
                     "queues": listed(QUEUE_NAME),
                 },
             )

@@ -83,6 +83,9 @@ class Sink:
     def entry(self, owner: int, index: int, payload: bytes) -> None:
         raise AssertionError("an entry of a group of one member")
 
+    def all_owners(self) -> tuple[list[int], list[int]]:
+        return [], sorted(self._found.groups)
+
     def owner(self, owner: int, last_seq: int, mark: int) -> None:
         assert owner == UID
 

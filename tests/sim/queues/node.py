@@ -136,6 +136,7 @@ class SimNode:
             broker.quorum_hosts,
             broker.recovering,
             broker.damages,
+            lambda: metadata.next_uid,
         )
         self.report = self.wal.open(recovered)
         recovered.finish(self.report)

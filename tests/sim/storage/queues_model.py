@@ -30,6 +30,7 @@ class Queues:
         self.entries: dict[int, bytes] = {}
         self.entry_lsns: dict[int, int] = {}
         self.publishes = 0
+        self.known_groups: set[int] = set()  # that are there, whatever the log says
         # Of members of log groups, by owner: (incarnation, term, vote), and entries by incarnation.
         self.found_states: dict[int, tuple[int, int, int]] = {}
         self.found_entries: dict[int, list[tuple[int, tuple[int, int, int, int, bytes]]]] = {}
@@ -71,6 +72,9 @@ class Queues:
 
     def knows(self, owner: int) -> bool:
         return owner in self.known
+
+    def all_owners(self) -> tuple[list[int], list[int]]:
+        return sorted(self.known), [1, *sorted({*self.found_states, *self.known_groups})]
 
     def owner(self, owner: int, last_seq: int, mark: int) -> None:
         assert owner in self.known

@@ -110,6 +110,6 @@ def test_a_log_without_its_first_block_is_never_read_as_an_earlier_life_of_it(se
 
 
 def test_the_histories_have_both_kinds_of_logs() -> None:
-    found = [history(seed) for seed in range(10)]
+    found = [history(seed) for seed in range(20)]
     assert sum(traps for traps, _ in found) > 5
     assert sum(read for _, read in found) > 5

@@ -198,12 +198,24 @@ def test_a_clean_stop_stays_one_though_an_old_file_is_damaged(node: Node) -> Non
 def test_the_last_record_with_any_byte_changed_is_told_as_a_torn_end(
     node: Node, place: int
 ) -> None:
-    node.publish(10)
-    node.publish(10)
+    for _ in range(3):
+        node.publish(10)
     path, offset, _ = node.records(PUBLISH)[-1]
     after = node.damaged(path, offset + place)
     assert (after.report.torn, after.report.corrupt) == ((path, offset), ())
-    assert after.lived()[10] == {1}
+    assert after.lived()[10] == {1, 2}
+
+
+def test_a_damaged_first_record_is_no_torn_end_for_the_list_says_that_there_are_records(
+    node: Node,
+) -> None:
+    node.publish(10)
+    node.publish(10)
+    path, offset, _ = node.records(PUBLISH)[-1]
+    assert offset == BLOCK_BYTES
+    after = node.damaged(path, offset + 50)
+    assert (after.report.torn, [bad.path for bad in after.report.corrupt]) == (None, [path])
+    assert 10 in after.hit()
 
 
 def settle_all(node: Node) -> None:

@@ -8,6 +8,7 @@ from tests.sim.storage.queues_model import Queues
 from tests.sim.storage.sim_disk import SimDisk, Write
 from tests.sim.storage.steps import StepRunner
 from warren.storage.files import BLOCK_BYTES
+from warren.storage.manifest import CAPACITY_BYTES
 from warren.storage.record import CHECKPOINT, PUBLISH, SETTLE
 from warren.storage.recovery import RecoveryReport
 from warren.storage.scan import Scan
@@ -327,7 +328,7 @@ def test_after_a_failed_write_or_sync_nothing_is_reported_durable(node: Node, me
 
 def test_a_full_disk_is_an_alarm_while_the_file_has_room_and_fatal_when_it_has_none() -> None:
     node = Node()
-    node.disk.space_bytes = FILE_BYTES
+    node.disk.space_bytes = FILE_BYTES + 2 * CAPACITY_BYTES
     node.open()
     node.queues.publish_bodies([10], [body(1)], 0)
     node.rest()
