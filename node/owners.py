@@ -17,7 +17,7 @@ from queues.hosts.quorum import QuorumHost
 from queues.message import Chunk
 from raft.log_group import METADATA_OWNER
 from raft.one_member import OneMemberGroup
-from warren.storage.damage import Hit
+from warren.storage.damage import FAR, Hit
 from warren.storage.record import CorruptRecord
 from warren.storage.recovery import RecoveredPublish, RecoveryReport
 from warren.storage.stretches import Stretch
@@ -222,8 +222,11 @@ class Recovered:
         lost = [
             hit.place
             for hit in places
-            if (hit.whole_file or METADATA_OWNER in hit.place.owners)
-            and self._group.lacks(hit.entry_after)
+            if (hit.whole_file and hit.lost_upto == FAR)
+            or (
+                (hit.whole_file or METADATA_OWNER in hit.place.owners)
+                and self._group.lacks(hit.entry_after)
+            )
         ]
         where = "; ".join(str(place) for place in lost or report.corrupt)
         if self._group.missing_index > 0:

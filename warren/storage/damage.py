@@ -375,7 +375,7 @@ class Evidence:
                 if last > self._last_entries.get(owner, 0)
             ]
         return [
-            Hit(owner, place.bad, last, whole_file=True)
+            Hit(owner, place.bad, last, FAR, whole_file=True)
             for owner, last in sorted(self._last_entries.items())
             if self._last_files[owner] <= place.file_id
         ]
