@@ -54,7 +54,7 @@ help:
 	@echo "make sim            simulations with fresh seeds for HOURS=1; prints what fails"
 	@echo "make chaos          clusters that are broken again and again, MINUTES=5 each scenario; the long fault tests"
 	@echo "make compose-up     N=3 (5, 7) nodes in containers behind Toxiproxy; compose-down, compose-test"
-	@echo "make wheel          build the compiled wheel in a copy of the sources; prints its path"
+	@echo "make wheel          build the compiled wheel in a copy of the sources, for the next make run; prints its path"
 	@echo "make bench          build the load generators; then see bench/README.md"
 	@echo "make clean          remove what was built; environments and data stay"
 

@@ -2,18 +2,21 @@
 
     environment.py dev        .venv           dependencies and tools; the sources themselves, pure
     environment.py compiled   .venv-compiled  dependencies and tools; the installed wheel
-    environment.py run        .venv-run       dependencies; the installed wheel
+    environment.py run        .venv-run       dependencies; the kept wheel, or else the sources
     environment.py wheel      prints the path of the wheel, built if need be
 
 A stamp in each environment holds a digest of what was installed, so that the second call is
 quick. An environment that needs what another one has begins as a copy of it: pip takes half a
 minute of a processor. A wheel is built in a copy of the sources, never in place: a compiled module
 beside its source would hide later edits. It is kept in `.wheel/` under the digest of its sources.
+pip builds it in an isolated environment, as `pip install .` does. `run` does not wait for that: it
+starts from the sources, pure, and a process of its own builds the wheel for the next start.
 Without a C compiler, or when compiling fails, the wheel is pure and this is said on stderr; with
 `WARREN_CI=1` it is an error.
 """
 
 import argparse
+import fcntl
 import hashlib
 import os
 import re
@@ -21,7 +24,9 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,6 +38,16 @@ ENVIRONMENTS: Final = {"dev": ".venv", "compiled": ".venv-compiled", "run": ".ve
 REQUIREMENTS_STAMP: Final = ".warren-requirements"
 PROJECT_STAMP: Final = ".warren-project"
 OUTPUT_TAIL_LINES: Final = 25
+BUILD_LOCK: Final = ROOT / "build" / "wheel.lock"
+BUILD_LOG: Final = ROOT / "build" / "wheel.log"
+PROGRESS: Final = "warren: "  # begins the lines of setup.py that a user sees while pip is silent
+LINKED: Final = "sources"  # the project stamp of an environment that runs the sources
+LINK: Final = "warren-sources.pth"
+SCRIPT: Final = """#!{python}
+import sys
+from {module} import {function}
+sys.exit({function}())
+"""
 
 
 class SetupFailed(Exception):
@@ -49,6 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(wheel(prepare("run")))
         elif what == "dev":
             install_sources(prepare("dev"))
+        elif what == "run":
+            install_quickest(prepare("run"))
         else:
             install_wheel(prepare(what))
     except SetupFailed as failure:
@@ -70,10 +87,7 @@ def project() -> dict[str, Any]:
 def requirements(kind: str) -> list[str]:
     """What an environment needs besides the project itself."""
     described = project()
-    needed: list[str] = [
-        *described["project"]["dependencies"],
-        *described["build-system"]["requires"],
-    ]
+    needed: list[str] = list(described["project"]["dependencies"])
     if kind != "run":
         needed += described["project"]["optional-dependencies"]["dev"]
     return sorted(set(needed))
@@ -147,6 +161,50 @@ def install_sources(python: Path) -> None:
     stamp.write_text(digest)
 
 
+def install_quickest(python: Path) -> None:
+    """Install the kept wheel; if there is none, the sources, while a wheel is built for later."""
+    pure = os.environ.get("WARREN_PURE") == "1"
+    if pure or kept_wheel(pure):
+        install_wheel(python)
+        return
+    link_sources(python)
+    shown = BUILD_LOG.relative_to(ROOT)
+    if build_runs():
+        say(f"starting the pure build, several times slower: still compiling, see {shown}")
+        return
+    BUILD_LOG.parent.mkdir(exist_ok=True)
+    with BUILD_LOG.open("wb") as log:
+        subprocess.Popen(
+            ["nice", "-n", "10", sys.executable, __file__, "wheel"],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C for the node does not end it.
+        )
+    say("starting the pure build, several times slower, and compiling in the background")
+    say(f"progress: {shown}; the next `make run` starts the compiled build (`make wheel` waits)")
+
+
+def link_sources(python: Path) -> None:
+    """Make the sources and the console scripts available, without pip and its build tools."""
+    environment = python.parent.parent
+    stamp = environment / PROJECT_STAMP
+    if stamp.exists() and stamp.read_text() == LINKED:
+        return
+    described = project()["project"]
+    if stamp.exists():
+        stamp.unlink()
+        pip(python, "uninstall", "--yes", described["name"])
+    for place in environment.glob("lib/python*/site-packages"):
+        (place / LINK).write_text(f"{ROOT}\n")
+    for name, entry in described["scripts"].items():
+        module, _, function = entry.partition(":")
+        script = python.parent / name
+        script.write_text(SCRIPT.format(python=python, module=module, function=function))
+        script.chmod(0o755)
+    stamp.write_text(LINKED)
+
+
 def install_wheel(python: Path) -> None:
     """Install the wheel of the sources as they are now."""
     built = wheel(python)
@@ -155,6 +213,8 @@ def install_wheel(python: Path) -> None:
     if stamp.exists() and stamp.read_text() == described:
         return
     stamp.unlink(missing_ok=True)
+    for link in python.parent.parent.glob(f"lib/python*/site-packages/{LINK}"):
+        link.unlink()
     pip(python, "install", "--no-deps", "--force-reinstall", str(built))
     stamp.write_text(described)
 
@@ -182,31 +242,54 @@ def sources_digest(pure: bool) -> str:
     return digest.hexdigest()[:20]
 
 
+def kept_wheel(pure: bool) -> Path | None:
+    """The wheel that was built of the sources as they are now."""
+    return next((WHEELS / sources_digest(pure)).glob("*.whl"), None)
+
+
 def wheel(python: Path) -> Path:
     """The wheel of the sources as they are now: the kept one, or a new one."""
     pure = os.environ.get("WARREN_PURE") == "1"
-    place = WHEELS / sources_digest(pure)
-    kept = sorted(place.glob("*.whl"))
-    if not kept:
-        say("building a pure wheel" if pure else "compiling the wheel; this takes a minute or two")
-        kept = [build(python, place, pure)]
-    if is_pure(kept[0]) and not pure:
+    with build_lock():
+        built = kept_wheel(pure)
+        if built is None:
+            say("building a pure wheel" if pure else "compiling; this takes about a minute")
+            built = build(python, pure)
+    if is_pure(built) and not pure:
         if os.environ.get("WARREN_CI") == "1":
             raise SetupFailed("the wheel has no compiled modules, and WARREN_CI=1 asks for them")
         say("no compiled modules in this wheel: Warren runs pure, and several times slower")
-    return kept[0]
+    return built
 
 
-def build(python: Path, place: Path, pure: bool) -> Path:
-    """Build the wheel in a copy of the sources and keep it, and no older ones, in `place`."""
+@contextmanager
+def build_lock() -> Iterator[None]:
+    """Let one process at a time build; the kernel frees the lock of a process that ends."""
+    BUILD_LOCK.parent.mkdir(exist_ok=True)
+    with BUILD_LOCK.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def build_runs() -> bool:
+    """Whether another process builds a wheel."""
+    if not BUILD_LOCK.exists():
+        return False
+    with BUILD_LOCK.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def build(python: Path, pure: bool) -> Path:
+    """Build the wheel in a copy of the sources and keep it."""
     tree = ROOT / "build" / "wheel-tree"
-    shutil.rmtree(tree, ignore_errors=True)
-    for path in sources():
-        target = tree / path.relative_to(ROOT)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(path, target)
+    digest = sources_digest(pure)
+    copy_sources(tree)
     fresh = tree / "dist"
-    command = ("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(fresh), str(tree))
+    command = ("wheel", "--no-deps", "--verbose", "--wheel-dir", str(fresh), str(tree))
     try:
         pip(python, *command, pure=pure)
     except SetupFailed as failure:
@@ -214,32 +297,50 @@ def build(python: Path, place: Path, pure: bool) -> Path:
             raise
         say(f"{failure}\nenvironment: compiling failed as shown above; building a pure wheel")
         pip(python, *command, pure=True)
+    return keep(next(fresh.glob("*.whl")), digest)
+
+
+def copy_sources(tree: Path) -> None:
+    """Copy every file that goes into the wheel to a folder, which holds nothing else then."""
+    shutil.rmtree(tree, ignore_errors=True)
+    for path in sources():
+        target = tree / path.relative_to(ROOT)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(path, target)
+
+
+def keep(built: Path, digest: str) -> Path:
+    """Keep a wheel under the digest of its sources, and no older ones."""
     shutil.rmtree(WHEELS, ignore_errors=True)
+    place = WHEELS / digest
     place.mkdir(parents=True)
-    built = next(fresh.glob("*.whl"))
-    return Path(shutil.move(built, place / built.name))
+    return Path(shutil.copy2(built, place / built.name))
 
 
 def pip(python: Path, *arguments: str, pure: bool = False) -> None:
-    """Run pip of an environment, quietly unless it fails."""
-    options = ["--quiet", "--disable-pip-version-check"]
+    """Run pip of an environment; show nothing but progress unless it fails."""
+    options = ["--disable-pip-version-check"]
     run([str(python), "-m", "pip", *arguments, *options], {"WARREN_PURE": "1"} if pure else {})
 
 
 def run(command: Sequence[str], environment: dict[str, str] | None = None) -> None:
-    """Run a program; `SetupFailed` with the end of its output if it fails."""
-    done = subprocess.run(
+    """Run a program and show its progress; `SetupFailed` with the end of its output if it fails."""
+    tail: deque[str] = deque(maxlen=OUTPUT_TAIL_LINES)
+    with subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
         env=os.environ | (environment or {}),
-        check=False,
-    )
-    if done.returncode != 0:
-        tail = "\n".join(done.stdout.splitlines()[-OUTPUT_TAIL_LINES:])
-        raise SetupFailed(f"{' '.join(command[:5])} ... failed:\n{tail}")
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            tail.append(line)
+            if line.strip().startswith(PROGRESS):
+                say(line.strip().removeprefix(PROGRESS))
+    if process.returncode != 0:
+        raise SetupFailed(f"{' '.join(command[:5])} ... failed:\n{''.join(tail)}")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""`warren bench`: what several links on one connection do to each other, measured with our client.
+"""`warren bench`: how fast a broker is, or what links of one connection do to each other.
 
-Takes the parsed options; gives a table or JSON on `out`, progress on `err` where that is a
-terminal, and the exit code: 69 if a broker is not there, 70 if it refused something on the way,
-130 after Ctrl-C.
+Takes the parsed options and names on `err` the broker that it is about to load; gives a table or
+JSON on `out`, progress on `err` where that is a terminal, and the exit code: 69 if a broker is not
+there, 70 if it refused something on the way, 130 after Ctrl-C.
 
 The client is one process and one loop. `client_cpu` is the share of a core that it took while it
 measured: near 1 it was the limit, and not the broker.
@@ -10,14 +10,26 @@ measured: near 1 it was the limit, and not the broker.
 
 import argparse
 import asyncio
+import os
+import socket
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final, TextIO
 
 import uvloop
 
-from node.cli.bench_arguments import AMQP_091, AMQP_10
+from node.cli import bench_overview
+from node.cli.bench_arguments import (
+    AMQP_091,
+    AMQP_10,
+    HOST,
+    PORT,
+    SECONDS_LOAD,
+    SECONDS_OVERVIEW,
+)
 from node.cli.bench_links import Place, Side, dial
 from node.cli.bench_shapes import (
     Link,
@@ -29,6 +41,7 @@ from node.cli.bench_shapes import (
 )
 from node.cli.tables import write_json, write_table
 from warren.client import ClientError
+from warren.testing.node import Node, NodeFailed
 
 EXIT_OK: Final = 0
 EXIT_USAGE: Final = 64
@@ -62,18 +75,23 @@ def main(options: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         print(f"warren: {error}", file=err)
         return EXIT_USAGE
     results: list[Result] = []
+    figures: list[bench_overview.Figures] = []
     unreachable: list[BaseException] = []
     failed: list[BaseException] = []
     exit_code = EXIT_OK
     try:
         with (
+            _broker(options, places[0], err) as own,
             _progress(None if options.json else err) as progress,
             asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
         ):
-            results = runner.run(_measure_all(options, places, progress))
+            if options.load is None:
+                figures = runner.run(_overview(options, own, progress, err))
+            else:
+                results = runner.run(_measure_all(options, places, progress, err))
     except* Unreachable as errors:
         unreachable += errors.exceptions
-    except* (ClientError, OSError) as errors:
+    except* (ClientError, OSError, NodeFailed) as errors:
         failed += errors.exceptions
     except* KeyboardInterrupt:
         exit_code = EXIT_INTERRUPTED
@@ -81,15 +99,18 @@ def main(options: argparse.Namespace, out: TextIO, err: TextIO) -> int:
         print(f"warren: {each or type(each).__name__}", file=err)
     if unreachable or failed:
         exit_code = EXIT_UNREACHABLE if unreachable else EXIT_FAILED
-    if exit_code == EXIT_OK:
+    if exit_code == EXIT_OK and options.load is None:
+        _report_overview(options, figures, out)
+    elif exit_code == EXIT_OK:
         _report(options, results, out)
     return exit_code
 
 
 def _places(options: argparse.Namespace) -> list[Place]:
     """The broker, and the one to compare it with."""
-    own = Place(options.host, options.port, options.user, options.password, options.vhost)
-    if options.compare is None:
+    port = options.port or PORT
+    own = Place(options.host, port, options.user, options.password, options.vhost)
+    if options.load is None or options.compare is None:
         return [own]
     host, _, port = str(options.compare).rpartition(":")
     if not host or not port.isdecimal():
@@ -97,14 +118,67 @@ def _places(options: argparse.Namespace) -> list[Place]:
     return [own, replace(own, host=host, port=int(port))]
 
 
+@contextmanager
+def _broker(options: argparse.Namespace, place: Place, err: TextIO) -> Iterator[Place]:
+    """The broker to load: that at the address, or a temporary node if no address was given and
+    nothing listens at the default one. Its data is in the current folder, for the sake of the disk.
+    """
+    given = options.load is not None or options.port is not None or options.host != HOST
+    if given or _listens(place):
+        yield place
+        return
+    where = f"{place.host}:{place.port}"
+    print(f"warren: nothing listens on {where}: starting a temporary node", file=err, flush=True)
+    with (
+        tempfile.TemporaryDirectory(prefix=".warren-bench-", dir=os.curdir) as folder,
+        Node("bench", data_dir=Path(folder).absolute()) as node,
+    ):
+        print(f"warren: {node.ready_line.strip()}", file=err, flush=True)
+        yield Place(node.host, node.port, "guest", "guest", "/")
+
+
+def _listens(place: Place) -> bool:
+    try:
+        socket.create_connection((place.host, place.port), timeout=5).close()
+    except ConnectionRefusedError:
+        return False
+    except OSError:
+        return True  # The attempt to log in tells what is wrong.
+    return True
+
+
+def _name(place: Place, side: Side, err: TextIO) -> None:
+    """Tell the user which broker is about to be loaded."""
+    where = f"{place.host}:{place.port}, vhost {place.vhost}"
+    print(f"warren: loading {side.description}, at {where}", file=err, flush=True)
+
+
+async def _overview(
+    options: argparse.Namespace, place: Place, progress: OnProgress, err: TextIO
+) -> list[bench_overview.Figures]:
+    """Run all shapes, each over a connection of its own."""
+    figures: list[bench_overview.Figures] = []
+    seconds = options.seconds or SECONDS_OVERVIEW
+    for shape in bench_overview.SHAPES:
+        side = await _dial(place, shape.protocol)
+        if not figures:
+            _name(place, side, err)
+        try:
+            run_one = bench_overview.run_shape(side, shape, seconds, options.size, progress)
+            figures.append(await run_one)
+        finally:
+            await side.close()
+    return figures
+
+
 async def _measure_all(
-    options: argparse.Namespace, places: Sequence[Place], progress: OnProgress
+    options: argparse.Namespace, places: Sequence[Place], progress: OnProgress, err: TextIO
 ) -> list[Result]:
     protocols = [AMQP_091, AMQP_10] if options.protocol == "both" else [options.protocol]
     groups = [protocols] if options.together else [[each] for each in protocols]
     load = Load(
         options.load,
-        options.seconds,
+        options.seconds or SECONDS_LOAD,
         options.size,
         options.fast,
         options.slow,
@@ -114,7 +188,10 @@ async def _measure_all(
     )
     for place in places:  # All of them must be there before the time is spent on one.
         for protocol in protocols:
-            await (await _dial(place, protocol)).close()
+            side = await _dial(place, protocol)
+            if protocol == protocols[0]:
+                _name(place, side, err)
+            await side.close()
     results: list[Result] = []
     for place in places:
         for group in groups:
@@ -167,6 +244,18 @@ async def _dial(place: Place, protocol: str) -> Side:
 # What is shown
 
 
+def _report_overview(
+    options: argparse.Namespace, figures: Sequence[bench_overview.Figures], out: TextIO
+) -> None:
+    rows = [each.json() for each in figures]
+    if options.json:
+        seconds = options.seconds or SECONDS_OVERVIEW
+        write_json({"seconds": seconds, "size": options.size, "shapes": rows}, out)
+        return
+    columns = bench_overview.COLUMNS
+    write_table(columns, [[row[column] for column in columns] for row in rows], out)
+
+
 def _report(options: argparse.Namespace, results: Sequence[Result], out: TextIO) -> None:
     rows = [row for result in results for row in _rows(result)]
     if not options.json:
@@ -174,7 +263,7 @@ def _report(options: argparse.Namespace, results: Sequence[Result], out: TextIO)
         return
     answer = {
         "load": options.load,
-        "seconds": options.seconds,
+        "seconds": options.seconds or SECONDS_LOAD,
         "size": options.size,
         "results": [
             {

@@ -57,12 +57,15 @@ class Side(Protocol):
 
     protocol: str
     product: str  # of the broker
+    description: str  # product, version, node and cluster
 
     async def declare(self, queue: str, type_: str) -> None:
         """A durable queue, empty."""
 
     async def delete(self, queue: str) -> None: ...
-    async def publisher(self, queue: str, size: int) -> tuple[Publisher, bytes]:
+    async def publisher(
+        self, queue: str, size: int, durable: bool = True
+    ) -> tuple[Publisher, bytes]:
         """A publisher, and its message, encoded."""
 
     async def consumer(self, queue: str, credit: int) -> Consumer: ...
@@ -77,6 +80,7 @@ class Side091:
     def __init__(self, connection: amqp091.Connection) -> None:
         self._connection = connection
         self.product = product_of(connection.server_properties)
+        self.description = description_of(connection.server_properties)
 
     async def declare(self, queue: str, type_: str) -> None:
         management = await self._connection.management()
@@ -89,9 +93,11 @@ class Side091:
         await management.delete_queue(queue)
         await management.close()
 
-    async def publisher(self, queue: str, size: int) -> tuple[Publisher, bytes]:
+    async def publisher(
+        self, queue: str, size: int, durable: bool = True
+    ) -> tuple[Publisher, bytes]:
         publisher = await self._connection.publisher("", queue, mandatory=False)
-        return publisher, publisher.encode(amqp091.Message(bytes(size)))
+        return publisher, publisher.encode(amqp091.Message(bytes(size), durable=durable))
 
     async def consumer(self, queue: str, credit: int) -> Consumer:
         return await self._connection.consumer(queue, credit=credit)
@@ -108,6 +114,7 @@ class Side10:
     def __init__(self, connection: Connection10) -> None:
         self._connection = connection
         self.product = product_of(connection.server_properties)
+        self.description = description_of(connection.server_properties)
 
     async def declare(self, queue: str, type_: str) -> None:
         management = await self._connection.management()
@@ -120,9 +127,11 @@ class Side10:
         await management.delete_queue(queue)
         await management.close()
 
-    async def publisher(self, queue: str, size: int) -> tuple[Publisher, bytes]:
+    async def publisher(
+        self, queue: str, size: int, durable: bool = True
+    ) -> tuple[Publisher, bytes]:
         publisher = await self._connection.publisher(address_of(queue))
-        return publisher, Message10(bytes(size)).encode()
+        return publisher, Message10(bytes(size), durable=durable).encode()
 
     async def consumer(self, queue: str, credit: int) -> Consumer:
         return await self._connection.consumer(address_of(queue), credit=credit)
@@ -144,3 +153,15 @@ def address_of(queue: str) -> str:
 
 def product_of(properties: dict[str, object]) -> str:
     return f"{properties.get('product', 'broker')} {properties.get('version', '')}".strip()
+
+
+def description_of(properties: dict[str, object]) -> str:
+    """Name a broker so that a user sees which one it is: `Warren 4.2.0, node n1, cluster c1`."""
+    product = properties.get("implementation") or properties.get("product", "broker")
+    parts = [f"{product} {properties.get('version', '')}".strip()]
+    parts += [
+        f"{what} {properties[key]}"
+        for what, key in (("node", "node"), ("cluster", "cluster_name"))
+        if properties.get(key)
+    ]
+    return ", ".join(parts)

@@ -4,14 +4,17 @@ import asyncio
 import json
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from node.__main__ import main
+from node.cli import bench as command
+from node.cli.bench_overview import SHAPES
 from node.cli.bench_shapes import queue_name
 from warren.client import Message, amqp091, connect
-from warren.testing.node import Node
+from warren.testing.node import Node, free_port
 
 SLOW_MS = 50
 SLOW = ("slow q", queue_name("1.0", "slow"), queue_name("0.9.1", "slow"))
@@ -110,3 +113,38 @@ def test_queues_that_are_to_be_slow_confirm_late_and_others_do_not(node: Node) -
                 assert (await publisher.publish(Message(b"y"))).is_accepted
 
     asyncio.run(test())
+
+
+def test_a_load_names_the_broker_before_it_begins(
+    node: Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ["--port", str(node.port), "--seconds", "0.2", "--protocol", "0.9.1"]
+    assert main(["bench", *where[:2], "two-senders", *where[2:]]) == 0
+    said = capsys.readouterr().err
+    named = f"node {node.name}, cluster {node.name}, at {node.host}:{node.port}, vhost /"
+    assert said.startswith("warren: loading Warren ") and named in said
+
+
+def test_without_a_load_a_table_of_shapes_is_printed(
+    node: Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", "--port", str(node.port), "--seconds", "0.3", "--json"]) == 0
+    shapes = json.loads(capsys.readouterr().out)["shapes"]
+    assert [each["shape"] for each in shapes] == [shape.name for shape in SHAPES]
+    assert all(each["published_per_s"] > 0 for each in shapes)
+    for shape, figures in zip(SHAPES, shapes, strict=True):
+        assert bool(figures["consumed_per_s"]) == shape.consume
+        assert bool(figures["confirm_p99_ms"]) == shape.one_in_flight
+
+
+def test_without_a_load_and_a_broker_a_temporary_node_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "PORT", free_port())
+    monkeypatch.chdir(tmp_path)
+    assert main(["bench", "--seconds", "0.2"]) == 0
+    written = capsys.readouterr()
+    assert "starting a temporary node" in written.err
+    assert "loading Warren" in written.err and "node bench" in written.err
+    assert len(written.out.splitlines()) == 1 + len(SHAPES)
+    assert list(tmp_path.iterdir()) == []

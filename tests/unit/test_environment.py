@@ -1,10 +1,15 @@
-"""Environments that begin as a copy of another one are environments of their own."""
+"""Environments that are set up, and what goes into a wheel."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tools.environment import move_script
+from tools import environment
+from tools.environment import ROOT, link_sources, move_script, sources
+from tools.try_image import build_steps, copy_context
 
 pytestmark = pytest.mark.source
 
@@ -28,3 +33,52 @@ def test_scripts_of_a_copied_environment_name_its_own_interpreter(
     move_script(script, old, tmp_path / ".venv-compiled")
     assert script.read_bytes() == after % named
     assert script.stat().st_mode & 0o777 == 0o755
+
+
+def test_an_environment_that_runs_the_sources_needs_no_pip(tmp_path: Path) -> None:
+    (tmp_path / "lib" / "python3" / "site-packages").mkdir(parents=True)
+    (tmp_path / "bin").mkdir()
+    link_sources(tmp_path / "bin" / "python")
+    link = tmp_path / "lib" / "python3" / "site-packages" / environment.LINK
+    assert link.read_text() == f"{ROOT}\n"
+    script = (tmp_path / "bin" / "warren").read_text().replace(f"{tmp_path}/bin/python", "", 1)
+    done = subprocess.run(
+        [sys.executable, "-c", script, "--version"],
+        capture_output=True,
+        cwd=ROOT,
+        timeout=30,
+        check=False,
+    )
+    assert done.stdout.startswith(b"warren "), done.stderr.decode()
+
+
+def test_metadata_is_made_without_mypyc(tmp_path: Path) -> None:
+    """pip executes setup.py three times in an isolated build, and only the last one compiles."""
+    broken = tmp_path / "mypyc"
+    broken.mkdir()
+    (broken / "__init__.py").write_text("raise RuntimeError('mypyc was imported')")
+    (tmp_path / "egg").mkdir()
+    done = subprocess.run(
+        [sys.executable, "setup.py", "-q", "egg_info", "--egg-base", tmp_path / "egg"],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(tmp_path), "WARREN_PURE": "0"},
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "egg" / "warrenmq.egg-info" / "PKG-INFO").exists()
+
+
+def test_the_build_context_of_the_image_holds_every_file_of_the_wheel(tmp_path: Path) -> None:
+    copy_context(tmp_path)
+    wanted = {path.relative_to(ROOT) for path in sources() if "__pycache__" not in path.parts}
+    found = {path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file()}
+    assert wanted - found == set()
+
+
+def test_the_image_builds_its_wheel_as_a_user_would(tmp_path: Path) -> None:
+    steps = build_steps(tmp_path)
+    assert f"pip wheel --no-cache-dir --wheel-dir {tmp_path}/source/deploy/wheelhouse" in steps
+    assert "--no-build-isolation" not in steps

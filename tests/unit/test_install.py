@@ -42,6 +42,18 @@ def test_nothing_but_the_packages_is_installed() -> None:
 
 
 @pytest.mark.installed
+def test_a_compiled_wheel_has_a_manylinux_tag_and_is_stripped() -> None:
+    described = importlib.metadata.distribution(DISTRIBUTION)
+    shared = [file for file in described.files or [] if file.suffix == ".so"]
+    if not shared:
+        pytest.skip("a pure wheel")
+    tags = [line for line in (described.read_text("WHEEL") or "").split("\n") if "Tag:" in line]
+    assert all("-manylinux_2_" in tag for tag in tags), tags
+    size = sum(os.path.getsize(file.locate()) for file in shared)
+    assert size < 12_000_000
+
+
+@pytest.mark.installed
 @pytest.mark.parametrize("script", ["warren", "warrenctl"])
 def test_a_console_script_is_installed_and_answers(script: str) -> None:
     path = Path(sys.executable).parent / script
