@@ -45,7 +45,7 @@ from node.unreadable import Unreadable
 from queues.commands import SessionId
 from queues.counts import Counts
 from queues.credit import DEAD_LETTERS, QUEUE, CreditActor, CreditSpec, FlowLedger
-from queues.definitions import Binding, Exchange, Policy, Queue, User, VhostEntry
+from queues.definitions import Binding, Destination, Exchange, Policy, Queue, User, VhostEntry
 from queues.host import QueueHost
 from queues.hosts.classic import LOGGED, ClassicHost, Steppable, Waking
 from queues.hosts.journal import Journal
@@ -465,6 +465,10 @@ class Broker:
             return await Peeking(self).browse(queue, level, seq, count)
         finally:
             self.turn.begin()
+
+    def bindings_to_queue(self, vhost: str, name: str) -> list[Binding]:
+        found = self.metadata.vhosts.get(vhost)
+        return [] if found is None else found.bindings_to(Destination.QUEUE, name)
 
     def queue(self, vhost: str, name: str) -> Queue | None:
         found = self.metadata.vhosts.get(vhost)

@@ -17,6 +17,7 @@ from node.amqp10.hints import Timer
 from node.amqp10.locality import ACTIVE
 from node.amqp10.owner import Owner10
 from node.amqp10.termini import Consumption
+from node.definitions import queue_deletion
 from node.owner import Tracing
 from queues.commands import (
     ACCEPT,
@@ -119,6 +120,19 @@ class ConsumingLink:
         self.settle(FAIL, [(int(run.first), int(run.count)) for run in held])
         self.host.command(self, Detach(self._key))
         self._patience = self.owner.call_later(DETACH_MS_MAX, self.end)
+
+    def unsubscribe(self) -> None:
+        """The client has closed a durable subscription: its detach is answered once the queue is
+        deleted. Refusal: the user may not delete it."""
+        owner = self.owner
+        command = queue_deletion(owner, self.host.name)
+        if not self.ended:
+            self._part()
+        if command is None:
+            self.end()
+            return
+        owner.broker.propose(command, lambda _: self.end(), owner.author())
+        self._patience = owner.call_later(DETACH_MS_MAX, self.end)
 
     def end(self) -> None:
         """The link is over: what was not sent goes back unseen, and the rest is released."""

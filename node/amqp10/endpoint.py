@@ -244,7 +244,7 @@ class Endpoint10:
             if session is not None:
                 session.attach(event)
         elif isinstance(event, LinkDetached):
-            self._link_over(event.link)
+            self._link_over(event.link, event.closed)
         elif isinstance(event, LinkFailed):
             name = event.link.name
             log.info("%s link %s: %s", self.name, name, event.error, extra=self.ids())
@@ -288,10 +288,10 @@ class Endpoint10:
         session = self.sessions.get(int(link.channel))
         return session if session is not None and link in session.core.links.all else None
 
-    def _link_over(self, link: Link) -> None:
+    def _link_over(self, link: Link, closed: bool = False) -> None:
         session = self.sessions.get(int(link.channel))
         if session is not None:
-            session.detached(link)
+            session.detached(link, closed)
 
     def _session_over(self, core: Session) -> None:
         mine = core.owner
@@ -455,6 +455,11 @@ class Endpoint10:
         opened = self.connection.peer_open
         desired = None if opened is None else opened.desired_capabilities
         return are_wanted(self.broker.config.amqp10.locality_hints, desired)
+
+    def container_id(self) -> str:
+        """Of the client."""
+        opened = self.connection.peer_open
+        return "" if opened is None else opened.container_id
 
     def monotonic_ms(self) -> int:
         return self.broker.monotonic_ms()

@@ -11,8 +11,10 @@ from node.owner import PlanCache, Tracing
 from queues.commands import SessionId
 from queues.counts import Counts
 from queues.credit import CreditSpec
-from queues.definitions import Queue
+from queues.definitions import Binding, Queue
 from queues.host import QueueHost
+from queues.metadata_commands import Command
+from queues.metadata_outcomes import Outcome
 from queues.publishing import Held, Targets
 from warren.wire.errors import ProtocolError
 
@@ -58,6 +60,12 @@ class Node(Definitions, Protocol):
 
     async def browse(self, queue: Queue, level: int, seq: int, count: int) -> "Sequence[Browsed]":
         """Messages behind a cursor (`node.peeking`)."""
+
+    def bindings_to_queue(self, vhost: str, name: str) -> list[Binding]: ...
+
+    def propose(
+        self, command: Command, done: Callable[[Outcome], None], author: Author
+    ) -> None: ...
 
     @property
     def named_targets(self) -> "NamedTargets":
@@ -110,6 +118,9 @@ class Owner10(Protocol):
 
     def call_later(self, ms: int, call: Callable[[], None]) -> "Timer":
         """`call` comes within a turn."""
+
+    def container_id(self) -> str:
+        """Of the client."""
 
     def credit_spec(self) -> CreditSpec: ...
 

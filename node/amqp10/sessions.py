@@ -17,6 +17,7 @@ from node.amqp10.dynamic import Made
 from node.amqp10.link_pair import LinkPair, ManagementLinks, is_management
 from node.amqp10.owner import Owner10
 from node.amqp10.publishing import PublishingLink
+from node.amqp10.subscriptions import is_subscription, subscribe
 from node.amqp10.termini import Consumption, check_expiry, consumption, error_of, publication
 from node.amqp10.transactions import Transactions
 from node.owner import Tracing
@@ -162,17 +163,47 @@ class Session10:
         source = event.attach.source
         if made is None and source is not None and source.dynamic:
             self._make_queue(event, source, self._attach_consumer)
-            return
-        asked = consumption(self.owner, event.attach, made)
-        if is_browser(source):
-            self._attach_browser(link, asked)
-            return
+        elif made is None and is_subscription(event.attach):
+            self._subscribe(event)
+        else:
+            asked = consumption(self.owner, event.attach, made)
+            if is_browser(source):
+                self._attach_browser(link, asked)
+            else:
+                self._consume(link, asked)
+
+    def _consume(self, link: Link, asked: Consumption) -> None:
         mine = ConsumingLink(self.owner, self.core, link, self._next_uid, asked, self.unacked)
         self._next_uid += 1
         mine.trace = self.owner.trace_of(int(self.core.channel))
         link.owner = mine
         self.consuming[int(mine.uid)] = mine
         mine.start()
+
+    def _subscribe(self, event: AttachRequested) -> None:
+        """Attach a consumer to the queue of a subscription, once that is there."""
+        link = event.link
+
+        def opened(queue: str, made: Made | None) -> None:
+            if self.ended or link.status != REQUESTED:
+                if made is not None:
+                    self.owner.dynamics.give_up(made)
+                return
+            try:
+                self._consume(link, consumption(self.owner, event.attach, made, queue))
+            except ProtocolError as error:
+                refused(error)
+            self.owner.mark()
+
+        def refused(error: ProtocolError) -> None:
+            if not self.ended and link.status == REQUESTED:
+                self._refuse(link, error)
+                self.owner.mark()
+
+        try:
+            subscribe(self.owner, event.attach, opened, refused)
+        except Refusal as refusal:
+            raise error_of(refusal) from refusal
 
     def _attach_browser(self, link: Link, asked: Consumption) -> None:
         queue = self.owner.broker.queue(asked.host.vhost, asked.host.name)
@@ -223,11 +254,15 @@ class Session10:
         else:
             self.fail(error)
 
-    def detached(self, link: Link) -> None:
+    def detached(self, link: Link, closed: bool = False) -> None:
         """The link is over: the client detached it, or was wrong."""
         mine = link.owner
         if isinstance(mine, ConsumingLink):
-            mine.leave(self.unacked.take_of(mine.uid))
+            held = self.unacked.take_of(mine.uid)
+            if closed and mine.asked.is_durable and not mine.ended:
+                self._unsubscribe(mine, held)
+            else:
+                mine.leave(held)
             self.consuming.pop(int(mine.uid), None)
             self._parting = [each for each in self._parting if not each.is_over]
             if not mine.is_over:
@@ -247,6 +282,14 @@ class Session10:
             mine.leave(link)
         link.owner = None
         self.owner.mark()
+
+    def _unsubscribe(self, mine: ConsumingLink, held: list[TagRun]) -> None:
+        try:
+            mine.unsubscribe()
+        except Refusal as refusal:
+            text = "link %s: the subscription stays: %s"
+            log.info(text, mine.link.name, refusal, extra=self.owner.ids())
+            mine.leave(held)
 
     # What the client sends
 

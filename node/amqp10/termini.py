@@ -10,7 +10,7 @@ from typing import Final
 from node.amqp10.dynamic import Made
 from node.amqp10.owner import Owner10
 from node.definitions import find_queue, readable_queue
-from queues.addresses import malformed, parse_source, parse_target
+from queues.addresses import malformed, parse_source, parse_target, queue_address
 from queues.host import QueueHost
 from queues.queue_arguments import DURATION_MS_MAX
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
@@ -23,6 +23,7 @@ PRIORITY_MAX: Final = (1 << 31) - 1
 PRIORITY: Final = "rabbitmq:priority"
 CONSUMER_TIMEOUT: Final = "rabbitmq:consumer-timeout"
 NEVER: Final = "never"  # expiry policies
+UNSETTLED_STATE: Final = 2  # terminus-durability
 LINK_DETACH: Final = "link-detach"
 SESSION_END: Final = "session-end"
 OUTCOMES: Final = [
@@ -52,6 +53,7 @@ class Consumption:
     source: Source
     target: AnyTarget | None
     made: Made | None  # the queue, if it was made for this link
+    is_durable: bool = False  # a subscription that outlives the link
 
 
 def error_of(refusal: Refusal) -> ProtocolError:
@@ -61,13 +63,23 @@ def error_of(refusal: Refusal) -> ProtocolError:
     return ProtocolError(condition, refusal.text, scope)
 
 
-def consumption(owner: Owner10, attach: Attach, made: Made | None = None) -> Consumption:
-    """Check the source of a consumer's link; `made` is the queue of a dynamic one."""
+def consumption(
+    owner: Owner10, attach: Attach, made: Made | None = None, subscription: str = ""
+) -> Consumption:
+    """Check the source of a consumer's link; `made` is the queue of a dynamic one, `subscription`
+    the name of the queue of one that reads from an exchange."""
     source = attach.source
+    is_durable = subscription != "" and made is None
+    if source is None and is_durable:
+        address = queue_address(subscription)
+        source = Source(address=address, durable=UNSETTLED_STATE, expiry_policy=NEVER)
     if source is None:
         raise malformed(None)
-    check_expiry(source.expiry_policy)
-    name = parse_source(source.address) if made is None else made.name
+    if not is_durable:
+        check_expiry(source.expiry_policy)
+    name = subscription
+    if not name:
+        name = parse_source(source.address) if made is None else made.name
     find = find_queue if made is not None and made.wish.volatile else readable_queue
     try:
         host = owner.broker.host(find(owner, name).uid)
@@ -82,14 +94,15 @@ def consumption(owner: Owner10, attach: Attach, made: Made | None = None) -> Con
     answer = Source(
         address=source.address,
         durable=source.durable,
-        expiry_policy=honoured(source.expiry_policy),
+        expiry_policy=NEVER if is_durable else honoured(source.expiry_policy),
         timeout=source.timeout,
         distribution_mode=source.distribution_mode,
         default_outcome=Released(),
         outcomes=OUTCOMES,
     )
-    _tell_made(answer, made)
-    return Consumption(host, priority, timeout_ms, answer, attach.target, made)
+    if not subscription:
+        _tell_made(answer, made)
+    return Consumption(host, priority, timeout_ms, answer, attach.target, made, is_durable)
 
 
 def publication(

@@ -1,4 +1,4 @@
-"""Qpid JMS: queue browsers and transacted sessions, with the client that applications use."""
+"""Qpid JMS, the client that applications use: browsers, transacted sessions, subscriptions."""
 
 import subprocess
 from pathlib import Path
@@ -49,6 +49,8 @@ def test_jms_application_browses_commits_and_rolls_back(
         "browsed=51,m100,committed",
         "moved=none,m100",
         "browsed=50,m101,committed",
+        "subscribed=kept,both,both",
+        "unsubscribed=none",
     ]
     assert len(drain(channel, name)) == 50
     channel.queue_delete(other)

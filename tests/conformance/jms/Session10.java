@@ -6,6 +6,7 @@ import jakarta.jms.MessageProducer;
 import jakarta.jms.Queue;
 import jakarta.jms.Session;
 import jakarta.jms.TextMessage;
+import jakarta.jms.Topic;
 import java.util.ArrayList;
 import java.util.Enumeration;
 import java.util.List;
@@ -27,6 +28,7 @@ public final class Session10 {
     public static void main(String[] arguments) throws Exception {
         String url = "amqp://" + arguments[0] + ":" + arguments[1] + "?jms.validatePropertyNames=false";
         JmsConnectionFactory factory = new JmsConnectionFactory("guest", "guest", url);
+        factory.setClientID("jms-tests");
         try (Connection connection = factory.createConnection()) {
             connection.start();
             Session10 steps = new Session10(connection, "/queues/" + arguments[2]);
@@ -36,6 +38,7 @@ public final class Session10 {
             steps.commit();
             steps.moveInOneTransaction();
             steps.closeWithoutCommit();
+            steps.subscribe("/exchanges/amq.topic/" + arguments[2]);
         }
     }
 
@@ -53,13 +56,18 @@ public final class Session10 {
     }
 
     private void browse() throws JMSException {
+        List<String> found = browsed();
+        print("browsed", found.size() + "," + found.get(0) + "," + found.get(found.size() - 1));
+    }
+
+    private List<String> browsed() throws JMSException {
         try (Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE)) {
             List<String> found = new ArrayList<>();
             Enumeration<?> messages = session.createBrowser(session.createQueue(address)).getEnumeration();
             while (messages.hasMoreElements()) {
                 found.add(((TextMessage) messages.nextElement()).getText());
             }
-            print("browsed", found.size() + "," + found.get(0) + "," + found.get(found.size() - 1));
+            return found;
         }
     }
 
@@ -113,10 +121,34 @@ public final class Session10 {
         }
     }
 
+    private void subscribe(String address) throws JMSException {
+        try (Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE)) {
+            Topic topic = session.createTopic(address);
+            MessageProducer producer = session.createProducer(topic);
+            session.createDurableConsumer(topic, "orders").close();
+            producer.send(session.createTextMessage("kept"));
+            MessageConsumer durable = session.createDurableConsumer(topic, "orders");
+            MessageConsumer other = session.createConsumer(topic);
+            producer.send(session.createTextMessage("both"));
+            String kept = text(durable.receive(WAIT_MS)) + "," + text(durable.receive(WAIT_MS));
+            print("subscribed", kept + "," + text(other.receive(WAIT_MS)));
+            durable.close();
+            session.unsubscribe("orders");
+            producer.send(session.createTextMessage("gone"));
+            durable = session.createDurableConsumer(topic, "orders");
+            print("unsubscribed", text(durable.receive(SHORT_MS)));
+            durable.close();
+            session.unsubscribe("orders");
+        }
+    }
+
     private void closeWithoutCommit() throws JMSException {
         try (Session session = connection.createSession(true, Session.SESSION_TRANSACTED)) {
             session.createConsumer(session.createQueue(address)).receive(WAIT_MS);
             session.createProducer(session.createQueue(address)).send(session.createTextMessage("lost"));
+        }
+        for (int tries = 0; tries < 100 && browsed().size() < 50; tries++) {
+            Thread.onSpinWait(); // The end of a session does not wait for its queues.
         }
         browse();
     }

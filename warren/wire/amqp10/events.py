@@ -219,12 +219,14 @@ class LinkDetached:
     has `detach_waits`: then the host answers with `Session.answer_detach`.
 
     What waits to be sent is in `link.sender.take_waiting()`. `ours`: it answers to our detach.
+    `closed`: the terminus is to end, too.
     """
 
-    def __init__(self, link: "Link", error: Error | None, ours: bool) -> None:
+    def __init__(self, link: "Link", error: Error | None, ours: bool, closed: bool) -> None:
         self.link = link
         self.error = error
         self.ours = ours
+        self.closed = closed
 
 
 @final

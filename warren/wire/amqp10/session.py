@@ -521,7 +521,7 @@ class Session:
         elif not ours:
             self._detach(link, detach.closed, None)
         self.links.remove(link)
-        events.append(LinkDetached(link, detach.error, ours))
+        events.append(LinkDetached(link, detach.error, ours, detach.closed))
 
     # Flows
 

@@ -43,7 +43,6 @@ from warren.wire.amqp10.performatives import (
     SaslInit,
     SaslOutcome,
     SaslResponse,
-    TransactionalState,
 )
 
 SMALL = Limits(max_incoming_window=10, max_link_credit=8, message_bytes_max=100, held_bytes_max=250)
@@ -411,10 +410,6 @@ def settle_mode_second(raw: Raw) -> list[Event]:
     return raw.transfer(0, 0, rcv_settle_mode=1)
 
 
-def within_a_transaction(raw: Raw) -> list[Event]:
-    return raw.transfer(0, 0, state=TransactionalState(txn_id=b"1"))
-
-
 def no_message(raw: Raw) -> list[Event]:
     return raw.transfer(0, 0, payload=b"\x00")
 
@@ -440,7 +435,6 @@ LINK_ERRORS: list[tuple[Callable[[Raw], list[Event]], Condition]] = [
     (format_changed, Condition.INVALID_FIELD),
     (resumed, Condition.NOT_IMPLEMENTED),
     (settle_mode_second, Condition.INVALID_FIELD),
-    (within_a_transaction, Condition.NOT_IMPLEMENTED),
     (no_message, Condition.DECODE_ERROR),
     (settled_by_halves, Condition.INVALID_FIELD),
 ]

@@ -66,6 +66,7 @@ from warren.wire.amqp10.performatives import (
     SaslInit,
     Source,
     Target,
+    TransactionalState,
     Transfer,
 )
 from warren.wire.amqp10.performatives import Received as ReceivedState
@@ -764,3 +765,11 @@ def test_turns_in_one_read_mean_the_same_as_frame_by_frame(what: str, count: int
     """With 200 the credit of 90 in a session is overrun, with 300 the window, too."""
     frames = in_turns(count, ODD[what], 40 if ODD[what] else -1)
     assert heard(two_sessions(), [b"".join(frames)]) == heard(two_sessions(), frames)
+
+
+def test_transaction_of_a_transfer_goes_with_its_run_alone() -> None:
+    raw = running()
+    raw.attach(0, SENDER)
+    posted = only(raw.transfer(0, 0, state=TransactionalState(txn_id=b"1")), Received)[0]
+    assert posted.transfers.transaction == b"1"
+    assert only(raw.transfer(0, 1), Received)[0].transfers.transaction == b""
