@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from http.client import HTTPException, HTTPResponse
 from typing import Final
 from urllib.error import HTTPError, URLError
+from urllib.parse import unquote, urlsplit
 from urllib.request import ProxyHandler, Request, build_opener
 
 EXIT_DATA: Final = 65
@@ -16,6 +17,18 @@ EXIT_NO_PERMISSION: Final = 77
 
 NO_HEADERS: Final[Mapping[str, str]] = {}
 ANSWER_BYTES_MAX: Final = 1 << 30
+ERROR_BYTES_MAX: Final = 1 << 20
+QUEUES_NAMED: Final = 20  # in the text of a failed check
+NOT_FOUND: Final = ("Not Found", "queue_not_found", "exchange_not_found")
+KINDS: Final[Mapping[str, str]] = {
+    "exchanges": "exchange", "operator-policies": "operator policy", "parameters": "component",
+    "permissions": "permissions of user", "policies": "policy", "queues": "queue",
+    "topic-permissions": "topic permissions of user", "users": "user", "vhosts": "vhost",
+    "nodes": "node", "connections": "connection", "global-parameters": "global parameter",
+}  # fmt: skip
+IN_VHOST: Final = frozenset(
+    ("exchanges", "operator-policies", "permissions", "policies", "queues", "topic-permissions")
+)
 
 
 class ApiFailure(Exception):
@@ -35,6 +48,16 @@ class Api:
         self._headers = {"Authorization": f"Basic {login}", "Accept": "application/json"}
         self._timeout_s = timeout_s
         self._opener = build_opener(ProxyHandler({}))  # A node is asked directly.
+
+    def at(self, scheme: str, host: str, port: int) -> "Api":
+        """Another node, with the same login. A host that stands for all addresses of the node is
+        replaced by the host of this one."""
+        if host in ("0.0.0.0", "::"):
+            host = urlsplit(self._url).hostname or host
+        netloc = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        other = Api(f"{scheme}://{netloc}", "", "", self._timeout_s)
+        other._headers = self._headers
+        return other
 
     def as_user(self, user: str, password: str) -> "Api":
         """The same node with another login."""
@@ -79,7 +102,7 @@ class Api:
             request = Request(self._url + path, data=raw, headers=headers, method=method)
             opened = self._opener.open(request, timeout=self._timeout_s)
         except HTTPError as error:
-            raise _refusal(error) from error
+            raise _refusal(error, path) from error
         except (URLError, OSError) as error:
             raise self._unreachable(error) from error
         except (ValueError, HTTPException) as error:  # Not a URL that can be opened.
@@ -94,7 +117,8 @@ class Api:
         reason = error.reason if isinstance(error, URLError) else error
         if isinstance(reason, OSError):
             reason = reason.strerror or reason
-        return ApiFailure(f"unable to reach {self._url}: {reason}", EXIT_UNAVAILABLE)
+        hint = "--node-url URL or WARREN_CTL_URL names the node to ask"
+        return ApiFailure(f"unable to reach {self._url}: {reason}; {hint}", EXIT_UNAVAILABLE)
 
     def text(self, path: str) -> str:
         """An answer that is no JSON."""
@@ -121,15 +145,44 @@ class Api:
         return answer
 
 
-def _refusal(error: HTTPError) -> ApiFailure:
+def _object_in(path: str) -> str:
+    """What a path of the API names, as an error text says it; "": no object."""
+    kind, *names = [unquote(each) for each in path.partition("?")[0].split("/")[2:]]
+    if kind not in KINDS or not names:
+        return ""
+    if kind in IN_VHOST:
+        if len(names) == 1:
+            return f"vhost '{names[0]}'"
+        return f"{KINDS[kind]} '{names[1]}' in vhost '{names[0]}'"
+    return f"{KINDS[kind]} '{names[0]}'"
+
+
+def _details(body: dict[str, object]) -> str:
+    """The queues that a failed check found, and whether the definitions are among its findings."""
+    queues = body.get("queues")
+    rows = [each for each in queues if isinstance(each, dict)] if isinstance(queues, list) else []
+    found = [f"queue '{each.get('name')}' in vhost '{each.get('vhost')}'" for each in rows]
+    if len(found) > QUEUES_NAMED:
+        found[QUEUES_NAMED:] = [f"{len(found) - QUEUES_NAMED} more"]
+    if body.get("definitions") is True:
+        found.append("the definitions of the cluster")
+    return f": {', '.join(found)}" if found else ""
+
+
+def _refusal(error: HTTPError, path: str) -> ApiFailure:
     """What an error status means to the caller."""
     with error:
-        text = error.read(4096).decode("utf-8", "replace")
+        text = error.read(ERROR_BYTES_MAX).decode("utf-8", "replace")
     try:
         body = json.loads(text)
     except ValueError:
         body = {}
-    reason = body.get("reason", text[:200]) if isinstance(body, dict) else text[:200]
+    reason = text[:200]
+    if isinstance(body, dict):
+        reason = f"{body.get('reason', reason)}{_details(body)}"
+    missing = _object_in(path) if error.code == 404 and reason in NOT_FOUND else ""
+    if missing:
+        reason = f"{missing} not found"
     codes = {
         401: EXIT_NO_PERMISSION,
         403: EXIT_NO_PERMISSION,

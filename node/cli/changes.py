@@ -41,11 +41,19 @@ def change(api: Api, options: Options, out: TextIO) -> None:
 # Users and vhosts
 
 
+def secret_of(options: Options) -> str:
+    """The password: an argument, or a line of the input. BadCall: it is empty."""
+    secret = options.password_argument or sys.stdin.readline().rstrip("\n")
+    if not secret:
+        raise BadCall("the password is empty: give it as an argument or as a line of the input")
+    return str(secret)
+
+
 def _add_user(api: Api, options: Options) -> object:
     known = {str(row.get("name")) for row in api.get_list("/api/users?columns=name")}
     if options.username in known:
         raise BadCall(f"user '{options.username}' already exists")
-    secret = options.password_argument or sys.stdin.readline().rstrip("\n")
+    secret = secret_of(options)
     return api.put(path("users", options.username), {"password": secret, "tags": ""})
 
 
@@ -61,7 +69,7 @@ def _change_user(api: Api, options: Options, body: Body) -> object:
 
 
 def _change_password(api: Api, options: Options) -> object:
-    secret = options.password_argument or sys.stdin.readline().rstrip("\n")
+    secret = secret_of(options)
     return _change_user(api, options, {"password": secret})
 
 

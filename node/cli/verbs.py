@@ -85,7 +85,11 @@ def carried_out(command: Verb[Run]) -> Run:
 def announce(text: str, options: Options, out: TextIO) -> None:
     """The line before; scripts ask for none, and in JSON and CSV it would be no part."""
     if text and not options.quiet and options.formatter in TABLES:
-        print(text.format(**vars(options)), file=out)
+        shown = {
+            name: " ".join(map(str, value)) if isinstance(value, list) else value
+            for name, value in vars(options).items()
+        }
+        print(text.format(**shown), file=out)
 
 
 def done(options: Options, out: TextIO, text: str = "", answer: object = None) -> None:

@@ -51,6 +51,7 @@ URL_DEFAULT: Final = "http://127.0.0.1:15672"
 GROUPS: Final = ("ctl", "queues", "diagnostics", "upgrade", "streams", "federation")
 WITH_VALUE: Final = ("--node-url", "--user", "--password", "--formatter", "--timeout", "-t")
 NODE: Final = ("-n", "--node")
+RABBIT: Final = "rabbit"
 VHOST: Final = ("-p", "--vhost")
 FLAGS: Final = ("-q", "--quiet", "-s", "--silent", "--no-table-headers")
 NAME_WIDTH: Final = 32  # of nearly all commands
@@ -93,6 +94,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise BadCall(f"--node-url {options.node_url}: no URL such as {URL_DEFAULT}")
         password = options.password or os.environ.get("WARREN_CTL_PASSWORD") or "guest"
         api = Api(options.node_url, options.user, password, options.timeout)
+        if options.node_name:
+            api = api_of_node(api, options.node_name)
         runners()[options.command](api, options, sys.stdout)
     except BadCall as error:
         print(f"warrenctl: {error}", file=sys.stderr)
@@ -107,9 +110,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return EXIT_OK
 
 
+def api_of_node(api: Api, name: str) -> Api:
+    """The API of the node of this name, which the node at --node-url knows.
+
+    BadCall: no such member, or it has no listener for HTTP. `rabbit` and `rabbit@HOST`, which
+    scripts for RabbitMQ give, mean the node at --node-url.
+    """
+    if name.partition("@")[0] == RABBIT:
+        return api
+    nodes = {str(each.get("name")): each for each in api.get_list("/api/nodes")}
+    if name not in nodes:
+        raise BadCall(f"-n {name}: no such node; members of the cluster: {', '.join(nodes)}")
+    listeners = nodes[name].get("listeners")
+    for each in listeners if isinstance(listeners, list) else []:
+        if each.get("protocol") in ("http", "https"):
+            return api.at(str(each["protocol"]), str(each["ip_address"]), int(each["port"]))
+    raise BadCall(f"-n {name}: the node does not run, or has no listener for the HTTP API")
+
+
 def parted(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """Options of the tool, wherever they stood; the rest, without the name of RabbitMQ's tool and
-    without the node that `-n` names, for a URL says who is asked. `-p` belongs to the command."""
+    without the node that `-n` names. `-p` belongs to the command."""
     own: list[str] = []
     rest: list[str] = []
     late: list[str] = []  # of the command, and came before it
@@ -124,7 +145,9 @@ def parted(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
             own.append(word)
         elif name in WITH_VALUE or (not rest and name in (*NODE, *VHOST)) or word == NODE[0]:
             taken = [word, *islice(words, int(name == word))]
-            if name not in NODE:
+            if name in NODE:
+                own += ["--node-name", *(taken[1:] or [word.partition("=")[2]])]
+            else:
                 (late if name in VHOST else own).extend(taken)
         else:
             rest.append(word)
@@ -159,6 +182,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     url = os.environ.get("WARREN_CTL_URL") or URL_DEFAULT
     parser.add_argument("--node-url", default=url, help=f"WARREN_CTL_URL, else {URL_DEFAULT}")
+    parser.add_argument("--node-name", default="", help="-n NODE: ask this node of the cluster")
     user = os.environ.get("WARREN_CTL_USER") or "guest"
     parser.add_argument("--user", default=user, help="default: WARREN_CTL_USER, else guest")
     parser.add_argument("--password", help="default: WARREN_CTL_PASSWORD, else guest")

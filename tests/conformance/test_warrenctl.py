@@ -33,8 +33,9 @@ class Ctl:
         self.errors = ""
 
     def __call__(self, *words: str, code: int = 0) -> str:
-        assert main(["--node-url", self._url, *words]) == code, self._capsys.readouterr().err
+        found = main(["--node-url", self._url, *words])
         printed = self._capsys.readouterr()
+        assert found == code, printed.err
         self.errors = printed.err
         return printed.out
 
@@ -280,9 +281,9 @@ def test_ansible_s_modules_can_read_what_they_ask_rabbitmqctl_for(ctl: Ctl, api:
     api.post("/definitions/%2F", {"parameters": [shovel]})
     asked = ("-q", "-n", "rabbit")
     version = re.search("RabbitMQ version: (?P<version>.*)", ctl(*asked, "status"))
-    assert version is not None and version["version"] == "4.0.5"
+    assert version is not None and version["version"] == "4.3.0"
     status = json.loads(ctl(*asked, "status", "--formatter", "json"))
-    assert status["rabbitmq_version"] == "4.0.5"
+    assert status["rabbitmq_version"] == "4.3.0"
     users = json.loads(ctl(*asked, "list_users", "--formatter", "json"))
     assert {each["user"]: each["tags"] for each in users}["guest"] == ["administrator"]
     assert "/\tfalse" in ctl(*asked, "list_vhosts", "name", "tracing").splitlines()
@@ -296,3 +297,32 @@ def test_ansible_s_modules_can_read_what_they_ask_rabbitmqctl_for(ctl: Ctl, api:
     assert json.loads(ctl("-q", "-p", "/", "list_vhost_limits").splitlines()[0]) == {}
     api.delete("/parameters/shovel/%2F/an")
     api.delete("/policies/%2F/an")
+
+
+def test_errors_name_the_object_and_the_option(
+    ctl: Ctl, api: HttpApi, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ctl("delete_user", "nobody", code=65)
+    assert "404: user 'nobody' not found" in ctl.errors
+    ctl("clear_policy", "-p", "/", "none", code=65)
+    assert "404: policy 'none' in vhost '/' not found" in ctl.errors
+    for command in ("add_user", "change_password"):
+        monkeypatch.setattr("sys.stdin", io.StringIO(""))
+        ctl(command, "guest" if command == "change_password" else "empty", code=64)
+        assert "the password is empty" in ctl.errors
+    assert "empty" not in ctl("list_users")
+    assert main(["--node-url", "http://127.0.0.1:1", "list_users"]) == 69
+    assert "--node-url URL or WARREN_CTL_URL" in capsys.readouterr().err
+
+
+def test_n_selects_the_node(ctl: Ctl, api: HttpApi) -> None:
+    name = api.get("/overview")["node"]
+    for words in (("-n", name), (f"--node={name}",), ("-n", "rabbit@somewhere")):
+        assert "guest" in ctl(*words, "list_users")
+    ctl("-n", "n9", "list_users", code=64)
+    assert f"-n n9: no such node; members of the cluster: {name}" in ctl.errors
+
+
+def test_a_limit_is_announced_as_it_was_given(ctl: Ctl, api: HttpApi) -> None:
+    before = api.get("/nodes")[0]["mem_limit"]
+    assert "['" not in ctl("set_vm_memory_high_watermark", "absolute", str(before))
