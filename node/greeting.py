@@ -12,7 +12,8 @@ from warren.wire.amqp10.limits import Limits as Limits10
 if TYPE_CHECKING:
     from node.config import Config
 
-VERSION: Final = "4.2.0"  # of RabbitMQ, whose behaviour clients may expect
+PRODUCT: Final = "Warren"
+VERSION: Final = "4.3.0"  # of RabbitMQ, whose behaviour clients may expect (0091)
 CAPABILITIES: Final = (
     "publisher_confirms",
     "exchange_exchange_bindings",
@@ -57,7 +58,7 @@ def wire_limits10(config: "Config") -> Limits10:
 def server_properties(node_name: str) -> dict[str, object]:
     """Of connection.start (A-01)."""
     return {
-        "product": "Warren",
+        "product": PRODUCT,
         "version": VERSION,
         "cluster_name": node_name,
         "platform": f"Python {platform.python_version()}",

@@ -23,6 +23,8 @@ from warren.wire.amqp091.values import (
     UInt32,
 )
 
+QUOTED_MAX: Final = 200  # characters of a value that an error text quotes
+
 _KIND_NAMES: Final = (
     (bool, "bool"),
     (Int8, "byte"),
@@ -100,6 +102,38 @@ def shown(value: object) -> str:
     if isinstance(value, (bytes, bytearray)):
         return value.decode("utf-8", "replace")
     return term(value)
+
+
+def brief_term(value: object) -> str:
+    """The term for an error text: QUOTED_MAX characters at most, whatever the size of the value."""
+    return cut(term(_pruned(value, [QUOTED_MAX])))
+
+
+def cut(text: str) -> str:
+    """The text as an error quotes it."""
+    return text if len(text) <= QUOTED_MAX else text[:QUOTED_MAX] + "..."
+
+
+def _pruned(value: object, room: list[int]) -> object:
+    """The first `room[0]` members of the value, so that the work does not grow with its size."""
+    room[0] -= 1
+    if isinstance(value, (str, bytes, bytearray)):
+        return value[: QUOTED_MAX + 1]
+    if isinstance(value, dict):
+        entries: dict[str, object] = {}
+        for name, each in value.items():
+            if room[0] <= 0:
+                break
+            entries[name[: QUOTED_MAX + 1]] = _pruned(each, room)
+        return entries
+    if isinstance(value, (list, tuple)):
+        items: list[object] = []
+        for each in value:
+            if room[0] <= 0:
+                break
+            items.append(_pruned(each, room))
+        return items
+    return value
 
 
 def term(value: object) -> str:

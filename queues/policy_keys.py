@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from queues.arguments import term
+from queues.arguments import brief_term, cut
 from queues.expressions import LENGTH_MAX, expression_fault
 from queues.policies import APPLY_TO
 from queues.queue_arguments import DURATION_MS_MAX, NAME_BYTES_MAX
@@ -132,7 +132,7 @@ def policy_fault(
 
 def _pattern_fault(pattern: object, imported: bool) -> str | None:
     if not isinstance(pattern, str):
-        return f"pattern should be a binary but was {term(pattern)}"
+        return f"pattern should be a binary but was {brief_term(pattern)}"
     if imported and len(pattern) <= LENGTH_MAX:
         return None
     reason = expression_fault(pattern)
@@ -144,35 +144,35 @@ def _pattern_fault(pattern: object, imported: bool) -> str | None:
 def _priority_fault(priority: object) -> str | None:
     if _whole(-PRIORITY_MAX, PRIORITY_MAX)(priority):
         return None
-    return f"priority should be a number, actually was {term(priority)}"
+    return f"priority should be a number, actually was {brief_term(priority)}"
 
 
 def _apply_to_fault(apply_to: object) -> str | None:
     if isinstance(apply_to, str) and apply_to in APPLY_TO:
         return None
-    shown = apply_to if isinstance(apply_to, str) else term(apply_to)
+    shown = cut(apply_to) if isinstance(apply_to, str) else brief_term(apply_to)
     known = "'queues', 'classic_queues',  'quorum_queues', 'streams', 'exchanges', or 'all'"
     return f"apply-to '{shown}' unrecognised; should be one of: {known}"
 
 
 def _definition_fault(definition: object, operator: bool, imported: bool) -> str | None:
     if not isinstance(definition, dict):
-        return f"definition should be a map, actually was {term(definition)}"
+        return f"definition should be a map, actually was {brief_term(definition)}"
     if not definition:
         return "no policy provided"
     known = OPERATOR_KEYS if operator else KEYS
     unknown = [
-        f"{{{term(key)},{term(definition[key])}}}"
+        f"{{{brief_term(key)},{brief_term(definition[key])}}}"
         for key in definition
         if key not in known or (key in KEYS_WITHOUT_EFFECT and not imported)
     ]
     if unknown:
-        fault = f"[{','.join(unknown)}] are not recognised policy settings"
+        fault = f"[{cut(','.join(unknown))}] are not recognised policy settings"
         return "; ".join((fault, *key_warnings(definition)))
     for key, value in definition.items():
         check, what = KEYS[key]
         if not check(value):
-            return f"{term(value)} is not a valid {what}"
+            return f"{brief_term(value)} is not a valid {what}"
     return _together_fault(definition)
 
 

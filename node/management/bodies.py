@@ -13,24 +13,33 @@ from aiohttp import web
 from aiohttp.http import HttpProcessingError
 
 from node.management.replies import ApiError
-from queues.arguments import encode_arguments, shown, term
+from queues.arguments import brief_term, cut, decode_arguments, encode_arguments
 from queues.expressions import Expression, ExpressionError
 from queues.queue_arguments import NAME_BYTES_MAX
+from warren.wire.errors import ProtocolError
 
 Body = dict[str, object]
 
 PLAIN: Final = msgspec.json.Encoder()
+_MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 LINE_MAX: Final = 80
 DEPTH_MAX: Final = 64  # of arrays and objects in each other
+BODY_BYTES_MAX: Final = 1024 * 1024
+DEFINITIONS_BYTES_MAX: Final = 20 * 1024 * 1024
+ARGUMENTS_BYTES_MAX: Final = 128 * 1024  # of a field table, as a method frame of AMQP has them
+ON_LOOP_BYTES: Final = 64 * 1024  # decoded at once; a larger body in a thread
 BODY_SECONDS: Final = 60.0  # for a client to send what it has announced
 
 
-async def read_raw(request: web.Request) -> bytes:
-    """The body as it is; ApiError if it does not come, or not as it is said to be encoded."""
+async def read_raw(request: web.Request, limit: int = BODY_BYTES_MAX) -> bytes:
+    """The body as it is; ApiError if it does not come, is too large or cannot be unpacked."""
     try:
         async with asyncio.timeout(BODY_SECONDS):
-            return await request.read()
+            return await request.clone(client_max_size=limit).read()
+    except web.HTTPRequestEntityTooLarge as error:
+        reason = f"the body is larger than {limit:,} bytes, which is allowed for this resource"
+        raise ApiError(413, "payload_too_large", reason) from error
     except TimeoutError as error:
         raise ApiError(408, "timeout", "the body did not come in time") from error
     except (HttpProcessingError, web.RequestPayloadError) as error:
@@ -40,7 +49,35 @@ async def read_raw(request: web.Request) -> bytes:
 async def read_json(request: web.Request) -> object:
     """Whatever JSON the body is; an empty body is an empty object."""
     raw = await read_raw(request)
+    if len(raw) > ON_LOOP_BYTES:
+        return await asyncio.to_thread(decoded, raw)
     return decoded(raw) if raw else {}
+
+
+async def read_with_payload(request: web.Request, payload: str, *needed: str) -> Body:
+    """As `read_body`; the member `payload` may be as large as definitions, the rest may not."""
+    raw = await read_raw(request, DEFINITIONS_BYTES_MAX)
+    if len(raw) <= BODY_BYTES_MAX:
+        body = decoded(raw) if raw else {}
+    else:
+        body = await asyncio.to_thread(_decoded_members, raw, payload)
+    if not isinstance(body, dict):
+        raise ApiError.bad_request("not_json")
+    need(body, *needed)
+    return body
+
+
+def _decoded_members(raw: bytes, payload: str) -> Body:
+    try:
+        members = _MEMBERS.decode(raw)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise ApiError.bad_request("not_json") from error
+    for name, each in members.items():
+        whole_text = name == payload and bytes(each)[:1] == b'"'
+        if len(bytes(each)) > BODY_BYTES_MAX and not whole_text:
+            reason = f"{cut(name)} is larger than {BODY_BYTES_MAX:,} bytes"
+            raise ApiError(413, "payload_too_large", reason)
+    return {name: decoded(each) for name, each in members.items()}
 
 
 def decoded(raw: bytes | msgspec.Raw) -> object:
@@ -95,7 +132,9 @@ def flag(body: Mapping[str, object], key: str, default: bool = False) -> bool:
         return value
     if value in ("true", "false"):
         return value == "true"
-    raise ApiError.bad_request(["not_boolean", shown(value)])
+    raise ApiError.bad_request(
+        ["not_boolean", cut(value) if isinstance(value, str) else brief_term(value)]
+    )
 
 
 def query_flag(request: web.Request, key: str) -> bool:
@@ -105,7 +144,7 @@ def query_flag(request: web.Request, key: str) -> bool:
 def text(body: Mapping[str, object], key: str, default: str = "") -> str:
     value = body.get(key, default)
     if not isinstance(value, str):
-        raise ApiError.bad_request(f"{key} should be a string, actually was {term(value)}")
+        raise ApiError.bad_request(f"{key} should be a string, actually was {brief_term(value)}")
     return value
 
 
@@ -117,7 +156,7 @@ def whole(
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise ApiError.bad_request(f"{key} should be a number, actually was {term(value)}")
+        raise ApiError.bad_request(f"{key} should be a number, actually was {brief_term(value)}")
     return value
 
 
@@ -125,11 +164,18 @@ def arguments(body: Mapping[str, object], key: str = "arguments") -> Body:
     """Arguments of a queue, exchange or binding, that can be written as a field table."""
     value = body.get(key) or {}
     if not isinstance(value, dict):
-        raise ApiError.bad_request(f"{key} should be a map, actually was {term(value)}")
+        raise ApiError.bad_request(f"{key} should be a map, actually was {brief_term(value)}")
     try:
-        encode_arguments(value)
+        encoded = encode_arguments(value)
+        if len(encoded) > ARGUMENTS_BYTES_MAX:
+            raise ValueError(
+                f"{len(encoded):,} bytes as a field table; allowed: {ARGUMENTS_BYTES_MAX:,}"
+            )
+        decode_arguments(encoded)  # Which refuses what AMQP clients could not send.
+    except ProtocolError as error:
+        raise ApiError.bad_request(f"{key}: {error.text}") from error
     except (ValueError, OverflowError, RecursionError) as error:
-        raise ApiError.bad_request(f"{key}: {error}") from error
+        raise ApiError.bad_request(f"{key}: {cut(str(error))}") from error
     return value
 
 
@@ -146,7 +192,9 @@ def words(value: object) -> tuple[str, ...]:
     if isinstance(value, str):
         value = value.split(",")
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise ApiError.bad_request(f"tags should be a list of strings, actually was {term(value)}")
+        raise ApiError.bad_request(
+            f"tags should be a list of strings, actually was {brief_term(value)}"
+        )
     found = (each.strip() for each in value)
     return tuple(dict.fromkeys(each for each in found if each))
 

@@ -18,13 +18,13 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
+from node.greeting import PRODUCT, VERSION
 from node.management.access import Context, asked_vhosts, caller_of
-from node.management.bodies import Body, query_flag, read_raw
+from node.management.bodies import DEFINITIONS_BYTES_MAX, Body, query_flag, read_raw
 from node.management.changes import change, existing_vhost
 from node.management.definitions_file import DefinitionsFile, file_in
 from node.management.definitions_import import OPERATOR_POLICY, Importer
 from node.management.definitions_run import ImportRun, failure_row, tell_nobody
-from node.management.overview import API_VERSION
 from node.management.parameters import IMPORTED, global_rows, parameter_rows
 from node.management.permissions import permission_row, topic_permission_row
 from node.management.policies import policy_rows
@@ -89,9 +89,9 @@ class DefinitionFiles:
     def _head(self, request: web.Request) -> Body:
         node = self._context.view.node()
         return {
-            "rabbit_version": API_VERSION,
-            "rabbitmq_version": API_VERSION,
-            "product_name": "Warren",
+            "rabbit_version": VERSION,
+            "rabbitmq_version": VERSION,
+            "product_name": PRODUCT,
             "product_version": node.version,
             "rabbitmq_definition_format": "single_virtual_host"
             if "vhost" in request.match_info
@@ -124,8 +124,9 @@ class DefinitionFiles:
 
     async def _take_in(self, request: web.Request, vhost: str | None) -> web.StreamResponse:
         skips, is_watched = query_flag(request, SKIP), query_flag(request, "progress")
-        sent = file_in(await read_raw(request), request.headers.get("Content-Type", ""))
-        file = DefinitionsFile(sent)
+        raw = await read_raw(request, DEFINITIONS_BYTES_MAX)
+        kind = request.headers.get("Content-Type", "")
+        file = await asyncio.to_thread(lambda: DefinitionsFile(file_in(raw, kind)))
         if skips and self._digest(vhost) == file.digest:
             return web.Response(status=204)
         metadata = self._context.operations.metadata

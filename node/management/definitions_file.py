@@ -18,6 +18,7 @@ from node.management.replies import ApiError
 MARK: Final = b"\xef\xbb\xbf"  # that some editors put before UTF-8
 FORM: Final = "multipart/form-data"
 FIELD: Final = 'name="file"'  # of RabbitMQ's page and of scripts that were made for it
+ROW_BYTES_MAX: Final = 256 * 1024  # of one queue, policy or the like
 _PARTS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ROWS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -57,6 +58,8 @@ class DefinitionsFile:
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
             raise ApiError.bad_request(f"{part} is not a list of objects") from error
         for each in rows:
+            if len(bytes(each)) > ROW_BYTES_MAX:
+                raise ApiError.bad_request(f"{part}: a row is larger than {ROW_BYTES_MAX:,} bytes")
             row = decoded(each)
             if not isinstance(row, dict):
                 raise ApiError.bad_request(f"{part} is not a list of objects")

@@ -6,7 +6,8 @@ are left out. Keys that nobody knows are passed over.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from time import monotonic
 from typing import Final
 
 from node.default_policies import DefaultPolicy, default_policies
@@ -37,7 +38,7 @@ from queues.queue_arguments import CLASSIC, QUEUE_TYPE
 OPERATOR_POLICY: Final = "operator_policy"
 OF_VHOST: Final = ("parameters", "policies", "exchanges", "queues", "bindings")
 OF_CLUSTER: Final = ("permissions", "topic_permissions", "global_parameters")
-SLICE: Final = 64  # rows between two turns of the loop
+SLICE_S: Final = 0.005  # of work between two turns of the loop
 
 
 class Importer:
@@ -75,7 +76,7 @@ class Importer:
         """What brings everything in the file about."""
         placed: list[Placed] = []
         if self._vhost is None:
-            for place, row in enumerate(file.rows("users")):
+            async for place, row in in_slices(file.rows("users")):
                 need(row, "name")
                 name = name_in(row, "name")
                 placed.append(
@@ -83,14 +84,12 @@ class Importer:
                 )
                 for each in self._limits("", (USER_LIMITS, name), row, LIMITS_OF_USER):
                     placed.append(Placed(each, f"users[{place}]"))
-            for place, row in enumerate(file.rows("vhosts")):
+            async for place, row in in_slices(file.rows("vhosts")):
                 placed += [Placed(each, f"vhosts[{place}]") for each in self._vhost_row(row)]
         parts = OF_VHOST if self._vhost is not None else (*OF_CLUSTER, *OF_VHOST)
         for part in parts:
-            for place, row in enumerate(file.rows(part)):
+            async for place, row in in_slices(file.rows(part)):
                 placed += [Placed(each, f"{part}[{place}]") for each in self._makers[part](row)]
-                if place % SLICE == SLICE - 1:
-                    await asyncio.sleep(0)
         return placed
 
     def _place(self, row: Body) -> str:
@@ -213,6 +212,16 @@ class Importer:
             name_in(row, "routing_key").encode(),
             encode_arguments(arguments(row)),
         )
+
+
+async def in_slices(rows: Iterator[Body]) -> AsyncIterator[tuple[int, Body]]:
+    """The rows with their places; the loop turns after SLICE_S of work."""
+    due = monotonic() + SLICE_S
+    for numbered in enumerate(rows):
+        yield numbered
+        if monotonic() > due:
+            await asyncio.sleep(0)
+            due = monotonic() + SLICE_S
 
 
 def _named_limit(row: object) -> tuple[str, object]:

@@ -62,6 +62,8 @@ class Health:
             ),
             web.get(f"{CHECKS}/reached-target-cluster-size", self.cluster_size),
             web.get("/api/aliveness-test/{vhost}", self.aliveness),
+            web.get("/api/healthchecks/node", self.node),
+            web.get("/api/healthchecks/node/{node}", self.node),
         ]
 
     async def alarms(self, request: web.Request) -> web.Response:
@@ -133,6 +135,30 @@ class Health:
                 node=node.name,
             )
         return _ok(limit=limit if limit >= 0 else "infinity", connections=open_now)
+
+    async def node(self, request: web.Request) -> web.Response:
+        """RabbitMQ's old check of a node: in service, no alarm, virtual hosts up. Of another node:
+        whether it runs."""
+        here = self._context.view.node().name
+        asked = request.match_info.get("node", here)
+        if asked != here:
+            return self._peer(asked)
+        for check in (self.is_in_service, self.local_alarms, self.virtual_hosts):
+            answer = await check(request)
+            if answer.status != 200:
+                return answer
+        return _ok()
+
+    def _peer(self, name: str) -> web.Response:
+        cluster = self._context.cluster
+        landscape = None if cluster is None else cluster.operating.landscape
+        for member in () if landscape is None else landscape.members():
+            if member.name == name:
+                assert landscape is not None
+                if landscape.is_running(member.id):
+                    return _ok()
+                return _failed(f"node {name} is not running")
+        raise ApiError.not_found(f"node '{name}' is not a member of this cluster")
 
     async def metadata_store(self, request: web.Request) -> web.Response:
         """`with-data`: there are definitions in it."""

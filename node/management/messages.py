@@ -9,11 +9,19 @@ from aiohttp import web
 from node.auth.permissions import WRITE
 from node.definitions import readable_queue
 from node.management.access import Context, caller_of
-from node.management.bodies import Body, arguments, name_in, read_body, text, whole
+from node.management.bodies import (
+    Body,
+    arguments,
+    name_in,
+    read_body,
+    read_with_payload,
+    text,
+    whole,
+)
 from node.management.changes import HttpActor, acting, refused
 from node.management.operations import Got
 from node.management.replies import ApiError, json_reply
-from queues.arguments import term
+from queues.arguments import brief_term, cut
 from queues.commands import ACCEPT, REJECT, RELEASE
 from queues.definitions import Queue
 from queues.queue_arguments import DURATION_MS_MAX
@@ -49,7 +57,9 @@ class Messages:
         actor = acting(self._context, request)
         name = request.match_info["exchange"]
         name = "" if name == "amq.default" else name
-        body = await read_body(request, "routing_key", "properties", "payload", "payload_encoding")
+        body = await read_with_payload(
+            request, "payload", "routing_key", "properties", "payload", "payload_encoding"
+        )
         key = name_in(body, "routing_key").encode()
         properties = properties_of(body, caller_of(request).name)
         payload = payload_of(body)
@@ -76,11 +86,11 @@ class Messages:
         body = await read_body(request, "ackmode", "count", "encoding")
         outcome = OUTCOMES.get(text(body, "ackmode"))
         if outcome is None:
-            raise ApiError.bad_request(["invalid_ackmode", text(body, "ackmode")])
+            raise ApiError.bad_request(["invalid_ackmode", cut(text(body, "ackmode"))])
         count = whole(body, "count", 1, 1, COUNT_MAX)
         encoding = text(body, "encoding")
         if encoding not in ("auto", "base64"):
-            raise ApiError.bad_request(["unsupported_encoding", encoding])
+            raise ApiError.bad_request(["unsupported_encoding", cut(encoding)])
         size = whole(body, "truncate", -1, -1) if "truncate" in body else -1
         queue = queue_to_take(self._context, request, actor)
         found = await self._context.operations.get(queue, count, outcome)
@@ -103,7 +113,7 @@ def payload_of(body: Body) -> bytes:
     if encoding == "string":
         return payload.encode()
     if encoding != "base64":
-        raise ApiError.bad_request(["unsupported_encoding", encoding])
+        raise ApiError.bad_request(["unsupported_encoding", cut(encoding)])
     try:
         return base64.b64decode(payload, validate=True)
     except (binascii.Error, ValueError) as error:
@@ -114,7 +124,7 @@ def properties_of(body: Body, user: str) -> bytes:
     """The properties in their stored form; ApiError 400 for values that cannot be theirs."""
     given = body["properties"] or {}
     if not isinstance(given, dict):
-        raise ApiError.bad_request(f"properties should be a map, actually was {term(given)}")
+        raise ApiError.bad_request(f"properties should be a map, actually was {brief_term(given)}")
     properties = BasicProperties()
     for name in TEXTS:
         if name in given:

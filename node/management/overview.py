@@ -6,7 +6,9 @@ from typing import Final
 from aiohttp import web
 
 from node.auth.passwords import DEFAULT_HASHING, SALT_BYTES, hash_password
+from node.greeting import PRODUCT, VERSION
 from node.management.access import LOGIN_PATH, Context, caller_of
+from node.management.bodies import Body
 from node.management.listing import query_is_true
 from node.management.node_stats import overview_counts, summed_counts
 from node.management.parameters import cluster_name
@@ -14,8 +16,30 @@ from node.management.replies import json_reply
 from node.management.sampling import parse_ranges
 from queues.routing.kinds import KINDS
 
-API_VERSION: Final = "4.0.5"  # the RabbitMQ release whose names and shapes these are
 RETENTION: Final = {"global": [600, 3600, 28_800, 86_400], "basic": [600, 3600]}  # seconds
+
+
+# What serves HTTP, by the protocol of its listener.
+CONTEXTS: Final = {
+    "http": f"{PRODUCT} Management",
+    "https": f"{PRODUCT} Management",
+    "http/prometheus": f"{PRODUCT} Prometheus",
+}
+
+
+def context_row(listener: Body) -> Body:
+    """A listener of HTTP as RabbitMQ's overview names it."""
+    protocol = str(listener["protocol"])
+    return {
+        "node": listener["node"],
+        "description": CONTEXTS[protocol],
+        "path": "/",
+        "ip": listener["ip_address"],
+        "port": str(listener["port"]),
+        "protocol": protocol,
+        "ssl_opts": [],
+        "cowboy_opts": "[]",
+    }
 
 
 class Overview:
@@ -43,10 +67,10 @@ class Overview:
         if self._context.cluster is not None:
             counts += await self._context.cluster.overviews(ranges)
         body: dict[str, object] = {
-            "product_name": "Warren",
+            "product_name": PRODUCT,
             "product_version": node.version,
-            "management_version": API_VERSION,
-            "rabbitmq_version": API_VERSION,
+            "management_version": VERSION,
+            "rabbitmq_version": VERSION,
             "cluster_name": cluster_name(self._context),
             "node": node.name,
             "rates_mode": "basic",
@@ -59,12 +83,16 @@ class Overview:
             for key in ("message_stats", "churn_rates"):
                 del body[key]
         if caller_of(request).is_monitor:
-            body["listeners"] = [row for each in counts for row in each["listeners"]]
+            listeners = [row for each in counts for row in each["listeners"]]
+            body["listeners"] = listeners
+            body["contexts"] = [
+                context_row(row) for row in listeners if row["protocol"] in CONTEXTS
+            ]
         return json_reply(body)
 
     async def version(self, request: web.Request) -> web.Response:
         """The RabbitMQ release whose API this is."""
-        return json_reply(API_VERSION)
+        return json_reply(VERSION)
 
     async def reset(self, request: web.Request) -> web.Response:
         """Forget all samples: rates begin anew, counts stay."""

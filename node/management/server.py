@@ -27,6 +27,7 @@ from node.management.access import CALLER, Context, identify
 from node.management.assets import Assets
 from node.management.auditing import AUDIT, audit_changes
 from node.management.bindings import Bindings
+from node.management.bodies import BODY_BYTES_MAX
 from node.management.channels import Channels
 from node.management.cluster import ClusterOperations
 from node.management.connections import Connections
@@ -59,7 +60,6 @@ from node.tls.acceptor import Acceptor, Contexts
 
 LOG: Final = logging.getLogger("warren.management")
 
-BODY_BYTES_MAX: Final = 20 * 1024 * 1024  # definitions are imported in one piece
 STOP_SECONDS: Final = 2.0  # for requests under way when the listener stops
 STALE: Final = '110 - "Response is Stale"'  # the header Warning (RFC 7234, 5.5.1)
 IDLE_SECONDS: Final = 60.0

@@ -615,3 +615,23 @@ def test_a_request_that_leaves_does_not_take_its_change_along(node: Node, shared
     while "left" not in [each["name"] for each in shared.get("/vhosts")]:
         assert time.monotonic() < deadline
     shared.delete("/vhosts/left")
+
+
+def test_the_old_health_check_of_a_node_and_the_contexts(node: Node, shared: HttpApi) -> None:
+    overview = shared.get("/overview")
+    assert shared.get("/healthchecks/node") == {"status": "ok"}
+    assert shared.get(f"/healthchecks/node/{part(overview['node'])}") == {"status": "ok"}
+    status, reason = shared.refused("GET", "/healthchecks/node/n9")
+    assert (status, reason) == (404, "node 'n9' is not a member of this cluster")
+    (context,) = overview["contexts"]
+    assert node.management_url.endswith(":" + context["port"])
+    assert (context["description"], context["path"]) == ("Warren Management", "/")
+
+
+def test_both_protocols_and_the_api_report_one_version(node: Node, shared: HttpApi) -> None:
+    with pika.BlockingConnection(pika.ConnectionParameters(node.host, node.port)) as connection:
+        said = connection._impl.server_properties
+    overview = shared.get("/overview")
+    assert overview["rabbitmq_version"] == overview["management_version"] == said["version"]
+    assert shared.get("/version") == shared.get("/definitions")["rabbit_version"] == "4.3.0"
+    assert overview["product_name"] == said["product"]

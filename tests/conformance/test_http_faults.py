@@ -306,10 +306,31 @@ def test_keys_of_bindings_and_messages_are_no_longer_than_the_wire_allows(api: H
     assert api.delete(f"{pair}/{row['properties_key']}") == 204
 
 
-def test_a_body_that_is_too_large_is_413(line: Line) -> None:
-    body = b'{"name": "%s"}' % (b"x" * (21 * 1024 * 1024))
-    status, answer, _ = line.ask("PUT", "/api/cluster-name", body)
+@pytest.mark.parametrize(
+    ("method", "path", "megabytes"),
+    [("PUT", "/api/cluster-name", 1), ("POST", "/api/definitions", 20)],
+)
+def test_a_body_that_is_too_large_is_413(
+    line: Line, method: str, path: str, megabytes: int
+) -> None:
+    body = b'{"name": "%s"}' % (b"x" * (megabytes * 1024 * 1024))
+    status, answer, _ = line.ask(method, path, body)
     assert (status, answer["error"]) == (413, "payload_too_large")
+    assert answer["reason"].startswith(f"the body is larger than {megabytes * 1024 * 1024:,} bytes")
+
+
+def test_only_the_payload_of_a_message_may_be_large(line: Line, api: HttpApi) -> None:
+    publish = "/exchanges/%2F/amq.fanout/publish"
+    message = {"routing_key": "", "payload": "x" * 5_000_000, "payload_encoding": "string"}
+    assert api.post(publish, {**message, "properties": {}}) == {"routed": False}
+    status, reason = api.refused("POST", publish, {**message, "properties": {"a": [1] * 800_000}})
+    assert (status, reason) == (413, "properties is larger than 1,048,576 bytes")
+
+
+def test_a_row_of_definitions_that_is_too_large_is_refused(api: HttpApi) -> None:
+    for part in ("users", "vhosts", "policies", "queues"):
+        status, reason = api.refused("POST", "/definitions", {part: [{"name": "x" * 300_000}]})
+        assert (status, reason) == (400, f"{part}: a row is larger than 262,144 bytes")
 
 
 def test_a_small_body_that_unpacks_to_a_large_one_is_413(line: Line) -> None:

@@ -55,5 +55,7 @@ OPERATIONS: Final = (
     _check(f"{LEADERLESS}/vhost/{{vhost}}", "Those of a vhost have."),
     _check(f"{LEADERLESS}/vhost/{{vhost}}/pattern/{{pattern}}", "Those of a vhost and name have."),
     _check(f"{CHECKS}/reached-target-cluster-size", "All members of the cluster run."),
+    _check("/api/healthchecks/node", "The node is in service and has no alarm."),
+    _check("/api/healthchecks/node/{node}", "The same; of another node, whether it runs."),
     _check("/api/aliveness-test/{vhost}", "A message goes through a queue of the vhost."),
 )

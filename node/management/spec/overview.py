@@ -43,7 +43,7 @@ OVERVIEW: Final = record(
         "message_stats": table(ANY),
         "churn_rates": table(ANY),
     },
-    {"listeners": listed(LISTENER)},
+    {"listeners": listed(LISTENER), "contexts": listed(table(ANY))},
 )
 WHOAMI: Final = record("Whoami", {"name": STRING, "tags": TEXTS, "is_internal_user": BOOLEAN})
 
