@@ -252,7 +252,15 @@ class Endpoint091:
 
     def _begin_login(self, event: LoginRequested) -> None:
         self.mechanism = event.mechanism
-        source = Source(self.peer[0], "amqp091", "" if self.tls is None else self.tls.login_name)
+        source = Source(
+            self.peer[0],
+            "amqp091",
+            "" if self.tls is None else self.tls.login_name,
+            self.peer[1],
+            *self.here,
+            event.mechanism,
+            self.tls,
+        )
         outcome = self.broker.logins.begin(event.mechanism, event.response, source)
         if isinstance(outcome, Check):
             task = asyncio.get_running_loop().create_task(self._finish_login(outcome))
@@ -618,4 +626,6 @@ class Endpoint091:
         """As the management API shows it."""
         if self._blocked_told:
             return "blocked"
+        if self.broker.alarms.is_set():
+            return "blocking"  # The next publish blocks the connection.
         return "flow" if self.reader.is_blocked() else "running"

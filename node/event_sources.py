@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from node.auth.telling import tls_properties
 from node.authors import BROKER, Author
 from node.events import Events
 from queues.arguments import decode_arguments
@@ -260,6 +261,7 @@ def tell_connection_created(events: Events, endpoint: "Endpoint091 | Endpoint10"
         vhost=endpoint.vhost,
         protocol=facts.protocol,
         auth_mechanism=endpoint.mechanism,
+        **tls_properties(endpoint.tls),
         host=endpoint.here[0],
         port=endpoint.here[1],
         peer_host=endpoint.peer[0],

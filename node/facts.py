@@ -16,3 +16,4 @@ class ConnectionFacts:
     client_properties: Mapping[str, object]
     received_bytes: int
     sent_bytes: int
+    container_id: str = ""  # of a client of AMQP 1.0

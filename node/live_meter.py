@@ -20,6 +20,7 @@ from node.management.metrics.view import (
     WaitView,
 )
 from node.management.view import HistogramView
+from node.queue_weights import unacknowledged_bytes
 from queues.arguments import decode_arguments
 from queues.counts import CONFIRM_BOUNDS_S, SIZE_BOUNDS, Histogram, Sizes
 from queues.definitions import Queue
@@ -85,6 +86,7 @@ class LiveMeter:
             ready=ready,
             unacked=unacked,
             bytes=held_bytes,
+            unacked_bytes=unacknowledged_bytes(host),
             ram=ram,
             ram_bytes=ram_bytes,
             paged_out=held - ram,

@@ -314,7 +314,15 @@ class Endpoint10:
     # Login and vhost
 
     def _begin_login(self, response: bytes) -> None:
-        source = Source(self.peer[0], "amqp10", "" if self.tls is None else self.tls.login_name)
+        source = Source(
+            self.peer[0],
+            "amqp10",
+            "" if self.tls is None else self.tls.login_name,
+            self.peer[1],
+            *self.here,
+            self.mechanism,
+            self.tls,
+        )
         outcome = self.broker.logins.begin(self.mechanism, response, source)
         if isinstance(outcome, Check):
             task = asyncio.get_running_loop().create_task(self._finish_login(outcome))
@@ -632,12 +640,15 @@ class Endpoint10:
             properties,
             int(core.bytes_received),
             int(core.bytes_sent),
+            "" if opened is None else opened.container_id,
         )
 
     def state(self) -> str:
         """As the management API shows it."""
         if self.has_published and self.broker.alarms.is_set():
             return "blocked"
+        if self.broker.alarms.is_set():
+            return "blocking"  # The next publish blocks the connection.
         return "flow" if self._is_held_up() else "running"
 
 

@@ -1,8 +1,11 @@
-"""Where a login comes from: an address, over which protocol, with which certificate."""
+"""Where a login comes from: addresses, protocol, mechanism and what TLS says of the client."""
 
 from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from node.tls.certificate import TlsPeer
 
 LoginProtocol = Literal["amqp091", "amqp10", "http"]
 
@@ -14,6 +17,11 @@ class Source:
     address: str
     protocol: LoginProtocol = "amqp091"
     certificate_user: str = ""  # whom a verified certificate names; '': there is none
+    peer_port: int = 0
+    host: str = ""  # of this node
+    port: int = 0
+    mechanism: str = ""
+    tls: "TlsPeer | None" = None  # None: the client came without TLS
 
     @property
     def is_loopback(self) -> bool:

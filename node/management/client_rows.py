@@ -3,6 +3,7 @@
 from collections.abc import Callable, Hashable, Mapping
 from typing import Final
 
+from node.auth.telling import tls_properties
 from node.management.client_view import (
     ChannelView,
     ClientsView,
@@ -26,7 +27,6 @@ from node.management.rates import (
 )
 from node.management.sampling import Rates
 from node.management.view import BrokerView, ConnectionView
-from node.tls.certificate import TlsPeer
 
 COUNT_PLACES: Final = {  # by kind and the path of a column in a row
     (kind, path_of(column)): place
@@ -122,7 +122,7 @@ def connection_row(connection: ConnectionView) -> Row:
         "frame_max": connection.frame_max,
         "timeout": connection.heartbeat_s,
         "auth_mechanism": connection.mechanism,
-        **tls_columns(connection.tls),
+        **tls_properties(connection.tls),
         "connected_at": connection.connected_at_ms,
         "client_properties": connection.client_properties,
         "recv_oct": connection.received_bytes,
@@ -130,23 +130,7 @@ def connection_row(connection: ConnectionView) -> Row:
         "send_oct": connection.sent_bytes,
         "send_cnt": connection.sent_frames,
         "send_pend": connection.pending_bytes,
-    }
-
-
-def tls_columns(tls: TlsPeer | None) -> dict[str, object]:
-    """What there is to be told of TLS, and of a certificate that was verified."""
-    if tls is None:
-        return {"ssl": False}
-    has_certificate = bool(tls.peer_subject or tls.peer_validity)
-    return {
-        "ssl": True,
-        "ssl_protocol": tls.protocol,
-        "ssl_key_exchange": tls.key_exchange,
-        "ssl_cipher": tls.cipher,
-        "ssl_hash": tls.hash,
-        "peer_cert_subject": tls.peer_subject if has_certificate else None,
-        "peer_cert_issuer": tls.peer_issuer if has_certificate else None,
-        "peer_cert_validity": tls.peer_validity if has_certificate else None,
+        **({"container_id": connection.container_id} if connection.container_id else {}),
     }
 
 

@@ -288,6 +288,7 @@ class ConnectionView:
     mechanism: str
     connected_at_ms: int
     client_properties: Mapping[str, object] = field(default_factory=dict)
+    container_id: str = ""  # of AMQP 1.0
     received_bytes: int = 0
     sent_bytes: int = 0
     received_frames: int = 0

@@ -30,6 +30,8 @@ QUEUE_METRICS: Final[QueueColumns] = (
     Column("queue_messages_ram", GAUGE, "Messages in memory, about", lambda q: q.ram),
     Column("queue_messages_ram_bytes", GAUGE, "Bytes of them", lambda q: q.ram_bytes),
     Column("queue_messages_bytes", GAUGE, "Bytes of all messages", lambda q: q.bytes),
+    Column("queue_messages_ready_bytes", GAUGE, "Bytes ready", lambda q: q.bytes - q.unacked_bytes),
+    Column("queue_messages_unacked_bytes", GAUGE, "Bytes unacked", lambda q: q.unacked_bytes),
     Column("queue_messages_paged_out", GAUGE, "Messages on disk alone", lambda q: q.paged_out),
     Column("queue_messages_paged_out_bytes", GAUGE, "Bytes of them", lambda q: q.paged_out_bytes),
 )

@@ -23,6 +23,7 @@ class QueueSample:
     ready: int = 0
     unacked: int = 0
     bytes: int = 0
+    unacked_bytes: int = 0
     ram: int = 0
     ram_bytes: int = 0
     paged_out: int = 0

@@ -56,6 +56,7 @@ CONNECTION: Final = record(
         (
             *("ssl_protocol", "ssl_key_exchange", "ssl_cipher", "ssl_hash"),
             *("peer_cert_subject", "peer_cert_issuer", "peer_cert_validity"),
+            "container_id",  # of AMQP 1.0
         ),
         or_null(STRING),
     ),
