@@ -400,3 +400,16 @@ def test_what_comes_after_a_get_goes_on_when_what_was_got_is_taken_back() -> Non
         desk.now_ms += 100
         desk.commit()
     assert [each[0] for each in desk.told()] == ["got", "timed out", "confirms"]
+
+
+def test_a_lost_link_resumes_the_sessions_of_every_queue_led_there() -> None:
+    desk = Desk()
+    other = RoamingProxy(UID + 1, "/", "other", False, CreditSpec(400, 200), desk.roaming)
+    desk.roaming.add(other)
+    for proxy in (desk.proxy, other):
+        proxy.leader(THERE, 3)
+        proxy.publish(desk.sink, chunk_of([b"one"], base=3), 1)
+    desk.road.take()
+    desk.roaming.lost(THERE)
+    resumed = {item.uid for item in desk.road.take() if item.kind == RESUME}
+    assert resumed == {UID, UID + 1}
