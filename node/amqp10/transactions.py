@@ -244,6 +244,7 @@ class Transactions:
     def _time_out(self, found: LocalTransaction) -> None:
         log.info("%s: %s", self._owner.name, late(found).text, extra=self._owner.ids())
         self._roll_back(found)
+        found.kept.let_go()
         found.is_over = True
         self._owner.mark()
 
