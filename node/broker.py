@@ -151,7 +151,7 @@ class Broker:
         self.bodies = bodies
         self.pages: Pages | None = None  # what bodies go to that are in no log; for the metrics
         self.timers = timers
-        self.queue_defaults = QueueDefaults(config.consumer_timeout, config.sac_handover == "drain")
+        self.queue_defaults = queue_defaults(config)
         self.group: LogGroup | None = None
         self.definitions: Definitions | None = None  # instead of it, in a cluster
         self.node_name = config.node.name
@@ -736,3 +736,12 @@ def home_down(queue: Queue) -> ProtocolError:
     """As RabbitMQ says it (A-04)."""
     text = f"home node '{queue.node}' of durable queue '{queue.name}' in vhost '{queue.vhost}'"
     return ProtocolError(ReplyCode.NOT_FOUND, f"{text} is down or inaccessible")
+
+
+def queue_defaults(config: "Config") -> QueueDefaults:
+    """What the node says of queues that do not say it themselves."""
+    return QueueDefaults(
+        config.consumer_timeout,
+        config.sac_handover == "drain",
+        config.quorum_queue.delivery_limit_counts == "returned",
+    )

@@ -152,6 +152,7 @@ class Fifo:
         self._plain = False  # messages need no look of their own
         self._came_back = False  # messages were returned: the queue may be over its limits
         self._unserved = False  # messages or credit came since consumers were served last
+        self._settling = False  # what comes back now is given back by a client
         self._one_by_one = False  # messages that come back differ
         self._noted = False  # some message has more to it than its number
         self.set_options(self.options)
@@ -446,6 +447,7 @@ class Fifo:
         if noted and self.options.delays:
             self.deliver_at_ms = delivery_time(command.annotations)
         self.roster.held_changes()
+        self._settling = True
         for first, count in command.runs:
             for run_first, run_count in consumer.remove_held(first, count):
                 self.checked_out -= run_count
@@ -460,6 +462,7 @@ class Fifo:
                     self._return(run_first, run_count, outcome)
                 if consumer.auto_return:
                     self.roster.give(consumer, consumer.credit + run_count)
+        self._settling = False
         self.deliver_at_ms = 0
         if consumer.held.count == 0:
             self._holds_nothing(consumer)
@@ -543,7 +546,8 @@ class Fifo:
         if self.options.counts_deliveries and outcome != RETURN_UNSEEN:
             tries = self.attempts.get(first)
             tries += 1 << ACQUIRED_SHIFT
-            tries += 1 if outcome == FAIL else 0
+            returned = self._settling and self.options.counts_returns
+            tries += 1 if outcome == FAIL or returned else 0
             self.attempts.put(first, tries)
             if 0 <= self.options.delivery_limit < (tries & FAILED_MASK):
                 begin_leave(self.leaving, first, count, LEFT_DELIVERY_LIMIT)

@@ -20,7 +20,7 @@ DEAD_LETTERS: Final = 8
 KEEPS_DEAD: Final = 16
 DELAYS: Final = 32
 RETRIES_LATE: Final = 64  # three more fields follow
-KNOWN_FLAGS: Final = 127
+COUNTS_RETURNS: Final = 128
 
 DELAY_NONE: Final = 0  # which messages that are given back wait
 DELAY_ALL: Final = 1
@@ -56,6 +56,7 @@ class Options:
         delay_type: i64 = DELAY_NONE,
         delay_min_ms: i64 = 0,
         delay_max_ms: i64 = -1,
+        counts_returns: bool = False,
     ) -> None:
         self.levels: i64 = levels  # of priority; a higher one clamps to the highest
         self.default_level: i64 = default_level  # of a message without a priority
@@ -75,6 +76,7 @@ class Options:
         self.delay_type: i64 = delay_type  # or these are all that do, or that failed, or did not
         self.delay_min_ms: i64 = delay_min_ms  # for each failure
         self.delay_max_ms: i64 = delay_max_ms
+        self.counts_returns = counts_returns  # a requeue by the client is a failed delivery, too
         assert delays or delay_type == DELAY_NONE
 
     def encode(self) -> bytes:
@@ -83,6 +85,7 @@ class Options:
         flags |= COUNTS_DELIVERIES if self.counts_deliveries else 0
         flags |= DEAD_LETTERS if self.dead_letters else 0
         flags |= KEEPS_DEAD if self.keeps_dead else 0
+        flags |= COUNTS_RETURNS if self.counts_returns else 0
         late = b""
         if self.delays:
             flags |= DELAYS
@@ -125,7 +128,7 @@ def decode_options(data: bytes) -> Options:
     flags, overflow, levels, default, ttl, length, size, limit, timeout, expires = (
         LAYOUT.unpack_from(data)
     )
-    if flags & ~KNOWN_FLAGS or overflow > REJECT_PUBLISH_DLX or default > levels:
+    if overflow > REJECT_PUBLISH_DLX or default > levels:
         raise ValueError(f"unknown options {data.hex()}")
     delay_type, delay_min, delay_max = DELAY_NONE, 0, -1
     if flags & RETRIES_LATE:
@@ -151,6 +154,7 @@ def decode_options(data: bytes) -> Options:
         delay_type,
         delay_min,
         delay_max,
+        bool(flags & COUNTS_RETURNS),
     )
 
 

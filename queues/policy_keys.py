@@ -64,6 +64,7 @@ KEYS: Final[Mapping[str, tuple[Check, str]]] = {
         _one_of("disabled", "all", "failed", "returned"), "type of delayed retry"
     ),
     "delivery-limit": (_whole(-NUMBER_MAX), "delivery limit"),
+    "delivery-limit-counts": (_one_of("failed", "returned"), "what a delivery limit counts"),
     "expires": (_whole(1, DURATION_MS_MAX), "queue expiry"),
     "federation-upstream": (_text, "federation upstream name"),
     "federation-upstream-pattern": (_pattern, "federation upstream pattern"),

@@ -204,6 +204,11 @@ RULES: Final = (
     Rule("x-consumer-timeout", _duration, _BOTH),
     Rule("x-consumer-disconnected-timeout", _not_negative, (QUORUM,)),
     Rule("x-delivery-limit", _integer, (QUORUM,)),
+    Rule(
+        "x-delivery-limit-counts",
+        _one_of(("failed", "returned"), "invalid_delivery_limit_counts"),
+        (QUORUM,),
+    ),
     Rule("x-delayed-retry-type", _one_of(_RETRY_TYPES, "invalid_delayed_retry_type"), (QUORUM,)),
     Rule("x-delayed-retry-min", _not_negative, (QUORUM,)),
     Rule("x-delayed-retry-max", _not_negative, (QUORUM,)),

@@ -48,6 +48,7 @@ class QueueDefaults:
 
     consumer_timeout_ms: int = 1_800_000
     drain_handover: bool = False  # C-16: the next consumer waits for the cancelled one
+    counts_returns: bool = False  # whether a requeue counts towards the delivery limit
 
 
 @final
@@ -91,7 +92,14 @@ def options_of(arguments: dict[str, object], defaults: QueueDefaults) -> Options
         delay_type=delay_type,
         delay_min_ms=_duration(arguments, RETRY_MIN, 0) if is_late else 0,
         delay_max_ms=_duration(arguments, RETRY_MAX, -1) if is_late else -1,
+        counts_returns=quorum and counts_returns(arguments, defaults),
     )
+
+
+def counts_returns(arguments: dict[str, object], defaults: QueueDefaults) -> bool:
+    """Whether a requeue by the client counts towards the delivery limit, as a failure does."""
+    counts = arguments.get("x-delivery-limit-counts")
+    return defaults.counts_returns if counts is None else counts == "returned"
 
 
 def delay_type_of(arguments: dict[str, object]) -> int:

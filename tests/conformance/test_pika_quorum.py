@@ -280,10 +280,12 @@ def test_a_lost_channel_counts_as_a_failed_delivery(connection: Any, quorum: str
         channel.close()
 
 
-def test_a_nack_counts_as_a_delivery_but_not_as_a_failed_one(
-    own_broker: Broker, channel: Any, quorum: str
+def test_a_nack_counts_as_a_delivery_but_not_as_a_failed_one_where_that_is_asked_for(
+    own_broker: Broker, channel: Any, name: str
 ) -> None:
     # So does RabbitMQ since 4.3; 4.0 counts a nack like a rejection and has one count only.
+    declare(channel, name, "quorum", {"x-delivery-limit-counts": "failed"})
+    quorum = name
     publish(channel, quorum, b"1")
     first = take_soon(channel, quorum)
     assert tries(first) == (None, None)
@@ -302,6 +304,18 @@ def test_the_headers_of_the_publisher_stay_beside_the_count(channel: Any, quorum
     channel.basic_reject(take(channel, quorum).delivery_tag, requeue=True)
     headers = take_soon(channel, quorum).properties.headers
     assert fields(headers, "mine", "x-delivery-count") == ("x", 1)
+
+
+def test_a_message_that_is_requeued_by_nack_comes_over_the_delivery_limit(
+    own_broker: Broker, channel: Any, name: str
+) -> None:
+    graves = exclusive_queue(channel)
+    declare(channel, name, "quorum", {"x-delivery-limit": 2, **onward(graves)})
+    publish(channel, name, b"1")
+    for _ in range(3):
+        channel.basic_nack(take_soon(channel, name).delivery_tag, requeue=True)
+    [death] = take_soon(channel, graves).properties.headers["x-death"]
+    assert death["reason"] == "delivery_limit"
 
 
 @pytest.mark.parametrize(("limit", "deliveries"), [(0, 1), (2, 3), (None, 21)])

@@ -268,6 +268,7 @@ def test_every_key_can_be_set_by_text() -> None:
         "log.format": "json", "log.level": "error", "log.file": "/l", "log.audit": "all",
         "events.exchange": "true", "events.vhost": "v", "consumer_timeout": "0",
         "sac_handover": "drain", "quorum_queue.global_qos": "true",
+            "quorum_queue.delivery_limit_counts": "failed",
             "quorum_queue.initial_group_size": "5", "quorum_queue.auto_rebalance": "false",
             "quorum_queue.leader_follows_traffic.share": "70",
             "quorum_queue.leader_follows_traffic.time": "1000",

@@ -91,6 +91,7 @@ OPTIONS = st.builds(
     delay_type=st.sampled_from([0, 0, 1, 2, 3]),
     delay_min_ms=st.just(DELAY_MS),
     delay_max_ms=st.sampled_from([-1, 13_300]),
+    counts_returns=st.booleans(),
 )
 
 
@@ -113,6 +114,7 @@ def story_of(seed: int) -> tuple[Options, list[Batch]]:
         delay_type=lots.choice([0, 0, 1, 2, 3]),
         delay_min_ms=DELAY_MS,
         delay_max_ms=lots.choice([-1, 13_300]),
+        counts_returns=seed % 2 == 0,
     )
     kinds = KINDS if lots.random() < 0.5 else (*KINDS, *SELDOM)
     leaps = LEAPS if lots.random() < 0.7 else (0,)
@@ -251,5 +253,6 @@ class Script:
             delay_type=(a + c) % 4 if old.delays else 0,
             delay_min_ms=DELAY_MS,
             delay_max_ms=(-1, 13_300)[b % 2],
+            counts_returns=a % 2 == 0,
         )
         return self._options

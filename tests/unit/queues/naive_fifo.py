@@ -307,7 +307,7 @@ class NaiveFifo:
                 self._leave(seq, LEFT_REJECTED)
             else:
                 at_ms = time_in(command.annotations) if self.options.delays else 0
-                self._requeue(seq, command.outcome, at_ms)
+                self._requeue(seq, command.outcome, at_ms, self.options.counts_returns)
             if consumer.auto_return and consumer.attached:
                 self._give(command.key, consumer.credit + 1)
         if not consumer.attached and not consumer.held:
@@ -322,14 +322,14 @@ class NaiveFifo:
         if words:
             self.effects.append(("noted", seq, tuple(words.items())))
 
-    def _requeue(self, seq: int, outcome: int, at_ms: int = 0) -> None:
+    def _requeue(self, seq: int, outcome: int, at_ms: int = 0, counts: bool = False) -> None:
         message = self.messages[seq]
         assert outcome in (RELEASE, RETURN_UNSEEN, FAIL)
         if outcome != RETURN_UNSEEN:
             message.redelivered = True
             if self.options.counts_deliveries:
                 message.acquired += 1
-                message.failed += outcome == FAIL
+                message.failed += outcome == FAIL or counts
         if outcome != RETURN_UNSEEN and 0 <= self.options.delivery_limit < message.failed:
             self._leave(seq, LEFT_DELIVERY_LIMIT)
         elif self._is_due(seq):

@@ -5,7 +5,6 @@ from hypothesis import given, settings
 
 from queues.options import (
     DELAY_ALL,
-    KNOWN_FLAGS,
     LAYOUT,
     REJECT_PUBLISH_DLX,
     RETRIES_LATE,
@@ -13,7 +12,7 @@ from queues.options import (
     decode_options,
     options_bytes,
 )
-from queues.queue_options import SharedOptions, can_refuse
+from queues.queue_options import QueueDefaults, SharedOptions, can_refuse, options_of
 from tests.unit.queues.fifo_steps import OPTIONS
 
 BOUNDED = settings(max_examples=200, deadline=None, database=None)
@@ -21,6 +20,7 @@ NAMES = (
     *("levels", "default_level", "ttl_ms", "length_max", "bytes_max", "overflow"),
     *("single_active", "drain_handover", "counts_deliveries", "delivery_limit"),
     *("consumer_timeout_ms", "expires_ms", "dead_letters", "keeps_dead", "delays"),
+    "counts_returns",
 )
 
 
@@ -66,9 +66,7 @@ def test_bytes_of_another_length_are_refused(size: int) -> None:
         decode_options(bytes(size))
 
 
-@pytest.mark.parametrize(
-    ("place", "value"), [(0, KNOWN_FLAGS + 1), (1, REJECT_PUBLISH_DLX + 1), (3, 1)]
-)
+@pytest.mark.parametrize(("place", "value"), [(1, REJECT_PUBLISH_DLX + 1), (3, 1)])
 def test_what_this_node_does_not_know_is_refused(place: int, value: int) -> None:
     data = bytearray(Options().encode())
     data[place] = value
@@ -129,3 +127,19 @@ def test_queues_with_the_same_options_share_them_and_few_are_known() -> None:
     assert shared.of(Options()) is first
     assert shared.of(Options(ttl_ms=2)).ttl_ms == 2
     assert shared.of(Options()) is not first
+
+
+def test_a_queue_says_what_counts_towards_its_delivery_limit_or_the_node_does() -> None:
+    quorum: dict[str, object] = {"x-queue-type": "quorum"}
+    for default in (False, True):
+        defaults = QueueDefaults(counts_returns=default)
+        said = [
+            options_of(quorum | more, defaults).counts_returns
+            for more in (
+                {},
+                {"x-delivery-limit-counts": "failed"},
+                {"x-delivery-limit-counts": "returned"},
+            )
+        ]
+        assert said == [default, False, True]
+        assert not options_of({}, defaults).counts_returns

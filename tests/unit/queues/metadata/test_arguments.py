@@ -128,6 +128,7 @@ GOOD: list[tuple[dict[str, object], str, list[object]]] = [
     (CLASSIC, "x-consumer-timeout", [0, 1000]),
     (QUORUM, "x-consumer-disconnected-timeout", [0, 1000]),
     (QUORUM, "x-delivery-limit", [-1, 0, 20]),
+    (QUORUM, "x-delivery-limit-counts", ["failed", "returned"]),
     (QUORUM, "x-delayed-retry-type", ["disabled", "all", "failed", "returned"]),
     (QUORUM, "x-delayed-retry-min", [0, 5]),
     (QUORUM, "x-delayed-retry-max", [0, 5]),
