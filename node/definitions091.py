@@ -54,13 +54,18 @@ def call_definition(endpoint: "Endpoint091", channel: "Channel091", method: meth
             raise ProtocolError(ReplyCode.NOT_IMPLEMENTED, f"{method.name} is not implemented")
 
 
+def stripped(name: str) -> str:
+    """The name without CR and LF, as RabbitMQ declares and deletes queues and exchanges."""
+    return name.replace("\r", "").replace("\n", "")
+
+
 # Queues
 
 
 def _declare_queue(
     endpoint: "Endpoint091", channel: "Channel091", method: methods.QueueDeclare
 ) -> None:
-    name = method.queue
+    name = stripped(method.queue)
     if name.startswith(REPLY_TO):
         _declare_answers(endpoint, channel, name, method.no_wait)
         return
@@ -140,7 +145,7 @@ def _answer_declare(
 def _delete_queue(
     endpoint: "Endpoint091", channel: "Channel091", method: methods.QueueDelete
 ) -> None:
-    name = method.queue or _current(channel)
+    name = stripped(method.queue) or _current(channel)
     command = queue_deletion(endpoint, name)
     if command is None:
         _reply(channel, method.no_wait, methods.QueueDeleteOk(0))
@@ -229,7 +234,7 @@ def _bind_queue(
 def _declare_exchange(
     endpoint: "Endpoint091", channel: "Channel091", method: methods.ExchangeDeclare
 ) -> None:
-    name = method.exchange
+    name = stripped(method.exchange)
     if name == "":
         refusal = ON_DEFAULT_EXCHANGE
         raise ProtocolError(refusal.code, refusal.text)
@@ -257,8 +262,9 @@ def _declare_exchange(
 def _delete_exchange(
     endpoint: "Endpoint091", channel: "Channel091", method: methods.ExchangeDelete
 ) -> None:
-    endpoint.permissions.require(CONFIGURE, "exchange", method.exchange)
-    command = DeleteExchange(endpoint.vhost, method.exchange, method.if_unused)
+    name = stripped(method.exchange)
+    endpoint.permissions.require(CONFIGURE, "exchange", name)
+    command = DeleteExchange(endpoint.vhost, name, method.if_unused)
     ok = methods.ExchangeDeleteOk()
     propose(endpoint, channel, method, command, _then(channel, method.no_wait, ok))
 

@@ -23,8 +23,7 @@ class Plan:
     """Where publishes with one key go. `plain` means: nothing but that needs to be looked at.
 
     `traced`: it would be plain, but copies are made of all messages (`node.firehose`).
-    `returned`: they come back, being mandatory. A pseudo-queue of answers gets them none the less:
-    it is no queue.
+    `returned`: they come back, because they are mandatory and no queue gets them.
     """
 
     __slots__ = (
@@ -47,7 +46,6 @@ class Plan:
         mandatory: bool,
         per_message: bool,
         error: ProtocolError | None,
-        to_answers: bool = False,
     ) -> None:
         self.exchange = exchange
         self.routing_key = routing_key
@@ -55,7 +53,7 @@ class Plan:
         self.mandatory = mandatory
         self.per_message = per_message
         self.error = error
-        self.returned = mandatory and (to_answers or len(targets.hosts) == 0)
+        self.returned = mandatory and len(targets.hosts) == 0
         self.plain = error is None and not per_message and not self.returned
         self.traced = False
 

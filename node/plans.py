@@ -138,7 +138,7 @@ class RouteCache:
             log.warning("%s", warning, extra=ids_of(vhost=self._vhost))
         answers = self._answers_of(routing_key) if is_answer(exchange, routing_key) else None
         if answers is not None:
-            return Plan(exchange, routing_key, answers, mandatory, False, None, True)
+            return Plan(exchange, routing_key, answers, mandatory, False, None)
         targets = self.targets(route.queues)
         return Plan(exchange, routing_key, targets, mandatory, route.per_message, None)
 
@@ -304,7 +304,7 @@ def _gather(parted: Parted, event: Publishes, taken: list[Look]) -> None:
     parted.plans = [look.targets for look in taken]
     for index, look in enumerate(taken):
         unroutable = look.plan.mandatory and len(look.targets.hosts) == 0
-        if unroutable or (look.plan.returned and look.targets is look.plan.targets):
+        if unroutable:
             start, end = _span(parted.event, index)
             parted.returns.append((start, end, look.plan.exchange, look.plan.routing_key))
 

@@ -5,8 +5,8 @@ messages in the same form, to be routed by the dead-letter exchange and publishe
 each. Nothing here fails because of what a client sent: headers that cannot be read are replaced.
 
 A dead letter is its message with the dead-letter exchange as exchange; with the rule's routing key
-if there is one, else its own; without `expiration`, without the headers BCC and, where the rule has
-a routing key, CC; and with these headers, as RabbitMQ 4 writes them:
+if there is one, else its own; without `expiration` and the header BCC; and with these headers, as
+RabbitMQ 4 writes them:
 
     x-death                         array of tables, newest first, one for each (queue, reason):
                                     [original-expiration S,] count l, reason S, queue S, time T,
@@ -19,9 +19,11 @@ stays that of the first death: time, exchange, keys, expiration. Routing keys ar
 and those in CC; `original-expiration` is the message's `expiration`, whatever the reason was.
 
 A history is believed only if the broker wrote it. A dead letter's publish frame says so: it is on
-channel 0, where no client can publish, and its ticket is `DEATH_TICKET`; who else in the broker
-makes messages on channel 0 writes another ticket. Such headers in a message without that mark are
-a client's, and ours take their place (as RabbitMQ 4 does), unless the rule trusts clients (3.x).
+channel 0, where no client can publish, and its ticket is `DEATH_TICKET`, or `ALONE_TICKET` if the
+rule's routing key has replaced those in CC, which stays without effect. Other parts of the broker
+that make messages on channel 0 write another ticket. Such headers in a message without that mark
+are a client's, and ours take their place (as RabbitMQ 4 does), unless the rule trusts clients
+(3.x).
 """
 
 from typing import Final, final
@@ -56,6 +58,7 @@ DELIVERY_LIMIT: Final = "delivery_limit"
 REASONS: Final = (REJECTED, EXPIRED, MAXLEN, DELIVERY_LIMIT)
 
 DEATH_TICKET: Final = 0xDEAD  # with channel 0: the headers of this message are our own
+ALONE_TICKET: Final = 0xDEAE  # the same, and the keys in CC do not count any more
 COUNT_MAX: Final = (1 << 63) - 1
 
 PUBLISH: Final = 0x003C0028
@@ -206,7 +209,7 @@ def dead_letters(
     """
     runs: list[DeadRun] = []
     parts = Parts()
-    headers = Headers(rule.routing_key is None)
+    headers = Headers()
     current: Letter | None = None
     writer = BytesWriter()
     places = BytesWriter()
@@ -278,9 +281,17 @@ class Parts:
 
     def is_ours(self, data: bytes) -> bool:
         """Whether the message is a dead letter of the broker's own making."""
-        on_channel_0 = read_i16_be(data, self.start + 1) == 0
-        ticket = i64(read_i16_be(data, self.start + TICKET_AT)) & 0xFFFF
-        return on_channel_0 and ticket == DEATH_TICKET
+        return self._ticket(data) == DEATH_TICKET or self.goes_alone(data)
+
+    def goes_alone(self, data: bytes) -> bool:
+        """Whether it is one that no longer goes by the keys in CC."""
+        return self._ticket(data) == ALONE_TICKET
+
+    def _ticket(self, data: bytes) -> i64:
+        """The ticket of a message that the broker made; -1 for a client's."""
+        if read_i16_be(data, self.start + 1) != 0:
+            return -1
+        return i64(read_i16_be(data, self.start + TICKET_AT)) & 0xFFFF
 
 
 @final
@@ -291,8 +302,8 @@ class Headers:
     read say nothing, and nothing of them stays.
     """
 
-    def __init__(self, keeps_copies: bool) -> None:
-        self._keeps_copies = keeps_copies
+    def __init__(self) -> None:
+        self.is_alone = False  # the keys in CC do not count
         self.kept = b""  # the entries that stay, without those of FIRST_DEATH
         self.copies = b""  # the value of CC
         self.history = b""  # the value of x-death, if it is to be believed
@@ -300,6 +311,7 @@ class Headers:
 
     def read(self, data: bytes, parts: Parts, trusts_clients: bool) -> None:
         self._clear()
+        self.is_alone = parts.goes_alone(data)
         if parts.headers_at == parts.headers_end:
             return
         try:
@@ -326,11 +338,10 @@ class Headers:
             if name not in SPECIAL:
                 continue
             if name == b"CC":
-                if len(self.copies) == 0:
+                if len(self.copies) == 0 and not self.is_alone:
                     self.copies = data[value_at : reader.pos]
-                if self._keeps_copies:
-                    continue
-            elif trusted and name == b"x-death" and len(self.history) == 0:
+                continue
+            if trusted and name == b"x-death" and len(self.history) == 0:
                 self.history = data[value_at : reader.pos]
             elif name in FIRST_DEATH:
                 first_death.append(data[entry_at : reader.pos])
@@ -344,8 +355,10 @@ class Headers:
         """Different for headers that make different letters. Each value says itself how long it is,
         so it is enough to say which are there."""
         if len(self.copies) == 0 and len(self.history) == 0:
-            return b""
+            return b"a" if self.is_alone else b""
         present = b"c" if len(self.copies) != 0 else b"-"
+        if self.is_alone:
+            present = b"a"
         return present + self.copies + self.history + self.first_death
 
 
@@ -389,15 +402,17 @@ def _make_letter(
     past = _deaths_of(headers.history)
     death = _new_death(rule.queue, reason, now_s, exchange, keys, expiration)
     deaths = _newest_first(death, past)
+    is_alone = headers.is_alone
     if rule.routing_key is not None:
         keys = [rule.routing_key]
+        is_alone = is_alone or len(headers.copies) > 0
     last = _strings((exchange, rule.queue.encode(), reason.encode()), LAST_DEATH)
     first = headers.first_death
     if len(past) == 0:
         first = _strings((exchange, rule.queue.encode(), reason.encode()), FIRST_DEATH)
     entries = _history(deaths) + first + last
     pairs = [(one.queue, one.reason) for one in deaths]
-    return Letter(_publish_frame(rule.exchange, keys[0]), entries, keys, pairs)
+    return Letter(_publish_frame(rule.exchange, keys[0], is_alone), entries, keys, pairs)
 
 
 def _history(deaths: list[OneDeath]) -> bytes:
@@ -422,14 +437,14 @@ def _strings(values: tuple[bytes, bytes, bytes], names: tuple[bytes, bytes, byte
     return writer.getvalue()
 
 
-def _publish_frame(exchange: bytes, routing_key: bytes) -> bytes:
+def _publish_frame(exchange: bytes, routing_key: bytes, is_alone: bool) -> bytes:
     """The publish frame of a dead letter, with its mark."""
     writer = BytesWriter()
     writer.append(1)
     write_short(writer, 0)
     write_i32_be(writer, i32(9 + len(exchange) + len(routing_key)))
     write_i32_be(writer, PUBLISH)
-    write_short(writer, DEATH_TICKET)
+    write_short(writer, ALONE_TICKET if is_alone else DEATH_TICKET)
     write_short_bytes(writer, exchange)
     write_short_bytes(writer, routing_key)
     writer.append(0)

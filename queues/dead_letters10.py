@@ -2,12 +2,13 @@
 
 Takes messages in stored form 2 and gives them in the same form, for the dead-letter exchange:
 without a ttl; with the annotations x-opt-deaths, x-first-death-{exchange,queue,reason} (set once)
-and x-last-death-... as RabbitMQ 4 writes them; without x-cc where the rule has a routing key. The
-bare message stays as it is. Message by message, for it has to be decoded.
+and x-last-death-... as RabbitMQ 4 writes them; x-cc and the bare message stay. Message by message,
+for it has to be decoded.
 
 A history is believed only if the broker wrote it: the frame of a dead letter is on channel
-DEATH_CHANNEL, which no client can have. A message that cannot be read (it was checked when it came
-in) begins a history of its own.
+DEATH_CHANNEL, or ALONE_CHANNEL if the rule's routing key has replaced the keys in x-cc; no client
+can have these. A message that cannot be read (it was checked when it came in) begins a history of
+its own.
 """
 
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from warren.wire.amqp10.writer import write_ulong, write_value
 from warren.wire.buffer import BytesWriter, read_i16_be
 
 DEATH_CHANNEL: Final = 0x7EAD  # a client has 64 sessions at most
+ALONE_CHANNEL: Final = 0x7EAE  # the same, and the keys in x-cc do not count any more
 CHANNEL_AT: Final = 6  # in a frame
 FIRST: Final = "x-first-death-"
 LAST: Final = "x-last-death-"
@@ -53,9 +55,11 @@ def dead_letter_10(
     if not sections.walk(data, int(payload_at(data, start)), end):
         fail_sections(sections)
     annotations = dict(pairs_of(sections.annotations(data)))
-    ours = read_i16_be(data, start + CHANNEL_AT) == DEATH_CHANNEL
+    channel = read_i16_be(data, start + CHANNEL_AT)
+    is_alone = channel == ALONE_CHANNEL
+    ours = is_alone or channel == DEATH_CHANNEL
     exchange, key = names_of(chunk.names)
-    keys = [key, *_copies(annotations.get(X_CC))]
+    keys = [key] if is_alone else [key, *_copies(annotations.get(X_CC))]
     header = sections.header(data)
     new = Death(
         rule.queue,
@@ -72,8 +76,8 @@ def dead_letter_10(
     header.ttl = None
     target = rule.exchange.decode()
     if rule.routing_key is not None:
+        is_alone = is_alone or len(keys) > 1
         keys = [rule.routing_key]
-        annotations.pop(X_CC, None)
     _remember(annotations, deaths, new, bool(past))
     writer = BytesWriter()
     header.encode(writer)
@@ -81,7 +85,7 @@ def dead_letter_10(
     write_ulong(writer, MESSAGE_ANNOTATIONS)
     write_value(writer, annotations)
     writer.write(data[sections.bare_at : end])
-    letter = _marked(store(writer.getvalue()))
+    letter = _marked(store(writer.getvalue()), ALONE_CHANNEL if is_alone else DEATH_CHANNEL)
     offsets = bytes(4) + len(letter).to_bytes(4, "little")
     made = Chunk(FORMAT_10, letter, 0, offsets, info, names_for(target, keys[0]))
     return DeadLetter10(made, keys, [(death.queue, death.reason) for death in deaths])
@@ -111,7 +115,7 @@ def _remember(
     annotations[Symbol(X_OPT_DEATHS)] = annotation_of(deaths)
 
 
-def _marked(frame: bytes) -> bytes:
-    """The frame on the channel of dead letters."""
-    mark = DEATH_CHANNEL.to_bytes(2, "big")
+def _marked(frame: bytes, channel: int) -> bytes:
+    """The frame on a channel of dead letters."""
+    mark = channel.to_bytes(2, "big")
     return frame[:CHANNEL_AT] + mark + frame[CHANNEL_AT + 2 :]

@@ -331,3 +331,17 @@ def test_every_queue_is_bound_to_the_default_exchange_by_its_name(
 ) -> None:
     confirming.basic_publish("", queue, b"1", mandatory=True)
     assert drain(confirming, queue) == [b"1"]
+
+
+def test_line_ends_are_not_part_of_the_names_of_queues_and_exchanges(
+    channel: Any, name: str
+) -> None:
+    queue = channel.queue_declare(f"{name}\r\n", exclusive=True).method.queue
+    assert queue == name
+    channel.exchange_declare(f"\n{name}", "fanout", auto_delete=True)
+    channel.exchange_declare(name, passive=True)
+    channel.queue_bind(name, name)
+    channel.exchange_delete(f"{name}\n")
+    channel.queue_delete(f"{name}\r")
+    with channel_closed(404, f"NOT_FOUND - no queue '{name}' in vhost '/'"):
+        channel.queue_declare(name, passive=True)

@@ -5,7 +5,6 @@ from typing import Any
 
 import pika
 import pika.exceptions
-import pytest
 
 from tests.conformance.broker import (
     Inbox,
@@ -97,7 +96,7 @@ def test_an_answer_is_confirmed(connect: Connect, channel: Any, queue: str) -> N
     inbox.wait(1)
 
 
-def test_a_mandatory_answer_arrives_and_comes_back_for_the_address_is_no_queue(
+def test_a_mandatory_answer_that_arrives_is_not_returned(
     connect: Connect, channel: Any, queue: str
 ) -> None:
     asking = connect().channel()
@@ -105,8 +104,7 @@ def test_a_mandatory_answer_arrives_and_comes_back_for_the_address_is_no_queue(
     request(asking, queue, b"question")
     settle_down(channel, lambda: ready_count(channel, queue) > 0)
     address = take(channel, queue).properties.reply_to
-    with pytest.raises(pika.exceptions.UnroutableError):
-        publish(channel, address, b"answer")
+    publish(channel, address, b"answer")  # UnroutableError, if it came back.
     inbox.wait(1)
     assert inbox.bodies == [b"answer"]
 

@@ -277,13 +277,16 @@ def test_headers_that_cannot_be_read_give_way_to_ours(inside: bytes) -> None:
 @pytest.mark.parametrize("array", [b"?", b"S\0\0\0\x02ab?", b"S\0\0\0\x09ab", b"F\0\0\0\x02\x09a"])
 def test_lists_that_cannot_be_read_say_nothing(array: bytes) -> None:
     value = b"A" + len(array).to_bytes(4, "big") + array
-    inside = b"\x01aV\x07x-death" + value + b"\x02CC" + value
-    properties = b"\x20\0" + len(inside).to_bytes(4, "big") + inside
-    data = build("events", b"a.b", properties, b"body")
+
+    def build_with(inside: bytes) -> bytes:
+        properties = b"\x20\0" + len(inside).to_bytes(4, "big") + inside
+        return build("events", b"a.b", properties, b"body")
+
+    data = build_with(b"\x01aV\x07x-death" + value)
     rule = DeadLetterRule("work", "dlx", b"dead", trusts_clients=True)
     assert deaths_in(died(data, rule=rule)) == [("work", "expired", 1)]
     assert headers_in(died(data, rule=rule))["a"] is None
-    (run,) = runs_of(TO_DLX, [data])
+    (run,) = runs_of(TO_DLX, [build_with(b"\x02CC" + value)])
     assert run.routing_keys == [b"a.b"]
 
 
@@ -344,9 +347,19 @@ def test_with_a_key_of_its_own_the_letter_goes_by_it_alone() -> None:
     assert run.key == b"\x03dlx\x04dead\0"
     (letter,) = messages_of(run)
     headers = headers_in(letter)
-    assert {name.encode() for name in headers} == OURS
+    assert {name.encode() for name in headers} == OURS | {b"CC"}
     wanted = [death("work", EXPIRED, 1, "events", "a.b", "c1")]
     assert in_order(headers["x-death"]) == in_order(wanted)
+
+
+def test_keys_in_cc_that_a_routing_key_has_replaced_stay_without_effect() -> None:
+    letter = died(published({"CC": ["c1"]}), rule=TO_KEY)
+    (run,) = runs_of(TO_DLX, [letter])
+    assert run.routing_keys == [b"dead"]
+    (again,) = messages_of(run)
+    assert headers_in(again)["CC"] == ["c1"]
+    (third,) = runs_of(TO_DLX, [again])
+    assert third.routing_keys == [b"dead"]
 
 
 def test_a_copy_list_of_the_wrong_kind_names_nobody() -> None:
@@ -474,13 +487,19 @@ lives = st.lists(
 
 
 def naive(
-    letter: tuple[str, bytes, BasicProperties], life: tuple[str, str, bytes | None, int], old: bool
+    letter: tuple[str, bytes, BasicProperties],
+    life: tuple[str, str, bytes | None, int],
+    old: bool,
+    alone: bool,
 ) -> tuple[str, bytes, BasicProperties]:
-    """RabbitMQ's rules once more, on decoded values. `old`: it was a dead letter before."""
+    """RabbitMQ's rules once more, on decoded values.
+
+    `old`: it was a dead letter before; `alone`: and a routing key has replaced those in CC.
+    """
     exchange, routing_key, properties = letter
     queue, reason, new_key, now_s = life
     headers = dict(properties.headers or {})
-    copies = headers.get("CC", [])
+    copies = [] if alone else headers.get("CC", [])
     assert isinstance(copies, list)
     history = headers.pop("x-death", []) if old else []
     assert isinstance(history, list)
@@ -499,8 +518,6 @@ def naive(
         if not old:
             headers[f"x-first-death-{what}"] = value
     headers.pop("BCC", None)
-    if new_key is not None:
-        headers.pop("CC", None)
     properties.headers = headers
     properties.expiration = None
     return "dlx", routing_key if new_key is None else new_key, properties
@@ -546,7 +563,8 @@ def test_any_life_reads_as_it_does_by_the_plain_rules(
         rule = DeadLetterRule(queue, "dlx", new_key)
         before = split_frames(data)
         data = died(data, reason, now_s, rule)
-        plain = naive(plain, each, number > 0)
+        alone = any(new_key is not None for _, _, new_key, _ in life[:number])
+        plain = naive(plain, each, number > 0, alone)
         assert_same(data, plain)
         after = split_frames(data)
         assert after[2:] == before[2:]
