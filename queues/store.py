@@ -564,9 +564,10 @@ class Store:
         self._dead = 0
         self.live_bytes = 0
 
-    def shed(self, end: i64, slots_max: i64) -> i64:
+    def shed(self, end: i64, slots_max: i64, lazy: i64 = -1) -> i64:
         """Let bodies of messages before `end` leave memory, the last first, or be paged.
 
+        `lazy`: 1 or 0 if the queue has become lazy or is so no longer; then only its own leave.
         Looks at so many slots at most, and at fewer if much leaves. Returns the `end` to go on
         with; 0 at the head.
         """
@@ -583,7 +584,9 @@ class Store:
             slot = self._slots[place]
             place += 1
             chunk = slot.chunk
-            if slot.live == 0 or chunk.data is None:
+            if lazy >= 0:
+                chunk.lazy = lazy == 1 and chunk.holders <= 1
+            if slot.live == 0 or chunk.data is None or (lazy >= 0 and not chunk.lazy):
                 continue
             if is_safe(chunk):
                 budget.evict(chunk)

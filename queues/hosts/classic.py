@@ -69,6 +69,8 @@ from queues.traits import Traits, decode_meta, traits_of
 from warren.wire.amqp091.events import INFO_EXPIRATION, INFO_PERSISTENT, INFO_PRIORITY
 
 MARK_STRIDE: Final = 2048  # deliveries between two delivered marks in the journal
+SHIFT_SLOTS: Final = 1024  # of the store, looked at in a step after a change of mode
+SHIFT_REST_MS: Final = 50  # while page files are behind
 
 DEFAULT: Final = 0  # modes
 LAZY: Final = 1
@@ -122,6 +124,7 @@ class ClassicHost:
         self._reading = Reading(uid, self.store, budget, turn, mode != LOGGED)
         self._dying = Burying(self._reading, self.store, turn)
         self._timer_ms: i64 = FAR
+        self._shift_end: i64 = 0  # messages before this one have yet to follow a change of mode
         # Confirms behind refusals.
         self._settled_late: list[tuple[SessionSink, int]] | None = None
         self._found: list[Found] = []  # what a recovery has found so far
@@ -211,7 +214,10 @@ class ClassicHost:
 
     def configure(self, options: Options, mode: i64, undertaker: Undertaker | None) -> None:
         """Other rules hold from now on; not for a queue in mode LOGGED."""
-        self.mode = mode
+        if mode != self.mode:
+            self.mode = mode
+            self._shift_end = FAR  # What is in the queue follows, in slices.
+            self._mark_self()
         self.bury_by(undertaker)
         if not self.options.same(options):
             chunks = NO_CHUNKS if self._chunks is None else self._chunks
@@ -290,11 +296,24 @@ class ClassicHost:
             self.apply_batch([], NO_CHUNKS, now_ms)
         elif len(self._dying.runs) > 0:
             self._bury(now_ms)
+        if self._shift_end > 0:
+            self._shift(now_ms)
         if machine.has_more():
             self._turn.mark_host_later(self)
         elif machine.due_ms < self._timer_ms:
             self._timer_ms = machine.due_ms
             self._turn.wake_host(self, self._timer_ms)
+
+    def _shift(self, now_ms: i64) -> None:
+        """Follow a change of mode: some bodies leave memory, or may stay there once read again."""
+        pager = self._budget.pager
+        if pager is not None and pager.is_behind():
+            self._turn.wake_host(self, now_ms + SHIFT_REST_MS)
+            return
+        lazy: i64 = 1 if self.mode == LAZY else 0
+        self._shift_end = self.store.shed(self._shift_end, SHIFT_SLOTS, lazy)
+        if self._shift_end > 0:
+            self._turn.mark_host_later(self)
 
     def on_timer(self) -> None:
         """Something may be due."""

@@ -8,7 +8,7 @@ from queues.commands import (
 from queues.credit import CreditActor, CreditSpec
 from queues.fifo import Fifo
 from queues.hosts.burying import BURY_REST_MS
-from queues.hosts.classic import LAZY, ClassicHost
+from queues.hosts.classic import DEFAULT, LAZY, SHIFT_SLOTS, ClassicHost
 from queues.message import Chunk
 from queues.options import REJECT_PUBLISH, Options
 from tests.unit.queues.at_most_once import AtMostOnce
@@ -91,6 +91,75 @@ def test_a_lazy_queue_is_lazy_after_a_restart_and_drops_what_is_transient() -> N
     assert desk.body(1) == b"aa"
     assert desk.body(3) == b"cc"
     assert chunks[0].data is None
+
+
+def become(desk: Desk, mode: int) -> None:
+    desk.host.configure(desk.host.options, mode, None)
+
+
+def test_what_is_queued_leaves_memory_in_slices_when_the_queue_becomes_lazy() -> None:
+    desk = Desk()
+    count = 2 * SHIFT_SLOTS
+    chunks = [desk.publish([b"%d" % number]) for number in range(count)]
+    desk.turn()
+    desk.sync()
+    become(desk, LAZY)
+    left = []
+    for _ in range(4):
+        desk.turn()
+        left.append(sum(chunk.data is not None for chunk in chunks))
+    assert count > left[0] >= count - SHIFT_SLOTS
+    assert left[-1] == 0
+    assert desk.node.later == []
+    assert desk.node.budget.used_bytes == 0
+    assert desk.body(1) == b"0"
+    assert desk.body(count) == b"%d" % (count - 1)
+
+
+def test_queued_messages_that_are_in_no_log_go_to_page_files_when_the_queue_becomes_lazy() -> None:
+    desk = Desk()
+    chunk = desk.publish([b"a"], persistent=False)
+    desk.turn()
+    become(desk, LAZY)
+    desk.turn()
+    desk.node.pages.complete()
+    assert chunk.data is None
+    assert desk.bodies() == {1: b"a"}
+
+
+def test_a_message_whose_sync_is_under_way_when_the_queue_becomes_lazy_leaves_with_it() -> None:
+    desk = Desk()
+    chunk = desk.publish([b"a"])
+    desk.turn()
+    become(desk, LAZY)
+    desk.turn()
+    assert chunk.data == b"a"
+    desk.sync()
+    assert chunk.data is None
+
+
+def test_what_another_queue_holds_stays_in_memory_when_the_queue_becomes_lazy() -> None:
+    desk = Desk()
+    other = desk.node.queue(6)
+    chunk = chunk_of([b"a"])
+    for host in (desk.host, other):
+        host.publish(desk.sink, chunk, 1)
+    desk.turn()
+    desk.sync()
+    become(desk, LAZY)
+    desk.turn()
+    assert chunk.data == b"a"
+
+
+def test_bodies_stay_in_memory_once_read_when_the_queue_is_lazy_no_longer() -> None:
+    desk = lazy_desk()
+    chunks = [desk.publish([b"a"]), desk.publish([b"b"])]
+    desk.turn()
+    desk.sync()
+    become(desk, DEFAULT)
+    desk.turn()
+    assert (desk.body(1), desk.body(2)) == (b"a", b"b")
+    assert [chunk.data for chunk in chunks] == [b"a", b"b"]
 
 
 # Chunks that queues share
