@@ -108,7 +108,8 @@ def prepare(kind: str) -> Path:
         say(f"creating {folder.name}")
         create(folder)
     say(f"installing what {folder.name} needs")
-    pip(python, "install", *needed)
+    # A node compiles what it imports; compiling all of it first delays its first start.
+    pip(python, "install", *(["--no-compile"] if kind == "run" else []), *needed)
     stamp.write_text(digest)
     return python
 
