@@ -11,6 +11,7 @@ and all in turn as long as that helps. Waits double up to REST_MS_MAX. A letter 
 and is never given up. Compiled.
 """
 
+from collections import deque
 from typing import Final, final
 
 from mypy_extensions import i64
@@ -20,6 +21,7 @@ from queues.expiry import FAR
 
 WINDOW: Final = 32
 ANSWER_MS: Final = 180_000
+PURGED_MAX: Final = 8192  # messages in one answer of `take_buried`
 REST_MS_MIN: Final = 100
 REST_MS_MAX: Final = 30_000
 
@@ -52,6 +54,7 @@ class Burials:
         self.resting = DyingRuns()
         self._again: Letter | None = None  # was given, and could not be sent yet
         self._buried: list[int] = []
+        self._purged: deque[tuple[int, int]] = deque()  # runs that are buried, some at a time
         self._rest_ms: i64 = REST_MS_MIN
         self._rest_until_ms: i64 = 0
         self._rest_at: i64 = 0  # where the walk through those that rest goes on
@@ -161,6 +164,19 @@ class Burials:
         self._end(letter)
         self._buried.append(int(letter.seq))
 
+    def purge(self) -> None:
+        """Drop everything; a letter that is on its way may still arrive."""
+        for letter in list(self.letters.values()):
+            self.drop(letter)
+        for source in (self.fresh, self.resting):
+            self._purged.extend([(first, count) for first, count, _ in source.runs()])
+        self.fresh = DyingRuns()
+        self.resting = DyingRuns()
+
+    def has_purged(self) -> bool:
+        """Whether `take_buried` has more, because it gives a bounded number of what is purged."""
+        return len(self._purged) > 0
+
     def _end(self, letter: Letter) -> None:
         letter.is_done = True
         letter.is_out = False
@@ -208,4 +224,13 @@ class Burials:
                 runs[-1] = (runs[-1][0], runs[-1][1] + 1)
             else:
                 runs.append((seq, 1))
+        room: i64 = PURGED_MAX
+        while room > 0 and len(self._purged) > 0:
+            first, count = self._purged.popleft()
+            some = min(i64(count), room)
+            runs.append((first, int(some)))
+            room -= some
+            if some < count:
+                self._purged.appendleft((first + int(some), count - int(some)))
+        runs.sort()
         return runs

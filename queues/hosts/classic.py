@@ -108,6 +108,7 @@ class ClassicHost:
         self.undertaker = undertaker
         self._parts = False  # from its undertaker, once what is dying is buried
         self.on_dying: Callable[[Dying], None] | None = None  # of a queue whose machine keeps them
+        self.on_purged: Callable[[], None] | None = None  # of the same, while it is led here
         self.store = Store(budget)
         self.credit = credit
         self.capacity = Capacity()
@@ -495,11 +496,14 @@ class ClassicHost:
             self._turn.queue_unused(int(self.uid))
 
     def count_answer(self, effect: Effect) -> None:
+        """Count an answer to a session; a purge also takes what waits to be dead-lettered."""
         if isinstance(effect, Got) and effect.message > 0:
             self.delivered_count += 1
             self.got_count += 1
         elif isinstance(effect, Refused):
             self.refused_count += effect.count
+        elif isinstance(effect, Purged) and self.on_purged is not None:
+            self.on_purged()
 
     # Bodies on disk
 

@@ -65,6 +65,7 @@ class Sexton(PublishingOnly):
         self.is_gone = False
         self.burials = Burials()
         self._inner = inner
+        inner.on_purged = self.purge
         self._turn = turn
         self._bury = bury
         self._session = SessionId(0)
@@ -97,6 +98,11 @@ class Sexton(PublishingOnly):
             undertaker.note_dying(DEATHS[reason], int(count))
         self._mark()
 
+    def purge(self) -> None:
+        """The queue is purged: bury what is dying, without dead letters."""
+        self.burials.purge()
+        self._mark()
+
     def _mark(self) -> None:
         if not self._is_marked and not self.is_gone:
             self._is_marked = True
@@ -123,7 +129,7 @@ class Sexton(PublishingOnly):
         buried = self.burials.take_buried()
         if len(buried) > 0:
             self._bury(Buried(buried))
-        if room == 0:
+        if room == 0 or self.burials.has_purged():
             self._is_marked = True
             self._turn.mark_host_later(self)
         else:
@@ -239,6 +245,7 @@ class Sexton(PublishingOnly):
     def close(self) -> None:
         """The queue goes, or is led elsewhere."""
         self.is_gone = True
+        self._inner.on_purged = None
         for outbox in self._outboxes.values():
             outbox.host.command(self, EndSession(self._session))
         self._outboxes = {}

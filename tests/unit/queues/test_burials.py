@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from queues.burials import ANSWER_MS, REST_MS_MAX, REST_MS_MIN, WINDOW, Burials, Letter
+from queues.burials import ANSWER_MS, PURGED_MAX, REST_MS_MAX, REST_MS_MIN, WINDOW, Burials, Letter
 from queues.effects import LEFT_EXPIRED, LEFT_REJECTED
 from tests.unit.queues.runs import seqs_of
 
@@ -215,3 +215,19 @@ def test_by_lots_each_is_buried_once_and_only_when_some_queue_has_it(seed: int) 
     assert len(buried) == len(set(buried))
     assert len(buried) + burials.count == next_seq - 1
     assert len(buried) > next_seq // 2
+
+
+def test_a_purge_buries_everything_some_at_a_time() -> None:
+    burials = dead(WINDOW + 2 * PURGED_MAX)
+    out = sent(burials, 7)
+    rests = given(burials)
+    burials.nowhere(rests, NOW_MS)
+    burials.purge()
+    assert burials.next(NOW_MS + REST_MS_MAX + ANSWER_MS) is None
+    buried = burials.take_buried()
+    assert sum(count for _, count in buried) <= WINDOW + PURGED_MAX
+    while burials.has_purged():
+        buried += burials.take_buried()
+    assert sorted(seqs_of(buried)) == list(range(1, WINDOW + 2 * PURGED_MAX + 1))
+    burials.confirmed(out, 7, NOW_MS)  # It was on its way, and arrives.
+    assert (burials.take_buried(), burials.count) == ([], 0)

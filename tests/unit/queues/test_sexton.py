@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from queues.annotations import encode_words
-from queues.commands import ACCEPT, REJECT, Buried, EndSession, Settle, consumer_key
+from queues.commands import ACCEPT, REJECT, Buried, EndSession, Purge, Settle, consumer_key
 from queues.fifo_snapshot import encode_fifo
 from queues.hosts.quorum import decode_entry
 from queues.options import REJECT_PUBLISH, Options
@@ -259,3 +259,16 @@ def test_a_message_that_is_accepted_leaves_as_ever() -> None:
     assert (yard.dying, yard.desk.live()) == (0, 0)
     assert yard.desk.host._sexton is None
     assert yard.desk.host.uid == UID
+
+
+def test_a_purge_takes_what_waits_for_its_dead_letter_as_well() -> None:
+    yard = Graveyard()  # No queue is bound: letters wait.
+    yard.begin()
+    yard.publish(b"a", b"b")
+    yard.reject(1)
+    assert yard.dying == 1
+    yard.desk.host.command(yard.desk.sink, Purge(yard.desk.sink.session))
+    yard.desk.turn()
+    yard.go_on()
+    yard.desk.turn()
+    assert (yard.dying, yard.buried()) == (0, [(1, 1)])
