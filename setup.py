@@ -110,7 +110,6 @@ COMPILED = [
     "queues/hosts/classic.py",
     "queues/hosts/found.py",
     "queues/hosts/journal.py",
-    "queues/hosts/quorum.py",
     "queues/hosts/quorum_bodies.py",
     "queues/hosts/quorum_entry.py",
     "queues/hosts/quorum_member.py",

@@ -18,21 +18,16 @@ import psutil
 import uvloop
 
 from node import logs
-from node.auth.desk import LoginDesk
 from node.auth.passwords import HASHINGS, Hashing, hash_password, new_salt
-from node.auth.rules import production_fault, rules_of
-from node.auth.telling import login_teller
+from node.auth.rules import production_fault
 from node.broker import Broker
 from node.clock import NodeClock
-from node.cluster.identity import (
-    BadMembership,
-    EnteringFailed,
-    belongs_to_cluster,
-    member_fault,
-)
+from node.cluster.identity import BadMembership, EnteringFailed
+from node.cluster.introducing import propose
+from node.cluster.service import Cluster
+from node.cluster.wiring import ClusterParts
 from node.damage import LostDefinitions
 from node.default_policies import default_policies
-from node.definition_rows import DefinitionRows
 from node.disk_monitor import DiskMonitor
 from node.door import AMQP, AmqpDoor, entries_of
 from node.front import ManagementFront
@@ -41,7 +36,6 @@ from node.memory import BodyPaging, MemoryKeeper, bound_allocator, memory_total_
 from node.owners import QueueOwners, Recovered
 from node.peering.identity import BadNodeId, BadSecret, read_secret
 from node.resetting import wipe_if_marked
-from node.slow_queues import SlowCommits
 from node.slow_turns import SlowTurns
 from node.timers import Timers
 from node.tls.contexts import TlsFault
@@ -49,20 +43,16 @@ from node.turn import Turn
 from queues import fifo
 from queues.credit import CreditActor, CreditSpec
 from queues.hosts.journal import Journal
-from queues.metadata import Metadata
 from queues.metadata_commands import (
     Batch,
     Command,
     DeclareVhost,
-    NodeRestarted,
     PutUser,
     SetPermissions,
 )
 from queues.metadata_snapshot import BadSnapshot
 from queues.paging import Pager
 from queues.store import BodyBudget
-from raft.log_group import METADATA_OWNER
-from raft.one_member import Commits, OneMemberGroup
 from warren.storage.compaction import UnreadableFile
 from warren.storage.direct import DIRECT_BYTES, DirectDisk
 from warren.storage.disk import DirectoryInUse, DirectoryLock, OsDisk
@@ -72,8 +62,6 @@ from warren.storage.snapshot import SnapshotStore
 from warren.storage.wal import Wal
 
 if TYPE_CHECKING:
-    from node.cluster.service import Cluster
-    from node.cluster.wiring import ClusterParts
     from node.config import Config, UserConfig
     from node.tls.keeper import TlsKeeper
 
@@ -103,7 +91,7 @@ STARTING_FAULTS: Final = (
 
 
 def cluster_secret(config: "Config") -> bytes | None:
-    """The secret of the cluster; None: the node is in none. BadSecret: it cannot be used."""
+    """Read the secret of the cluster; None: no listener for other nodes. BadSecret: unusable."""
     path = config.cluster.secret_file
     return None if config.listeners.cluster is None or path is None else read_secret(path)
 
@@ -161,7 +149,7 @@ def run(config: "Config") -> int:
 
 
 async def run_node(config: "Config", secret: bytes | None) -> int:
-    """The same, on the running loop; with the secret of its cluster, if it is in one."""
+    """Run a node on the running loop; `secret` is None without a listener for other nodes."""
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -170,14 +158,7 @@ async def run_node(config: "Config", secret: bytes | None) -> int:
     if config.log.file is not None:
         hangup.on_signal(logs.reopen)
     disk = OsDisk()
-    directory = str(config.node.data_dir)
     keepers = tls_keepers(config)
-    if secret is None:
-        if belongs_to_cluster(disk, directory):
-            raise BadMembership(member_fault(directory))
-        return await Node(config, stopping, keepers, hangup).run()
-    from node.cluster.service import Cluster
-
     cluster = Cluster(config, secret, disk, keepers.get("cluster.tls"))
     try:
         if not await finished(cluster.enter(), stopping):
@@ -212,17 +193,18 @@ class Node:
         stopping: asyncio.Event,
         keepers: "Mapping[str, TlsKeeper]",
         hangup: Hangup,
-        cluster: "Cluster | None" = None,
+        cluster: Cluster,
     ) -> None:
         """`stopping` is set when the node is to stop; `keepers` are the TLS contexts by listener;
-        `cluster` has a place for it already."""
+        `cluster` has entered: this node is a member of it, perhaps the only one."""
         self._config = config
         self._keepers = keepers
         self._hangup = hangup
         self._stopping = stopping
         self._cluster = cluster
-        self._parts: ClusterParts | None = None
+        self._parts: ClusterParts
         self._status = 0
+        self._recovered: Recovered
         loop = asyncio.get_running_loop()
         self.turn = Turn(loop.call_soon, self._turn_failed)
         self._slow_turns = SlowTurns()
@@ -256,12 +238,8 @@ class Node:
         self._disk = disk
         self._budget = budget
         self._snapshots = SnapshotStore(self.keyed)
-        self._definitions = DefinitionRows(self.keyed, self._snapshots)
-        self._commits = Commits()
-        self._slow = SlowCommits(loop, config.testing.slow_ms / 1000, self._in_turn)
-        if cluster is not None:
-            cluster.on_fatal = self._fail
-            cluster.equip(self.wal, self.turn)
+        cluster.on_fatal = self._fail
+        cluster.equip(self.wal, self.turn)
 
     def _make_pages(
         self, disk: OsDisk, budget: BodyBudget, loop: asyncio.AbstractEventLoop
@@ -286,14 +264,10 @@ class Node:
     async def run(self) -> int:
         """Start, serve until told to stop, stop."""
         self.broker = self._recover()
-        broker = self.broker
-        broker.logins = LoginDesk(broker.access, rules_of(self._config))
-        broker.logins.on_weak_hash = broker.replace_hash
-        broker.logins.on_login = login_teller(broker.events)
-        broker.tls_keepers = self._keepers
         monitor = self._set_alarms()
         front: ManagementFront | None = None
         if await self._is_defined() and self._is_fit():
+            self._tell_recovered()
             front = await self._open()
             await self._serve(monitor)
         await self._stop(front)
@@ -311,8 +285,7 @@ class Node:
         if metrics is not None:
             front.bind_metrics(metrics.host, metrics.port)
         broker.in_service = True
-        if self._parts is not None:
-            self._parts.serve()
+        self._parts.serve()
         gc.collect()
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
@@ -355,108 +328,93 @@ class Node:
 
     async def _is_defined(self) -> bool:
         """Wait for the definitions; False: the node is to stop."""
-        cluster = self._cluster
-        if cluster is None:
-            await self._define_first()
-            if self.group.missing_index > 0:
-                self._definitions.save(self.broker.metadata, self.group)
-            return True
+        current = self._cluster.current
         is_known = self.broker.metadata.roster.cluster_id != 0
         seconds = self._config.cluster.minority_wait_ms / 1000 if is_known else None
-        if not await finished(cluster.current.wait(), self._stopping, seconds):
+        if not await finished(current.wait(), self._stopping, seconds):
             if self._stopping.is_set():
                 return False
             log.warning(
                 "no majority of the cluster can be reached: clients are served by the definitions "
                 "that were known before, and nothing of them can be changed"
             )
-        return True
+            return True
+        self._parts.pass_lost()
+        # Behind what the end of the earlier process brings about: its exclusive queues are gone.
+        missing = tuple(self._first_commands())
+        work = propose(self._parts.definitions, Batch(missing))
+        return await finished(work, self._stopping)
 
     def _recover(self) -> Broker:
         """Read the log; make the definitions, the queues and their messages of it."""
         gc.disable()  # Recovery makes what will stay; looking through it again costs half the time.
-        group = self._make_group(METADATA_OWNER, self._committed)
-        self.group = group
-        directory = os.path.join(self._config.node.data_dir, LOG_DIRECTORY)
-        self._snapshots.adopt_files(self._disk, directory)
-        parts = self._parts = self._make_parts()
-        metadata = self._definitions.load(group) if parts is None else parts.machine
-        broker = self.broker = self._make_broker(metadata)
-        if parts is not None:
-            parts.adopt(broker)
+        parts = self._parts = ClusterParts(
+            self._cluster,
+            self.keyed,
+            self._snapshots,
+            self.wal,
+            asyncio.get_running_loop().call_later,
+        )
+        broker = self.broker = self._make_broker()
         broker.load_definitions()
-        self._read_log(group)
+        self._read_log()
         gc.enable()
         self.turn.begin()  # What the queues have to do first.
         self.wal.on_durable.append(self._durable)
-        if parts is None:
-            group.start()
-            self._snapshots.sweep({METADATA_OWNER, *broker.quorum_hosts})
-            broker.group = group
-        else:
-            parts.join(self._first_commands)
+        parts.join(self._first_commands)
         broker.policies.begin()
         self.wal.on_behind = self._log_behind
         self.wal.attach(QueueOwners(broker.hosts.awake, broker.hosts.mark))
         return broker
 
-    def _make_broker(self, metadata: Metadata) -> Broker:
-        broker = Broker(
+    def _make_broker(self) -> Broker:
+        return Broker(
             self._config,
             self.clock,
             self.turn,
-            metadata,
+            self._parts,
             self.journal,
             self._budget,
             self.wal,
+            self.pages,
             Timers(asyncio.get_running_loop().call_later, self.clock.now_ms, self.turn.begin),
             self.wal,
+            self._keepers,
         )
-        broker.pages = self.pages
-        broker.make_group = self._make_group
-        return broker
 
-    def _read_log(self, group: OneMemberGroup) -> None:
+    def _read_log(self) -> None:
         """Give the hosts what the log holds; LostDefinitions: the node must not go on with it."""
         broker = self.broker
-        metadata = broker.metadata
         parts = self._parts
         recovered = Recovered(
-            group,
             broker.hosts.find,
             broker.hosts,
-            broker.quorum_hosts,
-            broker.recovering,
             broker.damages,
-            lambda: metadata.next_uid,
+            lambda: broker.metadata.next_uid,
             parts,
+            self.wal,
         )
         report = self.wal.open(recovered)
         for corrupt in report.corrupt:
             log.error("%s", corrupt)
         if report.torn is not None:
             log.warning("the end of %s is torn and was cut at offset %d", *report.torn)
-        if parts is None:
-            self._check_definitions(recovered.lost_definitions(report))
-            metadata.next_uid = max(metadata.next_uid, recovered.owner_high + 1)
-        else:
-            self._check_definitions(parts.lost(report))
+        self._check_definitions(parts.lost(report, recovered))
         recovered.finish(report)
+        self._recovered = recovered
+
+    def _tell_recovered(self) -> None:
+        """Log what the start has found, once the definitions are complete."""
+        report = self.broker.damages.report
+        assert report is not None
         log.info(
             "recovered %d queues, %d messages, %d log records in %d files; the last stop was %s",
-            metadata.queue_count,
-            recovered.message_count,
+            self.broker.metadata.queue_count,
+            self._recovered.message_count,
             report.records,
             report.files,
             "clean" if report.clean else "not clean",
         )
-
-    def _make_parts(self) -> "ClusterParts | None":
-        if self._cluster is None:
-            return None
-        from node.cluster.wiring import ClusterParts
-
-        return ClusterParts(self._cluster, self.keyed, self._snapshots, self.wal)
 
     def _check_definitions(self, lost: str) -> None:
         """A node that does not know its queues must not go on as if nothing were missing."""
@@ -468,14 +426,6 @@ class Node:
                 "storage.accept_lost_definitions=true to go on with what was defined before that"
             )
         log.error("%s; the node goes on with what was defined before that", lost)
-
-    async def _define_first(self) -> None:
-        """What an empty node begins with, and the end of what a restart does not keep."""
-        broker = self.broker
-        commands = [NodeRestarted(broker.node_name), *self._first_commands()]
-        done = asyncio.get_running_loop().create_future()
-        broker.propose(Batch(tuple(commands)), done.set_result)
-        await done
 
     def _first_commands(self) -> list[Command]:
         """What the configuration defines and is not there, of users only the first."""
@@ -513,42 +463,16 @@ class Node:
 
     # While it runs
 
-    def _committed(self, index: int, entry: bytes) -> None:
-        self.broker.on_committed(index, entry)
-        if self.broker.in_service:
-            self._definitions.applied(self.broker.metadata, self.group)
-
-    def _make_group(self, uid: int, on_committed: Callable[[int, bytes], None]) -> OneMemberGroup:
-        commits = self._slow.commits if self._is_slow(uid) else self._commits
-        return OneMemberGroup(uid, self.wal, self._snapshots, on_committed, commits)
-
-    def _is_slow(self, uid: int) -> bool:
-        """Whether the setting for tests names the queue."""
-        names = self._config.testing.slow_queues
-        if not names or uid == METADATA_OWNER:
-            return False
-        queue = self.broker.metadata.queue(uid)
-        return queue is not None and queue.name in names
-
     def _watch_turns(self) -> None:
         """From now on: the first turn was begun while the node started, and is as long as that."""
         self.turn.stages.on_slow = self._slow_turns.note
         self._slow_turns.watch_collections()
 
-    def _in_turn(self, work: Callable[[], None]) -> None:
-        self.turn.begin()
-        work()
-        self.turn.finish_now()
-
     def _durable(self, lsn: int) -> None:
         self.turn.begin()
-        self._commits.on_durable(lsn)
         self.journal.on_durable(lsn)
-        if self._cluster is not None:
-            self._cluster.raft.on_durable(lsn)
+        self._cluster.raft.on_durable(lsn)
         self.turn.finish_now()
-        if self._config.testing.slow_queues:
-            self._slow.on_durable(lsn)
 
     def _end_turn(self) -> None:
         """What the turn has journaled so far goes into the log before the log tidies up."""
@@ -610,8 +534,7 @@ class Node:
         while True:
             await asyncio.sleep(OBSERVE_S)
             self.clock.observe()
-            if self._parts is not None:
-                self._parts.tick()
+            self._parts.tick()
             used = process.memory_info().rss
             broker.alarms.observe_memory(used)
             broker.alarms.retry_due(asyncio.get_running_loop().time())
@@ -657,8 +580,6 @@ class Node:
         broker.partings.abort_all()
         await self._drain(1.0)
         await self._bury(2.0)
-        if self._parts is None:
-            await self._save_definitions(1.0)
         if front is not None:
             await front.stop()
         broker.logins.close()
@@ -666,8 +587,7 @@ class Node:
         for uid, host in broker.hosts.awake.items():
             if uid not in broker.damages.hosts:
                 host.end_cleanly()
-        if self._parts is not None:
-            await self._parts.stop(1.0)
+        await self._parts.stop(1.0)
         self.journal.end_turn(self.clock.now_ms())
         self.journal.settle_now()
         self.wal.close(clean=True)
@@ -684,12 +604,6 @@ class Node:
     async def _drain(self, seconds: float) -> None:
         """Wait until the connections are gone, but no longer than this."""
         await wait_until(lambda: not self.broker.arrivals, seconds)
-
-    async def _save_definitions(self, seconds: float) -> None:
-        """So that the next start finds rows and no entries; without room on disk it does not."""
-        await wait_until(lambda: not self._definitions.is_saving, seconds)
-        self._definitions.save(self.broker.metadata, self.group)
-        await wait_until(lambda: not self._definitions.is_saving, seconds)
 
 
 async def wait_until(reached: Callable[[], bool], seconds: float) -> None:

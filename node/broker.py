@@ -20,19 +20,17 @@ from node.auth.access import AccessView
 from node.auth.desk import LoginDesk
 from node.auth.passwords import Hashing
 from node.auth.permissions import PermissionCache
+from node.auth.rules import rules_of
+from node.auth.telling import login_teller
 from node.authors import BROKER, Author
 from node.clock import NodeClock, monotonic_ms
-from node.cluster.coordination.seam import Coordination, NoCoordination
 from node.cluster.unknown import UnknownHost
-from node.cluster.whereis import Alone, WhereIs
 from node.damage import Damages, Owners
-from node.event_feed import Elsewhere, NobodyElse
 from node.events import Events
 from node.greeting import server_properties, wire_limits, wire_limits10
 from node.hold import Hold
 from node.hosts import QueueHosts
 from node.limits import ClientLimits
-from node.logs import ids_of
 from node.observers import Observers
 from node.parting import Partings
 from node.plans import RouteCache
@@ -49,45 +47,35 @@ from queues.definitions import Binding, Destination, Exchange, Policy, Queue, Us
 from queues.host import QueueHost
 from queues.hosts.classic import LOGGED, ClassicHost, Steppable, Waking
 from queues.hosts.journal import Journal
-from queues.hosts.quorum import SNAPSHOT_ENTRIES, QuorumHost
 from queues.hosts.undertaker import QueueUndertaker
 from queues.message import Chunk
-from queues.metadata import Metadata
 from queues.metadata_commands import (
     Batch,
     Command,
     DeleteByOwner,
     DeleteQueue,
     PutUser,
-    decode,
-    encode,
 )
 from queues.metadata_outcomes import Added, Change, Deleted, Outcome, Removed
 from queues.queue_arguments import QUORUM, queue_type
 from queues.queue_options import EXPIRES, QueueDefaults
 from queues.routing.router import Router
 from queues.store import BodyBudget
-from raft.one_member import OneMemberGroup
-from warren.storage.keyed import KeyedDamaged
 from warren.storage.tally import DiskUse, Tally
 from warren.wire.errors import ProtocolError, ReplyCode, Scope
 
 if TYPE_CHECKING:
     from node.amqp10.endpoint import Endpoint10
-    from node.cluster.definitions_seam import Definitions
-    from node.cluster.leaders import Leaders
-    from node.cluster.operating import Operating
     from node.cluster.queues_part import QueuesPart
-    from node.cluster.quorum_part import QuorumQueues
+    from node.cluster.whereis import WhereIs
+    from node.cluster.wiring import ClusterParts
     from node.config import Config
     from node.door import AmqpDoor
     from node.endpoint091 import Endpoint091
     from node.peeking import Browsed, Peeked
-    from node.peering.record import PeerStatus
     from node.tls.keeper import TlsKeeper
     from queues.away.neighbour import Neighbour
     from queues.hosts.quorum_member import QuorumMember
-    from raft.host import RaftHost
     from warren.storage.pages import Pages
 
 log = logging.getLogger("warren.broker")
@@ -95,15 +83,6 @@ log = logging.getLogger("warren.broker")
 Endpoint: TypeAlias = "Endpoint091 | Endpoint10"
 
 DELETED_QUEUES_MAX: Final = 512  # of a connection that is gone, in one entry: 2 to 3 ms
-
-
-class LogGroup(Protocol):
-    """What the broker needs of the group that carries the definitions."""
-
-    def propose(self, parts: Sequence[bytes]) -> int: ...
-
-
-MakeGroup = Callable[[int, Callable[[int, bytes], None]], OneMemberGroup]  # by uid
 
 
 class BodyLog(Protocol):
@@ -135,31 +114,36 @@ class Broker:
         config: "Config",
         clock: NodeClock,
         turn: Turn,
-        metadata: Metadata,
+        parts: "ClusterParts",
         journal: Journal,
         budget: BodyBudget,
         bodies: BodyLog,
+        pages: "Pages",
         timers: Timers,
         log_owners: Owners,
+        tls_keepers: "Mapping[str, TlsKeeper]",
     ) -> None:
         self.config = config
         self.clock = clock
         self.turn = turn
-        self.metadata = metadata
+        self.metadata = metadata = parts.machine
         self.journal = journal
         self.budget = budget
         self.bodies = bodies
-        self.pages: Pages | None = None  # what bodies go to that are in no log; for the metrics
+        self.pages = pages  # for bodies that are in no log
         self.timers = timers
         self.queue_defaults = queue_defaults(config)
-        self.group: LogGroup | None = None
-        self.definitions: Definitions | None = None  # instead of it, in a cluster
         self.node_name = config.node.name
-        self._stand_alone()
+        self.homes_version = 0  # grows whenever a node goes down, comes back, or is another one
+        self.hint_counts = HintCounts()
+        self.named_targets = NamedTargets()
+        self.in_service = False
+        self.in_maintenance = False
+        self.door: AmqpDoor | None = None
+        self.tls_keepers = tls_keepers  # by listener
         self.incarnation = int.from_bytes(os.urandom(8), "big")
         self.events = Events(self.node_name, self.now_ms)
         self._begin_flow()
-        self.in_flight_bytes_max = config.limits.connection_inflight_bytes
         self.topic_hashes_max = config.limits.topic_binding_hashes_max
         turn.dead_letters.hops_max = config.limits.dead_letter_hops_max
         self.wire_limits = wire_limits(config)
@@ -167,16 +151,12 @@ class Broker:
         self.server_properties = server_properties(config.node.name)
         self.access: AccessView = metadata.access
         self.no_permissions = PermissionCache(self.access, "", "")
-        self.logins: LoginDesk
+        self.logins = self._make_logins()
         self.alarms = Alarms(1 << 62, 0, self._alarms_changed)
         self.unreadable = Unreadable()
-        self.hosts = QueueHosts(metadata.queue, self._make_host)
+        self.hosts = QueueHosts(parts.queue, self._make_host)
         self.damages = Damages(log_owners, self)
         self.policies = PolicyKeeper(self)
-        self.quorum_hosts: dict[int, QuorumHost] = {}  # around those of quorum queues
-        self.quorum_snapshot_entries = SNAPSHOT_ENTRIES
-        self.recovering: dict[int, OneMemberGroup] = {}  # groups of quorum queues, until in service
-        self.make_group: MakeGroup
         self.routes = Routes(self._new_cache)
         self.arrivals: dict[str, Endpoint] = {}  # all connections, by id
         self.endpoints: dict[str, Endpoint] = {}  # those that have opened a vhost
@@ -184,22 +164,37 @@ class Broker:
         self.partings = Partings()
         self.client_limits = ClientLimits(self)
         self.answers = AnswerDesk(turn.mark_endpoint)
-        self._replaced_count = 0  # times that the definitions became others all at once
-        self._session_count = 0
-        self._connection_count = 0
-        self._begin_to_propose()
+        self._removed_ready: dict[int, int] = {}
         self._begin_to_count()
         self.observers = Observers(self)
+        self._join_cluster(parts)
 
-    def _begin_to_propose(self) -> None:
-        self._proposed: dict[int, Callable[[Outcome], None]] = {}  # by index
-        self._authors: dict[int, Author] = {}  # of the same
-        self._removed_ready: dict[int, int] = {}
+    def _make_logins(self) -> LoginDesk:
+        logins = LoginDesk(self.access, rules_of(self.config))
+        logins.on_weak_hash = self.replace_hash
+        logins.on_login = login_teller(self.events)
+        return logins
+
+    def _join_cluster(self, parts: "ClusterParts") -> None:
+        """Take the parts that this node has as a member of its cluster, perhaps the only one."""
+        self.member = parts.member  # id of this node
+        self.raft = parts.raft
+        wired = parts.wire(self)
+        self.definitions = wired.definitions
+        self.away = wired.queues  # the way to queues of other nodes
+        self.leaders = wired.leaders  # who leads which group
+        self.quorum_queues = wired.quorum
+        self.coordination = wired.coordination
+        self.whereis: WhereIs = wired.whereis
+        self.peer_statuses = wired.peer_statuses
+        self.operating = wired.operating
+        self.events_elsewhere = wired.events
 
     def _begin_flow(self) -> None:
         self.flow = FlowLedger(perf_counter)  # who holds back whom
         self._alarm_hold = AlarmHold(self.flow)
         self.hold = Hold()
+        self.in_flight_bytes_max = self.config.limits.connection_inflight_bytes
         self.channel_credit = CreditSpec(*self.config.credit_flow_default_credit, self.flow)
 
     def _begin_to_count(self) -> None:
@@ -208,29 +203,9 @@ class Broker:
         self.connections_opened = self.connections_closed = 0
         self.channels_opened = self.channels_closed = 0
         self.queues_created = self.queues_deleted = self.queues_declared = 0
-
-    def _stand_alone(self) -> None:
-        """As a node that is in no cluster; a cluster puts others in place."""
-        self.member = 0  # of this node in its cluster; 0: it is in none
-        self.away: QueuesPart | None = None  # the way to queues of other nodes
-        self.leaders: Leaders | None = None  # who leads which group of the cluster
-        self.quorum_queues: QuorumQueues | None = None  # those of a cluster
-        self.raft: RaftHost | None = None  # log groups of a cluster; for the metrics
-        self.homes_version = 0  # grows whenever a node goes down, comes back, or is another one
-        self.member_of: Callable[[str], int] = lambda name: 0  # id of the member of that name
-        self.whereis: WhereIs = Alone(self.node_name)
-        self.hint_counts = HintCounts()
-        self.named_targets = NamedTargets()
-        self.coordination: Coordination = NoCoordination()
-        self.peer_statuses: Callable[[], dict[str, PeerStatus]] = dict  # of links, by node
-        self.in_service = False
-        self.in_maintenance = False
-        self.lone_groups: dict[int, OneMemberGroup] = {}  # of quorum queues, in no cluster
-        self.place: Callable[[Command], Command] | None = None  # of queues, in a cluster
-        self.operating: Operating | None = None
-        self.events_elsewhere: Elsewhere = NobodyElse()
-        self.door: AmqpDoor | None = None
-        self.tls_keepers: Mapping[str, TlsKeeper] = {}  # by listener
+        self._replaced_count = 0  # times that the definitions became others all at once
+        self._session_count = 0
+        self._connection_count = 0
 
     # Time and names
 
@@ -257,31 +232,8 @@ class Broker:
         done: Callable[[Outcome], None] | None = None,
         author: Author = BROKER,
     ) -> None:
-        """Have a command committed; `done` hears the outcome once it is applied here."""
-        if self.place is not None:
-            command = self.place(command)
-        if self.definitions is not None:
-            self.definitions.propose(command, done, author)
-            return
-        assert self.group is not None
-        index = self.group.propose([encode(command)])
-        self._authors[index] = author
-        if done is not None:
-            self._proposed[index] = done
-        self.turn.begin()
-
-    def on_committed(self, index: int, entry: bytes) -> None:
-        """Apply a committed entry of the metadata log, in order."""
-        self.turn.begin()
-        outcome = self.metadata.apply(index, decode(entry))
-        self._carry(outcome.changes)
-        author = self._authors.pop(index, None)
-        if author is not None:  # Else it is an entry of an earlier run.
-            self.observers.proposal_applied(outcome, author)
-        done = self._proposed.pop(index, None)
-        if done is not None:
-            done(outcome)
-        self._removed_ready = {}
+        """Have a command committed; `done` gets the outcome once it is applied here."""
+        self.definitions.propose(self.operating.placing.placed(command), done, author)
 
     def carry(self, changes: Sequence[Change]) -> dict[int, int]:
         """Follow changes of the definitions of a cluster; what was ready in queues that went."""
@@ -326,8 +278,7 @@ class Broker:
                     self._remove_queue(subject)
                 else:
                     self.whereis.queue_changed(subject.uid)
-                    if self.quorum_queues is not None:
-                        self.quorum_queues.changed(subject)
+                    self.quorum_queues.changed(subject)
         self.observers.carried(changes)
         self.policies.go_on()
 
@@ -354,10 +305,8 @@ class Broker:
         if not self.is_home(queue):
             return
         arguments = self.policies.arguments_of(queue)
-        if queue_type(arguments) == QUORUM and self.quorum_queues is not None:
+        if queue_type(arguments) == QUORUM:
             self.quorum_queues.add(queue)
-        elif queue_type(arguments) == QUORUM:
-            self._add_quorum_host(self.hosts.add(queue))
         elif EXPIRES in arguments and queue.uid not in self.hosts.awake:
             self.hosts.add(queue)
 
@@ -378,24 +327,6 @@ class Broker:
             LOGGED if rules.quorum else rules.mode,
             self.undertaker(queue, rules),
         )
-
-    def _add_quorum_host(self, inner: ClassicHost) -> None:
-        host = QuorumHost(inner, self.journal, self, self.quorum_snapshot_entries)
-        self.quorum_hosts[inner.uid] = host
-        group = self.make_group(inner.uid, host.committed)
-        self.lone_groups[inner.uid] = group
-        if self.in_service:
-            host.begin(group)
-            self.policies.apply_to_queue(inner.uid)
-        else:
-            try:
-                host.begin_recovery(group)
-            except KeyedDamaged as error:  # Without its beginning, what follows means nothing.
-                ids = ids_of(queue=inner.name, vhost=inner.vhost)
-                text = "queue '%s' in vhost '%s': %s"
-                log.error(text, inner.name, inner.vhost, error, extra=ids)
-                group.broken_at(1)
-            self.recovering[inner.uid] = group
 
     def undertaker(self, queue: Queue, rules: QueueRules) -> QueueUndertaker | None:
         """Who takes the dead of this queue, if it has a dead-letter exchange."""
@@ -420,16 +351,9 @@ class Broker:
         )
 
     def _remove_queue(self, queue: Queue) -> None:
-        quorum = self.quorum_hosts.pop(queue.uid, None)
-        if quorum is not None:
-            quorum.delete()
-            self.recovering.pop(queue.uid, None)
-            self.lone_groups.pop(queue.uid, None)
         self.damages.remove(queue.uid)
-        if self.quorum_queues is not None:
-            self.quorum_queues.remove(queue)
-        if self.away is not None:
-            self.away.remove(queue.uid)
+        self.quorum_queues.remove(queue)
+        self.away.remove(queue.uid)
         if self.is_home(queue):
             self._removed_ready[queue.uid] = self.hosts.remove(queue)
         self.queues_deleted += 1
@@ -476,8 +400,6 @@ class Broker:
 
     def is_home(self, queue: Queue) -> bool:
         """Whether it is on this node: home of a classic queue, member of a quorum queue."""
-        if self.member == 0:
-            return True
         if queue.members:
             return self.member in queue.members
         return queue.node == self.node_name
@@ -485,7 +407,7 @@ class Broker:
     def is_down(self, queue: Queue) -> bool:
         """Whether it is a classic queue of another node that cannot be reached, or where nobody
         listens now."""
-        if self.away is None or queue.members or self.is_home(queue):
+        if queue.members or self.is_home(queue):
             return False
         home = self.home_of(queue)
         return self.away.is_down(home) or self.away.is_refusing(home)
@@ -497,7 +419,8 @@ class Broker:
 
     def home_of(self, queue: Queue) -> int:
         """Member id of the home of a classic queue; 0: that node is a member no more."""
-        return self.member_of(queue.node)
+        member = self.definitions.member_named(queue.node)
+        return 0 if member is None else member.id
 
     def home_of_classic(self, uid: int) -> int | None:
         """See `node.cluster.leaders.HomeOf`."""
@@ -538,22 +461,16 @@ class Broker:
         crashed = self.damages.hosts.get(uid)
         if crashed is not None:
             return crashed
-        if self.quorum_queues is not None:
-            queue = self.metadata.queue(uid)
-            if queue is not None and queue.members:
-                return self.quorum_queues.host(queue)
-        quorum = self.quorum_hosts.get(uid)
-        if quorum is not None:
-            return quorum
-        if self.away is not None:
-            queue = self.metadata.queue(uid)
-            if queue is not None and not self.is_home(queue):
-                return self._proxy(self.away, queue)
+        queue = self.metadata.queue(uid)
+        if queue is not None and queue.members:
+            return self.quorum_queues.host(queue)
+        if queue is not None and not self.is_home(queue):
+            return self._proxy(self.away, queue)
         return self.hosts[uid]
 
     def member_host(self, uid: int) -> "QuorumMember | None":
-        """This node's member of a quorum queue of a cluster."""
-        return None if self.quorum_queues is None else self.quorum_queues.members.get(uid)
+        """This node's member of a quorum queue."""
+        return self.quorum_queues.members.get(uid)
 
     def _proxy(self, away: "QueuesPart", queue: Queue) -> QueueHost:
         """A queue of another node."""
@@ -582,7 +499,7 @@ class Broker:
     @property
     def neighbours(self) -> "dict[int, Neighbour]":
         """The streams to other nodes, by member."""
-        return {} if self.away is None else self.away.neighbours
+        return self.away.neighbours
 
     async def accept_damage(self, queue: Queue) -> None:
         """Serve a damaged queue with what could be read; the answer comes when that is durable."""
@@ -593,14 +510,17 @@ class Broker:
             self.policies.apply_to_queue(queue.uid)
             self.propose(Batch(()), done.set_result)
 
-        self.damages.accept(self.hosts[queue.uid], self.quorum_hosts.get(queue.uid), told)
+        if queue.members:
+            self.quorum_queues.accept_damage(queue, told)
+        else:
+            self.damages.accept(self.hosts[queue.uid], told)
         await done
 
     def is_at_rest(self, uid: int) -> bool:
         """Whether nobody uses the queue and it has no message, as far as that is known here."""
         if uid in self.hosts.awake:
             return False
-        queue = self.metadata.queue(uid) if self.member else None
+        queue = self.metadata.queue(uid)
         return queue is None or self.is_home(queue)
 
     def ready_of_removed(self, uid: int) -> int:

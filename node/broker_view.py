@@ -143,13 +143,12 @@ class LiveView:
         return {**parts, "total": total, "strategy": "rss", "estimated": list(ESTIMATED)}
 
     def is_stale(self) -> bool:
-        definitions = self._broker.definitions
-        return definitions is not None and definitions.leader == 0
+        return self._broker.definitions.leader == 0
 
     def _cluster_name(self) -> str:
         """Until somebody sets one: that of the configuration, or of the oldest node."""
         broker = self._broker
-        oldest = "" if broker.operating is None else broker.operating.oldest_node
+        oldest = broker.operating.oldest_node
         return broker.config.cluster.name or oldest or broker.node_name
 
     def totals(self) -> TotalsView:
@@ -172,8 +171,6 @@ class LiveView:
         """Hosts of queues that are led here: what others lead is counted there."""
         hosts = self._broker.hosts.awake
         operating = self._broker.operating
-        if operating is None or operating.is_alone:
-            return list(hosts.values())
         return [host for uid, host in hosts.items() if operating.is_led_here(uid)]
 
     def queues_here(self, vhost: str) -> Sequence[str]:
@@ -287,8 +284,7 @@ class LiveView:
             return replace(at_rest, state="down", reason=f"node {queue.node} cannot be reached")
         host = broker.hosts.awake.get(queue.uid)
         view = at_rest if host is None else self._in_use(at_rest, host)
-        operating = broker.operating
-        return view if operating is None else operating.with_place(queue, view)
+        return broker.operating.with_place(queue, view)
 
     def head_timestamp(self, vhost: str, name: str) -> int | None:
         queue = self._broker.queue(vhost, name)

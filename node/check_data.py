@@ -12,16 +12,15 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Final, TextIO
 
+import msgspec
+
 from node.boot import KEYED_DIRECTORY, LOG_DIRECTORY
 from node.cli.tables import write_json, write_table
-from queues.arguments import decode_arguments
+from node.cluster.definitions_store import BIRTHS_OWNER
 from queues.definitions import Queue
 from queues.metadata import Metadata
-from queues.metadata_commands import BadCommand, decode
 from queues.metadata_snapshot import BadSnapshot
-from queues.queue_arguments import QUORUM, queue_type
 from raft.log_group import METADATA_OWNER
-from raft.one_member import Commits, OneMemberGroup
 from warren.storage.damage import Hit
 from warren.storage.disk import DirectoryInUse, DirectoryLock, OsDisk
 from warren.storage.files import LogFile, Shelf
@@ -65,18 +64,6 @@ class ReadOnlyDisk(OsDisk):
         return
 
 
-class NoLog:
-    """The log of groups that are read and never started."""
-
-    appended_lsn = 0
-
-    def append_entry(self, owner: int, index: int, parts: Sequence[bytes]) -> object:
-        raise AssertionError("nothing is changed")
-
-    def release_log(self, owner: int, index: int) -> None:
-        raise AssertionError("nothing is changed")
-
-
 @dataclass(slots=True)
 class OwnerTotals:
     """What is alive of one queue."""
@@ -107,41 +94,22 @@ class Findings:
     metadata: Metadata
     snapshots: SnapshotStore | None
     totals: dict[int, OwnerTotals] = field(default_factory=dict)
-    groups: dict[int, OneMemberGroup] = field(default_factory=dict)
+    definitions: dict[int, int] = field(default_factory=dict)  # appended term by index
+    births: dict[int, Queue] = field(default_factory=dict)
     members: dict[int, MemberTotals] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
-    def group(self, owner: int) -> OneMemberGroup:
-        group = self.groups.get(owner)
-        if group is None:
-            group = self._new_group(owner)
-            self.groups[owner] = group
-        return group
-
-    def _new_group(self, owner: int) -> OneMemberGroup:
-        def committed(index: int, entry: bytes) -> None:
-            if owner == METADATA_OWNER:
-                self.metadata.apply(index, decode(entry))
-
-        assert self.snapshots is not None
-        group = OneMemberGroup(owner, NoLog(), self.snapshots, committed, Commits())
-        if owner == METADATA_OWNER:
-            group.resume(self.metadata.applied_index)
-        else:
-            group.load()
-        return group
-
     def entry(self, owner: int, index: int, payload: bytes) -> None:
-        if self.snapshots is None:
+        """The birth of a queue that the saved definitions may not have yet."""
+        if owner != BIRTHS_OWNER:
             return
         try:
-            self.group(owner).replay(index, payload)
-        except BadCommand as error:
-            self.problems.append(f"entry {index} of the definitions cannot be read: {error}")
-            self.group(owner).broken_at(index)
-        except KeyedDamaged as error:
-            self.problems.append(str(error))
-            self.snapshots = None
+            queue = msgspec.msgpack.decode(payload, type=Queue)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            self.problems.append(f"entry {index} of the births of queues cannot be read: {error}")
+            return
+        if queue.uid >= self.metadata.next_uid:
+            self.births[int(queue.uid)] = queue
 
     def raft_entry(
         self,
@@ -157,6 +125,17 @@ class Findings:
         member.entries += 1
         member.first_index = min(member.first_index or index, index)
         member.last_index = max(member.last_index, index)
+        if owner == METADATA_OWNER and index > self.metadata.applied_index:
+            self.definitions[index] = max(appended_term, self.definitions.get(index, 0))
+
+    def check_definitions(self) -> None:
+        """Tell of an entry that is neither in the log nor in the saved state."""
+        index, appended_term = self.metadata.applied_index, 0
+        while index + 1 in self.definitions:
+            index += 1
+            appended_term = self.definitions[index]
+        if any(at > index and term >= appended_term for at, term in self.definitions.items()):
+            self.problems.append(f"entry {index + 1} of the definitions is missing")
 
     def hard_state(self, owner: int, incarnation: int, term: int, vote: int) -> None:
         member = self._member(owner)
@@ -278,6 +257,7 @@ def check(directory: str, on_read: Callable[[LogFile], None]) -> Check:
     findings, keyed = open_keyed(os.path.join(directory, KEYED_DIRECTORY))
     shelf = Shelf(disk, place, 0, 0)
     ledger, report = Recovery(disk, place, shelf, on_read).run(findings)
+    findings.check_definitions()
     for file in ledger.files.values():
         if file.handle >= 0:  # Else it is lost.
             disk.close(file.handle)
@@ -286,10 +266,6 @@ def check(directory: str, on_read: Callable[[LogFile], None]) -> Check:
     corrupt = corrupt_rows(findings, report)
     if keyed is not None:
         keyed.close()
-    for owner, group in sorted(findings.groups.items()):
-        if group.missing_index > 0:
-            who = "the definitions" if owner == METADATA_OWNER else f"log group {owner}"
-            findings.problems.append(f"entry {group.missing_index} of {who} is missing")
     return Check(report, findings.problems, corrupt, rows, member_rows(findings))
 
 
@@ -324,17 +300,19 @@ def progress(errors: TextIO, directory: str) -> Iterator[Callable[[LogFile], Non
         yield lambda file: bar.advance(task, file.size)
 
 
-def queues_of(metadata: Metadata) -> dict[int, Queue]:
-    return {
+def queues_of(findings: Findings) -> dict[int, Queue]:
+    """By uid: those of the saved definitions, and those that were declared since."""
+    found = {
         int(queue.uid): queue
-        for vhost in metadata.vhosts.values()
+        for vhost in findings.metadata.vhosts.values()
         for queue in vhost.queues.values()
     }
+    return found | findings.births
 
 
 def hit_queues(findings: Findings, report: RecoveryReport, bad: CorruptRecord) -> list[Row]:
     """The queues that a bad place hits, as a start would find."""
-    queues = queues_of(findings.metadata)
+    queues = queues_of(findings)
     found: list[Row] = []
     for hit in report.hits:
         queue = queues.get(hit.owner)
@@ -344,12 +322,7 @@ def hit_queues(findings: Findings, report: RecoveryReport, bad: CorruptRecord) -
             if not findings.hits_member(hit):
                 continue
         elif hit.entry_after >= 0:
-            is_quorum = queue_type(decode_arguments(queue.arguments)) == QUORUM
-            if not is_quorum or findings.snapshots is None:
-                continue
-            group = findings.group(hit.owner)
-            if not (group.missing_index > 0 or group.lacks(hit.entry_after)):
-                continue
+            continue
         row: Row = {"vhost": queue.vhost, "name": queue.name}
         if row not in found:
             found.append(row)
@@ -398,7 +371,7 @@ def file_rows(report: RecoveryReport) -> list[Row]:
 
 def queue_rows(findings: Findings, report: RecoveryReport) -> list[Row]:
     """What is alive, by queue; then what belongs to no queue that is defined."""
-    queues = queues_of(findings.metadata)
+    queues = queues_of(findings)
     rows: list[Row] = []
     for owner in sorted({*queues, *findings.totals} - {METADATA_OWNER}):
         queue = queues.get(owner)
@@ -419,7 +392,7 @@ def queue_rows(findings: Findings, report: RecoveryReport) -> list[Row]:
 
 def member_rows(findings: Findings) -> list[Row]:
     """What is left of each member of a log group; a part of its entries may be of no use."""
-    queues = queues_of(findings.metadata)
+    queues = queues_of(findings)
     return [
         {
             "uid": owner,

@@ -19,7 +19,6 @@ from queues.commands import Attach, Command, EndSession, Get, Inspect, Purge, Re
 from queues.credit import CreditActor
 from queues.host import QueueHost, SessionSink, View
 from queues.hosts.classic import ClassicHost, Steps
-from queues.hosts.quorum import QuorumHost
 from queues.message import Chunk
 from warren.storage.record import CorruptRecord
 from warren.storage.recovery import RecoveryReport
@@ -168,24 +167,21 @@ class Damages:
             host.leave()
             self._owners.thaw(uid)
 
-    def accept(self, inner: ClassicHost, quorum: QuorumHost | None, done: Done) -> None:
-        """Serve the queue with what could be read. `done`: that is written down."""
+    def accept(self, inner: ClassicHost, done: Done) -> None:
+        """Serve a classic queue with what could be read. `done`: the log has that."""
+        self.restore(inner)
+        self.serve(inner)
+        done()
+
+    def restore(self, inner: ClassicHost) -> None:
+        """Make all messages that could be read ready, and have the log keep them alone."""
         uid = int(inner.uid)
         damage = self._damages[uid]
         inner.recovered(damage.last_seq, max(damage.mark, 0), damage.last_seq)
         self._owners.append_checkpoint(uid, journaled(inner))
-        if quorum is None:
-            self._serve(inner)
-            done()
-        else:
-            quorum.restart_with_bodies(damage.last_seq, lambda: self._restarted(quorum, done))
 
-    def _restarted(self, quorum: QuorumHost, done: Done) -> None:
-        if not quorum.is_gone:
-            self._serve(quorum)
-        done()
-
-    def _serve(self, host: QueueHost) -> None:
+    def serve(self, host: QueueHost) -> None:
+        """Let sessions use the queue again."""
         crashed = self.hosts.pop(host.uid)
         del self._damages[host.uid]
         self._owners.thaw(host.uid)

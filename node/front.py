@@ -91,7 +91,6 @@ class ManagementFront:
         await asyncio.to_thread(importlib.import_module, "node.management.server")
         from node import __main__ as program
         from node.broker_view import LiveView
-        from node.cluster.operating import Operating
         from node.live_controls import LiveControls
         from node.live_meter import LiveMeter
         from node.management.access import Context
@@ -109,10 +108,7 @@ class ManagementFront:
         section = broker.config.management
         rates = Rates(LiveTallies(broker, view), broker.now_ms, section.rates_interval_ms)
         operations = LiveOperations(broker)
-        operating = broker.operating or Operating.alone(
-            broker, broker.lone_groups.get, asyncio.get_running_loop().call_later
-        )
-        broker.operating = operating
+        operating = broker.operating
         operating.open_to(broker.door)
         operations.peeking.serve(operating.status)
         operations.skipping.serve(operating.status)

@@ -59,8 +59,6 @@ def _of_connections(broker: "Broker", alarmed_s: float) -> list[EdgeView]:
 
 
 def _of_peers(broker: "Broker") -> list[EdgeView]:
-    if broker.raft is None:
-        return []
     return [
         EdgeView(
             LOG_GROUPS, f"{count} log groups", PEER, f"member {member}", 0.0, 0.0, 1, FULL_LINK

@@ -48,8 +48,6 @@ class LiveMeter:
     def queues(self, vhosts: frozenset[str] | None = None) -> Sequence[int]:
         operating = self._broker.operating
         found = self._definitions(vhosts)
-        if operating is None or operating.is_alone:
-            return [queue.uid for queue in found]
         return [queue.uid for queue in found if operating.is_led_here(queue.uid)]
 
     def _definitions(self, vhosts: frozenset[str] | None) -> list[Queue]:
@@ -105,15 +103,14 @@ class LiveMeter:
 
     def members(self, vhosts: frozenset[str] | None = None) -> Sequence[int]:
         broker = self._broker
-        here = broker.lone_groups if broker.quorum_queues is None else broker.quorum_queues.members
+        here = broker.quorum_queues.members
         if vhosts is None:
             return list(here)
         return [queue.uid for queue in self._definitions(vhosts) if queue.uid in here]
 
     def member(self, uid: int) -> MemberSample | None:
         queue = self._broker.metadata.queue(uid)
-        operating = self._broker.operating
-        row = None if operating is None else operating.groups.row(uid)
+        row = self._broker.operating.groups.row(uid)
         if queue is None or row is None:
             return None
         return MemberSample(
@@ -129,12 +126,8 @@ class LiveMeter:
 
     def raft(self) -> RaftView:
         host = self._broker.raft
-        if host is None:
-            counters = dict.fromkeys(RAFT_COUNTERS, 0)
-            return RaftView(groups=len(self._broker.lone_groups), counters=counters)
         counters = {name: int(getattr(host.counters, name)) for name in RAFT_COUNTERS}
-        operating = self._broker.operating
-        traffic = None if operating is None else operating.traffic
+        traffic = self._broker.operating.traffic
         if traffic is not None:
             counters["leaders_advised"] = traffic.advised
             counters["leaders_moved_to_traffic"] = traffic.moved
@@ -159,8 +152,7 @@ class LiveMeter:
         broker = self._broker
         one, other = broker.counts, broker.counts10
         away = sum(int(each.proxies.published_bytes) for each in broker.neighbours.values())
-        if broker.quorum_queues is not None:
-            away += int(broker.quorum_queues.roaming.published_bytes)
+        away += int(broker.quorum_queues.roaming.published_bytes)
         delivered = sum(
             each.delivered + each.delivered_no_ack + each.got + each.got_no_ack
             for each in (one, other)

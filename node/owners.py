@@ -1,4 +1,4 @@
-"""The write-ahead log's questions, answered by the queues and the metadata group of this node.
+"""The write-ahead log's questions, answered by the queues and the log groups of this node.
 
 `Recovered` takes what the log found at start; `QueueOwners` answers the log's upkeep while the
 node runs (`warren.storage`).
@@ -10,14 +10,10 @@ from typing import Protocol
 
 from node.damage import Damage, Damages, shown
 from node.hosts import FindQueue, QueueHosts
-from queues import commands, metadata_commands
 from queues.extents import Columns
 from queues.hosts.classic import UNSEEN_SLACK, ClassicHost
-from queues.hosts.quorum import QuorumHost
 from queues.message import Chunk
-from raft.log_group import METADATA_OWNER
-from raft.one_member import OneMemberGroup
-from warren.storage.damage import FAR, Hit
+from warren.storage.damage import Hit
 from warren.storage.record import CorruptRecord
 from warren.storage.recovery import RecoveredPublish, RecoveryReport
 from warren.storage.stretches import Stretch
@@ -26,7 +22,7 @@ log = logging.getLogger("warren.node")
 
 
 class GroupsFound(Protocol):
-    """Takes what is found of log groups of several members (`node.cluster.wiring`)."""
+    """Takes what is found of log groups (`node.cluster.wiring`)."""
 
     def entry(self, owner: int, index: int, content: bytes) -> bool:
         """Whether it was meant for it."""
@@ -49,46 +45,39 @@ class GroupsFound(Protocol):
         entries were told."""
 
 
+class ReleaseLog(Protocol):
+    """What it needs of the write-ahead log."""
+
+    def release_log(self, owner: int, index: int) -> None: ...
+
+
 class Recovered:
     """Puts what an earlier process left into the queue hosts (`RecoverySink`)."""
 
     def __init__(
         self,
-        group: OneMemberGroup,
         find: FindQueue,
         hosts: QueueHosts,
-        quorum_hosts: dict[int, QuorumHost],
-        groups: dict[int, OneMemberGroup],
         damages: Damages,
         next_uid: Callable[[], int],
-        found: GroupsFound | None = None,
+        found: GroupsFound,
+        log: ReleaseLog,
     ) -> None:
-        self._group = group
-        self._found = found  # of a node in a cluster
+        self._found = found
         self._find = find
         self._hosts = hosts
-        self._quorum_hosts = quorum_hosts
-        self._groups = groups  # of quorum queues
         self._damages = damages
         self._next_uid = next_uid  # no queue that is defined has it, or a higher one
-        self._last: dict[int, tuple[int, int]] = {}  # last message_seq and mark, by owner
-        self._strays: dict[int, int] = {}  # last entry of groups that are gone, by owner
+        self._log = log
+        self.last: dict[int, tuple[int, int]] = {}  # last message_seq and mark, by owner
+        self._strays: dict[int, int] = {}  # last entry of logs that nothing reads, by owner
         self.message_count = 0
         self.owner_high = 0  # the highest uid that the log speaks of
 
     def entry(self, owner: int, index: int, payload: bytes) -> None:
-        group = self._group if owner == METADATA_OWNER else self._groups.get(owner)
         self.owner_high = max(self.owner_high, owner)
-        if self._found is not None and self._found.entry(owner, index, payload):
-            return
-        if group is None:  # The queue is gone.
+        if not self._found.entry(owner, index, payload):
             self._strays[owner] = index
-            return
-        try:
-            group.replay(index, payload)
-        except (ValueError, commands.BadCommand, metadata_commands.BadCommand) as error:
-            log.error("entry %d of log group %d cannot be read: %s", index, owner, error)
-            group.broken_at(index)
 
     def raft_entry(
         self,
@@ -101,18 +90,16 @@ class Recovered:
         content: bytes,
     ) -> None:
         self.owner_high = max(self.owner_high, owner)
-        if self._found is not None:
-            self._found.raft_entry(owner, incarnation, index, term, appended_term, kind, content)
+        self._found.raft_entry(owner, incarnation, index, term, appended_term, kind, content)
 
     def hard_state(self, owner: int, incarnation: int, term: int, vote: int) -> None:
         self.owner_high = max(self.owner_high, owner)
-        if self._found is not None:
-            self._found.hard_state(owner, incarnation, term, vote)
+        self._found.hard_state(owner, incarnation, term, vote)
 
     def knows(self, owner: int) -> bool:
         self.owner_high = max(self.owner_high, owner)
         queue = self._find(owner)
-        if queue is not None and queue.members and self._found is not None:
+        if queue is not None and queue.members:
             return self._found.has_member(owner)
         return queue is not None and queue.outlives_restart
 
@@ -134,7 +121,7 @@ class Recovered:
         return queue is not None and len(queue.members) > 0
 
     def owner(self, owner: int, last_seq: int, mark: int) -> None:
-        self._last[owner] = (last_seq, mark)
+        self.last[owner] = (last_seq, mark)
 
     def publish(self, found: RecoveredPublish) -> None:
         chunk = Chunk(found.format_tag, None, 0, found.offsets, found.info, found.label)
@@ -170,23 +157,18 @@ class Recovered:
         for owner, host in self._hosts.awake.items():
             if self._is_member(owner):
                 continue
-            quorum_host = self._quorum_hosts.get(owner)
-            if quorum_host is not None:
-                self._finish_quorum(quorum_host, hits.get(owner, []), report)
-                continue
             places = [hit.place for hit in hits.get(owner, []) if hit.entry_after < 0]
             if places:
-                self._add(host, places, "")
+                self._add(host, places)
             else:
                 self._finish_classic(host, report)
-        self._hosts.rest(self._last)
-        self._groups.clear()
+        self._hosts.rest(self.last)
         for owner, index in self._strays.items():
-            self._group.clear_away(owner, index)
+            self._log.release_log(owner, index)
 
     def _finish_classic(self, host: ClassicHost, report: RecoveryReport) -> None:
         owner = int(host.uid)
-        last_seq, mark = self._last.get(owner, (0, -1))
+        last_seq, mark = self.last.get(owner, (0, -1))
         if mark < 0 or owner in report.unmarked:
             redelivered_upto = last_seq
         elif report.clean:
@@ -195,44 +177,9 @@ class Recovered:
             redelivered_upto = mark + UNSEEN_SLACK
         host.recovered(last_seq, max(mark, 0), redelivered_upto)
 
-    def _finish_quorum(self, host: QuorumHost, hits: list[Hit], report: RecoveryReport) -> None:
-        owner = int(host.uid)
-        group = self._groups[owner]
-        places = [hit.place for hit in hits if group.lacks(hit.entry_after)]
-        lost = group.missing_index > 0
-        bodiless = bool(report.corrupt) and host.inner.lacks_bodies()
-        if not places and (lost or bodiless):
-            places = [hit.place for hit in hits]
-        if lost:
-            self._add(host.inner, places, f"entry {group.missing_index} of its log is missing")
-        elif places or bodiless:
-            self._add(host.inner, places, "messages of it are missing")
-        else:
-            host.recovered(self._last.get(owner, (0, 0))[0])
-
-    def _add(self, host: ClassicHost, places: list[CorruptRecord], reason: str) -> None:
-        if places:
-            reason = shown(places[0])
-        last_seq, mark = self._last.get(int(host.uid), (0, -1))
-        self._damages.add(host, Damage(reason, tuple(places), last_seq, mark))
-
-    def lost_definitions(self, report: RecoveryReport) -> str:
-        """What is wrong with the log of the definitions; nothing: all are there."""
-        places = [hit for hit in report.hits if hit.owner == METADATA_OWNER]
-        lost = [
-            hit.place
-            for hit in places
-            if (hit.whole_file and hit.lost_upto == FAR)
-            or (
-                (hit.whole_file or METADATA_OWNER in hit.place.owners)
-                and self._group.lacks(hit.entry_after)
-            )
-        ]
-        where = "; ".join(str(place) for place in lost or report.corrupt)
-        if self._group.missing_index > 0:
-            where = where or "the log is sound, so the keyed state does not have all that was saved"
-            return f"entry {self._group.missing_index} of the definitions is missing; {where}"
-        return f"definitions may be missing; {where}" if lost else ""
+    def _add(self, host: ClassicHost, places: list[CorruptRecord]) -> None:
+        last_seq, mark = self.last.get(int(host.uid), (0, -1))
+        self._damages.add(host, Damage(shown(places[0]), tuple(places), last_seq, mark))
 
 
 class QueueOwners:

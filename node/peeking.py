@@ -112,7 +112,7 @@ class Site(Protocol):
     def bodies(self) -> BodyLog: ...
 
     @property
-    def operating(self) -> "Operating | None": ...
+    def operating(self) -> "Operating": ...
 
 
 class Peeking:
@@ -132,7 +132,7 @@ class Peeking:
         if they are large."""
         about = (queue.uid, offset, min(count, COUNT_MAX), min(payload_bytes, PAYLOAD_MAX))
         operating = self._broker.operating
-        if operating is None or operating.is_alone:
+        if operating.is_led_here(int(queue.uid)):
             return [each async for each in self._messages(*about)]
         return [Peeked(*part) for part in await ask_leader(operating, queue, PEEK, about)]
 
@@ -141,7 +141,7 @@ class Peeking:
         are no more. PeekFailed: the leader does not answer."""
         about = (queue.uid, level, seq, min(count, COUNT_MAX))
         operating = self._broker.operating
-        if operating is None or operating.is_alone:
+        if operating.is_led_here(int(queue.uid)):
             return [each async for each in self._browsed(*about)]
         return [Browsed(*part) for part in await ask_leader(operating, queue, BROWSE, about)]
 
@@ -160,7 +160,7 @@ class Peeking:
     def _check_led(self, uid: int) -> None:
         queue = self._broker.metadata.queue(uid)
         operating = self._broker.operating
-        if queue is None or operating is None or not operating.is_led_here(uid):
+        if queue is None or not operating.is_led_here(uid):
             raise Unanswerable("it does not lead the queue")
 
     async def _browsed(self, uid: int, level: int, seq: int, count: int) -> AsyncIterator[Browsed]:

@@ -143,7 +143,7 @@ class PolicyKeeper:
         without effect."""
         for warning in stored_warnings(self._broker.metadata):
             log_broker.warning("%s", warning)
-        self._waiting.extend(self._broker.quorum_hosts)
+        self._waiting.extend(self._broker.quorum_queues.members)
         self.go_on()
 
     async def settled(self) -> None:
@@ -199,11 +199,10 @@ class PolicyKeeper:
                 broker.hosts.add(queue)
             return
         undertaker = self._undertaker(queue, host, rules)
-        quorum = broker.quorum_hosts.get(uid) or broker.member_host(uid)
+        quorum = broker.member_host(uid)
         if quorum is not None:
             quorum.configure(rules.options, undertaker)
-            if broker.quorum_queues is not None:
-                broker.quorum_queues.follow_traffic(uid, rules.follows)
+            broker.quorum_queues.follow_traffic(uid, rules.follows)
         else:
             host.configure(rules.options, rules.mode, undertaker)
 

@@ -56,11 +56,11 @@ class Skipping:
     async def skip(self, queue: Queue) -> list[int]:
         """Numbers of the messages that were taken out."""
         operating = self._broker.operating
-        if operating is None or operating.is_alone:
-            return await self._skip_here(queue)
         leader = operating.leader_of(queue.vhost, queue.name)
         if not leader:
             raise PeekFailed("nobody leads the queue, as far as is known here")
+        if leader == operating.landscape.here:
+            return await self._skip_here(queue)
         try:
             parts = await operating.status.ask(leader, SKIP, queue.uid, PATIENCE_S)
         except NoAnswer as error:
@@ -71,7 +71,7 @@ class Skipping:
     async def _asked(self, asker: int, about: Any) -> AsyncIterator[object]:
         queue = self._broker.metadata.queue(about)
         operating = self._broker.operating
-        if queue is None or operating is None or not operating.is_led_here(about):
+        if queue is None or not operating.is_led_here(about):
             raise Unanswerable("it does not lead the queue")
         try:
             numbers = await self._skip_here(queue)

@@ -27,7 +27,6 @@ from queues.definitions import (
     NO_ARGUMENTS,
     PREDECLARED,
     Binding,
-    Definition,
     Exchange,
     Parameter,
     Permission,
@@ -366,8 +365,6 @@ class Metadata:
             case commands.DeleteByOwner(connection, queue_max):
                 owned = self._owned.get(connection, {}).values()
                 return self._delete_queues(list(islice(owned, queue_max or None)))
-            case commands.NodeRestarted():
-                return self._restart_node(command)
             case commands.Batch() | commands.Numbered():
                 raise AssertionError("a batch is taken apart before")
             case commands.SetQueueMembers() | commands.RecoverQueue():
@@ -598,22 +595,25 @@ class Metadata:
             changes += self.vhosts[queue.vhost].remove(queue)
         return Deleted(tuple(queues), tuple(changes))
 
-    def _restart_node(self, command: commands.NodeRestarted) -> Outcome:
-        queues = [
-            queue
-            for vhost in self.vhosts.values()
-            for queue in vhost.queues.values()
-            if queue.node == command.node and not queue.outlives_restart
-        ]
-        deleted = self._delete_queues(queues)
-        subjects: list[Definition] = list(deleted.subjects)
-        changes = list(deleted.changes)
-        for vhost in self.vhosts.values() if command.alone else ():
+    def _begin_process(self, command: commands.NodeUp) -> Outcome:
+        """A process begins. If no other node is up, the cluster has restarted as a whole: its
+        transient exchanges are gone."""
+        up = self.processes.up
+        is_restart = up.keys() == {command.node} and self.processes.incarnation_at(
+            command.node
+        ) not in (0, command.process)
+        outcome = self.processes.begin(command)
+        if not is_restart or isinstance(outcome, Refused):
+            return outcome
+        return replace(outcome, changes=(*outcome.changes, *self._delete_transient_exchanges()))
+
+    def _delete_transient_exchanges(self) -> list[Change]:
+        changes: list[Change] = []
+        for vhost in self.vhosts.values():
             for exchange in list(vhost.exchanges.values()):
                 if not exchange.durable and vhost.exchanges.get(exchange.name) is exchange:
-                    subjects.append(exchange)
                     changes += vhost.remove(exchange)
-        return Deleted(tuple(subjects), tuple(changes))
+        return changes
 
     # The cluster
 
@@ -635,7 +635,7 @@ class Metadata:
             case commands.RemoveMember(member):
                 outcome = self.roster.remove(member)
             case commands.NodeUp():
-                return self.processes.begin(command)
+                return self._begin_process(command)
         ended: list[Change] = []
         for change in outcome.changes:
             if isinstance(change, Removed) and isinstance(change.subject, Member):

@@ -124,16 +124,6 @@ class DeleteByOwner(msgspec.Struct, frozen=True, array_like=True, tag_field="kin
     queue_max: int = 0  # 0: all
 
 
-class NodeRestarted(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=14):
-    """The node begins anew: its transient and its exclusive queues are gone.
-
-    `alone`: no other node was up meanwhile, so transient exchanges are gone too.
-    """
-
-    node: str
-    alone: bool = True
-
-
 class Batch(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=15):
     """Commands of one turn; each is applied as if it came alone."""
 
@@ -295,7 +285,6 @@ Command = (
     | Bind
     | Unbind
     | DeleteByOwner
-    | NodeRestarted
     | Batch
     | PutPolicy
     | DeletePolicy

@@ -1,8 +1,8 @@
 """Entries of the metadata group of a cluster: batches of several processes, one behind the other.
 
-The first byte is the version of the layout, 2 (an entry of version 1 is one command: a node without
-a cluster has such); then, for each batch, its length (u32, big-endian) and its bytes, a command
-`Numbered` as in `metadata_commands`. The leader puts them together as they came, unread.
+The first byte is the version of the layout, 2 (an entry of version 1 is one command); then, for
+each batch, its length (u32, big-endian) and its bytes, a command `Numbered` as in
+`metadata_commands`. The leader puts them together as they came, unread.
 """
 
 from collections.abc import Sequence

@@ -382,6 +382,10 @@ class Raft:
         """Contents of entries up to here leave memory, if they are applied and durable."""
         self._log.forget(min(index, self.applied_index, self._replica.durable_index))
 
+    def forget_all(self) -> None:
+        """Contents of all entries that are applied and durable leave memory."""
+        self._log.forget_all(min(self.applied_index, self._replica.durable_index))
+
     # Messages
 
     def step(self, sender: i64, message: Message) -> None:

@@ -133,6 +133,8 @@ class RaftHost:
         self._groups[uid] = group
         self._configure(group, raft.config)
         self._marks.mark(group)
+        if raft.config.voters == (self.member,):
+            raft.campaign()  # No other vote is needed: do not wait for an election timeout.
         return group
 
     def remove(self, uid: int) -> None:

@@ -167,7 +167,13 @@ class Log:
     def forget(self, index: i64) -> None:
         """Contents up to `index` may leave memory."""
         count = min(index, self.last_index) - self.memory_first + 1
-        if count <= 0 or count * LET_GO_SHARE < len(self._entries):
+        if count > 0 and count * LET_GO_SHARE >= len(self._entries):
+            self.forget_all(index)
+
+    def forget_all(self, index: i64) -> None:
+        """Contents up to `index` leave memory now, however few they are."""
+        count = min(index, self.last_index) - self.memory_first + 1
+        if count <= 0:
             return
         self._forgotten_bytes = self._ends[count - 1]
         del self._entries[:count]

@@ -1,8 +1,7 @@
-"""The seams of a log group: what a machine sees of it, what it needs of machine and disk.
+"""The interfaces of a log group: what it needs of its owner, a machine, and of the disk.
 
-A machine on a single node is written against `LogGroup` (`raft.one_member`). One whose group has
-members on several nodes is a `GroupOwner`, and asks `raft.group.Group`. `GroupLog` is what the
-groups of a node need of its write-ahead log. Compiled.
+A machine is a `GroupOwner`, and asks `raft.group.Group`, which may have one member or several.
+`GroupLog` is what the groups of a node need of its write-ahead log. Compiled.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,22 +19,6 @@ LOST: Final = 2  # another entry has its place: it will never be applied
 UNKNOWN: Final = 3  # a snapshot has passed over it: the machine's state knows, and nobody else
 
 Found = list[tuple[int, int, int, int, bytes]]  # index, term, appended_term, kind, payload
-
-
-class LogGroup(Protocol):
-    """An ordered log of entries. Indexes are 1-based and ascending, without holes."""
-
-    def propose(self, parts: Sequence[bytes]) -> int:
-        """Append an entry, given in parts that are not joined; its index, if it gets committed.
-
-        It is not durable and not applied on return; `on_committed` tells of both.
-        """
-
-    def barrier(self, callback: Callable[[], None]) -> None:
-        """Call back when all that was proposed before is committed and was handed over."""
-
-    def snapshot(self, index: int, state: Sequence[bytes]) -> None:
-        """The state of the machine after applying `index`: the log up to there may go."""
 
 
 class GroupOwner(Protocol):

@@ -110,6 +110,24 @@ class FoundLog:
             found = max(found, i64(appended_term))
         return found
 
+    def highest_index(self) -> i64:
+        """Of all entries that were found, be they no log any more; 0: none."""
+        found: i64 = 0
+        for index in self._newest:
+            found = max(found, i64(index))
+        return found
+
+    def missing_index(self, restored: Restored) -> i64:
+        """The first index behind the log at which an entry must have been, since a later one was
+        appended no earlier than the log's last; 0: nothing is missing."""
+        last_appended: i64 = restored.snapshot.appended_term
+        if len(restored.runs) > 0:
+            last_appended = restored.runs[-1][2]
+        for index, (appended_term, _) in self._newest.items():
+            if index > restored.last_index and appended_term >= last_appended:
+                return restored.last_index + 1
+        return 0
+
     def restored(self, snapshot: SnapshotPoint) -> Restored:
         """With the newest snapshot that is there. ValueError: what was found is no log."""
         runs: list[tuple[int, int, int]] = []

@@ -17,13 +17,12 @@ came in, cannot be read. No clock.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from struct import Struct
 from typing import Final, Protocol
 
 import msgspec
 
-from node.definition_rows import SAVE_ENTRIES, batches
 from queues import metadata_rows
 from queues.definitions import Queue
 from queues.metadata import Metadata
@@ -37,9 +36,10 @@ from raft.log_group import METADATA_OWNER
 from raft.membership import decode_config, encode_config
 from raft.messages import SnapshotSlice
 from raft.recovery import FoundLog, Restored
-from warren.storage.keyed import METADATA, Keyed
+from warren.storage.keyed import METADATA, Batch, Keyed
 from warren.storage.snapshot import SnapshotStore
 
+SAVE_ENTRIES: Final = 4096  # so many entries, or changed objects, are worth a save
 INCARNATION: Final = 1  # of the group of the definitions: it is made once
 BIRTHS_OWNER: Final = 2
 IDLE_TICKS_MAX: Final = 100  # so long the state that somebody was getting stays in memory
@@ -320,6 +320,11 @@ class DefinitionsRecovery:
             found = self.births.found.get(uid)
         return found
 
+    def missing_index(self, founding: Config) -> int:
+        """The first entry that is neither in the log nor in the saved state; 0: none is missing."""
+        point = self._point or SnapshotPoint(0, 0, 0, founding)
+        return int(self._log.missing_index(self._log.restored(point)))
+
     def restored(self, founding: Config) -> Restored:
         """What to begin the group with; `founding` is that of the founding list, or empty for a
         member that was taken in later. ValueError: what was found is no log."""
@@ -333,12 +338,24 @@ def encode_point(point: SnapshotPoint) -> bytes:
 
 
 def decode_point(index: int, content: bytes) -> SnapshotPoint:
-    """BadSnapshot: it is none: the state is that of a node without a cluster."""
+    """BadSnapshot: it cannot be read."""
     if len(content) < _POINT.size:
-        raise BadSnapshot("the definitions in this data directory are not those of a cluster")
+        raise BadSnapshot("the point of the saved definitions is cut short")
     term, appended_term = _POINT.unpack_from(content)
     try:
         config = decode_config(content[_POINT.size :])
     except ValueError as error:
         raise BadSnapshot(f"no point of a log: {error}") from error
     return SnapshotPoint(index, term, appended_term, config)
+
+
+def batches(rows: Iterable[list[metadata_rows.Row]]) -> Iterator[Batch]:
+    """Convert rows to the form of the keyed store."""
+    for part in rows:
+        batch = Batch()
+        for key, value in part:
+            if value is None:
+                batch.delete(METADATA, key)
+            else:
+                batch.put(METADATA, key, value)
+        yield batch

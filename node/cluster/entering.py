@@ -169,3 +169,17 @@ class Entering:
         if reason != self._told:
             self._told = reason
             log.info("waits for its cluster: %s", reason)
+
+
+def sole_member(me: Member) -> Membership:
+    """Found a cluster of one: nobody else has to agree."""
+    address = str(Address(me.cluster_host, me.cluster_port)) if me.cluster_host else ""
+    return Membership(
+        name=me.name,
+        incarnation=me.incarnation,
+        member=1,
+        cluster_id=0,
+        founders=(address,),
+        is_founder=True,
+        given_below=2,
+    )

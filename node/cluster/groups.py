@@ -1,10 +1,9 @@
 """Log groups of this node as operators see them: how a member stands, and who is to lead (Q-66).
 
-`RaftGroups` reads the groups of a node in a cluster, `LoneGroups` those of one that is in none.
-Both are read on the loop; nothing here waits.
+`RaftGroups` reads the groups of this node, on the loop; nothing here waits.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -13,7 +12,6 @@ from raft.status import LEADER, ROLE_NAMES
 if TYPE_CHECKING:
     from raft.group import Group
     from raft.host import RaftHost
-    from raft.one_member import OneMemberGroup
 
 VOTER: Final = "voter"
 LEARNER: Final = "promotable"  # RabbitMQ's words
@@ -53,7 +51,7 @@ class Groups(Protocol):
 
 
 class RaftGroups:
-    """Of a node in a cluster."""
+    """Keeps `Groups`."""
 
     def __init__(self, raft: "RaftHost") -> None:
         self._raft = raft
@@ -87,33 +85,6 @@ def row_of(group: "Group") -> GroupRow:
         learners=tuple(int(each) for each in config.learners),
         lags={each.member: status.last_index - each.match_index for each in status.members},
     )
-
-
-class LoneGroups:
-    """Of a node in no cluster: each group has one member, which leads."""
-
-    def __init__(self, groups: "Callable[[int], OneMemberGroup | None]", here: int) -> None:
-        self._groups = groups
-        self._here = here
-
-    def row(self, uid: int) -> GroupRow | None:
-        group = self._groups(uid)
-        if group is None:
-            return None
-        return GroupRow(
-            state=ROLE_NAMES[LEADER],
-            term=1,
-            last_index=group.last_index,
-            durable_index=group.commit_index,
-            applied_index=group.commit_index,
-            commit_index=group.commit_index,
-            snapshot_index=group.snapshot_index,
-            leader=self._here,
-            voters=(self._here,),
-        )
-
-    def transfer(self, uid: int, member: int) -> bool:
-        return False
 
 
 def plain_row(row: GroupRow) -> dict[str, object]:

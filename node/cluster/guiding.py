@@ -5,16 +5,16 @@
     guiding.start()       # once the broker serves: coordination begins to tick
     guiding.stop()
 
-Puts `WhereIs` and `Coordination` of a cluster in place of those of a node alone (`Broker.whereis`,
-`Broker.coordination`). Owns no state but what it counts to tell the load of this node.
+Makes the `WhereIs` and the `Coordination` of the broker. Coordination, and the library that it
+needs, exist only where other nodes can connect. Owns no state but what it counts to tell the load
+of this node.
 """
 
 from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Final, Protocol
 
-from node.cluster.coordination.seam import Load
-from node.cluster.coordination.service import Coordinator, Membership
+from node.cluster.coordination.seam import Coordination, Load, NoCoordination
 from node.cluster.definitions_seam import Definitions
 from node.cluster.places import ClusterPlaces, LeaderTable
 from node.cluster.seams import COORDINATION, Peers
@@ -23,6 +23,7 @@ from queues.members import Member
 
 if TYPE_CHECKING:
     from node.broker import Broker
+    from node.cluster.coordination.service import Coordinator, Membership
     from node.config import ListenersSection
 
 LOOKUP: Final = "leader_lookup_url"  # of connection.start (FEATURES B-76)
@@ -81,11 +82,9 @@ class Guiding:
         self._messages = 0  # so far, when the load was told last
         self._told_s = monotonic()
         self.coordinator: Coordinator | None = None
-        if broker.config.cluster.coordination:
-            self.coordinator = Coordinator(
-                peers, self._membership, self._load, monotonic, call_later
-            )
-            broker.coordination = self.coordinator
+        self.coordination: Coordination = NoCoordination()
+        if broker.config.cluster.coordination and broker.config.listeners.cluster is not None:
+            self.coordination = self.coordinator = self._coordinator(call_later)
         self.places = ClusterPlaces(
             broker.node_name,
             peers,
@@ -93,14 +92,17 @@ class Guiding:
             definitions.members,
             lambda uid: broker.metadata.queue(uid),
             self._lags,
-            broker.coordination.loads,
+            self.coordination.loads,
         )
-        broker.whereis = self.places
-        broker.peer_statuses = self._statuses
         definitions.on_changed.append(self._member_changed)
         url = lookup_url(broker.config.listeners)
         if url:
             broker.server_properties[LOOKUP] = url
+
+    def _coordinator(self, call_later: CallLater) -> "Coordinator":
+        from node.cluster.coordination.service import Coordinator
+
+        return Coordinator(self._peers, self._membership, self._load, monotonic, call_later)
 
     def attach(self) -> None:
         if self.coordinator is not None:
@@ -117,7 +119,7 @@ class Guiding:
     def _member_changed(self, before: Member | None, after: Member | None) -> None:
         self.places.nodes_changed()
 
-    def _statuses(self) -> dict[str, PeerStatus]:
+    def statuses(self) -> dict[str, PeerStatus]:
         """Of the links to the other nodes, by name."""
         found = {}
         for each in self._definitions.members():
@@ -135,7 +137,7 @@ class Guiding:
         lags = {each.member: status.last_index - each.match_index for each in status.members}
         return lags | {status.member: 0}
 
-    def _membership(self) -> Membership:
+    def _membership(self) -> "Membership":
         """This node takes part once the definitions know its process: the one before has voted."""
         definitions, broker = self._definitions, self._broker
         members = [each.id for each in definitions.members() if each.name]

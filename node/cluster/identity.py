@@ -77,8 +77,8 @@ class MembershipFile:
         held = decode(self._content(path), path)
         if held.name != name:
             raise BadMembership(
-                f"data directory {self._directory} belongs to node '{held.name}' of a cluster, and "
-                f"this node is named '{name}': a node of a cluster keeps its name"
+                f"data directory {self._directory} belongs to node '{held.name}', and "
+                f"this node is named '{name}': a data directory keeps the name of its node"
             )
         if held.incarnation != incarnation:
             raise BadMembership(
@@ -153,18 +153,19 @@ def belongs_to_cluster(disk: Disk, directory: str) -> bool:
     return NAME in disk.list(directory)
 
 
-def alone_fault(directory: str) -> str:
-    """Why a node that was used alone does not become a member as it is."""
+def old_format_fault(directory: str) -> str:
+    """Why a data directory with a log and no membership is not read."""
     return (
-        f"data directory {directory} was used by a node outside a cluster: it does not join one. "
-        "Export its definitions, begin with an empty data directory and import them, or start "
-        "without cluster.seeds and listeners.cluster"
+        f"data directory {directory} was written by an earlier version of Warren, whose format "
+        "this version does not read: export its definitions and messages with that version, and "
+        "begin with an empty data directory"
     )
 
 
-def member_fault(directory: str) -> str:
-    """Why a member does not run alone."""
+def no_listener_fault(directory: str, others: int) -> str:
+    """Why a member of a larger cluster does not start without a listener for the others."""
     return (
-        f"data directory {directory} belongs to a member of a cluster: set listeners.cluster "
-        "(--cluster) and cluster.secret_file as before, or begin with an empty data directory"
+        f"data directory {directory} belongs to a member of a cluster with {others} other "
+        "members: set listeners.cluster (--cluster) and cluster.secret_file, so that it can "
+        "reach them"
     )

@@ -6,8 +6,7 @@
     ...
     operating.tick(now_ms)          # about once a second, by a clock that does not jump
 
-A node that is in no cluster has `Operating.alone`: the same with itself as its only member, so that
-whoever asks gets one kind of answer. Owns no task but those of its parts; `stop` ends them.
+Owns no task but those of its parts; `stop` ends them.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,9 +16,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from node.alarms import Alarms
 from node.cluster.alarms_part import AlarmsPart
-from node.cluster.alone import HERE, AloneLeaders, AloneMembership, AlonePeers, Proposer
-from node.cluster.coordination.seam import Coordination, NoCoordination
-from node.cluster.groups import Groups, LoneGroups
+from node.cluster.coordination.seam import Coordination
+from node.cluster.groups import Groups
 from node.cluster.landscape import Landscape, LeaderTable
 from node.cluster.leaving import Leaving, Removal
 from node.cluster.maintenance import Clients, Door, Maintenance, MaintenanceDesk
@@ -31,7 +29,6 @@ from node.cluster.status_part import StatusPart
 from node.management.view import QueueView
 from node.timers import CallLater
 from queues.definitions import Queue
-from queues.members import Member
 from queues.metadata import Metadata
 from queues.queue_arguments import QUORUM
 from warren.storage.disk import Disk
@@ -39,11 +36,11 @@ from warren.storage.disk import Disk
 if TYPE_CHECKING:
     from node.cluster.recovering import Recovering
     from node.cluster.traffic_part import TrafficPart
-    from raft.one_member import OneMemberGroup
 
 
 DOWN: Final = "down"  # states of queues, in RabbitMQ's words
 MINORITY: Final = "minority"
+CRASHED: Final = "crashed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +55,7 @@ class Seats:
     leads_definitions: Callable[[], bool]
 
 
-class Site(Clients, Proposer, Protocol):
+class Site(Clients, Protocol):
     """The broker of this node, as far as it is needed here."""
 
     @property
@@ -94,7 +91,6 @@ class Operating:
             rules,
             random,
         )
-        self.is_alone = isinstance(seats.peers, AlonePeers)
         self._broker = broker
         self.maintenance: MaintenanceDesk | None = None  # once there is a door for clients
         self.definitions_lags: Callable[[], Mapping[int, int]] = dict  # entries, by other member
@@ -102,26 +98,6 @@ class Operating:
         self.leaving: Leaving | None = None  # once it is known how the process ends
         self.recovering: Recovering | None = None  # of a node in a cluster
         self.traffic: TrafficPart | None = None  # the same
-
-    @classmethod
-    def alone(
-        cls,
-        broker: Site,
-        groups: "Callable[[int], OneMemberGroup | None]",
-        call_later: CallLater,
-    ) -> "Operating":
-        """Of a node that is in no cluster."""
-        me = Member(HERE, broker.node_name, 0, "", 0)
-        membership = AloneMembership(broker, me)
-        seats = Seats(
-            AlonePeers(),
-            membership,
-            AloneLeaders(),
-            LoneGroups(groups, HERE),
-            NoCoordination(),
-            lambda: False,
-        )
-        return cls(broker, seats, call_later, Rules(is_on=False, auto_rebalance=False), Random())
 
     def is_in_alarm(self, member: int) -> bool:
         """Whether that node has told an alarm of its memory or disk."""
@@ -176,7 +152,9 @@ class Operating:
             group = landscape.group(queue)
             leader = landscape.name_of(group.leader) if group.leader else ""
             state = view.state
-            if not group.has_majority:
+            if state == CRASHED:
+                pass  # Whoever leads, an operator has to accept the damage first.
+            elif not group.has_majority:
                 state = MINORITY
             elif not leader:
                 state = DOWN
@@ -191,7 +169,7 @@ class Operating:
                 state=state,
             )
         home = self._led_by(queue)
-        if self.is_alone or landscape.is_running(home):
+        if landscape.is_running(home):
             return view
         return replace(view, state=DOWN, reason=f"its node {queue.node} is not running")
 

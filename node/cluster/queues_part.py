@@ -322,13 +322,8 @@ class QueuesPart:
 def wire_queues(
     broker: "Broker", peers: Peers, definitions: Definitions
 ) -> tuple[QueuesPart, Leaders]:
-    """Put the part and the table of leaders into a broker whose `member` is set, before its first
-    turn. Whoever runs the node calls `open` when its queues are there, and `tick`."""
-
-    def member_of(name: str) -> int:
-        member = definitions.member_named(name)
-        return NOBODY if member is None else member.id
-
+    """Make the part and the table of leaders for a broker whose `member` is set, before its first
+    turn. The caller calls `open` when the queues of this node are there, and `tick`."""
     down_ms = broker.config.cluster.home_down_ms
     credit = broker.channel_credit
     part = QueuesPart(peers, broker, broker.turn.begin, broker.monotonic_ms, credit, down_ms)
@@ -336,9 +331,6 @@ def wire_queues(
     peers.attach(QUEUES, part)
     peers.attach(LEADERS, leaders)
     definitions.on_changed.append(lambda before, after: broker.homes_changed())
-    broker.member_of = member_of
-    broker.away = part
-    broker.leaders = leaders
     broker.answers.member = broker.member
     broker.answers.elsewhere = part.answers
     return part, leaders

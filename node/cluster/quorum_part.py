@@ -24,18 +24,18 @@ alone, and all others are over: they take no part from then on, and leave when t
 leads after it, says that it has committed a configuration without them.
 """
 
+import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from node.cluster.suspending import Suspending
-from node.damage import shown
+from node.damage import Damage, shown
 from node.logs import ids_of
 from queues.away.roaming import Roaming, RoamingProxy
 from queues.away.seam import EndOfTurn, FindRoad, HomeEnd
 from queues.definitions import Queue
-from queues.hosts.quorum import SNAPSHOT_ENTRIES
-from queues.hosts.quorum_member import QuorumMember
+from queues.hosts.quorum_member import SNAPSHOT_ENTRIES, QuorumMember
 from queues.hosts.quorum_recovery import (
     INCARNATION,
     FoundGroup,
@@ -47,8 +47,9 @@ from queues.hosts.quorum_recovery import (
 from queues.hosts.quorum_snapshot import Standing
 from queues.hosts.traffic import Traffic
 from queues.traffic import OFF
-from raft.entries import INDEX_MAX, Config
-from raft.log_group import METADATA_OWNER, GroupLog
+from raft.entries import INDEX_MAX, Config, HardState, SnapshotPoint
+from raft.log_group import METADATA_OWNER, GroupLog, GroupOwner
+from raft.recovery import Restored
 from raft.status import Status
 from warren.storage.damage import Hit
 
@@ -93,6 +94,7 @@ class QuorumQueues:
         self._late: list[int] = []  # named by the definitions, and not on this disk
         self._unknown: list[int] = []  # the other way round
         self._is_joined = False
+        self._crashed: dict[int, FoundGroup] = {}  # damaged ones that are the only member
         self._suspending = Suspending(self.members, self._is_known)
         owners = [uid for uid in snapshots.owners if uid != METADATA_OWNER]
         self.found.begin(owners, snapshots.load_slices)
@@ -130,6 +132,7 @@ class QuorumQueues:
             self.roaming.remove(queue.uid)
         self._leaders.forget(queue.uid)
         self._renewing.discard(queue.uid)
+        self._crashed.pop(queue.uid, None)
         self.followed.pop(queue.uid, None)
         if queue.uid in self.damaged or queue.uid in self.over:
             self.damaged.pop(queue.uid, None)
@@ -177,11 +180,21 @@ class QuorumQueues:
             if self.members.get(uid) is member:
                 self._broker.turn.begin()
                 restored = beginning(self._cluster.member, config, term)
-                member.join(self._cluster.raft.add(uid, incarnation, restored, member))
+                member.join(self._cluster.raft.add(uid, incarnation, restored, self._owner(member)))
                 if is_first:
                     member.campaign_first()
 
         member.begin_new(config, term, birth_of(incarnation), begun)
+
+    def _owner(self, member: QuorumMember) -> GroupOwner:
+        """The member as owner of its group; slowed down if the setting for tests names it."""
+        testing = self._broker.config.testing
+        if member.name not in testing.slow_queues:
+            return member
+        from node.slow_queues import SlowOwner
+
+        later = asyncio.get_running_loop().call_later
+        return SlowOwner(member, testing.slow_ms / 1000, later, self._broker.turn.begin)
 
     def _restore(self, queue: Queue) -> None:
         group = self.found.groups[queue.uid]
@@ -203,8 +216,9 @@ class QuorumQueues:
             else:
                 self._restore(queue)
 
-    def join(self, hits: Sequence[Hit]) -> None:
-        """All was found: go on, but where a bad place of the log may have hit the group."""
+    def join(self, hits: Sequence[Hit], last: Mapping[int, tuple[int, int]]) -> None:
+        """All was found: go on, but where a bad place of the log may have hit the group. `last`
+        is the last message_seq and mark of each owner in the log."""
         for uid, group in self.found.groups.items():
             member = self.members.get(uid)
             if member is None:
@@ -212,6 +226,9 @@ class QuorumQueues:
             damage = [hit for hit in hits if hit.owner == uid and is_damage(hit, group.standing)]
             if damage:
                 self.damaged[uid] = shown(damage[0].place)
+                if group.standing.point.config.members() == (self._cluster.member,):
+                    self._crash(member, group, damage, last.get(uid, (0, -1)))
+                    continue
                 self.found.hard_state(uid, INCARNATION, group.log.highest_term(), 0)
                 log.error(
                     "queue '%s' in vhost '%s': this member takes no part until it is made anew: "
@@ -230,6 +247,39 @@ class QuorumQueues:
             self._snapshots.forget(uid)
         self._begin_late()
 
+    def _crash(
+        self, member: QuorumMember, group: FoundGroup, hits: list[Hit], last: tuple[int, int]
+    ) -> None:
+        """The only member of a queue is damaged: not served until an operator accepts the loss."""
+        self._crashed[int(member.uid)] = group
+        places = tuple(hit.place for hit in hits)
+        self._broker.damages.add(member.inner, Damage(shown(places[0]), places, *last))
+
+    def accept_damage(self, queue: Queue, done: Callable[[], None]) -> None:
+        """Serve a queue whose only member is damaged with the messages that could be read: they
+        are the state from which its log goes on. `done`: that state is durable."""
+        uid = queue.uid
+        group = self._crashed.pop(uid)
+        member = self.members[uid]
+        damages = self._broker.damages
+        damages.restore(member.inner)
+        term = group.log.highest_term() + 1
+        index = max(group.log.highest_index(), group.standing.point.index) + 1
+        point = SnapshotPoint(index, term, term, Config((self._cluster.member,)))
+        restored = Restored(HardState(term, 0), point, index, [], [])
+
+        def begun() -> None:
+            if self.members.get(uid) is member:
+                self._broker.turn.begin()
+                del self.damaged[uid]
+                member.join(
+                    self._cluster.raft.add(uid, group.incarnation, restored, self._owner(member))
+                )
+                damages.serve(self.host(queue))
+            done()
+
+        member.begin_again(point, birth_of(group.incarnation), begun)
+
     def _rejoin(self, uid: int, member: QuorumMember, group: FoundGroup) -> None:
         """As it was found; but another incarnation of the group is another group."""
         queue = self._broker.metadata.queue(uid)
@@ -243,7 +293,7 @@ class QuorumQueues:
         if queue is not None and is_alone and not group.has_begun_anew(restored, queue.reborn_term):
             incarnation = group.born  # The power went before that was in the log.
         member.recovered()
-        member.join(self._cluster.raft.add(uid, incarnation, restored, member))
+        member.join(self._cluster.raft.add(uid, incarnation, restored, self._owner(member)))
         if queue is not None:
             self._settle(queue, member)
 
@@ -419,8 +469,6 @@ class QuorumQueues:
     def _processes(self) -> dict[int, int]:
         """Member id by process of the nodes that are up, as far as is known."""
         definitions = self._broker.definitions
-        if definitions is None:
-            return {}
         found: dict[int, int] = {}
         for row in definitions.members():
             process = definitions.process_of(row.name)

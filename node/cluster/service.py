@@ -17,6 +17,7 @@ taken, hears of it when it asks, and stops (`on_fatal`).
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from random import Random
@@ -25,15 +26,16 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from node.cluster.definitions_seam import Definitions
-from node.cluster.entering import Entering
+from node.cluster.entering import Entering, sole_member
 from node.cluster.identity import (
     BadMembership,
     EnteringFailed,
     Membership,
     MembershipFile,
     PeerAddress,
-    alone_fault,
     belongs_to_cluster,
+    no_listener_fault,
+    old_format_fault,
     was_used,
 )
 from node.cluster.introducing import introduce, watch
@@ -64,6 +66,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("warren.cluster")
 
+NO_ADDRESS: Final = Address("", 0)  # of a node that other nodes cannot reach
 DEFINITIONS_TICKS: Final = 5  # of the timer, between two of the definitions
 SAVE_PAUSE_S: Final = 1.0  # before a write that failed is tried again
 
@@ -79,13 +82,15 @@ class Cluster:
     """See the module. Invariant: `_peers` are all members but this one, as they are known here."""
 
     def __init__(
-        self, config: "Config", secret: bytes, disk: Disk, tls: Contexts | None = None
+        self, config: "Config", secret: bytes | None, disk: Disk, tls: Contexts | None = None
     ) -> None:
-        """BadNodeId, BadMembership: this node cannot be a member as it is."""
-        assert config.listeners.cluster is not None
+        """`secret` is None for a node without a listener for other nodes.
+
+        BadNodeId, BadMembership: this node cannot be a member as it is.
+        """
         directory = str(config.node.data_dir)
         if was_used(disk, directory) and not belongs_to_cluster(disk, directory):
-            raise BadMembership(alone_fault(directory))
+            raise BadMembership(old_format_fault(directory))
         self.incarnation = load_incarnation(disk, directory)
         self.boot = draw_id()  # of this process
         self.seeds = config.cluster.seeds
@@ -110,15 +115,11 @@ class Cluster:
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_saving = False
         held = self._file.read(config.node.name, self.incarnation)
-        if held is None and not self.seeds:
-            raise BadMembership(
-                "listeners.cluster is set, cluster.seeds is not, and the data directory is empty: "
-                "a new node needs the founding list (--seed), the same on every node"
-            )
+        if held is not None and held.peers and secret is None:
+            raise BadMembership(no_listener_fault(directory, len(held.peers)))
         cluster_id = link_cluster_id(self.seeds_digest, 0)
-        identity = Identity(
-            self.incarnation, self.incarnation, self.boot, cluster_id, link_key(secret)
-        )
+        key = link_key(os.urandom(32) if secret is None else secret)
+        identity = Identity(self.incarnation, self.incarnation, self.boot, cluster_id, key)
         settings = link_settings(config.cluster, config.testing)
         self.links = PeerLinks(identity, self, settings, tls)
 
@@ -136,17 +137,21 @@ class Cluster:
         return held
 
     async def enter(self) -> None:
-        """Listen; then, if this node is empty, wait until it has a place.
+        """Listen for other nodes if configured; then, if this node is empty, get a place.
 
+        Without seeds that is immediate: the node is the only member of a new cluster.
         EnteringFailed: it will never have one. OSError: it cannot listen, or write its file.
         """
         address = self._config.listeners.cluster
-        assert address is not None
-        self.links.take_questions(ClusterReception(self).answer)
-        with taking("other nodes", address.host, address.port):
-            await self.links.listen(address.host, address.port)
+        if address is not None:
+            self.links.take_questions(ClusterReception(self).answer)
+            with taking("other nodes", address.host, address.port):
+                await self.links.listen(address.host, address.port)
         if self._file.held is None:
-            entered = await Entering(self.links, self._me, self.seeds).run()
+            if self.seeds:
+                entered = await Entering(self.links, self._me, self.seeds).run()
+            else:
+                entered = sole_member(self._me)
             self._file.write(entered)
         elif self._has_other_seeds():
             raise EnteringFailed(
@@ -160,7 +165,8 @@ class Cluster:
 
     def _has_other_seeds(self) -> bool:
         """Whether it is being founded, and told to take part in another founding."""
-        if self.held.cluster_id != 0 or not self.seeds:
+        held = self.held
+        if held.cluster_id != 0 or not self.seeds or len(held.founders) == 1:
             return False
         return self.seeds_digest != list_digest(self.held.founders)
 
@@ -205,6 +211,7 @@ class Cluster:
             self._add_peer(peer)
         self.links.given_below(self.held.given_below)
         self._tick()
+        self._hasten()
         self._start(watch(self.links, self, self._stands_wrong))
         self._start(self._introduce())
 
@@ -422,8 +429,7 @@ class Cluster:
 
 def member_of(config: "Config", incarnation: int) -> Member:
     """How the definitions shall know this node; its id is 0."""
-    address = config.cluster.advertised or config.listeners.cluster
-    assert address is not None
+    address = config.cluster.advertised or config.listeners.cluster or NO_ADDRESS
     listeners, is_plain = config.listeners, config.listeners.plain
     return Member(
         id=0,

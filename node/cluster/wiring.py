@@ -1,9 +1,8 @@
-"""What a node in a cluster has beside what every node has, put together in the order of its start.
+"""The parts that make a node a member of its cluster, put together in the order of its start.
 
-    parts = ClusterParts(cluster, keyed, snapshots, wal)   # definitions as the disk has them
-    Broker(..., parts.machine, ...)
-    parts.adopt(broker)                # before the broker makes queues of the definitions
-    wal.open(Recovered(..., parts))    # what is found of groups of several members (`GroupsFound`)
+    parts = ClusterParts(cluster, keyed, snapshots, wal, call_later)   # reads the definitions
+    Broker(..., parts, ...)            # calls `wire` at the end of its construction
+    wal.open(Recovered(..., parts))    # what is found of log groups (`GroupsFound`)
     parts.join(first)                  # groups begin, links are dialed
     parts.serve()                      # clients may come
     await parts.stop()
@@ -12,15 +11,18 @@ No rules: who does what is in the modules that are named here. `tick` is called 
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from node.clock import monotonic_ms
 from node.cluster.broker_definitions import BrokerDefinitions
+from node.cluster.coordination.seam import Coordination
 from node.cluster.definitions_group import DefinitionsGroup
 from node.cluster.definitions_store import (
     BIRTHS_OWNER,
+    SAVE_ENTRIES,
     Births,
     DefinitionsRecovery,
     DefinitionsStore,
@@ -33,6 +35,7 @@ from node.cluster.healing import Healing
 from node.cluster.leaders import Leaders
 from node.cluster.membership import Refused
 from node.cluster.operating import Operating, Seats
+from node.cluster.places import ClusterPlaces
 from node.cluster.queues_part import TICK_MS, QueuesPart, wire_queues
 from node.cluster.quorum_part import QuorumQueues
 from node.cluster.reconciling import IDLE_MS, rules_of
@@ -42,10 +45,14 @@ from node.cluster.service import Cluster
 from node.cluster.traffic_part import TrafficPart, TrafficSeats
 from node.cluster.usage_part import UsagePart
 from node.damage import LostDefinitions
+from node.peering.record import PeerStatus
+from node.timers import CallLater, Handle
 from queues.definitions import Queue
 from queues.metadata import Metadata
 from queues.metadata_commands import Batch, Command
+from queues.metadata_rows import BATCH_BYTES
 from queues.traffic import Advice, Bounds
+from raft.host import RaftHost
 from raft.log_group import METADATA_OWNER
 from warren.storage.damage import Hit
 from warren.storage.keyed import Keyed
@@ -59,19 +66,58 @@ if TYPE_CHECKING:
 PAUSE_S: Final = 0.01  # between two looks at whether something is through
 
 
+class LogFound(Protocol):
+    """What the recovery of the log found of all owners (`node.owners.Recovered`)."""
+
+    @property
+    def last(self) -> Mapping[int, tuple[int, int]]: ...
+
+    @property
+    def owner_high(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Wired:
+    """The parts that the broker asks."""
+
+    definitions: DefinitionsGroup
+    queues: QueuesPart
+    leaders: Leaders
+    quorum: QuorumQueues
+    coordination: Coordination
+    whereis: ClusterPlaces
+    peer_statuses: Callable[[], dict[str, PeerStatus]]
+    operating: Operating
+    events: EventsPart
+
+
 class ClusterParts:
     """See the module."""
 
-    def __init__(self, cluster: Cluster, keyed: Keyed, snapshots: SnapshotStore, wal: Wal) -> None:
-        """BadSnapshot, KeyedDamaged: the definitions on disk cannot be read."""
+    def __init__(
+        self,
+        cluster: Cluster,
+        keyed: Keyed,
+        snapshots: SnapshotStore,
+        wal: Wal,
+        call_later: CallLater,
+        save: tuple[int, int] = (SAVE_ENTRIES, BATCH_BYTES),
+    ) -> None:
+        """`save`: after how many entries the definitions are saved, and bytes of a batch of rows.
+
+        BadSnapshot, KeyedDamaged: the definitions on disk cannot be read.
+        """
+        self._call_later = call_later
         births = Births(wal)
         self._cluster = cluster
         self._recovery = DefinitionsRecovery(keyed, snapshots, births)
-        self._store = DefinitionsStore(keyed, snapshots, births)
+        self._store = DefinitionsStore(keyed, snapshots, births, *save)
         self._broker: Broker
         self._queues: QueuesPart
         self._quorum: QuorumQueues
         self._hits: Sequence[Hit] = ()  # bad places of the log
+        self._lost_uid = 0  # the highest that may be of a lost definition; 0: none is lost
+        self._last: Mapping[int, tuple[int, int]] = {}  # message_seq and mark, by owner
         self._snapshots = snapshots
         self._wal = wal
         self._guiding: Guiding
@@ -80,7 +126,7 @@ class ClusterParts:
         self._events: EventsPart
         self._usage: UsagePart
         self._healing: Healing
-        self._queues_timer: asyncio.TimerHandle | None = None
+        self._queues_timer: Handle | None = None
         self.definitions: DefinitionsGroup
 
     @property
@@ -126,27 +172,50 @@ class ClusterParts:
     def queue(self, uid: int) -> Queue | None:
         return self._recovery.queue(uid)
 
-    def lost(self, report: RecoveryReport) -> str:
+    def lost(self, report: RecoveryReport, found: LogFound) -> str:
         """What is wrong with the group of the definitions on this node; '': nothing."""
         self._hits = report.hits
+        self._last = found.last
         for hit in report.hits:
-            if hit.owner == METADATA_OWNER and hit.lost_upto > self.machine.applied_index:
+            if hit.owner != METADATA_OWNER or hit.lost_upto <= self.machine.applied_index:
+                continue
+            if len(self._cluster.members()) > 1:
                 return (
                     f"{hit.place}: what this member of the cluster has promised may be lost; begin "
                     "with an empty data directory, and the cluster takes the node in"
                 )
-        return ""
+            self._lost_uid = found.owner_high
+            return f"definitions may be missing; {hit.place}"
+        missing = self._recovery.missing_index(self._cluster.founding())
+        if missing == 0:
+            return ""
+        self._lost_uid = found.owner_high
+        where = "; ".join(str(place) for place in report.corrupt)
+        where = where or "the log is sound, so the keyed state does not have all that was saved"
+        return f"entry {missing} of the definitions is missing; {where}"
+
+    def pass_lost(self) -> None:
+        """The definitions are complete but for those that are lost: their uids are not given to
+        other objects, for the log may have messages under them."""
+        if self._lost_uid:
+            self.machine.next_uid = max(self.machine.next_uid, self._lost_uid + 1)
 
     # Starting
 
-    def adopt(self, broker: "Broker") -> None:
-        """Make the parts; the broker asks them from now on where its queues are."""
+    @property
+    def member(self) -> int:
+        """Id of this node."""
+        return self._cluster.member
+
+    @property
+    def raft(self) -> RaftHost:
+        return self._cluster.raft
+
+    def wire(self, broker: "Broker") -> "Wired":
+        """Make the parts for a broker that has all but them."""
         cluster = self._cluster
         turn = broker.turn
         self._broker = broker
-        broker.member = cluster.member
-        broker.raft = cluster.raft
-        broker.hosts.find = self._recovery.queue
         user = BrokerDefinitions(broker)
         section = broker.config.cluster
         self.definitions = DefinitionsGroup(
@@ -159,7 +228,6 @@ class ClusterParts:
         )
         user.group = self.definitions
         self.definitions.attach()
-        broker.definitions = self.definitions
         queues, leaders = wire_queues(broker, cluster, self.definitions)
         self._queues = turn.away = queues
         self._leaders = leaders
@@ -170,11 +238,21 @@ class ClusterParts:
         queues.find_end = quorum.find_end
         queues.roams = quorum.roaming
         self.definitions.on_process.append(quorum.process_changed)
-        self._quorum = broker.quorum_queues = quorum
-        loop = asyncio.get_running_loop()
-        self._guiding = Guiding(broker, cluster, self.definitions, leaders, loop.call_later)
+        self._quorum = quorum
+        self._guiding = Guiding(broker, cluster, self.definitions, leaders, self._call_later)
         self._guiding.attach()
         self._operate(leaders)
+        return Wired(
+            self.definitions,
+            queues,
+            leaders,
+            quorum,
+            self._guiding.coordination,
+            self._guiding.places,
+            self._guiding.statuses,
+            self._operating,
+            self._events,
+        )
 
     def _operate(self, leaders: Leaders) -> None:
         """What operators do; the last of the parts, for it asks all of them."""
@@ -184,20 +262,17 @@ class ClusterParts:
             definitions,
             leaders,
             RaftGroups(self._cluster.raft),
-            broker.coordination,
+            self._guiding.coordination,
             lambda: definitions.is_leader,
         )
-        later = asyncio.get_running_loop().call_later
+        later = self._call_later
         self._operating = Operating(broker, seats, later, rules_of(broker.config), Random())
         self._operating.attach()
         self._events = EventsPart(self._cluster, broker.events, broker.incarnation, later)
         self._cluster.attach(EVENTS, self._events)
-        broker.events_elsewhere = self._events
         leaders.on_lead = broker.observers.leads
-        broker.operating = self._operating
         self._operating.removal = self._cluster
         self._operating.definitions_lags = lambda: definitions.status().lags
-        broker.place = self._operating.placing.placed
         member, status = self._cluster.member, self._operating.status
         self._exits = GroupExits(member, self._quorum, leaders, status)
         self._usage = UsagePart(self._cluster, broker.client_limits.usage)
@@ -219,7 +294,7 @@ class ClusterParts:
         seats = TrafficSeats(
             operating.membership,
             operating.groups,
-            broker.coordination,
+            self._guiding.coordination,
             lambda: self.definitions.leader,
             operating.is_in_alarm,
             operating.status,
@@ -262,7 +337,7 @@ class ClusterParts:
             raise LostDefinitions(f"the log of the definitions makes no sense: {error}") from error
         definitions.join(cluster.raft, restored)
         self._quorum.adopt(self._recovery.queue)
-        self._quorum.join(self._hits)
+        self._quorum.join(self._hits, self._last)
         cluster.begin(definitions)
 
     def serve(self) -> None:
@@ -279,8 +354,7 @@ class ClusterParts:
         self._queues.tick()
         self._leaders.tick()
         self._usage.tick()
-        call_later = asyncio.get_running_loop().call_later
-        self._queues_timer = call_later(TICK_MS / 1000, self._tick_queues)
+        self._queues_timer = self._call_later(TICK_MS / 1000, self._tick_queues)
 
     def tick(self) -> None:
         """About once a second."""

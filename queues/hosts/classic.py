@@ -49,7 +49,7 @@ from queues.extents import Columns
 from queues.fifo import Fifo
 from queues.host import SessionSink, View
 from queues.hosts.burying import Burying
-from queues.hosts.found import Found, are_missing, note_found, note_stretch
+from queues.hosts.found import Found, note_found, note_stretch
 from queues.hosts.journal import Journal
 from queues.hosts.reading import UNSEEN_SLACK as UNSEEN_SLACK
 from queues.hosts.reading import Reading
@@ -61,7 +61,7 @@ from queues.hosts.sweeping import Remains, Sweep, runs_both, stored_runs
 from queues.hosts.telling import number_of, session_in, tell
 from queues.hosts.users import Users
 from queues.hosts.weighing import sizes_in
-from queues.message import FORMAT_091, Chunk
+from queues.message import Chunk
 from queues.options import DROP_HEAD, Options
 from queues.seqset import SeqSet
 from queues.store import BodyBudget, Slot, Store
@@ -665,7 +665,10 @@ class ClassicHost:
         found = sorted(self._found, key=lambda each: each.first)
         self._found = []
         if self.mode == LOGGED:  # Its log is damaged: what it has made is not to be relied on.
-            self.machine = Fifo(self.machine.options)
+            old = self.machine
+            self.machine = Fifo(old.options)
+            if old.streams is not None:
+                self.machine.begin_streams()
         for each in found:
             if each.kept:
                 self.machine.restore_run(
@@ -681,48 +684,6 @@ class ClassicHost:
             if not each.kept:  # A transient message of a lazy queue.
                 self.release(each.first, each.count)
         self._mark_self()
-
-    def abandon(self, chunk: Chunk, first: i64) -> None:
-        """LOGGED: the promised messages first.. will never be applied, for the queue goes."""
-        count = chunk.count()
-        self.store.add(first, chunk, 0, count, True)
-        self._follow_moves(first, count)
-        self.release(first, count)
-
-    def recovered_logged(self) -> None:
-        """The machine was rebuilt from its own log: bodies of messages that it has not must go."""
-        found = self._found
-        self._found = []
-        self.options = self.machine.options
-        for each in found:
-            at = each.first
-            for first, count in sorted(self.machine.alive_within(each.first, each.count)):
-                if first > at:
-                    self.release(at, first - at)
-                at = first + count
-            end = each.first + each.count
-            if end > at:
-                self.release(at, end - at)
-        for first, count in self._alive():
-            self._stand_in_for_lost(first, first + count)
-
-    def lacks_bodies(self) -> bool:
-        """LOGGED, before `recovered_logged`: whether the log has lost bodies of messages."""
-        return are_missing(self._found, self._alive())
-
-    def _stand_in_for_lost(self, first: i64, end: i64) -> None:
-        """Bodies that a damaged log has lost: their messages are there, and cannot be read."""
-        at = first
-        while at < end:
-            covered_to = self.store.covered_to(at)
-            if covered_to > 0:
-                at = covered_to
-                continue
-            self.damaged = True
-            chunk = Chunk(FORMAT_091, None, 0, bytes(8), INFO_PERSISTENT)
-            chunk.durable = True  # To be read, which fails.
-            self.store.add(at, chunk, 0, 1, False)
-            at += 1
 
     # The end of the queue
 

@@ -87,13 +87,14 @@ OnLead = Callable[[int, int, int, bool], None]  # uid, leader or 0, term, leads 
 class Batch:
     """Commands that are proposed together, with the bodies beside them."""
 
-    __slots__ = ("attached", "commands", "message_first", "now_ms", "owed", "place")
+    __slots__ = ("attached", "commands", "is_bare", "message_first", "now_ms", "owed", "place")
 
     def __init__(self, now_ms: i64, message_first: i64, commands: list[Command]) -> None:
         self.now_ms: i64 = now_ms
         self.message_first: i64 = message_first
         self.commands = commands
         self.attached: list[bytes] = []
+        self.is_bare = False  # its messages are not attached, for there is no other member
         self.owed: list[tuple[CreditActor, int]] = []  # whose messages these are
         self.place: tuple[int, int] = (0, 0)  # index and term, once it is proposed
 
@@ -147,6 +148,7 @@ class QuorumMember:
         self._stepped: deque[Batch] = deque()  # to be proposed when their bodies are written
         self._open: deque[Batch] = deque()  # proposed, and not known to be committed
         self._next_seq: i64 = 1  # of the leader's next message
+        self._grows = False  # a member is to be added as soon as entries are applied
         self._marked = False
         self._timer_ms: i64 = FAR
         self._campaigns: i64 = 0  # left, of a new queue that begins here
@@ -323,8 +325,10 @@ class QuorumMember:
             return
         batch = Batch(now_ms, self._next_seq, self._commands)
         batch.owed = self._owed
+        batch.is_bare = self._is_sole(group)
         for chunk in self._chunks:
-            batch.attached.extend(put_run(self._next_seq, chunk, 0, chunk.count()))
+            if not batch.is_bare:
+                batch.attached.extend(put_run(self._next_seq, chunk, 0, chunk.count()))
             self.bodies.promise_own(chunk, self._next_seq)
             self._next_seq += chunk.count()
         self._commands = []
@@ -332,6 +336,24 @@ class QuorumMember:
         self._owed = []
         self._stepped.append(batch)
         self._journal.entry(self)
+
+    def _is_sole(self, group: Group) -> bool:
+        """Whether this is the only member, and is to stay so: nobody is sent entries, so messages
+        are in the log alone. To copy them is a fifth of what a message of 1 KB costs."""
+        config = group.raft.config
+        return len(self._wanted) <= 1 and len(config.voters) == 1 and len(config.learners) == 0
+
+    def _forget_bare(self, group: Group) -> bool:
+        """Before another member comes: no entry without its messages may be in memory, from where
+        it would be sent. False: some are still to be applied."""
+        for batch in self._stepped:
+            if batch.is_bare:
+                return False
+        for batch in self._open:
+            if batch.is_bare:
+                return False
+        group.raft.forget_all()
+        return True
 
     def _work(self, group: Group | None) -> None:
         """What is done in slices: some of each (0057)."""
@@ -416,6 +438,9 @@ class QuorumMember:
             else:
                 self._set_timer()
         self._take_snapshot(group)
+        if self._grows:
+            self._grows = False
+            self._follow()
 
     def _apply(self, entry: Entry) -> None:
         inner = self.inner
@@ -600,6 +625,9 @@ class QuorumMember:
         config = group.raft.config
         change = next_change(config, self._wanted, self.node)
         if change is not None:
+            if len(config.members()) == 1 and not self._forget_bare(group):
+                self._grows = True  # Once they are applied.
+                return
             group.change(change)  # Refused: another one is under way, and comes back here.
         elif self.node not in self._wanted:
             for member in self._wanted:
@@ -727,6 +755,20 @@ class QuorumMember:
             done()
 
         self._outgoing.write(0, begun)
+        self._mark()
+
+    def begin_again(self, point: SnapshotPoint, birth: bytes, done: Callable[[], None]) -> None:
+        """The log was damaged, and this was the only member: go on at `point` with the messages
+        that the inner host has. `done` when that is durable; then `join`."""
+        machine = self.inner.machine
+        self._birth = birth
+        self.applied_index = point.index
+        self._outgoing.take(Standing(point, machine.next_seq, birth), machine)
+
+        def begun(at: SnapshotPoint) -> None:
+            done()
+
+        self._outgoing.write(point.index, begun)
         self._mark()
 
     def load(self, standing: Standing, slices: Sequence[bytes]) -> None:

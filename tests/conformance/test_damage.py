@@ -16,7 +16,7 @@ import pytest
 from tests.conformance.broker import drain, numbered, publish_all, take
 from tests.conformance.http_api import HttpApi
 from tests.conformance.raw10 import DISPOSITION, FLOW, Raw10
-from warren.storage.record import ENTRY, HEADER, PUBLISH, SETTLE, padded
+from warren.storage.record import HEADER, PUBLISH, RAFT_ENTRY, SETTLE, padded
 from warren.testing import Node, NodeFailed
 
 BLOCK_BYTES: Final = 4096
@@ -323,7 +323,7 @@ def test_a_damaged_entry_of_a_quorum_queue_hits_that_queue_alone(node: Node) -> 
     node.kill9()
     written = [(path, *found) for path in logs(node) for found in records(path)]
     owner = max(found[3] for found in written if found[4] == PUBLISH)
-    entries = [found for found in written if found[3] == owner and found[4] == ENTRY]
+    entries = [found for found in written if found[3] == owner and found[4] == RAFT_ENTRY]
     flip(entries[3][0], entries[3][1] + 50)
     node.start()
     assert ask(node, "/api/queues/%2F/hit")["state"] == "crashed"
@@ -341,7 +341,7 @@ def test_a_node_with_damaged_definitions_refuses_to_start_until_that_is_accepted
 ) -> None:
     declare(node, before={}, hit={}, behind={})
     node.kill9()
-    path, offset = damage(node, b"hit", ENTRY)
+    path, offset = damage(node, b"hit", RAFT_ENTRY)
     with pytest.raises(NodeFailed, match="code 1"):
         node.start()
     assert f"{path} at offset {offset}" in node.log()

@@ -1,6 +1,5 @@
 """What a node makes of a data directory: of an earlier version, damaged, or left in good order."""
 
-import os
 import re
 import shutil
 from pathlib import Path
@@ -8,36 +7,28 @@ from pathlib import Path
 import pika
 import pytest
 
-from queues import metadata_commands as commands
-from queues.definitions import Destination
-from queues.metadata import Metadata
 from tests.conformance.test_check_data import checked
 from tests.waiting import eventually
-from warren.storage.snapshot import encode_file_header
 from warren.testing import Node, NodeFailed
 
 
-def test_definitions_in_a_snapshot_file_are_taken_over_for_good(tmp_path: Path) -> None:
-    machine = Metadata()
-    machine.apply(1, commands.DeclareQueue("/", "kept", True, node="test"))
-    machine.apply(9, commands.Bind("/", "amq.fanout", Destination.QUEUE, "kept", b""))
-    state = machine.snapshot()
-    (tmp_path / "log").mkdir()
-    path = tmp_path / "log" / f"snap-{1:020d}-{9:020d}.bin"
-    path.write_bytes(encode_file_header(1, 9, state) + state)
+def test_directory_of_an_earlier_version_is_refused_with_its_reason(tmp_path: Path) -> None:
     with Node(data_dir=tmp_path) as node:
-        for _ in range(2):
-            connection = pika.BlockingConnection(pika.URLParameters(node.url))
-            channel = connection.channel()
-            channel.confirm_delivery()
-            persistent = pika.BasicProperties(delivery_mode=2)
-            channel.basic_publish("amq.fanout", "", b"body", persistent, mandatory=True)
-            connection.close()
-            assert not [name for name in os.listdir(tmp_path / "log") if name.startswith("snap-")]
-            node.restart()
-        connection = pika.BlockingConnection(pika.URLParameters(node.url))
-        assert connection.channel().queue_declare("kept", passive=True).method.message_count == 2
-        connection.close()
+        node.stop()
+        (tmp_path / "membership").unlink()  # Earlier versions wrote none for a single node.
+        with pytest.raises(NodeFailed, match="code 1"):
+            node.start()
+        (line,) = [line for line in node.log().splitlines() if "[ERROR]" in line]
+        assert f"data directory {tmp_path} was written by an earlier version of Warren" in line
+        assert "begin with an empty data directory" in line
+
+
+def test_node_keeps_the_name_with_which_its_data_directory_began(tmp_path: Path) -> None:
+    with Node(name="first", data_dir=tmp_path) as node:
+        node.stop()
+    with pytest.raises(NodeFailed) as caught, Node(name="second", data_dir=tmp_path):
+        pass
+    assert "belongs to node 'first'" in str(caught.value)
 
 
 def test_a_damaged_keyed_state_stops_the_start_and_is_named(tmp_path: Path) -> None:

@@ -48,19 +48,17 @@ def dead_to(name: str, **others: object) -> dict[str, object]:
     return arguments | {name.replace("_", "-"): value for name, value in others.items()}
 
 
-QUORUM: Final[dict[str, object]] = {"x-queue-type": "quorum", "x-delivery-limit": 100_000}
 LAZY: Final[dict[str, object]] = {"x-queue-mode": "lazy"}
 TARGETS: Final = ("dead", "qdead")
 
 KINDS: Final[dict[str, Kind]] = {
     "dead": Kind(),
-    "qdead": Kind(QUORUM, top_level=31, default_level=4),
+    "qdead": Kind(LAZY),
     "a": Kind(),
     "b": Kind(),
     "t1": Kind(durable=False),
     "lazy": Kind(LAZY),
     "rank": Kind({"x-max-priority": 3}, top_level=3),
-    "q1": Kind(QUORUM, top_level=31, default_level=4),
     "short": Kind(dead_to("dead", x_max_length=6), target="dead", drops=True),
     "full": Kind({"x-max-length": 6, "x-overflow": "reject-publish"}, refuses=True),
     "bytes": Kind(
@@ -70,18 +68,4 @@ KINDS: Final[dict[str, Kind]] = {
     ),
     "brief": Kind(dead_to("dead", x_message_ttl=TTL_MS), target="dead", drops=True),
     "lazyd": Kind(LAZY | dead_to("qdead"), target="qdead"),
-    "q2": Kind(QUORUM | dead_to("dead"), target="dead", top_level=31, default_level=4),
-    "q3": Kind(
-        QUORUM | dead_to("qdead", x_max_length=6),
-        target="qdead",
-        drops=True,
-        top_level=31,
-        default_level=4,
-    ),
-    "qfull": Kind(
-        QUORUM | {"x-max-length": 6, "x-overflow": "reject-publish"},
-        refuses=True,
-        top_level=31,
-        default_level=4,
-    ),
 }

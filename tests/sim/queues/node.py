@@ -1,26 +1,28 @@
-"""A node without sockets: log, journal, turn, definitions and queues put together as `node.boot`
-does it, on the simulated disk and with the log's threads run one step at a time.
+"""A node without sockets, the only one of its cluster: log, journal, turn, definitions and classic
+queues put together as `node.boot` does it, on the simulated disk and with the log's threads run one
+step at a time.
 """
 
 from collections.abc import Callable
 from random import Random
+from typing import cast
 
 from node.broker import Broker
 from node.clock import NodeClock
-from node.config import Config
-from node.definition_rows import DefinitionRows
+from node.cluster.service import Cluster
+from node.cluster.wiring import ClusterParts
+from node.config import Config, NodeSection
 from node.owners import QueueOwners, Recovered
 from node.timers import Timers
 from node.turn import Turn
 from queues.credit import CreditActor, CreditSpec
 from queues.hosts.classic import ClassicHost
 from queues.hosts.journal import Journal
-from queues.metadata_commands import Batch, Command, DeclareVhost, NodeRestarted
+from queues.metadata_commands import Batch, DeclareVhost
 from queues.paging import Pager
 from queues.store import BodyBudget
-from raft.log_group import METADATA_OWNER
-from raft.one_member import Commits, OneMemberGroup
 from tests.sim.queues.flaky_disk import FlakyDisk
+from tests.sim.queues.sole_cluster import SoleCluster
 from tests.sim.storage.block_disk import past_cache
 from tests.sim.storage.sim_disk import SimDisk
 from tests.sim.storage.sim_keyed import SimKeyed
@@ -34,7 +36,7 @@ DIRECTORY = "/log"
 PAGES_DIRECTORY = "/pages"
 NODE = "n"
 SNAPSHOT_ENTRIES = 6
-QUEUE_SNAPSHOT_ENTRIES = 8
+SAVES = ((SNAPSHOT_ENTRIES, 60), (SNAPSHOT_ENTRIES, 60_000))  # entries, bytes of a batch
 
 
 class Timer:
@@ -59,6 +61,7 @@ class SimNode:
     def __init__(self, disk: SimDisk, random: Random, now_ms: int) -> None:
         self.time_ms = now_ms
         self._timers: list[Timer] = []
+        self._is_complete = False
         self._disk = disk
         self.runner = StepRunner()
         self.runner.saves_late = random.random() < 0.5
@@ -89,10 +92,8 @@ class SimNode:
         self.turn.now_ms = self.now_ms
         keyed = SimKeyed(disk, self.runner)
         self._snapshots = SnapshotStore(keyed)
-        self._definitions = DefinitionRows(
-            keyed, self._snapshots, SNAPSHOT_ENTRIES, random.choice((60, 60_000))
-        )
-        self._recover()
+        self._cluster = SoleCluster(NODE, self.wal, self.turn, random)
+        self._recover(keyed, random)
 
     def _page(self, random: Random) -> None:
         """Page files, some of them so small that a batch is longer; some writes fail."""
@@ -106,61 +107,66 @@ class SimNode:
             file_bytes=random.choice((100, 2_000, 10_000)),
         )
         pages.open()
+        self._pages = pages
         pager = Pager(pages, self.budget, random.choice((0, 300, 3_000)))
         self.turn.pager = pager
 
-    def _recover(self) -> None:
-        self.commits = Commits()
-        self.group = self._make_group(METADATA_OWNER, self._committed)
-        metadata = self._definitions.load(self.group)
+    def _recover(self, keyed: SimKeyed, random: Random) -> None:
+        cluster = cast(Cluster, self._cluster)  # It has all of that but the sockets.
+        parts = self._parts = ClusterParts(
+            cluster, keyed, self._snapshots, self.wal, self._set_timer, random.choice(SAVES)
+        )
         timers = Timers(self._set_timer, self.now_ms, self.turn.begin)
-        self.broker = Broker(
-            Config(),
+        self.broker = broker = Broker(
+            Config(node=NodeSection(name=NODE)),
             self.clock,
             self.turn,
-            metadata,
+            parts,
             self.journal,
             self.budget,
             self.wal,
+            self._pages,
             timers,
             self.wal,
+            {},
         )
-        self.broker.make_group = self._make_group
-        self.broker.quorum_snapshot_entries = QUEUE_SNAPSHOT_ENTRIES
-        self.broker.load_definitions()
-        broker = self.broker
+        broker.load_definitions()
         recovered = Recovered(
-            self.group,
-            metadata.queue,
+            broker.hosts.find,
             broker.hosts,
-            broker.quorum_hosts,
-            broker.recovering,
             broker.damages,
-            lambda: metadata.next_uid,
+            lambda: broker.metadata.next_uid,
+            parts,
+            self.wal,
         )
         self.report = self.wal.open(recovered)
+        self.lost = parts.lost(self.report, recovered)
         recovered.finish(self.report)
         self.wal.on_durable.append(self._durable)
-        self.group.start()
-        self._snapshots.sweep({METADATA_OWNER, *broker.quorum_hosts})
-        self.broker.group = self.group
         self.wal.attach(QueueOwners(broker.hosts.awake, broker.hosts.mark))
 
-    def begin(self) -> None:
-        """What a node defines before clients may come."""
-        first: tuple[Command, ...] = (NodeRestarted(NODE), DeclareVhost("/"))
+    def complete(self) -> None:
+        """Have the definitions as they were committed; what the queues have to do first waits."""
+        self._is_complete = True
+        held, self.turn._hosts = self.turn._hosts, []
+        self.turn.begin()
+        self._parts.join(lambda: (DeclareVhost("/"),))
         done: list[object] = []
-        self.broker.propose(Batch(first), done.append)
+        self._parts.definitions.propose(Batch(()), done.append)
+        self.run_until(lambda: bool(done) and self._parts.definitions.cluster_id != 0)
+        done = []
+        self._parts.definitions.propose(Batch(()), done.append)
         self.run_until(lambda: bool(done))
+        self.turn._hosts += held
+
+    def begin(self) -> None:
+        """Clients may come."""
+        if not self._is_complete:
+            self.complete()
+        self.turn.begin()
+        self.run_loop()
+        self._parts.definitions.serve()
         self.broker.in_service = True
-
-    def _committed(self, index: int, entry: bytes) -> None:
-        self.broker.on_committed(index, entry)
-        if self.broker.in_service:
-            self._definitions.applied(self.broker.metadata, self.group)
-
-    def _make_group(self, uid: int, on_committed: Callable[[int, bytes], None]) -> OneMemberGroup:
-        return OneMemberGroup(uid, self.wal, self._snapshots, on_committed, self.commits)
 
     def now_ms(self) -> int:
         return self.time_ms
@@ -180,8 +186,8 @@ class SimNode:
 
     def _durable(self, lsn: int) -> None:
         self.turn.begin()
-        self.commits.on_durable(lsn)
         self.journal.on_durable(lsn)
+        self._cluster.raft.on_durable(lsn)
         self.turn.finish_now()
 
     def _end_turn(self) -> None:

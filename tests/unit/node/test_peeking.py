@@ -58,7 +58,7 @@ class Site:
         self.metadata = Metadata()
         self.budget: BodyBudget = desk.node.budget
         self.bodies = Bodies(desk.node.log.files)
-        self.operating: Operating | None = None
+        self.operating: Operating  # Asked where other nodes may lead the queue.
 
 
 def message(text: str, **properties: Any) -> bytes:

@@ -1,31 +1,26 @@
 """What consumers noted on messages, through the hosts: the next consumer and the dead-letter
-exchange see it, a quorum queue has it after a restart, and nothing is kept of what has gone.
+exchange see it, and nothing is kept of what has gone.
 """
 
 import pytest
 
-from queues.annotations import encode_words
 from queues.commands import (
     ACCEPT,
     FAIL,
     REJECT,
     RELEASE,
-    Attach,
-    Enqueue,
-    SessionId,
     Settle,
     consumer_key,
 )
 from queues.conversion.annotated import words_of
 from queues.conversion.chunks import names_for
-from queues.fifo_snapshot import encode_fifo
-from queues.hosts.classic import ClassicHost
-from queues.hosts.quorum import QuorumHost, encode_entry
+from queues.hosts.classic import DEFAULT, ClassicHost
 from queues.message import FORMAT_10, Chunk
 from queues.options import Options
+from tests.unit.queues.classic_desk import Desk
+from tests.unit.queues.fake_grave import FakeGrave
 from tests.unit.queues.fake_sink import FakeSink
 from tests.unit.queues.messages import table
-from tests.unit.queues.test_quorum_host import UID, Desk, FakeGrave
 from tests.unit.wire.amqp10.messages import DATA, section
 from warren.wire.amqp10.message import Sections
 from warren.wire.amqp10.transfers import payload_at, store
@@ -33,7 +28,6 @@ from warren.wire.amqp10.transfers import payload_at, store
 WHY = words_of({"x-why": "bad"})
 AGAIN = words_of({"x-why": "worse", "x-n": 2})
 BODIES = [store(section(DATA, body)) for body in (b"one", b"two", b"three", b"four")]
-EARLIER = SessionId(3 << 64 | 1)
 Found = tuple[bytes, object]  # body, annotations
 
 
@@ -50,7 +44,7 @@ def found_in(chunk: Chunk, index: int) -> Found:
     return sections.body_data(data) or b"", sections.annotations(data)
 
 
-def seen(host: ClassicHost | QuorumHost, sink: FakeSink, first: int, count: int) -> list[Found]:
+def seen(host: ClassicHost, sink: FakeSink, first: int, count: int) -> list[Found]:
     """Messages first.. as the session gets them."""
     found: list[Found] = []
     while len(found) < count:
@@ -73,8 +67,10 @@ class Grave(FakeGrave):
 
 def busy_desk(grave: FakeGrave | None = None, options: Options | None = None) -> Desk:
     """A queue with four messages, all with consumer 1, who has credit for more."""
-    desk = Desk(options or Options(dead_letters=grave is not None), grave=grave).begin()
-    desk.give(chunk_of_all(BODIES))
+    desk = Desk()
+    desk.host.configure(options or Options(dead_letters=grave is not None), DEFAULT, grave)
+    desk.turn()
+    desk.host.publish(desk.sink, chunk_of_all(BODIES), 1)
     desk.attach(1, 9)
     end(desk)
     return desk
@@ -82,9 +78,9 @@ def busy_desk(grave: FakeGrave | None = None, options: Options | None = None) ->
 
 def end(desk: Desk) -> None:
     desk.turn()
-    desk.commit()
+    desk.sync()
     desk.turn()
-    desk.commit()
+    desk.sync()
 
 
 def settle(desk: Desk, outcome: int, runs: list[tuple[int, int]], words: bytes) -> None:
@@ -120,59 +116,17 @@ def test_the_dead_letter_exchange_sees_what_was_noted_at_the_end_and_before() ->
     assert grave.found[3:] == [(b"four", {})]
 
 
-def test_a_message_that_failed_too_often_dies_with_what_was_noted() -> None:
-    grave = Grave()
-    options = Options(dead_letters=True, counts_deliveries=True, delivery_limit=1)
-    desk = busy_desk(grave, options)
-    settle(desk, FAIL, [(1, 1)], WHY)
-    settle(desk, FAIL, [(1, 1)], AGAIN)
-    assert grave.found == [(b"one", {"x-why": "worse", "x-n": 2})]
-    assert [reason for _, reason in grave.dead] == ["delivery_limit"]
-
-
 def test_nothing_is_kept_of_messages_that_are_gone() -> None:
     desk = busy_desk(Grave())
     settle(desk, RELEASE, [(1, 4)], WHY)
     settle(desk, ACCEPT, [(1, 1)], WHY)
     settle(desk, REJECT, [(2, 3)], b"")
-    machine = desk.inner.machine
+    machine = desk.host.machine
     assert (machine.annotations.words, machine.annotations.total_bytes) == ({}, 0)
-    assert desk.inner._dying.noted.words == {}
+    assert desk.host._dying.noted.words == {}
 
 
 def test_what_was_accepted_is_noted_nowhere() -> None:
     desk = busy_desk()
     settle(desk, ACCEPT, [(1, 1)], WHY)
-    assert desk.inner.machine.annotations.words == {}
-
-
-def test_a_quorum_queue_has_what_was_noted_after_a_restart_from_entries_and_from_a_snapshot() -> (
-    None
-):
-    key = consumer_key(EARLIER, 1)
-    entries = [
-        encode_entry(1000, [Enqueue(EARLIER, 1, 4), Attach(key, 4, True, False, 0)]),
-        encode_entry(1000, [Settle(key, RELEASE, [(3, 1)], encode_words({b"x-n": b"\x41"}))]),
-    ]
-    first = restarted(None, entries)
-    again = restarted(encode_fifo(first.inner.machine), [])
-    for desk in (first, again):
-        desk.attach(1, 4)
-        end(desk)
-        expected = [(b"one", {}), (b"two", {}), (b"three", {"x-n": True}), (b"four", {})]
-        assert seen(desk.host, desk.sink, 1, 4) == expected
-
-
-def restarted(state: bytes | None, entries: list[bytes]) -> Desk:
-    desk = Desk(state=state)
-    desk.host.begin_recovery(desk.group)
-    desk.group.replay(entries)
-    chunk = chunk_of_all(BODIES)
-    assert chunk.data is not None
-    place = desk.node.log.put(chunk.data, chunk.size())
-    chunk.file_id, chunk.file_offset, chunk.durable = place.file_id, place.offset, True
-    desk.inner.recover(chunk, 1, [(1, 4)], b"", 0)
-    desk.host.recovered(4)
-    end(desk)
-    assert desk.host.uid == UID
-    return desk
+    assert desk.host.machine.annotations.words == {}

@@ -2,20 +2,16 @@
 
 import pytest
 
-from queues.commands import ACCEPT, REJECT, Configure, Purge
+from queues.commands import ACCEPT, REJECT, Purge
 from queues.hosts.classic import DEFAULT, LAZY
-from queues.hosts.quorum import decode_entry
 from queues.hosts.weighing import join_runs
 from queues.message import FORMAT_091, Chunk
 from queues.options import REJECT_PUBLISH, Options
 from tests.unit.queues.classic_desk import Desk
+from tests.unit.queues.fake_grave import FakeGrave
 from tests.unit.queues.messages import table
-from tests.unit.queues.test_quorum_host import Desk as QuorumDesk
-from tests.unit.queues.test_quorum_host import FakeGrave
 from warren.wire.amqp091.deliver import build
 from warren.wire.amqp091.events import INFO_PERSISTENT
-
-COUNTED = Options(counts_deliveries=True)
 
 
 class Grave(FakeGrave):
@@ -38,8 +34,8 @@ def give(desk: Desk, bodies: list[bytes]) -> None:
     desk.next_seq += len(bodies)
 
 
-def ready(desk: Desk | QuorumDesk) -> list[int]:
-    host = desk.host if isinstance(desk, Desk) else desk.inner
+def ready(desk: Desk) -> list[int]:
+    host = desk.host
     return [seq for first, count in host.live_ranges(1, 999) for seq in range(first, first + count)]
 
 
@@ -100,30 +96,6 @@ def test_what_a_full_queue_does_may_change() -> None:
     assert desk.host.mode == LAZY
 
 
-def test_the_same_options_again_are_no_command() -> None:
-    desk = QuorumDesk(COUNTED).begin()
-    desk.host.configure(COUNTED, None)
-    desk.turn()
-    assert desk.written() == []
-
-
-def test_a_quorum_queue_hears_of_other_options_by_its_log() -> None:
-    desk = QuorumDesk(COUNTED).begin()
-    desk.give(stored([bytes(100), bytes(200)]))
-    desk.turn()
-    limited = Options(counts_deliveries=True, bytes_max=250)
-    desk.host.configure(limited, None)
-    desk.give(stored([bytes(30)]))
-    desk.turn()
-    assert desk.inner.machine.options.bytes_max == -1
-    desk.commit()
-    desk.turn()
-    desk.commit()
-    assert desk.inner.machine.options.same(limited)
-    assert ready(desk) == [2, 3]
-    assert desk.inner.machine.notes.ready_bytes == 180
-
-
 def test_dead_letters_go_where_the_rules_say_now() -> None:
     desk = Desk()
     first, second = Grave(), Grave()
@@ -162,16 +134,6 @@ def test_what_waits_to_be_buried_still_is_when_the_rule_is_taken_away() -> None:
     desk.turn()
     assert [len(grave.dead), grave.closed] == [1, 1]
     assert desk.host.undertaker is None and ready(desk) == []
-
-
-def test_recovered_options_are_those_of_the_log() -> None:
-    desk = QuorumDesk(COUNTED).begin()
-    limited = Options(counts_deliveries=True, length_max=3)
-    desk.host.configure(limited, None)
-    desk.turn()
-    _, commands = decode_entry(desk.group.entries[-1])
-    (command,) = commands
-    assert isinstance(command, Configure) and command.options.same(limited)
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,6 @@ histories: st.SearchStrategy[Command] = st.one_of(
     st.builds(commands.DeleteQueue, st.just("/"), names),
     st.builds(commands.DeleteExchange, st.just("/"), names, st.booleans()),
     st.builds(commands.DeleteByOwner, owners, st.integers(0, 2)),
-    st.builds(commands.NodeRestarted, st.sampled_from(["n1", "n2"]), st.booleans()),
     st.builds(commands.DeclareVhost, names),
     st.builds(commands.DeleteVhost, names),
     st.builds(commands.PutUser, names, names, names),

@@ -44,7 +44,6 @@ GOLDEN: list[tuple[Command, str]] = [
         "01980ca176a17801a179c402ff6bc400a163",
     ),
     (commands.DeleteByOwner("c", 9), "01930da16309"),
-    (commands.NodeRestarted("n", False), "01930ea16ec2"),
     (Batch((commands.DeleteVhost("v"), commands.DeleteUser("u"))), "01920f929202a1769204a175"),
     (
         commands.PutPolicy("v", "p", True, "^q", "queues", -1, b"{}"),
