@@ -108,7 +108,7 @@ class Placing:
     def _size_of(self, arguments: Mapping[str, object]) -> int:
         size = arguments.get(INITIAL_SIZE)
         wanted = int(size) if isinstance(size, int) else self._group_size
-        return min(wanted, len(self._landscape.members()) or 1)
+        return max(1, min(wanted, len(self._landscape.members())))  # The machine refuses 0.
 
     def _warn(self, text: str) -> None:
         if text and text not in self._warned and len(self._warned) < WARNINGS_MAX:

@@ -223,10 +223,6 @@ def test_a_secret_that_others_can_read_ends_the_start(
     assert "its mode is 0644" in refused(node)
 
 
-def test_an_empty_node_without_seeds_is_refused(three: ClusterOfNodes) -> None:
-    assert "needs the founding list" in refused(stranger(three, cluster__seeds=""))
-
-
 def test_a_fourth_node_is_taken_in_and_refused_when_it_was_forgotten(
     three: ClusterOfNodes,
 ) -> None:
