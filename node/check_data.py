@@ -169,9 +169,9 @@ class Findings:
         return True
 
     def all_owners(self) -> tuple[list[int], list[int]]:
-        queues = queues_of(self.metadata)
+        queues = queues_of(self)
         classic = [uid for uid, queue in queues.items() if queue.outlives_restart]
-        return classic, sorted({*self.groups, *self.members, METADATA_OWNER})
+        return classic, sorted({*self.members, METADATA_OWNER})
 
     def owner(self, owner: int, last_seq: int, mark: int) -> None:
         total = self._total(owner)

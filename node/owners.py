@@ -13,6 +13,7 @@ from node.hosts import FindQueue, QueueHosts
 from queues.extents import Columns
 from queues.hosts.classic import UNSEEN_SLACK, ClassicHost
 from queues.message import Chunk
+from raft.log_group import METADATA_OWNER
 from warren.storage.damage import Hit
 from warren.storage.record import CorruptRecord
 from warren.storage.recovery import RecoveredPublish, RecoveryReport
@@ -106,9 +107,7 @@ class Recovered:
     def all_owners(self) -> tuple[list[int], list[int]]:
         end = max(self.owner_high + 1, self._next_uid())
         queues = [queue for queue in map(self._find, range(1, end)) if queue is not None]
-        groups = [int(queue.uid) for queue in queues if queue.uid in self._groups]
-        if self._found is not None:
-            groups = [int(queue.uid) for queue in queues if queue.members]
+        groups = [int(queue.uid) for queue in queues if queue.members]
         grouped = {*groups}
         return (
             [int(queue.uid) for queue in queues if int(queue.uid) not in grouped],
