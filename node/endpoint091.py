@@ -2,7 +2,8 @@
 
 Owns its `Connection` core, its channels and the tasks it starts; a wrong peer is settled in one
 place, `dispatch`, which closes the channel or the connection. Reading stops while internal flow
-control says so (credit, bytes in flight, events that wait, an alarm, a peer that does not read).
+control says so (credit, bytes in flight, events that wait, a publish during an alarm, a peer that
+does not read).
 """
 
 import asyncio
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("warren.connection")
 
+QUICK_S: Final = 10  # a heartbeat interval below needs more ticks than the node gives
 STASH_BYTES_MAX: Final = 1024 * 1024  # of events that wait behind an answer, per connection
 READABLE_MAX: Final = 1024  # names of queues in a connection's cache
 WRITE_HIGH_BYTES: Final = 1024 * 1024  # in the socket's buffer, above which nothing is added
@@ -106,11 +108,13 @@ class Endpoint091:
         self._blocked_told = False
         self._output_held = False  # close-ok waits for the end of the exclusive queues
         self._login: asyncio.Task[None] | None = None
+        self._ticker: asyncio.TimerHandle | None = None  # with a short heartbeat interval
 
     # The socket
 
     def start(self) -> None:
         """The protocol header was read: begin the handshake."""
+        self.connection.holds_publishes = self.broker.alarms.is_set()
         self.connection.start()
         self.mark()
 
@@ -154,6 +158,8 @@ class Endpoint091:
         self._closing = True
         if self._login is not None:
             self._login.cancel()
+        if self._ticker is not None:
+            self._ticker.cancel()
         self._end_channels()
         self.reader.peer_down_everywhere()
         if self.owns_queues:
@@ -179,6 +185,12 @@ class Endpoint091:
         if overdue and self.transport.get_write_buffer_size() > 0:
             self.transport.abort()  # Who was not heard of for so long will not read that, either.
         self.mark()
+
+    def _tick_quickly(self, seconds: float) -> None:
+        """Tick more often than the node does, so that heartbeats leave at half their interval."""
+        self.tick(self.broker.monotonic_ms())
+        loop = asyncio.get_running_loop()
+        self._ticker = loop.call_later(seconds, self._tick_quickly, seconds)
 
     # Events of the core
 
@@ -302,6 +314,9 @@ class Endpoint091:
         self._plans = broker.route_cache(vhost, self.user, "impersonator" in self.tags)
         self.connection.accept_open()
         broker.endpoint_open(self)
+        interval_s = self.connection.heartbeat_s
+        if 0 < interval_s < QUICK_S:
+            self._tick_quickly(interval_s / 4)
         self._go_on()
 
     def _go_on(self) -> None:
@@ -528,6 +543,7 @@ class Endpoint091:
         if self.connection.has_more and not self._closing and self.held.waiting_bytes == 0:
             self._take(b"")
             self.mark()
+        self._judge_publishes()
         work = self._work
         self._work = []
         for channel in work:
@@ -548,6 +564,21 @@ class Endpoint091:
                     self.transport.write(data)
         self.reading.judge(self._should_stop())
 
+    def _judge_publishes(self) -> None:
+        """During an alarm, input is read up to the next publish, as RabbitMQ does.
+
+        Clients that acknowledge and consume therefore go on and drain what caused the alarm.
+        """
+        connection = self.connection
+        alarmed = self.broker.alarms.is_set()
+        connection.holds_publishes = alarmed
+        if connection.publish_held and not alarmed and not self._closing:
+            self._take(b"")
+            self.mark()
+        blocked = alarmed and (self.has_published or connection.publish_held)
+        if blocked != self._blocked_told:
+            self._tell_blocked(blocked)
+
     def _should_stop(self) -> bool:
         if self._closing:
             return False
@@ -557,10 +588,7 @@ class Endpoint091:
             return True
         if self._is_flooded():
             return True
-        alarmed = self.has_published and self.broker.alarms.is_set()
-        if alarmed != self._blocked_told:
-            self._tell_blocked(alarmed)
-        if alarmed:
+        if self.connection.publish_held:
             return True
         if self.reading.has_backlog() or self.connection.has_more:
             return True
@@ -624,7 +652,7 @@ class Endpoint091:
 
     def state(self) -> str:
         """As the management API shows it."""
-        if self._blocked_told:
+        if self.connection.publish_held:
             return "blocked"
         if self.broker.alarms.is_set():
             return "blocking"  # The next publish blocks the connection.

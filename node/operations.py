@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from node.authors import REQUESTED_BY
 from node.definitions import UNKNOWN_COUNT
-from node.management.operations import Got, shown_properties
+from node.management.operations import Got, PublishersBlocked, shown_properties
 from node.operator_session import OperatorSession, QueueGone
 from node.peeking import Peeked, Peeking
 from node.redriving import Order, Permit, Redriven, Redriver, Told
@@ -117,6 +117,8 @@ class LiveOperations:
     async def publish(
         self, vhost: str, exchange: str, routing_key: bytes, properties: bytes, payload: bytes
     ) -> bool:
+        if self._broker.alarms.is_set():
+            raise PublishersBlocked(self._broker.alarms.reason())
         data = build(exchange, routing_key, properties, payload)
         copies = copies_of(data, 0)
         if copies.fault:

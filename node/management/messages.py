@@ -19,7 +19,7 @@ from node.management.bodies import (
     whole,
 )
 from node.management.changes import HttpActor, acting, refused
-from node.management.operations import Got
+from node.management.operations import Got, PublishersBlocked
 from node.management.replies import ApiError, json_reply
 from queues.arguments import brief_term, cut
 from queues.commands import ACCEPT, REJECT, RELEASE
@@ -77,6 +77,9 @@ class Messages:
             refused(error)
         except LookupError as error:
             raise ApiError.not_found("exchange_not_found") from error
+        except PublishersBlocked as error:
+            text = f"publishing is blocked by a resource alarm: {error}"
+            raise ApiError(503, "unavailable", text) from error
         except ValueError as error:
             raise ApiError.bad_request(str(error)) from error
         return json_reply({"routed": routed})

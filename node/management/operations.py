@@ -23,6 +23,10 @@ PROPERTIES: Final = (
 )  # fmt: skip
 
 
+class PublishersBlocked(Exception):
+    """A resource alarm holds publishers; the text is its reason."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Got:
     """A message that was taken from a queue."""
@@ -73,6 +77,7 @@ class Operations(Protocol):
         """Whether the message was routed to a queue, and taken by all of them.
 
         LookupError: there is no such exchange. ValueError: what it says cannot be published.
+        PublishersBlocked: a resource alarm is set.
         """
 
     async def get(self, queue: Queue, count: int, outcome: int) -> Sequence[Got]:

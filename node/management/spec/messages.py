@@ -75,6 +75,7 @@ OPERATIONS: Final = (
             }
         ),
         record("Published", {"routed": BOOLEAN}),
+        refusals=(503,),
     ),
     posts(
         "/api/queues/{vhost}/{queue}/get",

@@ -348,3 +348,28 @@ def test_a_malformed_exchange_name_is_refused_in_a_run() -> None:
     good = message(1, b"x", exchange="ab")
     bad = good.replace(b"\x02ab", b"\x02\xff\xff")
     assert failure(opened(1), good + bad).startswith("501 FRAME_ERROR")
+
+
+def test_input_is_taken_up_to_the_next_publish_while_publishes_are_held() -> None:
+    connection = opened(1)
+    connection.holds_publishes = True
+    data = method_frame(1, BasicAck(7)) + message(1, b"one") + method_frame(1, BasicAck(8))
+    (settles,) = connection.receive(data, 0)
+    assert isinstance(settles, Settles)
+    assert (settles.last, connection.publish_held) == (7, True)
+    assert connection.receive(message(1, b"two"), 0) == []
+
+    connection.holds_publishes = False
+    events = connection.receive(b"", 0)
+    assert [type(each) for each in events] == [Publishes, Settles, Publishes]
+    assert not connection.publish_held
+
+
+def test_a_message_whose_body_has_begun_is_taken_although_publishes_are_held() -> None:
+    connection = opened(1)
+    data = message(1, b"x" * 300_000)
+    assert connection.receive(data[:200_000], 0) == []
+    connection.holds_publishes = True
+    (run,) = connection.receive(data[200_000:], 0)
+    assert isinstance(run, Publishes)
+    assert not connection.publish_held

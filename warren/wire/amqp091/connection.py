@@ -163,6 +163,8 @@ class Connection:
         self._need: i64 = 0  # bytes of tail and read together before it is worth looking
         self._next: i64 = 0  # behind the frame that is being taken
         self.has_more = False  # the last `receive` stopped at EVENTS_MAX
+        self.holds_publishes = False  # an alarm: input ends before the next basic.publish
+        self.publish_held = False  # the last `receive` stopped there; the tail begins with it
         self._held = False  # the endpoint decides on login or open; what came after waits
         self._scanner = PublishScanner(limits.initial_frame_max, limits.message_bytes_max)
         self._events: list[Event] = []
@@ -365,6 +367,7 @@ class Connection:
         self._read_ms = now_ms
         self.bytes_received += size
         self.has_more = False
+        self.publish_held = False
         if self.state == CLOSED or self._deaf:
             return []
         if self._tail_bytes > 0:
@@ -454,6 +457,10 @@ class Connection:
             if method in SETTLE_METHODS:
                 return scan_settles(data, pos, channel, self._events)
             return pos
+        if self.holds_publishes:
+            self.publish_held = True
+            self._keep_tail(data, pos, 0)
+            return -1
         scanner = self._scanner
         run = scanner.scan(data, pos, channel)
         if run is not None:
