@@ -51,17 +51,24 @@ from queues.hosts.undertaker import QueueUndertaker
 from queues.message import Chunk
 from queues.metadata_commands import (
     Batch,
+    Bind,
     Command,
+    DeclareExchange,
+    DeclareQueue,
+    DeclareVhost,
     DeleteByOwner,
     DeleteQueue,
+    PutParameter,
+    PutPolicy,
     PutUser,
 )
-from queues.metadata_outcomes import Added, Change, Deleted, Outcome, Removed
+from queues.metadata_outcomes import Added, Change, Deleted, Outcome, Refused, Removed
 from queues.queue_arguments import QUORUM, queue_type
 from queues.queue_options import EXPIRES, QueueDefaults
 from queues.routing.router import Router
 from queues.store import BodyBudget
 from warren.storage.tally import DiskUse, Tally
+from warren.storage.wal import RESERVE
 from warren.wire.errors import ProtocolError, ReplyCode, Scope
 
 if TYPE_CHECKING:
@@ -83,6 +90,11 @@ log = logging.getLogger("warren.broker")
 Endpoint: TypeAlias = "Endpoint091 | Endpoint10"
 
 DELETED_QUEUES_MAX: Final = 512  # of a connection that is gone, in one entry: 2 to 3 ms
+
+
+GROWING_COMMANDS: Final = (
+    DeclareVhost, DeclareExchange, DeclareQueue, Bind, PutUser, PutPolicy, PutParameter,
+)  # fmt: skip
 
 
 class BodyLog(Protocol):
@@ -233,7 +245,29 @@ class Broker:
         author: Author = BROKER,
     ) -> None:
         """Have a command committed; `done` gets the outcome once it is applied here."""
+        refusal = self._room_refusal(command)
+        if refusal is not None and done is not None:
+            done(refusal)
+            return
         self.definitions.propose(self.operating.placing.placed(command), done, author)
+
+    def _room_refusal(self, command: Command) -> Refused | None:
+        """Refuse a new definition while the disk has no room for the log's reserve.
+
+        The files that the log still has are kept for settlements and deletes, which make room.
+        """
+        if RESERVE not in self.alarms.faults:
+            return None
+        parts = command.commands if isinstance(command, Batch) else (command,)
+        if not any(isinstance(part, GROWING_COMMANDS) for part in parts):
+            return None
+        if isinstance(command, DeclareQueue) and self.queue(command.vhost, command.name):
+            return None
+        return Refused(
+            ReplyCode.PRECONDITION_FAILED,
+            "the disk is full: new definitions are refused until space is free; "
+            "deletes and acknowledgements are accepted",
+        )
 
     def carry(self, changes: Sequence[Change]) -> dict[int, int]:
         """Follow changes of the definitions of a cluster; what was ready in queues that went."""

@@ -2,31 +2,24 @@
 
 import errno
 import os
-import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from pika.exceptions import ChannelClosedByBroker
 
-from tests.conformance import raw
-from tests.conformance.raw import RawClient
 from tests.faults.nodes import (
     WAL_FILE_BYTES,
     Publisher,
     connect,
     consume,
-    end_of,
     long,
 )
 from tests.waiting import eventually
 from warren.testing import Node, NodeFailed
 
-CONFIRM_SELECT: Final = (85, 10)
-CONFIRM_SELECT_OK: Final = (85, 11)
-BASIC_ACK: Final = (60, 80)
-PERSISTENT: Final = b"\x10\x00\x02"
 VOLUME_BYTES: Final = 20 * WAL_FILE_BYTES
 EXT4_BYTES: Final = 12 * WAL_FILE_BYTES  # about so much it keeps for itself
 STEP_BYTES: Final = 65_536
@@ -118,52 +111,50 @@ def test_a_volume_filled_by_publishing_blocks_publishers_until_consumers_made_ro
         node.stop()
 
 
-def publish_once(node: Node, body: bytes) -> bool:
-    """One message with a confirm, over a connection of its own; False if the node has ended.
-
-    The connection is dropped: it is blocked, so that the node would not hear its farewell.
-    """
-    header = raw.content_header(1, len(body), PERSISTENT)
-    try:
-        with RawClient(node.host, node.port).begin_channel() as client:
-            client.send(raw.method(1, CONFIRM_SELECT, b"\x00")).expect(CONFIRM_SELECT_OK)
-            client.send(raw.publish_method(1, "", "q"), header, raw.body(1, body))
-            client.expect(BASIC_ACK)
-    except (raw.PeerClosed, ConnectionError):
-        return False
-    return True
+def declare_until_refused(node: Node) -> tuple[int, str]:
+    """Declare queues with long names; how many were accepted, and why the next one was not."""
+    connection = connect(node)
+    channel = connection.channel()
+    for number in range(10_000):
+        try:
+            channel.queue_declare(f"{number:0>200}", durable=True)
+        except ChannelClosedByBroker as error:
+            connection.close()
+            return number, f"{error.reply_code} {error.reply_text}"
+    raise AssertionError("no declare was refused")
 
 
-def test_a_log_without_room_ends_the_node_and_with_room_again_everything_is_there(
-    volume: Path,
-) -> None:
+def test_a_full_disk_holds_publishers_and_definitions_and_the_node_goes_on(volume: Path) -> None:
     with Node(name="full", data_dir=volume / "data", settings=SETTINGS) as node:
         connection = connect(node)
         connection.channel().queue_declare("q", durable=True)
         connection.close()
-        filler = eat(volume, EFFECTIVE_LIMIT_BYTES // 2)
-        eventually(lambda: bool(node_row(node)["disk_free_alarm"]), lambda: node_row(node))
-        assert node_row(node)["disk_free_limit"] == EFFECTIVE_LIMIT_BYTES
+        publisher = Publisher(node, "q", 10_000)
+        eventually(lambda: publisher.confirmed > 20, lambda: publisher.confirmed)
+        eventually(lambda: list(volume.glob("data/log/spare-*.log")))  # The reserve is complete.
+        filler = eat(volume, 0)
+        eventually(lambda: bool(publisher.blocked_reasons), lambda: publisher.confirmed)
+        late = Publisher(node, "q", 10_000)
+        eventually(lambda: bool(late.blocked_reasons), lambda: late.confirmed)
+        assert late.confirmed == 0
+        declared, refusal = declare_until_refused(node)
+        assert refusal.startswith(
+            "406 PRECONDITION_FAILED - the disk is full: new definitions are"
+        ), refusal
+        connection = connect(node)
+        channel = connection.channel()
+        for number in range(declared):
+            channel.queue_delete(f"{number:0>200}")
+        connection.close()
+        count = publisher.confirmed
+        assert consume(node, "q", count) == list(range(1, count + 1))
+        assert node.is_running()
         filler.unlink()
-        eventually(lambda: not node_row(node)["disk_free_alarm"], lambda: node_row(node))
-        eat(volume, 0)
-        confirmed = 0
-        # A connection is blocked by its first publish: each brings one more message.
-        while publish_once(node, (b"%d" % (confirmed + 1)).ljust(100_000)):
-            confirmed += 1
-            assert confirmed < 100
-        assert confirmed > 5
-        assert end_of(node) == 1
-        last = node.log().strip().splitlines()[-1]
-        failed = r"the write-ahead log failed, the node stops: \[Errno 28\] .*/tmp-\d{20}\.log'$"
-        assert re.search(failed, last), last
-        with pytest.raises(NodeFailed, match="ended with code 1"):
-            node.start()
-        assert "No space left on device" in node.log().strip().splitlines()[-1]
-        filler.unlink()
-        node.start()
-        assert node.api("GET", "/api/queues/%2F/q")["messages"] in (confirmed, confirmed + 1)
-        assert consume(node, "q", confirmed) == list(range(1, confirmed + 1))
+        eventually(lambda: publisher.unblocked > 0, lambda: node_row(node))
+        eventually(lambda: publisher.confirmed > count, lambda: publisher.confirmed)
+        eventually(lambda: late.confirmed > 0, lambda: late.confirmed)
+        publisher.stop()
+        late.stop()
         node.stop()
 
 
