@@ -17,7 +17,8 @@ from msgspec.structs import replace
 
 from node.cluster.landscape import Landscape, placement_tag
 from queues.arguments import decode_arguments
-from queues.metadata_commands import Batch, Command, DeclareQueue
+from queues.metadata_commands import Batch, Command, DeclareQueue, DeclareVhost
+from queues.metadata_refusals import with_default_type
 from queues.placement import (
     CLIENT_LOCAL,
     GROUP_SIZE_DEFAULT,
@@ -60,23 +61,41 @@ class Placing:
             return self._placed(command, Load(self._landscape))
         if isinstance(command, Batch):
             load = Load(self._landscape)
+            vhosts = {
+                each.name: each.default_queue_type
+                for each in command.commands
+                if isinstance(each, DeclareVhost)
+            }
             return Batch(
                 tuple(
-                    self._placed(each, load) if isinstance(each, DeclareQueue) else each
+                    self._placed(each, load, vhosts) if isinstance(each, DeclareQueue) else each
                     for each in command.commands
                 )
             )
         return command
 
-    def _placed(self, command: DeclareQueue, load: "Load") -> DeclareQueue:
+    def _placed(
+        self, command: DeclareQueue, load: "Load", new_vhosts: Mapping[str, str] | None = None
+    ) -> DeclareQueue:
+        """`new_vhosts`: default queue types of vhosts that the same batch declares."""
         landscape = self._landscape
         vhost = landscape.metadata.vhosts.get(command.vhost)
-        if vhost is None or command.name in vhost.queues or command.members:
+        if vhost is not None:
+            default_type = vhost.entry.default_queue_type
+        elif new_vhosts is not None and command.vhost in new_vhosts:
+            default_type = new_vhosts[command.vhost]
+        else:
             return command
+        if command.members or (vhost is not None and command.name in vhost.queues):
+            return command
+        if default_type:  # As the machine will do it.
+            command = with_default_type(command, default_type)
         declared = decode_arguments(command.arguments)
         kind = queue_type(declared)
-        policy = vhost.policies.effective(kind, command.name).definition
-        arguments = with_policy(declared, policy)
+        arguments = declared
+        if vhost is not None:
+            policy = vhost.policies.effective(kind, command.name).definition
+            arguments = with_policy(declared, policy)
         quorum = kind == QUORUM
         if command.exclusive_owner and not quorum:
             return replace(command, node=landscape.name_of(landscape.here))
