@@ -177,9 +177,9 @@ class QuorumQueueSection:
     continuous_membership_reconciliation: ReconciliationSection = ReconciliationSection()
     leader_follows_traffic: LeaderTrafficSection = LeaderTrafficSection()
     global_qos: bool = False  # whether basic.qos with global=true may span them (C-20)
-    # What counts towards a delivery limit: failures alone, as in RabbitMQ 4.3, or what clients
-    # requeue as well, as in 4.0 to 4.2, one of which is the version that clients are told.
-    delivery_limit_counts: Literal["failed", "returned"] = "returned"
+    # What counts towards a delivery limit: failures alone, as in RabbitMQ 4.3 (the version that
+    # is reported), or requeues by clients as well, as in 4.0 to 4.2.
+    delivery_limit_counts: Literal["failed", "returned"] = "failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -280,12 +280,10 @@ def test_a_lost_channel_counts_as_a_failed_delivery(connection: Any, quorum: str
         channel.close()
 
 
-def test_a_nack_counts_as_a_delivery_but_not_as_a_failed_one_where_that_is_asked_for(
-    own_broker: Broker, channel: Any, name: str
+def test_a_nack_counts_as_a_delivery_but_not_as_a_failed_one(
+    own_broker: Broker, channel: Any, quorum: str
 ) -> None:
     # So does RabbitMQ since 4.3; 4.0 counts a nack like a rejection and has one count only.
-    declare(channel, name, "quorum", {"x-delivery-limit-counts": "failed"})
-    quorum = name
     publish(channel, quorum, b"1")
     first = take_soon(channel, quorum)
     assert tries(first) == (None, None)
@@ -306,11 +304,12 @@ def test_the_headers_of_the_publisher_stay_beside_the_count(channel: Any, quorum
     assert fields(headers, "mine", "x-delivery-count") == ("x", 1)
 
 
-def test_a_message_that_is_requeued_by_nack_comes_over_the_delivery_limit(
+def test_a_requeue_by_nack_counts_towards_the_delivery_limit_where_configured(
     own_broker: Broker, channel: Any, name: str
 ) -> None:
     graves = exclusive_queue(channel)
-    declare(channel, name, "quorum", {"x-delivery-limit": 2, **onward(graves)})
+    counts = {"x-delivery-limit": 2, "x-delivery-limit-counts": "returned"}
+    declare(channel, name, "quorum", {**counts, **onward(graves)})
     publish(channel, name, b"1")
     for _ in range(3):
         channel.basic_nack(take_soon(channel, name).delivery_tag, requeue=True)
