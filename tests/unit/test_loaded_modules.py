@@ -40,9 +40,7 @@ sys.exit(main(["server", *sys.argv[1:]]))
 """
 RARE: Final = {
     "node.check_data": "the command",
-    "node.cluster.service": "nodes of a cluster",
     "node.management.spec": "the OpenAPI document",
-    "node.peers": "nodes of a cluster",
     "node.tls.listeners": "TLS",
     "pysyncobj": "nodes of a cluster",
     "rich": "commands",

@@ -25,6 +25,10 @@ export const KEYS = {
   "delivery-limit": {
     kind: "number", is: "quorum_queues", operator: true, means: "most deliveries of a message",
   },
+  "delivery-limit-counts": {
+    kind: ["failed", "returned"],
+    is: "quorum_queues", means: "whether requeues count as failed deliveries",
+  },
   "delayed-retry-type": {
     kind: ["disabled", "all", "failed", "returned"],
     is: "quorum_queues", means: "what waits before it is delivered again",

@@ -99,7 +99,6 @@ def test_reading_the_arguments_imports_nothing_heavy() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "LOAD"),
         (["three-senders"], "invalid choice: 'three-senders'"),
         (["two-senders", "--seconds", "0"], "0: allowed: 0.1 to 3600.0"),
         (["two-senders", "--seconds", "long"], "long: allowed: 0.1 to 3600.0"),
