@@ -250,9 +250,10 @@ class Recovering:
             own = self._voter(queue)
             for row in rows:
                 if row["membership"] == VOTER and row["last_index"] > own.last_index:
+                    name = self._landscape.name_of(member)
                     raise Refused(
-                        f"the member on node '{self._landscape.name_of(member)}' has more of the "
-                        f"queue: {row['last_index']} entries, and this one {own.last_index}"
+                        f"the member on node '{name}' has more of the queue: "
+                        f"{row['last_index']} entries, and this one {own.last_index}"
                     )
 
     def _tell(self, done: Recovered) -> None:

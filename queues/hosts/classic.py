@@ -107,7 +107,7 @@ class ClassicHost:
         self.options = self.machine.options  # once all that was handed down is applied
         self.undertaker = undertaker
         self._parts = False  # from its undertaker, once what is dying is buried
-        self.on_dying: Callable[[Dying], None] | None = None  # of a queue whose machine keeps them
+        self.on_dying: Callable[[Dying], None] | None = None  # machine keeps them
         self.on_purged: Callable[[], None] | None = None  # of the same, while it is led here
         self.store = Store(budget)
         self.credit = credit
