@@ -32,6 +32,7 @@ from node.hold import Hold
 from node.hosts import QueueHosts
 from node.limits import ClientLimits
 from node.observers import Observers
+from node.oversized import OversizedHeaders
 from node.parting import Partings
 from node.plans import RouteCache
 from node.policing import PolicyKeeper, QueueRules
@@ -212,6 +213,7 @@ class Broker:
     def _begin_to_count(self) -> None:
         self.counts = Counts()  # of AMQP 0-9-1, and of dead letters
         self.counts10 = Counts()  # of AMQP 1.0
+        self.oversized = OversizedHeaders(self.monotonic_ms)
         self.connections_opened = self.connections_closed = 0
         self.channels_opened = self.channels_closed = 0
         self.queues_created = self.queues_deleted = self.queues_declared = 0

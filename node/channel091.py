@@ -74,9 +74,11 @@ class Channel091:
         self.counts: Counts = owner.counts
         self._held = held
         self.publisher = Publisher(self, self.counts, held)
-        self.deliveries = Deliveries(self, connection, number, self.counts)
+        self.deliveries = Deliveries(self, connection, number, self.counts, owner.oversized)
         self.deliveries.spans_quorum = owner.quorum_global_qos()
-        self.getting = Getting(self, connection, number, self.deliveries, self.counts)
+        self.getting = Getting(
+            self, connection, number, self.deliveries, self.counts, owner.oversized
+        )
         self.plans: PlanCache = owner.plan_cache()
         self.current_queue = ""  # queue.declare remembers the last name
         self.flow_active = True

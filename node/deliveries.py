@@ -18,6 +18,7 @@ from typing import Final, final
 
 from mypy_extensions import i32, i64, mypyc_attr
 
+from node.oversized import OversizedHeaders
 from node.owner import Tracing
 from node.transaction import Transaction
 from queues.commands import (
@@ -40,7 +41,13 @@ from queues.host import QueueHost, SessionSink
 from queues.message import FORMAT_091, Chunk
 from queues.unacked import VOID, TagRun, Unacked
 from warren.wire.amqp091.connection import Connection
-from warren.wire.amqp091.deliver import LARGE_BYTES, write_deliveries, write_large
+from warren.wire.amqp091.deliver import (
+    LARGE_BYTES,
+    fitting_headers,
+    header_frame_bytes,
+    write_deliveries,
+    write_large,
+)
 from warren.wire.amqp091.events import ACK, Settles
 from warren.wire.amqp091.events import REJECT as REJECTED
 from warren.wire.amqp091.rewrite import raw_headers, rewrite, without_keys
@@ -115,9 +122,15 @@ class Deliveries:
     """Consumers, waiting deliveries and outstanding tags of one channel."""
 
     def __init__(
-        self, sink: SessionSink, connection: Connection, channel: i64, counts: Counts
+        self,
+        sink: SessionSink,
+        connection: Connection,
+        channel: i64,
+        counts: Counts,
+        oversized: OversizedHeaders,
     ) -> None:
         self._sink = sink
+        self._oversized = oversized
         self._counts = counts
         self._connection = connection
         self._channel: i64 = channel
@@ -348,7 +361,7 @@ class Deliveries:
         return written
 
     def _write_run(self, pending: Pending, chunk: Chunk, index: i64, count: i64) -> i64:
-        consumer = pending.consumer
+        """Write `count` messages; reject those whose header frame the client cannot receive."""
         shown = chunk
         first = index
         if chunk.format_tag != FORMAT_091:
@@ -357,6 +370,43 @@ class Deliveries:
         if pending.attempts != 0:
             shown = counted(shown, first, count, pending.attempts)
             first = 0
+        data = shown.data
+        assert data is not None
+        frame_max = self._connection.frame_max
+        end = first + count
+        done: i64 = 0
+        while done < count:
+            place = first + done
+            fitting = fitting_headers(data, shown.base, shown.offsets, place, end, frame_max)
+            if fitting > 0:
+                self._write_fitting(pending, done, fitting, chunk, index, shown, first)
+                done += fitting
+            else:
+                start, _ = shown.span(place)
+                size = header_frame_bytes(data, start)
+                self._reject_oversized(pending.consumer, pending.first + done, size)
+                done += 1
+        return chunk.bytes_between(index, index + count)
+
+    def _write_fitting(
+        self,
+        pending: Pending,
+        skipped: i64,
+        count: i64,
+        chunk: Chunk,
+        index: i64,
+        shown: Chunk,
+        first: i64,
+    ) -> None:
+        """Write `count` messages of the run, behind the `skipped` first.
+
+        The run begins at `index` of `chunk` as stored, and at `first` of `shown` as the client
+        gets it.
+        """
+        consumer = pending.consumer
+        index += skipped
+        first += skipped
+        message = pending.first + skipped
         tag = self.next_tag
         self.next_tag = tag + count
         self._put_run(consumer, tag, pending.redelivered, shown, first, first + count)
@@ -371,16 +421,30 @@ class Deliveries:
         if consumer.no_ack:
             self._counts.delivered_no_ack += count
             self.delivered_no_ack_count += count
-            settle = Settle(consumer.key, ACCEPT, [(pending.first, count)])
+            settle = Settle(consumer.key, ACCEPT, [(message, count)])
             consumer.host.command(self._sink, settle)
         else:
             self._counts.delivered += count
             self.delivered_count += count
-            self.unacked.add(tag, count, consumer.host.uid, consumer.number, pending.first)
+            self.unacked.add(tag, count, consumer.host.uid, consumer.number, message)
+        self._grant_window(consumer)
+
+    def _reject_oversized(self, consumer: Consumer091, message: i64, header_bytes: i64) -> None:
+        """Reject a message for the consumer, which cannot be sent it and so cannot settle it."""
+        consumer.written += 1
+        self._oversized.note(consumer.host, int(header_bytes), int(self._connection.frame_max))
+        if consumer.no_ack:
+            consumer.host.command(self._sink, Settle(consumer.key, REJECT, [(message, 1)]))
+        else:
+            run = TagRun(0, 1, consumer.host.uid, consumer.number, message)
+            self.settle_runs([run], REJECT)
+        self._grant_window(consumer)
+
+    def _grant_window(self, consumer: Consumer091) -> None:
+        """Renew the credit of a consumer without a limit as its messages are written."""
         granted = consumer.windowed() and (consumer.no_ack or self.limit == 0)
         if granted and not consumer.waits and consumer.granted - consumer.written <= WINDOW // 2:
             self._grant(consumer, WINDOW)
-        return chunk.bytes_between(index, index + count)
 
     def _put_run(
         self, consumer: Consumer091, tag: i64, redelivered: bool, chunk: Chunk, first: i64, end: i64

@@ -24,6 +24,7 @@ from node.deliveries import Consumer091
 from node.event_sources import tell_channel, tell_consumer_created, tell_consumer_deleted
 from node.facts import ConnectionFacts
 from node.logs import Ids, ids_of
+from node.oversized import OversizedHeaders
 from node.owner import Parted, PlanCache
 from node.plans import RouteCache
 from node.reading import ANSWER_BYTES_MAX, Reading, Transport
@@ -432,6 +433,10 @@ class Endpoint091:
     @property
     def counts(self) -> Counts:
         return self.broker.counts
+
+    @property
+    def oversized(self) -> OversizedHeaders:
+        return self.broker.oversized
 
     def plan_cache(self) -> PlanCache:
         assert self._plans is not None

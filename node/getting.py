@@ -11,15 +11,16 @@ from typing import final
 from mypy_extensions import i64
 
 from node.deliveries import Deliveries, with_counts
+from node.oversized import OversizedHeaders
 from node.owner import Tracing
-from queues.commands import ACCEPT, RETURN_UNSEEN, Settle, consumer_key
+from queues.commands import ACCEPT, REJECT, RETURN_UNSEEN, Get, Settle, consumer_key
 from queues.conversion.chunks import in_form_1
 from queues.counts import Counts
 from queues.host import QueueHost, SessionSink
 from queues.message import FORMAT_091
 from warren.wire.amqp091 import methods
 from warren.wire.amqp091.connection import Connection
-from warren.wire.amqp091.deliver import names_in
+from warren.wire.amqp091.deliver import header_frame_bytes, names_in
 
 
 @final
@@ -33,8 +34,10 @@ class Getting:
         number: i64,
         deliveries: Deliveries,
         counts: Counts,
+        oversized: OversizedHeaders,
     ) -> None:
         self._sink = sink
+        self._oversized = oversized
         self._connection = connection
         self._channel: i64 = number
         self._deliveries = deliveries
@@ -76,11 +79,7 @@ class Getting:
         view = host.view(self._sink, message, 1)
         if view is None:
             return False
-        if self.trace is not None:
-            self.trace.delivered(host, view.chunk, view.index, 1, redelivered)
         self._got = None
-        tag = self._deliveries.next_tag
-        self._deliveries.next_tag = tag + 1
         chunk, index = view.chunk, view.index
         if chunk.format_tag != FORMAT_091:
             chunk, index = in_form_1(chunk, index, 1), 0
@@ -90,6 +89,14 @@ class Getting:
         if attempts != 0:
             data = with_counts(data, start, end, attempts)
             start, end = 0, len(data)
+        header_bytes = header_frame_bytes(data, start)
+        if header_bytes > self._connection.frame_max:
+            self._pass_over(host, message, int(header_bytes))
+            return False
+        if self.trace is not None:
+            self.trace.delivered(host, view.chunk, view.index, 1, redelivered)
+        tag = self._deliveries.next_tag
+        self._deliveries.next_tag = tag + 1
         exchange, routing_key = names_in(data, i64(start))
         method = methods.BasicGetOk(int(tag), redelivered, exchange, routing_key, ready)
         self._connection.send_content(int(self._channel), method, data, start, end)
@@ -100,6 +107,13 @@ class Getting:
         else:
             self._deliveries.unacked.add(tag, 1, uid, 0, message)
         return True
+
+    def _pass_over(self, host: QueueHost, message: int, header_bytes: int) -> None:
+        """Reject a message that the client cannot be sent, and ask for the next one."""
+        self._oversized.note(host, header_bytes, int(self._connection.frame_max))
+        key = consumer_key(self._sink.session, 0)
+        host.command(self._sink, Settle(key, REJECT, [(message, 1)]))
+        host.command(self._sink, Get(self._sink.session))
 
     def _count(self, host: QueueHost, redelivered: bool) -> None:
         counts = self._counts

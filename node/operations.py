@@ -23,7 +23,7 @@ from queues.metadata_outcomes import Outcome
 from queues.publishing import Targets
 from queues.routing.content import Content091
 from queues.routing.copies import copies_of, without_hidden
-from warren.wire.amqp091.deliver import build, extract
+from warren.wire.amqp091.deliver import build, extract, header_frame_bytes
 from warren.wire.amqp091.events import INFO_EXPIRATION, INFO_PERSISTENT, INFO_PRIORITY
 from warren.wire.amqp091.properties import BasicProperties, decode_properties
 
@@ -120,6 +120,12 @@ class LiveOperations:
         if self._broker.alarms.is_set():
             raise PublishersBlocked(self._broker.alarms.reason())
         data = build(exchange, routing_key, properties, payload)
+        header_bytes, allowed = header_frame_bytes(data, 0), self._broker.wire_limits.frame_max
+        if header_bytes > allowed:
+            raise ValueError(
+                f"properties and headers make a content header frame of {header_bytes} bytes; "
+                f"limits.frame_max allows {allowed}"
+            )
         copies = copies_of(data, 0)
         if copies.fault:
             raise ValueError(copies.fault)

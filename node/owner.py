@@ -15,6 +15,7 @@ from warren.wire.errors import ProtocolError
 if TYPE_CHECKING:
     from node.channel091 import Channel091
     from node.deliveries import Consumer091
+    from node.oversized import OversizedHeaders
     from queues.message import Chunk
     from warren.wire.amqp10.transfers import Transfers
 
@@ -124,6 +125,10 @@ class Owner(Protocol):
     @property
     def counts(self) -> Counts:
         """The node's counters."""
+
+    @property
+    def oversized(self) -> "OversizedHeaders":
+        """Counts and logs the messages that a client cannot be sent."""
 
     def plan_cache(self) -> PlanCache: ...
 

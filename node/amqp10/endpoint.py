@@ -480,6 +480,10 @@ class Endpoint10:
         self.broker.turn.begin()
         call()
 
+    @property
+    def frame_max(self) -> int:
+        return self.broker.wire_limits.frame_max
+
     def is_impersonator(self) -> bool:
         return "impersonator" in self.tags
 

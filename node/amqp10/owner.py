@@ -113,6 +113,10 @@ class Owner10(Protocol):
     def management(self) -> "Management":
         """Carries out requests to `/management`."""
 
+    @property
+    def frame_max(self) -> int:
+        """Bytes of the largest frame that clients of AMQP 0-9-1 may negotiate."""
+
     def is_impersonator(self) -> bool:
         """Whether the user may publish under another user's name."""
 

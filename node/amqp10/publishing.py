@@ -159,7 +159,7 @@ class PublishingLink(PublishingOnly):
             plan = plans.make(self._key)
         if plan is not self._plan and self.queue is None:
             self._resolve(plan)
-        if plan.plain and not is_special(run):
+        if plan.plain and not is_special(run, self.owner.frame_max):
             self._publish(run, plan.targets, names)
         else:
             self._take_special(run, plan)
@@ -174,8 +174,12 @@ class PublishingLink(PublishingOnly):
                 self._reject(special, special.error)
 
     def _reject(self, special: Special, error: ProtocolError) -> None:
-        """A message that nobody takes; without an outcome to say so, the link ends (B-33)."""
-        if self.names is not None or special.run.settled:
+        """Refuse messages with `rejected`, or by an error of the link.
+
+        The link ends if its target is what refuses them, and if the client wants no outcome.
+        """
+        is_about_message = error.condition == Condition.MESSAGE_SIZE_EXCEEDED
+        if special.run.settled or (self.names is not None and not is_about_message):
             raise error
         reason = Error(condition=error.condition.value, description=error.text)
         self._answer(special.run, REJECTED, Rejected(error=reason))

@@ -2,7 +2,8 @@
 
 Takes a run and gives runs of the same order that have one way each, or a refusal of theirs. Looked
 at are: the address in `to` (the anonymous terminus), the user-id, further routing keys in the
-annotation x-cc, and all that an exchange which routes by content asks for.
+annotation x-cc, the size of the sections before the body, and all that an exchange which routes by
+content asks for.
 """
 
 from dataclasses import dataclass
@@ -48,8 +49,10 @@ class Way:
     error: ProtocolError | None
 
 
-def is_special(run: Transfers) -> bool:
+def is_special(run: Transfers, frame_max: int) -> bool:
     """Whether messages of the run may need a look, whatever the plan says."""
+    if run.payload_max() > frame_max:
+        return True
     seen = 0
     for info in run.infos:
         seen |= info
@@ -119,9 +122,11 @@ def _way(
     data = run.data
     start = int(read_i32_le(run.offsets, 4 * place))
     end = int(read_i32_le(run.offsets, 4 * place + 4))
-    if not sections.walk(data, payload_at(data, start), end):
+    payload = payload_at(data, start)
+    if not sections.walk(data, payload, end):
         fail_sections(sections)
     try:
+        _check_size(sections.body_at - payload, owner.frame_max)
         if sections.info & INFO_USER_ID:
             _check_user(owner, sections.property(data, USER_ID))
         if names is None:
@@ -159,6 +164,16 @@ def _refused(plan: Plan, names: bytes, known: dict[bytes, Way]) -> Way:
         way = Way(NOWHERE, names, error_of(plan.error))
         known[names] = way
     return way
+
+
+def _check_size(head_bytes: int, frame_max: int) -> None:
+    """Refuse what a client of AMQP 0-9-1 cannot be sent: it must fit in one header frame."""
+    if head_bytes > frame_max:
+        text = (
+            f"properties, annotations and application properties have {head_bytes} bytes; "
+            f"limits.frame_max allows {frame_max}, because AMQP 0-9-1 cannot split them"
+        )
+        raise ProtocolError(Condition.MESSAGE_SIZE_EXCEEDED, text, Scope.LINK)
 
 
 def _check_user(owner: Owner10, user_id: object) -> None:

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from node.deliveries import Consumer091, Deliveries
+from node.oversized import OversizedHeaders
 from node.transaction import Transaction
 from queues.commands import (
     Attach,
@@ -67,7 +68,8 @@ class Channel:
     commands: int = 0
 
     def __post_init__(self) -> None:
-        self.deliveries = Deliveries(self.sink, opened(CHANNEL), CHANNEL, Counts())
+        oversized = OversizedHeaders(lambda: 0)
+        self.deliveries = Deliveries(self.sink, opened(CHANNEL), CHANNEL, Counts(), oversized)
 
     def consume(self, tag: str, queue: Queue, no_ack: bool = False, prefetch: int = 0) -> None:
         self.deliveries.prefetch = prefetch

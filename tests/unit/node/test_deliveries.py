@@ -14,6 +14,7 @@ from node.deliveries import (
     messages_within,
     outcome_of,
 )
+from node.oversized import OversizedHeaders
 from node.transaction import Transaction
 from queues.commands import (
     ACCEPT,
@@ -35,6 +36,7 @@ from tests.unit.queues.messages import chunk_of, table
 from tests.unit.wire.frames import message, opened, split_frames
 from warren.wire.amqp091 import events
 from warren.wire.amqp091.connection import Connection
+from warren.wire.amqp091.deliver import fitting_headers, header_frame_bytes
 from warren.wire.amqp091.events import Settles
 from warren.wire.amqp091.methods import BasicDeliver, decode_method
 from warren.wire.amqp091.properties import BasicProperties, decode_properties
@@ -113,7 +115,7 @@ def new_channel(quorum: bool = False) -> Channel:
     connection = opened(CHANNEL)
     sink = FakeSink()
     counts = Counts()
-    deliveries = Deliveries(sink, connection, CHANNEL, counts)
+    deliveries = Deliveries(sink, connection, CHANNEL, counts, OversizedHeaders(lambda: 0))
     queues = {uid: FakeQueue(uid, quorum=quorum) for uid in (1, 2)}
     for uid, queue in queues.items():
         for first in range(1, 65, 8):
@@ -520,3 +522,60 @@ def test_a_run_is_cut_where_the_budget_ends_but_never_to_nothing(
     chunk = chunk_of([b"x" * size for size in sizes])
     fits = [n for n in range(1, len(sizes) + 1) if sum(sizes[:n]) <= budget]
     assert messages_within(chunk, 0, len(sizes), budget) == max(fits, default=1)
+
+
+def test_a_message_with_too_large_a_header_frame_is_rejected_and_those_around_it_written() -> None:
+    channel = new_channel()
+    large = BasicProperties(headers={"large": "x" * 200_000})
+    bodies = [message(1, b"1"), message(1, b"2", properties=large), message(1, b"3" * 200_000)]
+    chunk = Chunk(FORMAT_091, b"".join(bodies), 0, table(bodies, 0), 0)
+    channel.queues[1].stored = [(1, chunk)]
+    consumer = channel.consume(prefetch=3)
+    channel.commands()
+    channel.deliver(consumer.number, 1, 3)
+    assert [(tag, body[:1]) for _, tag, _, body in channel.write()] == [(1, b"1"), (2, b"3")]
+    assert channel.commands() == [("settle", 1, REJECT, [(2, 1)])]
+    assert consumer.held == 2
+    channel.settle(1, 2, multiple=True)
+    assert channel.commands() == [("settle", 1, ACCEPT, [(1, 1), (3, 1)])]
+    assert consumer.held == 0
+
+
+def test_a_rejected_header_frame_leaves_room_under_the_limit_of_the_channel() -> None:
+    channel = new_channel()
+    large = BasicProperties(headers={"large": "x" * 200_000})
+    channel.queues[1].stored = [(1, stored([b"large"], large))]
+    channel.deliveries.set_limit(1)
+    consumer = channel.consume()
+    channel.commands()
+    channel.deliver(consumer.number, 1, 1)
+    assert channel.write() == []
+    assert channel.commands() == [("settle", 1, REJECT, [(1, 1)]), ("credit", 1, 1, 1, False)]
+
+
+@pytest.mark.parametrize(("frame_max", "fitting"), [(8192, 1), (10_100, 3)])
+def test_only_header_frames_are_measured_against_frame_max(frame_max: int, fitting: int) -> None:
+    large = BasicProperties(headers={"large": "x" * 10_000})
+    bodies = [message(1, b"x" * 20_000), message(1, b"", properties=large), message(1, b"")]
+    chunk = Chunk(FORMAT_091, b"".join(bodies), 0, table(bodies, 0), 0)
+    assert chunk.data is not None
+    assert fitting_headers(chunk.data, 0, chunk.offsets, 0, 3, frame_max) == fitting
+    size = header_frame_bytes(chunk.data, len(bodies[0]))
+    assert fitting_headers(chunk.data, 0, chunk.offsets, 1, 3, size) == 2
+    assert fitting_headers(chunk.data, 0, chunk.offsets, 1, 3, size - 1) == 0
+
+
+def test_one_line_a_minute_and_queue_tells_of_rejected_headers(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    now_ms = 1000
+    oversized = OversizedHeaders(lambda: now_ms)
+    first, second = FakeQueue(1), FakeQueue(2)
+    for queue in (first, first, second):
+        oversized.note(queue, 9000, 8192)
+    assert len(caplog.records) == 2
+    now_ms += 60_000
+    oversized.note(first, 9000, 8192)
+    assert len(caplog.records) == 3
+    assert "9000 bytes" in caplog.text and "frame_max is 8192" in caplog.text
+    assert oversized.count == 4

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from node.channel091 import LOOK_MESSAGES, Channel091
+from node.oversized import OversizedHeaders
 from node.owner import Owner, Parted
 from node.turn import ROUTE_MS_MAX, RoutingPace
 from queues.commands import SessionId
@@ -49,6 +50,10 @@ class Desk:
 
     def quorum_global_qos(self) -> bool:
         return False
+
+    @property
+    def oversized(self) -> OversizedHeaders:
+        return OversizedHeaders(lambda: 0)
 
     def plan_cache(self) -> Any:
         return self.room.cache

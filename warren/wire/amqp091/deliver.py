@@ -181,7 +181,7 @@ def write_content(
 def _write_frames(
     writer: BytesWriter, channel: i64, data: bytes, pos: i64, end: i64, frame_max: i64
 ) -> None:
-    """Write content frames one by one. A header frame is never cut: the protocol has no way to."""
+    """Write content frames one by one. The caller has checked that the header frame fits."""
     while pos < end:
         kind: i64 = data[pos]
         size = i64(read_i32_be(data, pos + 3))
@@ -232,6 +232,33 @@ def write_nack(
     write_i64_be(writer, tag)
     writer.append((1 if multiple else 0) | (2 if requeue else 0))
     writer.append(FRAME_END)
+
+
+def header_frame_bytes(data: bytes, start: i64) -> i64:
+    """Return the size of the content header frame of the message at `start`."""
+    header_at = start + FRAME_OVERHEAD + i64(read_i32_be(data, start + 3))
+    return FRAME_OVERHEAD + i64(read_i32_be(data, header_at + 3))
+
+
+def fitting_headers(
+    data: bytes, base: i64, offsets: bytes, first: i64, last: i64, frame_max: i64
+) -> i64:
+    """Return how many messages from `first` on have a header frame of at most `frame_max` bytes.
+
+    The protocol cannot split a header frame. A message that is no larger than `frame_max` in all
+    needs no look at its header.
+    """
+    start = i64(read_i32_le(offsets, 4 * first))
+    if i64(read_i32_le(offsets, 4 * last)) - start <= frame_max:
+        return last - first
+    place = first
+    while place < last:
+        end = i64(read_i32_le(offsets, 4 * place + 4))
+        if end - start > frame_max and header_frame_bytes(data, start - base) > frame_max:
+            break
+        place += 1
+        start = end
+    return place - first
 
 
 def content_size(data: bytes, start: i64) -> i64:
