@@ -256,6 +256,8 @@ def dead_letter_families(counters: CountersView) -> Iterator[Family]:
     }
     words = "Dead letters dropped by the cycle rule or the limit of hops"
     yield by_label("warren_dead_letters_dropped_total", COUNTER, words, "rule", dropped)
+    words = "Messages rejected because a content header exceeded a consumer's frame_max"
+    yield counter("warren_headers_too_large", words, counters.headers_too_large)
 
 
 def locality_families(counters: CountersView) -> Iterator[Family]:
