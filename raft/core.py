@@ -186,6 +186,7 @@ class Raft:
             self.last_index,
             self._log.snapshot.index,
             self._replica.configs.current,
+            self._replica.configs.index,
             0 if leading is None else leading.transferee,
             [] if leading is None else [MemberStatus(peer) for peer in leading.peers.values()],
         )

@@ -37,6 +37,7 @@ class Status:
         "applied_index",
         "commit_index",
         "config",
+        "config_index",
         "durable_index",
         "last_index",
         "leader",
@@ -62,6 +63,7 @@ class Status:
         last_index: int,
         snapshot_index: int,
         config: Config,
+        config_index: int,
         transferee: int,
         members: Sequence[MemberStatus],
     ) -> None:
@@ -76,5 +78,6 @@ class Status:
         self.last_index = last_index
         self.snapshot_index = snapshot_index
         self.config = config
+        self.config_index = config_index  # of its entry: committed if `commit_index` is there
         self.transferee = transferee
         self.members = members

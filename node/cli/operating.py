@@ -360,13 +360,13 @@ RECOVER: Final[Verb[Run]] = Verb(
 COMMANDS: Final[Commands] = {
     "cluster_status": Verb("nodes of the cluster, and how they are", "", (), cluster_status),
     "forget_cluster_node": Verb(
-        "remove a node for good; --force: also while it runs",
+        "remove a node for good (a majority must run); --force: also while it runs",
         "Removing node {node} from the cluster",
         (NODE, FORCE),
         forget,
     ),
     "reset": Verb(
-        "have a node leave the cluster, stop, and start empty",
+        "have a node leave the cluster, stop, and start empty; of two nodes both must run",
         "Resetting node {node} ...",
         (OWN_NODE, FORCE),
         reset,

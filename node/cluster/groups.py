@@ -33,6 +33,7 @@ class GroupRow:
     leader: int = 0
     voters: tuple[int, ...] = ()
     learners: tuple[int, ...] = ()
+    is_config_committed: bool = True
     lags: Mapping[int, int] = field(default_factory=dict)  # by other member, of a leader: entries
 
     @property
@@ -83,6 +84,7 @@ def row_of(group: "Group") -> GroupRow:
         leader=int(status.leader),
         voters=tuple(int(each) for each in config.voters),
         learners=tuple(int(each) for each in config.learners),
+        is_config_committed=status.config_index <= status.commit_index,
         lags={each.member: status.last_index - each.match_index for each in status.members},
     )
 

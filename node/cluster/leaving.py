@@ -1,10 +1,11 @@
 """A node leaves its cluster, stops, and starts empty the next time (`warrenctl reset`).
 
 Refused where queues or the definitions would lose their majority without it, unless it is forced.
-The node is marked (`node.resetting`), forgotten by the others, and then ends its process. Another
-node is asked to reset itself over `StatusPart`; it answers before it stops. The others end their
-links as soon as they have forgotten it, so that it may hear from one it asks before it hears what
-became of its command: either will do (`Removal`).
+If one of two nodes leaves, quorum queues and the lead of the definitions first move to the other
+(`Membership.leave_pair`). The node is marked (`node.resetting`), forgotten by the others, and then
+ends its process. Another node is asked to reset itself over `StatusPart`; it answers before it
+stops. The others end their links as soon as they have forgotten it, so that it may hear from one it
+asks before it hears what became of its command: either will do (`Removal`).
 """
 
 import asyncio
@@ -67,8 +68,9 @@ class Leaving:
         membership = self._membership
         landscape = membership.landscape
         here = landscape.here
-        is_needed = membership.critical(here) or membership.is_definitions_critical(here)
-        if is_needed and not force:
+        if len(landscape.members()) == 2:
+            await membership.leave_pair(here)  # Before the mark: until then its log is needed.
+        elif not force and (membership.critical(here) or membership.is_definitions_critical(here)):
             raise Refused("queues or the definitions would lose their majority without it")
         await asyncio.to_thread(mark, self._disk, self._directory)
         if len(landscape.members()) < 2:

@@ -18,6 +18,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as replace_group
+from itertools import islice
 from random import Random
 from typing import Any, Final, Protocol, TypeVar
 
@@ -57,6 +58,10 @@ HANDED_OVER_S: Final = 5.0  # a leader that has not changed by then does not
 POLL_S: Final = 0.005
 HEARD_S: Final = 1.0
 MOVES_MAX: Final = 10_000
+UNSETTLED: Final = "unsettled"  # [] -> [names of quorum queues that do not have this voter alone]
+UNSETTLED_MAX: Final = 10
+SETTLED_S: Final = 45.0  # for queues to move to the last node
+SETTLED_POLL_S: Final = 0.05
 
 T = TypeVar("T")
 
@@ -124,6 +129,7 @@ class Membership:
         self._random = random
         asking.serve(TRANSFER, self._transfer_asked)
         asking.serve(GROUP, self._group_asked)
+        asking.serve(UNSETTLED, self._unsettled_asked)
 
     # Changes of the definitions
 
@@ -408,16 +414,95 @@ class Membership:
             raise Refused(f"node '{node}' is this node; reset it, or ask another one")
         if member.is_running and not force:
             raise Refused(f"node '{node}' is running; stop it before it is forgotten")
-        if member.is_running and self._breaks_definitions(member.id) and not force:
-            raise Refused("the nodes that would be left are no majority")
+        self._require_majority()
+        if len(self.landscape.members()) == 2:
+            await self.leave_pair(member.id)
         results = await self.shrink(node)
         await self.carry_out(RemoveMember(member.id))
         return [each for each in results if each.error]
 
-    def _breaks_definitions(self, member: int) -> bool:
-        left = tuple(each.id for each in self.landscape.members() if each.id != member)
-        online = frozenset(each for each in left if self.landscape.is_running(each))
-        return not is_majority(online, left)
+    def _require_majority(self) -> None:
+        """Refused if the definitions cannot be changed now: a removal would wait without end."""
+        members = self.landscape.members()
+        down = [each for each in members if not self.landscape.is_running(each.id)]
+        if 2 * len(down) >= len(members):
+            names = ", ".join(f"'{each.name}'" for each in down)
+            raise Refused(
+                f"{len(members) - len(down)} of {len(members)} nodes run, which is no majority, so "
+                f"no node can be removed; start {names}, or, if a majority of the nodes is lost "
+                "for ever, run `warrenctl recover_cluster --unsafe` on one that is left"
+            )
+
+    # From two nodes to one
+
+    async def leave_pair(self, member: int) -> None:
+        """Move the quorum queues and the lead of the definitions off one of two nodes.
+
+        The node is marked as draining, so that no plan and no new queue puts a member there.
+        Returns when the other node is the only voter of every quorum queue and has committed that:
+        it then needs no vote of the node that leaves. Refused, with the mark as it was, if that
+        takes more than SETTLED_S.
+        """
+        self._require_majority()
+        leaving, other = self._pair(member)
+        await self.set_draining(member, True)
+        try:
+            await self._move_to(other, member)
+        except Refused:
+            await self.set_draining(member, leaving.draining)
+            raise
+
+    def _pair(self, member: int) -> tuple[Member, Member]:
+        """The node that leaves, and the one that stays."""
+        members = self.landscape.members()
+        leaving = [each for each in members if each.id == member]
+        others = [each for each in members if each.id != member]
+        if len(leaving) != 1 or len(others) != 1:
+            raise Refused(f"the cluster has {len(members)} nodes, not two")
+        return leaving[0], others[0]
+
+    async def _move_to(self, other: Member, leaving: int) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + SETTLED_S
+        while True:
+            if self._definitions.leader == leaving:
+                await self.hand_over(Move(METADATA_OWNER, leaving, other.id))
+            await self._set_only_member(other.id)
+            unsettled = await self._unsettled_on(other.id)
+            if not unsettled and self._definitions.leader == other.id:
+                return
+            if loop.time() >= deadline:
+                what = ", ".join(unsettled) or "the definitions"
+                raise Refused(
+                    f"not moved to node '{other.name}' within {SETTLED_S:.0f} s: {what}; try again"
+                )
+            await asyncio.sleep(SETTLED_POLL_S)
+
+    async def _set_only_member(self, member: int) -> None:
+        """Each quorum queue gets that node as its only member, after it has become one."""
+        groups = [each for each in self.landscape.groups() if each.members != (member,)]
+        new = [each for each in groups if member not in each.members]
+        await self._take_all(new, lambda each: Step(each.uid, (*each.members, member)))
+        await self._take_all(groups, lambda each: Step(each.uid, (member,)))
+
+    async def _unsettled_on(self, member: int) -> list[str]:
+        try:
+            return [str(each) for each in await self._asking.ask(member, UNSETTLED)]
+        except NoAnswer as error:
+            raise Refused(str(error)) from error
+
+    async def _unsettled_asked(self, asker: int, about: Any) -> AsyncIterator[object]:
+        found = (each for each in self.landscape.groups() if not self._is_alone_in(each))
+        for group in islice(found, UNSETTLED_MAX):
+            yield f"queue '{group.name}' in vhost '{group.vhost}'"
+
+    def _is_alone_in(self, group: GroupView) -> bool:
+        """Whether this node is the only voter of the queue, by a committed configuration."""
+        here = (self.landscape.here,)
+        row = self._groups.row(group.uid)
+        if row is None or group.members != here:
+            return False
+        return row.voters == here and not row.learners and row.is_config_committed
 
     async def set_draining(self, member: int, draining: bool) -> None:
         """Mark the node for all."""

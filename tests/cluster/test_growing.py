@@ -10,7 +10,7 @@ import pika
 import pytest
 
 from tests.waiting import eventually
-from warren.testing.node import Node, free_ports
+from warren.testing.node import Node, NodeFailed, free_ports
 
 RECONCILIATION = "quorum_queue.continuous_membership_reconciliation"
 QUICK = {f"{RECONCILIATION}.interval": "1000", f"{RECONCILIATION}.trigger_interval": "500"}
@@ -82,7 +82,10 @@ def has_members(node: Node, *names: str) -> bool:
     return sorted(queue(node, "quorum")["members"]) == list(names)
 
 
-def test_single_node_is_joined_by_others_and_stays_when_they_leave(nodes: list[Node]) -> None:
+@pytest.mark.parametrize("is_killed_at_once", [False, True])
+def test_single_node_is_joined_by_others_and_stays_when_they_leave(
+    nodes: list[Node], is_killed_at_once: bool
+) -> None:
     first, second, third = nodes
     assert {row["name"] for row in third.api("GET", "/api/nodes")} == {"n1", "n2", "n3"}
     eventually(partial(has_members, first, "n1", "n2", "n3"), seconds=60)
@@ -90,12 +93,52 @@ def test_single_node_is_joined_by_others_and_stays_when_they_leave(nodes: list[N
     assert drain(third, "quorum") == list(range(20))
     assert drain(third, "classic") == list(range(20))
     publish(third, 20, 10)
-    for leaving, left in ((third, ("n1", "n2")),):
-        leaving.api("POST", f"/api/nodes/{leaving.name}/reset", {})
-        leaving.await_end()
-        eventually(partial(has_members, first, *left), seconds=60)
+    third.api("POST", "/api/nodes/n3/reset", {})
+    third.await_end()
+    eventually(partial(has_members, first, "n1", "n2"), seconds=60)
     publish(first, 30, 10)
     first.kill9()
     first.start()
-    assert drain(first, "quorum") == list(range(20, 40))
-    assert drain(first, "classic") == list(range(20, 40))
+    leave_to_first(first, second)
+    if is_killed_at_once:  # It needs nothing of the node that has just left.
+        first.kill9()
+        first.start()
+    assert queue(first, "quorum")["members"] == queue(first, "single")["members"] == ["n1"]
+    assert drain(first, "single") == list(range(10))
+    publish(first, 40, 10)
+    declare(first, "new")
+    assert queue(first, "new")["members"] == ["n1"]
+    first.kill9()
+    first.start()
+    assert drain(first, "quorum") == list(range(20, 50))
+    assert drain(first, "classic") == list(range(20, 50))
+
+
+def leave_to_first(first: Node, second: Node) -> None:
+    """Reset `second`, which leads all quorum queues and has the only member of one."""
+    first.api("POST", "/api/nodes/n1/drain", {"force": True})
+    first.api("POST", "/api/nodes/n1/revive", {})
+    channel = declare(second, "single", {"x-quorum-initial-group-size": 1})
+    for number in range(10):
+        channel.basic_publish("", "single", b"%d" % number, PERSISTENT)
+    assert queue(second, "single")["members"] == ["n2"]
+    assert queue(second, "quorum")["leader"] == "n2"
+    second.kill9()
+    eventually(lambda: running(first) == ["n1"], seconds=60)
+    with pytest.raises(NodeFailed, match=r"1 of 2 nodes run.*'n2'.*recover_cluster --unsafe"):
+        first.api("DELETE", "/api/nodes/n2")
+    second.start()
+    eventually(lambda: running(first) == ["n1", "n2"], seconds=60)
+    second.api("POST", "/api/nodes/n2/reset", {})
+    second.await_end()
+
+
+def declare(node: Node, name: str, more: dict[str, int] | None = None) -> Any:
+    channel = channel_of(node)
+    arguments = {"x-queue-type": "quorum", **(more or {})}
+    channel.queue_declare(name, durable=True, arguments=arguments)
+    return channel
+
+
+def running(node: Node) -> list[str]:
+    return [each["name"] for each in node.api("GET", "/api/nodes") if each["running"]]

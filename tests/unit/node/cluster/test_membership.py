@@ -239,6 +239,58 @@ def test_a_node_that_runs_is_not_forgotten_unless_it_must_be() -> None:
     assert [each.name for each in first(world).landscape.members()] == ["n1", "n3"]
 
 
+def test_second_node_that_is_down_is_not_forgotten() -> None:
+    world = OperatingWorld(2)
+    world.stop(2)
+    text, _ = refusal(world, first(world).forget("n2"))
+    assert text.startswith("1 of 2 nodes run, which is no majority")
+    assert "start 'n2'" in text
+    assert "recover_cluster --unsafe" in text
+    assert world.nodes[1].definitions.proposed == []
+
+
+def test_one_of_two_nodes_moves_its_queues_to_the_other_before_it_leaves() -> None:
+    world = OperatingWorld(2)
+    both = world.queue("both", (1, 2), leader=2)
+    single = world.queue("single", (2,), leader=2)
+    assert world.run(world.nodes[2].membership.forget("n2", force=True)) == []
+    assert (world.members_of(both), world.members_of(single)) == ((1,), (1,))
+    proposed = world.nodes[2].definitions.proposed
+    grown = [each.members for each in proposed if isinstance(each, SetQueueMembers)]
+    assert grown == [(2, 1), (1,), (1,)]
+    assert isinstance(proposed[0], PutMember)
+    assert isinstance(proposed[-1], RemoveMember)
+
+
+@pytest.mark.parametrize(
+    "still", [{"voters": (1, 2)}, {"learners": (2,)}, {"is_config_committed": False}]
+)
+def test_one_of_two_nodes_stays_while_a_queue_needs_it(
+    monkeypatch: pytest.MonkeyPatch, still: dict[str, object]
+) -> None:
+    monkeypatch.setattr(membership, "SETTLED_S", 0.2)
+    world = OperatingWorld(2)
+    world.queue("both", (1, 2), leader=2)
+    world.nodes[1].groups.changed = still
+    text, _ = refusal(world, world.nodes[2].membership.forget("n2", force=True))
+    assert "queue 'both' in vhost '/'" in text
+    assert [(each.name, each.draining) for each in first(world).landscape.members()] == [
+        ("n1", False),
+        ("n2", False),
+    ]
+
+
+def test_one_of_two_nodes_stays_while_it_leads_the_definitions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(membership, "SETTLED_S", 0.2)
+    world = OperatingWorld(2)
+    world.nodes[2].definitions.leader = 2
+    text, _ = refusal(world, world.nodes[2].membership.forget("n2", force=True))
+    assert "the definitions" in text
+    assert [each.name for each in first(world).landscape.members()] == ["n1", "n2"]
+
+
 def test_a_node_does_not_forget_itself_where_it_is_the_only_one() -> None:
     lone = OperatingWorld(1)
     assert "by itself" in refusal(lone, first(lone).forget("n1", force=True))[0]
