@@ -112,7 +112,7 @@ def build_name() -> str:
 
 
 def run(config: "Config") -> int:
-    """Run a node until it is told to stop; return the exit status."""
+    """Run a node until it is stopped; return the exit status."""
     try:
         logs.set_up(config.log, config.node.name)
     except OSError as error:
@@ -445,7 +445,7 @@ class Node:
         return commands
 
     def _set_alarms(self) -> DiskMonitor:
-        """Limits and first readings, before anybody connects."""
+        """Limits and first readings, before clients connect."""
         watermark = self._config.vm_memory_high_watermark
         total = memory_total_bytes()
         absolute = watermark.absolute
@@ -510,7 +510,7 @@ class Node:
         self.broker.hold.turn(is_behind)
 
     def _log_failed(self, error: BaseException) -> None:
-        """Nobody knows what was written: stop, so that nothing wrong is ever confirmed."""
+        """It is unknown what was written: stop, so that nothing wrong is ever confirmed."""
         log.critical("the write-ahead log failed, the node stops: %s", error)
         logging.shutdown()
         os._exit(EXIT_FAILED)

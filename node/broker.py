@@ -2,7 +2,7 @@
 
 Owns the queue hosts, the routers and the registry of endpoints. Definitions change in one way
 only: a command is proposed to the metadata log group; once committed, it is applied to the machine
-here, its changes are carried to routers and hosts, and whoever proposed it is answered.
+here, its changes are carried to routers and hosts, and the proposer gets its answer.
 """
 
 import asyncio
@@ -409,7 +409,7 @@ class Broker:
     async def peek(
         self, queue: Queue, offset: int, count: int, payload_bytes: int
     ) -> "Sequence[Peeked]":
-        """Messages where they are; LookupError: nobody can tell."""
+        """Messages where they are; LookupError: no node can answer."""
         from node.peeking import Peeking
 
         try:
@@ -553,7 +553,7 @@ class Broker:
         await done
 
     def is_at_rest(self, uid: int) -> bool:
-        """Whether nobody uses the queue and it has no message, as far as that is known here."""
+        """Whether the queue is unused and it has no message, as far as that is known here."""
         if uid in self.hosts.awake:
             return False
         queue = self.metadata.queue(uid)

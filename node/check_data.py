@@ -238,7 +238,7 @@ def run(directory: str, formatter: str, out: TextIO, errors: TextIO) -> int:
     try:
         with progress(errors, directory) as on_read:
             found = check(directory, on_read)
-    except OSError as error:  # The disk is wrong: nobody knows what is there.
+    except OSError as error:  # The disk is faulty: its contents are unknown.
         print(f"warren: {directory} cannot be read: {error}", file=errors)
         return EXIT_IO_ERROR
     finally:

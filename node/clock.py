@@ -1,6 +1,6 @@
 """The node's clock: wall time at boot plus monotonic time, drawn slowly towards the wall clock.
 
-`ClockCore` is told both readings and decides; `NodeClock` reads them. The clock never goes back
+`ClockCore` gets both readings and decides; `NodeClock` reads them. The clock never goes back
 and never runs more than 1 % fast or slow. A wall clock that is off by more than 5 s raises an
 alarm, and is followed no faster than that: time to live, schedules and replicated `now_ms` see no
 step. Elections, leases and beats use monotonic time only.
@@ -15,7 +15,7 @@ NS_PER_MS: Final = 1_000_000
 
 
 class ClockCore:
-    """Time as a function of monotonic time, corrected by what `observe` was told.
+    """Time as a function of monotonic time, corrected by what `observe` got.
 
     Invariant: at `anchor_monotonic_ns` the clock showed `anchor_ns` and was `behind_ns` behind the
     wall clock (negative: ahead).

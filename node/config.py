@@ -235,7 +235,7 @@ class LogSection:
 
     format: Literal["text", "json"] = "text"
     level: Literal["debug", "info", "warning", "error"] = "info"
-    file: Path | None = None  # None: on stderr; SIGHUP opens it anew
+    file: Path | None = None  # None: on stderr; SIGHUP reopens it
     # Changes by the API, those of definitions by AMQP as well, or none.
     audit: Literal["off", "api", "all"] = "api"
 

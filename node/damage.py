@@ -30,7 +30,7 @@ Done = Callable[[], None]
 
 
 class LostDefinitions(Exception):
-    """Entries of the metadata group are missing: nobody knows which queues there are."""
+    """Entries of the metadata group are missing: it is unknown which queues there are."""
 
 
 class Owners(Protocol):
@@ -122,7 +122,7 @@ class CrashedHost:
             call()
 
     def leave(self) -> None:
-        """The queue is deleted or served again: whoever published to it begins anew."""
+        """The queue is deleted or served again: whoever published to it starts again."""
         self.step(0)
         sinks, self._sinks = self._sinks, {}
         for sink in sinks.values():

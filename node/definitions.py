@@ -57,7 +57,7 @@ class Actor(Protocol):
 
 
 def new_name(prefix: str) -> str:
-    """`prefix` and 22 base64url characters: a name that nobody has (A-24)."""
+    """`prefix` and 22 base64url characters: a name that is not in use (A-24)."""
     return prefix + base64.urlsafe_b64encode(os.urandom(16)).rstrip(b"=").decode()
 
 

@@ -105,7 +105,7 @@ def _declare_queue(
 def _declare_answers(
     endpoint: "Endpoint091", channel: "Channel091", name: str, nowait: bool
 ) -> None:
-    """Whatever is asked for: tell whether somebody waits for answers there (A-18)."""
+    """Whatever is asked for: tell whether a consumer waits for answers there (A-18)."""
     answers = endpoint.broker.answers
     broker, vhost = endpoint.broker, endpoint.vhost
     is_volatile = broker.queue(vhost, name) is not None  # of a client of AMQP 1.0

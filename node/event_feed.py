@@ -41,7 +41,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Events that nobody will hear of here. `count` 0: nobody knows how many."""
+    """Events that nobody will hear of here. `count` 0: unknown how many."""
 
     count: int
     node: str = ""  # whose; "": of several, or of this node

@@ -1,4 +1,4 @@
-"""What is looked at anew when the process gets SIGHUP: files of logs, certificates.
+"""What is read again when the process gets SIGHUP: files of logs, certificates.
 
     hangup = Hangup(loop)
     hangup.on_signal(reopen_log)         # each is called on the loop, in the order of telling

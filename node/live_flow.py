@@ -1,4 +1,4 @@
-"""Who is held back by whom on this node: edges of the flow graph, read when somebody asks (G-13).
+"""Who is held back by whom on this node: edges of the flow graph, read on request (G-13).
 
 Edges between actors of the credit flow come from the broker's `FlowLedger`, with when they began.
 Beside credit, three things hold somebody back, and are seen as they are now: resource alarms hold

@@ -7,7 +7,7 @@ What a line is about goes with it as `ids`. As JSON they are fields beside `time
 `logger`, `node`, `message` and, for a fault of ours, `exception`; as text the message names them
 already. No password and no message body is ever given to a logger.
 
-A file is only ever appended to; who moves it away (logrotate) sends SIGHUP, and it is opened anew
+A file is only ever appended to; who moves it away (logrotate) sends SIGHUP, and it is reopened
 under its name (`reopen`). If that fails the old file goes on, and a line there says why. A file
 that cannot be opened at the start ends the start (OSError). Levels are of all loggers or of one of
 `CATEGORIES`; they last as long as the process. All of it may be called from any thread.
@@ -77,7 +77,7 @@ def iso_time(seconds: float) -> str:
 
 
 class ReopenableHandler(logging.StreamHandler[TextIO]):
-    """A file that is appended to, and opened anew when it is told so."""
+    """A file that is appended to, and reopened when it is told so."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -49,7 +49,7 @@ class Observers:
     # Definitions
 
     def carried(self, changes: Sequence[Change]) -> None:
-        """The broker follows these changes, whoever has proposed them."""
+        """The broker follows these changes, whichever node proposed them."""
         for change in changes:
             subject = change.subject
             if isinstance(subject, VhostEntry):

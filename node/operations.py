@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from node.broker import Broker
 
 DELETED_MAX: Final = 256  # queues or exchanges in one entry
-RETIRE_S: Final = 15.0  # for a queue that nobody leads
+RETIRE_S: Final = 15.0  # for a queue without a leader
 PERSISTENT: Final = 2  # delivery-mode
 
 

@@ -186,7 +186,7 @@ class Owner(Protocol):
         """A pseudo-queue for the answers to the channel's requests (`node.reply_to`)."""
 
     def new_name(self, prefix: str) -> str:
-        """A name that nobody has."""
+        """A name that is not in use."""
 
     def define(self, channel: "Channel091", method: Method) -> None:
         """exchange.*, queue.* and what else concerns definitions."""

@@ -2,7 +2,7 @@
 
     peeking = Peeking(broker)
     peeking.serve(operating.status)                    # for the other nodes
-    found = await peeking.peek(queue, offset, count)   # PeekFailed: nobody can tell
+    found = await peeking.peek(queue, offset, count)   # PeekFailed: no node can answer
 
 Position 0 is the message that the next consumer would get; messages that are with a consumer, that
 wait for their time or are dying have no position. Nothing of the queue changes: no message is
@@ -53,7 +53,7 @@ PATIENCE_S: Final = 30.0  # for the answer of another node
 
 
 class PeekFailed(LookupError):
-    """Nobody can tell; the text says why."""
+    """No node can answer; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)

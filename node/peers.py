@@ -49,7 +49,7 @@ log = logging.getLogger("warren.peers")
 STALL_BEATS: Final = 3  # a timer that is late by so many says that this node stood still
 BACKLOG: Final = 100
 REPLACED: Final = "replaced by a new connection"
-ANYBODY: Final = ID_MAX  # asked is whoever is at that address
+ANYBODY: Final = ID_MAX  # ask the node at that address
 
 
 class PeerUser(Protocol):
@@ -91,7 +91,7 @@ class PeerLinks:
         tls: Contexts | None = None,
         random: Random | None = None,
     ) -> None:
-        """`tls` has the contexts of either side, each asked for it anew; None: no TLS."""
+        """`tls` has the contexts of either side, each asked for it again; None: no TLS."""
         self.refusals = RefusalLog()
         self.dropped = 0  # batches that were sent and had nowhere to go
         self._identity = identity
@@ -166,7 +166,7 @@ class PeerLinks:
             self._end_link(peer, "the node was removed")
 
     async def close(self) -> None:
-        """End everything; the user is told of the links that were there."""
+        """End everything; the user learns of the links that were there."""
         self._is_stopping = True
         self._timer.cancel()
         if self._server is not None:
@@ -225,7 +225,7 @@ class PeerLinks:
     # Questions
 
     async def ask(self, host: str, port: int, question: bytes) -> bytes:
-        """Ask whoever is there. AskFailed: there is no answer."""
+        """Ask the node at that address. AskFailed: there is no answer."""
         questioner = Questioner(question)
         socket = self._question_socket(questioner)
         return await questioner.ask(socket, (host, port), self._settings, self._tls)
@@ -375,7 +375,7 @@ class PeerLinks:
             self._end_link(peer, reason)
 
     def _end_link(self, peer: Peer, reason: str) -> None:
-        """Both connections end, at once; then the user is told, if it knew of the link."""
+        """Both connections end, at once; then the user learns, if it knew of the link."""
         link = peer.link
         if link is None:
             return

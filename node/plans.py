@@ -1,8 +1,8 @@
 """Where publishes go: routes and permissions of one user in one vhost, cached by raw key bytes.
 
 A publish key is exchange, routing key and bits as they came on the wire. Everything here holds as
-long as the metadata's version stays; the first look after a change begins anew. Bounded: at
-PLANS_MAX keys the cache begins anew too. Source: DESIGN section 4.
+long as the metadata's version stays; the first look after a change starts again. Bounded: at
+PLANS_MAX keys the cache starts again too. Source: DESIGN section 4.
 
 `part` is for events that a plan alone does not answer: a route that differs by message, copies to
 further keys (A-15), a message to be returned, a refusal.

@@ -1,4 +1,4 @@
-"""Dead letters on their way back (Q-92): messages of a queue, published anew and then accepted.
+"""Dead letters on their way back (Q-92): messages of a queue, republished and then accepted.
 
     done = await Redriver(broker, queue, order, permit).run()
 
@@ -48,7 +48,7 @@ from warren.wire.buffer import BytesWriter
 if TYPE_CHECKING:
     from node.broker import Broker
 
-Permit = Callable[[str, bytes], bool]  # whether whoever asks may publish there
+Permit = Callable[[str, bytes], bool]  # whether the user may publish there
 
 SLICE: Final = 64
 COUNT_MAX: Final = 100_000

@@ -1,7 +1,7 @@
 """Direct reply-to (FEATURES A-18): answers go straight to the channel that asked, past all queues.
 
 A channel that consumes from `amq.rabbitmq.reply-to` gets a pseudo-queue of its own, here an
-`AnswerHost`, whose name nobody can guess. Requests carry that name in place of the common one; who
+`AnswerHost`, whose name cannot be guessed. Requests carry that name in place of the common one; who
 publishes to it through the default exchange delivers to that channel, from any connection to the
 vhost; in a cluster it ends in the id of its node, which is found by that. The name dies with the
 consumer. Answers are transient and at most once: what waits for a client that does not read is
@@ -76,7 +76,7 @@ class AnswerHost:
         self._next = 1  # number of the next answer
         self._handed: list[tuple[SessionSink, Chunk, int]] = []  # since the last flush
         self._replies: list[Attach | Detach] = []  # to be answered
-        self._asked: list[SessionSink] = []  # whether somebody waits here
+        self._asked: list[SessionSink] = []  # whether a consumer waits here
         self._publishers: dict[SessionId, SessionSink] = {}
         self._stored: deque[tuple[int, Chunk]] = deque()  # number of its first answer, answers
         self._waiting_bytes = 0
@@ -246,7 +246,7 @@ class AnswerDesk:
         return self._hosts.get((vhost, name)) or self._find_elsewhere(vhost, name)
 
     def is_here(self, vhost: str, name: str) -> bool:
-        """Whether somebody waits for answers of that name on this node."""
+        """Whether a consumer waits for answers of that name on this node."""
         return (vhost, name) in self._hosts
 
     def _find_elsewhere(self, vhost: str, name: str) -> QueueHost | None:
@@ -262,7 +262,7 @@ class AnswerDesk:
         return self.elsewhere(int(place), uid_of(decoded), vhost, name)
 
     def targets(self, vhost: str, routing_key: bytes) -> Targets | None:
-        """Where a publish with this key goes; None: nobody waits there."""
+        """Where a publish with this key goes; None: no consumer waits there."""
         name = routing_key.decode("utf-8", "replace")
         host = self._hosts.get((vhost, name))
         if host is not None:

@@ -38,7 +38,7 @@ class Routes:
         return cache
 
     def vhost_gone(self, vhost: str) -> None:
-        """It is deleted; one of the same name begins anew."""
+        """It is deleted; one of the same name starts again."""
         self.routers.pop(vhost, None)
         self._caches = {key: cache for key, cache in self._caches.items() if key[0] != vhost}
 

@@ -2,7 +2,7 @@
 
     skipping = Skipping(broker)
     skipping.serve(operating.status)      # for the other nodes
-    numbers = await skipping.skip(queue)  # PeekFailed: nobody can tell
+    numbers = await skipping.skip(queue)  # PeekFailed: no node can answer
 
 The leader of the queue looks at its first LOOKED_AT ready messages and reads each of them that is
 not in memory alone. Those that the disk refuses each time are taken as a `get` takes them, and
@@ -37,7 +37,7 @@ log = logging.getLogger("warren.broker")
 
 SKIP: Final = "skip_unreadable"
 LOOKED_AT: Final = 1000
-PATIENCE_S: Final = 60.0  # for all of it; a queue that nobody leads does not answer
+PATIENCE_S: Final = 60.0  # for all of it; a queue without a leader does not answer
 STILL_S: Final = 0.05  # between two looks at whether a file is being rewritten
 STILL_TRIES: Final = 200
 

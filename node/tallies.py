@@ -1,9 +1,9 @@
 """The numbers of a running broker that rates are made of (`node.management.sampling.Tallies`).
 
 Reads counters where they are counted, in the order of `rates.COLUMNS`. Exchanges alone have none
-unless somebody looks: the first look puts an `ExchangeTally` in its place, and it is taken away a
+unless a client looks: the first look puts an `ExchangeTally` in its place, and it is taken away a
 minute after the last one; its counts stay, and go on from there. What a channel publishes into an
-exchange, and that to a queue, is counted while somebody looks at one of them, and forgotten a
+exchange, and that to a queue, is counted while a client looks at one of them, and forgotten a
 minute later. Owns that tally. Not compiled.
 """
 
@@ -79,7 +79,7 @@ class LiveTallies:
         )
 
     def _count_less(self) -> None:
-        """Nobody looks any more."""
+        """No client looks any more."""
         broker, now = self._broker, self._broker.now_ms()
         if now - self._pairs_asked_ms > UNWATCHED_MS:
             self._exchanges.pairs = None

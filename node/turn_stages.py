@@ -1,7 +1,7 @@
 """What the time of one turn went to: told apart by stage, for the log. No I/O. Compiled.
 
 Takes the readings of a clock at the end of each stage, gives their sums once a turn has ended. A
-turn that took long is told to `on_slow` with all of them (`node.slow_turns`). Beside the clock,
+turn that took long is reported to `on_slow` with all of them (`node.slow_turns`). Beside the clock,
 which counts every second by the wall, it reads the CPU time of the thread, but only a hundred times
 a second, for that is a call of the kernel: what a long turn has used is known to 10 ms.
 """
@@ -19,7 +19,7 @@ GROUPS: Final = 3  # log groups, and what they bring about
 SOCKETS: Final = 4  # endpoints are flushed
 ELSEWHERE: Final = 5  # to queues of other nodes, and to page files
 STAGES: Final = ("reading", "queues", "journal", "groups", "sockets", "elsewhere")
-SLOW_MS: Final = 20.0  # a turn that takes longer is told
+SLOW_MS: Final = 20.0  # a turn that takes longer is logged
 LOOK_S: Final = 0.01  # between two looks at the CPU time
 
 

@@ -56,7 +56,7 @@ class Commit(PublishingOnly):
         self._judge()
 
     def end(self) -> None:
-        """Nobody waits for the outcome: what is on its way goes on."""
+        """No caller waits for the outcome: what is on its way goes on."""
         if self._done is None:
             return
         self._done = None

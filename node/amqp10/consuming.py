@@ -323,7 +323,7 @@ class ConsumingLink:
         self._fail(Condition.INTERNAL_ERROR, text)
 
     def on_timed_out(self, uid: int, number: int, timeout_ms: int) -> None:
-        """The queue took back all that was not settled: the client is told that it was released,
+        """The queue took back all that was not settled: the client learns that it was released,
         and the link goes on with what credit it has (C-15).
         """
         if self.ended:

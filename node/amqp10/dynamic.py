@@ -15,7 +15,7 @@ moments at which a link of this connection that names the queue ends:
 | delete-on-no-messages | the queue holds no message |
 | delete-on-no-links-or-messages | that was the last one, and the queue holds no message |
 
-One `Dynamics` for each connection owns what it knows of them; it is told of links by `join` and
+One `Dynamics` for each connection owns what it knows of them; it hears of links by `join` and
 `leave`. A queue that somebody has deleted meanwhile is forgotten when its next link ends.
 """
 
@@ -96,7 +96,7 @@ class Broker(Definitions, Protocol):
     def host(self, uid: int) -> Counts: ...
 
     def is_at_rest(self, uid: int) -> bool:
-        """Whether nobody uses the queue and it has no message."""
+        """Whether the queue is unused and it has no message."""
 
     def propose(
         self, command: Command, done: Callable[[Outcome], None], author: Author = BROKER
@@ -213,7 +213,7 @@ class Dynamics:
 
 
 def told_to_nobody(outcome: Outcome) -> None:
-    """Whoever would hear it has gone."""
+    """The receiver of the report has gone."""
 
 
 def wish_of(terminus: Source | Target) -> Wish:

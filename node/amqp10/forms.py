@@ -1,10 +1,10 @@
 """Messages of a queue in the form in which AMQP 1.0 delivers them. Compiled.
 
 Takes a `View` of messages in either stored form and puts their bytes, in stored form 2, into a
-`Run`. Form 2 goes as it is: only what stands before the bare message is made anew (`Heads`), with
+`Run`. Form 2 goes as it is: only what stands before the bare message is rebuilt (`Heads`), with
 the annotations `x-exchange` and `x-routing-key` (FEATURES B-38). Form 1 is converted; what comes of
 the properties is remembered, for they mostly are the same from message to message. Both memories
-are bounded, and begin anew when full.
+are bounded, and start again when full.
 """
 
 from typing import Final, final

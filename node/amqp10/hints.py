@@ -1,6 +1,6 @@
 """The links of one connection that tell where their queue is, kept true (FEATURES B-71 to B-73).
 
-`LinkHints` is told of each link with a queue when it is attached (`join`) and when it is over
+`LinkHints` hears of each link with a queue when it is attached (`join`) and when it is over
 (`leave`). It gives the link its properties, in full and in short, and when the queue's place has
 changed has them pushed in a flow that leaves the link's credit as it is: at once for a leader of a
 higher epoch, else no more than once in PUSH_MS for each queue, then with what is so by that time.

@@ -2,7 +2,7 @@
 
 Takes what a request asks and answers by callback, once the leader of the queue has told: a task for
 each, at most TASKS_MAX, which `close` ends. A reply is one message, so little is told at once:
-PEEKED_MAX messages and PAYLOAD_MAX bytes of each; whoever wants more asks the HTTP API.
+PEEKED_MAX messages and PAYLOAD_MAX bytes of each; clients that want more use the HTTP API.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ class Broker(Protocol):
     def peek(
         self, queue: Queue, offset: int, count: int, payload_bytes: int
     ) -> "Awaitable[Sequence[Peeked]]":
-        """Messages from a position on; LookupError: nobody can tell, and why."""
+        """Messages from a position on; LookupError: no node can answer, and why."""
 
 
 class Looking:

@@ -12,7 +12,7 @@ and a text. Owns one session towards queues, for purges; `close` ends it.
 | 403 | no permission, a reserved name, the default exchange |
 | 404 405 | GET of a queue that is not there, or no such path; no such method there |
 | 409 | there is one of that name with other properties |
-| 503 | the definitions cannot be changed now, or nobody can tell of the queue |
+| 503 | the definitions cannot be changed now, or no node can answer for the queue |
 """
 
 from collections.abc import Callable, Sized
@@ -177,7 +177,7 @@ class Management:
     # Queues
 
     def _queue_to_see(self, segment: str) -> Queue:
-        """The queue, for whoever has any permission for it."""
+        """The queue, for users with any permission for it."""
         requester = self._requester
         name = decode_name(segment)
         requester.permissions.require_any("queue", name)
@@ -337,7 +337,7 @@ class Management:
         )
 
     def _bindings_between(self, fields: BindingFields) -> list[Binding]:
-        """Those with that key, for whoever has any permission for both ends."""
+        """Those with that key, for users with any permission for both ends."""
         permissions = self._requester.permissions
         kind = "queue" if fields.kind is Destination.QUEUE else "exchange"
         permissions.require_any("exchange", fields.source)

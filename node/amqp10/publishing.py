@@ -5,7 +5,7 @@ its messages go, so a run goes down whole; messages that need a look of their ow
 terminus, an exchange that routes by content, user-id, x-cc) are looked at one by one and go down in
 runs with the same targets.
 
-Credit: the codec grants anew while fewer than 170 messages are unanswered. A message counts as
+Credit: the codec grants again while fewer than 170 messages are unanswered. A message counts as
 answered when every queue has taken it: a classic queue as soon as its flow control has room, a
 quorum queue when it is committed. The outcome always waits for that which makes the message safe.
 """

@@ -71,7 +71,7 @@ class Purges(Consumerless):
         host.command(self, Inspect(self._session))
 
     def close(self) -> None:
-        """Nobody waits any more."""
+        """The caller no longer waits."""
         for waiting in self._waiting.values():
             waiting.host.command(self, EndSession(self._session))
         self._waiting = {}

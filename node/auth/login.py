@@ -8,7 +8,7 @@ a password that was verified before. Else it answers `Check`, and `finish` is to
         outcome = authenticator.finish(outcome, outcome.run())  # `run` in a worker thread
 
 A verified password is remembered as its HMAC under a key of this process, bounded in number, and
-together with the stored hash: a changed password is checked anew. EXTERNAL needs no password: the
+together with the stored hash: a changed password is checked again. EXTERNAL needs no password: the
 user is whom a verified certificate names.
 """
 

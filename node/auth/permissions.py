@@ -17,7 +17,7 @@ WRITE: Final = 1
 READ: Final = 2
 KIND_NAMES: Final = ("configure", "write", "read")
 
-CACHED_MAX: Final = 4096  # names per kind; then that kind begins anew
+CACHED_MAX: Final = 4096  # names per kind; then that kind starts again
 
 
 class PermissionCache:

@@ -187,7 +187,7 @@ async def flood(
 
 
 def give_up(waiting: deque[asyncio.Future[list[Outcome]]]) -> None:
-    """Nobody waits for these outcomes any more."""
+    """Discard these outcomes."""
     for each in waiting:
         if not each.cancel() and not each.cancelled():
             each.exception()  # Looked at, so that nobody complains.

@@ -55,7 +55,7 @@ class CannotBegin(Exception):
 
 
 class Broken(Target, Protocol):
-    """A cluster that is broken, and says how many messages a queue holds; None: nobody knows."""
+    """A cluster that is broken, and says how many messages a queue holds; None: unknown."""
 
     async def depth(self, queue: str) -> int | None: ...
 
@@ -138,7 +138,7 @@ def conclude(folder: Path, options: argparse.Namespace, out: TextIO) -> int:
 
 
 def interrupted(folder: Path, err: TextIO) -> int:
-    """Somebody has ended the run: say what there is of it; the exit code."""
+    """The run was interrupted: say what there is of it; the exit code."""
     print(f"warren: interrupted; judge what there is: chaos check {folder / HISTORY}", file=err)
     return EXIT_INTERRUPTED
 

@@ -22,7 +22,7 @@ WATCH_S: Final = 0.5
 
 
 def main(options: argparse.Namespace, out: TextIO, err: TextIO) -> int:
-    """Run the cluster until somebody stops it; the exit code is returned."""
+    """Run the cluster until it is interrupted; the exit code is returned."""
     try:
         settings = dict(_setting(text) for text in options.sets)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""`warrenctl observer`: the cluster on the terminal, drawn anew every few seconds, until Ctrl-C.
+"""`warrenctl observer`: the cluster on the terminal, redrawn every few seconds, until Ctrl-C.
 
 Rates are made here, from what two looks have counted. `rich` is imported when it is called.
 """

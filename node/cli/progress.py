@@ -24,7 +24,7 @@ LOOK_S: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far it is; `total` 0: nobody knows."""
+    """How far it is; `total` 0: unknown."""
 
     done: int
     total: int

@@ -13,7 +13,7 @@ stands again. Batches are sent again when there is another leader, another link,
 
 Owns the group (`GroupOwner`), the part of the link (`PeerPart`), and whatever is under way. Limits:
 `definitions_outbox`, `definitions_store`. Without a majority changes time out, reading goes on. A
-process that finds that the others have given it up begins anew (`DefinitionsUser.given_up`).
+process that finds that the others have given it up starts again (`DefinitionsUser.given_up`).
 """
 
 import logging
@@ -539,7 +539,7 @@ def group_settings() -> Settings:
 
 
 def nothing_to_found() -> Command | None:
-    """Somebody else founds."""
+    """Another node founds."""
     return None
 
 

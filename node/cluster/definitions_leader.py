@@ -3,7 +3,7 @@
 It puts batches of all nodes into entries; has the group's members follow the definitions' members,
 one change at a time, whoever was removed first; and clears up behind nodes: a process that is not
 trusted for GRACE_MS is given up, queues of processes that have ended and of nodes that were removed
-go, CLEARED_MAX at once. All of that is told to the machine by commands, so that another leader goes
+go, CLEARED_MAX at once. All of that is sent to the machine by commands, so that another leader goes
 on where this one was. No I/O, no clock: `now_ms` is monotonic.
 
 Limits: batches of a turn are bounded by their senders' windows; an entry by ENTRY_BYTES and

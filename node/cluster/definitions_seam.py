@@ -19,7 +19,7 @@ class DefinitionsStatus(Protocol):
 
     @property
     def leader(self) -> int:
-        """Member id; 0: nobody is known, so changes will time out and reads may be stale."""
+        """Member id; 0: none is known, so changes will time out and reads may be stale."""
 
     @property
     def term(self) -> int: ...
@@ -64,7 +64,7 @@ class Definitions(Protocol):
 
     @property
     def leader(self) -> int:
-        """Member id of the leader; 0: nobody is known."""
+        """Member id of the leader; 0: none is known."""
 
     @property
     def membership_index(self) -> int:
@@ -76,7 +76,7 @@ class Definitions(Protocol):
         done: Callable[[Outcome], None] | None = None,
         author: Author = BROKER,
     ) -> None:
-        """Have it committed. `done` is told the outcome once it is applied here and by every
+        """Have it committed. `done` gets the outcome once it is applied here and by every
         trusted node; or, after 15 s without that, `Refused(INTERNAL_ERROR, "... because the
         operation timed out")`: then it may still come to be applied."""
 

@@ -132,7 +132,7 @@ class DefinitionsStore:
         self._saving = False
         self._builder: StateBuilder | None = None
         self._stream: StateStream | None = None
-        self._idle_ticks = 0  # since somebody asked for a slice
+        self._idle_ticks = 0  # since a member asked for a slice
         self._lost: list[Callable[[Sequence[bytes] | None, bool], None]] = []
         self.machine: Metadata
         self.group: Group
@@ -167,7 +167,7 @@ class DefinitionsStore:
         self._keyed.save(batches(rows), lambda: self._saved(point))
 
     def _is_giving(self) -> bool:
-        """Somebody is getting the state of the last save: another one would make it begin again."""
+        """A member is getting the state of the last save: another one would make it begin again."""
         raft = self.group.raft
         stream = self._stream
         is_given = stream is not None and stream.index == raft.snapshot_index

@@ -172,7 +172,7 @@ class Entering:
 
 
 def sole_member(me: Member) -> Membership:
-    """Found a cluster of one: nobody else has to agree."""
+    """Found a cluster of one: no other node has to agree."""
     address = str(Address(me.cluster_host, me.cluster_port)) if me.cluster_host else ""
     return Membership(
         name=me.name,

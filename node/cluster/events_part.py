@@ -57,7 +57,7 @@ class EventsPart:
         self._process = process
         self._call_later = call_later
         self._watcher: Watcher | None = None
-        self._is_ready = False  # and it was told so
+        self._is_ready = False  # and it learned so
         self._seen: dict[int, tuple[int, int]] = {}  # by member: process, number of the last event
         self._silent: dict[int, None] = {}  # members that have not answered yet
         self._asking: Handle | None = None

@@ -1,6 +1,6 @@
 """Members of quorum queues whose log is damaged heal by themselves (Q-70, 0054).
 
-Such a member may have promised what it does not have any more, so it takes no part. It is made anew
+Such a member may have promised what it does not have any more, so it takes no part. It is rebuilt
 as an operator would do it: this node has it removed from the queue, waits until the group has
 committed that and what is left of it here is gone, and has a new one put in its place, which begins
 with nothing, learns from the others, and votes only then. One queue at a time, and only while the

@@ -39,7 +39,7 @@ async def propose(definitions: Definitions, command: Command) -> Outcome:
     done: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
     def told(outcome: Outcome) -> None:
-        if not done.done():  # Whoever waited may have been cancelled.
+        if not done.done():  # The waiting task may have been cancelled.
             done.set_result(outcome)
 
     definitions.propose(command, told)

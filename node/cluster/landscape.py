@@ -125,7 +125,7 @@ class Landscape:
         return self.metadata.queue_count
 
     def leader_of(self, queue: Queue) -> int:
-        """0: nobody that this node has heard of."""
+        """0: none that this node has heard of."""
         found = self._leaders.leader_of(queue.uid)
         return 0 if found is None else found[0]
 

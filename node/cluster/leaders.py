@@ -2,7 +2,7 @@
 
 The owner of a group says `lead` when this node leads it and is ready, and `unlead` when it does no
 longer. The others hear of it at the end of that turn, or when a link to them comes up: then all of
-it, in frames of at most ROWS_MAX rows. What the control connection had no room for is told again,
+it, in frames of at most ROWS_MAX rows. What the control connection had no room for is sent again,
 as it is by then, with `tick`. What a node has said holds while its link stands: whom
 nobody can reach leads nothing for us. Of two that say they lead a group the one with the higher
 term does, and no term that is lower than one heard of counts again.
@@ -93,7 +93,7 @@ class Leaders:
         self._tell(uid)
 
     def expect(self, uid: int, term: int) -> None:
-        """The group has begun anew in that term: who led it before leads it no more (0059)."""
+        """The group has restarted in that term: who led it before leads it no more (0059)."""
         if self._best.get(uid, (NOBODY, 0))[1] < term:
             self._best[uid] = (NOBODY, term)
             self._tell(uid)

@@ -174,7 +174,7 @@ class MaintenanceDesk:
 
 
 async def told(work: Callable[[], Any]) -> Any:
-    """Do it; a refusal is the answer of whoever asked."""
+    """Do it; a refusal is the answer to the caller."""
     try:
         return await work()
     except (Refused, OSError) as error:

@@ -391,7 +391,7 @@ class Membership:
         return is_majority(online, members) and not is_majority(online - {node}, members)
 
     def leaderless(self, chosen: Chosen) -> list[Queue]:
-        """Quorum queues that nobody leads, as far as this node has heard."""
+        """Quorum queues without a leader, as far as this node has heard."""
         found = self.landscape.queues()
         return [
             each

@@ -124,12 +124,12 @@ class Operating:
 
     @property
     def oldest_node(self) -> str:
-        """Name of the member with the lowest id; "": nobody is known so far."""
+        """Name of the member with the lowest id; "": none is known so far."""
         members = self.landscape.members()
         return members[0].name if members else ""
 
     def leader_of(self, vhost: str, name: str) -> int:
-        """Who leads the queue, or where it lives; 0: nobody that is known."""
+        """Who leads the queue, or where it lives; 0: none is known."""
         found = self.landscape.metadata.vhosts.get(vhost)
         queue = None if found is None else found.queues.get(name)
         return 0 if queue is None else self._led_by(queue)

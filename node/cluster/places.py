@@ -98,7 +98,7 @@ class ClusterPlaces:
         return Place(leader, epoch, replicas, state, lags)
 
     def _state_without(self, members: tuple[int, ...]) -> str:
-        """Of a queue that nobody leads."""
+        """Of a queue without a leader."""
         seen = sum(self._peers.is_trusted(each) for each in members)
         return ELECTING if 2 * seen > len(members) else MINORITY
 

@@ -19,7 +19,7 @@ ended by the leader; those of processes that cannot be reached are suspended (Q-
 A member whose part of the log is damaged takes no part: the others have all that it had. It is made
 anew (`node.cluster.healing`), and has left when the group has committed that it is gone.
 
-When the definitions say that the group has begun anew with one member (0059), that member goes on
+When the definitions say that the group has restarted with one member (0059), that member goes on
 alone, and all others are over: they take no part from then on, and leave when that member, or who
 leads after it, says that it has committed a configuration without them.
 """
@@ -79,8 +79,8 @@ class QuorumQueues:
         self.members: dict[int, QuorumMember] = {}
         self.found = FoundGroups()  # of the start; later what is known of members that have left
         self.damaged: dict[int, str] = {}  # why they take no part; of some of the members
-        self.over: set[int] = set()  # those whose group has begun anew without them
-        self._renewing: set[int] = set()  # those with which it is to begin anew, as soon as may be
+        self.over: set[int] = set()  # those whose group has restarted without them
+        self._renewing: set[int] = set()  # those with which it is to start again, as soon as may be
         self.followed: dict[int, str] = {}  # queues whose leader goes where its traffic is: mode
         self.snapshot_entries = SNAPSHOT_ENTRIES
         self._broker = broker
@@ -305,7 +305,7 @@ class QuorumQueues:
             if queue is not None and uid not in self.members:
                 self._begin(queue, Config(()), False)
 
-    # Groups that begin anew
+    # Groups that start again
 
     def _settle(self, queue: Queue, member: QuorumMember) -> None:
         """Have the member be what the definitions say: of which group, with whom."""

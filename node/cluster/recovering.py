@@ -2,12 +2,12 @@
 
     recovered = await recovering.recover(queue, "rabbit@one")    # Refused says why not
 
-The node that has the member does it: it makes sure that nobody leads the queue and that no other
-member that can be asked has more, and has the definitions say that the group begins anew with what
+The node that has the member does it: it makes sure that the queue has no leader and that no other
+member that can be asked has more, and has the definitions say that the group starts again with what
 is here, in a term that no member of before can have reached (TERM_GAP). All nodes hear that from
 the definitions, which must have their majority for that: members of before take no part from then
 on, and no leader of before is believed (`node.cluster.quorum_part`). What only the lost members had
-is lost; sessions of the queue are ended, and begin anew. Reconciliation then gives the queue its
+is lost; sessions of the queue are ended, and start again. Reconciliation then gives the queue its
 size again.
 
 A queue of two members of which one is damaged is another matter (`go_on_with`): all that was ever
@@ -76,7 +76,7 @@ class Alone(Protocol):
 
     @property
     def leader(self) -> int:
-        """Of the definitions; 0: nobody that is known."""
+        """Of the definitions; 0: none is known."""
 
     def cut_off(self, members: Sequence[int]) -> None:
         """No link to them any more, nor from them."""

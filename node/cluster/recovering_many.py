@@ -8,7 +8,7 @@ checks once more, and says what that loses). A queue of which a majority of the 
 alone whatever is asked: it elects a leader by itself, or something else is wrong with it, which an
 operator should look at first. IN_FLIGHT queues at a time; what becomes of one holds up no other.
 
-Takes which queues; gives a row for each that nobody leads. Owns nothing. Not compiled.
+Takes which queues; gives a row for each without a leader. Owns nothing. Not compiled.
 """
 
 from collections.abc import Sequence
@@ -55,7 +55,7 @@ class RecoveringMany:
         self._recovering = recovering
 
     async def recover(self, chosen: Chosen) -> list[QueueRecovery]:
-        """Those of them that nobody leads, as far as this node has heard."""
+        """Those of them without a leader, as far as this node has heard."""
         queues: Sequence[Queue] = self._membership.leaderless(chosen)
         rows: list[QueueRecovery] = []
         for start in range(0, len(queues), IN_FLIGHT):

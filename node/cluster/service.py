@@ -322,7 +322,7 @@ class Cluster:
         log.error("somebody came as member %d and was refused: %s", member, text)
 
     def _hasten(self) -> None:
-        """Nobody leads and there is a majority: the first of it need not wait for chance."""
+        """No member leads and there is a majority: the first of it need not wait for chance."""
         group = self.raft.group(METADATA_OWNER)
         if group is None or group.raft.leader != 0:
             return

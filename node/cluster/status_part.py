@@ -49,7 +49,7 @@ class NoAnswer(Exception):
 
 
 class Unanswerable(Exception):
-    """Raised by who answers: the text is told to who asked."""
+    """Raised by who answers: the text is sent to who asked."""
 
 
 def plain(value: object) -> object:
@@ -207,7 +207,7 @@ class StatusPart:
         task.add_done_callback(lambda done: self._answering.pop((member, number), None))
 
     async def _answer(self, member: int, number: int, answer: Answer, about: object) -> None:
-        """The outermost loop of a task: a fault of ours is told to who asked, and logged."""
+        """The outermost loop of a task: a fault of ours is sent to who asked, and logged."""
         try:
             async for part in answer(member, about):
                 self._send(member, PART, number, [_ENCODE(part)])

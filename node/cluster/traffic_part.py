@@ -4,7 +4,7 @@ Every node watches the queues that it leads and whose policy has `leader-follows
 node gives to them and gets of them, every few seconds (`queues.traffic.Watch`). With `advise` it
 tells in the log, by an event, in the metrics and in /api/cluster/plan where the leader should be.
 With `auto` it also asks the one node that allows transfers, so that there are few at a time in the
-whole cluster: the holder of the job of rebalancing, or, while nobody holds it, the leader of the
+whole cluster: the holder of the job of rebalancing, or, while no node holds it, the leader of the
 definitions. That node hands the leadership over as for an operator, and never to a node that is
 drained, under an alarm or down; nor does a leader ask for one whose member is behind or votes not.
 Queues that have no traffic go where the rebalancing puts them, which asks all nodes for them.
@@ -189,7 +189,7 @@ class TrafficPart:
     # On the node that allows transfers
 
     def _judge(self) -> int:
-        """Which node that is; 0: nobody knows."""
+        """Which node that is; 0: unknown."""
         holder = self._seats.coordination.holder(JOB)
         if self._seats.coordination.is_running and holder is not None:
             return holder.member

@@ -25,7 +25,7 @@ ALONE_EPOCH: Final = 1  # of a queue that never has another leader
 class Place:
     """Of one queue. `epoch` is the term of its leader; where that is not known, it may be 0."""
 
-    leader: str | None  # name of the node; None: nobody leads
+    leader: str | None  # name of the node; None: no leader
     epoch: int
     replicas: tuple[str, ...]  # names of all members, the leader too
     state: str = RUNNING

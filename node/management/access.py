@@ -51,12 +51,12 @@ class Context:
     operations: Operations
     metrics_need_login: bool = False  # from loopback; from elsewhere they always do
     cluster: "ClusterDesk | None" = None  # None: this node is asked alone
-    feed: "EventFeed | None" = None  # of events; None: nobody can follow them
+    feed: "EventFeed | None" = None  # of events; None: events are not available
     audit: "Audit | None" = None
     rates: Rates = field(default_factory=Rates)  # nothing is sampled, unless somebody says so
     meter: "MetricsView | None" = None  # None: no samples of single objects
     controls: "NodeControls | None" = None  # None: the node cannot be told anything
-    config: "Config | None" = None  # None: nobody may see it
+    config: "Config | None" = None  # None: it is not shown
     keepers: "Mapping[str, TlsKeeper]" = field(default_factory=dict)  # of TLS, by listener
 
     @property

@@ -1,7 +1,7 @@
 """Bindings: /api/bindings, by vhost, and between two ends; POST makes one, DELETE takes one away.
 
 Every queue has a binding to the default exchange by its name; it is shown, as RabbitMQ does,
-though nobody keeps it.
+though it is not stored.
 """
 
 import asyncio

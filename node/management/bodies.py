@@ -1,7 +1,7 @@
 """Bodies of requests: JSON objects, and what of them is a name, a flag, a number or arguments.
 
-Whatever is wrong is an ApiError 400 in RabbitMQ's words. Keys that nobody asks for are passed over,
-as RabbitMQ does. What is nested deeper than DEPTH_MAX is refused before anybody looks into it.
+Whatever is wrong is an ApiError 400 in RabbitMQ's words. Unknown keys are ignored,
+as RabbitMQ does. What is nested deeper than DEPTH_MAX is refused before it is parsed.
 """
 
 import asyncio

@@ -4,7 +4,7 @@ Takes the view of this node and its `Operating`; gives rows and counts of the ot
 answers the same questions of theirs. All nodes are asked at the same time, with a time limit
 (`node.cluster.status_part`); one that does not answer is left out, or listed as not running: it
 never makes a request fail, or wait longer than that. Definitions are asked of nobody: every node
-has all of them. A node in no cluster asks nobody, and so waits for nothing.
+has all of them. A node in no cluster asks no other node, and so waits for nothing.
 
 Live counts of queues travel as rows of values, in the order of LIVE_FIELDS behind vhost and name,
 and behind these the details of their rates, which the node that leads them has.

@@ -2,7 +2,7 @@
 
 Reads the forms of RabbitMQ 3 and 4, of a cluster or of one vhost. ApiError 400 for what is not such
 a file, or says what cannot be; nothing was done then. Queues and exchanges that are there already
-are left out. Keys that nobody knows are passed over.
+are left out. Unknown keys are ignored.
 """
 
 import asyncio

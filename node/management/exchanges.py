@@ -1,6 +1,6 @@
 """Exchanges: /api/exchanges, by vhost and name; PUT declares one, DELETE deletes it.
 
-What is published into each is counted while somebody looks, and for a minute after (0047).
+What is published into each is counted while a client looks, and for a minute after (0047).
 """
 
 from collections.abc import Mapping, Sequence

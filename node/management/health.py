@@ -189,7 +189,7 @@ class Health:
         return _ok()
 
     async def leaderless(self, request: web.Request) -> web.Response:
-        """Quorum queues that nobody leads, of the vhosts and names that are asked for."""
+        """Quorum queues without a leader, of the vhosts and names that are asked for."""
         if self._context.cluster is None:
             return _ok()
         vhosts = set(asked_vhosts(self._context, request))

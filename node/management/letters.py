@@ -126,7 +126,7 @@ class Letters:
         except (PeekFailed, QueueGone) as error:
             await tell({"error": "unavailable", "reason": reason_of(error)})
         except ConnectionError:
-            return reply  # Nobody waits for it any more.
+            return reply  # The caller no longer waits for it.
         await reply.write_eof()
         return reply
 

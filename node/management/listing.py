@@ -102,10 +102,10 @@ async def list_reply(
     """The objects behind `keys` (in order of name), as the request wants them.
 
     `row_of` gives None for one that went away meanwhile. Rows live for one slice: a list is as
-    long as there are objects, the memory for it is not. `prepare` is told before the first row is
+    long as there are objects, the memory for it is not. `prepare` learns before the first row is
     made of which keys there will be rows: those of a page, or all of the list. `values_of` may know
     a way to the values of a column, for all of these keys, that takes no rows; None: it does not,
-    and `prepare` is told of all that are to be sorted.
+    and `prepare` learns of all that are to be sorted.
     """
     query = parse_list_query(request.query)
     chosen = await _chosen(keys, name_of, query)
@@ -262,7 +262,7 @@ async def _streamed(
             await asyncio.sleep(0)
         await _write(request, reply, b"]")
     except ConnectionError:
-        return reply  # The client is gone, and there is nobody to tell.
+        return reply  # The client is gone, and no reply can be sent.
     await reply.write_eof()
     return reply
 

@@ -1,4 +1,4 @@
-"""GET and PUT /api/nodes/{node}/log-level: what a node logs, until it starts anew.
+"""GET and PUT /api/nodes/{node}/log-level: what a node logs, until it restarts.
 
 For administrators. `{"level": "debug", "category": "connection"}` changes one category, without
 `category` all that have no level of their own. Any node answers for all.

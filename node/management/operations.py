@@ -86,7 +86,7 @@ class Operations(Protocol):
     async def peek(
         self, queue: Queue, offset: int, count: int, payload_bytes: int
     ) -> Sequence[Peeked]:
-        """Messages from a position on, as they are; PeekFailed if nobody can tell.
+        """Messages from a position on, as they are; PeekFailed if no node can answer.
 
         Fewer than asked for at the end of the queue, or where they are large.
         """

@@ -95,7 +95,7 @@ class Overview:
         return json_reply(VERSION)
 
     async def reset(self, request: web.Request) -> web.Response:
-        """Forget all samples: rates begin anew, counts stay."""
+        """Forget all samples: rates start again, counts stay."""
         caller_of(request).require_administrator()
         self._context.rates.reset()
         if self._context.cluster is not None:

@@ -1,7 +1,7 @@
 """Who publishes into which exchange, and from there to which queue: `publishes`, `incoming` and
 `outgoing` of one channel, queue or exchange, with rates, of the whole cluster.
 
-Nothing of it is counted before somebody looks at one of these, nor a minute after the last look;
+Nothing of it is counted before a client looks at one of these, nor a minute after the last look;
 so counts begin at 0 (0067). Each node counts what is published on it: the question `pairs` [kind,
 chosen, ranges] is answered by rows [pair, count, detail, channel_details or nil] in parts of PART.
 Of a publish that goes to more than 64 queues, the first 64 are counted.

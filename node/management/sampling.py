@@ -4,7 +4,7 @@
     await rates.start(app)                              # and `stop`: hooks of the application
     details = rates.of(QUEUE, ("/", "orders"), ranges)  # looked at from now on, for a minute
 
-The node itself is sampled always, every other object only while somebody looks at it: the first
+The node itself is sampled always, every other object only while a client looks at it: the first
 look gives rate 0. Samples are taken at whole multiples of the interval, so that those of several
 nodes can be added up. At most TRACKS_MAX objects are followed (about 12 MB), HISTORIES_MAX of them
 with samples for charts (17 KB each; who was asked longest ago gives way); one more has rate 0.
@@ -138,7 +138,7 @@ class Rates:
         return put_details(row, kind, self.of(kind, key, ranges))
 
     def reset(self) -> None:
-        """Begin anew: forget all samples."""
+        """Start again: forget all samples."""
         self._tracks.clear()
         self._charted.clear()
         self._node = None

@@ -149,7 +149,7 @@ def answer_others(context: Context) -> None:
 
 
 def attempt_rows(log: AttemptLog, what: str) -> list[Body]:
-    """By `protocol` or by `source`; `reset`: begin anew."""
+    """By `protocol` or by `source`; `reset`: start again."""
     if what == "reset":
         log.reset()
         return []

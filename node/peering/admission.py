@@ -1,7 +1,7 @@
 """Who may come in: the peers that there are, those that were removed, strangers within limits.
 
 Decides and does nothing. Takes claims that were proven; a claim that contradicts what is known of
-that node, so that there must be two of it, is told to `on_conflict`, once each.
+that node, so that there must be two of it, is reported to `on_conflict`, once each.
 """
 
 from collections.abc import Callable

@@ -32,7 +32,7 @@ class Backoff:
         self._next_ms = min_ms
 
     def reset(self) -> None:
-        """It worked: begin anew."""
+        """It worked: start again."""
         self._next_ms = self._min_ms
 
     def next_s(self) -> float:

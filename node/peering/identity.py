@@ -32,7 +32,7 @@ class BadNodeId(Exception):
 
 
 def draw_id() -> int:
-    """A number that nobody else draws: 1 to 2^63 - 1."""
+    """A random number, unique in practice: 1 to 2^63 - 1."""
     return 1 + randbelow(ID_MAX)
 
 

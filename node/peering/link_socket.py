@@ -220,7 +220,7 @@ class LinkSocket(asyncio.Protocol):
         self._cancel_deadline()
         if not self.opening.done():
             self.opening.set_result(reason)
-        if not self.ending.done():  # Whoever waited may have been cancelled.
+        if not self.ending.done():  # The waiting task may have been cancelled.
             self.ending.set_result(reason)
         self._owner.ended(self, reason)
 

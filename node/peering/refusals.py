@@ -1,6 +1,6 @@
 """Connections that were refused, told once: who, and why, and how often since. No I/O but the log.
 
-The same text about the same host is told again only after `QUIET_MS`, with the number of those in
+The same text about the same host is logged again only after `QUIET_MS`, with the number of those in
 between, and all together are `LINES_MAX` in that time: a stranger cannot fill the log. At most
 `KEPT_MAX` are remembered; the oldest go.
 """

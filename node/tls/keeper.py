@@ -1,4 +1,4 @@
-"""The TLS contexts of a listener, made anew when their files change.
+"""The TLS contexts of a listener, rebuilt when their files change.
 
     keeper = TlsKeeper("listeners.amqps", settings)    # TlsFault: the files cannot be used
     keeper.server, keeper.client                       # as they are now; asked for each connection

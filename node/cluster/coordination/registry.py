@@ -35,7 +35,7 @@ class Beat(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
 
 class Claim(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """The member wants the job, now or as soon as nobody before it does."""
+    """The member wants the job, now or as soon as no member before it does."""
 
     member: int
     job: str
@@ -78,7 +78,7 @@ class Rows(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclass(slots=True)
 class Job:
-    """Invariant: the holder does not wait, and nobody waits twice."""
+    """Invariant: the holder does not wait, and no member waits twice."""
 
     holder: int
     fencing: int

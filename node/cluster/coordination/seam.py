@@ -2,7 +2,7 @@
 
 Nothing that a client waits for may depend on it: it has no disk, forgets everything when the
 membership of the cluster changes, and may be off. Whoever uses it works without: with `is_running`
-False, or while nobody holds a job, the leader of the definitions may do what must be done.
+False, or while no node holds a job, the leader of the definitions may do what must be done.
 
 A holder is one who believes so: for a moment two nodes may. What a job changes carries its fencing
 number, and whoever takes the change refuses a number below the highest that it has seen. No number
@@ -42,7 +42,7 @@ class Coordination(Protocol):
         """Whether jobs are given out: False where it is off, and without a quorum."""
 
     def claim(self, job: str, told: OnHeld) -> None:
-        """Have the job when nobody else has it, now or later, until `release`.
+        """Have the job when no other node has it, now or later, until `release`.
 
         `told` hears the fencing number each time that this node gets the job, and None when it has
         lost it: another node may have it from then on. One claim for each job.
@@ -59,17 +59,17 @@ class Coordination(Protocol):
 
 
 class NoCoordination:
-    """Where it is off: nobody ever holds anything."""
+    """Where it is off: no node ever holds a job."""
 
     @property
     def is_running(self) -> bool:
         return False
 
     def claim(self, job: str, told: OnHeld) -> None:
-        """Nobody gets it."""
+        """No node gets it."""
 
     def release(self, job: str) -> None:
-        """Nobody had it."""
+        """No node had it."""
 
     def holder(self, job: str) -> Holding | None:
         return None

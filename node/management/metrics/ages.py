@@ -25,7 +25,7 @@ class HeadAges:
             return 0.0
         looks = self._looks.setdefault(uid, [])
         if looks and next_seq < looks[-1][0]:
-            looks.clear()  # It counts anew: another leader, or another queue.
+            looks.clear()  # It counts again: another leader, or another queue.
         if not looks or next_seq > looks[-1][0]:
             looks.append((next_seq, now_s))
         while looks[0][0] <= head_seq:

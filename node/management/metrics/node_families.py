@@ -1,6 +1,6 @@
 """Families of the node as a whole, with RabbitMQ's names and some of ours (`warren_`).
 
-Counters are read from their owners when somebody asks; nothing is counted here. All of it is a few
+Counters are read from their owners on request; nothing is counted here. All of it is a few
 hundred samples, whatever the number of queues and connections.
 """
 

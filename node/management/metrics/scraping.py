@@ -101,6 +101,6 @@ async def written(request: web.Request, families: Iterable[Family]) -> web.Strea
             request.transport.abort()
         return reply
     except ConnectionError:
-        return reply  # The client is gone, and there is nobody to tell.
+        return reply  # The client is gone, and no reply can be sent.
     await reply.write_eof()
     return reply

@@ -20,7 +20,7 @@ export class Series {
     this.last = null;
   }
 
-  /** Counters now; kept is their change per second. One that falls back has begun anew. */
+  /** Counters now; kept is their change per second. One that falls back has restarted. */
   observe(counters, atMs = performance.now()) {
     const at = atMs / 1000;
     if (this.last !== null && at > this.last.at) {

@@ -103,7 +103,7 @@ function plainColumn(title) {
   return { title, value: (row) => String(row[title]) };
 }
 
-/** Queues as rows, nodes as columns; made anew when nodes come or go. */
+/** Queues as rows, nodes as columns; rebuilt when nodes come or go. */
 class QueueMap {
   constructor() {
     this.names = [];

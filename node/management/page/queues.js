@@ -47,7 +47,7 @@ export function stateOf(row) {
   return element;
 }
 
-/** Of a quorum queue that nobody leads, the node is only where it was last led. */
+/** Of a quorum queue without a leader, the node is only where it was last led. */
 export function leaderOf(row) {
   if (row.members && !row.leader) return tag("nobody leads it", "bad");
   return row.leader || row.node;

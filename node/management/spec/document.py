@@ -2,7 +2,7 @@
 
 Takes the method and path of each route and gives the document as JSON. A route that nobody
 describes is left out; `undescribed` and `unrouted` tell what does not agree. Schemas with a title
-become components. Interpreted; loaded when somebody asks for the document.
+become components. Interpreted; loaded on request for the document.
 """
 
 import re
