@@ -2,10 +2,10 @@
 
 Told the readings by `node.boot` and `node.disk_monitor`, and of every call to the disk that failed
 without losing anything (`disk_failed`): no space for the log's reserve, a snapshot that could not
-be written. Such a fault is tried again, after 1 s, 2 s, ... 16 s, until whoever told of it says
+be written. Such a fault is tried again, after 1 s, 2 s, ... 16 s, until the reporting part calls
 `disk_healed`. While an alarm is set, connections that publish are not read; consumers go on, so
 that queues can be emptied. Each fault is logged once, not each time that it is tried again. One
-for which nobody has to wait is tried again and told in the same way and sets no alarm.
+that delays no publisher is retried and reported in the same way and sets no alarm.
 """
 
 import logging
@@ -31,7 +31,7 @@ class DiskFault:
     def __init__(self, error: Exception, retry: Callable[[], None] | None, holds: bool) -> None:
         self.error = error
         self.holds = holds  # publishers, until it is over
-        self.retry = retry  # None: whoever told of it tries again unasked
+        self.retry = retry  # None: the reporting part retries by itself
         self.wait_s = RETRY_S_MIN
         self.due_s = -1.0  # -1: it begins when `retry_due` sees it first
 

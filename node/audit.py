@@ -4,7 +4,7 @@ Each change is one line (user, address, way, action, object, outcome), and an ev
 with the same. Told by the management API of every request that may change something, refused ones
 too (`requested`), and, with `log.audit = "all"`, of every definition that a client of AMQP changes,
 or is refused to change (`definitions_changed`, `refused`). What a request carried is never told.
-Nothing is kept here: whoever needs a record keeps the log, or a queue at the event exchange.
+This module stores nothing: for a record, keep the log, or a queue at the event exchange.
 """
 
 import logging

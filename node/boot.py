@@ -436,7 +436,7 @@ class Node:
         for name in self._config.vhosts:
             if name not in known:
                 commands.append(DeclareVhost(name))
-            if name not in known or is_first:  # The machine begins with one that nobody declares.
+            if name not in known or is_first:  # The machine starts with one predeclared.
                 commands += default_policies(self._config.default_operator_policies, name)
         if is_first:
             for user in self._config.first_users():

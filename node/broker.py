@@ -441,7 +441,7 @@ class Broker:
         return queue.node == self.node_name
 
     def is_down(self, queue: Queue) -> bool:
-        """Whether it is a classic queue of another node that cannot be reached, or where nobody
+        """Whether it is a classic queue of another node that cannot be reached, or where no host
         listens now."""
         if queue.members or self.is_home(queue):
             return False

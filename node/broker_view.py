@@ -146,7 +146,7 @@ class LiveView:
         return self._broker.definitions.leader == 0
 
     def _cluster_name(self) -> str:
-        """Until somebody sets one: that of the configuration, or of the oldest node."""
+        """Until an operator sets one: that of the configuration, or of the oldest node."""
         broker = self._broker
         oldest = broker.operating.oldest_node
         return broker.config.cluster.name or oldest or broker.node_name
@@ -300,7 +300,7 @@ class LiveView:
         return topology_of(broker.whereis.place(queue), broker.whereis, self._urls_of)
 
     def _urls_of(self, name: str) -> list[str]:
-        """Where clients reach that node, as far as anybody has told."""
+        """Where clients reach that node, as far as it is known."""
         place = self._broker.whereis.node(name)
         told = [] if place is None else urls_told(place.amqp, place.amqps)
         if told:

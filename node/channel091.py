@@ -99,7 +99,7 @@ class Channel091:
         self._cancelled_by_it: list[Consumer091] = []  # told behind its answer
         self._leaving: list[
             Consumer091
-        ] = []  # of the ended channel, until they are told of as gone
+        ] = []  # of the ended channel, until they are reported as gone
         self._transaction: Transaction | None = None
         self._keeping = False  # publishes go to the transaction
         self._refused = False  # in the commit under way, some publish was

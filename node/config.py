@@ -82,7 +82,7 @@ class ListenersSection:
     # The PROXY protocol, versions 1 and 2, from these hosts or networks; others connect as always.
     proxy_protocol: tuple[Literal["amqp", "amqps"], ...] = ()
     proxy_trusted: tuple[str, ...] = ()
-    # What clients and operators are told instead of these, where something lies in between.
+    # What clients and operators get instead of these, where something lies in between.
     amqp_advertised: Address | None = None
     amqps_advertised: Address | None = None
     management_advertised: Address | None = None

@@ -1,6 +1,6 @@
 """Queues that the log does not hold whole: not served, until an operator accepts the loss.
 
-`Damages` is told at start which queues are hit (`node.owners.Recovered`), and puts a `CrashedHost`
+`Damages` learns at start which queues are hit (`node.owners.Recovered`), and puts a `CrashedHost`
 in the place of each: what is published to it is refused, and whoever wants to use it is answered
 404 as by RabbitMQ for a queue that has crashed. Its messages stay in the log as they are
 (`Wal.freeze`). `accept` serves the queue with what could be read, and writes that down so that
@@ -122,7 +122,7 @@ class CrashedHost:
             call()
 
     def leave(self) -> None:
-        """The queue is deleted or served again: whoever published to it starts again."""
+        """The queue is deleted or served again: sessions that published to it start again."""
         self.step(0)
         sinks, self._sinks = self._sinks, {}
         for sink in sinks.values():

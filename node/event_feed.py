@@ -7,7 +7,7 @@
     feed.leave(follower)
 
 Events of this node come from its `Events`, those of others from `Elsewhere` (in a cluster,
-`node.cluster.events_part`), which is asked for them only while somebody follows, and for LINGER_S
+`node.cluster.events_part`), which is asked for them only while a client follows, and for LINGER_S
 after that, so that who comes back finds what it has missed. Numbers are given here as events come
 in: of one node they are in order, of several as they arrived. An id is `PROCESS-NUMBER`; one of
 another process or node, or from before the ring begins, means that something is lost.
@@ -41,7 +41,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Events that nobody will hear of here. `count` 0: unknown how many."""
+    """Events that are lost to clients of this node. `count` 0: unknown how many."""
 
     count: int
     node: str = ""  # whose; "": of several, or of this node
@@ -73,11 +73,11 @@ class NobodyElse:
     """Keeps `Elsewhere` for a node in no cluster."""
 
     def watch(self, watcher: Watcher) -> None:
-        """There is nobody."""
+        """There is no client."""
         watcher.ready()
 
     def unwatch(self) -> None:
-        """There was nobody."""
+        """There was no client."""
 
 
 class Follower:
@@ -111,7 +111,7 @@ class Follower:
 
     async def take(self, seconds: float) -> list[Entry | Lost] | None:
         """What has come, once something has; nothing after so long; None: it is over, or cut, and
-        the last word of that was told."""
+        the last event of that was sent."""
         if not self._waiting and not self._is_over and not self.is_cut:
             try:
                 async with asyncio.timeout(seconds):
@@ -154,7 +154,7 @@ class EventFeed:
         return f"{self._process}-{number}"
 
     def join(self, wants: Callable[[str], bool], last_id: str = "") -> Follower:
-        """Follow from now on, or from behind an id that was told before. FeedFull."""
+        """Follow from now on, or from behind an id that was sent before. FeedFull."""
         if len(self._followers) >= FOLLOWERS_MAX:
             raise FeedFull(f"{FOLLOWERS_MAX} streams of events are open")
         self._begin()
@@ -201,7 +201,7 @@ class EventFeed:
             self._elsewhere.watch(Watcher(self._heard, self._lost, self._ready.set))
 
     def _end(self) -> None:
-        """Nobody has followed for a while: what others have is not asked for any more. Who comes
+        """No client has followed for a while: what others have is not asked for any more. Who comes
         back with an id of before hears that something is lost."""
         self._lingering = None
         if self._leave is not None and not self._followers:

@@ -2,7 +2,7 @@
 
 Each function takes `Events` and what has happened, and tells it. Of a cluster, each change of the
 definitions is told by one node: the one that proposed it, when it is applied there, so that nothing
-is told that did not come about. A change that a node learns of by a snapshot alone is told by
+is reported that did not happen. A change that a node learns of by a snapshot alone is reported by
 nobody, nor is one whose proposer ended before it applied it. Called on the loop thread; rare.
 """
 
@@ -129,7 +129,7 @@ def _deleted(subject: Definition) -> list[Told]:
 
 def _replaced(subject: Definition, member_name: Callable[[int], str]) -> list[Told]:
     """The subject has new contents. Of what was there before nothing is known here, so that a user
-    whose tags were set is told as RabbitMQ tells it: password and tags both."""
+    whose tags were set is reported as in RabbitMQ: password and tags both."""
     match subject:
         case Queue():
             members = [member_name(each) for each in subject.members]
@@ -234,7 +234,7 @@ def _parameter_word(parameter: Parameter) -> str:
 
 
 def parameter_properties(parameter: Parameter) -> dict[str, object]:
-    """Limits are told; other values are not: those of federation have passwords in them."""
+    """Limits are reported; other values are not: those of federation have passwords in them."""
     if parameter.component in (VHOST_LIMITS, USER_LIMITS):
         who = "vhost" if parameter.component == VHOST_LIMITS else "name"
         whom = parameter.vhost if parameter.component == VHOST_LIMITS else parameter.name
@@ -350,7 +350,7 @@ def tell_consumer_deleted(
 
 
 class AlarmEvents:
-    """Alarms of this node. Invariant: what was told last is what `_told` says."""
+    """Alarms of this node. Invariant: what was reported last is what `_told` says."""
 
     def __init__(self, events: Events) -> None:
         self._events = events

@@ -1,4 +1,4 @@
-"""What happens on this node, told to whoever listens: rare things, never messages.
+"""What happens on this node, reported to all listeners: rare things, never messages.
 
 Takes `tell("queue.created", name=..., vhost=...)` on the loop thread: names are RabbitMQ's event
 keys, properties its header names, values what a header of AMQP 0-9-1 can hold. Gives each `Event`
@@ -25,7 +25,7 @@ class Event:
     name: str  # such as `queue.created`
     at_ms: int  # by the clock of that node
     node: str
-    properties: dict[str, object]  # not to be changed by anybody
+    properties: dict[str, object]  # must not be changed
 
 
 Listener = Callable[[Event], None]
@@ -48,7 +48,7 @@ class Events:
 
     @property
     def is_watched(self) -> bool:
-        """Whether anybody listens; to be asked before properties are dear to gather."""
+        """Whether there is a listener; to be asked before properties are dear to gather."""
         return len(self._listeners) > 0
 
     def tell(self, name: str, /, **properties: object) -> None:

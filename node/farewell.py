@@ -2,7 +2,7 @@
 
 A channel may have used tens of thousands of queues, and each has something to do when it goes: what
 it held there goes back, and its consumers are counted out. No more than QUEUES_MAX are told in one
-turn, and no more of its consumers are told of as gone. Until its turn comes a queue may go on
+turn, and no more of its consumers are reported as gone. Until its turn comes a queue may go on
 delivering to the session, which lets that fall; all of it goes back with the rest. A queue that is
 gone itself by then does not mind.
 """
@@ -28,7 +28,7 @@ class Farewell:
         consumer_count: int = 0,
         tell_consumers: Callable[[int, int], None] | None = None,
     ) -> None:
-        """`tell_consumers` hears of consumers begin..end-1, until all of them were told of."""
+        """`tell_consumers` hears of consumers begin..end-1, until all of them were reported."""
         self._sink = sink
         self._hosts = hosts
         self._step_later = step_later

@@ -208,7 +208,7 @@ def shown_key(key: bytes) -> str:
 
 
 def decoded(raw: bytes) -> BasicProperties:
-    """Of properties that nobody can read, none."""
+    """Of unreadable properties, none."""
     try:
         return decode_properties(raw)
     except ProtocolError:

@@ -4,7 +4,7 @@ Takes the founding list, what the data directory knows, and the words of the oth
 says what to do now. Founding needs a majority of the list that knows of no cluster, all with the
 same list: then the configuration of the first group is the list itself, and its election decides.
 
-A node that is empty and meets somebody of a cluster never founds: it asks to be taken in. What it
+A node that is empty and meets a member of a cluster never founds: it asks to be taken in. What it
 needs not to happen: that a majority of the list lose their data directories at once.
 """
 

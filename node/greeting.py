@@ -1,4 +1,4 @@
-"""What connections are told and allowed when they open: limits of both protocols, and who we are.
+"""What connections learn and may do when they open: limits of both protocols, and who we are.
 
 Made of the configuration when the broker is, for all connections alike.
 """

@@ -3,7 +3,7 @@
     hangup = Hangup(loop)
     hangup.on_signal(reopen_log)         # each is called on the loop, in the order of telling
 
-The signal is taken only once somebody wants to hear of it: until then it ends the process, as it
+The signal is handled only once a callback is set: until then it ends the process, as it
 ends any program whose terminal is gone.
 """
 

@@ -1,7 +1,7 @@
 """Publishers wait while the log's upkeep is behind: by credit, until it has caught up. Compiled.
 
 Readers of connections that publish lose their last credit towards `actor`; one that begins to
-publish meanwhile does so, too. Nothing is told to the clients: it is a matter of moments, many
+publish meanwhile does so, too. Clients get no notice: it is a matter of moments, many
 times a second, so what it costs goes by the connections that have published since publishers were
 last let go. One that has not is held when it publishes next.
 """

@@ -1,9 +1,9 @@
 """The queue hosts of this node, each made when it is first needed.
 
 A host takes 12 KB, its queue's definition a tenth of that, and of very many queues most are at
-rest: nobody has used them since they were declared, or since the start, and the log has no message
+rest: unused since they were declared, or since the start, and the log has no message
 of theirs. Such a queue has no host. `hosts[uid]` gives it one, with the numbers that the log knew
-of it; so its message_seqs go on where they were. Whoever only reads counts asks `awake`.
+of it; so its message_seqs go on where they were. Readers of counts alone use `awake`.
 """
 
 from collections.abc import Callable

@@ -67,7 +67,7 @@ class Greeting(asyncio.Protocol):
         elif protocol is Protocol.AMQP_10_SASL:
             self._hand_over(transport, Endpoint10, self._begun)
         else:
-            # Whoever speaks 1.0 must begin with SASL, and TLS has a port of its own (B-03).
+            # A client of 1.0 must begin with SASL, and TLS has a port of its own (B-03).
             is_10 = protocol is Protocol.AMQP_10
             transport.write(HEADER_10_SASL if is_10 else HEADER_091)
             self._broker.partings.begin(transport, 0)

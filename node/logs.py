@@ -77,7 +77,7 @@ def iso_time(seconds: float) -> str:
 
 
 class ReopenableHandler(logging.StreamHandler[TextIO]):
-    """A file that is appended to, and reopened when it is told so."""
+    """A file that is appended to, and reopened on request."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -1,6 +1,6 @@
 """Who looks on at what a broker does: events, the event exchange, the firehose, the audit log.
 
-Told by the broker of applied changes, of connections and of alarms; hands each to whoever it
+Told by the broker of applied changes, of connections and of alarms; hands each to the part it
 concerns. No rules of its own: those are in `event_sources`, `event_exchange`, `firehose`, `audit`.
 All calls on the loop thread, in the midst of whatever happened: nothing here proposes anything.
 """
@@ -83,7 +83,7 @@ class Observers:
         self._events.tell(f"node.{word}", name=self._broker.node_name)
 
     def leads(self, uid: int, term: int) -> None:
-        """This node leads the group, which another one led before, or nobody."""
+        """This node leads the group, which another one, or none, led before."""
         queue = self._broker.metadata.queue(uid)
         if queue is not None:
             tell_leader(self._events, queue, self._broker.node_name, term)

@@ -52,7 +52,7 @@ class LiveOperations:
         return self._broker
 
     async def carry_out(self, command: Command) -> Outcome:
-        """See Operations. Whoever no longer waits does not keep it from being done."""
+        """See Operations. It is done even if the caller no longer waits."""
         answered: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
         def told(outcome: Outcome) -> None:
@@ -101,7 +101,7 @@ class LiveOperations:
     async def retired(
         self, queue: Queue, *, if_empty: bool, if_unused: bool
     ) -> AsyncIterator[tuple[int, int]]:
-        """See Operations. Of a queue whose home is down nobody knows what is in it."""
+        """See Operations. Of a queue whose home is down the content is unknown."""
         if self._broker.is_down(queue):
             yield UNKNOWN_COUNT, 0
             return

@@ -148,7 +148,7 @@ class Owner(Protocol):
         """For flow control and metrics."""
 
     def count_by_exchange(self, number: int, event: Publishes, plans: list[Targets]) -> None:
-        """Somebody looks at exchanges: count what goes into each, and how many queues get it."""
+        """A client looks at exchanges: count what goes into each, and how many queues get it."""
 
     def between_steps(self, call: Callable[[], None]) -> None:
         """Call now, or when no queue is in the midst of a step (`node.turn`)."""

@@ -43,7 +43,7 @@ class GroupsFound(Protocol):
 
     def has_member(self, owner: int) -> bool:
         """Whether this node has a member of that queue's group, which takes its messages. All
-        entries were told."""
+        entries were replayed."""
 
 
 class ReleaseLog(Protocol):

@@ -12,7 +12,7 @@ between two questions, move the others up.
 
 The leader of the queue answers, asked from any node by the question `peek` [uid, offset, count,
 payload bytes]; its answer has a part for each message, the fields of `Peeked`. Messages of AMQP 1.0
-are told as a client of AMQP 0-9-1 would get them, with what consumers have noted on them.
+are shown as a client of AMQP 0-9-1 would get them, with what consumers have noted on them.
 
 Browsing (`browse`) asks for whole messages in stored form behind a cursor: the level and the
 message_seq where to go on. Messages that leave do not move the others, so that each is seen once.

@@ -7,12 +7,12 @@ whole. What is sent while there is none is lost. Of two nodes the one with the l
 link ends the old one first, so that nothing of the old one comes behind the first of the new one.
 Within a link each lane keeps its order, nothing is doubled and nothing is left out.
 
-Somebody without a link can be asked a question by its address alone (`ask`, `take_questions`), also
+A node without a link can be asked a question by its address alone (`ask`, `take_questions`), also
 before this node is a member and has peers.
 
 Limits: bytes that wait for a peer (`is_full`), connections that have not proven who they are, the
 time they have for it, and silence, after which a link is given up. Beats go out on a timer; the
-answers are told to the user, who judges whether the peer is alive (`raft.detector`).
+answers are passed to the user, who judges whether the peer is alive (`raft.detector`).
 """
 
 import asyncio
@@ -397,7 +397,7 @@ class PeerLinks:
         return self._settings.beat_interval_ms / 1000
 
     def _beat(self) -> None:
-        """Beat to everybody, and give up whoever has been silent for long."""
+        """Send beats to all peers, and drop links that were silent for long."""
         self._timer = asyncio.get_running_loop().call_later(self._beat_s(), self._beat)
         now_ns = time.monotonic_ns()
         interval_ns = self._settings.beat_interval_ms * 1_000_000
@@ -420,7 +420,7 @@ class PeerLinks:
         assert bulk is not None
         for socket in (link.control, bulk):
             if stood_still:
-                socket.heard_ns = now_ns  # It may have spoken; nobody was there to hear it.
+                socket.heard_ns = now_ns  # It may have spoken; this node was not running.
             elif now_ns - socket.heard_ns > silence_ns:
                 self._end_link(peer, f"silent for {self._settings.silence_ms} ms")
                 return

@@ -5,7 +5,7 @@ tells the hosts and routers that are there when a policy changes (O-01: at once)
 the queue of what is still to be looked at: SLICE queues in each turn of the loop, so that a policy
 for very many does not hold up the others. A queue at rest has no host to be told; it is woken only
 if it has to expire. Quorum queues begin with their arguments alone and hear of policies through
-their log, where every change of their options is. Damaged queues are told when they are served
+their log, where every change of their options is. Damaged queues hear of it when they are served
 again.
 """
 

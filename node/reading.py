@@ -40,7 +40,7 @@ class Source(Protocol):
 
 
 class Codec(Protocol):
-    """What is told of a pause."""
+    """The report of a pause."""
 
     def pause_reading(self) -> None: ...
     def resume_reading(self, now_ms: int) -> None: ...

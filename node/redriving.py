@@ -12,7 +12,7 @@ is held until then. Works for queues of other nodes as well.
 
 With a rate the slices are smaller, a few in a second, and each waits for its time. A dry run takes
 nothing: it peeks, and says what would become of each message as things stand; whether the target
-queues would take it nobody knows.
+queues would take it is unknown.
 
 Limits: COUNT_MAX messages an order; at most SLICE publishes under way; PATIENCE_S for each slice;
 RUN_S for all of it, after which it tells what it has done. `told`, if there is one, hears of the

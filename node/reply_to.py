@@ -59,7 +59,7 @@ class Flushable(Protocol):
 class AnswerHost:
     """The pseudo-queue of one consumer of answers (`queues.host.QueueHost`).
 
-    Invariant: `_stored` is what the consumer was told of and has not settled, in order.
+    Invariant: `_stored` is what the consumer received and has not settled, in order.
     """
 
     def __init__(self, desk: "AnswerDesk", uid: int, vhost: str, name: str) -> None:
@@ -155,7 +155,7 @@ class AnswerHost:
             self._waiting_bytes -= self._stored.popleft()[1].size()
 
     def _die(self) -> None:
-        """The name is nobody's from now on."""
+        """The name is free from now on."""
         self._alive = False
         self._stored.clear()
         self._waiting_bytes = 0

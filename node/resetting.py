@@ -53,7 +53,7 @@ def wipe_if_marked(disk: Disk, directory: str) -> bool:
 
 
 def _empty(disk: Disk, directory: str) -> None:
-    """Directories themselves stay: nobody asks for them."""
+    """Directories themselves stay: they do not matter."""
     for name in disk.list(directory):
         path = os.path.join(directory, name)
         if os.path.isdir(path):

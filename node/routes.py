@@ -1,4 +1,4 @@
-"""The routers of this node and what is cached of them, for as long as anybody may use it.
+"""The routers of this node and what is cached of them, for as long as it may be used.
 
 One router for each vhost, made when it is first asked for, and one `RouteCache` for each user in a
 vhost, which all connections of that user share. When a vhost or a user is deleted what was kept

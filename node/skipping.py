@@ -103,7 +103,7 @@ class Skipping:
                 numbers,
                 extra=ids_of(queue=queue.name, vhost=queue.vhost),
             )
-            self._broker.unreadable.forget(queue.uid)  # What is left is told anew.
+            self._broker.unreadable.forget(queue.uid)  # What is left is reported again.
         return taken
 
     async def _isolate(self, host: ClassicHost, gone: Sequence[int]) -> bool:

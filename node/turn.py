@@ -94,7 +94,7 @@ class Turn:
     ) -> None:
         self._call_soon = call_soon
         self.stages = Stages(clock_s, cpu_s)
-        self._on_failure = on_failure  # we are wrong, and nobody knows how far the turn came
+        self._on_failure = on_failure  # we are wrong, and it is unknown how far the turn came
         self._hosts: list[Steppable] = []
         self._later: dict[Steppable, None] = {}  # each once, however often it asked
         self._endpoints: list[Flushable] = []

@@ -72,5 +72,5 @@ class Unreadable:
 
 
 def file_of(file_id: int) -> str:
-    """A file as it is told to operators; ids of page files are told as negative ones."""
+    """A file as operators see it; ids of page files are shown as negative ones."""
     return f"log file {file_id}" if file_id >= 0 else f"page file {-file_id}"

@@ -16,7 +16,7 @@ moments at which a link of this connection that names the queue ends:
 | delete-on-no-links-or-messages | that was the last one, and the queue holds no message |
 
 One `Dynamics` for each connection owns what it knows of them; it hears of links by `join` and
-`leave`. A queue that somebody has deleted meanwhile is forgotten when its next link ends.
+`leave`. A queue that was deleted meanwhile is forgotten when its next link ends.
 """
 
 from collections.abc import Callable

@@ -446,9 +446,9 @@ class Endpoint10:
         return self.broker.hint_counts
 
     def urls_of(self, node: str) -> list[str]:
-        """Of a node's listener; of this one as this client reached it, unless it is told another.
+        """Of a node's listener; of this one as this client reached it, unless another is given.
 
-        Names that nobody knows (any more) have none.
+        Unknown names have none.
         """
         place = self.broker.whereis.node(node)
         is_tls = self.tls is not None

@@ -99,7 +99,7 @@ def sections_before(exchange: str, routing_key: bytes, properties: bytes) -> byt
 
 
 def converted(data: bytes, start: int, end: int, exchange: str, routing_key: bytes) -> bytes:
-    """The sections of a message in stored form 1. Headers that nobody can read are left out."""
+    """The sections of a message in stored form 1. Unreadable headers are left out."""
     try:
         message = to_amqp10(data, start, end)
     except ProtocolError:

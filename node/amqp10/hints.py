@@ -4,7 +4,7 @@
 (`leave`). It gives the link its properties, in full and in short, and when the queue's place has
 changed has them pushed in a flow that leaves the link's credit as it is: at once for a leader of a
 higher epoch, else no more than once in PUSH_MS for each queue, then with what is so by that time.
-An epoch below one that was told is passed over. Limits: one entry per queue and link of the
+An epoch below one already sent is ignored. Limits: one entry per queue and link of the
 connection. No I/O: clock and timer are its owner's. Not compiled: seldom busy.
 """
 
@@ -110,7 +110,7 @@ class QueueHints:
             self._push(place)
 
     def _known(self, place: Place) -> Place:
-        """What is so now, without going back behind an epoch that was told."""
+        """What is so now, without going back behind an epoch already sent."""
         if place.epoch >= self._place.epoch:
             return place
         if place.leader is None:

@@ -1,7 +1,7 @@
 """Peeks at queues for one connection, by `/management` (`node.peeking`). Not compiled.
 
 Takes what a request asks and answers by callback, once the leader of the queue has told: a task for
-each, at most TASKS_MAX, which `close` ends. A reply is one message, so little is told at once:
+each, at most TASKS_MAX, which `close` ends. A reply is one message, so its size is limited:
 PEEKED_MAX messages and PAYLOAD_MAX bytes of each; clients that want more use the HTTP API.
 """
 

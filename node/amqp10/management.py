@@ -365,7 +365,7 @@ class Management:
         ]
 
     def _load(self, node: NodePlace) -> descriptions.Description | None:
-        """As it was told; this node knows its own."""
+        """As it was reported; this node knows its own."""
         if node.load is not None:
             return descriptions.load_description(node.load.connections, node.load.leaders)
         broker = self._broker

@@ -126,7 +126,7 @@ class PublishingLink(PublishingOnly):
             self.flush()
 
     def end(self) -> None:
-        """All is over; what is on its way goes on, and nobody is told."""
+        """All is over; publishes under way continue without an outcome."""
         if not self.ended:
             self._part()
         if self.is_over:

@@ -310,7 +310,7 @@ class Transactions:
                 self._deliveries.unacked.restore(kept)
 
     def _forget(self, found: LocalTransaction) -> None:
-        """It is discharged, or nobody can discharge it any more."""
+        """It is discharged, or can no longer be discharged."""
         self._open.pop(found.id, None)
         found.kept.let_go()
         if found.timer is not None:

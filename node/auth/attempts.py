@@ -5,7 +5,7 @@ they named; at `failures_max` of one of them within a window, further ones are r
 a pause. A user who has logged in from an address before is not held back with the others there, for
 many clients may stand behind one address, but only by failures of its own name from there.
 Addresses of this machine are not counted, for a proxy or the page's own server may stand
-for many. Whoever shows a password that was verified before is not held back because of others who
+for many. A client with a password that was verified before is not held back because of others who
 guess it elsewhere: `user_pause` is asked only where a password would have to be checked.
 
 `AttemptLog` is for the API and the metrics. Both are bounded; the oldest entries go first.

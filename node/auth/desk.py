@@ -140,7 +140,7 @@ class LoginDesk:
         try:
             password = check.credentials.password.decode()
         except UnicodeDecodeError:
-            return  # Set by somebody who gave a hash; it stays as it is.
+            return  # An operator set it as a hash; it stays as it is.
         hashed = await self._hashed(password)
         assert self.on_weak_hash is not None
         name = check.credentials.user

@@ -40,7 +40,7 @@ class Refused:
 
     text: str
     user: str = field(default="", compare=False)  # as the peer says; '': it named none
-    is_unseen: bool = field(default=False, compare=False)  # nobody has looked at the password
+    is_unseen: bool = field(default=False, compare=False)  # the password was not checked
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +178,7 @@ class Authenticator:
 
 
 def login_refused_text(mechanism: str) -> str:
-    """What the peer is told in connection.close 403 (A-01)."""
+    """The text that the peer gets in connection.close 403 (A-01)."""
     return (
         f"Login was refused using authentication mechanism {mechanism}. "
         f"For details see the broker logfile."

@@ -65,7 +65,7 @@ def password_matches(stored: str, hashing: str, password: bytes) -> bool:
 
 
 def hash_fault(stored: str, hashing: Hashing) -> str | None:
-    """What is wrong with a hash that somebody wants to set; None if nothing is."""
+    """What is wrong with a hash to be set; None if nothing is."""
     if hashing == "argon2id":
         return _argon2_fault(stored)
     try:

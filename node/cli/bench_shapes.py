@@ -190,7 +190,7 @@ def give_up(waiting: deque[asyncio.Future[list[Outcome]]]) -> None:
     """Discard these outcomes."""
     for each in waiting:
         if not each.cancel() and not each.cancelled():
-            each.exception()  # Looked at, so that nobody complains.
+            each.exception()  # Looked at, so that asyncio logs no warning.
 
 
 async def drink(consumer: Consumer, tally: Tally, stop: asyncio.Event) -> None:

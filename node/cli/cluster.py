@@ -96,7 +96,7 @@ def _await_ready(
 
 
 def _end(nodes: list[Node]) -> None:
-    """End those that run, so that nobody waits for their ready lines any longer."""
+    """End those that run, so that no task waits for their ready lines."""
     for node in nodes:
         if node.is_running():
             node.stop(wait=False)

@@ -3,7 +3,7 @@
     answer = shown_while(lambda: api.post(...), lambda: Progress(7, 20), "Growing", options)
 
 The call runs in this thread, the looking in another one, every LOOK_S; without a terminal, or where
-the output is for a program, nobody looks and nothing is shown. A look that fails is passed over:
+the output is for a program, no progress is shown. A look that fails is passed over:
 what counts is the answer of the call.
 """
 

@@ -103,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ApiFailure as failure:
         print(f"warrenctl: {failure}", file=sys.stderr)
         return failure.exit_code
-    except BrokenPipeError:  # Whoever read it has what they wanted.
+    except BrokenPipeError:  # The reader closed the pipe early.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         return EXIT_OK

@@ -6,7 +6,7 @@
 
 Each node says its own alarms to a peer when their link comes up, and to all peers when they change.
 A node that cannot be reached keeps its last word for GRACE_S, for a link that comes again at once
-is no news; then it counts as clear, for nobody can publish to it. One that is removed counts as
+is no news; then it counts as clear, for clients cannot publish to it. One that is removed counts as
 clear at once. What all of them say together is handed to `node.alarms`, whose readers ask it for
 nothing else.
 

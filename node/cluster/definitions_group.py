@@ -8,7 +8,7 @@ Takes commands of this node and hands them, batched per turn and numbered, to th
 those of all nodes into entries (`definitions_leader`); gives the user the changes of each committed
 entry, in the order of the log, and each proposer its outcome, once the entry is applied here and by
 every member that this node trusts and that serves clients. Each node tells those whose batches are
-in an entry that it has applied it; whoever did not hear that, because a link broke, is told when it
+in an entry that it has applied it; a node that missed that, because a link broke, hears when it
 stands again. Batches are sent again when there is another leader, another link, or after RESEND_MS.
 
 Owns the group (`GroupOwner`), the part of the link (`PeerPart`), and whatever is under way. Limits:
@@ -144,7 +144,7 @@ class DefinitionsGroup:
         self._lead = Lead(0, 0, False)
         self._leading: Leading | None = None
         self._applied: dict[int, Applied] = {}  # by member, as it said last
-        self._lagging: set[int] = set()  # members of which the log was told that they do
+        self._lagging: set[int] = set()  # members reported to the log as lagging
         self._asking: dict[int, None] = {}  # members that wait for what is applied here
         self._switching: Iterator[list[Change]] | None = None
         self._switched: Callable[[], None]
@@ -523,7 +523,7 @@ class DefinitionsGroup:
             self._is_given_up = True
         self._switched()
         self._look_for_unborn()
-        self._tell_all()  # Nobody knows who asked for what the snapshot has passed over.
+        self._tell_all()  # It is unknown who asked for what the snapshot has passed over.
 
     def _carry_all(self, changes: list[Change]) -> None:
         self._note_births(self._machine.applied_index, changes)
@@ -532,7 +532,7 @@ class DefinitionsGroup:
 
 
 def group_settings() -> Settings:
-    """Of the core: as for all groups, but whoever waits for an answer waits for commits."""
+    """Of the core: as for all groups, but callers wait for commits."""
     settings = host_settings()
     settings.tells_commits_at_once = True
     return settings

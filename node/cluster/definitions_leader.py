@@ -1,7 +1,7 @@
 """What the leader of the group of the definitions does beside leading it.
 
 It puts batches of all nodes into entries; has the group's members follow the definitions' members,
-one change at a time, whoever was removed first; and clears up behind nodes: a process that is not
+one change at a time, removed members first; and clears up behind nodes: a process that is not
 trusted for GRACE_MS is given up, queues of processes that have ended and of nodes that were removed
 go, CLEARED_MAX at once. All of that is sent to the machine by commands, so that another leader goes
 on where this one was. No I/O, no clock: `now_ms` is monotonic.

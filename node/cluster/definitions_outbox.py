@@ -6,7 +6,7 @@ applied here and by everybody who is to be waited for. No I/O, no clock: `now_ms
 
 Limits: WINDOW batches are under way, of at most BATCH_COMMANDS and about BATCH_BYTES; behind them
 WAITING_MAX commands of at most WAITING_BYTES wait. What is beyond is refused at once. Who was not
-answered for `answer_ms` is told that it timed out: a batch that has a number is sent on all the
+answered for `answer_ms` gets a timeout: a batch that has a number is sent on all the
 same, a command without one is dropped, unless it clears away what is gone (`is_kept`). Whoever lags
 for LAG_MS behind what is committed is not waited for any longer.
 """
@@ -103,7 +103,7 @@ class Outbox:
         self._sent: deque[Sent] = deque()
         self._settled: deque[Settled] = deque()
         self._refused: list[Answer] = []
-        self.unwaited_index = 0  # up to there answers were given though somebody lags behind
+        self.unwaited_index = 0  # up to there answers were given though a member lags behind
 
     @property
     def waiting_count(self) -> int:
@@ -206,7 +206,7 @@ class Outbox:
         return answers
 
     def expire(self, now_ms: int) -> None:
-        """Whoever has waited too long is told so, by the next `take_answers`."""
+        """Callers that waited too long get a timeout, by the next `take_answers`."""
         for sent in self._sent:
             for waiting in sent.waiting:
                 self._time_out(waiting, now_ms)
@@ -259,7 +259,7 @@ def timed_out(command: Command) -> Refused:
 
 
 def untold(outcome: Outcome, author: Author) -> None:
-    """Nobody wants to know what was applied."""
+    """No caller waits for what was applied."""
 
 
 VERBS: Final = {

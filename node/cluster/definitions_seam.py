@@ -81,7 +81,7 @@ class Definitions(Protocol):
         operation timed out")`: then it may still come to be applied."""
 
     def members(self) -> list[Member]:
-        """By ascending id; founding places that nobody has taken so far have no name."""
+        """By ascending id; founding places that are still free have no name."""
 
     def member_named(self, name: str) -> Member | None: ...
 

@@ -7,7 +7,7 @@ some of it in each turn, and the next save of rows makes it superfluous. For oth
 of the machine as it was at this member's newest save, or at one that is made for that.
 
 A **birth** is an entry of owner BIRTHS_OWNER in the log: a durable queue that lives on this node
-was added. Messages of a queue may be in the log while nobody knows whether the entry that declared
+was added. Messages of a queue may be in the log while it is unknown whether the entry that declared
 it is committed, after a crash; without its birth they would be taken for those of a queue that is
 gone. It stays until a save of rows holds the queue.
 
@@ -42,7 +42,7 @@ from warren.storage.snapshot import SnapshotStore
 SAVE_ENTRIES: Final = 4096  # so many entries, or changed objects, are worth a save
 INCARNATION: Final = 1  # of the group of the definitions: it is made once
 BIRTHS_OWNER: Final = 2
-IDLE_TICKS_MAX: Final = 100  # so long the state that somebody was getting stays in memory
+IDLE_TICKS_MAX: Final = 100  # so long the state that a member was getting stays in memory
 _POINT: Final = Struct(">QQ")  # term, appended_term; the configuration behind it
 
 

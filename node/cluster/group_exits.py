@@ -1,6 +1,6 @@
 """Members of quorum queues that were removed, and did not hear of it.
 
-Whoever leads a group tells a member nothing any more once it is removed, so a member that was away,
+The leader of a group sends a member nothing more once it is removed, so a member that was away,
 or behind, goes on waiting. When the definitions name this node no more as one of a queue's members,
 who leads the queue is asked how the group stands: the member goes when a configuration without it
 is committed. That is so if it was in the log at one answer, and all of that log is committed at a

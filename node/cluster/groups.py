@@ -90,7 +90,7 @@ def row_of(group: "Group") -> GroupRow:
 
 
 def plain_row(row: GroupRow) -> dict[str, object]:
-    """The part of a row that is told to other nodes."""
+    """The part of a row that is sent to other nodes."""
     return {
         "state": row.state,
         "membership": row.membership,

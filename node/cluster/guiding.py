@@ -79,7 +79,7 @@ class Guiding:
         self._peers = peers
         self._definitions = definitions
         self._leaders = leaders
-        self._messages = 0  # so far, when the load was told last
+        self._messages = 0  # so far, when the load was sent last
         self._told_s = monotonic()
         self.coordinator: Coordinator | None = None
         self.coordination: Coordination = NoCoordination()

@@ -4,7 +4,7 @@ Such a member may have promised what it does not have any more, so it takes no p
 as an operator would do it: this node has it removed from the queue, waits until the group has
 committed that and what is left of it here is gone, and has a new one put in its place, which begins
 with nothing, learns from the others, and votes only then. One queue at a time, and only while the
-other members on nodes that run are a majority of the queue by themselves and somebody leads it: the
+other members on nodes that run are a majority of the queue by themselves and it has a leader: the
 change is their business, and a queue that could not carry it out is left as it is. Of two members
 the other one is asked to go on alone, which loses nothing (`node.cluster.recovering`); this one
 leaves then, and reconciliation puts a new one in its place.

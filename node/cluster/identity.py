@@ -29,7 +29,7 @@ LOG_DIRECTORY: Final = "log"  # has files as soon as a node has used the data di
 
 
 class BadMembership(Exception):
-    """The data directory does not fit to what the node is told to be, or its file is damaged."""
+    """The data directory does not fit the node's configuration, or its file is damaged."""
 
 
 class EnteringFailed(Exception):

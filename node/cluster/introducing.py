@@ -3,7 +3,7 @@
 `introduce` has a command of this node committed. When that is applied here, so is all that was
 committed before: the definitions of this node are current. Then the row of this node is brought to
 what the configuration says. `watch` asks peers that cannot be reached how this node stands; a node
-that was forgotten, or whose place another has, hears of it though nobody dials it any more.
+that was forgotten, or whose place another has, hears of it though no peer dials it any more.
 Both try for as long as they run.
 """
 

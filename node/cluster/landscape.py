@@ -3,7 +3,7 @@
 Takes the definitions, the members of the cluster, whom the failure detector trusts, and who leads
 what; gives the values of `queues.placement` and `queues.regrouping`. Reads only, and asks nobody: a
 leader that this node has not heard of is 0. What a look costs grows with the number of queues, so
-`candidates` counts only when it is told to. No I/O.
+`candidates` counts only on request. No I/O.
 """
 
 from collections.abc import Callable, Iterator, Mapping

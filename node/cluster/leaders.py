@@ -4,7 +4,7 @@ The owner of a group says `lead` when this node leads it and is ready, and `unle
 longer. The others hear of it at the end of that turn, or when a link to them comes up: then all of
 it, in frames of at most ROWS_MAX rows. What the control connection had no room for is sent again,
 as it is by then, with `tick`. What a node has said holds while its link stands: whom
-nobody can reach leads nothing for us. Of two that say they lead a group the one with the higher
+no node can reach leads nothing for us. Of two that say they lead a group the one with the higher
 term does, and no term that is lower than one heard of counts again.
 
 A classic queue has one home, which leads it in term 0 as long as it can be reached.
@@ -49,7 +49,7 @@ class Watched:
 class Leaders:
     """The part of kind LEADERS (`node.cluster.seams.PeerPart`).
 
-    Invariant: `_best` has, for each group that anybody was heard to lead, the highest term heard
+    Invariant: `_best` has, for each group with a known leader, the highest term heard
     of, and the member that leads in it, or NOBODY. `_untold` has each member that is connected.
     """
 
@@ -99,7 +99,7 @@ class Leaders:
             self._tell(uid)
 
     def term_of(self, uid: int) -> int:
-        """The highest that anybody was heard to lead it in."""
+        """The highest term in which a leader is known."""
         return self._best.get(uid, (NOBODY, 0))[1]
 
     def led_here(self) -> dict[int, int]:
@@ -187,7 +187,7 @@ class Leaders:
             self._tell(uid)
 
     def _unclaim(self, member: int, uid: int) -> None:
-        """The node leads that group no longer; nobody does, until somebody says so."""
+        """The node leads that group no longer; it has no leader until a node reports one."""
         best = self._best.get(uid)
         if best is not None and best[0] == member:
             self._best[uid] = (NOBODY, best[1])

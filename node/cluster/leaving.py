@@ -82,7 +82,7 @@ class Leaving:
             raise
 
     async def _forgotten(self, node: str) -> None:
-        """The cluster is told to forget this node, and has."""
+        """Have the cluster forget this node."""
         if self._removal is None:
             await self._membership.forget(node, force=True)
             return

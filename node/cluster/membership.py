@@ -8,7 +8,7 @@ Takes names of nodes and queues; proposes commands of the definitions (`SetQueue
 `RemoveMember`, ...) and hands leaderships over. That a queue's members were set means that every
 node knows it; its log group follows by itself, one member at a time, and shows in `quorum_status`.
 A leadership is handed over by the node that has it, which is asked to (`StatusPart`). Nothing here
-costs a queue its majority unless it is told to (`force`).
+costs a queue its majority unless forced (`force`).
 
 Limits: changes of many queues go IN_FLIGHT at a time, hand-overs one by one for each node. When
 something fails, the queue it failed for has the reason in its row, and the others go on.
@@ -261,7 +261,7 @@ class Membership:
 
     async def hand_over(self, move: Move) -> bool:
         """Ask the leader's node to; whether the target leads after that. This node has then heard
-        of it, too, if it was told within HEARD_S."""
+        of it, too, if the news came within HEARD_S."""
         try:
             answer = await self._asking.ask(
                 move.source, TRANSFER, [move.uid, move.target], HANDED_OVER_S + 1

@@ -146,14 +146,14 @@ class Operating:
         return 0 if home is None else home.id
 
     def with_place(self, queue: Queue, view: QueueView) -> QueueView:
-        """The listing of a queue with where it is, and whether anybody serves it."""
+        """The listing of a queue with where it is, and whether a node serves it."""
         landscape = self.landscape
         if view.type == QUORUM:
             group = landscape.group(queue)
             leader = landscape.name_of(group.leader) if group.leader else ""
             state = view.state
             if state == CRASHED:
-                pass  # Whoever leads, an operator has to accept the damage first.
+                pass  # Whichever node leads, an operator has to accept the damage first.
             elif not group.has_majority:
                 state = MINORITY
             elif not leader:

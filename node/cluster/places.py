@@ -3,7 +3,7 @@
 Takes what the node knows anyway, and keeps nothing but who watches. A quorum queue is led by whom
 the table of leaders names; without one there is an election, or, where this node cannot see a
 majority of the members, nothing to wait for but the others. A classic queue is led by its home as
-long as that is known to be there. Nothing waits; what is not known is told as such. No I/O.
+long as that is known to be there. Nothing waits; what is not known is reported as such. No I/O.
 """
 
 from collections.abc import Callable, Mapping

@@ -13,7 +13,7 @@ import msgspec
 from node.cluster.identity import PeerAddress
 from queues.members import Member
 
-# How somebody stands who says that it is a member
+# The state of a node that says that it is a member
 UNSAID: Final = 0  # not known here
 MEMBER: Final = 1
 REMOVED: Final = 2  # it was, and its id will not come back

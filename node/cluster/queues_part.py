@@ -4,7 +4,7 @@ The part of kind QUEUES (0036, 0041). Takes what comes from the links, gives fra
 sessions of this node hand down for queues of another goes through the `Proxy` that `host` gives.
 
 A link that breaks is latency: everything waits, but who asks for a queue (declare, consume, get)
-while nobody listens at its home is answered 404 at once (`is_refusing`). A node is *down* when a
+while its home has no listener is answered 404 at once (`is_refusing`). A node is *down* when a
 stream to it has not stood for `down_after_ms`, or when it is removed. Then what was not confirmed
 is refused, to sessions here its queues are gone, and what its sessions held here is ready again;
 until it is back, publishes to its queues are refused, and whoever wants to use them is answered 404
@@ -14,7 +14,7 @@ another one than before is the same at once, and not down.
 
 Nothing is sent before this node is in service (`open`): its queues have to be there first. Bounded:
 64 MiB that a node has not acknowledged; then sessions that publish to its queues are held up, and
-no others. What the link has no room for waits here. No I/O, and no clock but what it is told.
+no others. What the link has no room for waits here. No I/O, and no clock but the times it is given.
 """
 
 import logging
@@ -119,7 +119,7 @@ class QueuesPart:
         return self._other(member).is_down
 
     def is_refusing(self, member: int) -> bool:
-        """Whether nobody listens where that node should be: who asks now need not wait for it."""
+        """Whether that node's address has no listener: who asks now need not wait for it."""
         return self._other(member).is_refusing
 
     # Proxies

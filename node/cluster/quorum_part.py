@@ -125,7 +125,7 @@ class QuorumQueues:
             self._begin(queue, Config(()), False)
 
     def remove(self, queue: Queue) -> None:
-        """The queue is deleted. Its inner host is told next."""
+        """The queue is deleted. Its inner host hears next."""
         proxy = self._proxies.pop(queue.uid, None)
         if proxy is not None:
             self._leaders.unwatch(queue.uid, self._watches.pop(queue.uid))
@@ -204,8 +204,8 @@ class QuorumQueues:
         member.follow(queue.members)
 
     def adopt(self, find: Callable[[int], Queue | None]) -> None:
-        """Groups whose queue the definitions do not have yet; of one that nobody knows nothing is
-        wanted. Before messages are told."""
+        """Groups whose queue the definitions do not have yet; of an unknown queue nothing is
+        wanted. Before messages are replayed."""
         for uid in list(self.found.groups):
             if uid in self.members:
                 continue

@@ -45,7 +45,7 @@ log = logging.getLogger("warren.cluster")
 RECOVER: Final = "recover"  # a question: [uid] -> [term, last index, members that are lost]
 PAIR: Final = "recover pair"  # the same, asked by the other one of two, which is damaged
 TERM_GAP: Final = 1 << 16  # more elections than members of before can have had meanwhile
-SURE_S: Final = 3.0  # nobody leads for as long
+SURE_S: Final = 3.0  # without a leader for as long
 LED_S: Final = 5.0  # until the member leads
 ASKED_S: Final = 20.0
 
@@ -54,7 +54,7 @@ class Terms(Protocol):
     """`node.cluster.leaders.Leaders`."""
 
     def term_of(self, uid: int) -> int:
-        """The highest in which anybody was heard to lead the group."""
+        """The highest in which a leader is known for the group."""
 
 
 class Asking(Protocol):
@@ -231,7 +231,7 @@ class Recovering:
         return row
 
     async def _check_nobody_leads(self, queue: Queue) -> None:
-        """Not for a while: an election may be under way, if there is anybody for it."""
+        """Not for a while: an election may be under way, if a member can start one."""
         landscape = self._landscape
         if landscape.group(queue).online <= {landscape.here} and landscape.leader_of(queue) == 0:
             return

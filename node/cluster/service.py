@@ -229,7 +229,7 @@ class Cluster:
         self.current.set()
 
     async def close(self) -> None:
-        """End links, timer and tasks; the parts are told that the links are gone."""
+        """End links, timer and tasks; the parts learn that the links are gone."""
         if self._timer is not None:
             self._timer.cancel()
         for task in self._tasks:
@@ -424,7 +424,7 @@ class Cluster:
             self.on_removed()
 
     def _told_fatal(self, text: str) -> None:
-        """Nobody wanted to know: it is in the log."""
+        """No caller waits: it is in the log."""
 
 
 def member_of(config: "Config", incarnation: int) -> Member:
@@ -455,7 +455,7 @@ def tags_of(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
 
 
 def _told(advertised: Address | None, listener: Address | None) -> str:
-    """What others are told of a listener; '' where there is none that could be used as it is."""
+    """What other nodes learn of a listener; '' where there is none that could be used as it is."""
     address = advertised or listener
     if address is None or address.is_wildcard or address.port == 0:
         return ""

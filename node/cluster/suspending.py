@@ -2,7 +2,7 @@
 
 Takes who cannot be reached (`reach`), which queue has come to be led here (`led`) and whose process
 is gone (`ended`), and orders what follows from that: `Suspend`, `Unsuspend`, `EndProcess`. What a
-machine holds suspended was ordered by whoever led it then, perhaps another node or an earlier
+machine holds suspended was ordered by the leader of that time, perhaps another node or an earlier
 leadership of this one, of which the next order was lost: so who begins to lead compares the machine
 with what this node sees, in both directions. All three commands may be given once too often.
 
@@ -33,7 +33,7 @@ class LedQueue(Protocol):
 
 
 class Suspending:
-    """See the module. Invariant: queues led here hold `_cut_off` suspended and nobody else, or an
+    """See the module. Invariant: queues led here hold `_cut_off` suspended and no other, or an
     order that makes it so is on its way."""
 
     def __init__(self, queues: Mapping[int, LedQueue], is_known: Callable[[int], bool]) -> None:

@@ -123,7 +123,7 @@ class TrafficPart:
             self.advices.pop(uid, None)
         for uid in sorted(led):
             carried = self._queues.carried(uid)
-            if uid in self._watched:  # Else it was counted for nobody knows how long.
+            if uid in self._watched:  # Else it was counted for an unknown time.
                 self._sample(uid, span_ms, carried)
         self._watched = led
         self._ask_for_moves()
@@ -214,7 +214,7 @@ class TrafficPart:
             self._moves.end(uid, self._now_ms)
         yield "" if has_moved else "the leader did not move"
 
-    # Asked by whoever spreads leaders (`node.cluster.reconciling`)
+    # Asked by the part that spreads leaders (`node.cluster.reconciling`)
 
     async def idle(self) -> frozenset[int]:
         """Queues of the cluster whose leader goes to its traffic, and that have none."""

@@ -35,7 +35,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class NodePlace:
-    """Of one node, as clients are told it."""
+    """Of one node, as clients see it."""
 
     name: str
     amqp: str = ""  # host:port of its AMQP listener; "": where the client reached it, or unknown
@@ -109,7 +109,7 @@ class Alone:
         """Nothing ever changes."""
 
     def unwatch(self, uid: int, told: Told) -> None:
-        """Nobody watches."""
+        """No node watches."""
 
     def queue_changed(self, uid: int) -> None:
         """Its place does not."""

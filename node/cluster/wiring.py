@@ -166,7 +166,7 @@ class ClusterParts:
             self._quorum.found.hard_state(owner, incarnation, term, vote)
 
     def has_member(self, owner: int) -> bool:
-        self._quorum.adopt(self._recovery.queue)  # Births were told before.
+        self._quorum.adopt(self._recovery.queue)  # Births were replayed before.
         return self._quorum.found.knows(owner)
 
     def queue(self, uid: int) -> Queue | None:

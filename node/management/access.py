@@ -53,7 +53,7 @@ class Context:
     cluster: "ClusterDesk | None" = None  # None: this node is asked alone
     feed: "EventFeed | None" = None  # of events; None: events are not available
     audit: "Audit | None" = None
-    rates: Rates = field(default_factory=Rates)  # nothing is sampled, unless somebody says so
+    rates: Rates = field(default_factory=Rates)  # nothing is sampled, unless sampling is set up
     meter: "MetricsView | None" = None  # None: no samples of single objects
     controls: "NodeControls | None" = None  # None: the node cannot be told anything
     config: "Config | None" = None  # None: it is not shown
@@ -116,7 +116,7 @@ async def credentials_of(request: web.Request) -> Credentials | None:
 
 
 async def identify(context: Context, request: web.Request) -> Caller:
-    """The caller of this request; ApiError 401 for anybody else."""
+    """The caller of this request; ApiError 401 without a login."""
     credentials = await credentials_of(request)
     if credentials is None:
         raise not_authorized("Login failed", challenge=True)
@@ -143,7 +143,7 @@ def visible_vhosts(context: Context, caller: Caller) -> list[str]:
 
 
 def policy_vhosts(context: Context, request: web.Request) -> list[str]:
-    """As `asked_vhosts`, for whoever may set policies and parameters there."""
+    """As `asked_vhosts`, for users that may set policies and parameters there."""
     caller_of(request).require_policymaker()
     return asked_vhosts(context, request)
 

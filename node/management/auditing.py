@@ -1,6 +1,6 @@
 """Requests that may change something, noted in the audit log (`node.audit`) with how they went.
 
-Between the answers to errors and the login: what is refused because nobody has logged in is told
+Between the answers to errors and the login: what is refused without a login is logged
 by the login. Not noted are requests that read, tries of a login, and publishes, which are messages
 and no changes.
 """

@@ -31,7 +31,7 @@ class HttpActor:
 
 
 def acting(context: Context, request: web.Request) -> HttpActor:
-    """Whoever asks, in the vhost of the path, to which the user must have access."""
+    """The user, in the vhost of the path, to which the user must have access."""
     vhost = existing_vhost(context, request)
     name = caller_of(request).name
     if context.access.permissions(name, vhost) is None:

@@ -3,7 +3,7 @@
 Takes the view of this node and its `Operating`; gives rows and counts of the other nodes, and
 answers the same questions of theirs. All nodes are asked at the same time, with a time limit
 (`node.cluster.status_part`); one that does not answer is left out, or listed as not running: it
-never makes a request fail, or wait longer than that. Definitions are asked of nobody: every node
+never makes a request fail, or wait longer than that. Definitions are read locally: every node
 has all of them. A node in no cluster asks no other node, and so waits for nothing.
 
 Live counts of queues travel as rows of values, in the order of LIVE_FIELDS behind vhost and name,

@@ -2,7 +2,7 @@
 
 Takes commands in order, each with its place in the file (`queues[12]`). `try_out` has all of them
 applied by a rehearsal: where one would be refused nothing is done at all. `carry_out` proposes
-them, SLICE in an entry; should one be refused then (somebody else has changed things meanwhile, or
+them, SLICE in an entry; should one be refused then (another client has changed things meanwhile, or
 there is no majority), what went before it stays, and the error says how far it came. Both let the
 loop turn between slices.
 """

@@ -8,7 +8,7 @@ in which `*` stands for anything, as in `queue.*,connection.closed`. Each event 
     data: {"name": ..., "timestamp": ms since 1970, "node": ..., "properties": {...}}
 
 Who comes again with the header `Last-Event-ID` gets what it has missed, as far as this node knows
-of it. `events.lost` says that something is missing: `count` in its properties, or null where nobody
+of it. `events.lost` says that something is missing: `count` in its properties, or null if no node
 knows how many. A comment comes every HEARTBEAT_S. A client that does not keep up learns how many
 it has lost, and its stream ends; so does that of a user who may not see it any more, or takes no
 bytes for WRITE_S. No more than FOLLOWERS_MAX streams (503).

@@ -4,7 +4,7 @@
 nodes, alarms, rewriting of the log. An edge goes from who is held back (`from`) to who holds it
 back (`to`), so that pressure runs against it: its last node is the reason. `since` is in
 milliseconds since 1970, or null for what is over. `totals` are sums by kinds of actors, since each
-node's start. At most EDGES_MAX edges of a node are told, those of now first (`truncated`). For
+node's start. At most EDGES_MAX edges of a node are listed, those of now first (`truncated`). For
 monitoring users; nodes that do not answer in time are named in `nodes_silent`.
 """
 

@@ -99,7 +99,7 @@ class Letters:
         return json_reply(redriven_row(done))
 
     async def skip_unreadable(self, request: web.Request) -> web.Response:
-        """What cannot be read leaves the queue for good; whoever may purge it may do this."""
+        """What cannot be read leaves the queue for good; users that may purge it may do this."""
         queue = queue_to_take(self._context, request, acting(self._context, request))
         try:
             taken = await self._context.operations.skip_unreadable(queue)

@@ -69,7 +69,7 @@ class Operations(Protocol):
     ) -> AbstractAsyncContextManager[tuple[int, int]]:
         """How many messages are ready, and how many consume; while that is as asked, the queue
         takes no publish until the end of the block, in which it may be deleted. TimeoutError:
-        nobody serves it."""
+        no node serves it."""
 
     async def publish(
         self, vhost: str, exchange: str, routing_key: bytes, properties: bytes, payload: bytes

@@ -113,7 +113,7 @@ class Overview:
         return json_reply({"oauth_enabled": False})
 
     async def login(self, request: web.Request) -> web.Response:
-        """Whoever comes here has logged in. RabbitMQ also sets a cookie, for its own page: ours
+        """The user has logged in. RabbitMQ also sets a cookie, for its own page: ours
         keeps none (0050), and no request is let in by one."""
         return json_reply("ok")
 

@@ -93,7 +93,7 @@ class Rates:
 
     @property
     def knows_counts(self) -> bool:
-        """Whether somebody tells the numbers of objects: what it does not know of is at rest."""
+        """Whether a source reports the numbers of objects: what it does not know of is at rest."""
         return not isinstance(self._tallies, NoTallies)
 
     # Looking
@@ -129,7 +129,7 @@ class Rates:
         return 0.0 if track is None else track.rate(place, COLUMNS[kind][place])
 
     def idle_since_ms(self, kind: str, key: Key) -> int | None:
-        """Of an object that is looked at; None: it is in use, or nobody knows yet."""
+        """Of an object that is looked at; None: it is in use, or not known yet."""
         track = self._tracks.get((kind, key))
         return None if track is None else track.idle_since_ms()
 
@@ -168,7 +168,7 @@ class Rates:
         return track
 
     def _chart(self, kind: str, key: Key, track: Track) -> None:
-        """Somebody draws it: keep its samples."""
+        """A client draws it: keep its samples."""
         place = (kind, key)
         if place not in self._charted and len(self._charted) >= HISTORIES_MAX:
             _, oldest = self._charted.popitem(last=False)

@@ -236,7 +236,7 @@ class QueueView:
     exclusive: bool
     arguments: Mapping[str, object]
     node: str  # that leads it now, or where it lives
-    leader: str = ""  # of a quorum queue: the same; "": nobody does
+    leader: str = ""  # of a quorum queue: the same; "": none
     members: tuple[str, ...] = ()  # of a quorum queue: names of nodes
     online: tuple[str, ...] = ()  # those of them that run
     policy: PolicyView = PolicyView()
@@ -389,7 +389,7 @@ class BrokerView(Protocol):
         """Where the memory of this node is, in RabbitMQ's form: bytes by part, and `total`."""
 
     def is_stale(self) -> bool:
-        """Whether definitions may have changed of which this node cannot know: nobody leads them,
+        """Whether definitions may have changed of which this node cannot know: they have no leader,
         as far as it can see."""
 
     def totals(self) -> TotalsView: ...

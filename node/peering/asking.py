@@ -82,7 +82,7 @@ class Questioner:
     def ended(self, socket: LinkSocket, reason: str) -> None:
         if not self._answer.done():
             self._answer.set_exception(AskFailed(reason))
-            self._answer.exception()  # Whoever asked may have been told by `opening` already.
+            self._answer.exception()  # The caller may have the fault from `opening` already.
 
 
 class Reception:
@@ -101,7 +101,7 @@ class Reception:
         return socket in self._askers
 
     def opened(self, socket: LinkSocket) -> None:
-        """Somebody has proven that it may ask."""
+        """A peer has proven that it may ask."""
         loop = asyncio.get_running_loop()
         late = partial(socket.abort, f"its question took more than {ANSWER_S:g} s")
         self._askers[socket] = loop.call_later(ANSWER_S, late)

@@ -74,7 +74,7 @@ def load_incarnation(disk: Disk, directory: str, draw: Callable[[], int] = draw_
         return _read_node_id(disk, os.path.join(directory, NODE_ID_NAME))
     new = os.path.join(directory, NEW_NAME)
     if NEW_NAME in names:
-        disk.unlink(new)  # A crash came before it had its name; nobody has seen its number.
+        disk.unlink(new)  # A crash came before it had its name; no peer has seen its number.
     incarnation = draw()
     handle = disk.create(new, 0)
     try:

@@ -73,7 +73,7 @@ class LinkSocket(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._is_full = False  # the transport is
         self._is_pump_planned = False
-        self._was_full = False  # the lanes were, and whoever sends was told
+        self._was_full = False  # the lanes were, and the sender was notified
 
     # The loop's side
 

@@ -55,7 +55,7 @@ class Peer:
         self.incarnation = incarnation  # 0: the first one that comes counts
         self.boot = 0  # of the process that was there last
         self.past_boots: list[int] = []
-        self._conflicts: list[int] = []  # processes that were told to be in conflict with it
+        self._conflicts: list[int] = []  # processes that were reported in conflict with it
         self.link: Link | None = None
         self.dialer: Dialer | None = None
         self.dropped = 0

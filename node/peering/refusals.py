@@ -16,7 +16,7 @@ KEPT_MAX: Final = 256
 
 
 class RefusalLog:
-    """What was told, and when. `total` counts all of them."""
+    """What was logged, and when. `total` counts all of them."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -25,7 +25,7 @@ class RefusalLog:
         self._began_ms = 0
 
     def tell(self, host: str, text: str, now_ms: int) -> bool:
-        """A connection from this host was refused; whether it was told."""
+        """A connection from this host was refused; whether it was logged."""
         self.total += 1
         told_ms, since = self._told.pop((host, text), (now_ms - QUIET_MS, 0))
         is_due = now_ms - told_ms >= QUIET_MS and self._may_tell(now_ms)

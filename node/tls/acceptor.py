@@ -5,7 +5,7 @@
     ...
     acceptor.close()
 
-`make` gives the protocol of a connection whose TLS handshake is through; it is told where a proxy
+`make` gives the protocol of a connection whose TLS handshake is through; it learns where a proxy
 says that the client is, or None. Each connection gets the context that the keeper has at that
 moment. Limits: PROXY header and TLS handshake have `timeout_s` each, and UNREADY_MAX connections
 are in them at a time; more wait in the backlog of the kernel. What fails in them is logged, in one

@@ -72,6 +72,6 @@ def login_name_of(config: "Config") -> LoginName:
 
 
 def proxies_before(config: "Config", listener: str) -> TrustedProxies | None:
-    """Who may say for whom it comes, at the listener `amqp` or `amqps`; None: nobody."""
+    """Who may say for whom it comes, at the listener `amqp` or `amqps`; None: no proxy."""
     listeners = config.listeners
     return TrustedProxies(listeners.proxy_trusted) if listener in listeners.proxy_protocol else None

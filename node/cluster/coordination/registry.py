@@ -7,7 +7,7 @@ which they asked. Fencing numbers count up from the generation's, so that one of
 is higher than any of an earlier one.
 
 Limits: JOBS_MAX jobs, NAME_BYTES_MAX for the name of one; what goes beyond is passed over. Load and
-names are told by members of the cluster alone.
+names are sent by members of the cluster alone.
 """
 
 from dataclasses import dataclass, field
@@ -94,7 +94,7 @@ class Node:
 
 
 class Registry:
-    """See the module. Invariant: whoever has a job or waits for one is in `_nodes`."""
+    """See the module. Invariant: each member that has a job or waits for one is in `_nodes`."""
 
     def __init__(self, generation: int) -> None:
         self._fencing = generation << GENERATION_SHIFT

@@ -95,7 +95,7 @@ class Replica:
 
 
 def settings() -> SyncObjConf:
-    """Slow and small: a leader may be gone for a second or two, and nobody notices."""
+    """Slow and small: a leader may be gone for a second or two without harm."""
     return SyncObjConf(
         autoTick=False,
         appendEntriesPeriod=0.25,

@@ -1,7 +1,7 @@
 """Coordination as its users see it: jobs that one node does at a time, and the load of all nodes.
 
 Nothing that a client waits for may depend on it: it has no disk, forgets everything when the
-membership of the cluster changes, and may be off. Whoever uses it works without: with `is_running`
+membership of the cluster changes, and may be off. Its users work without it: with `is_running`
 False, or while no node holds a job, the leader of the definitions may do what must be done.
 
 A holder is one who believes so: for a moment two nodes may. What a job changes carries its fencing

@@ -26,7 +26,7 @@ class PeerTransport(Transport):  # type: ignore[misc]  # pysyncobj has no types
     # What pysyncobj calls
 
     def send(self, node: Any, message: object) -> bool:
-        """Hand the message over; whether it will arrive nobody knows."""
+        """Hand the message over; delivery is not guaranteed."""
         self._send(int(node.id), message)
         return True
 

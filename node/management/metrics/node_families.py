@@ -261,7 +261,7 @@ def dead_letter_families(counters: CountersView) -> Iterator[Family]:
 
 
 def locality_families(counters: CountersView) -> Iterator[Family]:
-    """How many links of AMQP 1.0 are where their queue is led, of those that are told so."""
+    """How many links of AMQP 1.0 are where their queue is led, of those that get hints."""
     local, remote = counters.links_local, counters.links_remote
     words = "Links with a queue, by where it is led"
     links = {"local": local, "remote": remote}

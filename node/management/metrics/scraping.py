@@ -29,7 +29,7 @@ WRITE_SECONDS: Final = 30.0  # for a client to take one part
 
 
 class Metrics:
-    """See the module. `is_open`: nobody is asked for a login."""
+    """See the module. `is_open`: no login is needed."""
 
     def __init__(self, context: Context, is_open: bool = False) -> None:
         self._context = context

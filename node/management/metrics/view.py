@@ -152,7 +152,7 @@ class MetricsView(Protocol):
 
 
 class Unmetered:
-    """Keeps `MetricsView` where there is no broker to be read: nothing is told."""
+    """Keeps `MetricsView` where there is no broker to be read: nothing is reported."""
 
     def queues(self, vhosts: frozenset[str] | None = None) -> Sequence[int]:
         return ()

@@ -111,7 +111,7 @@ function yOf(value, top) {
   return 6 + (HEIGHT - BOTTOM - 6) * (1 - value / top);
 }
 
-/** Gaps stay gaps: where nothing was told of the name, the line is broken. */
+/** Gaps stay gaps: where no sample has the name, the line is broken. */
 function lineOf(points, name, top) {
   const width = (WIDTH - LEFT) / (POINTS - 1);
   const shift = POINTS - points.length;

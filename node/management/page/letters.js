@@ -52,7 +52,7 @@ export function letters(vhost, name) {
   return { title: `Dead letters in ${name}`, element, everyMs: 5000, refresh };
 }
 
-/** Messages are looked at when asked for: whoever reads one does not lose it. */
+/** Messages are looked at when asked for: reading one does not remove it. */
 function looker(look) {
   return button("Look again", look);
 }

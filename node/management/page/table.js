@@ -97,7 +97,7 @@ export class Listing {
     this.again();
   }
 
-  /** Renew the rows because somebody asked for others; what is wrong with that is told here. */
+  /** Renew the rows on request; an error is shown here. */
   async again() {
     try {
       await this.refresh();

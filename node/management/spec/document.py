@@ -1,6 +1,6 @@
 """The OpenAPI document: from the entries in this package, for the routes that a node really has.
 
-Takes the method and path of each route and gives the document as JSON. A route that nobody
+Takes the method and path of each route and gives the document as JSON. A route that no entry
 describes is left out; `undescribed` and `unrouted` tell what does not agree. Schemas with a title
 become components. Interpreted; loaded on request for the document.
 """

@@ -3,7 +3,7 @@
 Schemas are JSON Schema (draft 2020-12) as plain dicts. A record has a title, a closed set of
 properties, and the names of those that are always there (`x-always`): not `required`, because
 `columns` of a request may leave out any of them. Bodies of requests say what is required; keys that
-nobody asks for are passed over. Interpreted; loaded on request for the document.
+are unknown are ignored. Interpreted; loaded on request for the document.
 """
 
 from collections.abc import Mapping
