@@ -14,13 +14,12 @@ import sys
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Final
 
-import psutil
 import uvloop
 
 from node import logs
 from node.auth.passwords import HASHINGS, Hashing, hash_password, new_salt
 from node.auth.rules import production_fault
-from node.broker import Broker
+from node.broker import Broker, Endpoint
 from node.clock import NodeClock
 from node.cluster.identity import BadMembership, EnteringFailed
 from node.cluster.introducing import propose
@@ -35,8 +34,10 @@ from node.hangup import Hangup
 from node.memory import BodyPaging, MemoryKeeper, bound_allocator, memory_total_bytes
 from node.owners import QueueOwners, Recovered
 from node.peering.identity import BadNodeId, BadSecret, read_secret
+from node.process_facts import ResidentMeter, raise_files_max
 from node.resetting import wipe_if_marked
 from node.slow_turns import SlowTurns
+from node.supervision import supervised
 from node.timers import Timers
 from node.tls.contexts import TlsFault
 from node.turn import Turn
@@ -120,6 +121,7 @@ def run(config: "Config") -> int:
         return EXIT_FAILED
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     bound_allocator()
+    raise_files_max()
     try:
         secret = cluster_secret(config)
         lock = DirectoryLock(str(config.node.data_dir))
@@ -301,15 +303,19 @@ class Node:
     async def _serve(self, monitor: DiskMonitor) -> None:
         """Until told to stop."""
         loop = asyncio.get_running_loop()
-        watching = (self._observe(), self._page_out(), monitor.run())
-        watchers = [loop.create_task(each) for each in watching]
+        watching = {
+            "clock, memory and heartbeats": self._observe,
+            "paging of bodies": self._page_out,
+            "free disk space": monitor.run,
+        }
+        watchers = [loop.create_task(supervised(*each)) for each in watching.items()]
         if self._keepers:
             from node.tls.keeper import TlsWatch
 
             interval_s = self._config.tls.reload_interval_ms / 1000
             watch = TlsWatch(list(self._keepers.values()), interval_s)
             self._hangup.on_signal(watch.hurry)
-            watchers.append(loop.create_task(watch.run()))
+            watchers.append(loop.create_task(supervised("certificates", watch.run)))
         await self._stopping.wait()
         for watcher in watchers:
             watcher.cancel()
@@ -458,7 +464,7 @@ class Node:
         directory = str(self._config.node.data_dir)
         monitor = DiskMonitor(self._disk, directory, alarms.disk_limit_bytes, alarms.observe_disk)
         alarms.observe_disk(monitor.read())
-        alarms.observe_memory(psutil.Process().memory_info().rss)
+        alarms.observe_memory(ResidentMeter().read_bytes())
         return monitor
 
     # While it runs
@@ -528,14 +534,14 @@ class Node:
 
     async def _observe(self) -> None:
         """Once a second: clock, memory, what failed, and the time for each connection."""
-        process = psutil.Process()
+        resident = ResidentMeter()
         broker = self.broker
         keeper = MemoryKeeper()
         while True:
             await asyncio.sleep(OBSERVE_S)
             self.clock.observe()
             self._parts.tick()
-            used = process.memory_info().rss
+            used = resident.read_bytes()
             broker.alarms.observe_memory(used)
             broker.alarms.retry_due(asyncio.get_running_loop().time())
             budget = self._budget
@@ -543,13 +549,21 @@ class Node:
                 await asyncio.to_thread(keeper.trim)
             now_ms = broker.monotonic_ms()
             for place, endpoint in enumerate(list(broker.arrivals.values())):
-                endpoint.tick(now_ms)
+                self._tick(endpoint, now_ms)
                 if place % TICKS_PER_SLICE == TICKS_PER_SLICE - 1:
                     await asyncio.sleep(0)
 
+    def _tick(self, endpoint: Endpoint, now_ms: int) -> None:
+        """Let a connection send its heartbeats; one that fails ends, and the others go on."""
+        try:
+            endpoint.tick(now_ms)
+        except Exception:
+            log.exception("%s: internal error in a timer, closing the connection", endpoint.name)
+            endpoint.transport.abort()
+
     async def _page_out(self) -> None:
         """Have bodies leave memory while it is short."""
-        process = psutil.Process()
+        resident = ResidentMeter()
         hosts = self.broker.hosts
         paging = BodyPaging(
             self._budget,
@@ -559,7 +573,7 @@ class Node:
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(paging.look_s)
-            paging.observe(process.memory_info().rss, self.broker.alarms.memory_limit_bytes)
+            paging.observe(resident.read_bytes(), self.broker.alarms.memory_limit_bytes)
             looked_s = loop.time()
             while paging.has_work() and loop.time() - looked_s < paging.look_s:
                 self.turn.begin()  # Its end hands to the disk what is to be paged.

@@ -26,6 +26,7 @@ from node.authors import BROKER, Author
 from node.clock import NodeClock, monotonic_ms
 from node.cluster.unknown import UnknownHost
 from node.damage import Damages, Owners
+from node.descriptors import Descriptors
 from node.events import Events
 from node.greeting import server_properties, wire_limits, wire_limits10
 from node.hold import Hold
@@ -36,6 +37,7 @@ from node.oversized import OversizedHeaders
 from node.parting import Partings
 from node.plans import RouteCache
 from node.policing import PolicyKeeper, QueueRules
+from node.process_facts import files_max
 from node.reply_to import ANSWERS_FROM, AnswerDesk
 from node.routes import Routes
 from node.timers import Timers
@@ -172,6 +174,7 @@ class Broker:
         self.policies = PolicyKeeper(self)
         self.routes = Routes(self._new_cache)
         self.arrivals: dict[str, Endpoint] = {}  # all connections, by id
+        self.descriptors = Descriptors(files_max)
         self.endpoints: dict[str, Endpoint] = {}  # those that have opened a vhost
         self.endpoints_by_name: dict[str, Endpoint] = {}
         self.partings = Partings()

@@ -20,7 +20,6 @@ INTERVAL_S_MAX: Final = 10.0
 INTERVAL_S_LOW: Final = 1.0  # while the alarm is set
 FILL_BYTES_PER_S: Final = 250_000_000  # taken as the least speed at which a disk may fill up
 FAILED_INTERVAL_S: Final = 120.0
-FAILURES_MAX: Final = 10
 
 
 class Statable(Protocol):
@@ -68,20 +67,20 @@ class DiskMonitor:
         return min(self._disk.free_bytes(folder) for folder in [self._directory, *folders])
 
     async def run(self) -> None:
-        """Watch until cancelled, or until it has failed too often."""
+        """Watch until cancelled. A reading that fails is logged once, until one succeeds."""
         loop = asyncio.get_running_loop()
-        failures = 0
-        while failures < FAILURES_MAX:
+        fault = ""
+        while True:
             try:
                 free = await asyncio.to_thread(self.read)
             except OSError as error:
-                failures += 1
-                log.error(
-                    "free disk space is unknown (%d of %d): %s", failures, FAILURES_MAX, error
-                )
+                if str(error) != fault:
+                    fault = str(error)
+                    log.error("free disk space is unknown and is read again: %s", error)
                 await asyncio.sleep(FAILED_INTERVAL_S)
                 continue
-            failures = 0
+            if fault:
+                fault = ""
+                log.warning("free disk space is known again: %d bytes", free)
             self._on_reading(free)
             await asyncio.sleep(self._pace.interval_s(free, loop.time()))
-        log.error("free disk space of %s is not watched any more", self._directory)

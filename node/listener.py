@@ -49,6 +49,9 @@ class Greeting(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        if self._broker.descriptors.is_short(self._transport):
+            self._transport.abort()
+            return
         loop = asyncio.get_running_loop()
         seconds = self._broker.config.limits.handshake_timeout_ms / 1000
         self._deadline = loop.call_later(seconds, self._transport.abort)

@@ -35,6 +35,14 @@ CATEGORIES: Final = (
     "events", "firehose", "listener", "maintenance", "management", "node", "peers", "placement",
     "reconciling", "reply_to", "routing", "tls", "traffic", "turn",
 )  # fmt: skip
+ESCAPES: Final = {
+    **{code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))},
+    0x0A: "\\n",
+    0x0D: "\\r",
+    0x09: "\\t",
+    0x2028: "\\u2028",
+    0x2029: "\\u2029",
+}
 TEXT: Final = "%(asctime)s [%(levelname)s] %(name)s: %(message)s"
 
 log = logging.getLogger("warren.node")
@@ -46,6 +54,18 @@ def ids_of(
     """The `extra` of a line that is about these; what is empty is left out."""
     named = {"connection": connection, "vhost": vhost, "user": user, "queue": queue}
     return {"ids": {**{name: value for name, value in named.items() if value}, **more}}
+
+
+class TextFormatter(logging.Formatter):
+    """One line of text per record; a traceback follows on lines of its own.
+
+    Control characters in values that clients choose are escaped: a name with a newline would look
+    like a second record.
+    """
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        record.message = record.message.translate(ESCAPES)
+        return super().formatMessage(record)
 
 
 class JsonFormatter(logging.Formatter):
@@ -109,7 +129,7 @@ def set_up(section: "LogSection", node: str) -> None:
     if section.format == "json":
         handler.setFormatter(JsonFormatter(node))
     else:
-        handler.setFormatter(logging.Formatter(TEXT))
+        handler.setFormatter(TextFormatter(TEXT))
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(section.level.upper())

@@ -11,7 +11,7 @@ from typing import Final, final
 
 from queues.host import QueueHost
 
-log = logging.getLogger("warren.queues")
+log = logging.getLogger("warren.broker")
 
 SILENCE_MS: Final = 60_000  # between two lines about one queue
 

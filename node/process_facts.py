@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from node.broker import Broker
 
 STATUS: Final = Path("/proc/self/status")
+STATM: Final = Path("/proc/self/statm")
+PAGE_BYTES: Final = resource.getpagesize()
 THREADS_MAX: Final = Path("/proc/sys/kernel/threads-max")
 QUEUE_BYTES: Final = 12_000  # a host at rest, with its machine
 CONNECTION_BYTES: Final = 20_000  # endpoint, codec and buffers that are empty
@@ -27,6 +29,28 @@ OTHER: Final = "other"
 
 def files_used() -> int:
     return int(psutil.Process().num_fds())
+
+
+def raise_files_max() -> int:
+    """Raise the soft limit of open files to the hard one; the limit that holds now."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return files_max()
+
+
+class ResidentMeter:
+    """Reads the resident memory of this process through one file that stays open.
+
+    A process without free file descriptors can therefore go on watching its memory.
+    """
+
+    def __init__(self) -> None:
+        self._file = STATM.open("rb", buffering=0)
+
+    def read_bytes(self) -> int:
+        self._file.seek(0)
+        return int(self._file.read().split()[1]) * PAGE_BYTES
 
 
 def files_max() -> int:

@@ -34,6 +34,7 @@ from node.management.rates import (
     zeros,
 )
 from node.management.replies import ApiError
+from node.supervision import supervised
 
 Key: TypeAlias = Hashable
 Pair: TypeAlias = tuple[str, str, str]  # the key of what two objects have to do with each other
@@ -180,7 +181,7 @@ class Rates:
     # Sampling
 
     async def start(self, app: web.Application) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._task = asyncio.get_running_loop().create_task(supervised("statistics", self._run))
 
     async def stop(self, app: web.Application) -> None:
         if self._task is not None:

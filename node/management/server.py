@@ -60,6 +60,7 @@ from node.tls.acceptor import Acceptor, Contexts
 
 LOG: Final = logging.getLogger("warren.management")
 
+CLIENT_LEFT: Final = 499  # as nginx logs it; no client reads it
 STOP_SECONDS: Final = 2.0  # for requests under way when the listener stops
 STALE: Final = '110 - "Response is Stale"'  # the header Warning (RFC 7234, 5.5.1)
 IDLE_SECONDS: Final = 60.0
@@ -189,6 +190,9 @@ async def answer_errors(request: web.Request, handler: Handler) -> web.StreamRes
     except web.HTTPException as error:
         name = NAMES.get(error.status, "bad_request")
         return ApiError(error.status, name, error.reason).reply()
+    except ConnectionError:  # The client has left; aiohttp drops what is answered.
+        LOG.debug("%s %s: the client has left", request.method, path_for_log(request))
+        return web.Response(status=CLIENT_LEFT)
     except Exception:
         LOG.exception("%s %s failed", request.method, path_for_log(request))
         return ApiError(500, "internal_error", "Internal Server Error").reply()

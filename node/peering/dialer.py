@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 from node.peering.link_socket import LinkSocket
 from node.peering.settings import LinkSettings
+from node.supervision import supervised
 from node.tls.acceptor import Contexts
 from warren.wire.peer.codes import BULK_ROLE, CONTROL_ROLE
 
@@ -76,7 +77,8 @@ class Dialer:
         self._tls = tls
         self._backoff = Backoff(settings.retry_ms_min, settings.retry_ms_max, random)
         self._hurried = asyncio.Event()
-        self.task = asyncio.get_running_loop().create_task(self._run())
+        name = f"peer link to node {member}"
+        self.task = asyncio.get_running_loop().create_task(supervised(name, self._run))
 
     def cancel(self) -> None:
         self.task.cancel()

@@ -148,3 +148,16 @@ def test_every_logger_of_the_node_is_a_category() -> None:
                 if called:
                     found.add(rest.partition('"')[0])
     assert found <= set(logs.CATEGORIES), found - set(logs.CATEGORIES)
+
+
+def test_control_characters_of_values_are_escaped_and_tracebacks_keep_their_lines() -> None:
+    formatter = logs.TextFormatter("%(levelname)s %(message)s")
+    record = logging.LogRecord(
+        "warren", logging.INFO, "", 0, "user '%s'", ("a\nERROR b\x1b",), None
+    )
+    assert formatter.format(record) == "INFO user 'a\\nERROR b\\x1b'"
+    try:
+        raise ValueError("x")
+    except ValueError:
+        record.exc_info = sys.exc_info()
+    assert formatter.format(record).count("\n") > 1

@@ -1,0 +1,57 @@
+"""A node that runs out of file descriptors keeps serving, and serves new clients afterwards."""
+
+import resource
+import socket
+from collections.abc import Iterator
+from typing import Final
+
+import pika
+import pytest
+
+from tests.conformance.http_api import HttpApi
+from tests.conformance.raw import HEARTBEAT, PeerClosed, RawClient, frame
+from tests.waiting import eventually
+from warren.testing import Node
+
+FILES_MAX: Final = 200
+IDLE: Final = 300
+
+pytestmark = [pytest.mark.timeout(120)]
+
+
+@pytest.fixture
+def node() -> Iterator[Node]:
+    with Node(name="descriptors") as started:
+        resource.prlimit(started.pid, resource.RLIMIT_NOFILE, (FILES_MAX, FILES_MAX))
+        yield started
+
+
+def test_idle_connections_take_no_descriptor_that_the_node_needs(node: Node) -> None:
+    api = HttpApi(node.management_url)
+    connection = pika.BlockingConnection(pika.URLParameters(node.url))
+    channel = connection.channel()
+    channel.confirm_delivery()
+    channel.queue_declare("q", durable=True)
+    idle = [socket.create_connection((node.host, node.port), 10) for _ in range(IDLE)]
+    eventually(lambda: "the limit of open files" in node.log())
+    with RawClient(node.host, node.port) as refused:
+        refused.expect_end()
+    channel.basic_publish("", "q", b"1", pika.BasicProperties(delivery_mode=2))
+    limits = f"/nodes/{node.name}/limits"
+    api.put(limits, {"vm_memory_high_watermark": {"absolute": 0}})
+    assert api.get(f"/nodes/{node.name}")["mem_alarm"]
+    api.put(limits, {"vm_memory_high_watermark": {"absolute": 1 << 40}})
+    for each in idle:
+        each.close()
+
+    def connects() -> bool:
+        try:
+            with RawClient(node.host, node.port).begin(heartbeat=1) as client:
+                client.send(frame(HEARTBEAT, 0, b"")).read_heartbeat()
+            return True
+        except (PeerClosed, OSError):
+            return False
+
+    eventually(connects)
+    assert channel.basic_get("q", auto_ack=True)[2] == b"1"
+    connection.close()
