@@ -159,10 +159,6 @@ class Evidence:
         self._last_files[owner] = max(self._last_files.get(owner, 0), self._file_id)
         self._entries_here[owner] = max(self._entries_here.get(owner, 0), index)
 
-    def has_entries(self, owner: int) -> bool:
-        """Whether it is a log group of one member."""
-        return owner in self._last_entries
-
     def bad(self, found: CorruptRecord, listed: Listed | None = None) -> None:
         low = self._low if self._shared else self._low_here
         place = Place(found, self._file_id, low, self._shared)

@@ -321,7 +321,6 @@ class Recovery:
         found = evidence.hits(known)
         is_lost = any(place.listed is not None for place in evidence.places)
         groups = sink.all_owners()[1] if is_lost else ()
-        groups = [owner for owner in groups if not evidence.has_entries(owner)]
         members = self._group_evidence.hits(evidence.places, groups)
         found.extend([hit for hit in members if hit.owner not in gone])
         return tuple(found)
