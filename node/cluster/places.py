@@ -94,6 +94,8 @@ class ClusterPlaces:
             for each, lag in self._lags_of(queue.uid).items()
             if each in names and each in queue.members
         }
+        if leader is None and replicas == (self._here,):
+            leader = self._here  # The only member of a new queue, about to elect itself.
         state = RUNNING if leader is not None else self._state_without(queue.members)
         return Place(leader, epoch, replicas, state, lags)
 

@@ -265,8 +265,8 @@ def test_a_data_directory_is_of_one_kind(three: ClusterOfNodes, tmp_path: Path) 
     (used / "log" / "a-file-of-the-log").touch()
     node = stranger(three)
     node.data_dir = used
-    assert "was used by a node outside a cluster" in refused(node)
+    assert "begin with an empty data directory" in refused(node)
     held = tmp_path / "held"
     held.mkdir()
     shutil.copy(three.node(3).data_dir / "membership", held)
-    assert "belongs to a member of a cluster" in refused(Node("n3", data_dir=held))
+    assert "must not be copied" in refused(Node("n3", data_dir=held))

@@ -202,7 +202,7 @@ def test_a_source_that_is_not_there_or_malformed_is_refused(client: Any) -> None
     with link_refused(NOT_FOUND):
         client.create_receiver("/queues/t-nobody")
     with link_refused("amqp:invalid-field"):
-        client.create_receiver("/exchanges/amq.direct/x")
+        client.create_receiver("/nowhere/x")
 
 
 def test_an_exclusive_queue_of_another_connection_is_locked(client: Any, channel: Any) -> None:

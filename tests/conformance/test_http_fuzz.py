@@ -60,7 +60,8 @@ def document(node: Node) -> Any:
     api.put("/exchanges/%2F/x", {"type": "headers"})
     api.ask("POST", "/bindings/%2F/e/x/q/q", {"arguments": {"x-match": "any", "a": 1}})
     api.put("/policies/%2F/p", {"pattern": "^q", "definition": {"max-length": 50}})
-    api.put("/parameters/shovel/%2F/p", {"value": {}})
+    shovel = {"component": "shovel", "name": "p", "value": {}}
+    api.post("/definitions/%2F", {"parameters": [shovel]})
     return api.get("/openapi.json")
 
 

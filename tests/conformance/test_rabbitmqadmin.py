@@ -85,9 +85,7 @@ def test_vhosts_users_rules_and_definitions(admin: Admin, tmp_path: Path) -> Non
     admin("declare", "policy", "name=p", "pattern=^q", definition, "apply-to=queues")
     admin("declare", "operator_policy", "name=o", "pattern=^q", definition, "apply-to=queues")
     admin("declare", "vhost_limit", "vhost=v", "name=max-queues", "value=5")
-    value = 'value={"src-uri":"amqp://"}'
-    admin("declare", "parameter", "component=shovel", "name=s", value)
-    for kind, name in (("vhosts", "v"), ("users", "u"), ("policies", "p"), ("parameters", "s")):
+    for kind, name in (("vhosts", "v"), ("users", "u"), ("policies", "p")):
         assert name in [each["name"] for each in admin.rows("list", kind)]
     assert "u" in [each["user"] for each in admin.rows("list", "permissions")]
     target = str(tmp_path / "all.json")
@@ -95,7 +93,6 @@ def test_vhosts_users_rules_and_definitions(admin: Admin, tmp_path: Path) -> Non
     for words in (
         ("policy", "name=p"),
         ("operator_policy", "name=o"),
-        ("parameter", "component=shovel", "name=s"),
         ("permission", "vhost=v", "user=u"),
         ("user", "name=u"),
         ("vhost", "name=v"),
