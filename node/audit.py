@@ -53,7 +53,7 @@ class Audit:
             self._note(author, action, what, outcome)
 
     def definitions_changed(self, changes: Sequence[Change], author: Author) -> None:
-        """A client of AMQP has changed definitions; those of the API are told by their requests."""
+        """A client of AMQP has changed definitions; the API logs its own requests."""
         if self._extent != "all" or author.way != AMQP:
             return
         for change in changes:

@@ -1,7 +1,7 @@
 """Queues that the log does not hold whole: not served, until an operator accepts the loss.
 
 `Damages` learns at start which queues are hit (`node.owners.Recovered`), and puts a `CrashedHost`
-in the place of each: what is published to it is refused, and whoever wants to use it is answered
+in the place of each: what is published to it is refused, and a client of it is answered
 404 as by RabbitMQ for a queue that has crashed. Its messages stay in the log as they are
 (`Wal.freeze`). `accept` serves the queue with what could be read, and writes that down so that
 the same place does not stop it again: a CHECKPOINT, for a quorum queue a snapshot

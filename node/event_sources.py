@@ -1,9 +1,9 @@
 """Where events come from, put in RabbitMQ's words: definitions, connections, consumers, alarms.
 
 Each function takes `Events` and what has happened, and tells it. Of a cluster, each change of the
-definitions is told by one node: the one that proposed it, when it is applied there, so that nothing
-is reported that did not happen. A change that a node learns of by a snapshot alone is reported by
-nobody, nor is one whose proposer ended before it applied it. Called on the loop thread; rare.
+definitions is sent by one node: the one that proposed it, when it is applied there, so that nothing
+is reported that did not happen. A change that a node learns of by a snapshot alone is not
+reported, nor is one whose proposer ended before it applied it. Called on the loop thread; rare.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,7 @@
 """A session that is gone takes leave of its queues, some of them in each turn.
 
 A channel may have used tens of thousands of queues, and each has something to do when it goes: what
-it held there goes back, and its consumers are counted out. No more than QUEUES_MAX are told in one
+it held there goes back, and its consumers are counted out. No more than QUEUES_MAX learn it in one
 turn, and no more of its consumers are reported as gone. Until its turn comes a queue may go on
 delivering to the session, which lets that fall; all of it goes back with the rest. A queue that is
 gone itself by then does not mind.

@@ -1,7 +1,7 @@
 """Who is held back by whom on this node: edges of the flow graph, read on request (G-13).
 
 Edges between actors of the credit flow come from the broker's `FlowLedger`, with when they began.
-Beside credit, three things hold somebody back, and are seen as they are now: resource alarms hold
+Beside credit, three things hold clients back, and are seen as they are now: resource alarms hold
 connections that have published, unconfirmed bytes the connection that has too many of them, and a
 full link to another node the log groups that have entries for it.
 """

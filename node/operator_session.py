@@ -77,7 +77,7 @@ class OperatorSession(Consumerless):
 
     async def inspect(self, host: QueueHost) -> tuple[int, int]:
         """How many messages are ready, and how many consume, once the queue has done all that it
-        was told before. QueueGone: there is none."""
+        got before. QueueGone: there is none."""
         self._ask(host)
         host.command(self, Inspect(self._session))
         await self._answered.wait()

@@ -19,7 +19,7 @@ message_seq where to go on. Messages that leave do not move the others, so that 
 
 Limits: COUNT_MAX messages and about ANSWER_BYTES of one question, but one message at least; who
 wants more asks again from behind the last. The walk to an offset looks at RUNS runs in a turn. A
-body that cannot be read within READ_S is told as `is_readable` False; the others are not held up.
+body that cannot be read within READ_S is sent as `is_readable` False; the others are not held up.
 """
 
 import asyncio

@@ -4,7 +4,7 @@
     unmark(disk, directory)                  # nothing was done after all
     wiped = wipe_if_marked(disk, directory)  # at the start, once the directory is locked
 
-The mark is synced before the cluster is told (`node.cluster.leaving`): a node that the cluster has
+The mark is synced before the cluster hears (`node.cluster.leaving`): a node that the cluster has
 forgotten, and that stops in the middle of it, starts empty all the same. Wiped is what nodes keep
 in a data directory and nothing else, so that a secret or a configuration beside it stays. The mark
 goes last: a wipe that was cut off goes on at the next start. OSError: the disk is wrong.

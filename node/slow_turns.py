@@ -2,7 +2,7 @@
 
 Everything on a node happens in turns of one loop, so that a long one holds up all clients. One of
 WARN_MS is worth a warning, at most once in REST_S, with how many there were since; at the level
-debug (`warrenctl set_log_level debug turn`) each that took 20 ms or more is told. What was on a CPU
+debug (`warrenctl set_log_level debug turn`) each that took 20 ms or more is seen. What was on a CPU
 for a small part of that time waited for a processor or the disk, and the node is not the cause.
 """
 

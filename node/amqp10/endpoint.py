@@ -1,7 +1,7 @@
 """The node's end of one AMQP 1.0 connection: socket, codec core, login, sessions. Compiled.
 
 Owns its `Connection` core, its sessions and the task of its login. What the codec or a session
-finds wrong is told by them; here that is logged, and what belongs to it is ended. While an alarm is
+finds wrong is sent by them; here that is logged, and what belongs to it is ended. While an alarm is
 set, upkeep is behind or too much is in flight, the windows of all sessions are closed: the client
 may not publish, and all else goes on (G-05). The socket is read no more only while a login is being
 checked, the client does not take its answers, or twice as much is in flight.

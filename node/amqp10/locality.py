@@ -50,7 +50,7 @@ def with_activity(hints: dict[str, object], before: dict[str, object] | None) ->
 
 
 def are_wanted(setting: str, desired: list[str] | None) -> bool:
-    """Whether a connection is told; `desired` are the capabilities that its open asks for."""
+    """Whether a connection gets it; `desired` are the capabilities that its open asks for."""
     return setting == ALWAYS or (setting == NEGOTIATED and CAPABILITY in (desired or ()))
 
 

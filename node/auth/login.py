@@ -1,7 +1,7 @@
 """Decides logins. The slow part, checking a password, is handed out as a value and taken back.
 
 `begin` answers at once where it can: an unknown mechanism, a user who may come from loopback only,
-a password that was verified before. Else it answers `Check`, and `finish` is told how that went:
+a password that was verified before. Else it answers `Check`, and `finish` gets the result:
 
     outcome = authenticator.begin("PLAIN", response, source)
     if isinstance(outcome, Check):

@@ -1,7 +1,7 @@
 """Frames of kind DEFINITIONS between nodes (docs/formats/peer.md). No I/O.
 
 `Forwarded` carries a batch to the leader of the group; `Applied` says how far the sender has
-applied it, to whoever waits for that. Integers are big-endian. PeerFault: the bytes are neither.
+applied it, for nodes that wait for it. Integers are big-endian. PeerFault: the bytes are neither.
 """
 
 from struct import Struct, error

@@ -7,8 +7,8 @@ applied here and by everybody who is to be waited for. No I/O, no clock: `now_ms
 Limits: WINDOW batches are under way, of at most BATCH_COMMANDS and about BATCH_BYTES; behind them
 WAITING_MAX commands of at most WAITING_BYTES wait. What is beyond is refused at once. Who was not
 answered for `answer_ms` gets a timeout: a batch that has a number is sent on all the
-same, a command without one is dropped, unless it clears away what is gone (`is_kept`). Whoever lags
-for LAG_MS behind what is committed is not waited for any longer.
+same, a command without one is dropped, unless it clears away what is gone (`is_kept`). A member
+that lags for LAG_MS behind what is committed is not waited for any longer.
 """
 
 from collections import deque

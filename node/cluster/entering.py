@@ -2,7 +2,7 @@
 
 Takes a way to ask (`PeerLinks.ask`) and what this node says of itself; gives the `Membership` that
 is then made durable. The rules are in `node.forming`. Asks all seeds at once, again and again, for
-as long as it takes; why it waits is told once for each new reason. What can never come right is an
+as long as it takes; why it waits is logged once per new reason. What can never come right is an
 `EnteringFailed`.
 """
 

@@ -8,8 +8,8 @@ A node that watches says so to each peer (WATCH), which sends what happens there
 GATHER_S, until it hears UNWATCH or the link is lost. What is sent is read from the ring of
 `node.events`, so nothing else waits here: a peer that takes no frames now gets them later, and when
 the link comes again WATCH says from where on. Lost is what a ring has let go meanwhile, and all
-that a process had told nobody when it ended; of both the watcher hears (`Lost`). A node that nobody
-watches sends nothing and is subscribed to nothing.
+that a process had not sent when it ended; of both the watcher hears (`Lost`). A node without
+watchers sends nothing and is subscribed to nothing.
 
 Frames: version (u8, 1) and MessagePack: [1, process, seq] WATCH what is behind seq of that process,
 0, 0 from now on. [2] UNWATCH. [3, process, seq, lost, node, rows] EVENTS: rows of [name, at_ms,

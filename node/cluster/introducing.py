@@ -114,7 +114,7 @@ class Standing(Protocol):
 
 
 async def watch(asks: Asks, standing: Standing, on_fatal: Callable[[str], None]) -> None:
-    """Ask all peers, then one at a time, for ever; `on_fatal` is told why this node has to stop.
+    """Ask all peers, then one at a time, for ever; `on_fatal` hears why this node has to stop.
 
     Those that dial this node hear by the question that it is there.
     """

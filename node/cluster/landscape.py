@@ -1,7 +1,7 @@
 """The cluster and its quorum queues as plans need them: nodes with their load, groups with leaders.
 
 Takes the definitions, the members of the cluster, whom the failure detector trusts, and who leads
-what; gives the values of `queues.placement` and `queues.regrouping`. Reads only, and asks nobody: a
+what; gives the values of `queues.placement` and `queues.regrouping`. Reads only, with no request: a
 leader that this node has not heard of is 0. What a look costs grows with the number of queues, so
 `candidates` counts only on request. No I/O.
 """

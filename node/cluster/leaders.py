@@ -109,7 +109,7 @@ class Leaders:
     # Questions
 
     def leader_of(self, uid: int) -> Leader | None:
-        """Member and term of who leads the group, or is home of the classic queue; None: nobody
+        """Member and term of who leads the group, or is home of the classic queue; None: none
         that can be reached."""
         best = self._best.get(uid)
         if best is not None:

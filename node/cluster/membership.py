@@ -404,7 +404,7 @@ class Membership:
     async def forget(self, node: str, force: bool = False) -> list[QueueResult]:
         """The node is no member any more, for good; its queues where they could do without it.
 
-        Refused while it runs, unless forced: whoever runs should be stopped first, or reset. Its
+        Refused while it runs, unless forced: a running node should be stopped first, or reset. Its
         classic queues are deleted by the leader of the definitions.
         """
         member = self._candidate(node)

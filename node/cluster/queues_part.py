@@ -7,7 +7,7 @@ A link that breaks is latency: everything waits, but who asks for a queue (decla
 while its home has no listener is answered 404 at once (`is_refusing`). A node is *down* when a
 stream to it has not stood for `down_after_ms`, or when it is removed. Then what was not confirmed
 is refused, to sessions here its queues are gone, and what its sessions held here is ready again;
-until it is back, publishes to its queues are refused, and whoever wants to use them is answered 404
+until it is back, publishes to its queues are refused, and their users are answered 404
 (`node.broker`). This end draws a new process number for the stream then, so that the other end,
 should it live and have waited longer, ends the same sessions when it hears of it. A process that is
 another one than before is the same at once, and not down.

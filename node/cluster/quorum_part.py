@@ -16,8 +16,8 @@ Sessions of this node reach the queue by `host`, wherever its leader is (`queues
 those of other nodes that come to its leader by `find_end`. Sessions of processes that are gone are
 ended by the leader; those of processes that cannot be reached are suspended (Q-55).
 
-A member whose part of the log is damaged takes no part: the others have all that it had. It is made
-anew (`node.cluster.healing`), and has left when the group has committed that it is gone.
+A member whose part of the log is damaged takes no part: the others have all that it had. It is
+rebuilt (`node.cluster.healing`), and has left when the group has committed that it is gone.
 
 When the definitions say that the group has restarted with one member (0059), that member goes on
 alone, and all others are over: they take no part from then on, and leave when that member, or who

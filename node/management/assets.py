@@ -2,8 +2,8 @@
 
 Static files need no login; what they show, they fetch from /api with the caller's own. No request
 leaves the node's own address, and no script runs that is not one of these files (the policy in
-CONTENT_POLICY): names that clients have chosen can do nothing on the page. A node whose page nobody
-opens keeps the names of the files and nothing else.
+CONTENT_POLICY): names that clients have chosen can do nothing on the page. A node whose page no
+client opens keeps the names of the files and nothing else.
 """
 
 import asyncio

@@ -3,7 +3,7 @@ they are, dead letters that go back to where they came from, and messages that n
 
 The first two take a `filter`, an object: `exchange`, `routing_key`, `death_queue`, `death_reason`,
 `headers` and `properties` (objects), of which all must be so. A redrive with `progress=true`
-answers with a line of JSON after each slice, the last with `"status": "ok"`; whoever goes away ends
+answers with a line of JSON after each slice, the last with `"status": "ok"`; a disconnect ends
 it.
 """
 

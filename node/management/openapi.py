@@ -1,6 +1,6 @@
 """GET /api/openapi.json: the OpenAPI document of the routes that this node has.
 
-The entries (`node.management.spec`) are imported, and the document made, in a thread when somebody
+The entries (`node.management.spec`) are imported, and the document made, in a thread when a client
 first asks for it; its bytes are kept.
 """
 

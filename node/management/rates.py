@@ -4,7 +4,7 @@ Takes the values of an object's columns at times (ms since 1970, that never go b
 `X_details` says: the rate over the last interval and, for a range that was asked (an age and a step
 in seconds), samples, newest first, with their average. What is known of an object is a `Track`: its
 last two samples, or a `History` besides, of SPANS. A track of 11 columns takes about 600 bytes, a
-history of as many about 17 KB, or 27 KB with `LONG_SPANS`. A counter that fell began anew: its rate
+history of as many about 17 KB, or 27 KB with `LONG_SPANS`. A counter that fell restarted: its rate
 is 0 for that interval. Not compiled: used a few times a second, for the objects that are looked at.
 """
 

@@ -1,6 +1,6 @@
 """Dials one peer, over and over: a control connection, then the bulk connection beside it.
 
-Takes from its `Dials` a new socket for each try; what became of it is told to the sockets' owner by
+Takes from its `Dials` a new socket for each try; the outcome is sent to the sockets' owner by
 the sockets themselves. Between tries it waits, longer each time and by chance, so that nodes that
 lost each other together do not come back together. Tells the log why it cannot get through, once
 per reason.

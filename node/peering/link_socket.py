@@ -2,7 +2,7 @@
 
 Takes the loop's callbacks, gives its owner what the core makes of them, and writes what the core
 has, as fast as the socket takes it and at most `PUMP_BYTES_MAX` in one go. Owns the transport and
-the deadline of the handshake. It ends exactly once (`SocketOwner.ended`), and nothing of it is told
+the deadline of the handshake. It ends exactly once (`SocketOwner.ended`), and it reports nothing
 behind that, whatever the socket still had.
 """
 

@@ -5,7 +5,7 @@ membership of the cluster changes, and may be off. Its users work without it: wi
 False, or while no node holds a job, the leader of the definitions may do what must be done.
 
 A holder is one who believes so: for a moment two nodes may. What a job changes carries its fencing
-number, and whoever takes the change refuses a number below the highest that it has seen. No number
+number, and its receiver refuses a number below the highest that it has seen. No number
 is ever given to two holders.
 """
 

@@ -2,7 +2,7 @@
 
 Messages carry no time of arrival that a queue would keep. But they have numbers that count up: a
 message with a number below what the next one was to get at some look was there by then. So the age
-that is told is the time since the first look that found it there: the true one is greater by the
+that is shown is the time since the first look that found it there: the true one is greater by the
 time between two looks at most, and by more for what was there before the first look. Of each
 queue with messages LOOKS_MAX looks are kept, and nothing of the others.
 """

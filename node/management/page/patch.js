@@ -3,8 +3,8 @@
 
 import { present } from "./dom.js";
 
-/** The children of `parent` become these. Those with `data-key` are found again by it. Whoever
- * stood on something that is gone stands on the table that it was in. */
+/** The children of `parent` become these. Those with `data-key` are found again by it. If the
+ * focused element is gone, its table gets the focus. */
 export function patch(parent, ...fresh) {
   const active = parent.contains(document.activeElement) ? document.activeElement : null;
   const region = active ? active.closest("[tabindex]") : null;
