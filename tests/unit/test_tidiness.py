@@ -2,6 +2,7 @@
 
 import ast
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,6 +36,16 @@ STATE_MACHINES: Final = frozenset(
 )  # One class each, whose methods share all of its state.
 FUNCTION_LINES_MAX: Final = 60
 VAGUE_NAMES: Final = frozenset({"util", "utils", "helper", "helpers", "misc", "manager", "common"})
+MARKDOWN_COLUMNS_MAX: Final = 120
+SUBJECT_COLUMNS_MAX: Final = 72
+LONG_SUBJECTS_UNTIL: Final = "1d9f975"  # Older commits have longer subjects.
+PRIVATE_WORDS: Final = re.compile(
+    r"\b(whoever|whomever|nobody|somebody|anybody|anew|is told|are told|was told|were told"
+    r"|has given up|is born|are born|is hurried)\b",
+    re.IGNORECASE,
+)
+# Files whose prose is still to be rewritten; the list only shrinks.
+UNREVISED: Final = Path(__file__).with_name("unrevised_prose.txt")
 BANNED_IMPORTS: Final = frozenset({"pickle", "marshal", "shelve", "dill", "cloudpickle"})
 BANNED_CALLS: Final = frozenset({"eval", "exec"})
 
@@ -213,3 +224,48 @@ def test_the_testing_package_imports_nothing_of_the_node() -> None:
 def test_no_compiled_module_lies_beside_its_source() -> None:
     found = [path for name in PACKAGES for path in (ROOT / name).rglob("*.so")]
     assert [relative(path) for path in found] == []
+
+
+def markdown_files() -> list[Path]:
+    listed = subprocess.run(
+        ["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return [ROOT / name for name in listed.stdout.split()]
+
+
+def test_markdown_lines_end_at_120_columns() -> None:
+    """Rows of tables cannot be wrapped."""
+    too_long = [
+        f"{relative(path)}:{number}"
+        for path in markdown_files()
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        if len(line) > MARKDOWN_COLUMNS_MAX and not line.lstrip().startswith("|")
+    ]
+    assert too_long == []
+
+
+def test_subjects_of_new_commits_have_at_most_72_columns() -> None:
+    listed = subprocess.run(
+        ["git", "log", "--format=%h %s", f"{LONG_SUBJECTS_UNTIL}..HEAD"],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if listed.returncode != 0:
+        pytest.skip("the history is not here")
+    subjects = [line.partition(" ")[2] for line in listed.stdout.splitlines()]
+    assert [each for each in subjects if not 8 < len(each) <= SUBJECT_COLUMNS_MAX] == []
+
+
+def prose_files() -> list[Path]:
+    documents = [path for path in markdown_files() if path.name != "CHANGELOG.md"]
+    return [*python_files(*FOLDERS), *documents]
+
+
+def test_prose_uses_plain_words() -> None:
+    allowed = set(UNREVISED.read_text("utf-8").split())
+    found = {
+        relative(path)
+        for path in prose_files()
+        if path != Path(__file__) and PRIVATE_WORDS.search(path.read_text("utf-8"))
+    }
+    assert sorted(found - allowed) == [], "private words: name the actor instead"
+    assert sorted(allowed - found) == [], "revised: take these out of unrevised_prose.txt"
