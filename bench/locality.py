@@ -1,4 +1,4 @@
-"""Clients on any node against clients that follow the leaders (FEATURES M-4): hops, latency, bytes.
+"""Clients on any node against clients that follow the leaders: hops, latency, bytes.
 
     python -m bench.locality [--python PATH] [--queues 6] [--clients 12] [--rate 100] [--seconds 20]
 

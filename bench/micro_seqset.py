@@ -14,8 +14,8 @@ import time
 import tracemalloc
 from collections.abc import Callable
 
-from queues import seqset
-from queues.seqset import SeqSet
+from queues.runs import seqset
+from queues.runs.seqset import SeqSet
 
 CYCLES = 300_000
 ROUNDS = 5  # the best of so many is told

@@ -14,13 +14,13 @@ from functools import partial
 from time import process_time
 from typing import Final, TypeVar
 
-from queues import seqset
-from queues.commands import ACCEPT, FAIL, Attach, Enqueue, SessionId, Settle, consumer_key
-from queues.fifo import Fifo
-from queues.fifo_snapshot import Frozen, Thawing
 from queues.hosts.sweeping import Sweep, sets_alive
-from queues.options import Options
-from queues.seqset import SeqSet
+from queues.machine.commands import ACCEPT, FAIL, Attach, Enqueue, SessionId, Settle, consumer_key
+from queues.machine.fifo import Fifo
+from queues.machine.fifo_snapshot import Frozen, Thawing
+from queues.machine.options import Options
+from queues.runs import seqset
+from queues.runs.seqset import SeqSet
 
 KEY: Final = consumer_key(SessionId(7 << 64 | 1), 1)
 BATCH: Final = 8192  # messages that are settled at once

@@ -19,8 +19,8 @@ from typing import Final
 
 import uvloop
 
-from node.peering.settings import LinkSettings
-from node.peers import PeerLinks
+from node.cluster.peering.link_settings import LinkSettings
+from node.cluster.peering.peer_links import PeerLinks
 from warren.wire.peer import connection
 from warren.wire.peer.handshake import Identity, link_key
 

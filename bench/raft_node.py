@@ -2,7 +2,8 @@
 
     python -m bench.raft_node MEMBER DIRECTORY PORT,PORT,... --groups N
 
-All on the real thing: `warren.storage.wal` with its syncs, `node.peers`, `raft.host`. The owner of
+All on the real thing: `warren.storage.wal` with its syncs, `node.cluster.peering.peer_links`,
+`raft.host`. The owner of
 a group counts what is committed and keeps nothing; every SNAPSHOT_ENTRIES entries it says that it
 has a snapshot, so that the log may go. Commands come as lines of JSON on stdin, answers go to
 stdout. A failure of the log or of a group ends the process.
@@ -26,8 +27,8 @@ from typing import Any, Final
 
 import uvloop
 
-from node.memory import bound_allocator
-from node.peers import PeerLinks
+from node.cluster.peering.peer_links import PeerLinks
+from node.resources.memory import bound_allocator
 from raft import core
 from raft.codec import BadMessage
 from raft.entries import Config, Entry, SnapshotPoint
@@ -207,7 +208,8 @@ class Counter:
 
 
 class Node:
-    """Log, links and host put together; also what the links tell (`node.peers.PeerUser`)."""
+    """Log, links and host put together; also what the links tell
+    (`node.cluster.peering.peer_links.PeerUser`)."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self.loop = asyncio.get_running_loop()

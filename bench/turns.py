@@ -1,7 +1,8 @@
 """The turns of a node's loop while something is measured, and which the machine itself has stalled.
 
 A turn is what every other connection waits for. Takes the buckets of `warren_loop_turn_ms`, what
-the node's log tells of each turn of 20 ms or more (`node.slow_turns`; the node must log at debug,
+the node's log tells of each turn of 20 ms or more (`node.events.slow_turns`; the node must log at
+debug,
 `LOG_TURNS`), and the moments at which `stall` (stall.c), which runs beside, saw the machine stand
 still. Gives the longest turn of all, and the longest that no such moment coincides with.
 """

@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.command == "server":
         return serve(options)
     if options.command == "check-data":
-        from node.check_data import run
+        from node.recovery.check_data import run
 
         return run(options.directory, options.formatter, sys.stdout, sys.stderr)
     if options.command == "bench":
@@ -125,7 +125,7 @@ def chaos(options: argparse.Namespace) -> int:
 
 def serve(options: argparse.Namespace) -> int:
     """`warren server`: read the configuration and run the node with it."""
-    from node.config import ConfigError, load
+    from node.config.settings import ConfigError, load
 
     try:
         config = load(

@@ -2,7 +2,7 @@
 
 Recovery runs before the listeners open: the metadata log makes the definitions, they make the
 queue hosts, and the log gives each host its messages. The node says `ready` when clients may come.
-A failing log stops the process at once (DESIGN section 6).
+A failing log stops the process at once.
 """
 
 import asyncio
@@ -16,44 +16,44 @@ from typing import TYPE_CHECKING, Final
 
 import uvloop
 
-from node import logs
+from node.auth.login_rules import production_fault
 from node.auth.passwords import HASHINGS, Hashing, hash_password, new_salt
-from node.auth.rules import production_fault
 from node.broker import Broker, Endpoint
 from node.clock import NodeClock
-from node.cluster.identity import BadMembership, EnteringFailed
-from node.cluster.introducing import propose
-from node.cluster.service import Cluster
+from node.cluster.cluster_node import Cluster
+from node.cluster.membership.introducing import propose
+from node.cluster.membership.membership_file import BadMembership, EnteringFailed
+from node.cluster.peering.cluster_secret import BadNodeId, BadSecret, read_secret
 from node.cluster.wiring import ClusterParts
-from node.damage import LostDefinitions
-from node.default_policies import default_policies
-from node.disk_monitor import DiskMonitor
-from node.door import AMQP, AmqpDoor, entries_of
-from node.front import ManagementFront
-from node.hangup import Hangup
-from node.memory import BodyPaging, MemoryKeeper, bound_allocator, memory_total_bytes
-from node.owners import QueueOwners, Recovered
-from node.peering.identity import BadNodeId, BadSecret, read_secret
-from node.process_facts import ResidentMeter, raise_files_max
-from node.resetting import wipe_if_marked
-from node.slow_turns import SlowTurns
+from node.config.default_policies import default_policies
+from node.connections.amqp_listeners import AMQP, AmqpListeners, entries_of
+from node.events import logs
+from node.events.slow_turns import SlowTurns
+from node.management.management_front import ManagementFront
+from node.operations.resetting import wipe_if_marked
+from node.operations.sighup import SighupHandler
+from node.recovery.damage import LostDefinitions
+from node.recovery.log_owners import QueueOwners, Recovered
+from node.resources.disk_monitor import DiskMonitor
+from node.resources.memory import BodyPaging, MemoryKeeper, bound_allocator, memory_total_bytes
+from node.resources.process_facts import ResidentMeter, raise_files_max
 from node.supervision import supervised
 from node.timers import Timers
 from node.tls.contexts import TlsFault
 from node.turn import Turn
-from queues import fifo
-from queues.credit import CreditActor, CreditSpec
-from queues.hosts.journal import Journal
-from queues.metadata_commands import (
+from queues.bodies.paging import Pager
+from queues.bodies.store import BodyBudget
+from queues.definitions.metadata_commands import (
     Batch,
     Command,
     DeclareVhost,
     PutUser,
     SetPermissions,
 )
-from queues.metadata_snapshot import BadSnapshot
-from queues.paging import Pager
-from queues.store import BodyBudget
+from queues.definitions.metadata_snapshot import BadSnapshot
+from queues.hosts.journal import Journal
+from queues.machine import fifo
+from queues.sessions.credit import CreditActor, CreditSpec
 from warren.storage.compaction import UnreadableFile
 from warren.storage.direct import DIRECT_BYTES, DirectDisk
 from warren.storage.disk import DirectoryInUse, DirectoryLock, OsDisk
@@ -63,7 +63,7 @@ from warren.storage.snapshot import SnapshotStore
 from warren.storage.wal import Wal
 
 if TYPE_CHECKING:
-    from node.config import Config, UserConfig
+    from node.config.settings import Config, UserConfig
     from node.tls.keeper import TlsKeeper
 
 log = logging.getLogger("warren.node")
@@ -102,7 +102,7 @@ def tls_keepers(config: "Config") -> "Mapping[str, TlsKeeper]":
     listeners = config.listeners
     if listeners.amqps is None and listeners.management_tls is None and not config.cluster.tls:
         return {}
-    from node.tls.listeners import keepers_of
+    from node.tls.tls_listeners import keepers_of
 
     return keepers_of(config)
 
@@ -156,16 +156,16 @@ async def run_node(config: "Config", secret: bytes | None) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    hangup = Hangup(loop)
+    sighup = SighupHandler(loop)
     if config.log.file is not None:
-        hangup.on_signal(logs.reopen)
+        sighup.on_signal(logs.reopen)
     disk = OsDisk()
     keepers = tls_keepers(config)
     cluster = Cluster(config, secret, disk, keepers.get("cluster.tls"))
     try:
         if not await finished(cluster.enter(), stopping):
             return 0
-        return await Node(config, stopping, keepers, hangup, cluster).run()
+        return await Node(config, stopping, keepers, sighup, cluster).run()
     finally:
         await cluster.close()
 
@@ -194,14 +194,14 @@ class Node:
         config: "Config",
         stopping: asyncio.Event,
         keepers: "Mapping[str, TlsKeeper]",
-        hangup: Hangup,
+        sighup: SighupHandler,
         cluster: Cluster,
     ) -> None:
         """`stopping` is set when the node is to stop; `keepers` are the TLS contexts by listener;
         `cluster` has entered: this node is a member of it, perhaps the only one."""
         self._config = config
         self._keepers = keepers
-        self._hangup = hangup
+        self._sighup = sighup
         self._stopping = stopping
         self._cluster = cluster
         self._parts: ClusterParts
@@ -278,7 +278,7 @@ class Node:
     async def _open(self) -> ManagementFront:
         """Let clients come, and say so."""
         broker = self.broker
-        door = AmqpDoor(broker, entries_of(self._config, self._keepers))
+        door = AmqpListeners(broker, entries_of(self._config, self._keepers))
         await door.open()
         broker.door = door
         front = ManagementFront(broker, self._keepers)
@@ -314,7 +314,7 @@ class Node:
 
             interval_s = self._config.tls.reload_interval_ms / 1000
             watch = TlsWatch(list(self._keepers.values()), interval_s)
-            self._hangup.on_signal(watch.hurry)
+            self._sighup.on_signal(watch.hurry)
             watchers.append(loop.create_task(supervised("certificates", watch.run)))
         await self._stopping.wait()
         for watcher in watchers:
@@ -611,7 +611,7 @@ class Node:
 
     async def _bury(self, seconds: float) -> None:
         """Wait until what is dying is dead-lettered; the rest stays where it is, or is lost to a
-        quorum queue (D-07)."""
+        quorum queue."""
         hosts = self.broker.hosts.awake
         await wait_until(lambda: not any(h.is_burying for h in hosts.values()), seconds)
 

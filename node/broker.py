@@ -13,46 +13,48 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
-from node.alarms import AlarmHold, Alarms
+from node.amqp091.publish_plans import RouteCache
 from node.amqp10.hints import HintCounts
 from node.amqp10.named_targets import NamedTargets
 from node.auth.access import AccessView
-from node.auth.desk import LoginDesk
+from node.auth.login_checks import LoginChecks
+from node.auth.login_events import login_teller
+from node.auth.login_rules import rules_of
 from node.auth.passwords import Hashing
 from node.auth.permissions import PermissionCache
-from node.auth.rules import rules_of
-from node.auth.telling import login_teller
-from node.authors import BROKER, Author
 from node.clock import NodeClock, monotonic_ms
-from node.cluster.unknown import UnknownHost
-from node.damage import Damages, Owners
+from node.cluster.queues.unknown_host import UnknownHost
+from node.connections.client_limits import ClientLimits
+from node.connections.connection_properties import server_properties, wire_limits, wire_limits10
+from node.connections.direct_reply_to import ANSWERS_FROM, DirectReplies
+from node.connections.half_closed import Partings
+from node.definitions.policing import PolicyKeeper, QueueRules
+from node.definitions.queue_hosts import QueueHosts
+from node.definitions.routes import Routes
 from node.descriptors import Descriptors
-from node.events import Events
-from node.greeting import server_properties, wire_limits, wire_limits10
-from node.hold import Hold
-from node.hosts import QueueHosts
-from node.limits import ClientLimits
-from node.observers import Observers
+from node.events.authors import BROKER, Author
+from node.events.events import Events
+from node.events.observers import Observers
 from node.oversized import OversizedHeaders
-from node.parting import Partings
-from node.plans import RouteCache
-from node.policing import PolicyKeeper, QueueRules
-from node.process_facts import files_max
-from node.reply_to import ANSWERS_FROM, AnswerDesk
-from node.routes import Routes
+from node.recovery.damage import Damages, Owners
+from node.recovery.unreadable import Unreadable
+from node.resources.alarms import AlarmHold, Alarms
+from node.resources.process_facts import files_max
+from node.resources.publish_hold import Hold
 from node.timers import Timers
 from node.turn import Turn
-from node.unreadable import Unreadable
-from queues.commands import SessionId
-from queues.counts import Counts
-from queues.credit import DEAD_LETTERS, QUEUE, CreditActor, CreditSpec, FlowLedger
-from queues.definitions import Binding, Destination, Exchange, Policy, Queue, User, VhostEntry
-from queues.host import QueueHost
-from queues.hosts.classic import LOGGED, ClassicHost, Steppable, Waking
-from queues.hosts.journal import Journal
-from queues.hosts.undertaker import QueueUndertaker
-from queues.message import Chunk
-from queues.metadata_commands import (
+from queues.bodies.store import BodyBudget
+from queues.dead_lettering.dead_letter_publisher import QueueDeadLetterPublisher
+from queues.definitions.broker_objects import (
+    Binding,
+    Destination,
+    Exchange,
+    Policy,
+    Queue,
+    User,
+    VhostEntry,
+)
+from queues.definitions.metadata_commands import (
     Batch,
     Bind,
     Command,
@@ -65,27 +67,33 @@ from queues.metadata_commands import (
     PutPolicy,
     PutUser,
 )
-from queues.metadata_outcomes import Added, Change, Deleted, Outcome, Refused, Removed
-from queues.queue_arguments import QUORUM, queue_type
-from queues.queue_options import EXPIRES, QueueDefaults
+from queues.definitions.metadata_outcomes import Added, Change, Deleted, Outcome, Refused, Removed
+from queues.definitions.queue_arguments import QUORUM, queue_type
+from queues.definitions.queue_options import EXPIRES, QueueDefaults
+from queues.hosts.classic import LOGGED, ClassicHost, Steppable, Waking
+from queues.hosts.journal import Journal
+from queues.machine.commands import SessionId
+from queues.message import Chunk
+from queues.queue_host import QueueHost
 from queues.routing.router import Router
-from queues.store import BodyBudget
+from queues.sessions.counts import Counts
+from queues.sessions.credit import DEAD_LETTERS, QUEUE, CreditActor, CreditSpec, FlowLedger
 from warren.storage.tally import DiskUse, Tally
 from warren.storage.wal import RESERVE
 from warren.wire.errors import ProtocolError, ReplyCode, Scope
 
 if TYPE_CHECKING:
+    from node.amqp091.endpoint import Endpoint091
     from node.amqp10.endpoint import Endpoint10
-    from node.cluster.queues_part import QueuesPart
-    from node.cluster.whereis import WhereIs
+    from node.cluster.queues.queues_channel import QueuesChannel
+    from node.cluster.services.whereis import WhereIs
     from node.cluster.wiring import ClusterParts
-    from node.config import Config
-    from node.door import AmqpDoor
-    from node.endpoint091 import Endpoint091
-    from node.peeking import Browsed, Peeked
+    from node.config.settings import Config
+    from node.connections.amqp_listeners import AmqpListeners
+    from node.operations.peeking import Browsed, Peeked
     from node.tls.keeper import TlsKeeper
-    from queues.away.neighbour import Neighbour
     from queues.hosts.quorum_member import QuorumMember
+    from queues.remote.peer_queues import PeerQueues
     from warren.storage.pages import Pages
 
 log = logging.getLogger("warren.broker")
@@ -154,7 +162,7 @@ class Broker:
         self.named_targets = NamedTargets()
         self.in_service = False
         self.in_maintenance = False
-        self.door: AmqpDoor | None = None
+        self.door: AmqpListeners | None = None
         self.tls_keepers = tls_keepers  # by listener
         self.incarnation = int.from_bytes(os.urandom(8), "big")
         self.events = Events(self.node_name, self.now_ms)
@@ -179,14 +187,14 @@ class Broker:
         self.endpoints_by_name: dict[str, Endpoint] = {}
         self.partings = Partings()
         self.client_limits = ClientLimits(self)
-        self.answers = AnswerDesk(turn.mark_endpoint)
+        self.answers = DirectReplies(turn.mark_endpoint)
         self._removed_ready: dict[int, int] = {}
         self._begin_to_count()
         self.observers = Observers(self)
         self._join_cluster(parts)
 
-    def _make_logins(self) -> LoginDesk:
-        logins = LoginDesk(self.access, rules_of(self.config))
+    def _make_logins(self) -> LoginChecks:
+        logins = LoginChecks(self.access, rules_of(self.config))
         logins.on_weak_hash = self.replace_hash
         logins.on_login = login_teller(self.events)
         return logins
@@ -364,15 +372,17 @@ class Broker:
             queue.auto_delete,
             rules.first_options,
             LOGGED if rules.quorum else rules.mode,
-            self.undertaker(queue, rules),
+            self.dead_letter_publisher(queue, rules),
         )
 
-    def undertaker(self, queue: Queue, rules: QueueRules) -> QueueUndertaker | None:
+    def dead_letter_publisher(
+        self, queue: Queue, rules: QueueRules
+    ) -> QueueDeadLetterPublisher | None:
         """Who takes the dead of this queue, if it has a dead-letter exchange."""
         rule = rules.dead_letters
         if rule is None:
             return None
-        return QueueUndertaker(
+        return QueueDeadLetterPublisher(
             rule,
             self.router(queue.vhost),
             self.host,
@@ -413,7 +423,7 @@ class Broker:
         self, queue: Queue, offset: int, count: int, payload_bytes: int
     ) -> "Sequence[Peeked]":
         """Messages where they are; LookupError: no node can answer."""
-        from node.peeking import Peeking
+        from node.operations.peeking import Peeking
 
         try:
             return await Peeking(self).peek(queue, offset, count, payload_bytes)
@@ -422,7 +432,7 @@ class Broker:
 
     async def browse(self, queue: Queue, level: int, seq: int, count: int) -> "Sequence[Browsed]":
         """Messages behind a cursor, left where they are; LookupError: the leader has no answer."""
-        from node.peeking import Peeking
+        from node.operations.peeking import Peeking
 
         try:
             return await Peeking(self).browse(queue, level, seq, count)
@@ -462,7 +472,7 @@ class Broker:
         return 0 if member is None else member.id
 
     def home_of_classic(self, uid: int) -> int | None:
-        """See `node.cluster.leaders.HomeOf`."""
+        """See `node.cluster.queues.leader_table.HomeOf`."""
         queue = self.metadata.queue(uid)
         return None if queue is None or queue.members else self.home_of(queue)
 
@@ -511,7 +521,7 @@ class Broker:
         """This node's member of a quorum queue."""
         return self.quorum_queues.members.get(uid)
 
-    def _proxy(self, away: "QueuesPart", queue: Queue) -> QueueHost:
+    def _proxy(self, away: "QueuesChannel", queue: Queue) -> QueueHost:
         """A queue of another node."""
         home = self.home_of(queue)
         known = away.known(home, queue.uid)
@@ -520,7 +530,7 @@ class Broker:
         single = self.policies.rules_of(queue).options.single_active
         return away.proxy(home, queue.uid, queue.vhost, queue.name, False, single)
 
-    def host_for_visitor(self, uid: int) -> QueueHost | None:
+    def host_for_stub(self, uid: int) -> QueueHost | None:
         """A queue of this node, for a session of another; None: it was deleted."""
         if uid >= ANSWERS_FROM:
             return self.answers.of_uid(uid)
@@ -536,9 +546,9 @@ class Broker:
         self.homes_version += 1
 
     @property
-    def neighbours(self) -> "dict[int, Neighbour]":
+    def all_peer_queues(self) -> "dict[int, PeerQueues]":
         """The streams to other nodes, by member."""
-        return self.away.neighbours
+        return self.away.all_peer_queues
 
     async def accept_damage(self, queue: Queue) -> None:
         """Serve a damaged queue with what could be read; the answer comes when that is durable."""
@@ -614,7 +624,7 @@ class Broker:
         if user is not None and user.password_hash == old:
             self.propose(PutUser(name, new, hashing, user.tags))
 
-    # What maintenance asks (node.cluster.maintenance.Clients)
+    # What maintenance asks (node.cluster.services.maintenance.Clients)
 
     @property
     def client_count(self) -> int:
@@ -632,7 +642,7 @@ class Broker:
         self.observers.maintenance_changed(is_so)
 
     def delete_queues_of(self, connection_id: str, done: Callable[[], None] | None = None) -> None:
-        """The connection is gone; so are its exclusive queues (Q-01), some in each turn."""
+        """The connection is gone; so are its exclusive queues, some in each turn."""
 
         def committed(outcome: Outcome) -> None:
             if isinstance(outcome, Deleted) and len(outcome.subjects) == DELETED_QUEUES_MAX:
@@ -692,7 +702,7 @@ class Broker:
 
 
 def home_down(queue: Queue) -> ProtocolError:
-    """As RabbitMQ says it (A-04)."""
+    """As RabbitMQ says it."""
     text = f"home node '{queue.node}' of durable queue '{queue.name}' in vhost '{queue.vhost}'"
     return ProtocolError(ReplyCode.NOT_FOUND, f"{text} is down or inaccessible")
 

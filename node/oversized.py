@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import Final, final
 
-from queues.host import QueueHost
+from queues.queue_host import QueueHost
 
 log = logging.getLogger("warren.broker")
 

@@ -2,7 +2,7 @@
 
 Sockets mark their endpoint, sessions mark the queues that they hand something to; once all ready
 sockets have been read, `run` steps the queues, hands the journal to the disk and writes to each
-socket once (DESIGN section 4). Owns no rule: order and time only. Compiled.
+socket once. Owns no rule: order and time only. Compiled.
 """
 
 from collections.abc import Callable
@@ -12,11 +12,11 @@ from typing import Final, Protocol, final
 from mypy_extensions import i64
 
 from node.turn_stages import ELSEWHERE, GROUPS, JOURNAL, QUEUES, READING, SOCKETS, Stages
-from queues.away.seam import Ending
-from queues.dead_letter_limits import DeadLetterLimits
+from queues.bodies.paging import Pager
+from queues.dead_lettering.dead_letter_limits import DeadLetterLimits
 from queues.hosts.classic import Steppable
 from queues.hosts.journal import Journal
-from queues.paging import Pager
+from queues.remote.remote_interfaces import Ending
 
 READ_BYTES_MAX: Final = 2 << 20  # of input in one turn; what came beyond waits for the next
 ROUTE_MS_MAX: Final = (

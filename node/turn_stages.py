@@ -1,7 +1,8 @@
 """What the time of one turn went to: told apart by stage, for the log. No I/O. Compiled.
 
 Takes the readings of a clock at the end of each stage, gives their sums once a turn has ended. A
-turn that took long is reported to `on_slow` with all of them (`node.slow_turns`). Beside the clock,
+turn that took long is reported to `on_slow` with all of them (`node.events.slow_turns`). Beside the
+clock,
 which counts every second by the wall, it reads the CPU time of the thread, but only a hundred times
 a second, for that is a call of the kernel: what a long turn has used is known to 10 ms.
 """

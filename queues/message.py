@@ -12,7 +12,7 @@ from mypy_extensions import i64, mypyc_attr
 from warren.wire.buffer import read_i32_le
 
 if TYPE_CHECKING:
-    from queues.traits import Traits
+    from queues.machine.traits import Traits
 
 FORMAT_091: Final = 1  # publish method frame, header frame, body frames (wire.amqp091.events)
 FORMAT_10: Final = 2  # transfer frame with the message's sections (wire.amqp10.transfers)

@@ -249,7 +249,7 @@ class Raft:
             self._pre_campaign()
 
     def stand_alone(self, term: i64) -> bool:
-        """Go on without the others, from `term` on or later (0059). False: a snapshot comes in."""
+        """Go on without the others, from `term` on or later (0054). False: a snapshot comes in."""
         if self._incoming.is_installing:
             return False
         self._follow(max(term, self.term), 0)

@@ -4,7 +4,8 @@ The client gets each ready message once, in the order of service, and the queue 
 nothing is checked out, counted as delivered or marked as redelivered, and outcomes mean nothing to
 the queue. Messages that consumers hold are not shown, nor is what comes back behind the cursor.
 
-The leader of the queue is asked for BATCH messages at a time (`node.peeking`), when the client has
+The leader of the queue is asked for BATCH messages at a time (`node.operations.peeking`), when the
+client has
 credit and what was read before is sent. A drain ends when there are no more messages; a link with
 credit left asks again with each flow of the client. Limits: one question at a time for each link.
 """
@@ -16,9 +17,9 @@ from typing import TYPE_CHECKING, Final, Protocol, final
 
 from node.amqp10.forms import Forms
 from node.amqp10.owner import Owner10
-from queues.definitions import Queue
-from queues.host import View
+from queues.definitions.broker_objects import Queue
 from queues.message import Chunk
+from queues.queue_host import View
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
 from warren.wire.amqp10.link import SENDER_SETTLED, Link
 from warren.wire.amqp10.performatives import Source
@@ -26,7 +27,7 @@ from warren.wire.amqp10.sender import QueueCredit, Run
 from warren.wire.amqp10.session import Session
 
 if TYPE_CHECKING:
-    from node.peeking import Browsed
+    from node.operations.peeking import Browsed
 
 log = logging.getLogger("warren.connection")
 

@@ -12,10 +12,10 @@ from mypy_extensions import i64
 
 from node.amqp10.owner import Owner10
 from node.amqp10.special import Special
-from queues.commands import EndSession, SessionId
-from queues.credit import LINK, CreditActor
-from queues.host import PublishingOnly
-from queues.publishing import Publisher
+from queues.machine.commands import EndSession, SessionId
+from queues.queue_host import PublishingOnly
+from queues.sessions.credit import LINK, CreditActor
+from queues.sessions.publishing import Publisher
 
 
 @final

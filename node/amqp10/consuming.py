@@ -12,14 +12,14 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from node.amqp091.channel_owner import Tracing
 from node.amqp10.forms import Forms
 from node.amqp10.hints import Timer
 from node.amqp10.locality import ACTIVE
 from node.amqp10.owner import Owner10
 from node.amqp10.termini import Consumption
-from node.definitions import queue_deletion
-from node.owner import Tracing
-from queues.commands import (
+from node.definitions.definition_changes import queue_deletion
+from queues.machine.commands import (
     ACCEPT,
     FAIL,
     RETURN_UNSEEN,
@@ -31,10 +31,10 @@ from queues.commands import (
     Settle,
     consumer_key,
 )
-from queues.credit import LINK, CreditActor
-from queues.effects import ACQUIRED_SHIFT
-from queues.host import QueueHost
-from queues.unacked import TagRun, Unacked
+from queues.machine.effects import ACQUIRED_SHIFT
+from queues.queue_host import QueueHost
+from queues.sessions.credit import LINK, CreditActor
+from queues.sessions.unacked import TagRun, Unacked
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
 from warren.wire.amqp10.events import RELEASED
 from warren.wire.amqp10.link import SENDER_SETTLED, Link
@@ -164,7 +164,7 @@ class ConsumingLink:
         self.settle(RETURN_UNSEEN, runs)
 
     def settle(self, outcome: i64, runs: list[tuple[int, int]], words: bytes = b"") -> None:
-        """`words`: annotations for the messages (`queues.annotations`)."""
+        """`words`: annotations for the messages (`queues.machine.annotations`)."""
         if len(runs) > 0:
             self.host.command(self, Settle(self._key, outcome, runs, words))
 
@@ -296,7 +296,7 @@ class ConsumingLink:
             self.owner.mark()
 
     def _tell_active(self, active: bool) -> None:
-        """With the first flow, or at once if that has gone (FEATURES B-71, B-72)."""
+        """With the first flow, or at once if that has gone."""
         self.active = active
         link = self.link
         properties = dict(link.properties or {})
@@ -324,7 +324,7 @@ class ConsumingLink:
 
     def on_timed_out(self, uid: int, number: int, timeout_ms: int) -> None:
         """The queue took back all that was not settled: the client learns that it was released,
-        and the link goes on with what credit it has (C-15).
+        and the link goes on with what credit it has.
         """
         if self.ended:
             return

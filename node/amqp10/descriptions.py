@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Final
 from urllib.parse import quote
 
-from node.cluster.topology import Topology
-from node.cluster.whereis import NodePlace, Place
-from queues.arguments import decode_arguments
+from node.cluster.services.topology import Topology
+from node.cluster.services.whereis import NodePlace, Place
 from queues.conversion.values import map_of
-from queues.definitions import Binding, Destination, Queue
-from queues.host import Counts
-from queues.queue_arguments import queue_type
+from queues.definitions.arguments import decode_arguments
+from queues.definitions.broker_objects import Binding, Destination, Queue
+from queues.definitions.queue_arguments import queue_type
+from queues.queue_host import Counts
 from warren.wire.amqp10.values import Array, UInt, ULong
 
 HASH_BYTES: Final = 9  # 12 characters
@@ -44,7 +44,7 @@ def removed_description(message_count: int) -> Description:
 
 
 def topology_description(topology: Topology) -> Description:
-    """Who serves the queue, and where (B-75)."""
+    """Who serves the queue, and where."""
     members: list[object] = [
         {
             "node": each.node,

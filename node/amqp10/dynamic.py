@@ -1,4 +1,4 @@
-"""Dynamic termini: queues that the broker makes for a link of AMQP 1.0 (FEATURES B-22).
+"""Dynamic termini: queues that the broker makes for a link of AMQP 1.0.
 
 A source or target with `dynamic` gets a transient queue of its connection's own (exclusive), under
 a name that the broker makes; our attach says its address. With the capability
@@ -23,14 +23,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from node.authors import BROKER, Author
-from node.definitions import Actor, Definitions, new_name, queue_declaration
-from queues.addresses import queue_address
-from queues.arguments import encode_arguments
-from queues.host import Counts
-from queues.metadata_commands import Command, DeclareQueue, DeleteQueue
-from queues.metadata_outcomes import Outcome
-from queues.metadata_outcomes import Refused as RefusedOutcome
+from node.definitions.definition_changes import Actor, Definitions, new_name, queue_declaration
+from node.events.authors import BROKER, Author
+from queues.conversion.addresses import queue_address
+from queues.definitions.arguments import encode_arguments
+from queues.definitions.metadata_commands import Command, DeclareQueue, DeleteQueue
+from queues.definitions.metadata_outcomes import Outcome
+from queues.definitions.metadata_outcomes import Refused as RefusedOutcome
+from queues.queue_host import Counts
 from warren.wire.amqp10 import descriptors
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
 from warren.wire.amqp10.performatives import (

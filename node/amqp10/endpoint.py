@@ -3,7 +3,7 @@
 Owns its `Connection` core, its sessions and the task of its login. What the codec or a session
 finds wrong is sent by them; here that is logged, and what belongs to it is ended. While an alarm is
 set, upkeep is behind or too much is in flight, the windows of all sessions are closed: the client
-may not publish, and all else goes on (G-05). The socket is read no more only while a login is being
+may not publish, and all else goes on. The socket is read no more only while a login is being
 checked, the client does not take its answers, or twice as much is in flight.
 """
 
@@ -12,6 +12,8 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from node.amqp091.channel_owner import Tracing
+from node.amqp091.publish_plans import RouteCache
 from node.amqp10.consuming import ConsumingLink
 from node.amqp10.dynamic import Dynamics
 from node.amqp10.hints import HintCounts, LinkHints, Timer
@@ -24,19 +26,17 @@ from node.auth.login import Refused as LoginRefused
 from node.auth.permissions import PermissionCache, vhost_refusal
 from node.auth.sasl import UNASKED, offered
 from node.auth.source import Source
-from node.authors import AMQP, Author
-from node.cluster.whereis import WhereIs, url_of, urls_told
-from node.event_sources import tell_channel, tell_consumer_created, tell_consumer_deleted
-from node.facts import ConnectionFacts
-from node.logs import Ids, ids_of
-from node.owner import Tracing
-from node.plans import RouteCache
-from node.reading import ANSWER_BYTES_MAX, Reading, Transport
-from queues.counts import Counts
-from queues.credit import CONNECTION, CreditActor, CreditSpec
-from queues.publishing import Held
+from node.cluster.services.whereis import WhereIs, url_of, urls_told
+from node.connections.connection_facts import ConnectionFacts
+from node.connections.socket_reading import ANSWER_BYTES_MAX, Reading, Transport
+from node.events.authors import AMQP, Author
+from node.events.event_sources import tell_channel, tell_consumer_created, tell_consumer_deleted
+from node.events.logs import Ids, ids_of
 from queues.routing.content10 import Content10
 from queues.routing.router import Route
+from queues.sessions.counts import Counts
+from queues.sessions.credit import CONNECTION, CreditActor, CreditSpec
+from queues.sessions.publishing import Held
 from warren.wire.amqp10.connection import Connection
 from warren.wire.amqp10.errors import Condition, ProtocolError
 from warren.wire.amqp10.events import (
@@ -101,7 +101,7 @@ class Endpoint10:
         self.permissions: PermissionCache = broker.no_permissions
         self.sessions: dict[int, Session10] = {}  # by our channel
         self.has_published = False
-        self.is_publishing = False  # lately (`node.hold`)
+        self.is_publishing = False  # lately (`node.resources.publish_hold`)
         self.is_amqp10 = True
         self.owns_queues = False
         self.dynamics = Dynamics(self)
@@ -376,7 +376,7 @@ class Endpoint10:
         self._go_on()
 
     def _open_answer(self) -> Open:
-        """Capabilities: only for what there is (B-05, decision 0007).
+        """Capabilities: only for what there is.
 
         RabbitMQ's own clients go on only if this `product` is theirs; who we are is in another.
         """
@@ -568,7 +568,7 @@ class Endpoint10:
             session.grant()
 
     def _judge_windows(self) -> None:
-        """While nothing is to be published the windows are closed (B-10)."""
+        """While nothing is to be published the windows are closed."""
         shut = self._is_held_up()
         if shut != self.connection.in_alarm:
             self.connection.set_alarm(shut)
@@ -657,7 +657,7 @@ class Endpoint10:
 
 
 def vhost_of(hostname: str | None, default: str) -> str:
-    """What `hostname` of an open chooses (B-06)."""
+    """What `hostname` of an open chooses."""
     if hostname is not None and hostname.startswith(VHOST_PREFIX):
         return hostname[len(VHOST_PREFIX) :]
     return default

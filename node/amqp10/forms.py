@@ -2,7 +2,7 @@
 
 Takes a `View` of messages in either stored form and puts their bytes, in stored form 2, into a
 `Run`. Form 2 goes as it is: only what stands before the bare message is rebuilt (`Heads`), with
-the annotations `x-exchange` and `x-routing-key` (FEATURES B-38). Form 1 is converted; what comes of
+the annotations `x-exchange` and `x-routing-key`. Form 1 is converted; what comes of
 the properties is remembered, for they mostly are the same from message to message. Both memories
 are bounded, and start again when full.
 """
@@ -12,8 +12,8 @@ from typing import Final, final
 from mypy_extensions import i32, i64
 
 from queues.conversion.to_amqp10 import to_amqp10
-from queues.host import View
 from queues.message import FORMAT_10, Chunk
+from queues.queue_host import View
 from warren.wire.amqp091.deliver import build, extract
 from warren.wire.amqp10.deliver import Heads
 from warren.wire.amqp10.descriptors import MESSAGE_ANNOTATIONS

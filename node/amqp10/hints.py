@@ -1,4 +1,4 @@
-"""The links of one connection that tell where their queue is, kept true (FEATURES B-71 to B-73).
+"""The links of one connection that tell where their queue is, kept true.
 
 `LinkHints` hears of each link with a queue when it is attached (`join`) and when it is over
 (`leave`). It gives the link its properties, in full and in short, and when the queue's place has
@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from node.amqp10.locality import Hints, hints_of, with_activity
-from node.cluster.whereis import Place, WhereIs
-from queues.definitions import Queue
+from node.cluster.services.whereis import Place, WhereIs
+from queues.definitions.broker_objects import Queue
 from warren.wire.amqp10.link import Link
 from warren.wire.amqp10.session import Session
 

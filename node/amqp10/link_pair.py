@@ -1,4 +1,4 @@
-"""Pairs of links to `/management`: requests in on one, replies out on the other (FEATURES B-60).
+"""Pairs of links to `/management`: requests in on one, replies out on the other.
 
 A client attaches a sender and a receiver under one name to the address `/management`, both with the
 property `paired` and settled. `ManagementLinks` has the pairs of one session; a link's `owner` is

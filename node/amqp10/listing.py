@@ -6,7 +6,7 @@ from node.amqp10.consuming import ConsumingLink
 from node.amqp10.endpoint import Endpoint10
 from node.amqp10.publishing import PublishingLink
 from node.amqp10.sessions import Session10
-from node.management.view import LinkView, SessionView
+from node.management.rows.view import LinkView, SessionView
 
 SETTLE_MODES: Final = ("unsettled", "settled", "mixed")
 

@@ -1,4 +1,4 @@
-"""What flows tell of a link's queue: where its leader is (FEATURES B-70 to B-73). Pure.
+"""What flows tell of a link's queue: where its leader is. Pure.
 
 Links with a fixed queue have it, consumers' and publishers' alike: in full with their first flow
 and in answer to echo, in short with every other (`node.amqp10.hints` has them told of changes).
@@ -7,8 +7,8 @@ and in answer to echo, in short with every other (`node.amqp10.hints` has them t
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from node.cluster.whereis import ELECTING, MINORITY, Place
-from queues.addresses import parse_target
+from node.cluster.services.whereis import ELECTING, MINORITY, Place
+from queues.conversion.addresses import parse_target
 from warren.wire.amqp10.values import Symbol, UInt, ULong
 
 CAPABILITY: Final = "queue-locality:v1"

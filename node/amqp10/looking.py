@@ -1,4 +1,4 @@
-"""Peeks at queues for one connection, by `/management` (`node.peeking`). Not compiled.
+"""Peeks at queues for one connection, by `/management` (`node.operations.peeking`). Not compiled.
 
 Takes what a request asks and answers by callback, once the leader of the queue has told: a task for
 each, at most TASKS_MAX, which `close` ends. A reply is one message, so its size is limited:
@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from node.amqp10.requests import Reply, RequestError
 from queues.conversion.values import map_of
-from queues.definitions import Queue
+from queues.definitions.broker_objects import Queue
 from warren.wire.amqp10.values import UInt, ULong
 
 if TYPE_CHECKING:
-    from node.peeking import Peeked
+    from node.operations.peeking import Peeked
 
 Done = Callable[[Reply], None]
 Numbers = dict[str, int]

@@ -1,4 +1,4 @@
-"""Management over AMQP 1.0 (FEATURES B-60): carries out requests, whatever link they came on.
+"""Management over AMQP 1.0: carries out requests, whatever link they came on.
 
 `Management.handle` takes a request of one connection and answers by callback: at once where it only
 reads, else when the command is committed and applied here, or the queue has purged. It checks
@@ -36,10 +36,9 @@ from node.amqp10.requests import (
     split_target,
 )
 from node.auth.permissions import CONFIGURE
-from node.authors import BROKER, Author
-from node.cluster.topology import topology_of
-from node.cluster.whereis import NodePlace, WhereIs
-from node.definitions import (
+from node.cluster.services.topology import topology_of
+from node.cluster.services.whereis import NodePlace, WhereIs
+from node.definitions.definition_changes import (
     Actor,
     Definitions,
     binding,
@@ -48,13 +47,20 @@ from node.definitions import (
     queue_deletion,
     readable_queue,
 )
-from queues.arguments import decode_arguments
-from queues.commands import SessionId
-from queues.definitions import DEFAULT_EXCHANGE, RESERVED_PREFIX, Binding, Destination, Queue
-from queues.host import QueueHost
-from queues.metadata import Metadata
-from queues.metadata_commands import Bind, Command, DeleteExchange, Unbind
-from queues.metadata_outcomes import Created, Outcome, Refused
+from node.events.authors import BROKER, Author
+from queues.definitions.arguments import decode_arguments
+from queues.definitions.broker_objects import (
+    DEFAULT_EXCHANGE,
+    RESERVED_PREFIX,
+    Binding,
+    Destination,
+    Queue,
+)
+from queues.definitions.metadata import Metadata
+from queues.definitions.metadata_commands import Bind, Command, DeleteExchange, Unbind
+from queues.definitions.metadata_outcomes import Created, Outcome, Refused
+from queues.machine.commands import SessionId
+from queues.queue_host import QueueHost
 from queues.routing.kinds import KINDS
 from warren.wire.errors import ProtocolError, ReplyCode
 

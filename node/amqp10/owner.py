@@ -3,19 +3,19 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from node.amqp091.channel_owner import PlanCache, Tracing
 from node.auth.permissions import PermissionCache
-from node.authors import Author
-from node.definitions import Definitions
-from node.logs import Ids
-from node.owner import PlanCache, Tracing
-from queues.commands import SessionId
-from queues.counts import Counts
-from queues.credit import CreditSpec
-from queues.definitions import Binding, Queue
-from queues.host import QueueHost
-from queues.metadata_commands import Command
-from queues.metadata_outcomes import Outcome
-from queues.publishing import Held, Targets
+from node.definitions.definition_changes import Definitions
+from node.events.authors import Author
+from node.events.logs import Ids
+from queues.definitions.broker_objects import Binding, Queue
+from queues.definitions.metadata_commands import Command
+from queues.definitions.metadata_outcomes import Outcome
+from queues.machine.commands import SessionId
+from queues.queue_host import QueueHost
+from queues.sessions.counts import Counts
+from queues.sessions.credit import CreditSpec
+from queues.sessions.publishing import Held, Targets
 from warren.wire.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from node.amqp10.management import Management
     from node.amqp10.named_targets import NamedTargets
     from node.amqp10.publishing import PublishingLink
-    from node.peeking import Browsed
+    from node.operations.peeking import Browsed
     from queues.routing.router import Route
 
 
@@ -39,7 +39,7 @@ class Plans(PlanCache, Protocol):
 
 
 class Policies(Protocol):
-    """What holds for queues (`node.policing`)."""
+    """What holds for queues (`node.definitions.policing`)."""
 
     def can_refuse(self, queue: Queue) -> bool:
         """Whether it refuses messages because of its length, now and then."""
@@ -59,7 +59,7 @@ class Node(Definitions, Protocol):
     def policies(self) -> Policies: ...
 
     async def browse(self, queue: Queue, level: int, seq: int, count: int) -> "Sequence[Browsed]":
-        """Messages behind a cursor (`node.peeking`)."""
+        """Messages behind a cursor (`node.operations.peeking`)."""
 
     def bindings_to_queue(self, vhost: str, name: str) -> list[Binding]: ...
 

@@ -1,4 +1,4 @@
-"""One publisher's link: runs of messages to queues, and outcomes back (B-33). Compiled.
+"""One publisher's link: runs of messages to queues, and outcomes back. Compiled.
 
 The session that its queues know (their `SessionSink`). A link with an address has one plan of where
 its messages go, so a run goes down whole; messages that need a look of their own (the anonymous
@@ -15,16 +15,16 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from node.amqp091.channel_owner import Plan, Tracing
 from node.amqp10.dynamic import Made
 from node.amqp10.locality import queue_of_target
 from node.amqp10.owner import Owner10
 from node.amqp10.special import Special, is_special, look
-from node.owner import Plan, Tracing
-from queues.commands import EndSession, SessionId
-from queues.credit import LINK, CreditActor
-from queues.host import PublishingOnly
-from queues.publishing import Decided, Publisher, Targets
-from queues.unacked import TagRun, Unacked
+from queues.machine.commands import EndSession, SessionId
+from queues.queue_host import PublishingOnly
+from queues.sessions.credit import LINK, CreditActor
+from queues.sessions.publishing import Decided, Publisher, Targets
+from queues.sessions.unacked import TagRun, Unacked
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
 from warren.wire.amqp10.events import ACCEPTED, REJECTED, RELEASED
 from warren.wire.amqp10.link import Link
@@ -38,7 +38,7 @@ OUT: Final = 1  # what stands for the link in the list of messages that are not 
 SETTLED: Final = 1  # bits of each: the client wants no outcome
 TAKEN: Final = 2  # and new credit was granted for it
 
-# Why a queue refuses: condition, text, reason (B-33).
+# Why a queue refuses: condition, text, reason.
 FULL: Final = ("amqp:resource-limit-exceeded", "queue '{}' exceeded maximum length", "maxlen")
 UNAVAILABLE: Final = ("amqp:precondition-failed", "queue '{}' is unavailable", "unavailable")
 
@@ -108,7 +108,7 @@ class PublishingLink(PublishingOnly):
             self._resolve(self.plans.get(self._key) or self.plans.make(self._key))
 
     def _resolve(self, plan: Plan) -> None:
-        """Where the plan of an exchange leads to one queue alone, flows tell of that (B-73)."""
+        """Where the plan of an exchange leads to one queue alone, flows tell of that."""
         self._plan = plan
         owner = self.owner
         hosts = plan.targets.hosts

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from node.consumerless import Consumerless, unasked
-from queues.commands import EndSession, Inspect, Purge, SessionId
-from queues.credit import CreditActor, CreditSpec
-from queues.host import QueueHost
+from node.events.consumerless import Consumerless, unasked
+from queues.machine.commands import EndSession, Inspect, Purge, SessionId
+from queues.queue_host import QueueHost
+from queues.sessions.credit import CreditActor, CreditSpec
 
 CREDIT: Final = CreditSpec(1, 1)  # it sends no messages
 
@@ -21,7 +21,7 @@ Purged = Callable[[int | None], None]
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How a queue stands, as it has told itself (`queues.host.Counts`)."""
+    """How a queue stands, as it has told itself (`queues.queue_host.Counts`)."""
 
     ready_count: int
     consumer_count: int
@@ -43,7 +43,8 @@ class _Waiting:
 
 
 class Purges(Consumerless):
-    """Keeps `queues.host.SessionSink`. Invariant: a queue knows the session while it has asked."""
+    """Keeps `queues.queue_host.SessionSink`. Invariant: a queue knows the session while it has
+    asked."""
 
     def __init__(self, session: SessionId) -> None:
         self._session = session

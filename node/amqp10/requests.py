@@ -1,4 +1,4 @@
-"""Requests to `/management`: from path, query and body to plain values (FEATURES B-60). Pure.
+"""Requests to `/management`: from path, query and body to plain values. Pure.
 
 A request is a method, a target (path with query, each part percent-encoded) and a body. What is
 wrong with one raises RequestError with the status and the text of the answer. Names are at most
@@ -11,7 +11,7 @@ from typing import Final
 from urllib.parse import parse_qsl, unquote_to_bytes
 
 from queues.conversion.values import DROPPED, pairs_of, to_091
-from queues.definitions import DEFAULT_EXCHANGE, Destination
+from queues.definitions.broker_objects import DEFAULT_EXCHANGE, Destination
 from warren.wire.amqp10.values import Pairs
 
 NAME_BYTES_MAX: Final = 255

@@ -11,6 +11,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from node.amqp091.channel_owner import Tracing
 from node.amqp10.browsing import BrowsingLink, is_browser
 from node.amqp10.consuming import ConsumingLink
 from node.amqp10.dynamic import Made
@@ -20,11 +21,10 @@ from node.amqp10.publishing import PublishingLink
 from node.amqp10.subscriptions import is_subscription, subscribe
 from node.amqp10.termini import Consumption, check_expiry, consumption, error_of, publication
 from node.amqp10.transactions import Transactions
-from node.owner import Tracing
-from queues.annotations import WORDS_BYTES_MAX
-from queues.commands import ACCEPT, FAIL, REJECT, RELEASE
 from queues.conversion.annotated import words_of
-from queues.unacked import TagRun, Unacked
+from queues.machine.annotations import WORDS_BYTES_MAX
+from queues.machine.commands import ACCEPT, FAIL, REJECT, RELEASE
+from queues.sessions.unacked import TagRun, Unacked
 from warren.wire.amqp10 import events
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
 from warren.wire.amqp10.events import (
@@ -221,7 +221,7 @@ class Session10:
         terminus: Source | Target,
         attach: Callable[[AttachRequested, Made], None],
     ) -> None:
-        """Attach the link once there is a queue of its own (B-22)."""
+        """Attach the link once there is a queue of its own."""
         link = event.link
         dynamics = self.owner.dynamics
 
@@ -463,7 +463,7 @@ def within(event: Settled, state: TransactionalState) -> Settled:
 
 
 def queue_outcome(event: Settled) -> i64:
-    """What an outcome means to the queue (B-34)."""
+    """What an outcome means to the queue."""
     if event.outcome == events.ACCEPTED:
         return ACCEPT
     if event.outcome == events.REJECTED:

@@ -9,11 +9,11 @@ content asks for.
 from dataclasses import dataclass
 from typing import Final
 
+from node.amqp091.channel_owner import Plan
 from node.amqp10.owner import Owner10
 from node.amqp10.termini import error_of, names_of
-from node.owner import Plan
 from queues.conversion.to_amqp091 import X_CC
-from queues.publishing import Targets
+from queues.sessions.publishing import Targets
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
 from warren.wire.amqp10.message import (
     INFO_ANNOTATIONS,
@@ -187,7 +187,7 @@ def _check_user(owner: Owner10, user_id: object) -> None:
 
 
 def _more_keys(sections: Sections, data: bytes) -> tuple[bytes, ...]:
-    """Of the annotation x-cc: a list of texts (A-15)."""
+    """Of the annotation x-cc: a list of texts."""
     if not sections.info & INFO_ANNOTATIONS:
         return ()
     annotations = sections.annotations(data)

@@ -17,12 +17,18 @@ from urllib.parse import quote
 
 from node.amqp10.dynamic import Dynamics, Made
 from node.amqp10.termini import NEVER, error_of
-from node.authors import Author
-from node.definitions import Actor, Definitions, binding, queue_declaration, queue_deletion
-from queues.addresses import EXCHANGES, parse_target
-from queues.definitions import Binding, Destination
-from queues.metadata_commands import Bind, Command
-from queues.metadata_outcomes import Outcome, Refused
+from node.definitions.definition_changes import (
+    Actor,
+    Definitions,
+    binding,
+    queue_declaration,
+    queue_deletion,
+)
+from node.events.authors import Author
+from queues.conversion.addresses import EXCHANGES, parse_target
+from queues.definitions.broker_objects import Binding, Destination
+from queues.definitions.metadata_commands import Bind, Command
+from queues.definitions.metadata_outcomes import Outcome, Refused
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
 from warren.wire.amqp10.performatives import Attach, Source
 from warren.wire.errors import ProtocolError as Refusal

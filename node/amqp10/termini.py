@@ -1,7 +1,7 @@
-"""What an attach asks for, checked: address, rights, queue or exchange (FEATURES 4.6).
+"""What an attach asks for, checked: address, rights, queue or exchange.
 
 Gives what a link needs to begin, and what our attach answers. Raises ProtocolError: of scope link,
-for which the link is refused, or of scope session where the user has no right (B-20).
+for which the link is refused, or of scope session where the user has no right.
 """
 
 from dataclasses import dataclass
@@ -9,10 +9,10 @@ from typing import Final
 
 from node.amqp10.dynamic import Made
 from node.amqp10.owner import Owner10
-from node.definitions import find_queue, readable_queue
-from queues.addresses import malformed, parse_source, parse_target, queue_address
-from queues.host import QueueHost
-from queues.queue_arguments import DURATION_MS_MAX
+from node.definitions.definition_changes import find_queue, readable_queue
+from queues.conversion.addresses import malformed, parse_source, parse_target, queue_address
+from queues.definitions.queue_arguments import DURATION_MS_MAX
+from queues.queue_host import QueueHost
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
 from warren.wire.amqp10.performatives import AnyTarget, Attach, Released, Source, Target
 from warren.wire.errors import ProtocolError as Refusal
@@ -174,13 +174,13 @@ def invalid(text: str) -> ProtocolError:
 
 
 def check_expiry(policy: str) -> None:
-    """Nothing of a link outlives it (B-25)."""
+    """Nothing of a link outlives it."""
     if policy == NEVER:
         raise unsupported("termini that never expire")
 
 
 def honoured(policy: str) -> str:
-    """What our attach says of a terminus: it ends with its link, so with its session, too (B-27).
+    """What our attach says of a terminus: it ends with its link, so with its session, too.
 
     Some clients send words that no standard knows; they get what holds where nothing is said.
     """

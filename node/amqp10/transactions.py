@@ -14,7 +14,7 @@ the client did not settle them, they stay unsettled with it. The end of the coor
 the session rolls back, and so does the first use of a transaction after MS_MAX, counted from the
 first work in it (a JMS session declares one long before it has anything to do).
 
-Limits: OPEN_MAX transactions of a session; the bytes are those of `node.transaction`.
+Limits: OPEN_MAX transactions of a session; the bytes are those of `node.amqp091.transaction`.
 """
 
 import logging
@@ -22,15 +22,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from node.amqp091.transaction import RUN_BYTES, Transaction
 from node.amqp10.committing import Commit
 from node.amqp10.consuming import ConsumingLink
 from node.amqp10.hints import Timer
 from node.amqp10.owner import Owner10
 from node.amqp10.publishing import PublishingLink
 from node.amqp10.special import Special, look
-from node.transaction import RUN_BYTES, Transaction
-from queues.commands import FAIL
-from queues.unacked import TagRun, Unacked
+from queues.machine.commands import FAIL
+from queues.sessions.unacked import TagRun, Unacked
 from warren.wire.amqp10.descriptors import AMQP_VALUE
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
 from warren.wire.amqp10.events import ACCEPTED, REJECTED, Settled

@@ -178,7 +178,7 @@ class Authenticator:
 
 
 def login_refused_text(mechanism: str) -> str:
-    """The text that the peer gets in connection.close 403 (A-01)."""
+    """The text that the peer gets in connection.close 403."""
     return (
         f"Login was refused using authentication mechanism {mechanism}. "
         f"For details see the broker logfile."

@@ -3,7 +3,7 @@
 '' stands for '^$', which only the empty name matches.
 """
 
-from queues.expressions import Expression, compiled_or_none, expression_fault, quoted
+from queues.definitions.expressions import Expression, compiled_or_none, expression_fault, quoted
 
 
 def compiled_pattern(text: str) -> Expression | None:

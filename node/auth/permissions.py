@@ -1,4 +1,4 @@
-"""Who may do what to which exchange or queue (S-02), cached for one user in one vhost.
+"""Who may do what to which exchange or queue, cached for one user in one vhost.
 
 The answer for (kind, name) holds as long as `AccessView.version` stays; a revocation takes effect
 with the next check. The default exchange is checked as `amq.default`.
@@ -9,7 +9,7 @@ from typing import Final
 
 from node.auth.access import AccessView
 from node.auth.patterns import compiled_pattern, is_found
-from queues.expressions import Expression
+from queues.definitions.expressions import Expression
 from warren.wire.errors import ProtocolError, ReplyCode
 
 CONFIGURE: Final = 0
@@ -68,7 +68,7 @@ class PermissionCache:
         )
 
     def topic_refusal(self, kind: int, exchange: str, key: bytes) -> ProtocolError | None:
-        """Why the user may not WRITE or READ this key of a topic exchange (S-03); None: it may."""
+        """Why the user may not WRITE or READ this key of a topic exchange; None: it may."""
         found = self._access.topic_permissions(self._user, self._vhost, exchange)
         if found is None:
             return None

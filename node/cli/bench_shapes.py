@@ -1,4 +1,4 @@
-"""The two loads of `warren bench`, on one connection each (FEATURES M-1, M-2).
+"""The two loads of `warren bench`, on one connection each.
 
 `two-senders`: a publisher to a fast queue and one to a slow queue, both as fast as their queue
 confirms. `one-sender-one-receiver`: a consumer of a fast queue that was filled before, and a

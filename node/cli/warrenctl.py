@@ -18,19 +18,19 @@ from itertools import islice
 from typing import Final, Protocol, TextIO
 from urllib.parse import urlsplit
 
-from node.cli.absent import ABSENT
+from node.cli.absent_commands import ABSENT
 from node.cli.api import Api, ApiFailure
 from node.cli.changes import CHANGES, change
+from node.cli.cluster_commands import COMMANDS as CLUSTER
+from node.cli.cluster_commands import run as run_cluster
 from node.cli.completion import SHELLS, script
 from node.cli.diagnostics import DIAGNOSTICS
-from node.cli.letters import LETTERS
 from node.cli.limits import LIMITS
 from node.cli.lists import LISTS, list_rows
+from node.cli.node_commands import RUNNING
 from node.cli.observer import observer
-from node.cli.operating import COMMANDS as CLUSTER
-from node.cli.operating import run as run_cluster
+from node.cli.queue_messages import LETTERS
 from node.cli.report import report
-from node.cli.running import RUNNING
 from node.cli.status import STATUS
 from node.cli.tables import FORMATTERS
 from node.cli.verbs import (

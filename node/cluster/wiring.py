@@ -17,41 +17,41 @@ from random import Random
 from typing import TYPE_CHECKING, Final, Protocol
 
 from node.clock import monotonic_ms
-from node.cluster.broker_definitions import BrokerDefinitions
-from node.cluster.coordination.seam import Coordination
-from node.cluster.definitions_group import DefinitionsGroup
-from node.cluster.definitions_store import (
+from node.cluster.cluster_interfaces import EVENTS, USAGE
+from node.cluster.cluster_node import Cluster
+from node.cluster.coordination.coordination_interface import Coordination
+from node.cluster.definitions.broker_definitions import BrokerDefinitions
+from node.cluster.definitions.definitions_group import DefinitionsGroup
+from node.cluster.definitions.definitions_store import (
     BIRTHS_OWNER,
     SAVE_ENTRIES,
     Births,
     DefinitionsRecovery,
     DefinitionsStore,
 )
-from node.cluster.events_part import EventsPart
-from node.cluster.group_exits import GroupExits
-from node.cluster.groups import RaftGroups
-from node.cluster.guiding import Guiding
-from node.cluster.healing import Healing
-from node.cluster.leaders import Leaders
-from node.cluster.membership import Refused
-from node.cluster.operating import Operating, Seats
-from node.cluster.places import ClusterPlaces
-from node.cluster.queues_part import TICK_MS, QueuesPart, wire_queues
-from node.cluster.quorum_part import QuorumQueues
-from node.cluster.reconciling import IDLE_MS, rules_of
-from node.cluster.recovering import Recovered, Recovering
-from node.cluster.seams import EVENTS, USAGE
-from node.cluster.service import Cluster
-from node.cluster.traffic_part import TrafficPart, TrafficSeats
-from node.cluster.usage_part import UsagePart
-from node.damage import LostDefinitions
-from node.peering.record import PeerStatus
+from node.cluster.membership.member_changes import Refused
+from node.cluster.peering.peer_record import PeerStatus
+from node.cluster.queues.group_exits import GroupExits
+from node.cluster.queues.healing import Healing
+from node.cluster.queues.leader_table import Leaders
+from node.cluster.queues.log_groups import RaftGroups
+from node.cluster.queues.places import ClusterPlaces
+from node.cluster.queues.queues_channel import TICK_MS, QueuesChannel, wire_queues
+from node.cluster.queues.quorum_channel import QuorumQueues
+from node.cluster.queues.reconciling import IDLE_MS, rules_of
+from node.cluster.queues.recovering import Recovered, Recovering
+from node.cluster.queues.traffic_channel import TrafficChannel, TrafficParts
+from node.cluster.services.cluster_services import Operating, ServiceParts
+from node.cluster.services.events_channel import EventsChannel
+from node.cluster.services.leader_hints import Guiding
+from node.cluster.services.usage_channel import UsageChannel
+from node.recovery.damage import LostDefinitions
 from node.timers import CallLater, Handle
-from queues.definitions import Queue
-from queues.metadata import Metadata
-from queues.metadata_commands import Batch, Command
-from queues.metadata_rows import BATCH_BYTES
-from queues.traffic import Advice, Bounds
+from queues.definitions.broker_objects import Queue
+from queues.definitions.metadata import Metadata
+from queues.definitions.metadata_commands import Batch, Command
+from queues.definitions.metadata_rows import BATCH_BYTES
+from queues.placement.leader_traffic import Advice, Bounds
 from raft.host import RaftHost
 from raft.log_group import METADATA_OWNER
 from warren.storage.damage import Hit
@@ -67,7 +67,7 @@ PAUSE_S: Final = 0.01  # between two looks at whether something is through
 
 
 class LogFound(Protocol):
-    """What the recovery of the log found of all owners (`node.owners.Recovered`)."""
+    """What the recovery of the log found of all owners (`node.recovery.log_owners.Recovered`)."""
 
     @property
     def last(self) -> Mapping[int, tuple[int, int]]: ...
@@ -81,14 +81,14 @@ class Wired:
     """The parts that the broker asks."""
 
     definitions: DefinitionsGroup
-    queues: QueuesPart
+    queues: QueuesChannel
     leaders: Leaders
     quorum: QuorumQueues
     coordination: Coordination
     whereis: ClusterPlaces
     peer_statuses: Callable[[], dict[str, PeerStatus]]
     operating: Operating
-    events: EventsPart
+    events: EventsChannel
 
 
 class ClusterParts:
@@ -113,7 +113,7 @@ class ClusterParts:
         self._recovery = DefinitionsRecovery(keyed, snapshots, births)
         self._store = DefinitionsStore(keyed, snapshots, births, *save)
         self._broker: Broker
-        self._queues: QueuesPart
+        self._queues: QueuesChannel
         self._quorum: QuorumQueues
         self._hits: Sequence[Hit] = ()  # bad places of the log
         self._lost_uid = 0  # the highest that may be of a lost definition; 0: none is lost
@@ -123,8 +123,8 @@ class ClusterParts:
         self._guiding: Guiding
         self._operating: Operating
         self._exits: GroupExits
-        self._events: EventsPart
-        self._usage: UsagePart
+        self._events: EventsChannel
+        self._usage: UsageChannel
         self._healing: Healing
         self._queues_timer: Handle | None = None
         self.definitions: DefinitionsGroup
@@ -134,7 +134,7 @@ class ClusterParts:
         """The definitions as they were saved last."""
         return self._recovery.machine
 
-    # What the log has (`node.owners.GroupsFound`)
+    # What the log has (`node.recovery.log_owners.GroupsFound`)
 
     def entry(self, owner: int, index: int, content: bytes) -> bool:
         """Whether it was a record of a group of several members that is none of its log."""
@@ -233,10 +233,10 @@ class ClusterParts:
         self._leaders = leaders
         cluster.on_refuses = queues.peer_refuses
         quorum = QuorumQueues(
-            broker, cluster, leaders, queues.road, queues, self._snapshots, self._wal
+            broker, cluster, leaders, queues.peer_route, queues, self._snapshots, self._wal
         )
         queues.find_end = quorum.find_end
-        queues.roams = quorum.roaming
+        queues.roams = quorum.quorum_proxies
         self.definitions.on_process.append(quorum.process_changed)
         self._quorum = quorum
         self._guiding = Guiding(broker, cluster, self.definitions, leaders, self._call_later)
@@ -257,7 +257,7 @@ class ClusterParts:
     def _operate(self, leaders: Leaders) -> None:
         """What operators do; the last of the parts, for it asks all of them."""
         broker, definitions = self._broker, self.definitions
-        seats = Seats(
+        service_parts = ServiceParts(
             self._cluster,
             definitions,
             leaders,
@@ -266,23 +266,25 @@ class ClusterParts:
             lambda: definitions.is_leader,
         )
         later = self._call_later
-        self._operating = Operating(broker, seats, later, rules_of(broker.config), Random())
+        self._operating = Operating(broker, service_parts, later, rules_of(broker.config), Random())
         self._operating.attach()
-        self._events = EventsPart(self._cluster, broker.events, broker.incarnation, later)
+        self._events = EventsChannel(self._cluster, broker.events, broker.incarnation, later)
         self._cluster.attach(EVENTS, self._events)
         leaders.on_lead = broker.observers.leads
         self._operating.removal = self._cluster
         self._operating.definitions_lags = lambda: definitions.status().lags
         member, status = self._cluster.member, self._operating.status
         self._exits = GroupExits(member, self._quorum, leaders, status)
-        self._usage = UsagePart(self._cluster, broker.client_limits.usage)
+        self._usage = UsageChannel(self._cluster, broker.client_limits.usage)
         self._cluster.attach(USAGE, self._usage)
         broker.client_limits.elsewhere = self._usage
         operating = self._operating
         recovering = Recovering(
             operating.membership, operating.groups, leaders, status, DefinitionsAlone(self._cluster)
         )
-        self._healing = Healing(self._quorum, operating.landscape, operating.membership, recovering)
+        self._healing = Healing(
+            self._quorum, operating.cluster_snapshot, operating.membership, recovering
+        )
         recovering.on_recovered = self._recovered
         operating.recovering = recovering
         self._follow_traffic()
@@ -291,7 +293,7 @@ class ClusterParts:
         """Leaders go to where their clients are."""
         operating, broker = self._operating, self._broker
         section = broker.config.quorum_queue.leader_follows_traffic
-        seats = TrafficSeats(
+        service_parts = TrafficParts(
             operating.membership,
             operating.groups,
             self._guiding.coordination,
@@ -301,7 +303,7 @@ class ClusterParts:
             self._advised,
         )
         bounds = Bounds(section.share, section.time, section.transfers_max)
-        operating.traffic = TrafficPart(seats, self._quorum, bounds)
+        operating.traffic = TrafficChannel(service_parts, self._quorum, bounds)
         operating.reconciling.idle = operating.traffic.idle
         operating.reconciling.idle_after_ms = max(IDLE_MS, 2 * section.time)
 
@@ -383,7 +385,7 @@ class ClusterParts:
 
 
 class DefinitionsAlone:
-    """Keeps `node.cluster.recovering.Alone`."""
+    """Keeps `node.cluster.queues.recovering.Alone`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

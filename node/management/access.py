@@ -12,25 +12,25 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import web
 
 from node.auth.access import AccessView
-from node.auth.desk import LoginDesk
 from node.auth.login import Accepted, Refused
+from node.auth.login_checks import LoginChecks
 from node.auth.sasl import Credentials, parse_basic, parse_form
 from node.auth.source import Source
-from node.default_policies import DefaultPolicy
+from node.config.default_policies import DefaultPolicy
 from node.management.bodies import read_raw
 from node.management.operations import Operations
-from node.management.pairs import Pairs
 from node.management.replies import ApiError
-from node.management.sampling import Rates
-from node.management.view import BrokerView
+from node.management.rows.pairs import Pairs
+from node.management.rows.sampling import Rates
+from node.management.rows.view import BrokerView
 
 if TYPE_CHECKING:
-    from node.audit import Audit
-    from node.config import Config
-    from node.event_feed import EventFeed
-    from node.management.cluster_desk import ClusterDesk
-    from node.management.controls import NodeControls
+    from node.config.settings import Config
+    from node.events.audit import Audit
+    from node.events.event_feed import EventFeed
+    from node.management.api.controls import NodeControls
     from node.management.metrics.view import MetricsView
+    from node.management.rows.cluster_view import ClusterView
     from node.tls.keeper import TlsKeeper
 
 LOGIN_TAGS: Final = frozenset({"management", "policymaker", "monitoring", "administrator"})
@@ -47,10 +47,10 @@ class Context:
 
     view: BrokerView
     access: AccessView
-    desk: LoginDesk
+    desk: LoginChecks
     operations: Operations
     metrics_need_login: bool = False  # from loopback; from elsewhere they always do
-    cluster: "ClusterDesk | None" = None  # None: this node is asked alone
+    cluster: "ClusterView | None" = None  # None: this node is asked alone
     feed: "EventFeed | None" = None  # of events; None: events are not available
     audit: "Audit | None" = None
     rates: Rates = field(default_factory=Rates)  # nothing is sampled, unless sampling is set up

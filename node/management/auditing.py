@@ -1,4 +1,5 @@
-"""Requests that may change something, noted in the audit log (`node.audit`) with how they went.
+"""Requests that may change something, noted in the audit log (`node.events.audit`) with how they
+went.
 
 Between the answers to errors and the login: what is refused without a login is logged
 by the login. Not noted are requests that read, tries of a login, and publishes, which are messages
@@ -10,8 +11,8 @@ from typing import Final
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from node.audit import Audit
-from node.authors import HTTP, Author
+from node.events.audit import Audit
+from node.events.authors import HTTP, Author
 from node.management.access import CALLER, LOGIN_PATH
 from node.management.replies import ApiError
 

@@ -13,9 +13,9 @@ from aiohttp import web
 from aiohttp.http import HttpProcessingError
 
 from node.management.replies import ApiError
-from queues.arguments import brief_term, cut, decode_arguments, encode_arguments
-from queues.expressions import Expression, ExpressionError
-from queues.queue_arguments import NAME_BYTES_MAX
+from queues.definitions.arguments import brief_term, cut, decode_arguments, encode_arguments
+from queues.definitions.expressions import Expression, ExpressionError
+from queues.definitions.queue_arguments import NAME_BYTES_MAX
 from warren.wire.errors import ProtocolError
 
 Body = dict[str, object]

@@ -10,11 +10,11 @@ from typing import Final, NoReturn
 from aiohttp import web
 
 from node.auth.permissions import PermissionCache
-from node.definitions import Definitions
+from node.definitions.definition_changes import Definitions
 from node.management.access import Context, caller_of, not_authorized
 from node.management.replies import ApiError
-from queues.metadata_commands import Command
-from queues.metadata_outcomes import Added, Deleted, Outcome, Refused
+from queues.definitions.metadata_commands import Command
+from queues.definitions.metadata_outcomes import Added, Deleted, Outcome, Refused
 from warren.wire.errors import ProtocolError, ReplyCode
 
 NO_VHOST_ACCESS = "User not authorised to access virtual host"
@@ -22,7 +22,8 @@ NO_VHOST_ACCESS = "User not authorised to access virtual host"
 
 @dataclass(frozen=True, slots=True)
 class HttpActor:
-    """The caller of a request, for `node.definitions`: it owns no exclusive queues."""
+    """The caller of a request, for `node.definitions.definition_changes`: it owns no exclusive
+    queues."""
 
     vhost: str
     permissions: PermissionCache
@@ -87,7 +88,7 @@ def refuse(code: int, text: str) -> NoReturn:
 
 
 def refused(error: ProtocolError) -> NoReturn:
-    """What `node.definitions` refuses."""
+    """What `node.definitions.definition_changes` refuses."""
     refuse(error.code, error.text)
 
 

@@ -10,20 +10,29 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from time import monotonic
 from typing import Final
 
-from node.default_policies import DefaultPolicy, default_policies
+from node.config.default_policies import DefaultPolicy, default_policies
+from node.management.api.limits import limits_command
+from node.management.api.parameters import global_command, parameter_command
+from node.management.api.permissions import permission_command, topic_permission_command
+from node.management.api.policies import policy_command
+from node.management.api.users import HashOf, user_command
+from node.management.api.vhosts import vhost_command
 from node.management.bodies import Body, arguments, flag, name_in, need, text
 from node.management.definitions_file import DefinitionsFile
 from node.management.definitions_run import Placed
-from node.management.limits import limits_command
-from node.management.parameters import global_command, parameter_command
-from node.management.permissions import permission_command, topic_permission_command
-from node.management.policies import policy_command
 from node.management.replies import ApiError
-from node.management.users import HashOf, user_command
-from node.management.vhosts import vhost_command
-from queues.arguments import encode_arguments
-from queues.definitions import DEFAULT_EXCHANGE, RESERVED_PREFIX, Destination, Uid, VhostEntry
-from queues.limits import (
+from queues.definitions.arguments import encode_arguments
+from queues.definitions.broker_objects import (
+    DEFAULT_EXCHANGE,
+    RESERVED_PREFIX,
+    Destination,
+    Uid,
+    VhostEntry,
+)
+from queues.definitions.metadata import Metadata
+from queues.definitions.metadata_commands import Bind, Command, DeclareExchange, DeclareQueue
+from queues.definitions.queue_arguments import CLASSIC, QUEUE_TYPE
+from queues.definitions.vhost_limits import (
     LIMITS_OF_USER,
     LIMITS_OF_VHOST,
     USER_LIMITS,
@@ -31,9 +40,6 @@ from queues.limits import (
     VHOST_LIMITS_NAME,
     limit_fault,
 )
-from queues.metadata import Metadata
-from queues.metadata_commands import Bind, Command, DeclareExchange, DeclareQueue
-from queues.queue_arguments import CLASSIC, QUEUE_TYPE
 
 OPERATOR_POLICY: Final = "operator_policy"
 OF_VHOST: Final = ("parameters", "policies", "exchanges", "queues", "bindings")

@@ -17,9 +17,9 @@ from node.management.access import Context
 from node.management.changes import refuse
 from node.management.rehearsal import rehearsal_of
 from node.management.replies import ApiError
-from queues.metadata_commands import Batch, Command
-from queues.metadata_outcomes import Batched, Outcome, Refused
-from queues.policy_warnings import command_warnings
+from queues.definitions.metadata_commands import Batch, Command
+from queues.definitions.metadata_outcomes import Batched, Outcome, Refused
+from queues.definitions.policy_warnings import command_warnings
 
 SLICE: Final = 256  # commands in one entry
 LOG: Final = logging.getLogger("warren.management")

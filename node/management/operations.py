@@ -8,13 +8,13 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from node.definitions import Definitions
-from node.peeking import Peeked
-from node.redriving import Order, Permit, Redriven, Told
-from queues.definitions import Queue
-from queues.metadata import Metadata
-from queues.metadata_commands import Command
-from queues.metadata_outcomes import Outcome
+from node.definitions.definition_changes import Definitions
+from node.operations.peeking import Peeked
+from node.operations.redriving import Order, Permit, Redriven, Told
+from queues.definitions.broker_objects import Queue
+from queues.definitions.metadata import Metadata
+from queues.definitions.metadata_commands import Command
+from queues.definitions.metadata_outcomes import Outcome
 from warren.wire.amqp091.properties import BasicProperties
 
 PROPERTIES: Final = (

@@ -22,40 +22,40 @@ from aiohttp import web
 from aiohttp.http import HttpProcessingError
 from aiohttp.typedefs import Handler
 
-from node.authors import HTTP, REQUESTED_BY, Author
+from node.events.authors import HTTP, REQUESTED_BY, Author
 from node.management.access import CALLER, Context, identify
+from node.management.api.bindings import Bindings
+from node.management.api.channels import Channels
+from node.management.api.cluster import ClusterOperations
+from node.management.api.connections import Connections
+from node.management.api.consumers import Consumers
+from node.management.api.controls import Controls
+from node.management.api.definitions import DefinitionFiles
+from node.management.api.events import EventStreams
+from node.management.api.exchanges import Exchanges
+from node.management.api.features import Features
+from node.management.api.flow import Flow
+from node.management.api.health import Health
+from node.management.api.limits import Limits
+from node.management.api.log_levels import LogLevels
+from node.management.api.messages import Messages
+from node.management.api.nodes import Nodes
+from node.management.api.openapi import OpenApi
+from node.management.api.overview import Overview
+from node.management.api.parameters import Parameters
+from node.management.api.permissions import Permissions
+from node.management.api.placement import Placement
+from node.management.api.policies import Policies
+from node.management.api.queue_messages import Letters
+from node.management.api.queues import Queues
+from node.management.api.security import Security
+from node.management.api.users import Users
+from node.management.api.vhosts import Vhosts
 from node.management.assets import Assets
 from node.management.auditing import AUDIT, audit_changes
-from node.management.bindings import Bindings
 from node.management.bodies import BODY_BYTES_MAX
-from node.management.channels import Channels
-from node.management.cluster import ClusterOperations
-from node.management.connections import Connections
-from node.management.consumers import Consumers
-from node.management.controls import Controls
-from node.management.definitions import DefinitionFiles
-from node.management.events import EventStreams
-from node.management.exchanges import Exchanges
-from node.management.features import Features
-from node.management.flow import Flow
-from node.management.health import Health
-from node.management.letters import Letters
-from node.management.limits import Limits
-from node.management.log_levels import LogLevels
-from node.management.messages import Messages
 from node.management.metrics.scraping import Metrics
-from node.management.nodes import Nodes
-from node.management.openapi import OpenApi
-from node.management.overview import Overview
-from node.management.parameters import Parameters
-from node.management.permissions import Permissions
-from node.management.placement import Placement
-from node.management.policies import Policies
-from node.management.queues import Queues
 from node.management.replies import ApiError
-from node.management.security import Security
-from node.management.users import Users
-from node.management.vhosts import Vhosts
 from node.tls.acceptor import Acceptor, Contexts
 
 LOG: Final = logging.getLogger("warren.management")
@@ -218,7 +218,7 @@ def check_encoding(request: web.Request) -> None:
 
 @web.middleware
 async def require_login(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Put the caller into the request, or end it with 401; mark what may be stale (N-09). /metrics
+    """Put the caller into the request, or end it with 401; mark what may be stale. /metrics
     looks after itself, and the files of the page are for everybody."""
     if request.path.startswith("/api/"):
         caller = request[CALLER] = await identify(request.app[CONTEXT], request)

@@ -1,4 +1,4 @@
-"""From one protocol's messages to the other's (FEATURES 4.8): without I/O, without state.
+"""From one protocol's messages to the other's: without I/O, without state.
 
 A message is stored in the form of its publisher and converted when it is delivered to somebody who
 speaks the other protocol. `to_amqp091` and `to_amqp10` take whole messages; `values` has the rules

@@ -1,6 +1,7 @@
-"""A stored message with the annotations that its consumers have noted on it (FEATURES B-34).
+"""A stored message with the annotations that its consumers have noted on it.
 
-Takes a message in either stored form, whose bytes are in memory, and words (`queues.annotations`);
+Takes a message in either stored form, whose bytes are in memory, and words
+(`queues.machine.annotations`);
 gives a chunk of this one message in the same form. In form 2 they are message annotations, in place
 of those with the same key; all else stays as it came, and the mark of a dead letter, too. In form 1
 they are headers, as annotations of a message are when it is converted.
@@ -13,10 +14,10 @@ annotations or headers cannot be read stays as it is. Not compiled: seldom, and 
 from collections.abc import Mapping
 from typing import Final
 
-from queues.annotations import Annotations, Words, decode_words, encode_words
 from queues.conversion.values import DROPPED, to_091
-from queues.host import View
+from queues.machine.annotations import Annotations, Words, decode_words, encode_words
 from queues.message import FORMAT_10, Chunk
+from queues.queue_host import View
 from warren.wire.amqp091.fields import encode_table
 from warren.wire.amqp091.rewrite import raw_headers, rewrite, without_keys
 from warren.wire.amqp10 import codes

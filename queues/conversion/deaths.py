@@ -1,4 +1,4 @@
-"""The history of a dead letter, as each protocol tells it (D-04, D-05).
+"""The history of a dead letter, as each protocol tells it.
 
     AMQP 0-9-1   header x-death: array of tables {[original-expiration S], count l, reason S,
                  queue S, time T, exchange S, routing-keys A of S}

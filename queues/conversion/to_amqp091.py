@@ -1,4 +1,4 @@
-"""An AMQP 1.0 message as one of AMQP 0-9-1 (FEATURES 4.8).
+"""An AMQP 1.0 message as one of AMQP 0-9-1.
 
 Not carried over: absolute-expiry-time, to, subject, group-sequence, reply-to-group-id, delivery
 annotations, footer, and annotations whose names do not begin with `x-`. A body that is not one data
@@ -9,7 +9,7 @@ from typing import Final
 from urllib.parse import unquote
 from uuid import UUID
 
-from queues.addresses import QUEUES
+from queues.conversion.addresses import QUEUES
 from queues.conversion.deaths import X_DEATH, X_OPT_DEATHS, deaths_10, header_of
 from queues.conversion.values import DROPPED, MS, NAME_BYTES_MAX, pairs_of, to_091
 from warren.wire.amqp091 import values as v091

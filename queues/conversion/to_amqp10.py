@@ -1,4 +1,4 @@
-"""An AMQP 0-9-1 message as one of AMQP 1.0 (FEATURES 4.8).
+"""An AMQP 0-9-1 message as one of AMQP 1.0.
 
 Headers that begin with `x-` become message annotations, the others application properties, but for
 tables and arrays, which those may not hold. BCC is never carried over. The body is one data
@@ -10,7 +10,7 @@ from typing import Final
 from urllib.parse import quote
 from uuid import UUID
 
-from queues.addresses import QUEUES
+from queues.conversion.addresses import QUEUES
 from queues.conversion.deaths import X_DEATH, X_OPT_DEATHS, annotation_of, deaths_091
 from queues.conversion.to_amqp091 import AMQP10_TYPE, BASIC_TYPE, PERSISTENT, X_CC
 from queues.conversion.values import DROPPED, MS, to_10

@@ -4,10 +4,10 @@ Commands of a turn are applied together in `step`; deliveries go out in the same
 confirm of a durable message waits for the sync. What the queue owns: its `Fifo`, its `Store`, the
 sinks of the sessions that use it. Journaled are persistent messages of a durable queue and their
 settlements; the rest is gone after a restart, and lives in memory or, above the node's budget, in
-page files (`queues.paging`). A lazy queue (Q-20) has no bodies in memory beyond what rests there.
+page files (`queues.bodies.paging`). A lazy queue has no bodies in memory beyond what rests there.
 
 Messages that are to be dead-lettered stay in the store, and in the log, until they have been handed
-to the exchange: they are *dying* (`queues.hosts.burying`).
+to the exchange: they are *dying* (`queues.dead_lettering.dead_letter_reads`).
 
 A quorum queue with its only member here has such a host inside (`queues.hosts.quorum`): it logs
 the commands itself and calls `apply_batch` once they are committed. Compiled.
@@ -18,7 +18,23 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from queues.commands import (
+from queues.bodies.extents import Columns
+from queues.bodies.store import BodyBudget, Slot, Store
+from queues.conversion.annotated import annotated_view
+from queues.dead_lettering.dead_letter_reads import Burying
+from queues.hosts.body_reads import UNSEEN_SLACK as UNSEEN_SLACK
+from queues.hosts.body_reads import Reading
+from queues.hosts.effect_dispatch import number_of, session_in, tell
+from queues.hosts.found_state import Found, note_found, note_stretch
+from queues.hosts.host_interfaces import DeadLetterPublisher as DeadLetterPublisher
+from queues.hosts.host_interfaces import Steppable as Steppable
+from queues.hosts.host_interfaces import Steps as Steps
+from queues.hosts.host_interfaces import Waking as Waking
+from queues.hosts.journal import Journal
+from queues.hosts.session_users import Users
+from queues.hosts.size_recount import sizes_in
+from queues.hosts.sweeping import Remains, Sweep, runs_both, stored_runs
+from queues.machine.commands import (
     Command,
     Configure,
     EndSession,
@@ -26,14 +42,10 @@ from queues.commands import (
     SessionId,
     Tick,
 )
-from queues.conversion.annotated import annotated_view
-from queues.counts import Capacity
-from queues.credit import CreditActor
-from queues.dying import DEATHS
-from queues.effects import (
+from queues.machine.effects import (
     LEFT_ACCEPTED,
+    DeadLettersPending,
     Delivers,
-    Dying,
     Effect,
     Enqueued,
     Got,
@@ -44,28 +56,16 @@ from queues.effects import (
     QueueExpired,
     Refused,
 )
-from queues.expiry import FAR
-from queues.extents import Columns
-from queues.fifo import Fifo
-from queues.host import SessionSink, View
-from queues.hosts.burying import Burying
-from queues.hosts.found import Found, note_found, note_stretch
-from queues.hosts.journal import Journal
-from queues.hosts.reading import UNSEEN_SLACK as UNSEEN_SLACK
-from queues.hosts.reading import Reading
-from queues.hosts.seams import Steppable as Steppable
-from queues.hosts.seams import Steps as Steps
-from queues.hosts.seams import Undertaker as Undertaker
-from queues.hosts.seams import Waking as Waking
-from queues.hosts.sweeping import Remains, Sweep, runs_both, stored_runs
-from queues.hosts.telling import number_of, session_in, tell
-from queues.hosts.users import Users
-from queues.hosts.weighing import sizes_in
+from queues.machine.expiry import FAR
+from queues.machine.fifo import Fifo
+from queues.machine.options import DROP_HEAD, Options
+from queues.machine.pending_dead_letters import DEATHS
+from queues.machine.traits import Traits, decode_meta, traits_of
 from queues.message import Chunk
-from queues.options import DROP_HEAD, Options
-from queues.seqset import SeqSet
-from queues.store import BodyBudget, Slot, Store
-from queues.traits import Traits, decode_meta, traits_of
+from queues.queue_host import SessionSink, View
+from queues.runs.seqset import SeqSet
+from queues.sessions.counts import Capacity
+from queues.sessions.credit import CreditActor
 from warren.wire.amqp091.events import INFO_EXPIRATION, INFO_PERSISTENT, INFO_PRIORITY
 
 MARK_STRIDE: Final = 2048  # deliveries between two delivered marks in the journal
@@ -95,7 +95,7 @@ class ClassicHost:
         auto_delete: bool = False,
         options: Options | None = None,
         mode: i64 = DEFAULT,
-        undertaker: Undertaker | None = None,
+        dead_letter_publisher: DeadLetterPublisher | None = None,
     ) -> None:
         self.uid: i64 = uid
         self.vhost = vhost
@@ -105,9 +105,9 @@ class ClassicHost:
         self.mode: i64 = mode
         self.machine = Fifo(options)
         self.options = self.machine.options  # once all that was handed down is applied
-        self.undertaker = undertaker
+        self.dead_letter_publisher = dead_letter_publisher
         self._parts = False  # from its undertaker, once what is dying is buried
-        self.on_dying: Callable[[Dying], None] | None = None  # machine keeps them
+        self.on_pending: Callable[[DeadLettersPending], None] | None = None  # machine keeps them
         self.on_purged: Callable[[], None] | None = None  # of the same, while it is led here
         self.store = Store(budget)
         self.credit = credit
@@ -123,7 +123,7 @@ class ClassicHost:
         self.damaged = False  # some bodies could not be read back
         self._mark: i64 = 0  # the last one in the journal
         self._reading = Reading(uid, self.store, budget, turn, mode != LOGGED)
-        self._dying = Burying(self._reading, self.store, turn)
+        self._pending_dead_letters = Burying(self._reading, self.store, turn)
         self._timer_ms: i64 = FAR
         self._shift_end: i64 = 0  # messages before this one have yet to follow a change of mode
         # Confirms behind refusals.
@@ -161,7 +161,7 @@ class ClassicHost:
     @property
     def is_burying(self) -> bool:
         """Whether messages wait to be dead-lettered."""
-        return len(self._dying.runs) > 0
+        return len(self._pending_dead_letters.runs) > 0
 
     @property
     def quorum(self) -> bool:
@@ -213,25 +213,27 @@ class ClassicHost:
             chunk.traits = known
         return known
 
-    def configure(self, options: Options, mode: i64, undertaker: Undertaker | None) -> None:
+    def configure(
+        self, options: Options, mode: i64, dead_letter_publisher: DeadLetterPublisher | None
+    ) -> None:
         """Other rules hold from now on; not for a queue in mode LOGGED."""
         if mode != self.mode:
             self.mode = mode
             self._shift_end = FAR  # What is in the queue follows, in slices.
             self._mark_self()
-        self.bury_by(undertaker)
+        self.bury_by(dead_letter_publisher)
         if not self.options.same(options):
             chunks = NO_CHUNKS if self._chunks is None else self._chunks
             self._hand_down(self.reconfigured(options, self.machine.next_seq, chunks))
 
-    def bury_by(self, undertaker: Undertaker | None) -> None:
+    def bury_by(self, dead_letter_publisher: DeadLetterPublisher | None) -> None:
         """Dead letters go this way from now on. None: nowhere, once those that wait are through."""
-        old = self.undertaker
-        self._parts = undertaker is None and len(self._dying.runs) > 0
-        if old is not undertaker and old is not None and not self._parts:
+        old = self.dead_letter_publisher
+        self._parts = dead_letter_publisher is None and len(self._pending_dead_letters.runs) > 0
+        if old is not dead_letter_publisher and old is not None and not self._parts:
             old.close()
         if not self._parts:
-            self.undertaker = undertaker
+            self.dead_letter_publisher = dead_letter_publisher
 
     def reconfigured(self, options: Options, next_seq: i64, chunks: list[Chunk]) -> Configure:
         """The command for it; `chunks`, from `next_seq` on, were handed down and not applied."""
@@ -283,7 +285,7 @@ class ClassicHost:
         if self._gone:
             return
         if self.mode == LOGGED:
-            if len(self._dying.runs) > 0:
+            if len(self._pending_dead_letters.runs) > 0:
                 self._bury(now_ms)
             return
         machine = self.machine
@@ -295,7 +297,7 @@ class ClassicHost:
             self.apply_batch(commands, chunks, now_ms)
         elif now_ms >= machine.due_ms or machine.has_more():
             self.apply_batch([], NO_CHUNKS, now_ms)
-        elif len(self._dying.runs) > 0:
+        elif len(self._pending_dead_letters.runs) > 0:
             self._bury(now_ms)
         if self._shift_end > 0:
             self._shift(now_ms)
@@ -338,7 +340,7 @@ class ClassicHost:
             self._settled_late = None
             for sink, upto in late:
                 sink.on_confirms(self.uid, upto)
-        if self.undertaker is not None and len(self._dying.runs) > 0:
+        if self.dead_letter_publisher is not None and len(self._pending_dead_letters.runs) > 0:
             self._bury(now_ms)
         for command in commands:
             if isinstance(command, EndSession):
@@ -359,7 +361,7 @@ class ClassicHost:
                 self._delivers(effect)
             elif isinstance(effect, Left):
                 self.left(effect)
-            elif isinstance(effect, Dying):
+            elif isinstance(effect, DeadLettersPending):
                 self.dies(effect)
             else:
                 self._answer(effect)
@@ -434,24 +436,24 @@ class ClassicHost:
     def left(self, effect: Left) -> None:
         reason = effect.reason
         self.accepted_count += effect.count if reason == LEFT_ACCEPTED else 0
-        if self.undertaker is not None and reason in DEATHS:
-            self._dying.died(effect)
+        if self.dead_letter_publisher is not None and reason in DEATHS:
+            self._pending_dead_letters.died(effect)
         else:
             self.release_found(effect.first, effect.count)
 
-    def dies(self, effect: Dying) -> None:
+    def dies(self, effect: DeadLettersPending) -> None:
         """It is kept in the machine, until whoever hears of it has buried it there."""
-        assert self.on_dying is not None
-        self.on_dying(effect)
+        assert self.on_pending is not None
+        self.on_pending(effect)
 
     def _bury(self, now_ms: i64) -> None:
         """Dead-letter some of what waits for it."""
-        undertaker = self.undertaker
-        assert undertaker is not None
-        if self._dying.bury(self, undertaker, now_ms) and self._parts:
+        dead_letter_publisher = self.dead_letter_publisher
+        assert dead_letter_publisher is not None
+        if self._pending_dead_letters.bury(self, dead_letter_publisher, now_ms) and self._parts:
             self._parts = False
-            self.undertaker = None
-            undertaker.close()
+            self.dead_letter_publisher = None
+            dead_letter_publisher.close()
 
     def release(self, first: i64, count: i64) -> None:
         """Messages are gone for good: free them, and journal it for those that are in the log."""
@@ -510,17 +512,18 @@ class ClassicHost:
     def loaded(self, chunk: Chunk, data: bytes) -> None:
         """The bytes asked for by `Steps.load` are here."""
         self._reading.loaded(chunk, data)
-        if len(self._dying.runs) > 0:
+        if len(self._pending_dead_letters.runs) > 0:
             self._mark_self()
 
     def load_failed(self, chunk: Chunk) -> None:
         """The bytes cannot be read: whoever waits for them is told, and nobody else.
 
-        Dying messages that begin with these are not lost for it: the others go first, and they
+        DeadLettersPending messages that begin with these are not lost for it: the others go first,
+        and they
         are tried again later.
         """
         self._reading.load_failed(chunk)
-        if self._dying.load_failed(chunk):
+        if self._pending_dead_letters.load_failed(chunk):
             self._mark_self()
 
     # The log's questions (warren.storage.compaction.Owners)
@@ -541,9 +544,13 @@ class ClassicHost:
         """Which of these messages are in the queue, as ascending (first, count)."""
         runs = self.machine.alive_within(first, count)
         runs.extend(self._promised(first, count))
-        for dying_first, dying_count, _ in self._dying.runs:
-            start = max(first, i64(dying_first))
-            end = min(first + count, i64(dying_first) + dying_count)
+        for (
+            pending_dead_letter_first,
+            pending_dead_letter_count,
+            _,
+        ) in self._pending_dead_letters.runs:
+            start = max(first, i64(pending_dead_letter_first))
+            end = min(first + count, i64(pending_dead_letter_first) + pending_dead_letter_count)
             if start < end:
                 runs.append((start, end - start))
         for sweep in self.sweeps:
@@ -700,13 +707,13 @@ class ClassicHost:
             sink.on_gone(self.uid)
         if self.promises is None:
             self.promises = SeqSet()
-        for first, count, _ in self._dying.runs:
+        for first, count, _ in self._pending_dead_letters.runs:
             self.promises.add(first, count)
         for found in self._found:  # Of a damaged queue, for the machine knows nothing of it.
             self.release_found(found.first, found.count)
-        self._dying.clear()
-        if self.undertaker is not None:
-            self.undertaker.close()
+        self._pending_dead_letters.clear()
+        if self.dead_letter_publisher is not None:
+            self.dead_letter_publisher.close()
         Remains(self, self._turn).step(0)
         if self._chunks is not None:
             for chunk in self._chunks:

@@ -5,7 +5,7 @@ go at the end of the turn: a chunk once, however many queues hold it. A session 
 when the log says that the record is synced, never before. A chunk whose messages have all been
 settled before it was written is not written at all: publish and settlement cancel each other.
 
-If the log fails, nothing more is confirmed; the node stops (DESIGN section 6). Compiled.
+If the log fails, nothing more is confirmed; the node stops. Compiled.
 """
 
 from collections import deque
@@ -14,11 +14,11 @@ from typing import Protocol, final
 
 from mypy_extensions import i64
 
-from queues.credit import CreditActor
-from queues.host import SessionSink
+from queues.bodies.store import BodyBudget
+from queues.machine.traits import encode_meta
 from queues.message import Chunk
-from queues.store import BodyBudget
-from queues.traits import encode_meta
+from queues.queue_host import SessionSink
+from queues.sessions.credit import CreditActor
 
 
 class Place(Protocol):

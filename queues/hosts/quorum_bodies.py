@@ -21,18 +21,18 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from queues.commands import SessionId
-from queues.credit import CreditActor, CreditSpec
-from queues.fifo import Fifo
-from queues.host import PublishingOnly
+from queues.hosts.byte_counts import Traffic
 from queues.hosts.classic import ClassicHost
+from queues.hosts.host_interfaces import Steps
 from queues.hosts.journal import Journal
 from queues.hosts.quorum_entry import cut_of, put_run
-from queues.hosts.seams import Steps
 from queues.hosts.sweeping import Sweep, sets_alive
-from queues.hosts.traffic import Traffic
+from queues.machine.commands import SessionId
+from queues.machine.fifo import Fifo
 from queues.message import Chunk
-from queues.seqset import SeqSet
+from queues.queue_host import PublishingOnly
+from queues.runs.seqset import SeqSet
+from queues.sessions.credit import CreditActor, CreditSpec
 
 READ_AGAIN_MS: Final = 1000
 

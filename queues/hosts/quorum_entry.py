@@ -1,7 +1,8 @@
 """What an entry of a quorum queue with several members is made of: commands, and bodies beside it.
 
 An entry is version u8 (2), now_ms u64, message_first u64, count u32, and for each command its
-length u32 and its bytes (`queues.commands`), little-endian. `message_first` is the message_seq that
+length u32 and its bytes (`queues.machine.commands`), little-endian. `message_first` is the
+message_seq that
 the first message of the entry has: every ENQUEUE takes as many numbers as it has messages, whatever
 the machine makes of it, so that bodies can be written under their numbers before it is asked.
 
@@ -16,9 +17,9 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from queues.away.items import MESSAGES_MAX, RUN, ascends
-from queues.commands import Command, decode, encode
+from queues.machine.commands import Command, decode, encode
 from queues.message import FORMAT_091, FORMAT_10, Chunk
+from queues.remote.items import MESSAGES_MAX, RUN, ascends
 
 ENTRY_VERSION: Final = 2
 ENTRY_HEAD: Final = Struct("<BQQI")

@@ -1,7 +1,8 @@
-"""A quorum queue on a node that has a member of its group (0038, 0043).
+"""A quorum queue on a node that has a member of its group (0011).
 
 Every member applies what is committed, the leader alone speaks: of the effects a follower takes
-what concerns bodies. Sessions of all nodes come in through `hand_down` (`queues.away.seam.HomeEnd`)
+what concerns bodies. Sessions of all nodes come in through `hand_down`
+(`queues.remote.remote_interfaces.HomeEnd`)
 with numbered commands; what a leader loses is sent again by them, to whoever leads then, so nothing
 is told of a proposal that is lost.
 
@@ -28,25 +29,10 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from queues.away.seam import StreamSink
-from queues.commands import (
-    TERM_SHIFT,
-    Command,
-    Configure,
-    EndSession,
-    Leads,
-    SessionId,
-    Tick,
-    enqueue_of,
-)
-from queues.credit import CreditActor
-from queues.effects import Dying
-from queues.expiry import FAR
-from queues.fifo import Fifo
-from queues.fifo_snapshot import Thawing
-from queues.host import SessionSink, View
-from queues.hosts.applying import apply_entry
+from queues.dead_lettering.at_least_once_worker import AtLeastOnceWorker
 from queues.hosts.classic import ClassicHost
+from queues.hosts.entry_apply import apply_entry
+from queues.hosts.host_interfaces import DeadLetterPublisher, Steps
 from queues.hosts.journal import Journal
 from queues.hosts.quorum_bodies import Bodies, BodyReader, Gathering
 from queues.hosts.quorum_entry import (
@@ -57,11 +43,26 @@ from queues.hosts.quorum_entry import (
     twin_of,
 )
 from queues.hosts.quorum_snapshot import Incoming, Outgoing, Shelf, Slicing, Standing
-from queues.hosts.seams import Steps, Undertaker
-from queues.hosts.sexton import Sexton
+from queues.machine.commands import (
+    TERM_SHIFT,
+    Command,
+    Configure,
+    EndSession,
+    Leads,
+    SessionId,
+    Tick,
+    enqueue_of,
+)
+from queues.machine.effects import DeadLettersPending
+from queues.machine.expiry import FAR
+from queues.machine.fifo import Fifo
+from queues.machine.fifo_snapshot import Thawing
+from queues.machine.numbered_sessions import Resume, Resumed
+from queues.machine.options import Options
 from queues.message import Chunk
-from queues.options import Options
-from queues.streams import Resume, Resumed
+from queues.queue_host import SessionSink, View
+from queues.remote.remote_interfaces import StreamSink
+from queues.sessions.credit import CreditActor
 from raft.entries import COMMAND, CONFIG, Config, Entry, SnapshotPoint
 from raft.group import Group
 from raft.membership import AddVoter, Change, RemoveMember
@@ -127,7 +128,7 @@ class QuorumMember:
         slicing = Slicing() if slicing is None else slicing
         self.bodies = Bodies(inner, journal, slicing.sweep_slots)
         self.options = inner.options  # what the definitions say
-        self.reborn_term: i64 = 0  # its group began anew in it (0059); 0: it never did
+        self.reborn_term: i64 = 0  # its group began anew in it (0054); 0: it never did
         self._is_sweeping = False  # sessions of before that are ended first
         self._journal = journal
         self._turn = turn
@@ -152,8 +153,10 @@ class QuorumMember:
         self._marked = False
         self._timer_ms: i64 = FAR
         self._campaigns: i64 = 0  # left, of a new queue that begins here
-        self._sexton: Sexton | None = None  # where it leads, once something died that is kept
-        inner.on_dying = self._died
+        self._at_least_once_worker: AtLeastOnceWorker | None = (
+            None  # where it leads, once something died that is kept
+        )
+        inner.on_pending = self._died
         self._snapshot_entries: i64 = snapshot_entries
         self._snapshot_rest_ms: i64 = snapshot_rest_ms
         self._snapshot_ms: i64 = 0  # when the last one was taken, by the machine's clock
@@ -275,9 +278,11 @@ class QuorumMember:
         self._mark()
         return True
 
-    def configure(self, options: Options, undertaker: Undertaker | None) -> None:
+    def configure(
+        self, options: Options, dead_letter_publisher: DeadLetterPublisher | None
+    ) -> None:
         """The definitions say so from now on; the leader has all members follow."""
-        self.inner.bury_by(undertaker)
+        self.inner.bury_by(dead_letter_publisher)
         self.options = options
         if self.term > 0 and not self.inner.options.same(options):
             self._commands.append(self._configuration())
@@ -520,8 +525,8 @@ class QuorumMember:
             commands.append(self._configuration())
         self._stepped.append(Batch(UNTIMED, self._next_seq, commands))
         self._mark()
-        if machine.dying.count > 0:
-            self._sexton_here().begin(machine.dying)
+        if machine.pending_dead_letters.count > 0:
+            self._at_least_once_worker_here().begin(machine.pending_dead_letters)
         self._follow()
 
     def _sweep(self) -> list[Command]:
@@ -543,10 +548,10 @@ class QuorumMember:
         """Others lead: what was handed down is theirs, and so are the sessions."""
         self.term = 0
         self._is_sweeping = False
-        sexton = self._sexton
-        self._sexton = None
-        if sexton is not None:
-            sexton.close()
+        at_least_once_worker = self._at_least_once_worker
+        self._at_least_once_worker = None
+        if at_least_once_worker is not None:
+            at_least_once_worker.close()
         self._drop_work()
         sinks = self._sinks
         self._sinks = {}
@@ -556,16 +561,16 @@ class QuorumMember:
         for sink in sinks.values():
             sink.on_leader_lost(int(self.uid))
 
-    def _died(self, effect: Dying) -> None:
+    def _died(self, effect: DeadLettersPending) -> None:
         """Told where it leads alone."""
-        self._sexton_here().died(effect.first, effect.count, effect.reason)
+        self._at_least_once_worker_here().died(effect.first, effect.count, effect.reason)
 
-    def _sexton_here(self) -> Sexton:
-        sexton = self._sexton
-        if sexton is None:
-            sexton = Sexton(self.inner, self._turn, self._bury)
-            self._sexton = sexton
-        return sexton
+    def _at_least_once_worker_here(self) -> AtLeastOnceWorker:
+        at_least_once_worker = self._at_least_once_worker
+        if at_least_once_worker is None:
+            at_least_once_worker = AtLeastOnceWorker(self.inner, self._turn, self._bury)
+            self._at_least_once_worker = at_least_once_worker
+        return at_least_once_worker
 
     def _bury(self, command: Command) -> None:
         self.order(command)

@@ -5,7 +5,7 @@ wrote down when the member was made: `birth`); then the log's recovery tells ent
 votes; `restored` says what a member begins with. A group without a snapshot was left: what the log
 has of it is of nobody, but for its term, in case that the member is made anew. Not compiled.
 
-A group of a queue has another incarnation when it has begun anew with one member (0059): the term
+A group of a queue has another incarnation when it has begun anew with one member (0054): the term
 of that, which no other member of it can have reached. What the node wrote down when the member was
 made (`birth`) is that incarnation, u32, little-endian, or nothing for the first one. Terms ascend
 over incarnations, so that what the log has is one log; but a member that joined in a later one has
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Final
 
-from queues.definitions import Queue
+from queues.definitions.broker_objects import Queue
 from queues.hosts.quorum_snapshot import Standing, decode_standing
 from raft.entries import Config, HardState, SnapshotPoint
 from raft.recovery import FoundLog, Restored

@@ -1,6 +1,7 @@
 """Snapshots of a quorum queue on a member: its own, those that it gives to others, and takes.
 
-A snapshot in the keyed state is the machine (`queues.fifo_snapshot`) in slices, and a point: a
+A snapshot in the keyed state is the machine (`queues.machine.fifo_snapshot`) in slices, and a
+point: a
 version u8, index u64, term u64, appended_term u64, next_seq u64 of the machine, length u32 of the
 configuration, the configuration, then what the node wants to find again (`birth`), little-endian.
 The first one of a member is its beginning: index 0, and the configuration it begins with. A machine
@@ -25,12 +26,12 @@ from typing import Final, Protocol, final
 
 from mypy_extensions import i64
 
-from queues.fifo import Fifo
-from queues.fifo_snapshot import PIECE_BYTES, SMALL, Frozen, Thawing
+from queues.bodies.store import SPAN_SLOTS
 from queues.hosts.journal import Journal
 from queues.hosts.quorum_bodies import Bodies, BodyReader, Gathering
 from queues.hosts.quorum_entry import take_runs
-from queues.store import SPAN_SLOTS
+from queues.machine.fifo import Fifo
+from queues.machine.fifo_snapshot import PIECE_BYTES, SMALL, Frozen, Thawing
 from raft.entries import SnapshotPoint
 from raft.membership import decode_config, encode_config
 from raft.messages import SnapshotSlice

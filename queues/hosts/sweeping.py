@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, final
 
 from mypy_extensions import i64
 
-from queues.fifo import Fifo
-from queues.seqset import SeqSet
-from queues.store import Store
+from queues.bodies.store import Store
+from queues.machine.fifo import Fifo
+from queues.runs.seqset import SeqSet
 
 if TYPE_CHECKING:
     from queues.hosts.classic import ClassicHost
-    from queues.hosts.seams import Steps
+    from queues.hosts.host_interfaces import Steps
 
 Runs = list[tuple[int, int]]
 
@@ -108,8 +108,8 @@ def sets_alive(machine: Fifo) -> list[SeqSet]:
         found.append(leaving.seqs.copy())
     if machine.delays is not None:
         found.append(machine.delays.seqs.copy())
-    for reason in machine.dying.reasons():
-        found.append(machine.dying.seqs_of(reason).copy())
+    for reason in machine.pending_dead_letters.reasons():
+        found.append(machine.pending_dead_letters.seqs_of(reason).copy())
     return found
 
 

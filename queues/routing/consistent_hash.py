@@ -1,4 +1,4 @@
-"""Exchange kind `x-consistent-hash`: each key to one destination, evenly by weight (E-14, E-15).
+"""Exchange kind `x-consistent-hash`: each key to one destination, evenly by weight.
 
 The binding key is a weight, 1 to 10,000. What is hashed is the routing key, or a header (exchange
 argument `hash-header`, or its other name `x-hash-on`), or a property (`hash-property`); a message
@@ -11,8 +11,8 @@ Of several bindings to one destination the oldest counts; the others wait until 
 import re
 from typing import Final, final
 
-from queues.arguments import shown, type_name
-from queues.definitions import Binding, Destination
+from queues.definitions.arguments import shown, type_name
+from queues.definitions.broker_objects import Binding, Destination
 from queues.routing.content import TEXTS, Content
 from queues.routing.hashing import key_hash
 from queues.routing.shares import Jump, Ring, Shares

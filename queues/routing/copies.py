@@ -1,4 +1,4 @@
-"""Sender-selected distribution: headers CC and BCC name further routing keys (A-15). Compiled.
+"""Sender-selected distribution: headers CC and BCC name further routing keys. Compiled.
 
 Both are arrays; texts in them are routing keys and anything else in them is nothing. Another type
 than an array is refused. BCC is taken out before anybody gets the message.
@@ -11,7 +11,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from queues.arguments import type_name
+from queues.definitions.arguments import type_name
 from warren.wire.amqp091.events import INFO_HEADERS, Publishes
 from warren.wire.amqp091.rewrite import raw_headers, rewrite, value_of, without_keys
 from warren.wire.buffer import read_i32_be, read_i32_le

@@ -1,8 +1,8 @@
-"""Exchange kind `direct`: bindings whose key equals the routing key (E-10). Compiled."""
+"""Exchange kind `direct`: bindings whose key equals the routing key. Compiled."""
 
 from typing import Final, final
 
-from queues.definitions import Binding
+from queues.definitions.broker_objects import Binding
 from queues.routing.content import Content
 
 Targets = int | dict[int, int]

@@ -1,8 +1,8 @@
-"""Exchange kind `fanout`: every binding, whatever the routing key (E-11). Compiled."""
+"""Exchange kind `fanout`: every binding, whatever the routing key. Compiled."""
 
 from typing import Final, final
 
-from queues.definitions import Binding
+from queues.definitions.broker_objects import Binding
 from queues.routing.content import Content
 
 

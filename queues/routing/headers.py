@@ -1,4 +1,4 @@
-"""Exchange kind `headers`: the arguments of a binding against the headers of a message (E-13).
+"""Exchange kind `headers`: the arguments of a binding against the headers of a message.
 
 Binding argument `x-match` is `all` (the default), `any`, `all-with-x` or `any-with-x`; without
 `-with-x`, other arguments that begin with `x-` do not count. An argument of void value asks only
@@ -11,8 +11,8 @@ have at least one header in common with it.
 
 from typing import Final, final
 
-from queues.arguments import comparable, decode_arguments, term, type_name
-from queues.definitions import Binding
+from queues.definitions.arguments import comparable, decode_arguments, term, type_name
+from queues.definitions.broker_objects import Binding
 from queues.routing.content import Content
 
 MATCH_ARGUMENT: Final = "x-match"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Protocol
 
-from queues.definitions import Binding, Destination
+from queues.definitions.broker_objects import Binding, Destination
 from queues.routing import consistent_hash, headers, random_one
 from queues.routing.consistent_hash import ConsistentHash
 from queues.routing.content import Content
@@ -28,7 +28,7 @@ class Kind(Protocol):
 
     @property
     def by_key(self) -> bool:
-        """Whether a message with several routing keys (A-15) is matched by each of them; else the
+        """Whether a message with several routing keys is matched by each of them; else the
         first one stands for it."""
 
     def add(self, binding: Binding) -> str:

@@ -1,4 +1,4 @@
-"""Exchange kind `x-modulus-hash`: the routing key's hash, modulo the number of bindings (E-16).
+"""Exchange kind `x-modulus-hash`: the routing key's hash, modulo the number of bindings.
 
 Bindings count in the order of their destinations' names, so that a key goes to the same one after
 a restart and on every node; when a binding comes or goes, most keys move. Compiled.
@@ -6,7 +6,7 @@ a restart and on every node; when a binding comes or goes, most keys move. Compi
 
 from typing import Final, final
 
-from queues.definitions import Binding
+from queues.definitions.broker_objects import Binding
 from queues.routing.consistent_hash import label
 from queues.routing.content import Content
 from queues.routing.hashing import key_hash

@@ -20,7 +20,7 @@ class Locality(Protocol):
 
 
 @final
-class CountedLots:
+class CountedRandom:
     """The same lots in the same order every time."""
 
     def __init__(self) -> None:

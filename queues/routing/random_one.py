@@ -1,4 +1,4 @@
-"""Exchange kinds `x-random` and `x-local-random`: one destination by lot (E-17, E-18). Compiled.
+"""Exchange kinds `x-random` and `x-local-random`: one destination by lot. Compiled.
 
 Each destination is as likely as any other, however many bindings lead there. The local one draws
 among queues with their leader on this node; if there is none, it finds nothing.
@@ -6,7 +6,7 @@ among queues with their leader on this node; if there is none, it finds nothing.
 
 from typing import Final, final
 
-from queues.definitions import Binding, Destination
+from queues.definitions.broker_objects import Binding, Destination
 from queues.routing.content import Content
 from queues.routing.outside import Outside
 

@@ -3,8 +3,8 @@
 Built from the metadata machine's objects and kept up to date by its changes; holds nothing that
 they do not say. `route` is what a cache of routes asks when it has no answer. Compiled.
 
-A message goes through the graph of exchanges bound to exchanges, and meets each of them once
-(A-13), with all its routing keys at a time (A-15). An exchange passes it to its alternate (E-20) if
+A message goes through the graph of exchanges bound to exchanges, and meets each of them once, with
+all its routing keys at a time. An exchange passes it to its alternate if
 neither its own bindings nor any exchange behind them found a queue; a way that leads back to an
 exchange on it counts for no more than the queues which that one found itself.
 """
@@ -14,13 +14,13 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from queues.arguments import decode_arguments
-from queues.definitions import DEFAULT_EXCHANGE, Binding, Definition, Exchange, Queue
-from queues.metadata_outcomes import Added, Change, Removed
+from queues.definitions.arguments import decode_arguments
+from queues.definitions.broker_objects import DEFAULT_EXCHANGE, Binding, Definition, Exchange, Queue
+from queues.definitions.metadata_outcomes import Added, Change, Removed
 from queues.routing.content import Content, NoContent
 from queues.routing.direct import Direct
 from queues.routing.kinds import KINDS, Kind
-from queues.routing.outside import CountedLots, Locality, Lots, OneNode, Outside
+from queues.routing.outside import CountedRandom, Locality, Lots, OneNode, Outside
 from queues.routing.topic import Topic
 
 ALTERNATE_ARGUMENT: Final = "alternate-exchange"
@@ -130,7 +130,7 @@ class Router:
         self, vhost: str, lots: Lots | None = None, locality: Locality | None = None
     ) -> None:
         self.vhost = vhost
-        self._outside = Outside(lots or CountedLots(), locality or OneNode())
+        self._outside = Outside(lots or CountedRandom(), locality or OneNode())
         self._warnings: list[str] = []
         self._hubs: dict[str, Hub] = {}
         self._hubs_by_uid: dict[int, Hub] = {}
@@ -201,7 +201,7 @@ class Router:
     ) -> Route:
         """The way of a message; `content` is asked only if it matters (None: not there to ask).
 
-        `more_keys` are routing keys besides the first (A-15); the message goes wherever one leads.
+        `more_keys` are routing keys besides the first; the message goes wherever one leads.
         """
         hub = self._hubs.get(exchange)
         if hub is None:

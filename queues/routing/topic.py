@@ -1,4 +1,4 @@
-"""Exchange kind `topic`: words parted by dots, `*` for one, `#` for any number of them (E-12).
+"""Exchange kind `topic`: words parted by dots, `*` for one, `#` for any number of them.
 
 Binding keys form a trie over words. A routing key is matched by walking all nodes that it can
 have reached, word by word, so that the cost goes by words and by the nodes alive at each of them,
@@ -12,7 +12,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from queues.definitions import Binding
+from queues.definitions.broker_objects import Binding
 from queues.routing.content import Content
 
 

@@ -9,8 +9,8 @@ from typing import Final, Self
 
 import uvloop
 
-from node.peering.settings import LinkSettings
-from node.peers import PeerLinks
+from node.cluster.peering.link_settings import LinkSettings
+from node.cluster.peering.peer_links import PeerLinks
 from node.tls.acceptor import Contexts
 from warren.wire.peer.handshake import Identity, link_key
 

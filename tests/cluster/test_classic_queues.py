@@ -1,4 +1,4 @@
-"""Classic queues used through every node: any node serves any client (N-02)."""
+"""Classic queues used through every node: any node serves any client."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

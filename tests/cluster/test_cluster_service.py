@@ -8,13 +8,13 @@ from typing import Final, Self
 
 import pytest
 
-from node.cluster import service
-from node.cluster.identity import EnteringFailed
-from node.cluster.seams import OTHER_LANE, STATUS
-from node.cluster.service import Cluster
-from node.config import load
+from node.cluster import cluster_node as service
+from node.cluster.cluster_interfaces import OTHER_LANE, STATUS
+from node.cluster.cluster_node import Cluster
+from node.cluster.membership.membership_file import EnteringFailed
+from node.config.settings import load
 from node.turn import Turn
-from queues.members import Member
+from queues.definitions.members import Member
 from tests.cluster.peer_nodes import LOOPBACK, free_port, run
 from tests.sim.storage.sim_disk import SimDisk
 from tests.unit.node.fake_definitions import FakeDefinitions
@@ -28,7 +28,7 @@ UNKNOWN_KIND: Final = 200
 
 
 class Part:
-    """Keeps `PeerPart`: remembers what it is told, and refuses what begins with `bad`."""
+    """Keeps `PeerChannel`: remembers what it is told, and refuses what begins with `bad`."""
 
     def __init__(self) -> None:
         self.story: list[str] = []

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from node.peering.settings import LinkSettings
+from node.cluster.peering.link_settings import LinkSettings
 from tests.cluster.peer_nodes import LOOPBACK, QUICK, Member, identity, run
 from warren.wire.peer.codes import INCARNATION, TWICE, refusal_text
 

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from node.peering import asking
-from node.peering.asking import AskFailed, Reply
-from node.peering.settings import LinkSettings
+from node.cluster.peering import asking
+from node.cluster.peering.asking import AskFailed, Reply
+from node.cluster.peering.link_settings import LinkSettings
 from tests.cluster.peer_nodes import LOOPBACK, QUICK, Member, identity, run
 from warren.wire.peer.frames import FRAME_BYTES_MAX
 

@@ -13,7 +13,7 @@ from random import Random
 
 import pytest
 
-from node.peering.settings import LinkSettings
+from node.cluster.peering.link_settings import LinkSettings
 from tests.cluster.peer_nodes import LOOPBACK, QUICK, Member, identity, run
 from tests.cluster.toxiproxy import Toxiproxy, running
 

@@ -120,7 +120,7 @@ def is_gone(connection: Any, queue: str) -> bool:
     return False
 
 
-# Dynamic termini (B-22)
+# Dynamic termini
 
 
 @pytest.mark.parametrize("capability", [None, "temporary-queue", "rabbitmq:volatile-queue"])
@@ -250,7 +250,7 @@ def test_a_link_that_is_detached_before_its_queue_is_there_leaves_no_queue(
     assert not is_gone(channel.connection, name_of(address))
 
 
-# Termini (B-23, B-25, B-27)
+# Termini
 
 
 def test_an_attach_is_answered_with_what_holds(session: Raw10, queue: str) -> None:
@@ -311,7 +311,7 @@ def test_the_same_container_may_connect_twice(own_broker: Broker, queue: str) ->
             assert address_of(attach(each, RECEIVER, source(f"/queues/{queue}"))).endswith(queue)
 
 
-# Outcomes of consumers (B-34, B-36)
+# Outcomes of consumers
 
 
 @pytest.mark.parametrize("arguments", [{}, QUORUM])
@@ -420,7 +420,7 @@ def test_a_detach_that_does_not_close_gives_back_what_was_held(
     assert drain(channel, queue) == numbered(2)
 
 
-# A consumer that is too slow (B-24, C-15)
+# A consumer that is too slow
 
 
 @pytest.mark.parametrize("arguments", [{}, QUORUM])
@@ -482,7 +482,7 @@ def test_a_consumer_timeout_that_is_none_is_invalid(
     assert session.expect(DETACH).error == "amqp:invalid-field"
 
 
-# Messages (B-31, B-37, B-39)
+# Messages
 
 
 def test_a_message_without_a_header_is_transient_and_has_priority_4(

@@ -1,4 +1,4 @@
-"""Arguments of queues that are of another type than they should be, with pika (Q-02, A-04).
+"""Arguments of queues that are of another type than they should be, with pika.
 
 All of this is ours, in the form that RabbitMQ has for other arguments. RabbitMQ 4.0 says
 `"expected integer, got longstr"` of numbers and `invalid type 'signedint' for arg 'A' in queue ..`

@@ -1,4 +1,4 @@
-"""Sender-selected distribution with pika: headers CC and BCC (A-15)."""
+"""Sender-selected distribution with pika: headers CC and BCC."""
 
 from collections.abc import Callable
 from typing import Any

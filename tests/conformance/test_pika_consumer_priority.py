@@ -1,4 +1,4 @@
-"""Consumer priorities and exclusive consumers with pika (A-17, A-19, Q-58)."""
+"""Consumer priorities and exclusive consumers with pika."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Consumers that keep deliveries for too long, with pika: the consumer is out (C-15).
+"""Consumers that keep deliveries for too long, with pika: the consumer is out.
 
 All of this is ours. RabbitMQ 4.0 closes the channel whether or not the client understands a
 cancel, looks only once a minute, and since 4.3 only quorum queues do it.

@@ -1,4 +1,4 @@
-"""Dead-lettering with pika: triggers, what is republished, x-death, cycles (D-01 to D-07)."""
+"""Dead-lettering with pika: triggers, what is republished, x-death, cycles."""
 
 import datetime
 from collections.abc import Callable

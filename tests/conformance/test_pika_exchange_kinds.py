@@ -1,4 +1,4 @@
-"""Exchanges that hash or draw lots, with pika (E-14..E-18)."""
+"""Exchanges that hash or draw lots, with pika."""
 
 from collections import Counter
 from typing import Any

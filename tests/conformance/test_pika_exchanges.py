@@ -1,4 +1,4 @@
-"""Exchanges with pika: kinds, bindings, exchange to exchange, alternates, texts (E-01..E-20)."""
+"""Exchanges with pika: kinds, bindings, exchange to exchange, alternates, texts."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Length limits with pika: drop-head, reject-publish and what counts towards a limit (Q-16)."""
+"""Length limits with pika: drop-head, reject-publish and what counts towards a limit."""
 
 from typing import Any
 

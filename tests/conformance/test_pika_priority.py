@@ -1,4 +1,4 @@
-"""Priorities with pika: levels of a classic queue, and of a quorum queue (Q-17, Q-63)."""
+"""Priorities with pika: levels of a classic queue, and of a quorum queue."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Queues that go when nobody uses them, with pika: x-expires (Q-02, Q-64)."""
+"""Queues that go when nobody uses them, with pika: x-expires."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Quorum queues on one node with pika: what they refuse, how they count tries (Q-51 to Q-61)."""
+"""Quorum queues on one node with pika: what they refuse, how they count tries."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -235,7 +235,7 @@ def test_a_prefetch_of_the_channel_cannot_span_a_quorum_queue(channel: Any, quor
 
 
 def test_a_prefetch_of_the_channel_spans_a_quorum_queue_if_the_node_is_told_so(name: str) -> None:
-    # Ours (C-20): RabbitMQ has no such setting.
+    # Ours: RabbitMQ has no such setting.
     with Node(name="spanning", settings={"quorum_queue.global_qos": "true"}) as node:
         connection = pika.BlockingConnection(pika.URLParameters(node.url))
         channel = connection.channel()

@@ -1,4 +1,4 @@
-"""Direct reply-to with pika: requests and answers without a queue of one's own (A-18)."""
+"""Direct reply-to with pika: requests and answers without a queue of one's own."""
 
 from collections.abc import Callable
 from typing import Any

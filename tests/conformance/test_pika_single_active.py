@@ -1,4 +1,4 @@
-"""Single active consumer with pika: who is served, and how the service is handed over (Q-57)."""
+"""Single active consumer with pika: who is served, and how the service is handed over."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -263,7 +263,7 @@ def test_the_waiting_consumer_of_the_highest_priority_is_next(
 
 @pytest.fixture
 def draining_node() -> Iterator[Node]:
-    """A node that hands over only when the old consumer has settled all it held (C-16)."""
+    """A node that hands over only when the old consumer has settled all it held."""
     with Node(name="draining", settings={"sac_handover": "drain"}) as started:
         yield started
 

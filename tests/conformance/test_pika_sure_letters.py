@@ -1,4 +1,4 @@
-"""Dead letters at least once (D-08), and messages that wait before they come again (Q-26), with
+"""Dead letters at least once, and messages that wait before they come again, with
 pika on one node. RabbitMQ 4.0 knows no delayed retry; what no queue wants has 32 places there."""
 
 import time

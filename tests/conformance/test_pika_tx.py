@@ -1,4 +1,4 @@
-"""Transactions with pika: tx.select, commit and rollback of publishes and of acks (P-15, P-16)."""
+"""Transactions with pika: tx.select, commit and rollback of publishes and of acks."""
 
 from typing import Any
 

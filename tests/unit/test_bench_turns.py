@@ -5,8 +5,8 @@ import logging
 import time
 
 from bench.turns import Moment, longest_turn_ms, stall_of, turns_of
-from node.logs import TEXT
-from node.slow_turns import words_of
+from node.events.logs import TEXT
+from node.events.slow_turns import words_of
 from node.turn_stages import SlowTurn
 
 

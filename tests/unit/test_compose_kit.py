@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from node.config import load
+from node.config.settings import load
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 NODES: Final = range(1, 8)

@@ -39,9 +39,9 @@ threading.Thread(target=look, args=(os.fdopen(read_fd), told)).start()
 sys.exit(main(["server", *sys.argv[1:]]))
 """
 RARE: Final = {
-    "node.check_data": "the command",
-    "node.management.spec": "the OpenAPI document",
-    "node.tls.listeners": "TLS",
+    "node.recovery.check_data": "the command",
+    "node.management.schema": "the OpenAPI document",
+    "node.tls.tls_listeners": "TLS",
     "pysyncobj": "nodes of a cluster",
     "rich": "commands",
     "warren.client": "clients",
@@ -76,5 +76,5 @@ def test_a_node_at_rest_has_loaded_nothing_that_only_rare_features_need(tmp_path
         for name, why in RARE.items()
         if any(each == name or each.startswith(f"{name}.") for each in loaded)
     }
-    assert "node.management.overview" in loaded
+    assert "node.management.api.overview" in loaded
     assert not found

@@ -26,11 +26,11 @@ FILE_LINES_MAX: Final = 800
 STATE_MACHINE_LINES_MAX: Final = 1000
 STATE_MACHINES: Final = frozenset(
     {
-        "queues/fifo.py",
+        "queues/machine/fifo.py",
         "queues/hosts/classic.py",
         "queues/hosts/quorum_member.py",
-        "queues/metadata.py",
-        "queues/store.py",
+        "queues/definitions/metadata.py",
+        "queues/bodies/store.py",
         "raft/core.py",
     }
 )  # One class each, whose methods share all of its state.

@@ -1,4 +1,4 @@
-"""Links of AMQP 1.0 follow the leaders of their queues (FEATURES B-75, B-79).
+"""Links of AMQP 1.0 follow the leaders of their queues.
 
 A broker tells in the flows of a link whether the leader of its queue is on the node of this
 connection, and where it is else. Then a connection to that node is opened, and the link moves to it

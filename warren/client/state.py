@@ -1,4 +1,4 @@
-"""What the broker tells of a link in the properties of its flows (FEATURES B-71)."""
+"""What the broker tells of a link in the properties of its flows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from node.cluster.coordination.seam import Holding, Load
+from node.cluster.coordination.coordination_interface import Holding, Load
 
 SILENT_BEATS: Final = 8
 JOBS_MAX: Final = 1024

@@ -14,7 +14,7 @@ import msgspec
 from pysyncobj import SyncObj, SyncObjConf, SyncObjConsumer, replicated
 from pysyncobj.node import Node
 
-from node.cluster.coordination.codec import (
+from node.cluster.coordination.coordination_codec import (
     BadMessage,
     Message,
     decode_command,

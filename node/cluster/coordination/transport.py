@@ -10,7 +10,7 @@ from typing import Any
 from pysyncobj.node import Node
 from pysyncobj.transport import Transport
 
-from node.cluster.coordination.codec import Message
+from node.cluster.coordination.coordination_codec import Message
 
 Send = Callable[[int, object], None]  # a message, to a member
 

@@ -7,7 +7,7 @@ hundred samples, whatever the number of queues and connections.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from node.auth.desk import LoginDesk
+from node.auth.login_checks import LoginChecks
 from node.management.metrics.text import (
     COUNTER,
     GAUGE,
@@ -20,7 +20,7 @@ from node.management.metrics.text import (
     labels,
 )
 from node.management.metrics.view import MetricsView, RaftView, TrafficView, WaitView
-from node.management.view import (
+from node.management.rows.view import (
     BrokerView,
     CountersView,
     HistogramView,
@@ -29,8 +29,8 @@ from node.management.view import (
     PagingView,
     TotalsView,
 )
-from queues.dead_letters import REASONS
-from queues.queue_arguments import CLASSIC, QUORUM
+from queues.dead_lettering.dead_letters import REASONS
+from queues.definitions.queue_arguments import CLASSIC, QUORUM
 
 PROTOCOL_COUNTERS: Final = (
     "received",
@@ -62,7 +62,7 @@ CHURN: Final = (
 NO_LABELS: Final[Mapping[str, str]] = {}
 
 
-def node_families(view: BrokerView, desk: LoginDesk) -> Iterator[Family]:
+def node_families(view: BrokerView, desk: LoginChecks) -> Iterator[Family]:
     """All that needs no look at single queues, connections or channels."""
     node = view.node()
     yield from identity_families(node)
@@ -288,7 +288,7 @@ def peer_families(counters: CountersView) -> Iterator[Family]:
         yield by_label(f"warren_{name}", kind, words, "peer", values)
 
 
-def auth_families(desk: LoginDesk) -> Iterator[Family]:
+def auth_families(desk: LoginChecks) -> Iterator[Family]:
     """Logins by protocol."""
     found = desk.log.by_protocol
     for name, words, counts in (

@@ -9,7 +9,7 @@ from typing import Final
 from node.management.metrics.columns import Column
 from node.management.metrics.text import COUNTER, GAUGE, labels
 from node.management.metrics.view import ChannelSample, MemberSample, QueueSample
-from node.management.view import ConnectionView
+from node.management.rows.view import ConnectionView
 
 QueueColumns = tuple[Column[QueueSample], ...]
 

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from node.auth.desk import LoginDesk
+from node.auth.login_checks import LoginChecks
 from node.management.metrics import node_families as of_node
 from node.management.metrics import objects
 from node.management.metrics.ages import HeadAges
 from node.management.metrics.columns import Column, Columns, look
 from node.management.metrics.text import GAUGE, Family, counter, gauge, labels
 from node.management.metrics.view import MemberSample, MetricsView, QueueSample
-from node.management.view import BrokerView, ConnectionView, ExchangeView
+from node.management.rows.view import BrokerView, ConnectionView, ExchangeView
 
 S = TypeVar("S")
 
@@ -63,7 +63,7 @@ class Scrape:
     """See the module."""
 
     view: BrokerView
-    desk: LoginDesk
+    desk: LoginChecks
     meter: MetricsView
     ages: HeadAges
 

@@ -1,4 +1,5 @@
-"""What the metrics read of the broker beside `node.management.view`: samples of one object each.
+"""What the metrics read of the broker beside `node.management.rows.view`: samples of one object
+each.
 
 Names are handed out in whole, and each object one by one, so that a scrape of very many is made in
 slices. Read on the loop; nothing here waits, counts, or keeps anything between two calls.
@@ -8,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from node.management.view import HistogramView
+from node.management.rows.view import HistogramView
 
 
 @dataclass(frozen=True, slots=True)

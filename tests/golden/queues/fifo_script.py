@@ -24,8 +24,8 @@ Everything else is made anew.
 
 import struct
 
-from queues.annotations import decode_words, encode_words
-from queues.commands import (
+from queues.machine.annotations import decode_words, encode_words
+from queues.machine.commands import (
     ACCEPT,
     FAIL,
     REJECT,
@@ -48,8 +48,8 @@ from queues.commands import (
     consumer_key,
     session_of,
 )
-from queues.delays import DELIVERY_TIME
-from queues.effects import (
+from queues.machine.delays import DELIVERY_TIME
+from queues.machine.effects import (
     ACQUIRED_SHIFT,
     LEFT_ACCEPTED,
     LEFT_DELIVERY_LIMIT,
@@ -77,8 +77,8 @@ from queues.effects import (
     ResendFrom,
     TimedOut,
 )
-from queues.fifo import Fifo
-from queues.options import (
+from queues.machine.fifo import Fifo
+from queues.machine.options import (
     DELAY_ALL,
     DELAY_FAILED,
     DELAY_NONE,
@@ -88,7 +88,7 @@ from queues.options import (
     REJECT_PUBLISH_DLX,
     Options,
 )
-from queues.traits import ABSENT, Traits
+from queues.machine.traits import ABSENT, Traits
 
 OUTCOMES = {
     "accept": ACCEPT,

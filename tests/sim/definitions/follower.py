@@ -5,11 +5,11 @@ What it has followed to must be what the machine says, whenever nothing is under
 
 from collections.abc import Callable, Mapping, Sequence
 
-from node.authors import Author
-from queues.definitions import Binding, Definition, Exchange, Queue
-from queues.members import Member, Process
-from queues.metadata import Metadata
-from queues.metadata_outcomes import Added, Change, Outcome, Removed
+from node.events.authors import Author
+from queues.definitions.broker_objects import Binding, Definition, Exchange, Queue
+from queues.definitions.members import Member, Process
+from queues.definitions.metadata import Metadata
+from queues.definitions.metadata_outcomes import Added, Change, Outcome, Removed
 from queues.routing.router import Router
 
 

@@ -3,12 +3,12 @@
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from node.cluster.definitions_group import DefinitionsGroup
-from node.cluster.definitions_store import Births, DefinitionsRecovery, DefinitionsStore
-from node.cluster.seams import PeerPart
-from queues.members import Member
-from queues.metadata import Metadata
-from queues.metadata_commands import Found
+from node.cluster.cluster_interfaces import PeerChannel
+from node.cluster.definitions.definitions_group import DefinitionsGroup
+from node.cluster.definitions.definitions_store import Births, DefinitionsRecovery, DefinitionsStore
+from queues.definitions.members import Member
+from queues.definitions.metadata import Metadata
+from queues.definitions.metadata_commands import Found
 from raft.entries import Config
 from raft.host import RaftHost
 from tests.sim.definitions.follower import Follower
@@ -47,7 +47,7 @@ class SimPeers:
     def member(self) -> int:
         return self._node.member
 
-    def attach(self, kind: int, part: PeerPart) -> None:
+    def attach(self, kind: int, part: PeerChannel) -> None:
         self._node.part = part
 
     def send(self, member: int, kind: int, lane: int, parts: list[bytes]) -> bool:
@@ -113,7 +113,7 @@ class Node:
         store = DefinitionsStore(
             keyed, snapshots, births, world.save_entries, slice_bytes=world.slice_bytes
         )
-        self.part: PeerPart | None = None
+        self.part: PeerChannel | None = None
         lots = Random(world.random.getrandbits(64))
         self.host = RaftHost(
             self.member, self.log, SimLinks(self), world.settings, lots, self._begin_turn

@@ -9,8 +9,8 @@ from random import Random
 
 import msgspec
 
-from node.cluster.definitions_store import BIRTHS_OWNER, DefinitionsRecovery
-from queues.definitions import Queue
+from node.cluster.definitions.definitions_store import BIRTHS_OWNER, DefinitionsRecovery
+from queues.definitions.broker_objects import Queue
 from raft.log_group import METADATA_OWNER, Found
 
 RaftRecord = tuple[int, int, int, int, int, bytes]  # incarnation, index, terms, kind, content

@@ -2,10 +2,10 @@
 
 import pytest
 
-from queues import metadata_commands as commands
-from queues.definitions import Queue
-from queues.metadata_commands import Command
-from queues.metadata_outcomes import Created, Deleted, Exists, Outcome, Refused
+from queues.definitions import metadata_commands as commands
+from queues.definitions.broker_objects import Queue
+from queues.definitions.metadata_commands import Command
+from queues.definitions.metadata_outcomes import Created, Deleted, Exists, Outcome, Refused
 from raft.entries import Config
 from tests.sim.definitions.node import Node
 from tests.sim.definitions.world import SETTLE_MS, Asked, World, binding

@@ -12,12 +12,12 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from node.cluster.definitions_outbox import LAG_MS
-from queues import metadata_commands as commands
-from queues.definitions import Destination
-from queues.members import Member
-from queues.metadata_commands import Command
-from queues.metadata_outcomes import Created, Exists, Outcome, Refused
+from node.cluster.definitions.definitions_outbox import LAG_MS
+from queues.definitions import metadata_commands as commands
+from queues.definitions.broker_objects import Destination
+from queues.definitions.members import Member
+from queues.definitions.metadata_commands import Command
+from queues.definitions.metadata_outcomes import Created, Exists, Outcome, Refused
 from raft.settings import Settings
 from tests.sim.definitions.node import Node
 from warren.wire.errors import ReplyCode

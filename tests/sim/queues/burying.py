@@ -9,11 +9,11 @@ its way may still arrive.
 from dataclasses import dataclass, field
 from random import Random
 
-from queues.commands import Command, SessionId
-from queues.credit import CreditActor, CreditSpec
-from queues.host import SessionSink, View
-from queues.hosts.seams import Addressed
+from queues.hosts.host_interfaces import Addressed
+from queues.machine.commands import Command, SessionId
 from queues.message import Chunk
+from queues.queue_host import SessionSink, View
+from queues.sessions.credit import CreditActor, CreditSpec
 from tests.sim.queues.group_node import GroupNode
 from tests.unit.queues.messages import bodies_of
 
@@ -124,7 +124,8 @@ class TargetHost:
 
 
 class SimUndertaker:
-    """Addresses letters of one node's queue (`Undertaker`): to one target, both, or none."""
+    """Addresses letters of one node's queue (`DeadLetterPublisher`): to one target, both, or
+    none."""
 
     def __init__(self, node: GroupNode, targets: dict[int, Target], random: Random) -> None:
         self._node = node
@@ -132,7 +133,7 @@ class SimUndertaker:
         self._random = random
         self._hosts: dict[int, TargetHost] = {}
         self._sessions = 0
-        self.dying = 0
+        self.pending_dead_letters = 0
 
     def bury(self, chunk: Chunk, index: int, count: int, reason: str) -> int:
         raise AssertionError("dead letters go at least once")
@@ -163,8 +164,8 @@ class SimUndertaker:
             self._hosts[target.uid] = known
         return known
 
-    def note_dying(self, reason: str, count: int) -> None:
-        self.dying += count
+    def note_pending_dead_letters(self, reason: str, count: int) -> None:
+        self.pending_dead_letters += count
 
     def note_confirmed(self, count: int) -> None:
         return

@@ -4,7 +4,7 @@ It keeps the books that a client could keep (what it published, was confirmed, h
 every delivery against the `Ledger` of what was ever published.
 """
 
-from queues.commands import (
+from queues.machine.commands import (
     ACCEPT,
     REJECT,
     RETURN_UNSEEN,
@@ -18,10 +18,10 @@ from queues.commands import (
     Settle,
     consumer_key,
 )
-from queues.counts import Counts
-from queues.credit import CreditActor, CreditSpec
-from queues.host import QueueHost
-from queues.publishing import Publisher, Targets
+from queues.queue_host import QueueHost
+from queues.sessions.counts import Counts
+from queues.sessions.credit import CreditActor, CreditSpec
+from queues.sessions.publishing import Publisher, Targets
 from tests.sim.queues.ledger import Ledger, Message
 from tests.sim.queues.letters import Letter, event_of, payload_of
 from tests.sim.queues.node import SimNode
@@ -31,7 +31,7 @@ Held = tuple[int, int, int]  # uid, number of the consumer, message_seq
 
 
 class Client:
-    """A session (`queues.host.SessionSink`) that is flushed at the end of the turn."""
+    """A session (`queues.queue_host.SessionSink`) that is flushed at the end of the turn."""
 
     def __init__(self, node: SimNode, ledger: Ledger) -> None:
         self._node = node

@@ -1,6 +1,6 @@
 """Between a queue and its dead-letter exchange: tells the ledger who dies, before it does so."""
 
-from queues.hosts.classic import Undertaker
+from queues.hosts.classic import DeadLetterPublisher
 from queues.message import Chunk
 from tests.sim.queues.ledger import Ledger
 from tests.sim.queues.letters import payload_of
@@ -9,10 +9,10 @@ from tests.unit.queues.at_most_once import AtMostOnce
 
 
 class Grave(AtMostOnce):
-    """Keeps the `Undertaker` Protocol around the queue's own one."""
+    """Keeps the `DeadLetterPublisher` Protocol around the queue's own one."""
 
     def __init__(
-        self, node: SimNode, ledger: Ledger, uid: int, target: str, inner: Undertaker
+        self, node: SimNode, ledger: Ledger, uid: int, target: str, inner: DeadLetterPublisher
     ) -> None:
         self._node = node
         self._ledger = ledger

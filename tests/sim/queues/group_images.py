@@ -8,10 +8,10 @@ about, and the bodies beside it. Images of a majority of the members have to.
 
 from random import Random
 
-from queues.commands import SessionId, enqueue_of
+from queues.hosts.host_interfaces import DeadLetterPublisher
 from queues.hosts.quorum_entry import decode_member_entry
-from queues.hosts.seams import Undertaker
-from queues.options import Options
+from queues.machine.commands import SessionId, enqueue_of
+from queues.machine.options import Options
 from raft.entries import COMMAND
 from raft.recovery import Restored
 from tests.sim.queues.group_node import UID, GroupNode
@@ -40,7 +40,7 @@ class Quiet:
     def reborn_of(self, number: int) -> tuple[int, int]:
         return (0, 0)
 
-    def undertaker(self, node: GroupNode) -> Undertaker | None:
+    def dead_letter_publisher(self, node: GroupNode) -> DeadLetterPublisher | None:
         return None
 
 

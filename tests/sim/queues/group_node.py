@@ -6,12 +6,13 @@ from collections.abc import Callable
 from random import Random
 from typing import Final, Protocol
 
-from node.owners import QueueOwners
+from node.recovery.log_owners import QueueOwners
 from node.timers import Timers
 from node.turn import Turn
-from queues.credit import CreditActor, CreditSpec
-from queues.extents import Columns
+from queues.bodies.extents import Columns
+from queues.bodies.store import BodyBudget
 from queues.hosts.classic import LOGGED, ClassicHost
+from queues.hosts.host_interfaces import DeadLetterPublisher
 from queues.hosts.journal import Journal
 from queues.hosts.quorum_member import QuorumMember
 from queues.hosts.quorum_recovery import (
@@ -22,10 +23,9 @@ from queues.hosts.quorum_recovery import (
     birth_of,
 )
 from queues.hosts.quorum_snapshot import Slicing
-from queues.hosts.seams import Undertaker
+from queues.machine.options import Options
 from queues.message import Chunk
-from queues.options import Options
-from queues.store import BodyBudget
+from queues.sessions.credit import CreditActor, CreditSpec
 from raft.entries import INDEX_MAX, Config
 from raft.host import RaftHost
 from raft.recovery import Restored
@@ -60,7 +60,7 @@ class Network(Protocol):
     def is_up(self, node: "GroupNode") -> bool:
         """Whether that life of the node goes on."""
 
-    def undertaker(self, node: "GroupNode") -> Undertaker | None: ...
+    def dead_letter_publisher(self, node: "GroupNode") -> DeadLetterPublisher | None: ...
 
     def reborn_of(self, number: int) -> tuple[int, int]:
         """What the node has heard: term and member with which the group began anew; 0, 0: none."""
@@ -215,7 +215,7 @@ class GroupNode:
         credit = CreditActor("queue", CreditSpec(400, 200))
         inner = ClassicHost(
             *(UID, "/", "q", True, self.journal, self.budget, self, credit, False),
-            *(self.world.options, LOGGED, self.world.undertaker(self)),
+            *(self.world.options, LOGGED, self.world.dead_letter_publisher(self)),
         )
         self.hosts[UID] = inner
         entries = self.random.choice((4, 16, 64))

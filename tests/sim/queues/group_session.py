@@ -9,7 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from queues.commands import (
+from queues.hosts.effect_dispatch import tell
+from queues.hosts.quorum_member import QuorumMember
+from queues.machine.commands import (
     ACCEPT,
     REJECT,
     RELEASE,
@@ -22,11 +24,9 @@ from queues.commands import (
     Settle,
     consumer_key,
 )
-from queues.credit import CreditActor, CreditSpec
-from queues.hosts.quorum_member import QuorumMember
-from queues.hosts.telling import tell
+from queues.machine.numbered_sessions import Resume, Resumed
 from queues.message import FORMAT_091, Chunk
-from queues.streams import Resume, Resumed
+from queues.sessions.credit import CreditActor, CreditSpec
 from tests.sim.queues.group_node import UID, GroupNode
 from tests.unit.queues.runs import runs_of
 from warren.wire.amqp091.events import INFO_PERSISTENT

@@ -12,10 +12,10 @@ from random import Random
 from typing import Final
 from zlib import crc32
 
-from queues.commands import ACCEPT, FAIL, REJECT, RELEASE, EndProcess, SessionId
-from queues.fifo_snapshot import encode_fifo
-from queues.hosts.seams import Undertaker
-from queues.options import REJECT_PUBLISH, Options
+from queues.hosts.host_interfaces import DeadLetterPublisher
+from queues.machine.commands import ACCEPT, FAIL, REJECT, RELEASE, EndProcess, SessionId
+from queues.machine.fifo_snapshot import encode_fifo
+from queues.machine.options import REJECT_PUBLISH, Options
 from raft.entries import Config
 from raft.settings import Settings
 from raft.status import LEADER
@@ -185,7 +185,7 @@ class GroupWorld:
     def reborn_of(self, number: int) -> tuple[int, int]:
         return (0, 0) if number in self.ignorant else self.reborn
 
-    def undertaker(self, node: GroupNode) -> Undertaker | None:
+    def dead_letter_publisher(self, node: GroupNode) -> DeadLetterPublisher | None:
         if not self.buries:
             return None
         return SimUndertaker(node, self.targets, Random(node.random.getrandbits(32)))
@@ -484,7 +484,7 @@ class GroupWorld:
     def all_buried(self) -> bool:
         leader = self.find_leader()
         member = None if leader is None else leader.member
-        return member is not None and member.inner.machine.dying.count == 0
+        return member is not None and member.inner.machine.pending_dead_letters.count == 0
 
     def nothing_kept(self) -> bool:
         return not any(session.kept for session in self.sessions)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from queues.arguments import encode_arguments
+from queues.definitions.arguments import encode_arguments
 
 TTL_MS: Final = 800
 

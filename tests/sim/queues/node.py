@@ -9,18 +9,18 @@ from typing import cast
 
 from node.broker import Broker
 from node.clock import NodeClock
-from node.cluster.service import Cluster
+from node.cluster.cluster_node import Cluster
 from node.cluster.wiring import ClusterParts
-from node.config import Config, NodeSection
-from node.owners import QueueOwners, Recovered
+from node.config.settings import Config, NodeSection
+from node.recovery.log_owners import QueueOwners, Recovered
 from node.timers import Timers
 from node.turn import Turn
-from queues.credit import CreditActor, CreditSpec
+from queues.bodies.paging import Pager
+from queues.bodies.store import BodyBudget
+from queues.definitions.metadata_commands import Batch, DeclareVhost
 from queues.hosts.classic import ClassicHost
 from queues.hosts.journal import Journal
-from queues.metadata_commands import Batch, DeclareVhost
-from queues.paging import Pager
-from queues.store import BodyBudget
+from queues.sessions.credit import CreditActor, CreditSpec
 from tests.sim.queues.flaky_disk import FlakyDisk
 from tests.sim.queues.sole_cluster import SoleCluster
 from tests.sim.storage.block_disk import past_cache

@@ -8,7 +8,7 @@ entry once, `roaming_world.Truth`) says: no delivery twice, none out of order, n
 from collections import deque
 from random import Random
 
-from queues.commands import (
+from queues.machine.commands import (
     ACCEPT,
     RELEASE,
     Attach,
@@ -23,10 +23,10 @@ from queues.commands import (
     Settle,
     consumer_key,
 )
-from queues.credit import CreditActor, CreditSpec
-from queues.host import QueueHost
-from queues.options import Options
-from queues.traits import ABSENT
+from queues.machine.options import Options
+from queues.machine.traits import ABSENT
+from queues.queue_host import QueueHost
+from queues.sessions.credit import CreditActor, CreditSpec
 from tests.unit.queues.messages import body_of, chunk_of
 
 WINDOW = 6  # credit of a consumer
@@ -44,7 +44,7 @@ class Truth:
 
 
 class Client:
-    """See the module (`queues.host.SessionSink`)."""
+    """See the module (`queues.queue_host.SessionSink`)."""
 
     def __init__(
         self, session: SessionId, host: QueueHost, lots: Random, truth: Truth, options: Options

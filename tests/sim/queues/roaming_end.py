@@ -1,4 +1,4 @@
-"""A member of a quorum queue, without a log of its own (`queues.away.seam.HomeEnd`).
+"""A member of a quorum queue, without a log of its own (`queues.remote.remote_interfaces.HomeEnd`).
 
 It applies the world's committed entries at its own pace, and keeps bodies. While it leads it makes
 entries of what it is handed, which the world may commit or lose; it may go on so for a while after
@@ -7,9 +7,8 @@ another leads. Bodies are at times on disk, so that whoever looks has to wait fo
 
 from typing import Protocol
 
-from queues.away.seam import StreamSink
-from queues.away.strand import Strand
-from queues.commands import (
+from queues.hosts.effect_dispatch import tell
+from queues.machine.commands import (
     Command,
     Leads,
     SessionId,
@@ -19,7 +18,7 @@ from queues.commands import (
     enqueue_of,
     session_of,
 )
-from queues.effects import (
+from queues.machine.effects import (
     Applied,
     Effect,
     Enqueued,
@@ -29,14 +28,15 @@ from queues.effects import (
     SessionOver,
     Unwanted,
 )
-from queues.fifo import Fifo
-from queues.fifo_snapshot import decode_fifo, encode_fifo
-from queues.host import View
-from queues.hosts.telling import tell
+from queues.machine.fifo import Fifo
+from queues.machine.fifo_snapshot import decode_fifo, encode_fifo
+from queues.machine.numbered_sessions import Resume, Resumed
+from queues.machine.options import Options
+from queues.machine.traits import ABSENT, Traits
 from queues.message import Chunk
-from queues.options import Options
-from queues.streams import Resume, Resumed
-from queues.traits import ABSENT, Traits
+from queues.queue_host import View
+from queues.remote.remote_interfaces import StreamSink
+from queues.remote.remote_session import RemoteSession
 from tests.unit.queues.messages import bodies_of
 
 
@@ -141,7 +141,7 @@ class End:
         if not any(held):
             streams = self.machine.streams
             is_over = streams is not None and sink.session >> 64 in streams.ended
-            is_wrong = isinstance(sink, Strand) and not is_over
+            is_wrong = isinstance(sink, RemoteSession) and not is_over
             assert not is_wrong, f"message {first} is not held by who looks at it"
             return None
         if self.keeps_on_disk or self._lots.random() < 0.2:

@@ -7,10 +7,10 @@ machine says that applies each committed entry once.
 
 from random import Random
 
-from queues.commands import Command, encode
-from queues.effects import Activated, Delivers, Enqueued, Refused, Unwanted
-from queues.fifo_snapshot import encode_fifo
-from queues.options import REJECT_PUBLISH, Options
+from queues.machine.commands import Command, encode
+from queues.machine.effects import Activated, Delivers, Enqueued, Refused, Unwanted
+from queues.machine.fifo_snapshot import encode_fifo
+from queues.machine.options import REJECT_PUBLISH, Options
 from tests.sim.queues.roaming_client import Truth
 from tests.sim.queues.roaming_end import End, Entry, machine_of
 from tests.unit.queues.messages import body_of

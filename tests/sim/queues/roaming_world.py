@@ -7,11 +7,11 @@ and the `Truth` of each queue says what must have happened to whom.
 
 from random import Random
 
-from queues.away.neighbour import Neighbour
-from queues.away.roaming import Roaming, RoamingProxy
-from queues.away.seam import Ending, HomeEnd, Road
-from queues.commands import EndProcess, SessionId, Suspend, Unsuspend, consumer_key
-from queues.credit import CreditSpec
+from queues.machine.commands import EndProcess, SessionId, Suspend, Unsuspend, consumer_key
+from queues.remote.peer_queues import PeerQueues
+from queues.remote.quorum_proxy import QuorumProxies, QuorumProxy
+from queues.remote.remote_interfaces import Ending, HomeEnd, PeerRoute
+from queues.sessions.credit import CreditSpec
 from tests.sim.queues.roaming_client import WINDOW, Client
 from tests.sim.queues.roaming_end import End
 from tests.sim.queues.roaming_queue import LedQueue
@@ -28,17 +28,17 @@ class Node:
         self.process = process
         self._world = world
         self._marked: list[Ending] = []
-        self.roaming = Roaming(member, self._find_end, self._find_road, self)
-        self.proxies: dict[int, RoamingProxy] = {}
+        self.quorum_proxies = QuorumProxies(member, self._find_end, self._find_road, self)
+        self.proxies: dict[int, QuorumProxy] = {}
         self.heard: dict[int, tuple[int, int]] = {}  # by queue: its leader, and in which term
         for uid, queue in world.queues.items():
             credit = CreditSpec(400, 200)
             single_active = queue.options.single_active
-            proxy = RoamingProxy(uid, "/", f"q{uid}", single_active, credit, self.roaming)
+            proxy = QuorumProxy(uid, "/", f"q{uid}", single_active, credit, self.quorum_proxies)
             self.proxies[uid] = proxy
             self.heard[uid] = (0, 0)
-            self.roaming.add(proxy)
-        self.neighbours: dict[int, Neighbour] = {}
+            self.quorum_proxies.add(proxy)
+        self.all_peer_queues: dict[int, PeerQueues] = {}
         self.clients: list[Client] = []
         self.is_given_up = False  # the cluster takes it for gone, and it does not know
 
@@ -50,36 +50,36 @@ class Node:
     def _find_end(self, uid: int) -> HomeEnd | None:
         return self._world.queues[uid].ends[self.member]
 
-    def _find_road(self, member: int) -> Road | None:
-        return self.neighbour(member).proxies
+    def _find_road(self, member: int) -> PeerRoute | None:
+        return self.peer_queues(member).proxies
 
-    def neighbour(self, member: int) -> Neighbour:
-        found = self.neighbours.get(member)
+    def peer_queues(self, member: int) -> PeerQueues:
+        found = self.all_peer_queues.get(member)
         if found is None:
-            found = Neighbour(
+            found = PeerQueues(
                 self._world.draw_process(),
                 lambda uid: None,
                 lambda frame: self._world.send(self.member, member, b"".join(frame)),
                 self,
                 find_end=self._find_end,
                 member=member,
-                roams=self.roaming,
+                roams=self.quorum_proxies,
             )
-            self.neighbours[member] = found
+            self.all_peer_queues[member] = found
         return found
 
     def mark_away(self, ending: Ending) -> None:
         self._marked.append(ending)
 
     def end_turn(self) -> None:
-        for neighbour in list(self.neighbours.values()):
-            neighbour.settle()
+        for peer_queues in list(self.all_peer_queues.values()):
+            peer_queues.settle()
         while self._marked:
             marked, self._marked = self._marked, []
             for each in marked:
                 each.end_turn()
-        for neighbour in list(self.neighbours.values()):
-            neighbour.end_turn()
+        for peer_queues in list(self.all_peer_queues.values()):
+            peer_queues.end_turn()
 
     def hear(self, uid: int, member: int, term: int) -> None:
         """News of a leader."""
@@ -149,13 +149,13 @@ class World:
             self._wires[near, far] = []
         for near, far in ((one, other), (other, one)):
             node = self.nodes[near]
-            node.neighbour(far).connected()
+            node.peer_queues(far).connected()
             node.look_at_links()
 
     def _cut(self, one: int, other: int) -> None:
         for near, far in ((one, other), (other, one)):
             del self._wires[near, far]
-            self.nodes[near].neighbour(far).disconnected()
+            self.nodes[near].peer_queues(far).disconnected()
             self.nodes[near].look_at_links()
 
     def _pass_on(self, one: int, other: int, count: int) -> None:
@@ -165,7 +165,7 @@ class World:
         frames = wire[:count]
         del wire[:count]
         for frame in frames:
-            self.nodes[other].neighbour(one).received(frame)
+            self.nodes[other].peer_queues(one).received(frame)
 
     # What happens
 
@@ -190,7 +190,7 @@ class World:
         elif draw < 0.85:
             self._draw_queue().ends[node.member].load()
         elif draw < 0.88:
-            node.roaming.tick()
+            node.quorum_proxies.tick()
         elif self._weather and self.lots.random() < self._roughness:
             self._mishap(node)
         self._end_turns()
@@ -220,8 +220,8 @@ class World:
         elif draw < 0.6:
             far = self.lots.choice([each for each in self.nodes if each != node.member])
             if not self.is_connected(node.member, far):
-                node.neighbour(far).give_up(self.draw_process())
-                node.neighbour(far).come_back()
+                node.peer_queues(far).give_up(self.draw_process())
+                node.peer_queues(far).come_back()
         elif draw < 0.75 and len(node.clients) < 3 * len(self.queues):
             self.add_client(node)
         elif draw < 0.82 and node.clients:
@@ -287,7 +287,7 @@ class World:
         for far in linked:
             del self._wires[node.member, far]
             del self._wires[far, node.member]
-            self.nodes[far].neighbour(node.member).disconnected()
+            self.nodes[far].peer_queues(node.member).disconnected()
             self.nodes[far].look_at_links()
         for queue in self.queues.values():
             if not is_known:
@@ -320,7 +320,7 @@ class World:
             for uid, proxy in node.proxies.items():
                 self._add_last(node, self.queues[uid], proxy)
 
-    def _add_last(self, node: Node, queue: LedQueue, proxy: RoamingProxy) -> None:
+    def _add_last(self, node: Node, queue: LedQueue, proxy: QuorumProxy) -> None:
         """A session of its own takes what is left of a queue."""
         self._counter += 1
         session = SessionId(node.process << 64 | self._counter)
@@ -344,7 +344,7 @@ class World:
                 client.act()
             for end in node.ends.values():
                 end.load()
-            node.roaming.tick()
+            node.quorum_proxies.tick()
         self._end_turns()
         for one, other in list(self._wires):
             self._pass_on(one, other, 1_000_000)

@@ -1,16 +1,16 @@
 """The cluster of a simulated node that has no sockets: itself.
 
-Has what `ClusterParts` asks of `node.cluster.service.Cluster`.
+Has what `ClusterParts` asks of `node.cluster.cluster_node.Cluster`.
 """
 
 from random import Random
 from typing import Final
 
-from node.cluster.seams import PeerPart
-from node.peering.record import PeerStatus
+from node.cluster.cluster_interfaces import PeerChannel
+from node.cluster.peering.peer_record import PeerStatus
 from node.turn import Turn
-from queues.members import Member
-from queues.metadata_commands import Found
+from queues.definitions.members import Member
+from queues.definitions.metadata_commands import Found
 from raft.entries import Config
 from raft.host import RaftHost, host_settings
 from raft.log_group import GroupLog
@@ -42,7 +42,7 @@ class SoleCluster:
         turn.groups = self.raft
         self._me = Member(HERE, name, 1, "", 0)
 
-    def attach(self, kind: int, part: PeerPart) -> None:
+    def attach(self, kind: int, part: PeerChannel) -> None:
         """No frame ever comes."""
 
     def send(self, member: int, kind: int, lane: int, parts: list[bytes]) -> bool:

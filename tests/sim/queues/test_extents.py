@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from queues.store import BodyBudget
+from queues.bodies.store import BodyBudget
 from tests.sim.queues.world import World
 
 FIRST, _, LAST = os.environ.get("WARREN_SIM_SEEDS", "0:20").partition(":")

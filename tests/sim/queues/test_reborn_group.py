@@ -1,4 +1,4 @@
-"""A quorum queue that loses its majority for ever goes on with one member (0059), on real logs.
+"""A quorum queue that loses its majority for ever goes on with one member (0054), on real logs.
 
 Members of before that come back, also together and without having heard of it, are never heard:
 what the survivor had is there once, and nobody else leads. `WARREN_SIM_SEEDS=first:last` runs

@@ -8,11 +8,11 @@ message is there, has its bytes, and the right flag. Quorum queues: `group_world
 
 from random import Random
 
-from node.cluster.definitions_store import BIRTHS_OWNER
-from queues.commands import ACCEPT, REJECT, RELEASE
-from queues.host import QueueHost
-from queues.metadata_commands import DeclareQueue, DeleteQueue
-from queues.metadata_outcomes import Outcome
+from node.cluster.definitions.definitions_store import BIRTHS_OWNER
+from queues.definitions.metadata_commands import DeclareQueue, DeleteQueue
+from queues.definitions.metadata_outcomes import Outcome
+from queues.machine.commands import ACCEPT, REJECT, RELEASE
+from queues.queue_host import QueueHost
 from raft.log_group import METADATA_OWNER
 from tests.sim.queues.client import Client
 from tests.sim.queues.grave import Grave
@@ -88,8 +88,10 @@ class World:
         """Have the ledger told who dies in this queue."""
         host = self.node.broker.hosts[uid]
         if kind.target:
-            assert host.undertaker is not None
-            host.undertaker = Grave(self.node, self.ledger, uid, kind.target, host.undertaker)
+            assert host.dead_letter_publisher is not None
+            host.dead_letter_publisher = Grave(
+                self.node, self.ledger, uid, kind.target, host.dead_letter_publisher
+            )
 
     def hosts(self) -> list[QueueHost]:
         """Queues that a client may use: those that were answered and not asked to go."""

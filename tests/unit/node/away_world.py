@@ -1,12 +1,12 @@
 """Nodes with classic queues, and sessions that use those of other nodes (`queues_part`)."""
 
-from node.cluster.queues_part import DOWN_AFTER_MS, TICK_MS, QueuesPart
-from node.cluster.seams import QUEUES
-from node.cluster.unknown import UnknownHost
-from queues.away.proxy import Proxy
-from queues.credit import CreditSpec
-from queues.host import QueueHost
+from node.cluster.cluster_interfaces import QUEUES
+from node.cluster.queues.queues_channel import DOWN_AFTER_MS, TICK_MS, QueuesChannel
+from node.cluster.queues.unknown_host import UnknownHost
 from queues.hosts.classic import ClassicHost
+from queues.queue_host import QueueHost
+from queues.remote.proxy import Proxy
+from queues.sessions.credit import CreditSpec
 from tests.unit.node.peer_net import PeerNet
 from tests.unit.queues.fake_node import FakeNode
 
@@ -23,10 +23,10 @@ class AwayNode:
         self.changes = 0
         self._has_begun = False
         peers = world.net.add(member)
-        self.part = QueuesPart(peers, self, self.begin, lambda: world.now_ms, SPEC)
+        self.part = QueuesChannel(peers, self, self.begin, lambda: world.now_ms, SPEC)
         peers.attach(QUEUES, self.part)
 
-    def host_for_visitor(self, uid: int) -> QueueHost | None:
+    def host_for_stub(self, uid: int) -> QueueHost | None:
         return UnknownHost(uid) if uid >= LATER else self.hosts.get(uid)
 
     def homes_changed(self) -> None:

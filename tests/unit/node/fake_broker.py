@@ -1,10 +1,10 @@
-"""A broker for management tests: keeps `node.management.view.BrokerView`, all in tables."""
+"""A broker for management tests: keeps `node.management.rows.view.BrokerView`, all in tables."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from node.cluster.topology import Topology, TopologyMember
-from node.management.view import (
+from node.cluster.services.topology import Topology, TopologyMember
+from node.management.rows.view import (
     BindingView,
     ConnectionView,
     CountersView,

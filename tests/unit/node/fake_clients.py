@@ -3,9 +3,9 @@
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
-from node.management.client_view import ChannelView, Chosen, ConsumerView, Key, PeerOfRow
-from node.management.rates import CHANNEL, CHANNEL_STATS, CONNECTION
-from node.management.sampling import Pair
+from node.management.rows.client_view import ChannelView, Chosen, ConsumerView, Key, PeerOfRow
+from node.management.rows.rates import CHANNEL, CHANNEL_STATS, CONNECTION
+from node.management.rows.sampling import Pair
 
 
 def peer_of(connection: str, channel: int, user: str = "root", vhost: str = "/") -> PeerOfRow:

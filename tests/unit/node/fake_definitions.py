@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from node.authors import BROKER, Author
-from queues.members import Member
-from queues.metadata_commands import AddMember, Batch, Command, PutMember
-from queues.metadata_outcomes import Batched, Deleted, Outcome, Refused
+from node.events.authors import BROKER, Author
+from queues.definitions.members import Member
+from queues.definitions.metadata_commands import AddMember, Batch, Command, PutMember
+from queues.definitions.metadata_outcomes import Batched, Deleted, Outcome, Refused
 from warren.wire.errors import ReplyCode
 
 

@@ -3,17 +3,17 @@
 from collections.abc import Callable
 
 from node.auth.permissions import PermissionCache
-from node.authors import AMQP, BROKER, Author
-from node.cluster.whereis import Alone, WhereIs
-from node.peeking import Peeked, PeekFailed
-from queues.commands import SessionId
-from queues.definitions import Exchange, Queue
-from queues.metadata import Metadata
-from queues.metadata_commands import Command
-from queues.metadata_outcomes import Deleted, Outcome
+from node.cluster.services.whereis import Alone, WhereIs
+from node.events.authors import AMQP, BROKER, Author
+from node.operations.peeking import Peeked, PeekFailed
+from queues.definitions.broker_objects import Exchange, Queue
+from queues.definitions.metadata import Metadata
+from queues.definitions.metadata_commands import Command
+from queues.definitions.metadata_outcomes import Deleted, Outcome
+from queues.machine.commands import SessionId
 from tests.unit.node.fake_access import FakeAccess
+from tests.unit.queues.definitions.steps import Steps
 from tests.unit.queues.fake_queue import FakeQueue
-from tests.unit.queues.metadata.steps import Steps
 from warren.wire.errors import ProtocolError, ReplyCode
 
 ALL = (".*", ".*", ".*")

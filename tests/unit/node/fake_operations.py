@@ -4,12 +4,12 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from node.management.operations import Got
-from node.peeking import Peeked
-from node.redriving import Order, Permit, Redriven, Told
-from queues.definitions import Exchange, Queue
-from queues.metadata import Metadata
-from queues.metadata_commands import Command, DeleteVhost
-from queues.metadata_outcomes import Outcome
+from node.operations.peeking import Peeked
+from node.operations.redriving import Order, Permit, Redriven, Told
+from queues.definitions.broker_objects import Exchange, Queue
+from queues.definitions.metadata import Metadata
+from queues.definitions.metadata_commands import Command, DeleteVhost
+from queues.definitions.metadata_outcomes import Outcome
 
 
 class FakeOperations:

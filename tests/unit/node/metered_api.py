@@ -8,13 +8,13 @@ from typing import Any
 
 from aiohttp.test_utils import TestClient, TestServer
 
-from node.auth.desk import LoginDesk
 from node.auth.login import LoginRules
+from node.auth.login_checks import LoginChecks
 from node.auth.passwords import Hashing, hash_password
 from node.management.access import Context
-from node.management.controls import NodeControls
+from node.management.api.controls import NodeControls
+from node.management.rows.view import VhostView
 from node.management.server import make_app
-from node.management.view import VhostView
 from tests.unit.node.fake_access import FakeAccess, FakeUser
 from tests.unit.node.fake_broker import FakeBroker
 from tests.unit.node.fake_meter import FakeMeter
@@ -40,7 +40,7 @@ def with_meter(
             for name, tags in USERS.items()
         }
         rights = FakeAccess(users=table, permitted={})
-        desk = LoginDesk(rights, LoginRules(loopback_users=()))
+        desk = LoginChecks(rights, LoginRules(loopback_users=()))
         view = fake or FakeBroker(the_vhosts=[VhostView(name="/")])
         context = Context(view, rights, desk, FakeOperations(), meter=meter, controls=controls)
         async with TestClient(TestServer(make_app(context))) as client:

@@ -1,13 +1,14 @@
 """Nodes of a cluster for tests, and links between them that break, fill up and are slow.
 
-`FakePeers` is what the parts of one node see (`node.cluster.seams.Peers`). Frames of one lane keep
+`FakePeers` is what the parts of one node see (`node.cluster.cluster_interfaces.Peers`). Frames of
+one lane keep
 their order; those under way on a link that is cut are lost, and so is what is sent to one that is
 full. A frame that its taker refuses ends the link, as in a node.
 """
 
 from collections import deque
 
-from node.cluster.seams import PeerPart
+from node.cluster.cluster_interfaces import PeerChannel
 from warren.wire.peer.codes import PeerFault
 
 Frame = tuple[int, bytes]  # kind, payload
@@ -18,10 +19,10 @@ class FakePeers:
 
     def __init__(self, net: "PeerNet", member: int) -> None:
         self.member = member
-        self.parts: dict[int, PeerPart] = {}
+        self.parts: dict[int, PeerChannel] = {}
         self._net = net
 
-    def attach(self, kind: int, part: PeerPart) -> None:
+    def attach(self, kind: int, part: PeerChannel) -> None:
         assert kind not in self.parts
         self.parts[kind] = part
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from node.alarms import Alarms
-from node.disk_monitor import DiskMonitor, DiskPace
+from node.resources.alarms import Alarms
+from node.resources.disk_monitor import DiskMonitor, DiskPace
 
 FULL = OSError(errno.ENOSPC, "No space left on device", "/data/log/tmp-1.log")
 

@@ -3,7 +3,7 @@
 import pytest
 
 from node.amqp10.dynamic import TEMPORARY, VOLATILE, Dynamics, Made, wish_of
-from queues.metadata_commands import DeleteQueue
+from queues.definitions.metadata_commands import DeleteQueue
 from tests.unit.node.fake_managed import FakeManaged, FakeRequester
 from warren.wire.amqp10.descriptors import (
     DELETE_ON_CLOSE,

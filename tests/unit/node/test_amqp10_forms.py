@@ -3,8 +3,8 @@
 import pytest
 
 from node.amqp10.forms import CONVERTED_BYTES, KNOWN_MAX, Forms, converted
-from queues.host import View
 from queues.message import FORMAT_091, FORMAT_10, Chunk
+from queues.queue_host import View
 from warren.wire.amqp091.deliver import build
 from warren.wire.amqp091.properties import BasicProperties
 from warren.wire.amqp10.message import Sections

@@ -7,11 +7,11 @@ import pytest
 
 from node.amqp10.hints import PUSH_MS, RESOLVED_QUEUE, HintCounts, LinkHints
 from node.amqp10.locality import ACTIVE, CAPABILITY, are_wanted, hints_of, queue_of_target
-from node.cluster.guiding import lookup_url
-from node.cluster.service import member_of
-from node.cluster.whereis import ELECTING, NodePlace, Place, Told, url_of, urls_told
-from node.config import Address, Config, ListenersSection
-from queues.definitions import Queue, Uid
+from node.cluster.cluster_node import member_of
+from node.cluster.services.leader_hints import lookup_url
+from node.cluster.services.whereis import ELECTING, NodePlace, Place, Told, url_of, urls_told
+from node.config.settings import Address, Config, ListenersSection
+from queues.definitions.broker_objects import Queue, Uid
 from warren.wire.amqp10.link import Link
 from warren.wire.amqp10.receiver import Receiver
 from warren.wire.amqp10.session import Session

@@ -1,13 +1,13 @@
-"""Requests to /management: what is refused, with which status, and what is done (B-60)."""
+"""Requests to /management: what is refused, with which status, and what is done."""
 
 import pytest
 
 from node.amqp10.management import Management
 from node.amqp10.requests import Reply, Request
-from node.cluster.coordination.seam import Load
-from node.cluster.whereis import Alone, NodePlace, Place
-from queues.commands import EndSession, Inspect, Purge
-from queues.definitions import Queue
+from node.cluster.coordination.coordination_interface import Load
+from node.cluster.services.whereis import Alone, NodePlace, Place
+from queues.definitions.broker_objects import Queue
+from queues.machine.commands import EndSession, Inspect, Purge
 from tests.unit.node.fake_managed import HERE, FakeManaged, FakeRequester
 from warren.wire.amqp10.values import (
     Array,

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from node.amqp091.transaction import BYTES_MAX, RUN_BYTES
 from node.amqp10.transactions import MS_MAX, Transactions
-from node.transaction import BYTES_MAX, RUN_BYTES
-from queues.commands import ACCEPT, FAIL
-from queues.publishing import Held
-from queues.unacked import TagRun, Unacked
+from queues.machine.commands import ACCEPT, FAIL
+from queues.sessions.publishing import Held
+from queues.sessions.unacked import TagRun, Unacked
 from tests.unit.wire.amqp10.peers import Raw, only
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
 from warren.wire.amqp10.events import ACCEPTED, AttachRequested, Received, Settled

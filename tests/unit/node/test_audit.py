@@ -4,11 +4,11 @@ import logging
 
 import pytest
 
-from node.audit import Audit, Extent
-from node.authors import AMQP, HTTP, Author
-from node.events import Event, Events
-from queues.definitions import Binding, Destination, Queue, Uid, VhostEntry
-from queues.metadata_outcomes import Added, Removed, Replaced
+from node.events.audit import Audit, Extent
+from node.events.authors import AMQP, HTTP, Author
+from node.events.events import Event, Events
+from queues.definitions.broker_objects import Binding, Destination, Queue, Uid, VhostEntry
+from queues.definitions.metadata_outcomes import Added, Removed, Replaced
 from warren.wire.errors import ProtocolError, ReplyCode
 
 ANN = Author("ann", "10.0.0.1", AMQP)

@@ -9,7 +9,6 @@ from argon2 import PasswordHasher
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.auth.desk import WAITING_MAX, LoginDesk
 from node.auth.login import (
     Accepted,
     Authenticator,
@@ -19,6 +18,7 @@ from node.auth.login import (
     Refused,
     login_refused_text,
 )
+from node.auth.login_checks import WAITING_MAX, LoginChecks
 from node.auth.passwords import Hashing, hash_fault, hash_password, password_matches
 from node.auth.sasl import (
     MECHANISMS,
@@ -242,7 +242,7 @@ def test_a_storm_of_the_same_login_costs_few_checks() -> None:
     access = FakeAccess(users={"anna": FakeUser(hash_password("right"), "argon2id")})
 
     async def storm() -> tuple[list[LoginOutcome], float]:
-        desk = LoginDesk(access, LoginRules())
+        desk = LoginChecks(access, LoginRules())
         before = time.process_time()
         outcomes = await asyncio.gather(
             *(desk.login("PLAIN", b"\0anna\0right", FAR) for _ in range(500))
@@ -258,7 +258,7 @@ def test_a_storm_of_the_same_login_costs_few_checks() -> None:
 
 def test_only_so_many_logins_wait_at_a_time() -> None:
     async def flood() -> list[LoginOutcome]:
-        desk = LoginDesk(access_with("anna", "right"), LoginRules())
+        desk = LoginChecks(access_with("anna", "right"), LoginRules())
         outcomes = await asyncio.gather(
             *(desk.login("PLAIN", b"\0anna\0%d" % n, NEAR) for n in range(WAITING_MAX + 5))
         )
@@ -276,7 +276,7 @@ def test_the_desk_refuses_the_wrong_and_counts_them() -> None:
     access = access_with("guest", "guest")
 
     async def attempts() -> None:
-        desk = LoginDesk(access, LoginRules())
+        desk = LoginChecks(access, LoginRules())
         assert isinstance(await desk.login("PLAIN", b"\0guest\0wrong", NEAR), Refused)
         assert isinstance(await desk.login("PLAIN", b"", NEAR), Malformed)
         assert isinstance(await desk.login_with(Credentials("guest", b"guest"), FAR), Refused)
@@ -347,7 +347,7 @@ def test_an_address_that_guesses_is_refused_unseen_for_a_while() -> None:
     now = [100.0]
 
     async def guess() -> None:
-        desk = LoginDesk(access_with("anna", "right"), GUARDED, lambda: now[0])
+        desk = LoginChecks(access_with("anna", "right"), GUARDED, lambda: now[0])
         for _ in range(3):
             assert isinstance(await desk.login("PLAIN", b"\0nobody\0x", FAR), Refused)
         held = await desk.login("PLAIN", b"\0anna\0right", FAR)
@@ -364,7 +364,7 @@ def test_an_address_that_guesses_is_refused_unseen_for_a_while() -> None:
 
 def test_a_user_whose_password_is_guessed_elsewhere_still_gets_in_by_a_known_one() -> None:
     async def guess() -> None:
-        desk = LoginDesk(access_with("anna", "right"), GUARDED, lambda: 100.0)
+        desk = LoginChecks(access_with("anna", "right"), GUARDED, lambda: 100.0)
         assert isinstance(await desk.login("PLAIN", b"\0anna\0right", NEAR), Accepted)
         for number in range(3):
             source = Source(f"10.0.0.{number}")
@@ -381,7 +381,7 @@ def test_every_login_is_told_without_its_password() -> None:
     told: list[tuple[str, str, str]] = []
 
     async def logins() -> None:
-        desk = LoginDesk(access_with("anna", "right"), LoginRules())
+        desk = LoginChecks(access_with("anna", "right"), LoginRules())
         desk.on_login = lambda source, user, why: told.append((source.protocol, user, why))
         await desk.login("PLAIN", b"\0anna\0right", NEAR)
         await desk.login("PLAIN", b"\0anna\0s3cret", Source("::1", "amqp10"))
@@ -403,7 +403,7 @@ def test_a_weak_hash_is_replaced_when_its_password_is_shown_if_that_is_wanted(
     replaced: list[tuple[str, str, str, str]] = []
 
     async def logins() -> None:
-        desk = LoginDesk(access, LoginRules(rehash=is_wanted))
+        desk = LoginChecks(access, LoginRules(rehash=is_wanted))
         desk.on_weak_hash = lambda *news: replaced.append(news)
         assert isinstance(await desk.login("PLAIN", b"\0anna\0wrong", NEAR), Refused)
         assert isinstance(await desk.login("PLAIN", b"\0anna\0right", NEAR), Accepted)
@@ -420,7 +420,7 @@ def test_a_weak_hash_is_replaced_when_its_password_is_shown_if_that_is_wanted(
 @pytest.mark.parametrize("hashing", [SHA256, SHA512, "argon2id"])
 def test_new_passwords_are_hashed_as_the_setting_says(hashing: Hashing) -> None:
     async def hashes() -> None:
-        desk = LoginDesk(FakeAccess(), LoginRules(hashing=hashing))
+        desk = LoginChecks(FakeAccess(), LoginRules(hashing=hashing))
         (first, kind), (second, _) = await asyncio.gather(desk.hash_of("x"), desk.hash_of("x"))
         assert kind == hashing
         assert first != second

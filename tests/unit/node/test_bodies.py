@@ -7,8 +7,8 @@ import pytest
 
 from node.management.bodies import ARGUMENTS_BYTES_MAX, arguments, flag, text, whole
 from node.management.replies import ApiError
-from queues.arguments import QUOTED_MAX, brief_term, term
-from queues.policy_keys import policy_fault
+from queues.definitions.arguments import QUOTED_MAX, brief_term, term
+from queues.definitions.policy_keys import policy_fault
 
 LARGE: list[Any] = [[{"a": [1, "x" * 1000]}] * 10] * 100_000
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from node.deliveries import Consumer091, Deliveries
+from node.amqp091.deliveries import Consumer091, Deliveries
+from node.amqp091.transaction import Transaction
 from node.oversized import OversizedHeaders
-from node.transaction import Transaction
-from queues.commands import (
+from queues.machine.commands import (
     Attach,
     Command,
     Credit,
@@ -20,10 +20,10 @@ from queues.commands import (
     SessionId,
     consumer_key,
 )
-from queues.counts import Counts
-from queues.effects import Delivers, Drained, Got
-from queues.fifo import Fifo
-from queues.publishing import Held
+from queues.machine.effects import Delivers, Drained, Got
+from queues.machine.fifo import Fifo
+from queues.sessions.counts import Counts
+from queues.sessions.publishing import Held
 from tests.unit.queues.fake_queue import FakeQueue
 from tests.unit.queues.fake_sink import FakeSink
 from tests.unit.queues.messages import chunk_of

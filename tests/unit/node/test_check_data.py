@@ -4,7 +4,7 @@ import io
 import json
 from pathlib import Path
 
-from node.check_data import check, progress, run
+from node.recovery.check_data import check, progress, run
 from warren.storage.disk import OsDisk
 from warren.storage.keyed import RocksKeyed
 from warren.storage.snapshot_slices import Stream

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from node.cli.changes import CHANGES
+from node.cli.cluster_commands import COMMANDS
 from node.cli.completion import SHELLS, script
 from node.cli.diagnostics import DIAGNOSTICS, flat
-from node.cli.letters import LETTERS
 from node.cli.limits import LIMITS
 from node.cli.lists import LISTS
+from node.cli.node_commands import RUNNING, bytes_of, share_of
 from node.cli.observer import RATES, Look, picture, rates
-from node.cli.operating import COMMANDS
 from node.cli.progress import Progress, shown_while
+from node.cli.queue_messages import LETTERS
 from node.cli.report import HIDDEN, without_secrets
-from node.cli.running import RUNNING, bytes_of, share_of
 from node.cli.status import STATUS
 from node.cli.tables import write_table
 from node.cli.verbs import BadCall, Options

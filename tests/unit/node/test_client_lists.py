@@ -9,15 +9,15 @@ from urllib.parse import quote
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from node.auth.desk import LoginDesk
 from node.auth.login import LoginRules
+from node.auth.login_checks import LoginChecks
 from node.auth.passwords import Hashing, hash_password
 from node.management.access import Context
-from node.management.client_view import channel_key
-from node.management.rates import CHANNEL, CONNECTION, EXCHANGE, NODE, QUEUE, VHOST, zeros
-from node.management.sampling import Rates
+from node.management.rows.client_view import channel_key
+from node.management.rows.rates import CHANNEL, CONNECTION, EXCHANGE, NODE, QUEUE, VHOST, zeros
+from node.management.rows.sampling import Rates
+from node.management.rows.view import ExchangeView, UserView, VhostView
 from node.management.server import make_app
-from node.management.view import ExchangeView, UserView, VhostView
 from tests.unit.node.fake_access import FakeAccess, FakeUser
 from tests.unit.node.fake_broker import FakeBroker, connection_view, queue_view
 from tests.unit.node.fake_clients import FakeTallies
@@ -66,7 +66,7 @@ class World:
                 for name, tags in USERS.items()
             }
             rights = FakeAccess(users=table, permitted={("shop", "shop"): (".*", ".*", ".*")})
-            desk = LoginDesk(rights, LoginRules(loopback_users=()))
+            desk = LoginChecks(rights, LoginRules(loopback_users=()))
             context = Context(self.view, rights, desk, FakeOperations(), rates=self.rates)
             async with TestClient(TestServer(make_app(context))) as client:
 

@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from node.cluster import introducing
-from node.cluster.definitions_seam import TIMED_OUT
-from node.cluster.identity import EnteringFailed, Membership, PeerAddress
-from node.cluster.introducing import introduce, watch
-from node.cluster.questions import (
+from node.cluster.definitions.definitions_interface import TIMED_OUT
+from node.cluster.membership import introducing
+from node.cluster.membership.forming import list_digest
+from node.cluster.membership.introducing import introduce, watch
+from node.cluster.membership.membership_file import EnteringFailed, Membership, PeerAddress
+from node.cluster.membership.questions import (
     MEMBER,
     REMOVED,
     REPLACED,
@@ -26,11 +27,10 @@ from node.cluster.questions import (
     decode_answer,
     encode,
 )
-from node.cluster.reception import ClusterReception
-from node.forming import list_digest
-from node.peering.asking import AskFailed
-from queues.members import Member
-from queues.metadata_commands import AddMember, Batch, PutMember
+from node.cluster.membership.reception import ClusterReception
+from node.cluster.peering.asking import AskFailed
+from queues.definitions.members import Member
+from queues.definitions.metadata_commands import AddMember, Batch, PutMember
 from tests.unit.node.fake_definitions import FakeDefinitions
 
 SEEDS = ("a:1", "b:1", "c:1")
@@ -45,7 +45,7 @@ HELD = Membership("n1", 11, 1, CLUSTER, SEEDS, True, 5)
 
 @dataclass
 class FakeHost:
-    """Keeps `node.cluster.reception.Host`."""
+    """Keeps `node.cluster.membership.reception.Host`."""
 
     incarnation: int = 11
     membership: Membership | None = HELD
@@ -226,7 +226,7 @@ def test_without_a_majority_it_is_tried_again(
 
 @dataclass
 class Waiting:
-    """Keeps `node.cluster.introducing.Standing` and `Asks`."""
+    """Keeps `node.cluster.membership.introducing.Standing` and `Asks`."""
 
     answers: list[bytes | str]
     held: Membership = HELD

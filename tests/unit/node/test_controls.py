@@ -2,7 +2,7 @@
 
 import pytest
 
-from node.alarms import Alarms
+from node.resources.alarms import Alarms
 from tests.unit.node.metered_api import Call, with_meter
 
 HERE = "/api/nodes/warren@here"

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from node.config import Config, load
-from node.config_layers import ConfigError
-from node.default_policies import default_policies
-from queues.metadata_commands import PutPolicy
+from node.config.config_layers import ConfigError
+from node.config.default_policies import default_policies
+from node.config.settings import Config, load
+from queues.definitions.metadata_commands import PutPolicy
 
 FILE = """
 [[default_operator_policies]]

@@ -6,18 +6,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from node.auth.desk import LoginDesk
 from node.auth.login import LoginRules
-from node.default_policies import DefaultPolicy
+from node.auth.login_checks import LoginChecks
+from node.config.default_policies import DefaultPolicy
 from node.management.access import Context
 from node.management.definitions_file import DefinitionsFile, file_in
 from node.management.definitions_import import Importer
 from node.management.definitions_run import ImportRun, tell_nobody
 from node.management.rehearsal import rehearsal_of
 from node.management.replies import ApiError
-from queues.definitions import Destination
-from queues.metadata import Metadata
-from queues.metadata_commands import (
+from queues.definitions.broker_objects import Destination
+from queues.definitions.metadata import Metadata
+from queues.definitions.metadata_commands import (
     Bind,
     DeclareExchange,
     DeclareQueue,
@@ -26,7 +26,7 @@ from queues.metadata_commands import (
     PutUser,
     SetPermissions,
 )
-from queues.metadata_outcomes import Created, Exists, Refused
+from queues.definitions.metadata_outcomes import Created, Exists, Refused
 from tests.unit.node.fake_access import FakeAccess
 from tests.unit.node.fake_broker import FakeBroker
 from tests.unit.node.fake_operations import FakeOperations
@@ -109,7 +109,7 @@ def test_a_rehearsal_refuses_what_the_machine_would_and_leaves_it_alone() -> Non
 
 def context_of(operations: FakeOperations) -> Context:
     access = FakeAccess(users={})
-    desk = LoginDesk(access, LoginRules())
+    desk = LoginChecks(access, LoginRules())
     desk.close()
     return Context(FakeBroker(), access, desk, operations)
 

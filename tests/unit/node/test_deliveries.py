@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from node.deliveries import (
+from node.amqp091.deliveries import (
     QUORUM_PREFETCH,
     WINDOW,
     Consumer091,
@@ -14,9 +14,9 @@ from node.deliveries import (
     messages_within,
     outcome_of,
 )
+from node.amqp091.transaction import Transaction
 from node.oversized import OversizedHeaders
-from node.transaction import Transaction
-from queues.commands import (
+from queues.machine.commands import (
     ACCEPT,
     FAIL,
     REJECT,
@@ -27,9 +27,9 @@ from queues.commands import (
     Detach,
     Settle,
 )
-from queues.counts import Counts
 from queues.message import FORMAT_091, Chunk
-from queues.publishing import Held
+from queues.sessions.counts import Counts
+from queues.sessions.publishing import Held
 from tests.unit.queues.fake_queue import FakeQueue
 from tests.unit.queues.fake_sink import FakeSink
 from tests.unit.queues.messages import chunk_of, table

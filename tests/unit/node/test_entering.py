@@ -5,10 +5,11 @@ from collections.abc import Coroutine
 
 import pytest
 
-from node.cluster import entering
-from node.cluster.entering import Entering
-from node.cluster.identity import EnteringFailed, Membership, PeerAddress
-from node.cluster.questions import (
+from node.cluster.membership import entering
+from node.cluster.membership.entering import Entering
+from node.cluster.membership.forming import list_digest
+from node.cluster.membership.membership_file import EnteringFailed, Membership, PeerAddress
+from node.cluster.membership.questions import (
     Answer,
     Never,
     NotNow,
@@ -19,10 +20,9 @@ from node.cluster.questions import (
     decode_question,
     encode,
 )
-from node.config_layers import Address
-from node.forming import list_digest
-from node.peering.asking import AskFailed
-from queues.members import Member
+from node.cluster.peering.asking import AskFailed
+from node.config.config_layers import Address
+from queues.definitions.members import Member
 
 SEEDS = ("a:1", "b:1", "c:1")
 CLUSTER = 0xC0FFEE

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from node.event_feed import (
+from node.events.event_feed import (
     FOLLOWERS_MAX,
     RING_MAX,
     WAITING_MAX,
@@ -15,7 +15,7 @@ from node.event_feed import (
     Lost,
     Watcher,
 )
-from node.events import Event, Events
+from node.events.events import Event, Events
 from tests.unit.node.fake_timers import FakeTimers
 
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from node.alarms import Alarms
-from node.authors import Author
-from node.event_sources import AUTHOR, AlarmEvents, events_of, tell_changes
-from node.events import Event, Events
-from queues.arguments import encode_arguments
-from queues.definitions import (
+from node.events.authors import Author
+from node.events.event_sources import AUTHOR, AlarmEvents, events_of, tell_changes
+from node.events.events import Event, Events
+from node.resources.alarms import Alarms
+from queues.definitions.arguments import encode_arguments
+from queues.definitions.broker_objects import (
     Binding,
     Definition,
     Destination,
@@ -21,8 +21,8 @@ from queues.definitions import (
     User,
     VhostEntry,
 )
-from queues.members import Member, Process
-from queues.metadata_outcomes import Added, Removed, Replaced
+from queues.definitions.members import Member, Process
+from queues.definitions.metadata_outcomes import Added, Removed, Replaced
 
 UID = Uid(17)
 ARGUMENTS = encode_arguments({"x-max-length": 10})

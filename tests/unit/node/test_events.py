@@ -1,6 +1,6 @@
 """The bus inside a node: order, leaving, and what is kept for those who come later."""
 
-from node.events import RING_MAX, Event, Events
+from node.events.events import RING_MAX, Event, Events
 
 
 def make_events() -> Events:

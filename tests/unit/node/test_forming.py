@@ -2,7 +2,7 @@
 
 from itertools import combinations
 
-from node.forming import Forming, Found, Join, Refuse, Wait, Word, list_digest
+from node.cluster.membership.forming import Forming, Found, Join, Refuse, Wait, Word, list_digest
 
 SEEDS = ("a:1", "b:1", "c:1")
 

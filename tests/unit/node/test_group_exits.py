@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from node.cluster.group_exits import QUESTION, VOTERS, GroupExits
-from node.cluster.status_part import NoAnswer
+from node.cluster.queues.group_exits import QUESTION, VOTERS, GroupExits
+from node.cluster.services.status_channel import NoAnswer
 from raft.status import Status
 
 HERE = 3

@@ -9,14 +9,14 @@ import pytest
 from aiohttp import ClientResponse
 from aiohttp.test_utils import TestClient, TestServer
 
-from node.audit import Audit
-from node.auth.desk import LoginDesk
 from node.auth.login import LoginRules
+from node.auth.login_checks import LoginChecks
 from node.auth.passwords import Hashing, hash_password
 from node.auth.sasl import Credentials, parse_form
-from node.events import Events
-from node.management import overview
+from node.events.audit import Audit
+from node.events.events import Events
 from node.management.access import Context
+from node.management.api import overview
 from node.management.server import make_app
 from tests.unit.node.fake_access import FakeAccess, FakeUser
 from tests.unit.node.fake_broker import FakeBroker
@@ -35,7 +35,7 @@ def with_api(test: Callable[[Send], Awaitable[None]]) -> None:
             for name, tags in (("root", ("administrator",)), ("app", ()))
         }
         access = FakeAccess(users=users)
-        desk = LoginDesk(access, LoginRules(loopback_users=()))
+        desk = LoginChecks(access, LoginRules(loopback_users=()))
         audit = Audit(Events("here", lambda: 5), "api")
         context = Context(FakeBroker(), access, desk, FakeOperations(), audit=audit)
         async with TestClient(TestServer(make_app(context))) as client:

@@ -2,21 +2,21 @@
 
 from typing import Any, cast
 
-from node.config import Config
-from node.event_exchange import EXCHANGE, EventExchange
-from node.events import Events
-from node.internal_publisher import (
+from node.config.settings import Config
+from node.events.event_exchange import EXCHANGE, EventExchange
+from node.events.events import Events
+from node.events.internal_publisher import (
     LETTERS_A_TURN,
     WAITING_BYTES,
     WAITING_MAX,
     InternalPublisher,
     Letter,
 )
-from queues.commands import SessionId
-from queues.metadata import Metadata
-from queues.metadata_commands import DeleteParameter, PutParameter
+from queues.definitions.metadata import Metadata
+from queues.definitions.metadata_commands import DeleteParameter, PutParameter
+from queues.machine.commands import SessionId
+from tests.unit.queues.definitions.steps import Steps
 from tests.unit.queues.fake_queue import FakeQueue
-from tests.unit.queues.metadata.steps import Steps
 from warren.wire.amqp091.deliver import extract
 from warren.wire.amqp091.properties import BasicProperties, decode_properties
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
-from node.management import listing
-from node.management.listing import list_reply, sorted_in_slices
 from node.management.replies import ApiError
+from node.management.rows import listing
+from node.management.rows.listing import list_reply, sorted_in_slices
 
 KINDS: list[Callable[[Random], object]] = [
     lambda random: random.randrange(5),

@@ -1,8 +1,8 @@
 """Events of logins: which facts of the connection they carry."""
 
+from node.auth.login_events import FAILURE, SUCCESS, login_teller
 from node.auth.source import Source
-from node.auth.telling import FAILURE, SUCCESS, login_teller
-from node.events import Events
+from node.events.events import Events
 from node.tls.certificate import TlsPeer
 
 PLAIN = Source("10.0.0.9", "amqp091", "", 50_000, "10.0.0.1", 5672, "PLAIN")

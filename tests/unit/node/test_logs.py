@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from node import logs
-from node.config import LogSection
-from node.logs import BadLevel, JsonFormatter, ids_of, iso_time
+from node.config.settings import LogSection
+from node.events import logs
+from node.events.logs import BadLevel, JsonFormatter, ids_of, iso_time
 
 HERE = Path(__file__).resolve().parents[3]
 

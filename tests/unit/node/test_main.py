@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from node.__main__ import config_file, flags_given, main, make_parser
-from node.config import Address, load
+from node.config.settings import Address, load
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -90,7 +90,7 @@ def test_without_its_assertions_the_node_does_not_start() -> None:
 def test_reading_the_arguments_imports_nothing_heavy() -> None:
     heavy = "aiohttp,argon2,prometheus_client,rich,typer,uvloop,asyncio"
     code = (
-        "import sys; from node.__main__ import main; from node.config import load; load();"
+        "import sys; from node.__main__ import main; from node.config.settings import load; load();"
         f"print([name for name in '{heavy}'.split(',') if name in sys.modules])"
     )
     assert run("-c", code).stdout == "[]\n"

@@ -14,12 +14,12 @@ from aiohttp import ClientSession
 from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client.parser import text_string_to_metric_families
 
-from node.auth.desk import LoginDesk
 from node.auth.login import LoginRules
+from node.auth.login_checks import LoginChecks
 from node.auth.passwords import Hashing, hash_password
 from node.management.access import Context
+from node.management.rows.view import BindingView, ExchangeView, UserView, VhostView
 from node.management.server import ManagementServer, make_app
-from node.management.view import BindingView, ExchangeView, UserView, VhostView
 from tests.unit.node.fake_access import FakeAccess, FakeUser
 from tests.unit.node.fake_broker import FakeBroker, connection_view, node_view, queue_view
 from tests.unit.node.fake_operations import FakeOperations
@@ -90,7 +90,7 @@ def with_api(
 
     async def run() -> None:
         rights = access()
-        desk = LoginDesk(rights, LoginRules(loopback_users=()))
+        desk = LoginChecks(rights, LoginRules(loopback_users=()))
         app = make_app(
             Context(fake or broker(), rights, desk, FakeOperations(), metrics_need_login)
         )
@@ -130,7 +130,7 @@ def test_without_a_login_everything_is_401(path: str) -> None:
 def test_a_refusal_asks_for_a_login() -> None:
     async def run() -> None:
         rights = access()
-        desk = LoginDesk(rights, LoginRules())
+        desk = LoginChecks(rights, LoginRules())
         server = ManagementServer(Context(broker(), rights, desk, FakeOperations()))
         port = await server.start("127.0.0.1", 0)
         async with (
@@ -515,7 +515,9 @@ async def ask_and_not_read(port: int) -> asyncio.StreamWriter:
 def test_a_client_that_leaves_or_never_reads_ends_its_request(
     client_leaves: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("node.management.listing.WRITE_SECONDS", 10.0 if client_leaves else 0.2)
+    monkeypatch.setattr(
+        "node.management.rows.listing.WRITE_SECONDS", 10.0 if client_leaves else 0.2
+    )
     fake = broker()
     fake.queues = {("/", f"q{n}"): queue_view("/", f"q{n}") for n in range(20_000)}
     made = 0
@@ -528,7 +530,7 @@ def test_a_client_that_leaves_or_never_reads_ends_its_request(
 
     async def run() -> None:
         rights = access()
-        desk = LoginDesk(rights, LoginRules(loopback_users=()))
+        desk = LoginChecks(rights, LoginRules(loopback_users=()))
         server = ManagementServer(Context(fake, rights, desk, FakeOperations()))
         port = await server.start("127.0.0.1", 0)
         before = len(asyncio.all_tasks())
@@ -563,7 +565,7 @@ def test_a_node_without_a_majority_says_that_its_answers_may_be_stale() -> None:
         fake = broker()
         fake.is_cut_off = is_cut_off
         rights = access()
-        desk = LoginDesk(rights, LoginRules())
+        desk = LoginChecks(rights, LoginRules())
         app = make_app(Context(fake, rights, desk, FakeOperations()))
         async with TestClient(TestServer(app)) as client:
             login = base64.b64encode(b"root:pw-root").decode()

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from node.cluster.identity import (
+from node.cluster.membership.membership_file import (
     NAME,
     NEW_NAME,
     BadMembership,

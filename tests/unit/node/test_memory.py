@@ -5,9 +5,9 @@ import subprocess
 import sys
 
 from node.auth.passwords import ARGON2_MEMORY_KIB
-from node.memory import IDLE_MIN_BYTES, QUIET_TURNS, REST_S, BodyPaging, MemoryKeeper
-from queues.paging import Pager
-from queues.store import BodyBudget, Store
+from node.resources.memory import IDLE_MIN_BYTES, QUIET_TURNS, REST_S, BodyPaging, MemoryKeeper
+from queues.bodies.paging import Pager
+from queues.bodies.store import BodyBudget, Store
 from tests.unit.queues.fake_pages import FakePages
 from tests.unit.queues.messages import chunk_of
 
@@ -110,7 +110,7 @@ def test_a_round_that_finds_nothing_is_not_repeated_at_once() -> None:
 
 PASSWORDS = """
 from node.auth.passwords import hash_password
-from node.memory import bound_allocator
+from node.resources.memory import bound_allocator
 import psutil
 
 bound_allocator()

@@ -20,7 +20,7 @@ from node.management.metrics.view import (
     TrafficView,
     WaitView,
 )
-from node.management.view import HistogramView, VhostView
+from node.management.rows.view import HistogramView, VhostView
 from tests.unit.node.fake_broker import FakeBroker, connection_view
 from tests.unit.node.fake_meter import FakeMeter
 from tests.unit.node.metered_api import Call, with_meter

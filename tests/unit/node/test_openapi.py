@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from node.auth.desk import LoginDesk
 from node.auth.login import LoginRules
-from node.event_feed import EventFeed, NobodyElse
-from node.events import Events
+from node.auth.login_checks import LoginChecks
+from node.events.event_feed import EventFeed, NobodyElse
+from node.events.events import Events
 from node.management.access import Context
-from node.management.cluster_desk import ClusterDesk
-from node.management.openapi import made, routes_of
+from node.management.api.openapi import made, routes_of
+from node.management.rows.cluster_view import ClusterView
+from node.management.schema.document import all_operations, undescribed, unrouted
 from node.management.server import make_app
-from node.management.spec.document import all_operations, undescribed, unrouted
 from tests.unit.node.cluster.operating_world import OperatingWorld
 from tests.unit.node.fake_access import FakeAccess
 from tests.unit.node.fake_broker import FakeBroker
@@ -40,8 +40,8 @@ def routes() -> list[tuple[str, str]]:
     node = OperatingWorld(1).nodes[1]
     view = FakeBroker()
     access = FakeAccess(users={})
-    desk = LoginDesk(access, LoginRules())
-    cluster = ClusterDesk(view, node.operating, lambda vhost, user, reason: 0)
+    desk = LoginChecks(access, LoginRules())
+    cluster = ClusterView(view, node.operating, lambda vhost, user, reason: 0)
     feed = EventFeed(Events("n1", lambda: 5), NobodyElse(), 1, FakeTimers().call_later)
     app = make_app(
         Context(
@@ -72,7 +72,7 @@ def inside(value: object) -> Iterator[dict[str, Any]]:
 
 
 def test_every_route_has_an_entry(routes: list[tuple[str, str]]) -> None:
-    """Write one into `node/management/spec/`; the form is in `model.py` there."""
+    """Write one into `node/management/schema/`; the form is in `model.py` there."""
     assert undescribed(routes) == []
 
 

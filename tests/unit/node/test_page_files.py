@@ -9,9 +9,9 @@ from typing import Final
 
 import pytest
 
-from queues.policies import APPLY_TO
-from queues.policy_keys import KEYS, OPERATOR_KEYS
-from queues.without_effect import KEYS_WITHOUT_EFFECT
+from queues.definitions.policies import APPLY_TO
+from queues.definitions.policy_keys import KEYS, OPERATOR_KEYS
+from queues.definitions.without_effect import KEYS_WITHOUT_EFFECT
 
 pytestmark = pytest.mark.source
 

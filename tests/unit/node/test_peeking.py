@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from node import peeking
-from node.cluster.operating import Operating
-from node.message_filter import MessageFilter
-from node.peeking import Peeked, Peeking, ready_from
-from queues.commands import RELEASE, Attach, consumer_key
-from queues.effects import ACQUIRED_SHIFT
+from node.cluster.services.cluster_services import Operating
+from node.operations import peeking
+from node.operations.message_filter import MessageFilter
+from node.operations.peeking import Peeked, Peeking, ready_from
+from queues.bodies.store import BodyBudget
+from queues.definitions.metadata import Metadata
 from queues.hosts.classic import ClassicHost
-from queues.metadata import Metadata
-from queues.ready import Ready
-from queues.store import BodyBudget
+from queues.machine.commands import RELEASE, Attach, consumer_key
+from queues.machine.effects import ACQUIRED_SHIFT
+from queues.machine.ready import Ready
 from tests.unit.queues.classic_desk import Desk
 from warren.wire.amqp091.deliver import build
 from warren.wire.amqp091.properties import BasicProperties
@@ -51,7 +51,7 @@ class Hosts:
 
 
 class Site:
-    """A broker with one queue. Keeps `node.peeking.Site`."""
+    """A broker with one queue. Keeps `node.operations.peeking.Site`."""
 
     def __init__(self, desk: Desk) -> None:
         self.hosts = Hosts({5: desk.host})

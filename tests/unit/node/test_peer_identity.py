@@ -7,16 +7,16 @@ from random import Random
 
 import pytest
 
-from node.peering.dialer import Backoff
-from node.peering.identity import (
+from node.cluster.peering.cluster_secret import (
     BadNodeId,
     BadSecret,
     draw_id,
     load_incarnation,
     read_secret,
 )
-from node.peering.refusals import KEPT_MAX, LINES_MAX, QUIET_MS, RefusalLog
-from node.peering.settings import LinkSettings
+from node.cluster.peering.dialer import Backoff
+from node.cluster.peering.link_settings import LinkSettings
+from node.cluster.peering.refusal_log import KEPT_MAX, LINES_MAX, QUIET_MS, RefusalLog
 from tests.sim.storage.sim_disk import Crashed, SimDisk
 from warren.storage.disk import OsDisk
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from node.cluster.coordination.seam import Load
-from node.cluster.places import ClusterPlaces, OnLeader
-from node.cluster.whereis import Alone, Place
-from queues.definitions import Queue, Uid
-from queues.members import Member
+from node.cluster.coordination.coordination_interface import Load
+from node.cluster.queues.places import ClusterPlaces, OnLeader
+from node.cluster.services.whereis import Alone, Place
+from queues.definitions.broker_objects import Queue, Uid
+from queues.definitions.members import Member
 
 QUORUM = Queue(Uid(20), "/", "q", True, "", False, b"", "n1", (1, 2, 3))
 CLASSIC = Queue(Uid(21), "/", "c", True, "", False, b"", "n2")

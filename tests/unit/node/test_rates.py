@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.management.rates import (
+from node.management.rows.rates import (
     COLUMNS,
     LONG_SPANS,
     QUEUE,

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from node.reading import READ_BYTES_MAX, Reading
+from node.connections.socket_reading import READ_BYTES_MAX, Reading
 from node.turn import READ_BYTES_MAX as TURN_BYTES_MAX
 from node.turn import Turn
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from node.resetting import mark, unmark, wipe_if_marked
+from node.operations.resetting import mark, unmark, wipe_if_marked
 from warren.storage.disk import OsDisk
 
 DISK = OsDisk()

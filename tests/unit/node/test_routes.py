@@ -1,8 +1,8 @@
 """Routers and what is cached of them: shared while they are there, kept for nobody who is gone."""
 
+from node.amqp091.publish_plans import RouteCache
 from node.auth.permissions import PermissionCache
-from node.plans import RouteCache
-from node.routes import Routes
+from node.definitions.routes import Routes
 from queues.routing.router import Router
 from tests.unit.node.fake_access import FakeAccess
 from tests.unit.queues.fake_queue import FakeQueue

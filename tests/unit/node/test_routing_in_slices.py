@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.channel091 import LOOK_MESSAGES, Channel091
+from node.amqp091.channel import LOOK_MESSAGES, Channel091
+from node.amqp091.channel_owner import Owner, Parted
 from node.oversized import OversizedHeaders
-from node.owner import Owner, Parted
 from node.turn import ROUTE_MS_MAX, RoutingPace
-from queues.commands import SessionId
-from queues.counts import Counts
-from queues.credit import CreditSpec
-from queues.publishing import Held
-from tests.unit.node.test_plans import Room
+from queues.machine.commands import SessionId
+from queues.sessions.counts import Counts
+from queues.sessions.credit import CreditSpec
+from queues.sessions.publishing import Held
+from tests.unit.node.test_publish_plans import Room
 from tests.unit.queues.fake_queue import FakeQueue
 from tests.unit.wire.frames import message, messages_of, opened
 from warren.wire.amqp091.deliver import extract

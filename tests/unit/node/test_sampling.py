@@ -6,10 +6,10 @@ import pytest
 from aiohttp import web
 from multidict import MultiDict
 
-from node.management import sampling
-from node.management.rates import CONNECTION, NODE, QUEUE, zeros
 from node.management.replies import ApiError
-from node.management.sampling import LOOKED_AT_MS, Rates, parse_ranges
+from node.management.rows import sampling
+from node.management.rows.rates import CONNECTION, NODE, QUEUE, zeros
+from node.management.rows.sampling import LOOKED_AT_MS, Rates, parse_ranges
 from tests.unit.node.fake_clients import FakeTallies
 
 KEY = ("/", "orders")

@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from node import peeking
-from node.peeking import Peeking
-from node.skipping import file_of, isolate
-from queues.commands import ACCEPT, Attach, consumer_key
+from node.operations import peeking
+from node.operations.peeking import Peeking
+from node.operations.skipping import file_of, isolate
+from queues.machine.commands import ACCEPT, Attach, consumer_key
 from tests.unit.node.test_peeking import Site, message, publish
 from tests.unit.queues.classic_desk import Desk
 

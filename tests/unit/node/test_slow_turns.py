@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from node.slow_turns import REST_S, WARN_MS, SlowTurns, words_of
+from node.events.slow_turns import REST_S, WARN_MS, SlowTurns, words_of
 from node.turn_stages import JOURNAL, LOOK_S, QUEUES, SLOW_MS, SOCKETS, SlowTurn, Stages
 
 

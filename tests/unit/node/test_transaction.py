@@ -2,10 +2,10 @@
 
 import pytest
 
-from node.transaction import BYTES_MAX, Transaction
-from queues.commands import ACCEPT, REJECT
-from queues.publishing import Held
-from queues.unacked import VOID, TagRun
+from node.amqp091.transaction import BYTES_MAX, Transaction
+from queues.machine.commands import ACCEPT, REJECT
+from queues.sessions.publishing import Held
+from queues.sessions.unacked import VOID, TagRun
 from tests.unit.queues.messages import event_of
 from warren.wire.amqp091.events import Publishes
 from warren.wire.errors import ProtocolError, ReplyCode, Scope

@@ -142,7 +142,7 @@ def test_what_a_step_leads_to_waits_until_no_host_is_in_the_midst_of_one() -> No
 
 
 class Away:
-    """Keeps `queues.away.seam.Ending`."""
+    """Keeps `queues.remote.remote_interfaces.Ending`."""
 
     def __init__(self, tell: Callable[[], None]) -> None:
         self.tell = tell

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from node.unreadable import PLACES_MAX, Unreadable
+from node.recovery.unreadable import PLACES_MAX, Unreadable
 
 BAD = OSError(errno.EIO, "Input/output error", "/data/log/wal-3.log")
 

@@ -10,15 +10,15 @@ from dataclasses import replace
 import pytest
 from aiohttp import web
 
-from node.auth.desk import LoginDesk
 from node.auth.login import LoginRules
+from node.auth.login_checks import LoginChecks
 from node.auth.passwords import hash_password
-from node.cli.absent import ABSENT
+from node.cli.absent_commands import ABSENT
 from node.cli.tables import cell, write_table
 from node.cli.warrenctl import TABLES, main
 from node.management.access import Context
+from node.management.rows.view import CorruptView, RecoveryView
 from node.management.server import ManagementServer
-from node.management.view import CorruptView, RecoveryView
 from tests.unit.node.fake_access import FakeAccess, FakeUser
 from tests.unit.node.fake_broker import FakeBroker, connection_view, node_view, queue_view
 from tests.unit.node.fake_operations import FakeOperations
@@ -40,7 +40,7 @@ def with_node(test: Callable[[Call], None], broker: FakeBroker | None = None) ->
     async def run() -> None:
         stored = hash_password("s3cret", "rabbit_password_hashing_sha256", b"salt")
         access = FakeAccess(users={"ada": FakeUser(stored, SHA256, ("administrator",))})
-        desk = LoginDesk(access, LoginRules())
+        desk = LoginChecks(access, LoginRules())
         server = ManagementServer(Context(broker or filled(), access, desk, FakeOperations()))
         port = await server.start("127.0.0.1", 0)
 

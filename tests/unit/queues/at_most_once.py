@@ -1,7 +1,7 @@
-"""The part of an `Undertaker` that is not asked where letters go at most once."""
+"""The part of an `DeadLetterPublisher` that is not asked where letters go at most once."""
 
-from queues.commands import SessionId
-from queues.hosts.seams import Addressed
+from queues.hosts.host_interfaces import Addressed
+from queues.machine.commands import SessionId
 from queues.message import Chunk
 
 
@@ -14,7 +14,7 @@ class AtMostOnce:
     def address(self, chunk: Chunk, index: int, reason: str) -> Addressed:
         raise AssertionError("nobody publishes these letters")
 
-    def note_dying(self, reason: str, count: int) -> None:
+    def note_pending_dead_letters(self, reason: str, count: int) -> None:
         raise AssertionError("they are not kept")
 
     def note_confirmed(self, count: int) -> None:

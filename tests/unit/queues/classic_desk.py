@@ -1,6 +1,6 @@
 """One classic queue over a fake log, and one session with it."""
 
-from queues.commands import (
+from queues.machine.commands import (
     Attach,
     Settle,
     consumer_key,

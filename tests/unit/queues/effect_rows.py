@@ -1,15 +1,15 @@
 """Effects of the queue machine as rows, one per message, that can be compared and sorted."""
 
-from queues.annotations import decode_words
-from queues.effects import (
+from queues.machine.annotations import decode_words
+from queues.machine.effects import (
     Activated,
     Applied,
     Attached,
     AttachRefused,
+    DeadLettersPending,
     Delivers,
     Detached,
     Drained,
-    Dying,
     Effect,
     Enqueued,
     Got,
@@ -55,7 +55,7 @@ def rows_of(effect: Effect) -> list[Row]:
                 ("delivers", effect.key, effect.delivery_seq + i, effect.first + i, *last)
                 for i in range(effect.count)
             ]
-        case Dying():
+        case DeadLettersPending():
             return [("dying", effect.first + i, effect.reason) for i in range(effect.count)]
         case Left():
             left: list[Row] = [

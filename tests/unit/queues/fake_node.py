@@ -1,11 +1,11 @@
 """Queue hosts above a fake log, and the turns of their loop (`queues.hosts.classic.Steps`)."""
 
-from queues.credit import CreditActor, CreditSpec
+from queues.bodies.paging import Pager
+from queues.bodies.store import BodyBudget
 from queues.hosts.classic import ClassicHost, Steppable, Waking
 from queues.hosts.journal import Journal
 from queues.message import Chunk
-from queues.paging import Pager
-from queues.store import BodyBudget
+from queues.sessions.credit import CreditActor, CreditSpec
 from tests.unit.queues.fake_log import FakeLog
 from tests.unit.queues.fake_pages import FakePages
 

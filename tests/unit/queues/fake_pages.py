@@ -1,8 +1,8 @@
-"""Page files in memory (`queues.paging.PageFiles`), written when the test says so."""
+"""Page files in memory (`queues.bodies.paging.PageFiles`), written when the test says so."""
 
 from collections.abc import Callable
 
-from queues.paging import Batch
+from queues.bodies.paging import Batch
 
 
 class FakePages:

@@ -1,8 +1,8 @@
 """A queue that takes what it is handed and confirms when the test says so (`QueueHost`)."""
 
-from queues.commands import Command
-from queues.host import SessionSink, View
+from queues.machine.commands import Command
 from queues.message import Chunk
+from queues.queue_host import SessionSink, View
 from tests.unit.queues.messages import bodies_of
 
 

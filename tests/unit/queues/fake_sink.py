@@ -1,7 +1,7 @@
-"""A session that writes down what the queues tell it (`queues.host.SessionSink`)."""
+"""A session that writes down what the queues tell it (`queues.queue_host.SessionSink`)."""
 
-from queues.commands import SessionId
-from queues.credit import CreditActor, CreditSpec
+from queues.machine.commands import SessionId
+from queues.sessions.credit import CreditActor, CreditSpec
 
 Told = tuple[object, ...]
 

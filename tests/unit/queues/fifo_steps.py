@@ -9,8 +9,8 @@ from random import Random
 
 from hypothesis import strategies as st
 
-from queues.annotations import encode_words
-from queues.commands import (
+from queues.machine.annotations import encode_words
+from queues.machine.commands import (
     Attach,
     Command,
     Configure,
@@ -28,8 +28,8 @@ from queues.commands import (
     Tick,
     consumer_key,
 )
-from queues.options import Options
-from queues.traits import Traits
+from queues.machine.options import Options
+from queues.machine.traits import Traits
 from tests.unit.queues.naive_fifo import NaiveFifo
 from tests.unit.queues.runs import runs_of
 

@@ -6,8 +6,8 @@ later in the machine, so a comparison keeps away from those moments. Nothing is 
 leave leaves in the same batch. Slow on purpose.
 """
 
-from queues.annotations import decode_words
-from queues.commands import (
+from queues.machine.annotations import decode_words
+from queues.machine.commands import (
     ACCEPT,
     FAIL,
     REJECT,
@@ -27,7 +27,7 @@ from queues.commands import (
     Settle,
     Tick,
 )
-from queues.effects import (
+from queues.machine.effects import (
     LEFT_ACCEPTED,
     LEFT_DELIVERY_LIMIT,
     LEFT_EXPIRED,
@@ -36,7 +36,7 @@ from queues.effects import (
     LEFT_REFUSED,
     LEFT_REJECTED,
 )
-from queues.options import (
+from queues.machine.options import (
     DELAY_ALL,
     DELAY_FAILED,
     DELAY_RETURNED,
@@ -44,7 +44,7 @@ from queues.options import (
     REJECT_PUBLISH_DLX,
     Options,
 )
-from queues.traits import Traits
+from queues.machine.traits import Traits
 from tests.unit.queues.effect_rows import Row
 
 
@@ -340,7 +340,7 @@ class NaiveFifo:
             self.ready.append(seq)
 
     def _until(self, message: NaiveMessage, outcome: int, at_ms: int) -> int:
-        """When it may be delivered again (Q-26)."""
+        """When it may be delivered again."""
         options = self.options
         if at_ms:
             return at_ms
@@ -418,7 +418,7 @@ class NaiveFifo:
             self._requeue(seq, outcome)
 
     def _choose(self) -> None:
-        """Who is the single active consumer (C-16, Q-57)."""
+        """Who is the single active consumer."""
         if not self.options.single_active:
             return
         best = None
@@ -527,7 +527,7 @@ class NaiveFifo:
             self.look_ms = planned if self.look_ms is None else min(self.look_ms, planned)
 
     def _look(self) -> None:
-        """Who has held something, from a look on until now, for too long (C-15)?"""
+        """Who has held something, from a look on until now, for too long?"""
         late: list[int] = []
         for key, consumer in self.consumers.items():
             timeout = self._timeout(consumer)

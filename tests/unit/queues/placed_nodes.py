@@ -2,9 +2,9 @@
 
 from hypothesis import strategies as st
 
-from queues.members import Member
-from queues.placement import Candidate
-from queues.regrouping import GroupView
+from queues.definitions.members import Member
+from queues.placement.queue_placement import Candidate
+from queues.placement.regrouping import GroupView
 
 
 def node(

@@ -1,10 +1,10 @@
-"""Addresses of AMQP 1.0 termini (FEATURES B-20)."""
+"""Addresses of AMQP 1.0 termini."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queues.addresses import Target, parse_source, parse_target, queue_address
+from queues.conversion.addresses import Target, parse_source, parse_target, queue_address
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queues.annotations import (
+from queues.machine.annotations import (
     TOTAL_BYTES_MAX,
     WORDS_BYTES_MAX,
     Annotations,

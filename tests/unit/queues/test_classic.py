@@ -4,7 +4,9 @@ memory, recovery, deletion.
 
 import pytest
 
-from queues.commands import (
+from queues.hosts.body_reads import CROWDED_BYTES, READ_AHEAD_BYTES
+from queues.hosts.classic import MARK_STRIDE, UNSEEN_SLACK, ClassicHost
+from queues.machine.commands import (
     ACCEPT,
     REJECT,
     RELEASE,
@@ -16,8 +18,6 @@ from queues.commands import (
     Purge,
     consumer_key,
 )
-from queues.hosts.classic import MARK_STRIDE, UNSEEN_SLACK, ClassicHost
-from queues.hosts.reading import CROWDED_BYTES, READ_AHEAD_BYTES
 from queues.message import Chunk
 from tests.unit.queues.classic_desk import Desk
 from tests.unit.queues.fake_sink import FakeSink

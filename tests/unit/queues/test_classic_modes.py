@@ -2,20 +2,20 @@
 
 import pytest
 
-from queues.commands import (
+from queues.dead_lettering.dead_letter_reads import BURY_REST_MS
+from queues.hosts.classic import DEFAULT, LAZY, SHIFT_SLOTS, ClassicHost
+from queues.machine.commands import (
     REJECT,
 )
-from queues.credit import CreditActor, CreditSpec
-from queues.fifo import Fifo
-from queues.hosts.burying import BURY_REST_MS
-from queues.hosts.classic import DEFAULT, LAZY, SHIFT_SLOTS, ClassicHost
+from queues.machine.fifo import Fifo
+from queues.machine.options import REJECT_PUBLISH, Options
 from queues.message import Chunk
-from queues.options import REJECT_PUBLISH, Options
+from queues.sessions.credit import CreditActor, CreditSpec
 from tests.unit.queues.at_most_once import AtMostOnce
 from tests.unit.queues.classic_desk import Desk
 from tests.unit.queues.messages import body_of, chunk_of
 
-# Lazy queues (Q-20)
+# Lazy queues
 
 
 def lazy_desk() -> Desk:
@@ -210,7 +210,7 @@ def dying_desk(budget_bytes: int = 0) -> tuple[Desk, SlowGrave]:
     """Messages a, b, c of three chunks on disk alone; all are rejected and wait to be read."""
     desk = Desk(budget_bytes)
     grave = SlowGrave()
-    desk.host.undertaker = grave
+    desk.host.dead_letter_publisher = grave
     for body in (b"a", b"b", b"c"):
         desk.publish([body])
     desk.attach(1, 3)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queues.columns import BLOCK, Column
+from queues.runs.columns import BLOCK, Column
 from tests.unit.queues.runs import runs_of
 
 BOUNDED = settings(max_examples=150, deadline=None, database=None)

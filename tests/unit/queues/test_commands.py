@@ -6,15 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queues.annotations import WORDS_BYTES_MAX, encode_words
-from queues.commands import (
+from queues.machine.annotations import WORDS_BYTES_MAX, encode_words
+from queues.machine.commands import (
     ACCEPT,
     FAIL,
     RELEASE,
     RETURN_UNSEEN,
     Attach,
     BadCommand,
-    Buried,
     Command,
     Configure,
     ConsumerKey,
@@ -28,6 +27,7 @@ from queues.commands import (
     Leads,
     Numbered,
     Purge,
+    ReleaseDeadLetters,
     Restarted,
     Retire,
     SessionId,
@@ -40,8 +40,8 @@ from queues.commands import (
     encode,
     session_of,
 )
-from queues.options import REJECT_PUBLISH_DLX, Options
-from queues.traits import Traits
+from queues.machine.options import REJECT_PUBLISH_DLX, Options
+from queues.machine.traits import Traits
 
 BOUNDED = settings(max_examples=250, deadline=None, database=None)
 SESSION = SessionId(0x0102030405060708 << 64 | 9)
@@ -151,7 +151,7 @@ GOLDEN: list[tuple[Command, str]] = [
     (Suspend(0xFF << 56 | 1, 60_000), "1001" + "01000000000000ff" + "60ea000000000000"),
     (Unsuspend(0xFF << 56 | 1), "1101" + "01000000000000ff"),
     (EndProcess(0xFF << 56 | 1), "1201" + "01000000000000ff"),
-    (Buried([(258, 1)]), "1301" + "01000000" + "0201000000000000" + "01000000"),
+    (ReleaseDeadLetters([(258, 1)]), "1301" + "01000000" + "0201000000000000" + "01000000"),
 ]
 
 
@@ -197,7 +197,7 @@ COMMANDS: st.SearchStrategy[Command] = st.one_of(
     st.builds(Suspend, PROCESSES, U63),
     st.builds(Unsuspend, PROCESSES),
     st.builds(EndProcess, PROCESSES),
-    st.builds(Buried, RUNS),
+    st.builds(ReleaseDeadLetters, RUNS),
     st.builds(Enqueue, SESSIONS, U63, U32),
     st.builds(enqueue_of, SESSIONS, U63, st.integers(0, 5), I32, I64, st.integers(0, 7)),
     st.builds(Settle, KEYS, st.integers(ACCEPT, FAIL), RUNS),

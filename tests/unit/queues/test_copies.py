@@ -4,10 +4,10 @@ from random import Random
 
 import pytest
 
-from queues.columns import BLOCK, Column, Sparse
-from queues.expiry import Calendar
-from queues.rows import Row, Rows
-from queues.seqset import BLOCK_RUNS, SeqSet
+from queues.machine.checked_out import Row, Rows
+from queues.machine.expiry import Calendar
+from queues.runs.columns import BLOCK, Column, Sparse
+from queues.runs.seqset import BLOCK_RUNS, SeqSet
 from tests.unit.queues.runs import runs_of
 
 HIGHEST = 12 * BLOCK_RUNS

@@ -1,6 +1,6 @@
 """Histograms and the capacity of consumers."""
 
-from queues.counts import WINDOW_MS, Capacity, Histogram
+from queues.sessions.counts import WINDOW_MS, Capacity, Histogram
 
 
 def test_a_value_is_counted_at_the_lowest_bound_that_holds_it() -> None:

@@ -1,11 +1,11 @@
-"""Credit flow: the invariants of FEATURES G-11 over random chains, and each rule of G-10 alone."""
+"""Credit flow: its invariants over random chains, and each rule alone."""
 
 from itertools import pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queues.credit import PAST_MAX, CreditActor, CreditSpec, FlowLedger
+from queues.sessions.credit import PAST_MAX, CreditActor, CreditSpec, FlowLedger
 
 BOUNDED = settings(max_examples=300, deadline=None, database=None)
 SPECS = st.tuples(st.integers(1, 6), st.integers(1, 6)).map(lambda pair: (sum(pair), pair[1]))

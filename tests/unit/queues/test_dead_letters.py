@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queues import dead_letters
-from queues.dead_letters import (
+from queues.dead_lettering import dead_letters
+from queues.dead_lettering.dead_letters import (
     DEATH_TICKET,
     DELIVERY_LIMIT,
     EXPIRED,

@@ -7,8 +7,8 @@ import pytest
 from queues.conversion.chunks import in_form_1, names_for, names_of
 from queues.conversion.deaths import Death, annotation_of, deaths_091, deaths_10, header_of
 from queues.conversion.to_amqp10 import to_amqp10
-from queues.dead_letters import DeadLetterRule
-from queues.dead_letters10 import DeadLetter10, dead_letter_10
+from queues.dead_lettering.dead_letters import DeadLetterRule
+from queues.dead_lettering.dead_letters10 import DeadLetter10, dead_letter_10
 from queues.message import FORMAT_10, Chunk
 from queues.routing.content10 import Content10
 from tests.unit.queues.messages import bodies_of

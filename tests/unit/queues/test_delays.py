@@ -3,14 +3,14 @@ and the comparison with the naive rules show: times, limits, snapshots."""
 
 import pytest
 
-from queues.annotations import encode_words
-from queues.commands import FAIL, RELEASE, Attach, Enqueue, SessionId, Settle, consumer_key
-from queues.delays import DELIVERY_TIME, delivery_time
-from queues.fifo import Fifo
-from queues.fifo_snapshot import decode_fifo, encode_fifo
-from queues.options import DELAY_ALL, DELAY_FAILED, DELAY_MS_MAX, REJECT_PUBLISH, Options
-from queues.queue_options import QueueDefaults, options_of
-from queues.traits import Traits
+from queues.definitions.queue_options import QueueDefaults, options_of
+from queues.machine.annotations import encode_words
+from queues.machine.commands import FAIL, RELEASE, Attach, Enqueue, SessionId, Settle, consumer_key
+from queues.machine.delays import DELIVERY_TIME, delivery_time
+from queues.machine.fifo import Fifo
+from queues.machine.fifo_snapshot import decode_fifo, encode_fifo
+from queues.machine.options import DELAY_ALL, DELAY_FAILED, DELAY_MS_MAX, REJECT_PUBLISH, Options
+from queues.machine.traits import Traits
 from tests.unit.queues.runs import seqs_of
 
 ONE = SessionId(7 << 64 | 1)

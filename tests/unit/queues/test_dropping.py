@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from queues.commands import (
+from queues.machine.commands import (
     ACCEPT,
     RELEASE,
     Attach,
@@ -16,11 +16,11 @@ from queues.commands import (
     Tick,
     consumer_key,
 )
-from queues.effects import LEFT_MAXLEN, Effect, Left
-from queues.fifo import Fifo
-from queues.notes import MANY
-from queues.options import Options
-from queues.traits import Traits
+from queues.machine.effects import LEFT_MAXLEN, Effect, Left
+from queues.machine.fifo import Fifo
+from queues.machine.notes import MANY
+from queues.machine.options import Options
+from queues.machine.traits import Traits
 from tests.unit.queues.runs import runs_of, seqs_of
 
 ONE = SessionId(7 << 64 | 1)

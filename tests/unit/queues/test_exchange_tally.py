@@ -1,7 +1,7 @@
 """What is counted of each exchange while somebody looks."""
 
-from queues import counts
-from queues.counts import ExchangeTally, PairTally
+from queues.sessions import counts
+from queues.sessions.counts import ExchangeTally, PairTally
 
 
 def key(exchange: str, routing_key: str = "k") -> bytes:

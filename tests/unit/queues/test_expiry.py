@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queues.expiry import FAR, SWEEP_SLACK, WIDTH_MS_MIN, Arrivals, Calendar, step_of
+from queues.machine.expiry import FAR, SWEEP_SLACK, WIDTH_MS_MIN, Arrivals, Calendar, step_of
 from tests.unit.queues.fifo_steps import traits_of
 from tests.unit.queues.runs import seqs_of
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from queues.expressions import (
+from queues.definitions.expressions import (
     LENGTH_MAX,
     Expression,
     ExpressionError,

@@ -8,14 +8,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queues.commands import ACCEPT, Purge
-from queues.extents import Columns, decode_table, encode_table
-from queues.fifo import Fifo
-from queues.hosts.found import Found, note_stretch
+from queues.bodies.extents import Columns, decode_table, encode_table
+from queues.bodies.store import (
+    EXTENT_MESSAGES,
+    EXTENT_SLOTS,
+    RICH_MESSAGES,
+    BodyBudget,
+    Slot,
+    Store,
+)
+from queues.hosts.found_state import Found, note_stretch
+from queues.machine.commands import ACCEPT, Purge
+from queues.machine.fifo import Fifo
+from queues.machine.options import Options
+from queues.machine.traits import Traits, encode_meta
 from queues.message import FORMAT_091, FORMAT_10, Chunk
-from queues.options import Options
-from queues.store import EXTENT_MESSAGES, EXTENT_SLOTS, RICH_MESSAGES, BodyBudget, Slot, Store
-from queues.traits import Traits, encode_meta
 from tests.unit.queues.classic_desk import Desk
 from tests.unit.queues.messages import table
 

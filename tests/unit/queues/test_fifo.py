@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import given, settings
 
-from queues.annotations import decode_words
-from queues.commands import (
+from queues.machine.annotations import decode_words
+from queues.machine.commands import (
     ACCEPT,
     FAIL,
     RELEASE,
@@ -26,11 +26,11 @@ from queues.commands import (
     decode,
     encode,
 )
-from queues.effects import Attached, Delivers, Effect, Got, Inspected, Left, Purged
-from queues.expiry import FAR, ROWS_TO_PRUNE
-from queues.fifo import DEAD_SLICE, DUE_SLICE, LEAVE_SLICE, LONG_BACKLOG, LONG_TURN, Fifo
-from queues.fifo_snapshot import encode_fifo
-from queues.options import REJECT_PUBLISH, Options
+from queues.machine.effects import Attached, Delivers, Effect, Got, Inspected, Left, Purged
+from queues.machine.expiry import FAR, ROWS_TO_PRUNE
+from queues.machine.fifo import DEAD_SLICE, DUE_SLICE, LEAVE_SLICE, LONG_BACKLOG, LONG_TURN, Fifo
+from queues.machine.fifo_snapshot import encode_fifo
+from queues.machine.options import REJECT_PUBLISH, Options
 from tests.unit.queues.effect_rows import Row, spread
 from tests.unit.queues.fifo_steps import (
     BATCHES,

@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
-from queues.annotations import encode_words
-from queues.commands import (
+from queues.machine.annotations import encode_words
+from queues.machine.commands import (
     ACCEPT,
     FAIL,
     RELEASE,
@@ -17,8 +17,8 @@ from queues.commands import (
     Settle,
     consumer_key,
 )
-from queues.fifo import Fifo
-from queues.fifo_snapshot import (
+from queues.machine.fifo import Fifo
+from queues.machine.fifo_snapshot import (
     LONG,
     RECORD,
     BadSnapshot,
@@ -28,13 +28,13 @@ from queues.fifo_snapshot import (
     encode_fifo,
     machine_state,
 )
-from queues.fifo_state import HEAD, encode_state, head_of
-from queues.frozen import DYING, END, HELD, LANE, LEVELS, ROWS
-from queues.options import Options
-from queues.seqset import SeqSet
+from queues.machine.fifo_state import HEAD, encode_state, head_of
+from queues.machine.options import Options
+from queues.machine.snapshot_parts import DYING, END, HELD, LANE, LEVELS, ROWS
+from queues.runs.seqset import SeqSet
 from tests.unit.queues.runs import runs_of
 from tests.unit.queues.test_fifo_snapshot import Story, rows
-from tests.unit.queues.test_led import Led, attach
+from tests.unit.queues.test_leadership import Led, attach
 
 ONE = SessionId(7 << 64 | 1)
 KEY = consumer_key(ONE, 1)
@@ -234,7 +234,7 @@ def test_sizes_and_levels_are_told_with_the_messages_and_counted_for_the_limits(
         machine.apply(*story.batch())
     copy = Fifo(story.options)
     decode_fifo(copy, encode_fifo(machine, small=0))
-    for name in ("ready_bytes", "beside_count", "beside_bytes", "dying_bytes"):
+    for name in ("ready_bytes", "beside_count", "beside_bytes", "pending_dead_letter_bytes"):
         assert getattr(copy.notes, name) == getattr(machine.notes, name)
     assert machine_state(copy) == machine_state(machine)
 

@@ -6,8 +6,8 @@ from random import Random
 import msgspec
 import pytest
 
-from queues.annotations import WORDS_BYTES_MAX, encode_words
-from queues.commands import (
+from queues.machine.annotations import WORDS_BYTES_MAX, encode_words
+from queues.machine.commands import (
     ACCEPT,
     FAIL,
     REJECT,
@@ -27,12 +27,12 @@ from queues.commands import (
     consumer_key,
     session_of,
 )
-from queues.effects import Effect
-from queues.expiry import FAR
-from queues.fifo import DUE_SLICE, Fifo
-from queues.fifo_snapshot import SMALL, BadSnapshot, decode_fifo, encode_fifo, machine_state
-from queues.options import DROP_HEAD, REJECT_PUBLISH, REJECT_PUBLISH_DLX, Options
-from queues.traits import Traits
+from queues.machine.effects import Effect
+from queues.machine.expiry import FAR
+from queues.machine.fifo import DUE_SLICE, Fifo
+from queues.machine.fifo_snapshot import SMALL, BadSnapshot, decode_fifo, encode_fifo, machine_state
+from queues.machine.options import DROP_HEAD, REJECT_PUBLISH, REJECT_PUBLISH_DLX, Options
+from queues.machine.traits import Traits
 from tests.unit.queues.runs import runs_of
 
 SESSIONS = [SessionId(7 << 64 | counter) for counter in (1, 2, 3)]
@@ -225,10 +225,10 @@ FIELDS = (
     *["redelivered", "overdue", "consumers", "lines", "exclusive", "active", "gives_way"],
     *["last_seqs", "leaving", "arrivals", "calendar", "attempts", "levels", "sizes"],
     *["check_ms", "look_sooner", "put_off", "annotations", "retired", "dying", "led"],
-    *["dying_sizes", "delayed", "delays"],
+    *["pending_dead_letter_sizes", "delayed", "delays"],
 )
 WRONG: list[tuple[str, object]] = [
-    ("dying_sizes", [(1, 1, 5)]),
+    ("pending_dead_letter_sizes", [(1, 1, 5)]),
     ("delayed", [(1, 1)]),
     ("delays", [(5, 0, 1)]),
     ("delays", [(5, 1, 1), (6, 1, 1)]),

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queues.extents import encode_table
-from queues.holes import KINDS_MAX, SHORT_MAX, Holes, Sizes
+from queues.bodies.extents import encode_table
+from queues.bodies.holes import KINDS_MAX, SHORT_MAX, Holes, Sizes
 from queues.message import FORMAT_091, Chunk
 from tests.unit.queues.messages import table
 

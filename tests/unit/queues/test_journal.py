@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from queues.credit import CreditActor, CreditSpec
+from queues.bodies.store import BodyBudget, Store
 from queues.hosts.journal import Journal
-from queues.store import BodyBudget, Store
+from queues.sessions.credit import CreditActor, CreditSpec
 from tests.unit.queues.fake_log import FakeLog
 from tests.unit.queues.fake_sink import FakeSink
 from tests.unit.queues.messages import chunk_of

@@ -1,7 +1,7 @@
 """How often a member of a quorum queue takes snapshots: seldom where much comes in."""
 
-from queues.commands import Tick
 from queues.hosts.quorum_member import LATE_BYTES, LATE_ENTRIES, SNAPSHOT_REST_MS, QuorumMember
+from queues.machine.commands import Tick
 from tests.sim.queues.group_world import GroupWorld
 
 ENTRIES = 4

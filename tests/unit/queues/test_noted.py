@@ -4,7 +4,10 @@ exchange see it, and nothing is kept of what has gone.
 
 import pytest
 
-from queues.commands import (
+from queues.conversion.annotated import words_of
+from queues.conversion.chunks import names_for
+from queues.hosts.classic import DEFAULT, ClassicHost
+from queues.machine.commands import (
     ACCEPT,
     FAIL,
     REJECT,
@@ -12,11 +15,8 @@ from queues.commands import (
     Settle,
     consumer_key,
 )
-from queues.conversion.annotated import words_of
-from queues.conversion.chunks import names_for
-from queues.hosts.classic import DEFAULT, ClassicHost
+from queues.machine.options import Options
 from queues.message import FORMAT_10, Chunk
-from queues.options import Options
 from tests.unit.queues.classic_desk import Desk
 from tests.unit.queues.fake_grave import FakeGrave
 from tests.unit.queues.fake_sink import FakeSink
@@ -123,7 +123,7 @@ def test_nothing_is_kept_of_messages_that_are_gone() -> None:
     settle(desk, REJECT, [(2, 3)], b"")
     machine = desk.host.machine
     assert (machine.annotations.words, machine.annotations.total_bytes) == ({}, 0)
-    assert desk.host._dying.noted.words == {}
+    assert desk.host._pending_dead_letters.noted.words == {}
 
 
 def test_what_was_accepted_is_noted_nowhere() -> None:

@@ -3,7 +3,8 @@
 import pytest
 from hypothesis import given, settings
 
-from queues.options import (
+from queues.definitions.queue_options import QueueDefaults, SharedOptions, can_refuse, options_of
+from queues.machine.options import (
     DELAY_ALL,
     LAYOUT,
     REJECT_PUBLISH_DLX,
@@ -12,7 +13,6 @@ from queues.options import (
     decode_options,
     options_bytes,
 )
-from queues.queue_options import QueueDefaults, SharedOptions, can_refuse, options_of
 from tests.unit.queues.fifo_steps import OPTIONS
 
 BOUNDED = settings(max_examples=200, deadline=None, database=None)

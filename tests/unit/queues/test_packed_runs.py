@@ -5,7 +5,7 @@ from collections import deque
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queues.packed_runs import PackedRuns
+from queues.runs.packed_runs import PackedRuns
 
 BOUNDED = settings(max_examples=300, deadline=None, database=None)
 SEQS = st.one_of(st.integers(0, 200), st.integers(0, 1 << 40), st.integers(0, (1 << 62) - 1))

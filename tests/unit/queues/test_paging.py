@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queues.commands import ACCEPT, Attach, Purge, consumer_key
-from queues.credit import CreditActor, CreditSpec
+from queues.bodies.paging import BATCH_BYTES, BEHIND_BYTES, REST_CHUNKS, Pager
+from queues.bodies.store import BodyBudget, Store
+from queues.machine.commands import ACCEPT, Attach, Purge, consumer_key
 from queues.message import BEING_PAGED, Chunk
-from queues.paging import BATCH_BYTES, BEHIND_BYTES, REST_CHUNKS, Pager
-from queues.store import BodyBudget, Store
+from queues.sessions.credit import CreditActor, CreditSpec
 from tests.unit.queues.classic_desk import Desk
 from tests.unit.queues.fake_pages import FakePages
 from tests.unit.queues.messages import body_of, chunk_of

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queues.placement import (
+from queues.placement.queue_placement import (
     CLIENT_LOCAL,
     QUEUES_COUNTED_MAX,
     Candidate,

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queues.definitions import Policy, Uid
-from queues.policies import NOTHING, PolicyTable, with_policy
-from queues.policy_keys import KEYS, OPERATOR_KEYS, policy_fault
-from queues.policy_warnings import policy_warnings
-from queues.without_effect import KEYS_WITHOUT_EFFECT
+from queues.definitions.broker_objects import Policy, Uid
+from queues.definitions.policies import NOTHING, PolicyTable, with_policy
+from queues.definitions.policy_keys import KEYS, OPERATOR_KEYS, policy_fault
+from queues.definitions.policy_warnings import policy_warnings
+from queues.definitions.without_effect import KEYS_WITHOUT_EFFECT
 
 
 def policy(

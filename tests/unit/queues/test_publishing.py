@@ -6,9 +6,9 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queues.counts import Counts
 from queues.message import FORMAT_091
-from queues.publishing import Held, Part, Publisher, Targets, chunk_of
+from queues.sessions.counts import Counts
+from queues.sessions.publishing import Held, Part, Publisher, Targets, chunk_of
 from tests.unit.queues.fake_queue import FakeQueue
 from tests.unit.queues.fake_sink import FakeSink
 from tests.unit.queues.messages import bodies_of, event_of

@@ -5,10 +5,10 @@ from random import Random
 
 import pytest
 
-from queues.counts import Counts
+from queues.machine.traits import ABSENT, traits_of
 from queues.message import FORMAT_10
-from queues.publishing import Publisher, Targets
-from queues.traits import ABSENT, traits_of
+from queues.sessions.counts import Counts
+from queues.sessions.publishing import Publisher, Targets
 from tests.unit.queues.fake_queue import FakeQueue
 from tests.unit.queues.fake_sink import FakeSink
 from tests.unit.queues.messages import bodies_of

@@ -4,7 +4,6 @@ from struct import pack
 
 import pytest
 
-from queues.commands import BadCommand, Enqueue, Numbered, SessionId, Tick
 from queues.hosts.quorum_entry import (
     cut_of,
     decode_member_entry,
@@ -14,6 +13,7 @@ from queues.hosts.quorum_entry import (
     take_runs,
     twin_of,
 )
+from queues.machine.commands import BadCommand, Enqueue, Numbered, SessionId, Tick
 from queues.message import FORMAT_10, Chunk
 
 SESSION = SessionId(7 << 64 | 3)

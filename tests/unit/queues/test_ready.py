@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queues.ready import Ready, alike
-from queues.seqset import SeqSet
+from queues.machine.ready import Ready, alike
+from queues.runs.seqset import SeqSet
 from tests.unit.queues.runs import seqs_of
 
 BOUNDED = settings(max_examples=200, deadline=None, database=None)

@@ -2,11 +2,11 @@
 
 import pytest
 
-from queues.commands import ACCEPT, REJECT, Purge
 from queues.hosts.classic import DEFAULT, LAZY
-from queues.hosts.weighing import join_runs
+from queues.hosts.size_recount import join_runs
+from queues.machine.commands import ACCEPT, REJECT, Purge
+from queues.machine.options import REJECT_PUBLISH, Options
 from queues.message import FORMAT_091, Chunk
-from queues.options import REJECT_PUBLISH, Options
 from tests.unit.queues.classic_desk import Desk
 from tests.unit.queues.fake_grave import FakeGrave
 from tests.unit.queues.messages import table
@@ -133,7 +133,7 @@ def test_what_waits_to_be_buried_still_is_when_the_rule_is_taken_away() -> None:
     desk.node.answer_loads()
     desk.turn()
     assert [len(grave.dead), grave.closed] == [1, 1]
-    assert desk.host.undertaker is None and ready(desk) == []
+    assert desk.host.dead_letter_publisher is None and ready(desk) == []
 
 
 @pytest.mark.parametrize(

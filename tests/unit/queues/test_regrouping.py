@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from queues.placement import Candidate
-from queues.regrouping import (
+from queues.placement.queue_placement import Candidate
+from queues.placement.regrouping import (
     DRAINING,
     IS_MEMBER,
     LAST_MEMBER,

@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from queues.commands import ConsumerKey, SessionId, consumer_key
-from queues.consumers import Consumer, Lines
-from queues.effects import Activated, Effect
-from queues.roster import CHECK_MS_MAX, CHECK_MS_MIN, Roster
+from queues.machine.commands import ConsumerKey, SessionId, consumer_key
+from queues.machine.consumers import Consumer, Lines
+from queues.machine.effects import Activated, Effect
+from queues.machine.roster import CHECK_MS_MAX, CHECK_MS_MIN, Roster
 
 
 def joined(roster: Roster, number: int, priority: int = 0, timeout_ms: int = -1) -> Consumer:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queues.seqset import BLOCK_RUNS, SEQ_MAX, SeqSet
+from queues.runs.seqset import BLOCK_RUNS, SEQ_MAX, SeqSet
 from tests.unit.queues.runs import runs_of
 
 BOUNDED = settings(max_examples=250, deadline=None, database=None)

@@ -1,6 +1,6 @@
 """Sizes of messages by bucket."""
 
-from queues.counts import SIZE_BOUNDS, Sizes
+from queues.sessions.counts import SIZE_BOUNDS, Sizes
 
 
 def test_each_message_of_a_run_counts_with_the_mean_of_the_run() -> None:

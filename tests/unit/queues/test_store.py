@@ -5,8 +5,8 @@ and the node's budget of bytes in memory.
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from queues.bodies.store import HEAD_SLACK, BodyBudget, Slot, Store
 from queues.message import Chunk
-from queues.store import HEAD_SLACK, BodyBudget, Slot, Store
 from tests.unit.queues.messages import body_of, chunk_of, table
 from tests.unit.queues.runs import runs_of
 

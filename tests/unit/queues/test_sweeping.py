@@ -5,11 +5,11 @@ from random import Random
 
 import pytest
 
-from queues.commands import Attach, Enqueue, SessionId, Settle, consumer_key
-from queues.fifo import Fifo
+from queues.bodies.store import SPAN_MESSAGES, SPAN_SLOTS
 from queues.hosts.sweeping import Sweep, runs_both, runs_without, sets_alive
-from queues.seqset import SeqSet
-from queues.store import SPAN_MESSAGES, SPAN_SLOTS
+from queues.machine.commands import Attach, Enqueue, SessionId, Settle, consumer_key
+from queues.machine.fifo import Fifo
+from queues.runs.seqset import SeqSet
 from tests.unit.queues.classic_desk import Desk
 from tests.unit.queues.runs import runs_of, seqs_of
 

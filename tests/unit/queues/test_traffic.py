@@ -4,11 +4,22 @@ from random import Random
 
 import pytest
 
-from queues.commands import SessionId, consumer_key
-from queues.effects import Delivers, Got, Purged
-from queues.hosts.traffic import GUESS_BYTES, Traffic
-from queues.policy_keys import KEYS
-from queues.traffic import ADVISE, AUTO, CALM_MS, KEY, MODES, OFF, Bounds, Moves, Watch, mode_of
+from queues.definitions.policy_keys import KEYS
+from queues.hosts.byte_counts import GUESS_BYTES, Traffic
+from queues.machine.commands import SessionId, consumer_key
+from queues.machine.effects import Delivers, Got, Purged
+from queues.placement.leader_traffic import (
+    ADVISE,
+    AUTO,
+    CALM_MS,
+    KEY,
+    MODES,
+    OFF,
+    Bounds,
+    Moves,
+    Watch,
+    mode_of,
+)
 
 UID = 7
 SPAN_MS = 5000

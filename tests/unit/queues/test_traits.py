@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from queues.machine.traits import ABSENT, META_BYTES, Traits, decode_meta, encode_meta, traits_of
 from queues.message import FORMAT_091, Chunk
-from queues.traits import ABSENT, META_BYTES, Traits, decode_meta, encode_meta, traits_of
 from tests.unit.queues.messages import table
 from tests.unit.wire.frames import message
 from warren.wire.amqp091.properties import BasicProperties

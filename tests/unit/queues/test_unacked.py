@@ -1,9 +1,9 @@
-"""Unacked against a dict of tags: acknowledging one, many, all, and the unknown (C-03, C-08)."""
+"""Unacked against a dict of tags: acknowledging one, many, all, and the unknown."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queues.unacked import HEAD_SLACK, VOID, TagRun, Unacked
+from queues.sessions.unacked import HEAD_SLACK, VOID, TagRun, Unacked
 
 BOUNDED = settings(max_examples=250, deadline=None, database=None)
 

@@ -3,9 +3,9 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queues.commands import SessionId, consumer_key
-from queues.hosts.users import Users
-from queues.last_numbers import Numbers
+from queues.hosts.session_users import Users
+from queues.machine.commands import SessionId, consumer_key
+from queues.machine.published_numbers import Numbers
 from tests.unit.queues.fake_sink import FakeSink
 
 BOUNDED = settings(max_examples=300, deadline=None, database=None)

@@ -1,4 +1,4 @@
-"""A member that goes on without the others, which are lost for ever (0059)."""
+"""A member that goes on without the others, which are lost for ever (0054)."""
 
 import pytest
 

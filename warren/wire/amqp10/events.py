@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from warren.wire.amqp10.session import Session
     from warren.wire.amqp10.transfers import Transfers
 
-# Outcomes, in the order in which one turn's dispositions are written (FEATURES B-30).
+# Outcomes, in the order in which one turn's dispositions are written.
 REJECTED: Final = 0
 ACCEPTED: Final = 1
 RELEASED: Final = 2

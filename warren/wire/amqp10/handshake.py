@@ -1,6 +1,6 @@
 """Protocol headers and SASL of one AMQP 1.0 connection, either side. Compiled.
 
-SASL is obligatory (FEATURES B-03): each side sends the SASL header, the server its mechanisms, the
+SASL is obligatory: each side sends the SASL header, the server its mechanisms, the
 client its choice; challenges and responses if the mechanism has them; the outcome; and the AMQP
 header from both. A header that is not the expected one is answered with the one that is, and the
 connection is over. The connection feeds headers and decoded SASL frames, and writes what its host

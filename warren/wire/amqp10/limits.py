@@ -1,6 +1,6 @@
 """What this side of an AMQP 1.0 connection allows and grants. Compiled.
 
-The values are the broker's defaults (FEATURES section 0). A client takes the same with
+The values are the broker's defaults. A client takes the same with
 `max_link_credit` 0, for it grants by itself, and `max_queue_credit` 0, for it has no queue.
 """
 

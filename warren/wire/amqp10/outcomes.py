@@ -1,8 +1,8 @@
 """Outcomes that are to be told to the peer, gathered over a turn and written as ranges. Compiled.
 
 Takes ranges of delivery-ids in any order; gives one disposition per run of ids that are next to
-each other and have the same outcome: first all rejected, then accepted, released, modified
-(FEATURES B-30). Outcomes with more to say (an error, annotations) are joined only if they were
+each other and have the same outcome: first all rejected, then accepted, released, modified.
+Outcomes with more to say (an error, annotations) are joined only if they were
 given as the same object. A rejection or modification without such is bare.
 """
 

@@ -3,7 +3,7 @@
 Frames come by `take` (decoded) and `take_run` (transfers found in place); events go into the list
 that the connection hands in. The host answers `AttachRequested` with `accept` or `refuse`, and asks
 for all else by methods. What it asks for in one turn is gathered and leaves with `flush`, in the
-order that FEATURES B-30 demands: dispositions (rejected, accepted, released, modified), detaches,
+order that peers rely on: dispositions (rejected, accepted, released, modified), detaches,
 then flows, at most one for each link. Transfers leave when the host calls `write`.
 
 Errors of a link are settled here: it is detached, `LinkFailed` tells, and what still comes for it
@@ -572,7 +572,7 @@ class Session:
                 if len(sender.runs) == 0:
                     self.departures.leave(link)
         if link.full_due and link.properties is not None:
-            self._flows.want(link)  # In answer to the first credit (FEATURES B-72).
+            self._flows.want(link)  # In answer to the first credit.
         self._touch(link)
         self._settle_drain(link)
 

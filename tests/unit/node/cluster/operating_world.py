@@ -7,17 +7,17 @@ from dataclasses import replace
 from random import Random
 from typing import Any, TypeVar
 
-from node.alarms import Alarms
-from node.cluster.coordination.seam import NoCoordination
-from node.cluster.groups import GroupRow
-from node.cluster.operating import Operating, Seats
-from node.cluster.reconciling import Rules
-from queues.arguments import encode_arguments
-from queues.definitions import Queue
-from queues.members import Member
-from queues.metadata import Metadata
-from queues.metadata_commands import Command, DeclareQueue, Found
-from queues.metadata_outcomes import Created, Outcome
+from node.cluster.coordination.coordination_interface import NoCoordination
+from node.cluster.queues.log_groups import GroupRow
+from node.cluster.queues.reconciling import Rules
+from node.cluster.services.cluster_services import Operating, ServiceParts
+from node.resources.alarms import Alarms
+from queues.definitions.arguments import encode_arguments
+from queues.definitions.broker_objects import Queue
+from queues.definitions.members import Member
+from queues.definitions.metadata import Metadata
+from queues.definitions.metadata_commands import Command, DeclareQueue, Found
+from queues.definitions.metadata_outcomes import Created, Outcome
 from raft.log_group import METADATA_OWNER
 from tests.unit.node.fake_timers import FakeTimers
 from tests.unit.node.peer_net import PeerNet
@@ -136,7 +136,7 @@ class OperatingNode:
         self.definitions = FakeDefinitions(world)
         self.groups = FakeGroups(world, number)
         self.site = FakeSite(world, number)
-        seats = Seats(
+        service_parts = ServiceParts(
             self.peers,
             self.definitions,
             world.leaders,
@@ -144,10 +144,12 @@ class OperatingNode:
             NoCoordination(),
             lambda: number == 1,
         )
-        self.operating = Operating(self.site, seats, FakeTimers().call_later, Rules(), Random(1))
+        self.operating = Operating(
+            self.site, service_parts, FakeTimers().call_later, Rules(), Random(1)
+        )
         self.operating.attach()
         self.status = self.operating.status
-        self.landscape = self.operating.landscape
+        self.cluster_snapshot = self.operating.cluster_snapshot
         self.membership = self.operating.membership
 
 

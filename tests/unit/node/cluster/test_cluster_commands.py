@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from node.auth.desk import LoginDesk
 from node.auth.login import LoginRules
+from node.auth.login_checks import LoginChecks
 from node.auth.passwords import hash_password
 from node.cli.warrenctl import main
 from node.management.access import Context
 from node.management.server import ManagementServer
-from tests.unit.node.cluster.test_cluster_desk import SHA256, Site, shared
+from tests.unit.node.cluster.test_cluster_view import SHA256, Site, shared
 from tests.unit.node.fake_access import FakeAccess, FakeUser
 from tests.unit.node.fake_operations import FakeOperations
 
@@ -37,7 +37,7 @@ def with_cluster(site: Site, test: Callable[[Call], None]) -> None:
     async def run() -> None:
         stored = hash_password("s3cret", SHA256, b"salt")
         access = FakeAccess(users={"ada": FakeUser(stored, SHA256, ("administrator",))})
-        desk = LoginDesk(access, LoginRules())
+        desk = LoginChecks(access, LoginRules())
         operations = FakeOperations()
         operations.metadata = shared(site)
         server = ManagementServer(

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from node.cluster.definitions_store import BIRTHS_OWNER, Births
-from queues.definitions import Queue, Uid
-from queues.metadata import Metadata
-from queues.metadata_snapshot import BadSnapshot
+from node.cluster.definitions.definitions_store import BIRTHS_OWNER, Births
+from queues.definitions.broker_objects import Queue, Uid
+from queues.definitions.metadata import Metadata
+from queues.definitions.metadata_snapshot import BadSnapshot
 
 
 class Log:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from node.cluster.definitions_leader import next_change
+from node.cluster.definitions.definitions_leader import next_change
 from raft.entries import Config
 from raft.membership import AddVoter, RemoveMember
 

@@ -2,23 +2,23 @@
 
 import pytest
 
-from node.authors import Author
-from node.cluster import definitions_outbox
-from node.cluster.definitions_frames import (
+from node.cluster.definitions import definitions_outbox
+from node.cluster.definitions.definitions_frames import (
     Applied,
     Forwarded,
     decode,
     encode_applied,
     encode_forwarded,
 )
-from node.cluster.definitions_outbox import ANSWER_MS, LAG_MS, WINDOW, Outbox
-from node.cluster.definitions_seam import TIMED_OUT
-from queues import metadata_commands as commands
-from queues.definitions import Destination, Uid
-from queues.members import Process
-from queues.metadata_cluster import Batches
-from queues.metadata_commands import Command, Numbered
-from queues.metadata_outcomes import NOTHING_DELETED, Batched, Deleted, Outcome, Refused
+from node.cluster.definitions.definitions_interface import TIMED_OUT
+from node.cluster.definitions.definitions_outbox import ANSWER_MS, LAG_MS, WINDOW, Outbox
+from node.events.authors import Author
+from queues.definitions import metadata_commands as commands
+from queues.definitions.broker_objects import Destination, Uid
+from queues.definitions.members import Process
+from queues.definitions.metadata_cluster import Batches
+from queues.definitions.metadata_commands import Command, Numbered
+from queues.definitions.metadata_outcomes import NOTHING_DELETED, Batched, Deleted, Outcome, Refused
 from warren.wire.errors import ReplyCode
 from warren.wire.peer.codes import PeerFault
 

@@ -3,11 +3,11 @@ others' majority."""
 
 import asyncio
 
-from node.cluster.healing import Healing
-from node.cluster.membership import Refused as Refusal
-from queues.definitions import Queue
-from queues.metadata_commands import SetQueueMembers
-from queues.metadata_outcomes import Refused
+from node.cluster.membership.member_changes import Refused as Refusal
+from node.cluster.queues.healing import Healing
+from queues.definitions.broker_objects import Queue
+from queues.definitions.metadata_commands import SetQueueMembers
+from queues.definitions.metadata_outcomes import Refused
 from tests.unit.node.cluster.operating_world import OperatingWorld
 from warren.wire.errors import ReplyCode
 
@@ -54,7 +54,7 @@ def heal(
 ) -> list[tuple[int, ...]]:
     """What the queues are made to have, in order."""
     node = world.nodes[HERE]
-    part = Healing(members, node.landscape, node.membership, pairs or FakePairs())
+    part = Healing(members, node.cluster_snapshot, node.membership, pairs or FakePairs())
 
     async def go_on() -> None:
         for _ in range(ticks):

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from node.cluster.leaving import STOP_S, Leaving
-from node.cluster.membership import Refused
-from node.resetting import MARK
-from queues import metadata_outcomes as outcomes
+from node.cluster.membership.leaving import STOP_S, Leaving
+from node.cluster.membership.member_changes import Refused
+from node.operations.resetting import MARK
+from queues.definitions import metadata_outcomes as outcomes
 from tests.unit.node.cluster.operating_world import OperatingWorld
 from warren.storage.disk import OsDisk
 from warren.wire.errors import ReplyCode

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from node.cluster import maintenance
-from node.cluster.maintenance import REASON, MaintenanceDesk, Report
-from node.cluster.membership import Refused
-from queues.metadata_commands import PutMember
+from node.cluster.membership.member_changes import Refused
+from node.cluster.services import maintenance
+from node.cluster.services.maintenance import REASON, MaintenanceRequests, Report
+from queues.definitions.metadata_commands import PutMember
 from tests.unit.node.cluster.operating_world import OperatingWorld
 
 
@@ -34,7 +34,7 @@ class Site:
         self.world = world
         self.done = world.nodes[1].site.done
         self.doors: dict[int, FakeDoor] = {}
-        self.desks: dict[int, MaintenanceDesk] = {}
+        self.desks: dict[int, MaintenanceRequests] = {}
         for number, node in world.nodes.items():
             self.doors[number] = FakeDoor(node.site.done)
             node.operating.open_to(self.doors[number])
@@ -45,7 +45,7 @@ class Site:
         return self.world.run(self.desks[by].drain(node, force))
 
     def is_draining(self, number: int) -> bool:
-        members = self.world.nodes[1].landscape.members()
+        members = self.world.nodes[1].cluster_snapshot.members()
         return next(each.draining for each in members if each.id == number)
 
 

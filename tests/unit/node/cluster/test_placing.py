@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from node.cluster.placing import Placing
-from queues.arguments import encode_arguments
-from queues.metadata_commands import (
+from node.cluster.queues.placing import Placing
+from queues.definitions.arguments import encode_arguments
+from queues.definitions.metadata_commands import (
     Batch,
     Command,
     DeclareQueue,
@@ -30,7 +30,7 @@ def declare(name: str = "q", owner: str = "", **arguments: Any) -> DeclareQueue:
 
 
 def placed(world: OperatingWorld, command: Command, here: int = 1) -> Any:
-    return Placing(world.nodes[here].landscape, Random(1)).placed(command)
+    return Placing(world.nodes[here].cluster_snapshot, Random(1)).placed(command)
 
 
 def test_other_commands_stay_as_they_are() -> None:
@@ -149,7 +149,7 @@ def test_the_queues_of_a_batch_count_for_each_other() -> None:
 
 def test_members_that_share_a_zone_are_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
     world = OperatingWorld(3, n1="x", n2="x", n3="y")
-    placing = Placing(world.nodes[1].landscape, Random(1))
+    placing = Placing(world.nodes[1].cluster_snapshot, Random(1))
     with caplog.at_level(logging.WARNING):
         placing.placed(declare("a", queue_type="quorum"))
         placing.placed(declare("b", queue_type="quorum"))

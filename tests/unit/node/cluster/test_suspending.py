@@ -1,9 +1,17 @@
 """Consumers on nodes that cannot be reached wait, and go on when they can, whoever leads then."""
 
-from node.cluster.suspending import Suspending
-from queues.commands import Attach, Command, EndSession, Enqueue, Numbered, SessionId, consumer_key
-from queues.effects import Delivers, Effect
-from queues.fifo import Fifo
+from node.cluster.queues.suspending import Suspending
+from queues.machine.commands import (
+    Attach,
+    Command,
+    EndSession,
+    Enqueue,
+    Numbered,
+    SessionId,
+    consumer_key,
+)
+from queues.machine.effects import Delivers, Effect
+from queues.machine.fifo import Fifo
 
 NEAR = 7  # the process that publishes
 FAR = 8  # the one with the consumers
@@ -35,7 +43,7 @@ class Queue:
 
 
 class End:
-    """Its member on one node (`node.cluster.suspending.LedQueue`)."""
+    """Its member on one node (`node.cluster.queues.suspending.LedQueue`)."""
 
     def __init__(self, name: str, queue: Queue) -> None:
         self.name = name

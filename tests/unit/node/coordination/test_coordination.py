@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from node.cluster.coordination.codec import encode_frame
-from node.cluster.coordination.seam import Holding, Load, NoCoordination
-from node.cluster.coordination.service import LEASE_S
+from node.cluster.coordination.coordination_codec import encode_frame
+from node.cluster.coordination.coordination_interface import Holding, Load, NoCoordination
+from node.cluster.coordination.coordinator import LEASE_S
 from tests.unit.node.coordination.world import World, holding, worlds
 from warren.wire.peer.codes import PeerFault
 

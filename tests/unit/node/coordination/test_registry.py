@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from node.cluster.coordination import replica  # noqa: F401  # puts our codec into pysyncobj
-from node.cluster.coordination.codec import (
+from node.cluster.coordination.coordination_codec import (
     NO_OP,
     REGULAR,
     SNAPSHOT_BYTES_MAX,
@@ -24,6 +24,7 @@ from node.cluster.coordination.codec import (
     generation_of,
     loads,
 )
+from node.cluster.coordination.coordination_interface import Holding, Load
 from node.cluster.coordination.registry import (
     JOBS_MAX,
     SILENT_BEATS,
@@ -34,7 +35,6 @@ from node.cluster.coordination.registry import (
     Release,
     Rows,
 )
-from node.cluster.coordination.seam import Holding, Load
 
 BASE = 5 << 32
 

@@ -13,9 +13,9 @@ from typing import Any
 import pysyncobj.syncobj
 import pytest
 
-from node.cluster.coordination.seam import Load
-from node.cluster.coordination.service import TICK_S, Coordinator, Membership
-from node.cluster.seams import COORDINATION, PeerPart
+from node.cluster.cluster_interfaces import COORDINATION, PeerChannel
+from node.cluster.coordination.coordination_interface import Load
+from node.cluster.coordination.coordinator import TICK_S, Coordinator, Membership
 
 
 class FakePeers:
@@ -25,7 +25,7 @@ class FakePeers:
         self.world = world
         self.member = member
 
-    def attach(self, kind: int, part: PeerPart) -> None:
+    def attach(self, kind: int, part: PeerChannel) -> None:
         raise AssertionError("parts are attached by the node")
 
     def send(self, member: int, kind: int, lane: int, parts: list[bytes]) -> bool:

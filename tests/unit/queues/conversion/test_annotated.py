@@ -5,7 +5,7 @@ import pytest
 from queues.conversion.annotated import annotated, words_of
 from queues.conversion.chunks import in_form_1, names_for
 from queues.conversion.to_amqp10 import to_amqp10
-from queues.dead_letters10 import CHANNEL_AT, DEATH_CHANNEL
+from queues.dead_lettering.dead_letters10 import CHANNEL_AT, DEATH_CHANNEL
 from queues.message import FORMAT_10, Chunk
 from tests.unit.queues.messages import chunk_of
 from tests.unit.wire.amqp10.messages import DATA, DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS, section

@@ -1,4 +1,4 @@
-"""Messages of AMQP 1.0 as AMQP 0-9-1 and back (FEATURES 4.8)."""
+"""Messages of AMQP 1.0 as AMQP 0-9-1 and back."""
 
 import math
 from decimal import Decimal

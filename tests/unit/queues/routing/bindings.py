@@ -1,7 +1,7 @@
 """Bindings made by hand, for exchange kinds that are tested alone."""
 
-from queues.arguments import encode_arguments
-from queues.definitions import Binding, Destination, Uid
+from queues.definitions.arguments import encode_arguments
+from queues.definitions.broker_objects import Binding, Destination, Uid
 from queues.routing.kinds import Kind
 
 

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queues.definitions import Binding, Destination, Uid
-from queues.metadata import Metadata
-from queues.metadata_outcomes import Created
+from queues.definitions.broker_objects import Binding, Destination, Uid
+from queues.definitions.metadata import Metadata
+from queues.definitions.metadata_outcomes import Created
 from queues.routing.consistent_hash import ConsistentHash
 from queues.routing.router import Router
-from tests.unit.queues.metadata.steps import Steps, bind, declare_exchange, link, unbinding
+from tests.unit.queues.definitions.steps import Steps, bind, declare_exchange, link, unbinding
 from tests.unit.queues.routing.bindings import FakeContent, matched
 
 HASH = "x-consistent-hash"

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from queues.routing.content import Content091, NoContent
 from queues.routing.copies import copies_of, may_copy, may_copy_at, without_hidden
-from tests.unit.queues.metadata.steps import Steps
+from tests.unit.queues.definitions.steps import Steps
 from tests.unit.wire.frames import BOUNDED, message, opened
 from tests.unit.wire.test_properties import all_properties
 from warren.wire.amqp091.deliver import extract

@@ -3,7 +3,7 @@
 from queues.routing.direct import Direct
 from queues.routing.fanout import Fanout
 from queues.routing.kinds import KINDS, Kind
-from queues.routing.outside import CountedLots, OneNode, Outside
+from queues.routing.outside import CountedRandom, OneNode, Outside
 from tests.unit.queues.routing.bindings import binding, matched
 
 
@@ -34,7 +34,7 @@ def test_a_target_stays_until_its_last_binding_is_gone() -> None:
 
 
 def made(name: str, **arguments: object) -> Kind:
-    return KINDS[name].make(arguments, Outside(CountedLots(), OneNode()))
+    return KINDS[name].make(arguments, Outside(CountedRandom(), OneNode()))
 
 
 def test_kinds_say_whether_the_key_alone_decides() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queues.definitions import Binding, Destination, Uid
+from queues.definitions.broker_objects import Binding, Destination, Uid
 from queues.routing.hashing import (
     FRACTION_BITS,
     distance,
@@ -19,13 +19,13 @@ from queues.routing.hashing import (
     share,
 )
 from queues.routing.modulus_hash import ModulusHash
-from queues.routing.outside import CountedLots, OneNode, Outside
+from queues.routing.outside import CountedRandom, OneNode, Outside
 from queues.routing.random_one import RandomOne
 from queues.routing.router import Router
-from tests.unit.queues.metadata.steps import Steps, bind, link
+from tests.unit.queues.definitions.steps import Steps, bind, link
 from tests.unit.queues.routing.bindings import binding, matched
 
-ALONE = Outside(CountedLots(), OneNode())
+ALONE = Outside(CountedRandom(), OneNode())
 BOUNDED = settings(max_examples=200, deadline=None, database=None)
 words = st.integers(0, 2**32 - 1)
 

@@ -3,12 +3,12 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queues import metadata_commands as commands
-from queues.definitions import Destination, Exchange
-from queues.metadata_vhost import VHost
+from queues.definitions import metadata_commands as commands
+from queues.definitions.broker_objects import Destination, Exchange
+from queues.definitions.metadata_vhost import VHost
 from queues.routing.router import Router
 from queues.routing.topic import words_of
-from tests.unit.queues.metadata.steps import (
+from tests.unit.queues.definitions.steps import (
     Steps,
     bind,
     declare_exchange,

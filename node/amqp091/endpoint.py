@@ -1,0 +1,664 @@
+"""The node's end of one AMQP 0-9-1 connection: socket, codec core, login, channels.
+
+Owns its `Connection` core, its channels and the tasks it starts; a wrong peer is settled in one
+place, `dispatch`, which closes the channel or the connection. Reading stops while internal flow
+control says so (credit, bytes in flight, events that wait, a publish during an alarm, a peer that
+does not read).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from node.amqp091.channel import Channel091
+from node.amqp091.channel_owner import Parted, PlanCache
+from node.amqp091.definition_methods import call_definition, queue_for_read
+from node.amqp091.deliveries import Consumer091
+from node.amqp091.publish_plans import RouteCache
+from node.auth.login import Accepted, Check, LoginOutcome, login_refused_text
+from node.auth.login import Refused as LoginRefused
+from node.auth.permissions import PermissionCache, vhost_refusal
+from node.auth.sasl import offered
+from node.auth.source import Source
+from node.connections.connection_facts import ConnectionFacts
+from node.connections.socket_reading import ANSWER_BYTES_MAX, Reading, Transport
+from node.definitions.definition_changes import new_name
+from node.events.authors import AMQP, Author
+from node.events.event_sources import tell_channel, tell_consumer_created, tell_consumer_deleted
+from node.events.logs import Ids, ids_of
+from node.oversized import OversizedHeaders
+from queues.hosts.host_interfaces import Steppable
+from queues.queue_host import QueueHost
+from queues.sessions.counts import Counts
+from queues.sessions.credit import CONNECTION, CreditActor, CreditSpec
+from queues.sessions.publishing import Held, Targets
+from warren.wire.amqp091 import methods
+from warren.wire.amqp091.connection import Connection
+from warren.wire.amqp091.events import (
+    Called,
+    ChannelFailed,
+    Ended,
+    Event,
+    Failed,
+    LoginRequested,
+    OpenRequested,
+    Publishes,
+    Settles,
+)
+from warren.wire.errors import ProtocolError, ReplyCode, Scope
+
+if TYPE_CHECKING:
+    from node.broker import Broker
+    from node.tls.certificate import TlsPeer
+
+log = logging.getLogger("warren.connection")
+
+QUICK_S: Final = 10  # a heartbeat interval below needs more ticks than the node gives
+STASH_BYTES_MAX: Final = 1024 * 1024  # of events that wait behind an answer, per connection
+READABLE_MAX: Final = 1024  # names of queues in a connection's cache
+WRITE_HIGH_BYTES: Final = 1024 * 1024  # in the socket's buffer, above which nothing is added
+
+
+class Endpoint091:
+    """One connection. States follow the core's; `closing` once a close is under way."""
+
+    def __init__(
+        self,
+        broker: "Broker",
+        transport: Transport,
+        peer: tuple[str, int],
+        here: tuple[str, int],
+        tls: "TlsPeer | None" = None,
+    ) -> None:
+        self.broker = broker
+        self.tls = tls  # what TLS says of the client; None: it came without
+        self.transport = transport
+        self.peer = peer
+        self.here = here
+        self.name = f"{peer[0]}:{peer[1]} -> {here[0]}:{here[1]}"
+        self.id = broker.new_connection_id()
+        self.connected_at_ms = broker.now_ms()
+        self.vhost = ""
+        self.user = ""
+        self.tags: tuple[str, ...] = ()
+        self.mechanism = ""
+        self.permissions: PermissionCache = broker.no_permissions
+        self.channels: dict[int, Channel091] = {}
+        self.owns_queues = False
+        self.has_published = False
+        self.is_publishing = False  # lately (`node.resources.publish_hold`)
+        self.is_amqp10 = False
+        self.connection = Connection(
+            broker.wire_limits,
+            broker.server_properties,
+            " ".join(offered(broker.config.auth.offered, tls)),
+            broker.monotonic_ms(),
+        )
+        self.reading = Reading(broker.turn, transport, self.connection, broker.monotonic_ms)
+        self.held = Held()
+        self.reader = CreditActor(self.name, broker.channel_credit, self._on_unblocked, CONNECTION)
+        self._plans: RouteCache | None = None
+        self._readable: dict[str, QueueHost] = {}  # queues that the user may read, by name
+        self._readable_version = -1
+        self._marked = False
+        self._work: list[Channel091] = []  # channels with confirms or deliveries
+        self._writing_paused = False
+        self._closing = False
+        self._lost = False
+        self._blocked_told = False
+        self._output_held = False  # close-ok waits for the end of the exclusive queues
+        self._login: asyncio.Task[None] | None = None
+        self._ticker: asyncio.TimerHandle | None = None  # with a short heartbeat interval
+
+    # The socket
+
+    def start(self) -> None:
+        """The protocol header was read: begin the handshake."""
+        self.connection.holds_publishes = self.broker.alarms.is_set()
+        self.connection.start()
+        self.mark()
+
+    def data_received(self, data: bytes) -> None:
+        if self._closing and self._lost:
+            return
+        turn = self.broker.turn
+        turn.begin()
+        now = self.reading.receive(data)
+        if len(now) > 0:
+            self._take(now)
+        self.mark()
+        turn.end_if_long()
+
+    def _take(self, data: bytes) -> None:
+        """Let the core have the bytes, and handle what they mean."""
+        try:
+            for event in self.connection.receive(data, self.broker.monotonic_ms()):
+                self._handle(event)
+        except Exception:  # A fault of ours: this connection ends, the others go on.
+            log.exception("%s: internal error", self.name, extra=self.ids())
+            error = ProtocolError(ReplyCode.INTERNAL_ERROR, "internal error", Scope.CONNECTION)
+            self._fail_connection(error)
+
+    def eof_received(self) -> bool:
+        """The client closed its side; so do we.
+
+        What it has not read by then, without a close, it will never read: to wait for that would
+        keep its consumers and its exclusive queues.
+        """
+        if not self._closing:
+            self._end_channels()
+            self.transport.abort()
+        return False
+
+    def connection_lost(self, error: Exception | None = None) -> None:
+        """The socket is gone: everything that the client held goes back to its queues."""
+        if self._lost:
+            return
+        self._lost = True
+        self._closing = True
+        if self._login is not None:
+            self._login.cancel()
+        if self._ticker is not None:
+            self._ticker.cancel()
+        self._end_channels()
+        self.reader.peer_down_everywhere()
+        if self.owns_queues:
+            self.broker.delete_queues_of(self.id)
+        self.broker.endpoint_gone(self)
+
+    def pause_writing(self) -> None:
+        self._writing_paused = True
+
+    def resume_writing(self) -> None:
+        self._writing_paused = False
+        for channel in list(self.channels.values()):
+            channel.on_writable()
+            if channel.deliveries.has_work():
+                self.mark_channel(channel)
+        self.mark()
+
+    def tick(self, now_ms: int) -> None:
+        """Heartbeats and deadlines; called about once a second."""
+        overdue = self.connection.tick(now_ms)
+        for event in overdue:
+            self._handle(event)
+        if overdue and self.transport.get_write_buffer_size() > 0:
+            self.transport.abort()  # Who was not heard of for so long will not read that, either.
+        self.mark()
+
+    def _tick_quickly(self, seconds: float) -> None:
+        """Tick more often than the node does, so that heartbeats leave at half their interval."""
+        self.tick(self.broker.monotonic_ms())
+        loop = asyncio.get_running_loop()
+        self._ticker = loop.call_later(seconds, self._tick_quickly, seconds)
+
+    # Events of the core
+
+    def _handle(self, event: Event) -> None:
+        if isinstance(event, (Publishes, Settles)):
+            channel = self.channels.get(event.channel)
+            if channel is not None:
+                self.dispatch(channel, event)
+        elif isinstance(event, Called):
+            self._called(event)
+        elif isinstance(event, LoginRequested):
+            self._begin_login(event)
+        elif isinstance(event, OpenRequested):
+            self._open(event.vhost)
+        elif isinstance(event, ChannelFailed):
+            self._channel_failed(event.channel, event.error)
+        elif isinstance(event, Failed):
+            self._failed(event.error)
+        elif isinstance(event, Ended):
+            self._end_channels()
+            self._end_in_order()
+
+    def _end_in_order(self) -> None:
+        """Close and close-ok: the client's exclusive queues are gone before it hears close-ok."""
+        self._closing = True
+        if not self.owns_queues:
+            self._close_when_sent()
+            return
+        self.owns_queues = False
+        self._output_held = True
+        self.broker.delete_queues_of(self.id, self._close_when_sent)
+
+    def _called(self, event: Called) -> None:
+        method = event.method
+        if isinstance(method, methods.ChannelOpen):
+            self._open_channel(event.channel)
+        elif event.channel == 0:
+            self._called_connection(method)
+        else:
+            channel = self.channels.get(event.channel)
+            if channel is not None:
+                self.dispatch(channel, event)
+            elif isinstance(method, methods.ChannelClose):
+                # Refused in the same read as this: the client must hear its close-ok.
+                self.connection.send(event.channel, methods.ChannelCloseOk())
+
+    def _called_connection(self, method: methods.Method) -> None:
+        if isinstance(method, methods.ConnectionUpdateSecret):
+            # Tokens come with OAuth; until then the login that was made stays good.
+            self.connection.send(0, methods.ConnectionUpdateSecretOk())
+            self.mark()
+
+    def _open_channel(self, number: int) -> None:
+        error = self.broker.client_limits.channel_refusal(self.user)
+        if error is not None:
+            self._fail_connection(error)
+            return
+        session = self.broker.new_session()
+        channel = Channel091(self, self.connection, number, session, self.held)
+        self.channels[number] = channel
+        channel.set_trace(self.broker.observers.firehose.trace_of(self, number))
+        self.broker.channels_opened += 1
+        tell_channel(self.broker.events, "created", self, number)
+        channel.send(methods.ChannelOpenOk())
+
+    def _channel_over(self, number: int) -> None:
+        self.broker.channels_closed += 1
+        tell_channel(self.broker.events, "closed", self, number)
+
+    # Login and vhost
+
+    def _begin_login(self, event: LoginRequested) -> None:
+        self.mechanism = event.mechanism
+        source = Source(
+            self.peer[0],
+            "amqp091",
+            "" if self.tls is None else self.tls.login_name,
+            self.peer[1],
+            *self.here,
+            event.mechanism,
+            self.tls,
+        )
+        outcome = self.broker.logins.begin(event.mechanism, event.response, source)
+        if isinstance(outcome, Check):
+            task = asyncio.get_running_loop().create_task(self._finish_login(outcome))
+            self._login = task  # Reading stops until it is done.
+        else:
+            self._logged_in(outcome)
+
+    async def _finish_login(self, check: Check) -> None:
+        outcome = await self.broker.logins.complete(check)
+        self._login = None
+        if not self._closing:
+            self._logged_in(outcome)
+            self.mark()
+
+    def _logged_in(self, outcome: LoginOutcome) -> None:
+        if isinstance(outcome, Accepted):
+            self.user = outcome.user
+            self.tags = outcome.tags
+            self.connection.accept_login()
+            self._go_on()
+            return
+        if isinstance(outcome, LoginRefused):
+            log.warning("%s: %s", self.name, outcome.text, extra=self.ids())
+        else:
+            log.warning("%s: malformed SASL response", self.name, extra=self.ids())
+        self.connection.refuse_login(login_refused_text(self.mechanism))
+        self._closing = True
+
+    def _open(self, vhost: str) -> None:
+        broker = self.broker
+        error = vhost_refusal(broker.access, self.user, vhost, broker.has_vhost(vhost))
+        if error is None:
+            error = broker.client_limits.connection_refusal(self.user, vhost)
+        if error is not None:
+            self._fail_connection(error)
+            return
+        self.vhost = vhost
+        self.permissions = PermissionCache(broker.access, self.user, vhost)
+        self._plans = broker.route_cache(vhost, self.user, "impersonator" in self.tags)
+        self.connection.accept_open()
+        broker.endpoint_open(self)
+        interval_s = self.connection.heartbeat_s
+        if 0 < interval_s < QUICK_S:
+            self._tick_quickly(interval_s / 4)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Take in what came behind a login or an open that is decided now."""
+        for event in self.connection.receive(b"", self.broker.monotonic_ms()):
+            self._handle(event)
+
+    # Errors
+
+    def dispatch(self, channel: Channel091, event: Publishes | Settles | Called) -> None:
+        """Let the channel handle the event; settle its ProtocolError, if any."""
+        try:
+            channel.handle(event)
+        except ProtocolError as error:
+            if error.class_id == 0 and isinstance(event, Called):
+                error.class_id = event.method.identity >> 16
+                error.method_id = event.method.identity & 0xFFFF
+            self.fail(channel, error)
+
+    def guard(self, channel: Channel091, call: Callable[[], None]) -> None:
+        """Call something for the channel; settle its ProtocolError, if any."""
+        try:
+            call()
+        except ProtocolError as error:
+            self.fail(channel, error)
+
+    def answer(
+        self, channel: Channel091, callback: Callable[[int, int], None], first: int, second: int
+    ) -> None:
+        """Call back with a queue's answer; then the channel goes on, unless it waits again."""
+        try:
+            callback(first, second)
+        except ProtocolError as error:
+            self.fail(channel, error)
+            return
+        if not channel.waits_again():
+            channel.resume()
+
+    def fail(self, channel: Channel091, error: ProtocolError) -> None:
+        """Close the channel or the connection for this error."""
+        if error.scope is Scope.CONNECTION:
+            self._fail_connection(error)
+            return
+        if channel.ended:
+            return
+        log.info("%s channel %d: %s", self.name, channel.number, error, extra=self.ids())
+        self.broker.observers.audit.refused(self.author(), error)
+        channel.end()
+        self.channels.pop(int(channel.number), None)
+        self._channel_over(int(channel.number))
+        self.connection.close_channel(int(channel.number), error)
+        self.mark()
+
+    def _channel_failed(self, number: int, error: ProtocolError) -> None:
+        """The core closed the channel by itself."""
+        channel = self.channels.pop(number, None)
+        if channel is not None:
+            log.info("%s channel %d: %s", self.name, number, error, extra=self.ids())
+            channel.end()
+            self._channel_over(number)
+
+    def _fail_connection(self, error: ProtocolError) -> None:
+        if self._closing:
+            return
+        log.warning("%s: %s", self.name, error, extra=self.ids())
+        self._end_channels()
+        self.connection.fail(error)
+        self._closing = True
+        self.mark()
+
+    def _failed(self, error: ProtocolError) -> None:
+        """The core found the peer wrong and has said so."""
+        log.warning("%s: %s", self.name, error, extra=self.ids())
+        self._end_channels()
+        self._closing = True
+        if self.connection.state_name == "closed":
+            self._close_when_sent()
+        else:
+            self.mark()
+
+    def close(self, reason: str) -> None:
+        """An operator or the end of the node closes the connection (320)."""
+        self._fail_connection(ProtocolError(ReplyCode.CONNECTION_FORCED, reason, Scope.CONNECTION))
+
+    def abort(self) -> None:
+        """Cut the connection."""
+        self.transport.abort()
+
+    def _close_when_sent(self) -> None:
+        if self._lost:
+            return
+        data = self.connection.data_to_send()
+        if data:
+            self.transport.write(data)
+        self.broker.partings.begin(self.transport, int(self.connection.heartbeat_s))
+        self.connection_lost()
+
+    def _end_channels(self) -> None:
+        for channel in list(self.channels.values()):
+            channel.end()
+            self._channel_over(int(channel.number))
+        self.channels = {}
+        self._work = []
+
+    # What channels ask (node.amqp091.channel_owner.Owner)
+
+    def credit_spec(self) -> CreditSpec:
+        return self.broker.channel_credit
+
+    def quorum_global_qos(self) -> bool:
+        return self.broker.config.quorum_queue.global_qos
+
+    @property
+    def counts(self) -> Counts:
+        return self.broker.counts
+
+    @property
+    def oversized(self) -> OversizedHeaders:
+        return self.broker.oversized
+
+    def plan_cache(self) -> PlanCache:
+        assert self._plans is not None
+        return self._plans
+
+    def part(self, event: Publishes) -> Parted:
+        assert self._plans is not None
+        return self._plans.part(event)
+
+    def is_clogged(self) -> bool:
+        return self._writing_paused
+
+    def mark(self) -> None:
+        if not self._marked:
+            self._marked = True
+            self.broker.turn.mark_endpoint(self)
+
+    def mark_channel(self, channel: Channel091) -> None:
+        if not channel.in_work:
+            channel.in_work = True
+            self._work.append(channel)
+        self.mark()
+
+    def between_steps(self, call: Callable[[], None]) -> None:
+        self.broker.turn.between_steps(call)
+
+    def step_later(self, work: Steppable) -> None:
+        self.broker.turn.mark_host_later(work)
+        self.broker.turn.begin()
+
+    def count_published(self, channel: Channel091, count: int) -> None:
+        self.reader.send(channel.credit, count)
+        channel.credit.ack(self.reader, count)
+        if not self.is_publishing:
+            self.has_published = True
+            self.broker.hold.begins_to_publish(self)
+
+    def count_by_exchange(self, number: int, event: Publishes, plans: list[Targets]) -> None:
+        tally = self.broker.counts.exchanges
+        if tally is None:
+            return
+        vhost, keys, firsts, count = self.vhost, event.keys, event.firsts, int(event.count)
+        tally.count(vhost, keys, firsts, count, [len(each.hosts) for each in plans])
+        if tally.pairs is not None:
+            channel = f"{self.name} ({number})"
+            names = [each.names() for each in plans]
+            tally.pairs.count(channel, vhost, keys, firsts, count, names)
+
+    def channel_closed(self, channel: Channel091) -> None:
+        self.channels.pop(int(channel.number), None)
+        self._channel_over(int(channel.number))
+
+    def consumer_created(self, channel: Channel091, consumer: Consumer091) -> None:
+        tell_consumer_created(
+            self.broker.events,
+            self,
+            int(channel.number),
+            consumer.tag,
+            consumer.host,
+            exclusive=consumer.exclusive,
+            no_ack=consumer.no_ack,
+            prefetch=int(consumer.prefetch),
+            arguments=consumer.arguments,
+        )
+
+    def consumer_deleted(self, channel: Channel091, consumer: Consumer091) -> None:
+        number = int(channel.number)
+        tell_consumer_deleted(self.broker.events, self, number, consumer.tag, consumer.host)
+
+    def queue_for_read(self, channel: Channel091, name: str) -> QueueHost:
+        """The queue to consume or get from; raise 404, 403 or 405. What was found holds as long as
+        no definition and no permission changes, and no node goes down or comes back."""
+        version = self.broker.definitions_version()
+        if version != self._readable_version or len(self._readable) >= READABLE_MAX:
+            self._readable_version = version
+            self._readable = {}
+        host = self._readable.get(name)
+        if host is None:
+            host = self.broker.host(queue_for_read(self, channel, name).uid)
+            if name != "":
+                self._readable[name] = host
+        return host
+
+    def gone_error(self, host: QueueHost) -> ProtocolError:
+        return self.broker.gone_error(host)
+
+    def open_answers(self, channel: Channel091) -> QueueHost:
+        return self.broker.answers.open(self.vhost)
+
+    def new_name(self, prefix: str) -> str:
+        """`prefix` and 22 base64url characters."""
+        return new_name(prefix)
+
+    def define(self, channel: Channel091, method: methods.Method) -> None:
+        call_definition(self, channel, method)
+
+    # Output and back-pressure
+
+    def flush(self) -> None:
+        """Send what the turn produced; judge whether to go on reading."""
+        self._marked = False
+        if self._lost or self._output_held:
+            return
+        more = self.reading.begin_turn()
+        if len(more) > 0 and not self._closing:
+            self._take(more)
+        if self.reading.has_backlog() and not self._closing:
+            self.mark()
+        if self.connection.has_more and not self._closing and self.held.waiting_bytes == 0:
+            self._take(b"")
+            self.mark()
+        self._judge_publishes()
+        work = self._work
+        self._work = []
+        for channel in work:
+            channel.in_work = False
+            if (
+                not channel.ended
+                and channel.flush(self._writing_paused)
+                and not (self._writing_paused)
+            ):
+                self.mark_channel(channel)
+        if not self._writing_paused:
+            connection = self.connection
+            if len(connection.parts) > 0:
+                self.transport.writelines(connection.take_parts())
+            else:
+                data = connection.data_to_send()
+                if data:
+                    self.transport.write(data)
+        self.reading.judge(self._should_stop())
+
+    def _judge_publishes(self) -> None:
+        """During an alarm, input is read up to the next publish, as RabbitMQ does.
+
+        Clients that acknowledge and consume therefore go on and drain what caused the alarm.
+        """
+        connection = self.connection
+        alarmed = self.broker.alarms.is_set()
+        connection.holds_publishes = alarmed
+        if connection.publish_held and not alarmed and not self._closing:
+            self._take(b"")
+            self.mark()
+        blocked = alarmed and (self.has_published or connection.publish_held)
+        if blocked != self._blocked_told:
+            self._tell_blocked(blocked)
+
+    def _should_stop(self) -> bool:
+        if self._closing:
+            return False
+        if self._login is not None:
+            return True
+        if self.reader.is_blocked():
+            return True
+        if self._is_flooded():
+            return True
+        if self.connection.publish_held:
+            return True
+        if self.reading.has_backlog() or self.connection.has_more:
+            return True
+        if self.held.waiting_bytes >= STASH_BYTES_MAX:
+            return True
+        return self.held.in_flight_bytes >= self.broker.in_flight_bytes_max
+
+    def _is_flooded(self) -> bool:
+        """A client that asks and never reads: its answers wait in one piece, and are bounded."""
+        return self._writing_paused and self.connection.pending_bytes() >= ANSWER_BYTES_MAX
+
+    def _tell_blocked(self, alarmed: bool) -> None:
+        """connection.blocked and unblocked, to clients that know them."""
+        self._blocked_told = alarmed
+        if not self.connection.connection_blocked:
+            return
+        if alarmed:
+            reason = self.broker.alarms.reason()
+            self.connection.send(0, methods.ConnectionBlocked(reason))
+        else:
+            self.connection.send(0, methods.ConnectionUnblocked())
+        self.mark()
+
+    def _on_unblocked(self) -> None:
+        self.mark()
+
+    def trace_changed(self) -> None:
+        """Messages of the vhost are traced from now on, or no longer."""
+        firehose = self.broker.observers.firehose
+        for number, channel in self.channels.items():
+            channel.set_trace(firehose.trace_of(self, number))
+
+    def ids(self) -> Ids:
+        """For its lines in the log."""
+        return ids_of(connection=self.name, vhost=self.vhost, user=self.user)
+
+    def author(self) -> Author:
+        """Of the definitions that its client changes."""
+        return Author(self.user, self.peer[0], AMQP)
+
+    def channel_count(self) -> int:
+        return len(self.channels)
+
+    def consumer_count(self) -> int:
+        """Of AMQP 1.0 alone: for the metrics."""
+        return 0
+
+    def facts(self) -> ConnectionFacts:
+        """For the management API, as `state`."""
+        core = self.connection
+        return ConnectionFacts(
+            "AMQP 0-9-1",
+            len(self.channels),
+            core.channel_max,
+            core.frame_max,
+            core.heartbeat_s,
+            core.client_properties,
+            core.bytes_received,
+            core.bytes_sent,
+        )
+
+    def state(self) -> str:
+        """As the management API shows it."""
+        if self.connection.publish_held:
+            return "blocked"
+        if self.broker.alarms.is_set():
+            return "blocking"  # The next publish blocks the connection.
+        return "flow" if self.reader.is_blocked() else "running"

@@ -1,0 +1,323 @@
+"""Where publishes go: routes and permissions of one user in one vhost, cached by raw key bytes.
+
+A publish key is exchange, routing key and bits as they came on the wire. Everything here holds as
+long as the metadata's version stays; the first look after a change starts again. Bounded: at
+PLANS_MAX keys the cache starts again too.
+
+`part` is for events that a plan alone does not answer: a route that differs by message, copies to
+further keys, a message to be returned, a refusal.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from node.amqp091.channel_owner import Parted, Plan
+from node.auth.permissions import WRITE, PermissionCache
+from node.connections.direct_reply_to import is_answer
+from node.events.logs import ids_of
+from node.turn import RoutingPace
+from queues.definitions.queue_arguments import DURATION_MS_MAX
+from queues.queue_host import QueueHost
+from queues.routing.content import Content091
+from queues.routing.copies import copies_of, may_copy, may_copy_at, without_hidden
+from queues.routing.router import Route, Router
+from queues.sessions.publishing import Targets
+from warren.wire.amqp091.events import INFO_EXPIRATION, INFO_HEADERS, INFO_USER_ID, Publishes
+from warren.wire.amqp091.properties import expiration_of, user_id_of
+from warren.wire.buffer import BytesWriter, read_i32_le, write_i32_le
+from warren.wire.errors import ProtocolError, ReplyCode, Scope
+
+log = logging.getLogger("warren.routing")
+
+PLANS_MAX: Final = 65536
+NOWHERE: Final = Targets([])
+MANDATORY: Final = 1
+IMMEDIATE: Final = 2
+
+
+class Look:
+    """What came of looking at one message."""
+
+    __slots__ = ("end", "error", "info", "key", "plan", "rewritten", "start", "targets")
+
+    def __init__(self, plan: Plan, start: int, end: int) -> None:
+        self.plan = plan
+        self.start = start
+        self.end = end
+        self.targets = plan.targets
+        self.error: ProtocolError | None = None
+        self.rewritten: bytes | None = None  # None: it goes on as it came in
+        self.key = b""
+        self.info = 0
+
+
+class RouteCache:
+    """Plans of one user in one vhost."""
+
+    def __init__(
+        self,
+        vhost: str,
+        user: str,
+        impersonator: bool,
+        router: Router,
+        permissions: PermissionCache,
+        host_of: Callable[[int], QueueHost],
+        version_of: Callable[[], int],
+        answers_of: Callable[[bytes], Targets | None] = lambda _: None,
+        is_traced: Callable[[], bool] = lambda: False,
+        pace: RoutingPace | None = None,
+    ) -> None:
+        self._pace = pace or RoutingPace()
+        self.router = router
+        self._vhost = vhost
+        self._user = user
+        self._impersonator = impersonator
+        self._permissions = permissions
+        self._host_of = host_of
+        self._version_of = version_of
+        self._answers_of = answers_of
+        self._is_traced = is_traced
+        self._version = -1
+        self._plans: dict[bytes, Plan] = {}
+        self._targets: dict[tuple[int, ...], Targets] = {(): NOWHERE}
+
+    def refresh(self) -> None:
+        """Forget everything if a definition has changed since."""
+        version = self._version_of()
+        if version != self._version:
+            self._version = version
+            self._plans = {}
+            self._targets = {(): NOWHERE}
+            for warning in self.router.take_warnings():
+                log.warning("%s", warning, extra=ids_of(vhost=self._vhost))
+
+    def needs_look(self, event: Publishes) -> bool:
+        """Whether messages with headers need a look of their own, whatever their plans say."""
+        return may_copy(event)
+
+    def is_spent(self) -> bool:
+        return self._pace.is_spent()
+
+    def get(self, key: bytes) -> Plan | None:
+        return self._plans.get(key)
+
+    def make(self, key: bytes) -> Plan:
+        """Route and check afresh, and remember, unless the name dies with a consumer."""
+        self._pace.begin()
+        plan = self._make(key)
+        self._pace.end()
+        if self._is_traced():
+            plan.trace()
+        if is_answer(plan.exchange, plan.routing_key):
+            return plan
+        if len(self._plans) >= PLANS_MAX:
+            self._plans = {}
+            self._targets = {(): NOWHERE}
+        self._plans[key] = plan
+        return plan
+
+    def _make(self, key: bytes) -> Plan:
+        length = key[0]
+        name = key[1 : 1 + length]
+        routing_key = key[2 + length : -1]
+        bits = key[-1]
+        try:
+            exchange = name.decode()
+        except UnicodeDecodeError:
+            shown = name.decode("utf-8", "replace")
+            text = f"no exchange '{shown}' in vhost '{self._vhost}'"
+            missing = _publish_error(ReplyCode.NOT_FOUND, text)
+            return Plan(shown, routing_key, NOWHERE, False, False, missing)
+        mandatory = bool(bits & MANDATORY)
+        route = self.router.route(exchange, routing_key)
+        error = self._refusal(exchange, routing_key, route, bool(bits & IMMEDIATE))
+        if error is not None:
+            return Plan(exchange, routing_key, NOWHERE, mandatory, False, error)
+        for warning in route.warnings:
+            log.warning("%s", warning, extra=ids_of(vhost=self._vhost))
+        answers = self._answers_of(routing_key) if is_answer(exchange, routing_key) else None
+        if answers is not None:
+            return Plan(exchange, routing_key, answers, mandatory, False, None)
+        targets = self.targets(route.queues)
+        return Plan(exchange, routing_key, targets, mandatory, route.per_message, None)
+
+    def targets(self, uids: tuple[int, ...]) -> Targets:
+        """The one `Targets` of these queues."""
+        known = self._targets.get(uids)
+        if known is None:
+            known = Targets([self._host_of(uid) for uid in uids])
+            self._targets[uids] = known
+        return known
+
+    def _refusal(
+        self, exchange: str, key: bytes, route: Route, immediate: bool
+    ) -> ProtocolError | None:
+        """Why this user may not publish so, as RabbitMQ checks it and in its order."""
+        if immediate:
+            return _publish_error(ReplyCode.NOT_IMPLEMENTED, "immediate=true")
+        if not self._permissions.allows(WRITE, exchange):
+            refusal = self._permissions.refusal(WRITE, "exchange", exchange)
+            return _publish_error(refusal.code, refusal.text)
+        if not route.exchange_found:
+            text = f"no exchange '{exchange}' in vhost '{self._vhost}'"
+            return _publish_error(ReplyCode.NOT_FOUND, text)
+        if route.internal:
+            text = f"cannot publish to internal exchange '{exchange}' in vhost '{self._vhost}'"
+            return _publish_error(ReplyCode.ACCESS_REFUSED, text)
+        if self.router.is_topic(exchange):
+            refused = self._permissions.topic_refusal(WRITE, exchange, key)
+            if refused is not None:
+                return _publish_error(refused.code, refused.text)
+        return None
+
+    def keys_refusal(self, exchange: str, keys: Sequence[bytes]) -> ProtocolError | None:
+        """Why this user may not publish with these keys, beside the message's own one."""
+        if not self.router.is_topic(exchange):
+            return None
+        for key in keys:
+            refused = self._permissions.topic_refusal(WRITE, exchange, key)
+            if refused is not None:
+                return _publish_error(refused.code, refused.text)
+        return None
+
+    # Messages that need a look of their own
+
+    def part(self, event: Publishes) -> Parted:
+        """Look at each message; cut the event at the first that is refused."""
+        plans = [self.get(key) or self.make(key) for key in event.keys]
+        self._pace.begin()
+        parted = self._part(event, plans)
+        self._pace.end()
+        return parted
+
+    def _part(self, event: Publishes, plans: list[Plan]) -> Parted:
+        parted = Parted()
+        taken: list[Look] = []
+        count = event.count
+        bounds = [*event.firsts[1:], count]
+        for k, first in enumerate(event.firsts):
+            plan = plans[k]
+            for index in range(first, bounds[k]):
+                look = self._look(event, index, plan, event.infos[k])
+                if look.error is not None:
+                    parted.error = look.error
+                    _gather(parted, event, taken)
+                    return parted
+                look.key, look.info = event.keys[k], event.infos[k]
+                taken.append(look)
+        _gather(parted, event, taken)
+        return parted
+
+    def _look(self, event: Publishes, index: int, plan: Plan, info: int) -> "Look":
+        """The refusal or the targets of one message."""
+        start, end = _span(event, index)
+        look = Look(plan, start, end)
+        if plan.error is not None:
+            look.error = plan.error
+            return look
+        if info & (INFO_EXPIRATION | INFO_USER_ID):
+            look.error = self._bad_properties(event.data, start)
+            if look.error is not None:
+                return look
+        if info & INFO_HEADERS and may_copy_at(event.data, start):
+            self._copy(event.data, look)
+        elif plan.per_message:
+            content = Content091(event.data, start)
+            route = self.router.route(plan.exchange, plan.routing_key, content)
+            look.targets = self.targets(route.queues)
+        return look
+
+    def _copy(self, data: bytes, look: "Look") -> None:
+        """Route by all the keys that the message names."""
+        copies = copies_of(data, look.start)
+        if copies.fault:
+            look.error = _publish_error(ReplyCode.PRECONDITION_FAILED, copies.fault)
+            return
+        plan = look.plan
+        if copies.keys:
+            look.error = self.keys_refusal(plan.exchange, copies.keys)
+            if look.error is not None:
+                return
+        if copies.keys or plan.per_message:
+            content = Content091(data, look.start)
+            route = self.router.route(plan.exchange, plan.routing_key, content, copies.keys)
+            look.targets = self.targets(route.queues)
+            if is_answer(plan.exchange, plan.routing_key) and plan.targets.hosts:
+                look.targets = Targets([*plan.targets.hosts, *look.targets.hosts])
+        if copies.hidden:
+            look.rewritten = without_hidden(data, look.start, look.end)
+
+    def _bad_properties(self, data: bytes, start: int) -> ProtocolError | None:
+        expiration = expiration_of(data, start)
+        fault = None if expiration is None else _expiration_fault(expiration)
+        if expiration is not None and fault is not None:
+            shown = expiration.decode("utf-8", "replace")
+            text = f"invalid expiration '{shown}': {fault}"
+            return _publish_error(ReplyCode.PRECONDITION_FAILED, text)
+        user = user_id_of(data, start)
+        if user is not None and user != self._user.encode() and not self._impersonator:
+            shown = user.decode("utf-8", "replace")
+            text = f"user_id property set to '{shown}' but authenticated user was '{self._user}'"
+            return _publish_error(ReplyCode.PRECONDITION_FAILED, text)
+        return None
+
+
+def _expiration_fault(text: bytes) -> str | None:
+    """Why this is no number of milliseconds up to ten years, as a term; None: it is one."""
+    digits = text.lstrip(b"+-")
+    end = 0
+    while end < len(digits) and digits[end : end + 1].isdigit():
+        end += 1
+    if end == 0 or len(text) - len(digits) > 1:
+        return "no_integer"
+    if end < len(digits):
+        shown = digits[end:].decode("utf-8", "replace")
+        return f'{{leftover_string,"{shown}"}}'
+    number = int(text)
+    if number < 0:
+        return f"{{value_negative,{number}}}"
+    return f"{{value_too_large,{number}}}" if number > DURATION_MS_MAX else None
+
+
+def _publish_error(code: ReplyCode, text: str) -> ProtocolError:
+    scope = Scope.CONNECTION if code is ReplyCode.NOT_IMPLEMENTED else Scope.CHANNEL
+    return ProtocolError(code, text, scope, 60, 40)
+
+
+def _span(event: Publishes, index: int) -> tuple[int, int]:
+    start = read_i32_le(event.offsets, 4 * index)
+    return int(start), int(read_i32_le(event.offsets, 4 * index + 4))
+
+
+def _gather(parted: Parted, event: Publishes, taken: list[Look]) -> None:
+    """Make an event of the messages taken, which are the first of `event`, one run each."""
+    if not taken:
+        return
+    keys = [look.key for look in taken]
+    infos = [look.info for look in taken]
+    firsts = list(range(len(taken)))
+    data, offsets = event.data, event.offsets[: 4 * len(taken) + 4]
+    if any(look.rewritten is not None for look in taken):
+        data, offsets = _join(event.data, taken)
+    parted.event = Publishes(event.channel, data, offsets, firsts, keys, infos)
+    parted.plans = [look.targets for look in taken]
+    for index, look in enumerate(taken):
+        unroutable = look.plan.mandatory and len(look.targets.hosts) == 0
+        if unroutable:
+            start, end = _span(parted.event, index)
+            parted.returns.append((start, end, look.plan.exchange, look.plan.routing_key))
+
+
+def _join(data: bytes, taken: list[Look]) -> tuple[bytes, bytes]:
+    """The messages as they are to go on, and their offsets."""
+    pieces: list[bytes] = []
+    offsets = BytesWriter()
+    size = 0
+    for look in taken:
+        piece = data[look.start : look.end] if look.rewritten is None else look.rewritten
+        write_i32_le(offsets, size)
+        pieces.append(piece)
+        size += len(piece)
+    write_i32_le(offsets, size)
+    return b"".join(pieces), offsets.getvalue()

@@ -1,0 +1,45 @@
+"""What the configuration says about logins, and whether a node may serve clients in production."""
+
+from typing import TYPE_CHECKING, Final
+
+from node.auth.access import AccessView
+from node.auth.login import LoginRules
+from node.auth.passwords import HASHINGS, password_matches
+
+if TYPE_CHECKING:
+    from node.config.settings import Config
+
+DEFAULT_USER: Final = "guest"  # with its name as password
+
+
+def rules_of(config: "Config") -> LoginRules:
+    auth = config.auth
+    return LoginRules(
+        config.loopback_users,
+        "" if auth.production else config.anonymous_login_user,
+        config.anonymous_login_pass,
+        auth.offered,
+        HASHINGS[auth.password_hashing],
+        auth.rehash_on_login,
+        auth.failures_max,
+        auth.failures_window_ms / 1000,
+        auth.failures_pause_ms / 1000,
+        auth.track_attempt_source,
+    )
+
+
+def production_fault(config: "Config", access: AccessView, user_count: int) -> str:
+    """Why this node must not serve clients with `auth.production`; '': it may."""
+    if not config.auth.production:
+        return ""
+    if user_count == 0:
+        return "auth.production is set and there is no user: name the first ones in `users`"
+    default = access.user(DEFAULT_USER)
+    if default is None or not default.password_hash:
+        return ""
+    if password_matches(default.password_hash, default.hashing, DEFAULT_USER.encode()):
+        return (
+            f"auth.production is set and user '{DEFAULT_USER}' has the password that everybody "
+            "knows: start without it once, and change the password or delete the user"
+        )
+    return ""

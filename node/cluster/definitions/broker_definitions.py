@@ -1,0 +1,84 @@
+"""The broker as the group of the definitions sees it (`definitions_group.DefinitionsUser`).
+
+Takes the changes of each committed entry to routers and hosts, gives the group its place in the
+turn, and closes what clients have on this node when the others have given its process up.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from node.events.authors import Author
+from node.events.logs import ids_of
+from queues.definitions.broker_objects import Queue
+from queues.definitions.metadata import Metadata
+from queues.definitions.metadata_outcomes import Change, Outcome
+from queues.hosts.classic import Steppable
+
+if TYPE_CHECKING:
+    from node.broker import Broker
+
+log = logging.getLogger("warren.cluster")
+
+GIVEN_UP: Final = "this node was cut off from its cluster for too long: connect again"
+
+
+class BrokerDefinitions:
+    """See the module. `group` is set as soon as there is one."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self.group: Steppable
+
+    @property
+    def metadata(self) -> Metadata:
+        return self._broker.metadata
+
+    @property
+    def node_name(self) -> str:
+        return self._broker.node_name
+
+    @property
+    def incarnation(self) -> int:
+        return self._broker.incarnation
+
+    def mark_definitions(self, is_later: bool) -> None:
+        turn = self._broker.turn
+        if is_later:
+            turn.mark_host_later(self.group)
+        else:
+            turn.mark_host(self.group)
+
+    def carry(self, changes: Sequence[Change]) -> Mapping[int, int]:
+        return self._broker.carry(changes)
+
+    def carried(self) -> None:
+        self._broker.forget_routes()
+
+    def answer(
+        self, done: Callable[[Outcome], None], outcome: Outcome, ready: Mapping[int, int]
+    ) -> None:
+        self._broker.answer_proposal(done, outcome, ready)
+
+    def proposal_applied(self, outcome: Outcome, author: Author) -> None:
+        self._broker.observers.proposal_applied(outcome, author)
+
+    def is_born_here(self, queue: Queue) -> bool:
+        return queue.outlives_restart and self._broker.is_home(queue)
+
+    def unborn(self, queue: Queue) -> None:
+        log.warning(
+            "queue '%s' in vhost '%s' was never declared for good, or is deleted: its messages go",
+            queue.name,
+            queue.vhost,
+            extra=ids_of(queue=queue.name, vhost=queue.vhost),
+        )
+        self._broker.remove_unborn(queue)
+
+    def given_up(self) -> None:
+        broker = self._broker
+        log.warning("the cluster has given this node up: connections of clients are closed")
+        for endpoint in list(broker.arrivals.values()):
+            endpoint.close(GIVEN_UP)
+        broker.incarnation = int.from_bytes(os.urandom(8), "big")

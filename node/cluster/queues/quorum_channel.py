@@ -1,0 +1,506 @@
+"""Quorum queues on a node of a cluster: its members of their groups, and the way to their leaders.
+
+    quorum = QuorumQueues(broker, cluster, leaders, ...)   # reads what the disk has of groups
+    broker.quorum_queues = quorum    # before `load_definitions`, which adds the queues there are
+    quorum.adopt(find)               # queues that the log knows and the definitions do not yet
+    ...                              # the log tells: `found`, and bodies to the hosts
+    quorum.join(hits)                # all was found: take part in the groups
+    quorum.tick()                    # about once a second
+
+A queue whose members name this node has a `QuorumMember` here, in a group of the queue's uid. It is
+written down before it takes part (`birth`). Who is named when the queue is declared founds the
+group; who is named later begins with nothing and learns from the others. A member that is named no
+more leaves when the group has committed that.
+
+Sessions of this node reach the queue by `host`, wherever its leader is
+(`queues.remote.quorum_proxy`);
+those of other nodes that come to its leader by `find_end`. Sessions of processes that are gone are
+ended by the leader; those of processes that cannot be reached are suspended.
+
+A member whose part of the log is damaged takes no part: the others have all that it had. It is
+rebuilt (`node.cluster.queues.healing`), and has left when the group has committed that it is gone.
+
+When the definitions say that the group has restarted with one member (0054), that member goes on
+alone, and all others are over: they take no part from then on, and leave when that member, or who
+leads after it, says that it has committed a configuration without them.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from node.cluster.queues.suspending import Suspending
+from node.events.logs import ids_of
+from node.recovery.damage import Damage, shown
+from queues.definitions.broker_objects import Queue
+from queues.hosts.byte_counts import Traffic
+from queues.hosts.quorum_member import SNAPSHOT_ENTRIES, QuorumMember
+from queues.hosts.quorum_recovery import (
+    INCARNATION,
+    FoundGroup,
+    FoundGroups,
+    beginning,
+    birth_of,
+    incarnation_of,
+)
+from queues.hosts.quorum_snapshot import Standing
+from queues.placement.leader_traffic import OFF
+from queues.remote.quorum_proxy import QuorumProxies, QuorumProxy
+from queues.remote.remote_interfaces import EndOfTurn, FindPeerRoute, HomeEnd
+from raft.entries import INDEX_MAX, Config, HardState, SnapshotPoint
+from raft.log_group import METADATA_OWNER, GroupLog, GroupOwner
+from raft.recovery import Restored
+from raft.status import Status
+from warren.storage.damage import Hit
+
+if TYPE_CHECKING:
+    from node.broker import Broker
+    from node.cluster.cluster_node import Cluster
+    from node.cluster.queues.leader_table import Leader, Leaders
+    from warren.storage.snapshot import SnapshotStore
+
+log = logging.getLogger("warren.cluster")
+
+
+class QuorumQueues:
+    """See the module. Invariant: a uid in `members` has its inner host in `broker.hosts`."""
+
+    def __init__(
+        self,
+        broker: "Broker",
+        cluster: "Cluster",
+        leaders: "Leaders",
+        find_peer_route: FindPeerRoute,
+        turn: EndOfTurn,
+        snapshots: "SnapshotStore",
+        wal: GroupLog,
+    ) -> None:
+        """KeyedDamaged, ValueError: a snapshot of a group cannot be read."""
+        self.members: dict[int, QuorumMember] = {}
+        self.found = FoundGroups()  # of the start; later what is known of members that have left
+        self.damaged: dict[int, str] = {}  # why they take no part; of some of the members
+        self.over: set[int] = set()  # those whose group has restarted without them
+        self._renewing: set[int] = set()  # those with which it is to start again, as soon as may be
+        self.followed: dict[int, str] = {}  # queues whose leader goes where its traffic is: mode
+        self.snapshot_entries = SNAPSHOT_ENTRIES
+        self._broker = broker
+        self._cluster = cluster
+        self._leaders = leaders
+        self._wal = wal
+        self.quorum_proxies = QuorumProxies(cluster.member, self.find_end, find_peer_route, turn)
+        self._snapshots = snapshots
+        self._proxies: dict[int, QuorumProxy] = {}
+        self._watches: dict[int, Callable[[Leader | None], None]] = {}
+        self._late: list[int] = []  # named by the definitions, and not on this disk
+        self._unknown: list[int] = []  # the other way round
+        self._is_joined = False
+        self._crashed: dict[int, FoundGroup] = {}  # damaged ones that are the only member
+        self._suspending = Suspending(self.members, self._is_known)
+        owners = [uid for uid in snapshots.owners if uid != METADATA_OWNER]
+        self.found.begin(owners, snapshots.load_slices)
+
+    # Definitions
+
+    def add(self, queue: Queue) -> None:
+        """The queue is declared, or was found in the definitions; this node is one of its
+        members."""
+        if queue.uid in self.members:
+            self._settle(queue, self.members[queue.uid])
+        elif queue.uid in self.found.groups and not self._is_joined:
+            self._restore(queue)
+        elif self._is_joined:
+            is_new = queue.reborn_term == 0
+            is_first = is_new and queue.members[0] == self._cluster.member
+            self._begin(queue, Config(queue.members if is_new else ()), is_first)
+        else:
+            self._late.append(queue.uid)
+
+    def changed(self, queue: Queue) -> None:
+        """The definitions name other members."""
+        self._leaders.expect(queue.uid, queue.reborn_term)
+        member = self.members.get(queue.uid)
+        if member is not None:
+            self._settle(queue, member)
+        elif self._cluster.member in queue.members:
+            self._begin(queue, Config(()), False)
+
+    def remove(self, queue: Queue) -> None:
+        """The queue is deleted. Its inner host hears next."""
+        proxy = self._proxies.pop(queue.uid, None)
+        if proxy is not None:
+            self._leaders.unwatch(queue.uid, self._watches.pop(queue.uid))
+            self.quorum_proxies.remove(queue.uid)
+        self._leaders.forget(queue.uid)
+        self._renewing.discard(queue.uid)
+        self._crashed.pop(queue.uid, None)
+        self.followed.pop(queue.uid, None)
+        if queue.uid in self.damaged or queue.uid in self.over:
+            self.damaged.pop(queue.uid, None)
+            self.over.discard(queue.uid)
+            self._wal.release_log(queue.uid, INDEX_MAX)
+        member = self.members.pop(queue.uid, None)
+        if member is not None:
+            if self._cluster.raft.group(queue.uid) is not None:
+                self._cluster.raft.remove(queue.uid)
+            member.leave()
+            if self._cluster.member not in queue.members:  # It had not left yet.
+                self._broker.hosts.awake.pop(queue.uid).delete()
+
+    # Members
+
+    def _make(self, queue: Queue) -> QuorumMember:
+        broker = self._broker
+        inner = broker.hosts.add(queue)
+        rules = broker.policies.rules_of(queue)
+        member = QuorumMember(
+            self._cluster.member,
+            inner,
+            broker.journal,
+            broker,
+            self._snapshots,
+            self.snapshot_entries,
+        )
+        member.options = rules.options
+        member.reborn_term = queue.reborn_term
+        member.on_lead = self._leadership
+        member.on_left = self.leave
+        self.members[queue.uid] = member
+        self.follow_traffic(queue.uid, rules.follows)
+        return member
+
+    def _begin(self, queue: Queue, config: Config, is_first: bool) -> None:
+        """A new member: written down first."""
+        member = self._make(queue)
+        member.follow(queue.members)
+        uid = queue.uid
+        term = self.found.term_of(uid)
+        incarnation = incarnation_of(queue)
+
+        def begun() -> None:
+            if self.members.get(uid) is member:
+                self._broker.turn.begin()
+                restored = beginning(self._cluster.member, config, term)
+                member.join(self._cluster.raft.add(uid, incarnation, restored, self._owner(member)))
+                if is_first:
+                    member.campaign_first()
+
+        member.begin_new(config, term, birth_of(incarnation), begun)
+
+    def _owner(self, member: QuorumMember) -> GroupOwner:
+        """The member as owner of its group; slowed down if the setting for tests names it."""
+        testing = self._broker.config.testing
+        if member.name not in testing.slow_queues:
+            return member
+        from node.resources.slow_queues import SlowOwner
+
+        later = asyncio.get_running_loop().call_later
+        return SlowOwner(member, testing.slow_ms / 1000, later, self._broker.turn.begin)
+
+    def _restore(self, queue: Queue) -> None:
+        group = self.found.groups[queue.uid]
+        member = self._make(queue)
+        member.load(group.standing, group.slices)
+        group.slices = []
+        member.follow(queue.members)
+
+    def adopt(self, find: Callable[[int], Queue | None]) -> None:
+        """Groups whose queue the definitions do not have yet; of an unknown queue nothing is
+        wanted. Before messages are replayed."""
+        for uid in list(self.found.groups):
+            if uid in self.members:
+                continue
+            queue = find(uid)
+            if queue is None:
+                self._unknown.append(uid)
+                del self.found.groups[uid]
+            else:
+                self._restore(queue)
+
+    def join(self, hits: Sequence[Hit], last: Mapping[int, tuple[int, int]]) -> None:
+        """All was found: go on, but where a bad place of the log may have hit the group. `last`
+        is the last message_seq and mark of each owner in the log."""
+        for uid, group in self.found.groups.items():
+            member = self.members.get(uid)
+            if member is None:
+                continue
+            damage = [hit for hit in hits if hit.owner == uid and is_damage(hit, group.standing)]
+            if damage:
+                self.damaged[uid] = shown(damage[0].place)
+                if group.standing.point.config.members() == (self._cluster.member,):
+                    self._crash(member, group, damage, last.get(uid, (0, -1)))
+                    continue
+                self.found.hard_state(uid, INCARNATION, group.log.highest_term(), 0)
+                log.error(
+                    "queue '%s' in vhost '%s': this member takes no part until it is made anew: "
+                    "its log is damaged, %s",
+                    *(member.name, member.vhost, self.damaged[uid]),
+                    extra=ids_of(queue=member.name, vhost=member.vhost),
+                )
+                continue
+            self._rejoin(uid, member, group)
+        self.found.groups.clear()
+        self._is_joined = True
+        for uid, index in self.found.strays().items():
+            self._wal.release_log(uid, index)
+        for uid in self._unknown:
+            self._wal.release_log(uid, INDEX_MAX)
+            self._snapshots.forget(uid)
+        self._begin_late()
+
+    def _crash(
+        self, member: QuorumMember, group: FoundGroup, hits: list[Hit], last: tuple[int, int]
+    ) -> None:
+        """The only member of a queue is damaged: not served until an operator accepts the loss."""
+        self._crashed[int(member.uid)] = group
+        places = tuple(hit.place for hit in hits)
+        self._broker.damages.add(member.inner, Damage(shown(places[0]), places, *last))
+
+    def accept_damage(self, queue: Queue, done: Callable[[], None]) -> None:
+        """Serve a queue whose only member is damaged with the messages that could be read: they
+        are the state from which its log goes on. `done`: that state is durable."""
+        uid = queue.uid
+        group = self._crashed.pop(uid)
+        member = self.members[uid]
+        damages = self._broker.damages
+        damages.restore(member.inner)
+        term = group.log.highest_term() + 1
+        index = max(group.log.highest_index(), group.standing.point.index) + 1
+        point = SnapshotPoint(index, term, term, Config((self._cluster.member,)))
+        restored = Restored(HardState(term, 0), point, index, [], [])
+
+        def begun() -> None:
+            if self.members.get(uid) is member:
+                self._broker.turn.begin()
+                del self.damaged[uid]
+                member.join(
+                    self._cluster.raft.add(uid, group.incarnation, restored, self._owner(member))
+                )
+                damages.serve(self.host(queue))
+            done()
+
+        member.begin_again(point, birth_of(group.incarnation), begun)
+
+    def _rejoin(self, uid: int, member: QuorumMember, group: FoundGroup) -> None:
+        """As it was found; but another incarnation of the group is another group."""
+        queue = self._broker.metadata.queue(uid)
+        incarnation = group.incarnation
+        is_alone = queue is not None and queue.reborn_on == self._cluster.member
+        if queue is not None and not is_alone and incarnation < incarnation_of(queue):
+            self.found.hard_state(uid, INCARNATION, group.log.highest_term(), 0)
+            self._is_over(member)
+            return
+        restored = group.restored()
+        if queue is not None and is_alone and not group.has_begun_anew(restored, queue.reborn_term):
+            incarnation = group.born  # The power went before that was in the log.
+        member.recovered()
+        member.join(self._cluster.raft.add(uid, incarnation, restored, self._owner(member)))
+        if queue is not None:
+            self._settle(queue, member)
+
+    def _begin_late(self) -> None:
+        """The definitions name this node, and its disk has no member: it comes as one who joins."""
+        late, self._late = self._late, []
+        for uid in late:
+            queue = self._broker.metadata.queue(uid)
+            if queue is not None and uid not in self.members:
+                self._begin(queue, Config(()), False)
+
+    # Groups that start again
+
+    def _settle(self, queue: Queue, member: QuorumMember) -> None:
+        """Have the member be what the definitions say: of which group, with whom."""
+        self._leaders.expect(queue.uid, queue.reborn_term)
+        member.reborn_term = queue.reborn_term
+        group = self._cluster.raft.group(queue.uid)
+        if group is not None and group.incarnation < incarnation_of(queue):
+            if queue.reborn_on == self._cluster.member:
+                self._renew(queue)
+            else:
+                self._broker.turn.begin()
+                self.found.hard_state(queue.uid, INCARNATION, group.raft.term, 0)
+                self._cluster.raft.remove(queue.uid)
+                self._leaders.unlead(queue.uid)
+                self._is_over(member)
+        member.follow(queue.members)
+
+    def _renew(self, queue: Queue) -> None:
+        """Go on alone, with what is here."""
+        self._broker.turn.begin()
+        uid = queue.uid
+        if self._cluster.raft.group(uid) is None:
+            self._renewing.discard(uid)
+        elif self._cluster.raft.renew(uid, incarnation_of(queue), queue.reborn_term):
+            self._renewing.discard(uid)
+            log.warning(
+                "queue '%s' in vhost '%s' goes on with the member here alone",
+                *(queue.name, queue.vhost),
+                extra=ids_of(queue=queue.name, vhost=queue.vhost),
+            )
+        else:
+            self._renewing.add(uid)
+
+    def _is_over(self, member: QuorumMember) -> None:
+        member.part()
+        self.over.add(int(member.uid))
+        log.warning(
+            "queue '%s' in vhost '%s' has begun anew without the member here",
+            *(member.name, member.vhost),
+            extra=ids_of(queue=member.name, vhost=member.vhost),
+        )
+
+    # Members that leave
+
+    def leaving(self) -> list[int]:
+        """Uids of members that the definitions name no more, or that are damaged."""
+        here = self._cluster.member
+        return [
+            uid
+            for uid, member in self.members.items()
+            if self.is_damaged(uid) or not member.is_wanted(here)
+        ]
+
+    def is_damaged(self, uid: int) -> bool:
+        """Whether the member has to leave, be it named again already: as a new one."""
+        return uid in self.damaged or uid in self.over
+
+    def leave(self, uid: int) -> None:
+        """The group has this node no more: what is here goes."""
+        group = self._cluster.raft.group(uid)
+        if uid not in self.members or (group is None and not self.is_damaged(uid)):
+            return
+        member = self.members.pop(uid)
+        self.followed.pop(uid, None)
+        self._broker.turn.begin()
+        if group is not None:
+            self.found.hard_state(uid, INCARNATION, group.raft.term, 0)
+            self._cluster.raft.remove(uid)
+        else:
+            self.damaged.pop(uid, None)
+            self.over.discard(uid)
+            self._wal.release_log(uid, INDEX_MAX)
+            log.info(
+                "queue '%s' in vhost '%s': the member that took no part has left",
+                *(member.name, member.vhost),
+                extra=ids_of(queue=member.name, vhost=member.vhost),
+            )
+        self._leaders.unlead(uid)
+        member.leave()
+        self._broker.hosts.awake.pop(uid).delete(for_good=False)
+        queue = self._broker.metadata.queue(uid)
+        if queue is not None and self._cluster.member in queue.members:
+            self._begin(queue, Config(()), False)  # It is named again already.
+
+    # Leaders and sessions
+
+    def host(self, queue: Queue) -> QuorumProxy:
+        """The queue as sessions of this node see it."""
+        uid = queue.uid
+        proxy = self._proxies.get(uid)
+        if proxy is not None:
+            return proxy
+        broker = self._broker
+        single = broker.policies.rules_of(queue).options.single_active
+        self._leaders.expect(uid, queue.reborn_term)
+        proxy = QuorumProxy(
+            uid, queue.vhost, queue.name, single, broker.channel_credit, self.quorum_proxies
+        )
+        self.quorum_proxies.add(proxy)
+        self._proxies[uid] = proxy
+
+        def told(leader: "Leader | None") -> None:
+            if leader is None:
+                proxy.leader(0, 0)
+            else:
+                proxy.leader(leader[0], leader[1])
+
+        self._watches[uid] = told
+        self._leaders.watch(uid, told)
+        told(self._leaders.leader_of(uid))
+        return proxy
+
+    def find_end(self, uid: int) -> HomeEnd | None:
+        """The leader's end of a queue, or what may come to be it."""
+        return self.members.get(uid)
+
+    def status(self, uid: int) -> Status | None:
+        """How this node's member of the group stands; None: it has none."""
+        member = self.members.get(uid)
+        return None if member is None else member.status()
+
+    def _leadership(self, uid: int, leader: int, term: int, is_ready: bool) -> None:
+        if not is_ready:
+            self._leaders.unlead(uid)
+            return
+        self._leaders.lead(uid, term)
+        self._suspending.led(self.members[uid])
+
+    # Traffic
+
+    def follow_traffic(self, uid: int, mode: str) -> None:
+        """What a policy says: whether bytes are counted, and what comes of it."""
+        member = self.members.get(uid)
+        if member is None or mode == OFF:
+            self.followed.pop(uid, None)
+            if member is not None:
+                member.bodies.traffic = None
+            return
+        self.followed[uid] = mode
+        if member.bodies.traffic is None:
+            member.bodies.traffic = Traffic()
+
+    def is_led(self, uid: int) -> bool:
+        """Whether this node leads the queue."""
+        member = self.members.get(uid)
+        return member is not None and member.is_leading
+
+    def carried(self, uid: int) -> dict[int, int]:
+        """Bytes of a queue that is followed, by member of the cluster, since it was asked last."""
+        traffic = self.members[uid].bodies.traffic
+        nodes = {**self._processes(), self._broker.incarnation: self._cluster.member}
+        found: dict[int, int] = {}
+        for process, byte_count in ({} if traffic is None else traffic.take()).items():
+            node = nodes.get(process)
+            if node is not None:
+                found[node] = found.get(node, 0) + byte_count
+        return found
+
+    # Processes of nodes
+
+    def _processes(self) -> dict[int, int]:
+        """Member id by process of the nodes that are up, as far as is known."""
+        definitions = self._broker.definitions
+        found: dict[int, int] = {}
+        for row in definitions.members():
+            process = definitions.process_of(row.name)
+            if process != 0:
+                found[process] = row.id
+        return found
+
+    def _is_known(self, process: int) -> bool:
+        return process == self._broker.incarnation or process in self._processes()
+
+    def process_changed(self, name: str, process: int, is_up: bool) -> None:
+        """See `Definitions.on_process`: sessions of a process that has ended go."""
+        if not is_up:
+            self._suspending.ended(process)
+
+    def tick(self) -> None:
+        """Sessions of nodes that cannot be reached wait; they go on when these are there again."""
+        self._suspending.reach(
+            {
+                process
+                for process, member in self._processes().items()
+                if not self._cluster.is_trusted(member)
+            }
+        )
+        self.quorum_proxies.tick()
+        for uid in list(self._renewing):
+            queue = self._broker.metadata.queue(uid)
+            if queue is not None:
+                self._renew(queue)
+
+
+def is_damage(hit: Hit, standing: Standing) -> bool:
+    """Whether messages may be missing, or what the log has behind the snapshot."""
+    return hit.lost_upto < 0 or hit.lost_upto > standing.point.index

@@ -1,0 +1,485 @@
+"""Configuration: what can be set, its defaults, and the rules between settings.
+
+One TOML file; every key also as `--set key=value` and as `WARREN_SECTION_KEY` in the environment.
+Flags win over `--set`, that over the environment, that over the file, that over the defaults of the
+profile (`compat`), that over the defaults written here. What cannot be understood is refused with
+the key, the value and what is allowed: nothing is guessed and nothing is ignored.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from node.auth.passwords import DEFAULT_HASHING, Hashing, hash_fault
+from node.auth.patterns import pattern_fault
+from node.config.config_layers import (
+    Address,
+    ByteCount,
+    ConfigError,
+    Layer,
+    Secret,
+    build,
+    environment_layer,
+    file_layer,
+    flag_layer,
+    keys_of,
+    merged,
+    set_layer,
+)
+from node.config.config_security import AuthSection, TlsSection, check_proxies, check_tls
+from node.config.default_policies import DefaultPolicy, fault_in
+
+__all__ = ["Address", "Config", "ConfigError", "load"]
+
+NAME_BYTES_MAX = 255  # names travel as short strings
+MESSAGE_BYTES_CAP = 512 * 1024 * 1024
+AMQP_ADDRESS = Address("0.0.0.0", 5672)
+MANAGEMENT_ADDRESS = Address("127.0.0.1", 15672)
+
+UserTag = Literal[
+    "administrator", "monitoring", "policymaker", "management", "impersonator", "none"
+]
+
+
+def default_node_name() -> str:
+    """`warren@` and the short host name, as RabbitMQ names its nodes."""
+    from os import uname
+
+    return "warren@" + uname().nodename.split(".")[0]
+
+
+Tag = Annotated[str, Meta(pattern=r"^[^=]{1,64}=[^=]{1,255}$")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSection:
+    """Who this node is and where its files are."""
+
+    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.@-]{1,255}$")] = field(
+        default_factory=default_node_name
+    )
+    data_dir: Path = Path("data")
+    host_id: Annotated[str, Meta(max_length=255)] = ""  # of the machine; "": its host name
+    zone: Annotated[str, Meta(max_length=255)] = ""  # queues are spread over zones as well
+    # KEY=VALUE: what `x-member-placement-tag` may name, beside `host_id` and `zone`.
+    tags: Annotated[tuple[Tag, ...], Meta(max_length=32)] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenersSection:
+    """Where clients, operators and peers connect."""
+
+    amqp: Address = AMQP_ADDRESS
+    management: Address = MANAGEMENT_ADDRESS
+    cluster: Address | None = None
+    metrics: Address | None = None  # /metrics alone, without a login
+    plain: bool = True  # listen on `amqp` and `management`; false: over TLS alone
+    amqps: Address | None = None
+    management_tls: Address | None = None
+    # The PROXY protocol, versions 1 and 2, from these hosts or networks; others connect as always.
+    proxy_protocol: tuple[Literal["amqp", "amqps"], ...] = ()
+    proxy_trusted: tuple[str, ...] = ()
+    # What clients and operators get instead of these, where something lies in between.
+    amqp_advertised: Address | None = None
+    amqps_advertised: Address | None = None
+    management_advertised: Address | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManagementSection:
+    """The management listener. Behind a proxy on this machine, every request is from loopback."""
+
+    metrics_need_login: bool = False  # /metrics, when asked from loopback
+    rates_interval_ms: Annotated[int, Meta(ge=100, le=3_600_000)] = 5000  # between two samples
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSection:
+    """The founding list, the secret that peers prove to each other, and the links between them."""
+
+    secret_file: Path | None = None
+    seeds: tuple[Address, ...] = ()
+    advertised: Address | None = None  # where peers reach this node; None: `listeners.cluster`
+    tls: bool = False  # links between nodes are over TLS (section `tls`); the same on all nodes
+    name: Annotated[str, Meta(max_length=255)] = ""  # shown until `cluster_name` is set
+    # A member that starts and finds no majority serves clients after that.
+    minority_wait_ms: Annotated[int, Meta(ge=0, le=3_600_000)] = 5000
+    # What cannot be committed for so long is refused, for want of a majority.
+    change_timeout_ms: Annotated[int, Meta(ge=100, le=3_600_000)] = 15_000
+    # A node that cannot be reached for so long loses its exclusive queues and its sessions.
+    process_grace_ms: Annotated[int, Meta(ge=500, le=3_600_000)] = 60_000
+    beat_interval_ms: Annotated[int, Meta(ge=10, le=10_000)] = 100
+    silence_ms: Annotated[int, Meta(ge=100, le=600_000)] = 5000  # a connection is given up after
+    handshake_timeout_ms: Annotated[int, Meta(ge=100, le=600_000)] = 5000
+    home_down_ms: Annotated[int, Meta(ge=500, le=600_000)] = 5000  # then its queues are down
+    peer_bytes_max: Annotated[ByteCount, Meta(ge=1024 * 1024)] = 64 * 1024 * 1024  # unsent, each
+    coordination: bool = True  # jobs that one node does at a time; without, the leader does them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitsSection:
+    """What one client may ask for."""
+
+    channel_max: Annotated[int, Meta(ge=1, le=65535)] = 2047
+    frame_max: Annotated[int, Meta(ge=8192, le=2**31 - 1)] = 131072
+    heartbeat_s: Annotated[int, Meta(ge=0, le=65535)] = 60  # 0: no heartbeats
+    handshake_timeout_ms: Annotated[int, Meta(ge=100, le=600_000)] = 10_000
+    max_message_size: Annotated[ByteCount, Meta(ge=1, le=MESSAGE_BYTES_CAP)] = 16 * 1024 * 1024
+    connection_max: Annotated[int, Meta(ge=-1)] = -1  # -1: no limit
+    channel_max_per_node: Annotated[int, Meta(ge=0)] = 0  # and sessions; 0: no limit
+    connection_inflight_bytes: Annotated[ByteCount, Meta(ge=65536)] = 16 * 1024 * 1024
+    topic_binding_hashes_max: Annotated[int, Meta(ge=0, le=127)] = 0  # words `#`; 0: no limit
+    dead_letter_hops_max: Annotated[int, Meta(ge=1, le=1024)] = 32  # since a client rejected it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amqp10Section:
+    """Flow control of AMQP 1.0, and how much of it one client may have."""
+
+    session_max: Annotated[int, Meta(ge=1, le=65536)] = 64  # per connection
+    link_max: Annotated[int, Meta(ge=1, le=256)] = 256  # per session
+    max_incoming_window: Annotated[int, Meta(ge=1, le=65536)] = 400  # transfer frames, per session
+    max_link_credit: Annotated[int, Meta(ge=1, le=65536)] = 170  # messages, per publishing link
+    max_queue_credit: Annotated[int, Meta(ge=1, le=65536)] = 256  # asked of a queue at once
+    locality_hints: Literal["always", "negotiated", "off"] = "always"  # in the flows of links
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReconciliationSection:
+    """Quorum queues get back to their size by themselves. Times in milliseconds."""
+
+    enabled: bool = True
+    auto_remove: bool = True  # members of nodes that were forgotten or are taken for dead
+    interval: Annotated[int, Meta(ge=1000)] = 3_600_000
+    trigger_interval: Annotated[int, Meta(ge=100)] = 10_000  # after a node has come or gone
+    target_group_size: Annotated[int, Meta(ge=0, le=255)] = 0  # 0: what each began with
+    dead_after: Annotated[int, Meta(ge=1000)] = 3_600_000  # a node that is down
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderTrafficSection:
+    """When the leader of a queue goes to where its clients are, if a policy says so."""
+
+    share: Annotated[int, Meta(ge=50, le=99)] = 60  # percent; more than that one node must carry
+    time: Annotated[int, Meta(ge=1000)] = 30_000  # for so long, in milliseconds
+    transfers_max: Annotated[int, Meta(ge=1, le=100)] = 2  # at a time, in the whole cluster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumQueueSection:
+    """What holds for all quorum queues."""
+
+    initial_group_size: Annotated[int, Meta(ge=1, le=255)] = 3  # or the size of the cluster
+    auto_rebalance: bool = True  # leaders, after a node has come or gone
+    continuous_membership_reconciliation: ReconciliationSection = ReconciliationSection()
+    leader_follows_traffic: LeaderTrafficSection = LeaderTrafficSection()
+    global_qos: bool = False  # whether basic.qos with global=true may span them
+    # What counts towards a delivery limit: failures alone, as in RabbitMQ 4.3 (the version that
+    # is reported), or requeues by clients as well, as in 4.0 to 4.2.
+    delivery_limit_counts: Literal["failed", "returned"] = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatermarkSection:
+    """Memory in use at which publishers are stopped; `absolute` wins where it is set."""
+
+    relative: Annotated[float, Meta(ge=0.0, le=1.0)] = 0.6  # share of the memory there is
+    absolute: Annotated[ByteCount, Meta(ge=0)] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskFreeLimitSection:
+    """Free disk below which publishers are stopped."""
+
+    absolute: Annotated[ByteCount, Meta(ge=0)] = 50_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemorySection:
+    """Message bodies kept in memory, all queues together."""
+
+    body_budget_bytes: Annotated[ByteCount, Meta(ge=1024 * 1024)] = 256 * 1000 * 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageSection:
+    """The write-ahead log."""
+
+    wal_file_bytes: Annotated[ByteCount, Meta(ge=1024 * 1024, le=2**31 - 1)] = 128 * 1024 * 1024
+    wal_group_bytes: Annotated[ByteCount, Meta(ge=4096, le=64 * 1024 * 1024)] = 4 * 1024 * 1024
+    # Start although the log of definitions is damaged, with what was defined before the bad place.
+    accept_lost_definitions: bool = False
+    # Past the page cache (O_DIRECT) where that costs less: `warren.storage.direct`.
+    direct_io: bool = True
+    # Read and written by rewriting, while it is not behind.
+    rewrite_bytes_per_s: Annotated[ByteCount, Meta(ge=1024 * 1024)] = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestingSection:
+    """For tests and benchmarks alone."""
+
+    # Quorum queues that hear late that they are durable (`node.resources.slow_queues`).
+    slow_queues: tuple[str, ...] = ()
+    slow_ms: Annotated[int, Meta(ge=0, le=60_000)] = 50
+    # In pairs: the address of a peer, and the one that is dialed in its place (a proxy before it).
+    peer_routes: tuple[Address, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSection:
+    """Log lines, and who is noted down in them."""
+
+    format: Literal["text", "json"] = "text"
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    file: Path | None = None  # None: on stderr; SIGHUP reopens it
+    # Changes by the API, those of definitions by AMQP as well, or none.
+    audit: Literal["off", "api", "all"] = "api"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventsSection:
+    """The event exchange `amq.rabbitmq.event`."""
+
+    exchange: bool = False  # whether events are published
+    vhost: str = "/"  # to the exchange there
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PermissionConfig:
+    """Regular expressions of one user in one vhost; '' allows nothing."""
+
+    vhost: str = "/"
+    configure: str = ""
+    write: str = ""
+    read: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserConfig:
+    """One user to begin with: a password, or the hash of one."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=NAME_BYTES_MAX)]
+    password: Secret | None = field(default=None, repr=False)
+    password_hash: Secret | None = field(default=None, repr=False)
+    hashing: Hashing = DEFAULT_HASHING  # of `password_hash`
+    tags: tuple[UserTag, ...] = ()
+    permissions: tuple[PermissionConfig, ...] = ()
+
+
+GUEST = UserConfig(
+    name="guest",
+    password="guest",
+    tags=("administrator",),
+    permissions=(PermissionConfig(vhost="/", configure=".*", write=".*", read=".*"),),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """Everything that can be set. The names are those of the file; RabbitMQ's where it has one."""
+
+    compat: Literal["", "3.x"] = ""
+    node: NodeSection = NodeSection()
+    listeners: ListenersSection = ListenersSection()
+    management: ManagementSection = ManagementSection()
+    cluster: ClusterSection = ClusterSection()
+    limits: LimitsSection = LimitsSection()
+    amqp10: Amqp10Section = Amqp10Section()
+    quorum_queue: QuorumQueueSection = QuorumQueueSection()
+    credit_flow_default_credit: tuple[int, int] = (400, 200)  # initial, granted again after
+    msg_store_credit_disc_bound: tuple[int, int] = (4000, 800)
+    consumer_timeout: Annotated[int, Meta(ge=0)] = 1_800_000  # ms to settle a delivery; 0: for ever
+    queue_leader_locator: Literal["client-local", "balanced"] = "client-local"
+    sac_handover: Literal["at-once", "drain"] = "at-once"  # after a cancel
+    vm_memory_high_watermark: WatermarkSection = WatermarkSection()
+    disk_free_limit: DiskFreeLimitSection = DiskFreeLimitSection()
+    memory: MemorySection = MemorySection()
+    storage: StorageSection = StorageSection()
+    loopback_users: tuple[str, ...] = ("guest",)
+    anonymous_login_user: str = "guest"  # '': no anonymous login
+    anonymous_login_pass: Secret = field(default="guest", repr=False)
+    auth: AuthSection = field(default_factory=AuthSection)
+    tls: TlsSection = field(default_factory=TlsSection)
+    users: tuple[UserConfig, ...] = ()
+    vhosts: tuple[str, ...] = ("/",)
+    default_operator_policies: tuple[DefaultPolicy, ...] = ()  # of each vhost that is made
+    default_vhost: str = "/"  # of AMQP 1.0 clients that name none
+    log: LogSection = LogSection()
+    events: EventsSection = EventsSection()
+    testing: TestingSection = TestingSection()
+    warnings: tuple[str, ...] = ()  # for the log; not a setting
+
+    def first_users(self) -> tuple[UserConfig, ...]:
+        """The users of an empty node: those of the file, or else guest, but not in production."""
+        return self.users or (() if self.auth.production else (GUEST,))
+
+
+KEYS = keys_of(Config, apart=("warnings",))
+
+COMPAT_DEFAULTS: Mapping[str, Mapping[str, object]] = {
+    "3.x": {
+        "vm_memory_high_watermark.relative": 0.4,
+        "credit_flow_default_credit": (200, 50),
+        "limits.max_message_size": 128 * 1024 * 1024,
+    }
+}
+
+
+def load(
+    file: Path | None = None,
+    flags: Mapping[str, object] | None = None,
+    sets: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+) -> Config:
+    """Read and check the whole configuration; ConfigError says what is wrong with it.
+
+    `flags` are keys with the value that the command line gave them, `sets` are KEY=VALUE.
+    """
+    from_environment, warnings = environment_layer(environment or {}, KEYS)
+    layers: list[Layer] = [
+        file_layer(file, KEYS) if file is not None else {},
+        from_environment,
+        set_layer(sets, KEYS),
+        flag_layer(flags or {}),
+    ]
+    chosen = merged(layers, KEYS)
+    values = {**COMPAT_DEFAULTS.get(str(chosen.get("compat", "")), {}), **chosen}
+    config = build(Config, {**values, "warnings": warnings})
+    _check(config)
+    return config
+
+
+def _check(config: Config) -> None:
+    """The rules between settings, and those that a type cannot tell."""
+    _check_cluster(config)
+    if config.limits.connection_inflight_bytes < config.limits.frame_max:
+        raise ConfigError(
+            f"limits.connection_inflight_bytes = {config.limits.connection_inflight_bytes}: "
+            f"allowed: at least limits.frame_max ({config.limits.frame_max})"
+        )
+    _check_credit("credit_flow_default_credit", config.credit_flow_default_credit)
+    _check_credit("msg_store_credit_disc_bound", config.msg_store_credit_disc_bound)
+    _check_vhosts(config.vhosts)
+    _check_listeners(config)
+    fault = fault_in(config.default_operator_policies)
+    if fault is not None:
+        raise ConfigError(f"default_operator_policies: {fault}")
+    names = [user.name for user in config.users]
+    for user in config.users:
+        if names.count(user.name) > 1:
+            raise ConfigError(f"users: '{user.name}' is there twice; allowed: once")
+        _check_user(user, config.vhosts)
+
+
+def _check_cluster(config: Config) -> None:
+    cluster = config.cluster
+    needing = {"cluster.seeds": cluster.seeds, "listeners.cluster": config.listeners.cluster}
+    for key, is_set in needing.items():
+        if is_set and cluster.secret_file is None:
+            raise ConfigError(
+                f"{key} is set and cluster.secret_file is not: peers must prove that they know "
+                "a common secret; allowed: the path of a file that holds it"
+            )
+    if len(config.testing.peer_routes) % 2:
+        raise ConfigError(
+            f"testing.peer_routes has {len(config.testing.peer_routes)} addresses; allowed: pairs"
+        )
+    _check_listener(config)
+    if cluster.silence_ms < 2 * cluster.beat_interval_ms:
+        raise ConfigError(
+            f"cluster.silence_ms = {cluster.silence_ms}: allowed: at least twice "
+            f"cluster.beat_interval_ms ({cluster.beat_interval_ms})"
+        )
+
+
+def _check_listeners(config: Config) -> None:
+    """Who comes in where, and over what."""
+    listeners = config.listeners
+    over_tls = {
+        "listeners.amqps": listeners.amqps is not None,
+        "listeners.management_tls": listeners.management_tls is not None,
+        "cluster.tls": config.cluster.tls,
+    }
+    check_tls(config.tls, [name for name, is_set in over_tls.items() if is_set])
+    check_proxies(listeners.proxy_protocol, listeners.proxy_trusted)
+    if not listeners.plain and listeners.amqps is None:
+        raise ConfigError(
+            "listeners.plain = false and listeners.amqps is not set; allowed: HOST:PORT, for "
+            "otherwise no client could connect"
+        )
+    if config.cluster.tls and listeners.cluster is None:
+        raise ConfigError("cluster.tls = true: allowed: only with listeners.cluster")
+    if not config.auth.offered:
+        raise ConfigError("auth.mechanisms: none is left; allowed: one or more")
+    guests = [user.name for user in config.users if user.password == user.name]
+    if config.auth.production and guests:
+        raise ConfigError(
+            f"users: '{guests[0]}' has its own name as password; allowed with auth.production: "
+            "passwords that nobody guesses"
+        )
+
+
+def _check_listener(config: Config) -> None:
+    """Where peers reach this node has to be known before it listens."""
+    cluster = config.cluster
+    listener = config.listeners.cluster
+    if listener is None:
+        for key, is_set in {
+            "cluster.seeds": cluster.seeds,
+            "cluster.advertised": cluster.advertised,
+        }.items():
+            if is_set:
+                raise ConfigError(
+                    f"{key} is set and listeners.cluster is not; allowed: an address on which this "
+                    "node listens for other nodes (--cluster)"
+                )
+        return
+    address = cluster.advertised or listener
+    if address.is_wildcard or address.port == 0:
+        raise ConfigError(
+            f"listeners.cluster = {listener}: other nodes cannot connect to {address}; allowed: "
+            "cluster.advertised beside it, with the address that they shall use"
+        )
+
+
+def _check_credit(key: str, credit: tuple[int, int]) -> None:
+    initial, more_after = credit
+    if not 1 <= more_after <= initial:
+        raise ConfigError(
+            f"{key} = [{initial}, {more_after}]: allowed: two whole numbers, the second from 1 to "
+            f"the first"
+        )
+
+
+def _check_vhosts(vhosts: tuple[str, ...]) -> None:
+    for vhost in vhosts:
+        if not 1 <= len(vhost.encode()) <= NAME_BYTES_MAX:
+            raise ConfigError(f"vhosts: '{vhost}': allowed: names of 1 to {NAME_BYTES_MAX} bytes")
+    if not vhosts or len(set(vhosts)) != len(vhosts):
+        raise ConfigError("vhosts: allowed: one or more names, each of them once")
+
+
+def _check_user(user: UserConfig, vhosts: tuple[str, ...]) -> None:
+    where = f"users: '{user.name}'"
+    if len(user.name.encode()) > NAME_BYTES_MAX:
+        raise ConfigError(f"{where}: allowed: names of 1 to {NAME_BYTES_MAX} bytes")
+    if (user.password is None) == (user.password_hash is None):
+        raise ConfigError(f"{where}: allowed: one of password and password_hash")
+    if user.password == "":
+        raise ConfigError(f"{where}: the password is empty; allowed: one or more characters")
+    fault = hash_fault(user.password_hash, user.hashing) if user.password_hash is not None else None
+    if fault is not None:
+        raise ConfigError(f"{where}: password_hash: {fault}")
+    for permission in user.permissions:
+        if permission.vhost not in vhosts:
+            raise ConfigError(
+                f"{where}: permissions for vhost '{permission.vhost}': allowed: {', '.join(vhosts)}"
+            )
+        for kind in ("configure", "write", "read"):
+            fault = pattern_fault(getattr(permission, kind))
+            if fault is not None:
+                raise ConfigError(f"{where}: permissions: {kind}: {fault}")

@@ -1,0 +1,99 @@
+"""The AMQP listeners as something that can be shut and opened again, for maintenance.
+
+    door = AmqpListeners(broker, entries_of(config, keepers))
+    await door.open()             # OSError: a port cannot be had; then none is open
+    door.close()                  # no new clients; those that are in stay
+
+Opened again, an entry has the port that it had at first, also where the system chose that.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from node.connections.bind_errors import taking
+from node.connections.listener import listen, listen_behind
+
+if TYPE_CHECKING:
+    from node.broker import Broker
+    from node.config.settings import Config
+    from node.tls.acceptor import Acceptor
+    from node.tls.certificate import LoginName
+    from node.tls.keeper import TlsKeeper
+    from node.tls.proxy_protocol import TrustedProxies
+
+AMQP: Final = "amqp"
+AMQP_TLS: Final = "amqp/ssl"  # RabbitMQ's word
+
+
+@dataclass(slots=True)
+class Entry:
+    """One address for AMQP clients."""
+
+    protocol: str
+    host: str
+    port: int
+    tls: "TlsKeeper | None" = None
+    login: "LoginName | None" = None  # what of a certificate names the user
+    proxies: "TrustedProxies | None" = None
+    handshake_s: float = 5.0
+
+
+class AmqpListeners:
+    """See the module."""
+
+    def __init__(self, broker: "Broker", entries: Sequence[Entry]) -> None:
+        self._broker = broker
+        self._servers: list[asyncio.Server | Acceptor] = []
+        self.entries = tuple(entries)
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self._servers)
+
+    async def open(self) -> None:
+        """Take clients; nothing changes if it is open."""
+        if self._servers:
+            return
+        try:
+            for entry in self.entries:
+                server = await self._opened(entry)
+                self._servers.append(server)
+                entry.port = int(server.sockets[0].getsockname()[1])
+        except OSError:
+            self.close()
+            raise
+
+    async def _opened(self, entry: Entry) -> "asyncio.Server | Acceptor":
+        with taking(entry.protocol, entry.host, entry.port):
+            if entry.tls is None and entry.proxies is None:
+                return await listen(self._broker, entry.host, entry.port)
+            return listen_behind(self._broker, entry)
+
+    def close(self) -> None:
+        servers, self._servers = self._servers, []
+        for server in servers:
+            server.close()
+
+
+def entries_of(config: "Config", keepers: "Mapping[str, TlsKeeper]") -> list[Entry]:
+    """Where the configuration lets AMQP clients in."""
+    listeners = config.listeners
+    if listeners.amqps is None and not listeners.proxy_protocol:
+        return [Entry(AMQP, listeners.amqp.host, listeners.amqp.port)]
+    from node.tls.tls_listeners import AMQPS, login_name_of, proxies_before
+
+    entries: list[Entry] = []
+    handshake_s = config.tls.handshake_timeout_ms / 1000
+    if listeners.plain:
+        place = listeners.amqp
+        proxies = proxies_before(config, "amqp")
+        entry = Entry(AMQP, place.host, place.port, proxies=proxies, handshake_s=handshake_s)
+        entries.append(entry)
+    if listeners.amqps is not None:
+        place = listeners.amqps
+        tls, login, proxies = keepers[AMQPS], login_name_of(config), proxies_before(config, "amqps")
+        entry = Entry(AMQP_TLS, place.host, place.port, tls, login, proxies, handshake_s)
+        entries.append(entry)
+    return entries

@@ -1,0 +1,179 @@
+"""Puts the management listener before the broker.
+
+The ports, plain and over TLS, are bound at once, so that `ready` can name them; aiohttp, which
+takes longer to import than the rest of the node to start, is imported in a thread and takes the
+ports over when it is there.
+"""
+
+import asyncio
+import gc
+import importlib
+import os
+import signal
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from node.connections.bind_errors import taking
+from node.tls.acceptor import bound_socket
+
+if TYPE_CHECKING:
+    from node.broker import Broker
+    from node.events.event_feed import EventFeed
+    from node.management.rows.view import ListenerView
+    from node.tls.keeper import TlsKeeper
+
+BACKLOG: Final = 128
+HTTP: Final = "http"
+HTTPS: Final = "https"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One bound port."""
+
+    protocol: str
+    host: str
+    bound: socket.socket
+    tls: "TlsKeeper | None"
+
+    @property
+    def port(self) -> int:
+        return int(self.bound.getsockname()[1])
+
+
+class ManagementFront:
+    """The management listeners in the making, and then running."""
+
+    def __init__(self, broker: "Broker", keepers: "Mapping[str, TlsKeeper]") -> None:
+        self._broker = broker
+        self._keepers = keepers
+        self._places: list[Place] = []
+        self._metrics_socket: socket.socket | None = None
+        self._metrics: Any = None
+        self._task: asyncio.Task[None] | None = None
+        self._server: Any = None
+
+    def bind_metrics(self, host: str, port: int) -> int:
+        """Take the port for metrics alone, in the same way."""
+        with taking("metrics", host, port):
+            self._metrics_socket = bound_socket(host, port, BACKLOG)
+        return int(self._metrics_socket.getsockname()[1])
+
+    def bind(self) -> str:
+        """Take the ports; clients that connect wait in their backlogs. OSError if one is taken.
+
+        Gives what `ready` tells of them.
+        """
+        listeners = self._broker.config.listeners
+        if listeners.plain:
+            place = listeners.management
+            self._bind(HTTP, place.host, place.port, None)
+        if listeners.management_tls is not None:
+            from node.tls.tls_listeners import MANAGEMENT_TLS
+
+            place = listeners.management_tls
+            self._bind(HTTPS, place.host, place.port, self._keepers[MANAGEMENT_TLS])
+        words = {HTTP: "management", HTTPS: "management_tls"}
+        return "".join(f" {words[each.protocol]}={each.host}:{each.port}" for each in self._places)
+
+    def _bind(self, protocol: str, host: str, port: int, tls: "TlsKeeper | None") -> None:
+        with taking(protocol, host, port):
+            self._places.append(Place(protocol, host, bound_socket(host, port, BACKLOG), tls))
+
+    def start(self, build: str) -> None:
+        """Serve the ports as soon as the library is there."""
+        self._task = asyncio.get_running_loop().create_task(self._serve(build))
+
+    async def _serve(self, build: str) -> None:
+        await asyncio.to_thread(importlib.import_module, "node.management.server")
+        from node import __main__ as program
+        from node.management.access import Context
+        from node.management.api.security import answer_others
+        from node.management.rows.cluster_view import ClusterView
+        from node.management.rows.sampling import Rates
+        from node.management.server import ManagementServer, make_metrics_app
+        from node.operations.live_controls import LiveControls
+        from node.operations.live_operations import LiveOperations
+        from node.views.broker_view import LiveView
+        from node.views.live_meter import LiveMeter
+        from node.views.tallies import LiveTallies
+        from warren.storage.disk import OsDisk
+
+        broker = self._broker
+        assert broker.door is not None
+        view = LiveView(broker, self._listeners(), build, program.installed_version())
+        section = broker.config.management
+        rates = Rates(LiveTallies(broker, view), broker.now_ms, section.rates_interval_ms)
+        operations = LiveOperations(broker)
+        operating = broker.operating
+        operating.open_to(broker.door)
+        operations.peeking.serve(operating.status)
+        operations.skipping.serve(operating.status)
+        directory = str(broker.config.node.data_dir)
+        operating.stop_by(partial(os.kill, os.getpid(), signal.SIGTERM), OsDisk(), directory)
+        context = Context(
+            view,
+            broker.access,
+            broker.logins,
+            operations,
+            section.metrics_need_login,
+            ClusterView(view, operating, operations.close_connections, rates),
+            self._make_feed(),
+            broker.observers.audit,
+            rates,
+            meter=LiveMeter(broker),
+            controls=LiveControls(broker),
+            config=broker.config,
+            keepers=self._keepers,
+        )
+        answer_others(context)
+        self._server = ManagementServer(context)
+        handshake_s = broker.config.tls.handshake_timeout_ms / 1000
+        for each in self._places:
+            await self._server.serve(each.bound, each.tls, handshake_s)
+        if self._metrics_socket is not None:
+            self._metrics = ManagementServer(context, make_metrics_app)
+            await self._metrics.serve(self._metrics_socket)
+        gc.freeze()  # What came with the library stays; a full collection takes 20 ms less.
+
+    def _listeners(self) -> "tuple[ListenerView, ...]":
+        """All ports of the node, as listings show them."""
+        from node.management.rows.view import ListenerView
+
+        broker = self._broker
+        assert broker.door is not None
+        places = [(each.protocol, each.host, each.port) for each in broker.door.entries]
+        places += [(each.protocol, each.host, each.port) for each in self._places]
+        peers = broker.config.listeners.cluster
+        if peers is not None:
+            places.append(("clustering", peers.host, peers.port))
+        if self._metrics_socket is not None:
+            at = self._metrics_socket.getsockname()
+            places.append(("http/prometheus", str(at[0]), int(at[1])))
+        return tuple(
+            ListenerView(protocol=protocol, host=host, port=port) for protocol, host, port in places
+        )
+
+    def _make_feed(self) -> "EventFeed":
+        from node.events.event_feed import EventFeed
+
+        broker, loop = self._broker, asyncio.get_running_loop()
+        return EventFeed(
+            broker.events, broker.events_elsewhere, broker.incarnation, loop.call_later
+        )
+
+    async def stop(self) -> None:
+        """Close the listeners and their connections."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        for server in (self._server, self._metrics):
+            if server is not None:
+                await server.stop()
+        for each in self._places:
+            each.bound.close()
+        if self._metrics_socket is not None:
+            self._metrics_socket.close()

@@ -1,0 +1,220 @@
+"""Rows of connections, channels and consumers, as the API shows them, with their rates."""
+
+from collections.abc import Callable, Hashable, Mapping
+from typing import Final
+
+from node.auth.login_events import tls_properties
+from node.management.rows.client_view import (
+    ChannelView,
+    ClientsView,
+    ConsumerView,
+    Key,
+    PeerOfRow,
+    channel_name,
+)
+from node.management.rows.listing import column_of
+from node.management.rows.rates import (
+    CHANNEL,
+    CHANNEL_STATS,
+    COLUMNS,
+    CONNECTION,
+    CONSUMER,
+    NO_RANGES,
+    Ranges,
+    Row,
+    path_of,
+    with_idle,
+)
+from node.management.rows.sampling import Rates
+from node.management.rows.view import BrokerView, ConnectionView
+
+COUNT_PLACES: Final = {  # by kind and the path of a column in a row
+    (kind, path_of(column)): place
+    for kind in (CONNECTION, CHANNEL)
+    for place, column in enumerate(COLUMNS[kind])
+}
+RATE_PLACES: Final = {
+    (kind, f"{path}_details.rate"): place for (kind, path), place in COUNT_PLACES.items()
+}
+
+
+class ClientRows:
+    """Rows of the clients of this node, by kind and key."""
+
+    def __init__(self, view: BrokerView, rates: Rates) -> None:
+        self._view = view
+        self._rates = rates
+        self._makers: Mapping[str, Callable[[Key, Ranges], Row | None]] = {
+            CONNECTION: self._connection,
+            CHANNEL: self._channel,
+            CONSUMER: self._consumer,
+        }
+
+    @property
+    def clients(self) -> ClientsView:
+        return self._view.clients
+
+    def row(self, kind: str, key: Key, ranges: Ranges = NO_RANGES) -> Row | None:
+        """None: it is gone."""
+        return self._makers[kind](key, ranges)
+
+    def values_of(self, kind: str, sort: str) -> Callable[[Key], object]:
+        """The values of a column, without rows for what pages are sorted by."""
+        if sort == "name" and kind == CHANNEL:
+            return lambda key: channel_name(key[0], key[1])
+        if sort == "name" and kind == CONNECTION:
+            return lambda key: key[0]
+        rate_place, count_place = RATE_PLACES.get((kind, sort)), COUNT_PLACES.get((kind, sort))
+        rates = self._rates
+        if rate_place is not None:
+            return lambda key: rates.rate(kind, tracked(kind, key), rate_place)
+        if count_place is None or not rates.knows_counts:
+            return column_of(lambda key: self.row(kind, key), sort.split("."))
+
+        def count(key: Key) -> object:
+            values = rates.values(kind, tracked(kind, key))
+            return None if values is None else values[count_place]
+
+        return count
+
+    def _connection(self, key: Key, ranges: Ranges) -> Row | None:
+        found = self._view.connection(key[0])
+        if found is None:
+            return None
+        return self._rates.put(connection_row(found), CONNECTION, tracked(CONNECTION, key), ranges)
+
+    def _channel(self, key: Key, ranges: Ranges) -> Row | None:
+        found = self.clients.channel(key)
+        return None if found is None else self._with_rates(found, key, ranges)
+
+    def _with_rates(self, channel: ChannelView, key: Key, ranges: Ranges) -> Row:
+        place = tracked(CHANNEL, key)
+        row = self._rates.put(channel_row(channel), CHANNEL, place, ranges)
+        return with_idle(row, self._rates.idle_since_ms(CHANNEL, place))
+
+    def _consumer(self, key: Key, ranges: Ranges) -> Row | None:
+        found = self.clients.consumer(key)
+        return None if found is None else consumer_row(found)
+
+
+def tracked(kind: str, key: Key) -> Hashable:
+    """The key by which rates know it."""
+    return key[0] if kind == CONNECTION else key[:2]
+
+
+def connection_row(connection: ConnectionView) -> Row:
+    return {
+        "name": connection.name,
+        "user_provided_name": connection.client_properties.get("connection_name"),
+        "node": connection.node,
+        "type": "network",
+        "user": connection.user,
+        "user_who_performed_action": connection.user,
+        "vhost": connection.vhost,
+        "protocol": connection.protocol,
+        "state": connection.state,
+        "host": connection.host,
+        "port": connection.port,
+        "peer_host": connection.peer_host,
+        "peer_port": connection.peer_port,
+        "channels": connection.channels,
+        "channel_max": connection.channel_max,
+        "frame_max": connection.frame_max,
+        "timeout": connection.heartbeat_s,
+        "auth_mechanism": connection.mechanism,
+        **tls_properties(connection.tls),
+        "connected_at": connection.connected_at_ms,
+        "client_properties": connection.client_properties,
+        "recv_oct": connection.received_bytes,
+        "recv_cnt": connection.received_frames,
+        "send_oct": connection.sent_bytes,
+        "send_cnt": connection.sent_frames,
+        "send_pend": connection.pending_bytes,
+        **({"container_id": connection.container_id} if connection.container_id else {}),
+    }
+
+
+def channel_row(channel: ChannelView) -> Row:
+    peer = channel.peer
+    return {
+        "name": channel_name(peer.connection, peer.channel),
+        "number": peer.channel,
+        "node": peer.node,
+        "user": peer.user,
+        "user_who_performed_action": peer.user,
+        "vhost": peer.vhost,
+        "protocol": peer.protocol,
+        "state": channel.state,
+        "connection_details": {
+            "name": peer.connection,
+            "peer_host": peer.peer_host,
+            "peer_port": peer.peer_port,
+        },
+        "prefetch_count": channel.prefetch,
+        "global_prefetch_count": channel.global_prefetch,
+        "transactional": channel.transactional,
+        "confirm": channel.confirm,
+        "consumer_count": channel.consumers,
+        "messages_unacknowledged": channel.unacknowledged,
+        "messages_unconfirmed": channel.unconfirmed,
+        "messages_uncommitted": channel.uncommitted,
+        "acks_uncommitted": channel.acks_uncommitted,
+        "message_stats": dict(zip(CHANNEL_STATS, channel.stats, strict=True)),
+    }
+
+
+SINGLE_ACTIVE: Final = "single_active"
+WAITING: Final = "waiting"
+UP: Final = "up"
+
+
+def consumer_row(consumer: ConsumerView) -> Row:
+    peer = consumer.peer
+    status = UP
+    if consumer.single_active:
+        status = SINGLE_ACTIVE if consumer.active else WAITING
+    return {
+        "consumer_tag": consumer.tag,
+        "queue": {"name": consumer.queue, "vhost": peer.vhost},
+        "channel_details": channel_details(peer),
+        "ack_required": not consumer.no_ack,
+        "exclusive": consumer.exclusive,
+        "prefetch_count": consumer.prefetch,
+        "active": consumer.active,
+        "activity_status": status,
+        "priority": consumer.priority,
+        "arguments": consumer.arguments,
+        "protocol": peer.protocol,
+        "delivered": consumer.delivered,
+        "messages_unacknowledged": consumer.held,
+        "consumer_timeout": consumer.timeout_ms,
+    }
+
+
+def channel_details(peer: PeerOfRow) -> Row:
+    return {
+        "name": channel_name(peer.connection, peer.channel),
+        "connection_name": peer.connection,
+        "number": peer.channel,
+        "node": peer.node,
+        "user": peer.user,
+        "peer_host": peer.peer_host,
+        "peer_port": peer.peer_port,
+    }
+
+
+def deliveries_of(consumers: list[Row], by_queue: bool) -> list[Row]:
+    """What went to these consumers: for a channel by queue, for a queue by channel."""
+    found: dict[object, Row] = {}
+    for row in consumers:
+        shown = row["queue"] if by_queue else row["channel_details"]
+        place = (row["queue"]["vhost"], row["queue"]["name"]) if by_queue else shown["name"]
+        entry = found.get(place)
+        if entry is None:
+            stats = {"deliver": 0, "deliver_no_ack": 0, "deliver_get": 0}
+            entry = {("queue" if by_queue else "channel_details"): shown, "stats": stats}
+            found[place] = entry
+        way = "deliver" if row["ack_required"] else "deliver_no_ack"
+        entry["stats"][way] += row["delivered"]
+        entry["stats"]["deliver_get"] += row["delivered"]
+    return list(found.values())

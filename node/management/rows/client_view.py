@@ -1,0 +1,100 @@
+"""What the management listener reads of connections' channels and consumers. All on the loop.
+
+Keys are handed out in whole, each object one by one (as `node.management.rows.view`). A key is the
+name
+of the connection, the number of the channel (or session) and that of the consumer (or link); what
+does not apply is 0. Sessions of AMQP 1.0 are listed as channels, links that consume as consumers.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+Key: TypeAlias = tuple[str, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Which of them; "": any. A queue is one of `vhost`."""
+
+    vhost: str = ""
+    user: str = ""
+    connection: str = ""
+    queue: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerOfRow:
+    """Whose channel or consumer it is."""
+
+    connection: str
+    channel: int
+    node: str
+    user: str
+    vhost: str
+    peer_host: str
+    peer_port: int
+    protocol: str  # AMQP 0-9-1 or AMQP 1-0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelView:
+    """One channel, or session of AMQP 1.0. Counts are since it was opened."""
+
+    peer: PeerOfRow
+    state: str  # running or flow
+    prefetch: int = 0  # for consumers to come
+    global_prefetch: int = 0  # of the whole channel; 0: no limit
+    transactional: bool = False
+    confirm: bool = False
+    consumers: int = 0
+    unacknowledged: int = 0
+    unconfirmed: int = 0  # from the oldest publish that waits for its confirm
+    uncommitted: int = 0  # publishes in the open transaction
+    acks_uncommitted: int = 0
+    stats: tuple[int, ...] = ()  # in the order of `rates.CHANNEL_STATS`
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerView:
+    """One consumer, or link of AMQP 1.0 that consumes."""
+
+    peer: PeerOfRow
+    tag: str  # of AMQP 1.0: the number of the handle, as RabbitMQ has it
+    queue: str
+    no_ack: bool
+    exclusive: bool
+    prefetch: int  # 0: no limit, or credit
+    active: bool
+    single_active: bool  # the queue has one active consumer at a time
+    priority: int = 0
+    arguments: Mapping[str, object] = field(default_factory=dict)
+    delivered: int = 0
+    held: int = 0  # delivered, and not settled
+    timeout_ms: int = 0  # in which a delivery is to be settled; 0: for ever
+
+
+class ClientsView(Protocol):
+    """The clients of this node."""
+
+    def keys(self, kind: str, chosen: Chosen) -> Sequence[Key]:
+        """Of connections, channels or consumers (`rates.CONNECTION`, ...), in no order."""
+
+    def channel(self, key: Key) -> ChannelView | None: ...
+
+    def consumer(self, key: Key) -> ConsumerView | None: ...
+
+
+def channel_name(connection: str, number: int) -> str:
+    """As RabbitMQ writes it."""
+    return f"{connection} ({number})"
+
+
+def channel_key(name: str) -> Key | None:
+    """The key of a channel by its name; None: no channel has such a name."""
+    connection, found, rest = name.rpartition(" (")
+    number = rest[:-1]
+    is_number = number.isascii() and number.isdigit() and len(number) <= 5
+    if not found or not rest.endswith(")") or not is_number:
+        return None
+    return connection, int(number), 0

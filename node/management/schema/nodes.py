@@ -1,0 +1,108 @@
+"""Entries of `node.management.api.nodes`."""
+
+from typing import Final
+
+from node.management.schema.model import (
+    ADMINISTRATOR,
+    ANY,
+    BOOLEAN,
+    COUNT,
+    MONITORING,
+    RANGES,
+    STRING,
+    TEXTS,
+    listed,
+    or_null,
+    puts,
+    reads,
+    record,
+    table,
+    wanted,
+)
+from node.management.schema.overview import LISTENER
+
+QUEUE_NAME: Final = record("QueueName", {"vhost": STRING, "name": STRING})
+RECOVERY: Final = record(
+    "Recovery",
+    {
+        "clean": BOOLEAN,
+        "torn": or_null(record("TornFile", {"file": STRING, "offset": COUNT})),
+        "corrupt": listed(
+            record(
+                "CorruptPlace",
+                {
+                    "file": STRING,
+                    "offset": COUNT,
+                    "record": STRING,
+                    "reason": STRING,
+                    "queues": listed(QUEUE_NAME),
+                },
+            )
+        ),
+    },
+)
+NODE: Final = record(
+    "Node",
+    {
+        "name": STRING,
+        "type": STRING,
+        "running": BOOLEAN,
+        "being_drained": BOOLEAN,
+        "listeners": listed(LISTENER),
+        "alarm_details": TEXTS,
+    },
+    {  # Only of a node that answers.
+        "uptime": COUNT,
+        "os_pid": STRING,
+        "processors": COUNT,
+        "run_queue": COUNT,
+        "proc_used": COUNT,
+        "proc_total": COUNT,
+        "enabled_plugins": TEXTS,
+        "version": STRING,
+        "build": STRING,
+        "db_dir": STRING,
+        "mem_used": COUNT,
+        "mem_limit": COUNT,
+        "mem_alarm": BOOLEAN,
+        "disk_free": COUNT,
+        "disk_free_limit": COUNT,
+        "disk_free_alarm": BOOLEAN,
+        "clock_alarm": BOOLEAN,
+        "fd_used": COUNT,
+        "fd_total": COUNT,
+        "sockets_used": COUNT,
+        "queue_totals": table(ANY),
+        "message_stats": table(ANY),
+        "churn_rates": table(ANY),
+        "rates_mode": STRING,
+        "recovery": RECOVERY,
+        # Only of a node that is in a cluster.
+        "partitions": TEXTS,
+        "member_id": COUNT,
+        "host_id": STRING,
+        "zone": STRING,
+        "tags": table(STRING),
+    },
+)
+
+LEVELS: Final = "/api/nodes/{node}/log-level"
+
+OPERATIONS: Final = (
+    reads("/api/nodes", "The nodes of the cluster.", listed(NODE), MONITORING, RANGES),
+    reads("/api/nodes/{name}", "One node.", NODE, MONITORING, RANGES),
+    reads(
+        "/api/nodes/{name}/memory",
+        "Where the memory of a node is.",
+        record("NodeMemory", {"memory": table(ANY)}),
+        MONITORING,
+    ),
+    reads(LEVELS, "What a node logs, by category.", table(ANY), ADMINISTRATOR),
+    puts(
+        LEVELS,
+        "Log more or less, until the node starts anew.",
+        wanted({"level": STRING}, {"category": STRING}),
+        ADMINISTRATOR,
+        statuses=(204,),
+    ),
+)

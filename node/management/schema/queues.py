@@ -1,0 +1,142 @@
+"""Entries of `node.management.api.queues`."""
+
+from typing import Final
+
+from node.management.schema.connections import CONSUMER, DELIVERIES
+from node.management.schema.model import (
+    ADMINISTRATOR,
+    ANY,
+    ARGUMENTS,
+    BOOLEAN,
+    COLUMNS,
+    COUNT,
+    FLAG,
+    IF_EMPTY,
+    IF_UNUSED,
+    INTEGER,
+    MAP,
+    NUMBER,
+    RANGES,
+    STATS,
+    STRING,
+    TEXTS,
+    deletes,
+    listed,
+    lists,
+    one_of,
+    or_null,
+    posts,
+    puts,
+    reads,
+    record,
+    table,
+    wanted,
+)
+
+QUEUE: Final = record(
+    "Queue",
+    {
+        "name": STRING,
+        "vhost": STRING,
+        "type": STRING,
+        "durable": BOOLEAN,
+        "auto_delete": BOOLEAN,
+        "exclusive": BOOLEAN,
+        "arguments": MAP,
+        "node": STRING,
+        "state": STRING,
+        "reason": STRING,
+        "policy": or_null(STRING),
+        "operator_policy": or_null(STRING),
+        "effective_policy_definition": MAP,
+        "messages": COUNT,
+        "messages_ready": COUNT,
+        "messages_unacknowledged": COUNT,
+        "messages_delayed": COUNT,
+        "messages_dlx": COUNT,
+        "message_bytes": COUNT,
+        "message_bytes_ready": COUNT,
+        "message_bytes_unacknowledged": COUNT,
+        "messages_ram": COUNT,
+        "messages_paged_out": COUNT,
+        "message_bytes_ram": COUNT,
+        "message_bytes_paged_out": COUNT,
+        "memory": COUNT,
+        "consumers": COUNT,
+        "consumer_capacity": NUMBER,
+        "consumer_utilisation": NUMBER,
+        "message_stats": table(ANY),
+    },
+    {
+        # Of quorum queues.
+        "leader": STRING,
+        "members": TEXTS,
+        "online": TEXTS,
+        "warnings": TEXTS,  # of policies that have no effect
+        # Of exclusive ones.
+        "owner_pid_details": record("QueueOwner", {"name": STRING}),
+        "idle_since": STRING,
+        # Of one queue.
+        "head_message_timestamp": or_null(INTEGER),
+        "consumer_details": listed(CONSUMER),
+        "deliveries": DELIVERIES,
+        "incoming": listed(MAP),
+    },
+)
+TOPOLOGY: Final = record(
+    "Topology",
+    {
+        "leader": or_null(STRING),
+        "leader_epoch": COUNT,
+        "state": STRING,
+        "local": BOOLEAN,
+        "members": listed(
+            record(
+                "TopologyMember",
+                {
+                    "node": STRING,
+                    "role": STRING,
+                    "state": STRING,
+                    "match_lag": or_null(COUNT),
+                    "endpoints": TEXTS,
+                    "zone": or_null(STRING),
+                },
+            )
+        ),
+        "suggestions": TEXTS,
+    },
+)
+ONE: Final = "/api/queues/{vhost}/{queue}"
+MORE: Final = (*RANGES, *STATS)
+
+OPERATIONS: Final = (
+    lists("/api/queues", "Queues of all vhosts that the user sees.", QUEUE, more=MORE),
+    lists("/api/queues/{vhost}", "Queues of a vhost.", QUEUE, more=MORE),
+    lists("/api/queues/detailed", "Queues with their consumers.", QUEUE, more=MORE),
+    lists("/api/users/{user}/queues", "Exclusive queues of a user.", QUEUE, more=MORE),
+    reads(ONE, "One queue.", QUEUE, query=(*COLUMNS, *MORE)),
+    puts(
+        ONE,
+        "Declare a queue.",
+        wanted(optional={"durable": FLAG, "auto_delete": FLAG, "arguments": ARGUMENTS}),
+    ),
+    deletes(ONE, "Delete a queue.", query=(IF_UNUSED, IF_EMPTY)),
+    deletes(f"{ONE}/contents", "Purge a queue."),
+    reads(f"{ONE}/topology", "Where it is led, who has it, and how to reach them.", TOPOLOGY),
+    posts(
+        f"{ONE}/actions",
+        "Put a crashed queue back into service with what could be read of it.",
+        wanted({"action": one_of("accept_damage")}),
+        rights=ADMINISTRATOR,
+    ),
+    posts(
+        "/api/queues/actions",
+        "Put all crashed queues of this node back into service, or those whose names match.",
+        wanted(
+            {"action": one_of("accept_damage")},
+            {"vhost_pattern": STRING, "queue_pattern": STRING},
+        ),
+        listed(record("AcceptedDamage", {"vhost": STRING, "name": STRING, "result": STRING})),
+        rights=ADMINISTRATOR,
+    ),
+)

@@ -1,0 +1,41 @@
+"""What operators set on this node while it runs (`node.management.api.controls.NodeControls`)."""
+
+import logging
+from typing import TYPE_CHECKING
+
+from node.resources.memory import memory_total_bytes
+
+if TYPE_CHECKING:
+    from node.broker import Broker
+
+log = logging.getLogger("warren.broker")
+
+
+class LiveControls:
+    """Of a running broker."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+
+    @property
+    def memory_total_bytes(self) -> int:
+        return memory_total_bytes()
+
+    def set_limits(self, memory_bytes: int | None, disk_bytes: int | None) -> None:
+        alarms = self._broker.alarms
+        alarms.set_limits(memory_bytes, disk_bytes)
+        log.warning(
+            "limits were set: memory %d bytes, free disk %d bytes",
+            alarms.memory_limit_bytes,
+            alarms.disk_limit_bytes,
+        )
+
+    async def set_listening(self, is_open: bool) -> None:
+        door = self._broker.door
+        if door is None:
+            raise OSError("the node has no listener yet")
+        if is_open:
+            await door.open()
+        else:
+            door.close()
+        log.warning("the listener for clients was %s", "resumed" if is_open else "suspended")

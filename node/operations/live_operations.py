@@ -1,0 +1,246 @@
+"""What operators have a running node do (`node.management.operations.Operations`)."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from node.definitions.definition_changes import UNKNOWN_COUNT
+from node.events.authors import REQUESTED_BY
+from node.management.operations import Got, PublishersBlocked, shown_properties
+from node.operations.operator_session import OperatorSession, QueueGone
+from node.operations.peeking import Peeked, Peeking
+from node.operations.redriving import Order, Permit, Redriven, Redriver, Told
+from node.operations.skipping import Skipping
+from queues.conversion.chunks import in_form_1
+from queues.definitions.broker_objects import RESERVED_PREFIX, Queue
+from queues.definitions.metadata import Metadata
+from queues.definitions.metadata_commands import (
+    Batch,
+    Command,
+    DeleteExchange,
+    DeleteQueue,
+    DeleteVhost,
+)
+from queues.definitions.metadata_outcomes import Outcome
+from queues.machine.commands import ACCEPT
+from queues.message import FORMAT_091, FORMAT_10, Chunk
+from queues.routing.content import Content091
+from queues.routing.copies import copies_of, without_hidden
+from queues.sessions.publishing import Targets
+from warren.wire.amqp091.deliver import build, extract, header_frame_bytes
+from warren.wire.amqp091.events import INFO_EXPIRATION, INFO_PERSISTENT, INFO_PRIORITY
+from warren.wire.amqp091.properties import BasicProperties, decode_properties
+
+if TYPE_CHECKING:
+    from node.broker import Broker
+
+DELETED_MAX: Final = 256  # queues or exchanges in one entry
+RETIRE_S: Final = 15.0  # for a queue without a leader
+PERSISTENT: Final = 2  # delivery-mode
+
+
+class LiveOperations:
+    """All methods run on the loop thread."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self.peeking = Peeking(broker)
+        self.skipping = Skipping(broker, self.peeking)
+
+    @property
+    def metadata(self) -> Metadata:
+        return self._broker.metadata
+
+    @property
+    def definitions(self) -> "Broker":
+        return self._broker
+
+    async def carry_out(self, command: Command) -> Outcome:
+        """See Operations. It is done even if the caller no longer waits."""
+        answered: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+
+        def told(outcome: Outcome) -> None:
+            if not answered.done():
+                answered.set_result(outcome)
+
+        self._broker.propose(command, told, REQUESTED_BY.get())
+        outcome = await answered
+        await self._broker.policies.settled()
+        return outcome
+
+    async def delete_vhost(self, name: str) -> None:
+        """See Operations. What clients declare meanwhile goes with the vhost, and so do those."""
+        self.close_connections(name, "", f"vhost '{name}' is deleted")
+        vhost = self.metadata.vhosts[name]
+        for _ in range(len(vhost.queues) // DELETED_MAX):
+            oldest = islice(vhost.queues.values(), DELETED_MAX)
+            some = [DeleteQueue(name, each.name, each.uid) for each in oldest]
+            await self.carry_out(Batch(tuple(some)))
+        own = [each for each in vhost.exchanges if each and not each.startswith(RESERVED_PREFIX)]
+        for start in range(0, len(own) - DELETED_MAX, DELETED_MAX):
+            part = own[start : start + DELETED_MAX]
+            await self.carry_out(Batch(tuple(DeleteExchange(name, each) for each in part)))
+        await self.carry_out(DeleteVhost(name))
+
+    def close_connections(self, vhost: str, user: str, reason: str) -> int:
+        chosen = [
+            each
+            for each in self._broker.endpoints.values()
+            if vhost in ("", each.vhost) and user in ("", each.user)
+        ]
+        for each in chosen:
+            each.close(reason)
+        return len(chosen)
+
+    # Messages
+
+    async def purge(self, queue: Queue) -> int:
+        session = OperatorSession(self._broker.new_session())
+        self._broker.turn.begin()
+        purged = await session.purge(self._broker.host(queue.uid))
+        self._end(session)
+        return purged
+
+    @asynccontextmanager
+    async def retired(
+        self, queue: Queue, *, if_empty: bool, if_unused: bool
+    ) -> AsyncIterator[tuple[int, int]]:
+        """See Operations. Of a queue whose home is down the content is unknown."""
+        if self._broker.is_down(queue):
+            yield UNKNOWN_COUNT, 0
+            return
+        session = OperatorSession(self._broker.new_session())
+        try:
+            self._broker.turn.begin()
+            async with asyncio.timeout(RETIRE_S):
+                counts = await session.retire(self._broker.host(queue.uid), if_empty, if_unused)
+            yield counts
+        finally:
+            self._end(session)
+
+    async def publish(
+        self, vhost: str, exchange: str, routing_key: bytes, properties: bytes, payload: bytes
+    ) -> bool:
+        if self._broker.alarms.is_set():
+            raise PublishersBlocked(self._broker.alarms.reason())
+        data = build(exchange, routing_key, properties, payload)
+        header_bytes, allowed = header_frame_bytes(data, 0), self._broker.wire_limits.frame_max
+        if header_bytes > allowed:
+            raise ValueError(
+                f"properties and headers make a content header frame of {header_bytes} bytes; "
+                f"limits.frame_max allows {allowed}"
+            )
+        copies = copies_of(data, 0)
+        if copies.fault:
+            raise ValueError(copies.fault)
+        route = self._broker.router(vhost).route(
+            exchange, routing_key, Content091(data, 0), tuple(copies.keys)
+        )
+        if not route.exchange_found:
+            raise LookupError(exchange)
+        if route.internal:
+            text = f"cannot publish to internal exchange '{exchange}' in vhost '{vhost}'"
+            raise ValueError(text)
+        if copies.hidden:
+            data = without_hidden(data, 0, len(data))
+        hosts = [self._broker.host(uid) for uid in route.queues]
+        self._count_published(vhost, exchange, Targets(list(hosts)))
+        user = REQUESTED_BY.get().user
+        self._broker.observers.firehose.published_alone(vhost, user, data, hosts)
+        if not hosts:
+            return False
+        offsets = bytes(4) + len(data).to_bytes(4, "little")
+        chunk = Chunk(FORMAT_091, data, 0, offsets, _info(decode_properties(properties)))
+        session = OperatorSession(self._broker.new_session())
+        self._broker.turn.begin()
+        taken = await session.publish(hosts, chunk)
+        self._end(session)
+        return taken
+
+    def _count_published(self, vhost: str, exchange: str, targets: Targets) -> None:
+        """As if a client had published it."""
+        counts = self._broker.counts
+        counts.received += 1
+        if not targets.hosts:
+            counts.unroutable += 1
+        tally = counts.exchanges
+        if tally is not None:
+            name = exchange.encode()
+            key = bytes([len(name)]) + name
+            tally.count(vhost, [key], [0], 1, [len(targets.hosts)])
+            if tally.pairs is not None:
+                tally.pairs.count("", vhost, [key], [0], 1, [targets.names()])
+
+    async def get(self, queue: Queue, count: int, outcome: int) -> Sequence[Got]:
+        session = OperatorSession(self._broker.new_session())
+        try:
+            return await self._get(session, queue, count, outcome)
+        finally:
+            self._end(session)
+
+    async def _get(
+        self, session: OperatorSession, queue: Queue, count: int, outcome: int
+    ) -> list[Got]:
+        host = self._broker.host(queue.uid)
+        found: list[Got] = []
+        messages: list[int] = []
+        for _ in range(count):
+            self._broker.turn.begin()
+            message, redelivered, ready = await session.get(host)
+            if message == 0:
+                break
+            messages.append(message)
+            self._broker.counts.got += 1
+            try:
+                view = await session.view(host, message)
+            except QueueGone:
+                break
+            found.append(got_message(view.chunk, view.index, redelivered, ready))
+        self._broker.turn.begin()
+        session.settle(host, messages[: len(found)], outcome)
+        if outcome == ACCEPT:
+            self._broker.counts.acknowledged += len(found)
+        return found
+
+    async def peek(
+        self, queue: Queue, offset: int, count: int, payload_bytes: int
+    ) -> Sequence[Peeked]:
+        return await self.peeking.peek(queue, offset, count, payload_bytes)
+
+    async def skip_unreadable(self, queue: Queue) -> Sequence[int]:
+        return await self.skipping.skip(queue)
+
+    async def redrive(
+        self, queue: Queue, order: Order, permit: Permit, told: Told | None = None
+    ) -> Redriven:
+        return await Redriver(self._broker, queue, order, permit, told).run()
+
+    def _end(self, session: OperatorSession) -> None:
+        self._broker.turn.begin()
+        session.end()
+
+
+def _info(properties: BasicProperties) -> int:
+    info = INFO_PERSISTENT if properties.delivery_mode == PERSISTENT else 0
+    info |= INFO_PRIORITY if properties.priority is not None else 0
+    return int(info | (INFO_EXPIRATION if properties.expiration is not None else 0))
+
+
+def got_message(chunk: Chunk, index: int, redelivered: bool, ready: int) -> Got:
+    """The message as the API shows it; one of AMQP 1.0 as a client of AMQP 0-9-1 would get it."""
+    if chunk.format_tag == FORMAT_10:
+        chunk, index = in_form_1(chunk, index, 1), 0
+    data = chunk.data
+    assert data is not None
+    start, end = chunk.span(index)
+    exchange, routing_key, properties, payload = extract(data, start, end)
+    return Got(
+        exchange=exchange,
+        routing_key=routing_key.decode("utf-8", "replace"),
+        redelivered=redelivered,
+        remaining=ready,
+        properties=shown_properties(decode_properties(properties)),
+        payload=payload,
+    )

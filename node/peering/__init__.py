@@ -1,1 +1,0 @@
-"""Links to the other nodes of the cluster: sockets, dialing, who may come in (`node.peers`)."""

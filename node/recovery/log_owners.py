@@ -1,0 +1,211 @@
+"""The write-ahead log's questions, answered by the queues and the log groups of this node.
+
+`Recovered` takes what the log found at start; `QueueOwners` answers the log's upkeep while the
+node runs (`warren.storage`).
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+from node.definitions.queue_hosts import FindQueue, QueueHosts
+from node.recovery.damage import Damage, Damages, shown
+from queues.bodies.extents import Columns
+from queues.hosts.classic import UNSEEN_SLACK, ClassicHost
+from queues.message import Chunk
+from raft.log_group import METADATA_OWNER
+from warren.storage.damage import Hit
+from warren.storage.record import CorruptRecord
+from warren.storage.recovery import RecoveredPublish, RecoveryReport
+from warren.storage.stretches import Stretch
+
+log = logging.getLogger("warren.node")
+
+
+class GroupsFound(Protocol):
+    """Takes what is found of log groups (`node.cluster.wiring`)."""
+
+    def entry(self, owner: int, index: int, content: bytes) -> bool:
+        """Whether it was meant for it."""
+
+    def raft_entry(
+        self,
+        owner: int,
+        incarnation: int,
+        index: int,
+        term: int,
+        appended_term: int,
+        kind: int,
+        content: bytes,
+    ) -> None: ...
+
+    def hard_state(self, owner: int, incarnation: int, term: int, vote: int) -> None: ...
+
+    def has_member(self, owner: int) -> bool:
+        """Whether this node has a member of that queue's group, which takes its messages. All
+        entries were replayed."""
+
+
+class ReleaseLog(Protocol):
+    """What it needs of the write-ahead log."""
+
+    def release_log(self, owner: int, index: int) -> None: ...
+
+
+class Recovered:
+    """Puts what an earlier process left into the queue hosts (`RecoverySink`)."""
+
+    def __init__(
+        self,
+        find: FindQueue,
+        hosts: QueueHosts,
+        damages: Damages,
+        next_uid: Callable[[], int],
+        found: GroupsFound,
+        log: ReleaseLog,
+    ) -> None:
+        self._found = found
+        self._find = find
+        self._hosts = hosts
+        self._damages = damages
+        self._next_uid = next_uid  # no queue that is defined has it, or a higher one
+        self._log = log
+        self.last: dict[int, tuple[int, int]] = {}  # last message_seq and mark, by owner
+        self._strays: dict[int, int] = {}  # last entry of logs that nothing reads, by owner
+        self.message_count = 0
+        self.owner_high = 0  # the highest uid that the log speaks of
+
+    def entry(self, owner: int, index: int, payload: bytes) -> None:
+        self.owner_high = max(self.owner_high, owner)
+        if not self._found.entry(owner, index, payload):
+            self._strays[owner] = index
+
+    def raft_entry(
+        self,
+        owner: int,
+        incarnation: int,
+        index: int,
+        term: int,
+        appended_term: int,
+        kind: int,
+        content: bytes,
+    ) -> None:
+        self.owner_high = max(self.owner_high, owner)
+        self._found.raft_entry(owner, incarnation, index, term, appended_term, kind, content)
+
+    def hard_state(self, owner: int, incarnation: int, term: int, vote: int) -> None:
+        self.owner_high = max(self.owner_high, owner)
+        self._found.hard_state(owner, incarnation, term, vote)
+
+    def knows(self, owner: int) -> bool:
+        self.owner_high = max(self.owner_high, owner)
+        queue = self._find(owner)
+        if queue is not None and queue.members:
+            return self._found.has_member(owner)
+        return queue is not None and queue.outlives_restart
+
+    def all_owners(self) -> tuple[list[int], list[int]]:
+        end = max(self.owner_high + 1, self._next_uid())
+        queues = [queue for queue in map(self._find, range(1, end)) if queue is not None]
+        groups = [int(queue.uid) for queue in queues if queue.members]
+        grouped = {*groups}
+        return (
+            [int(queue.uid) for queue in queues if int(queue.uid) not in grouped],
+            [METADATA_OWNER, *groups],
+        )
+
+    def _is_member(self, owner: int) -> bool:
+        """Whether what becomes of the queue is the business of its group."""
+        queue = self._find(owner)
+        return queue is not None and len(queue.members) > 0
+
+    def owner(self, owner: int, last_seq: int, mark: int) -> None:
+        self.last[owner] = (last_seq, mark)
+
+    def publish(self, found: RecoveredPublish) -> None:
+        chunk = Chunk(found.format_tag, None, 0, found.offsets, found.info, found.label)
+        chunk.file_id = found.file_id
+        chunk.file_offset = found.data_offset
+        chunk.durable = True
+        for owner, first, live in found.targets:
+            self._hosts[owner].recover(chunk, first, live, found.meta, found.now_ms)
+            self.message_count += sum(count for _, count in live)
+
+    def stretch(self, found: Stretch) -> None:
+        whole = Chunk(found.format_tag, None, 0, b"", found.info, found.label)
+        whole.file_id = found.file_id
+        whole.durable = True
+        self._hosts[found.owner].recover_stretch(
+            found.first,
+            found.count,
+            whole,
+            Columns(found.places, found.counts, found.sizes, found.arrivals),
+        )
+        self.message_count += found.count
+
+    def finish(self, report: RecoveryReport) -> None:
+        """All is there: the queues go on where they were, but for those that are damaged."""
+        self._damages.report = report
+        hits: dict[int, list[Hit]] = {}
+        for hit in report.hits:
+            hits.setdefault(hit.owner, []).append(hit)
+            if self._is_member(hit.owner):
+                continue
+            if hit.owner in self._hosts and hit.owner not in self._hosts.awake:
+                self._hosts.wake(hit.owner)
+        for owner, host in self._hosts.awake.items():
+            if self._is_member(owner):
+                continue
+            places = [hit.place for hit in hits.get(owner, []) if hit.entry_after < 0]
+            if places:
+                self._add(host, places)
+            else:
+                self._finish_classic(host, report)
+        self._hosts.rest(self.last)
+        for owner, index in self._strays.items():
+            self._log.release_log(owner, index)
+
+    def _finish_classic(self, host: ClassicHost, report: RecoveryReport) -> None:
+        owner = int(host.uid)
+        last_seq, mark = self.last.get(owner, (0, -1))
+        if mark < 0 or owner in report.unmarked:
+            redelivered_upto = last_seq
+        elif report.clean:
+            redelivered_upto = mark
+        else:
+            redelivered_upto = mark + UNSEEN_SLACK
+        host.recovered(last_seq, max(mark, 0), redelivered_upto)
+
+    def _add(self, host: ClassicHost, places: list[CorruptRecord]) -> None:
+        last_seq, mark = self.last.get(int(host.uid), (0, -1))
+        self._damages.add(host, Damage(shown(places[0]), tuple(places), last_seq, mark))
+
+
+class QueueOwners:
+    """Answers the log about the queues that there are (`warren.storage.compaction.Owners`)."""
+
+    def __init__(self, hosts: dict[int, ClassicHost], mark: Callable[[int], int]) -> None:
+        self._hosts = hosts  # queues at rest have none, and nothing alive
+        self._mark = mark  # of all
+
+    def live_ranges(self, owner: int, first: int, count: int) -> list[tuple[int, int]]:
+        host = self._hosts.get(owner)
+        return [] if host is None else host.live_ranges(first, count)
+
+    def relocated(
+        self, owner: int, first: int, count: int, file_id: int, data_offset: int, offsets: bytes
+    ) -> None:
+        host = self._hosts.get(owner)
+        if host is not None:
+            host.relocated(first, count, file_id, data_offset, offsets)
+
+    def places(self, owner: int, file_id: int, after: int) -> tuple[list[int], int]:
+        host = self._hosts.get(owner)
+        return ([], 0) if host is None else host.store.places(file_id, after)
+
+    def alive_from(self, owner: int, first: int) -> tuple[list[tuple[int, int]], int]:
+        host = self._hosts.get(owner)
+        return ([], 0) if host is None else host.journaled_from(first)
+
+    def mark(self, owner: int) -> int:
+        return self._mark(owner)

@@ -1,0 +1,80 @@
+"""What a recovery has found of one queue, until the queue takes it. Compiled."""
+
+from typing import final
+
+from mypy_extensions import i64
+
+from queues.bodies.extents import Columns
+from queues.machine.traits import Traits
+from warren.wire.buffer import read_i32_le, read_i64_le
+
+
+@final
+class Found:
+    """Messages that a recovery has found alive; they are `index`.. of their record."""
+
+    def __init__(
+        self,
+        first: i64,
+        count: i64,
+        index: i64,
+        traits: Traits | None,
+        arrived_ms: i64,
+        kept: bool,
+    ) -> None:
+        self.first: i64 = first
+        self.count: i64 = count
+        self.index: i64 = index
+        self.traits = traits
+        self.arrived_ms: i64 = arrived_ms
+        self.kept = kept  # False: a transient message of a lazy queue, gone with the restart
+
+
+def note_stretch(known: list[Found], columns: Columns, first: i64, kept: bool, timed: bool) -> None:
+    """Add records of which nothing is known but their messages and when they came."""
+    records: i64 = len(columns.counts) // 4
+    place: i64 = 0
+    while place < records:
+        arrived_ms = i64(read_i64_le(columns.arrivals, 8 * place))
+        count = i64(read_i32_le(columns.counts, 4 * place))
+        place += 1
+        while place < records:
+            following_ms = i64(read_i64_le(columns.arrivals, 8 * place))
+            if timed and following_ms != arrived_ms:
+                break
+            arrived_ms = max(arrived_ms, following_ms)
+            count += i64(read_i32_le(columns.counts, 4 * place))
+            place += 1
+        note_found(known, Found(first, count, 0, None, arrived_ms, kept), timed)
+        first += count
+
+
+def note_found(known: list[Found], found: Found, timed: bool) -> None:
+    """Add to what is known, as one with the last if nothing tells them apart.
+
+    `timed`: the queue wants to know when each message came.
+    """
+    if len(known) > 0:
+        last = known[len(known) - 1]
+        plain = last.traits is None and found.traits is None and last.kept == found.kept
+        follows = last.first + last.count == found.first
+        if plain and follows and (not timed or last.arrived_ms == found.arrived_ms):
+            last.count += found.count
+            last.arrived_ms = max(last.arrived_ms, found.arrived_ms)
+            return
+    known.append(found)
+
+
+def are_missing(known: list[Found], wanted: list[tuple[int, int]]) -> bool:
+    """Whether some message of these ascending runs (first, count) was not found."""
+    runs = sorted([(int(each.first), int(each.first + each.count)) for each in known])
+    place = 0
+    for first, count in wanted:
+        at = first
+        while at < first + count:
+            while place < len(runs) and runs[place][1] <= at:
+                place += 1
+            if place == len(runs) or runs[place][0] > at:
+                return True
+            at = runs[place][1]
+    return False

@@ -1,0 +1,649 @@
+"""Commands of the queue machine, and their bytes.
+
+One encoding serves the journal of a classic queue, the Raft entry of a quorum queue and the mirror
+stream. The first byte is the kind, the second the version of that kind's layout; integers are
+little-endian. See docs/formats/queue-commands.md. A command says what happened, never what time it
+is: the batch that carries it does (`now_ms` of `Fifo.apply`).
+
+Sessions are (node incarnation, counter) folded into one integer, `incarnation << 64 | counter`.
+A consumer key is `session << 32 | number`; number 0 stands for basic.get.
+"""
+
+from enum import IntEnum
+from typing import Final, NewType, final
+
+from mypy_extensions import i64, mypyc_attr
+
+from queues.machine.annotations import WORDS_BYTES_MAX, decode_words
+from queues.machine.options import Options, decode_options, options_bytes
+from queues.machine.traits import Traits
+
+SessionId = NewType("SessionId", int)
+ConsumerKey = NewType("ConsumerKey", int)
+
+VERSION: Final = 1
+SIZED_VERSION: Final = 2  # of a CONFIGURE with sizes
+SIZE_BYTES: Final = 16
+ANNOTATED: Final = 2  # the version of a SETTLE that has annotations
+ENQUEUE: Final = 1
+SETTLE: Final = 2
+ATTACH: Final = 3
+CREDIT: Final = 4
+DETACH: Final = 5
+GET: Final = 6
+PURGE: Final = 7
+INSPECT: Final = 8
+END_SESSION: Final = 9
+CONFIGURE: Final = 10
+TICK: Final = 11
+RESTARTED: Final = 12
+NUMBERED: Final = 13
+LEADS: Final = 14
+RETIRE: Final = 15
+SUSPEND: Final = 16
+UNSUSPEND: Final = 17
+END_PROCESS: Final = 18
+BURIED: Final = 19
+
+TERM_BITS: Final = 23  # a message_seq is term << TERM_SHIFT | counter where leaders change
+TERM_SHIFT: Final = 40
+
+ACCEPT: Final = 1  # done with
+REJECT: Final = 2  # dead-lettered or dropped
+RELEASE: Final = 3  # back to ready, redelivered
+RETURN_UNSEEN: Final = 4  # back to ready; the client never saw it, so it is not redelivered
+FAIL: Final = 5  # as RELEASE, and counted as a failed delivery
+
+
+TRAITS: Final = 1  # bits of the flag byte before traits: there are some; and each column
+PRIORITIES: Final = 2
+TTLS: Final = 4
+SIZES: Final = 8
+
+
+# What sessions give; the others are the host's own, or the cluster's.
+OF_SESSIONS: Final = frozenset(
+    (ENQUEUE, SETTLE, ATTACH, CREDIT, DETACH, GET, PURGE, INSPECT, END_SESSION, RETIRE)
+)
+
+
+class BadCommand(Exception):
+    """Bytes that are no command of a version that this node knows."""
+
+
+def consumer_key(session: SessionId, number: int) -> ConsumerKey:
+    """Key of a session's consumer; `number` is 1-based, 0 stands for basic.get."""
+    return ConsumerKey(session << 32 | number)
+
+
+def session_of(key: ConsumerKey) -> SessionId:
+    return SessionId(key >> 32)
+
+
+@mypyc_attr(allow_interpreted_subclasses=False)
+class Command:
+    """Base of all commands; `kind` is their first byte."""
+
+    def __init__(self, kind: i64) -> None:
+        self.kind: i64 = kind
+
+
+@final
+class Enqueue(Command):
+    """`count` messages, the session's numbers first_seq.. (1-based per session and queue)."""
+
+    def __init__(
+        self, session: SessionId, first_seq: i64, count: i64, traits: Traits | None = None
+    ) -> None:
+        super().__init__(ENQUEUE)
+        self.session = session
+        self.first_seq: i64 = first_seq
+        self.count: i64 = count
+        self.traits = traits  # None: no message has a priority or an expiration
+
+
+@final
+class Settle(Command):
+    """The outcome of messages that the consumer holds; those that it does not hold are ignored.
+
+    `annotations` are words (`queues.machine.annotations`) for messages that are not accepted.
+    """
+
+    def __init__(
+        self,
+        key: ConsumerKey,
+        outcome: i64,
+        runs: list[tuple[int, int]],
+        annotations: bytes = b"",
+    ) -> None:
+        super().__init__(SETTLE)
+        self.key = key
+        self.outcome: i64 = outcome
+        self.runs = runs  # (first message_seq, count)
+        self.annotations = annotations
+
+
+@final
+class Attach(Command):
+    """A consumer comes. `auto_return`: settling gives the credit back (0-9-1 prefetch)."""
+
+    def __init__(
+        self,
+        key: ConsumerKey,
+        credit: i64,
+        auto_return: bool,
+        exclusive: bool,
+        priority: i64,
+        timeout_ms: i64 = -1,
+    ) -> None:
+        super().__init__(ATTACH)
+        self.key = key
+        self.credit: i64 = credit
+        self.auto_return = auto_return
+        self.exclusive = exclusive
+        self.priority: i64 = priority  # higher is served first
+        self.timeout_ms: i64 = timeout_ms  # for settling a delivery; -1: the queue's own
+
+
+@final
+class Credit(Command):
+    """The consumer may get `credit` more messages, counted from its `delivery_count`th delivery."""
+
+    def __init__(
+        self, key: ConsumerKey, delivery_count: i64, credit: i64, drain: bool, auto_return: bool
+    ) -> None:
+        super().__init__(CREDIT)
+        self.key = key
+        self.delivery_count: i64 = delivery_count
+        self.credit: i64 = credit
+        self.drain = drain
+        self.auto_return = auto_return
+
+
+@final
+class Detach(Command):
+    """The consumer gets no more; what it holds it may still settle."""
+
+    def __init__(self, key: ConsumerKey) -> None:
+        super().__init__(DETACH)
+        self.key = key
+
+
+@final
+class Get(Command):
+    """One message now, or none (basic.get)."""
+
+    def __init__(self, session: SessionId) -> None:
+        super().__init__(GET)
+        self.session = session
+
+
+@final
+class Purge(Command):
+    """Everything that is ready goes; what is checked out stays."""
+
+    def __init__(self, session: SessionId) -> None:
+        super().__init__(PURGE)
+        self.session = session
+
+
+@final
+class Inspect(Command):
+    """Tell the session how many messages are ready and how many consumers there are."""
+
+    def __init__(self, session: SessionId) -> None:
+        super().__init__(INSPECT)
+        self.session = session
+
+
+@final
+class EndSession(Command):
+    """The session is over: its consumers go, what they hold is ready again."""
+
+    def __init__(self, session: SessionId) -> None:
+        super().__init__(END_SESSION)
+        self.session = session
+
+
+@final
+class Configure(Command):
+    """The queue's options are these from now on.
+
+    `sizes` as (first, count, body bytes of each), ascending: of messages that are in the queue, for
+    a limit on bytes that begins now. Those that are not named count nothing.
+    """
+
+    def __init__(self, options: Options, sizes: list[tuple[int, int, int]] | None = None) -> None:
+        super().__init__(CONFIGURE)
+        self.options = options
+        self.sizes: list[tuple[int, int, int]] = [] if sizes is None else sizes
+
+
+@final
+class Tick(Command):
+    """Nothing but the time of its batch: something is due."""
+
+    def __init__(self) -> None:
+        super().__init__(TICK)
+
+
+@final
+class Restarted(Command):
+    """The only member began anew: all sessions are over, and numbers below are used up."""
+
+    def __init__(self, next_seq: i64) -> None:
+        super().__init__(RESTARTED)
+        self.next_seq: i64 = next_seq
+
+
+@final
+class Numbered(Command):
+    """The `number`th command of the session's stream (0036): it is applied once, in its turn.
+
+    `confirmed`: the session knows what became of its publishes up to this one.
+    """
+
+    def __init__(self, session: SessionId, number: i64, confirmed: i64, command: Command) -> None:
+        super().__init__(NUMBERED)
+        assert command.kind in OF_SESSIONS
+        self.session = session
+        self.number: i64 = number  # 1-based
+        self.confirmed: i64 = confirmed
+        self.command = command
+
+
+@final
+class Leads(Command):
+    """A leader begins: it numbers messages from `term << 40 | 1` on. Its first command."""
+
+    def __init__(self, term: i64) -> None:
+        super().__init__(LEADS)
+        self.term: i64 = term
+
+
+@final
+class Retire(Command):
+    """The queue is about to be deleted: from now on it refuses every publish.
+
+    Only if nothing is ready (`if_empty`) and nobody consumes (`if_unused`), where that is asked.
+    Off, or when the session ends, it goes on. The answer, `Inspected`, shows whether they held.
+    """
+
+    def __init__(
+        self, session: SessionId, off: bool = False, if_empty: bool = False, if_unused: bool = False
+    ) -> None:
+        super().__init__(RETIRE)
+        self.session = session
+        self.off = off
+        self.if_empty = if_empty
+        self.if_unused = if_unused
+
+
+@final
+class Suspend(Command):
+    """The process (high half of its session ids) cannot be reached: its consumers get nothing new,
+    and after `timeout_ms` what they hold is ready again."""
+
+    def __init__(self, process: int, timeout_ms: i64) -> None:
+        super().__init__(SUSPEND)
+        self.process = process
+        self.timeout_ms: i64 = timeout_ms
+
+
+@final
+class Unsuspend(Command):
+    """The process is there again, with its sessions."""
+
+    def __init__(self, process: int) -> None:
+        super().__init__(UNSUSPEND)
+        self.process = process
+
+
+@final
+class EndProcess(Command):
+    """The process is gone for good: all its sessions are over."""
+
+    def __init__(self, process: int) -> None:
+        super().__init__(END_PROCESS)
+        self.process = process
+
+
+@final
+class ReleaseDeadLetters(Command):
+    """Where dead letters are kept until they are safe elsewhere: these are."""
+
+    def __init__(self, runs: list[tuple[int, int]]) -> None:
+        super().__init__(BURIED)
+        self.runs = runs  # (first message_seq, count)
+
+
+def session_named(command: Command) -> SessionId:
+    """Whose command it is; 0: no session's."""
+    if isinstance(command, (Settle, Attach, Credit, Detach)):
+        return session_of(command.key)
+    if isinstance(command, (Enqueue, Get, Purge, Inspect, EndSession, Retire, Numbered)):
+        return command.session
+    return SessionId(0)
+
+
+def enqueue_of(command: Command) -> Enqueue | None:
+    """The Enqueue that the command is, or has in it."""
+    if isinstance(command, Numbered):
+        command = command.command
+    return command if isinstance(command, Enqueue) else None
+
+
+class Flag(IntEnum):
+    """Bits of the flag byte of ATTACH and CREDIT."""
+
+    AUTO_RETURN = 1
+    EXCLUSIVE = 2
+    DRAIN = 4
+
+
+class RetireFlag(IntEnum):
+    """Bits of the flag byte of RETIRE."""
+
+    OFF = 1
+    IF_EMPTY = 2
+    IF_UNUSED = 4
+
+
+def encode(command: Command) -> bytes:
+    """The bytes of one command."""
+    head = bytes((command.kind, VERSION))
+    if isinstance(command, Enqueue):
+        numbers = _u64(command.first_seq) + _u32(command.count)
+        return head + _session(command.session) + numbers + _traits(command.traits)
+    if isinstance(command, Settle):
+        runs = b"".join([_u64(first) + _u32(count) for first, count in command.runs])
+        body = bytes((command.outcome,)) + _u32(len(command.runs)) + runs
+        words = command.annotations
+        if len(words) > 0:
+            head = bytes((SETTLE, ANNOTATED))
+            body += _u32(len(words)) + words
+        return head + _key(command.key) + body
+    if isinstance(command, Attach):
+        flags = Flag.AUTO_RETURN * command.auto_return | Flag.EXCLUSIVE * command.exclusive
+        numbers = int(command.priority).to_bytes(4, "little", signed=True)
+        numbers += int(command.timeout_ms).to_bytes(8, "little", signed=True)
+        return head + _key(command.key) + bytes((flags,)) + _u64(command.credit) + numbers
+    if isinstance(command, Credit):
+        flags = Flag.AUTO_RETURN * command.auto_return | Flag.DRAIN * command.drain
+        amounts = _u64(command.delivery_count) + _u64(command.credit)
+        return head + _key(command.key) + bytes((flags,)) + amounts
+    if isinstance(command, Detach):
+        return head + _key(command.key)
+    if isinstance(command, (Get, Purge, Inspect, EndSession)):
+        return head + _session(command.session)
+    if isinstance(command, Configure):
+        if len(command.sizes) == 0:
+            return head + command.options.encode()
+        return bytes((CONFIGURE, SIZED_VERSION)) + command.options.encode() + _sizes(command.sizes)
+    if isinstance(command, Tick):
+        return head
+    if isinstance(command, Restarted):
+        return head + _u64(command.next_seq)
+    return head + _encode_leadership(command)
+
+
+def _encode_leadership(command: Command) -> bytes:
+    """The fields of commands that only queues in a cluster are given."""
+    if isinstance(command, Numbered):
+        inner = encode(command.command)
+        numbers = _u64(command.number) + _u64(command.confirmed) + _u32(len(inner))
+        return _session(command.session) + numbers + inner
+    if isinstance(command, Leads):
+        return _u64(command.term)
+    if isinstance(command, Retire):
+        flags = RetireFlag.OFF * command.off | RetireFlag.IF_EMPTY * command.if_empty
+        flags |= RetireFlag.IF_UNUSED * command.if_unused
+        return _session(command.session) + bytes((flags,))
+    if isinstance(command, Suspend):
+        return _u64(command.process) + _u64(command.timeout_ms)
+    if isinstance(command, (Unsuspend, EndProcess)):
+        return _u64(command.process)
+    if isinstance(command, ReleaseDeadLetters):
+        runs = [_u64(first) + _u32(count) for first, count in command.runs]
+        return _u32(len(runs)) + b"".join(runs)
+    raise BadCommand(f"no encoding for {type(command).__name__}")
+
+
+def decode(data: bytes) -> Command:
+    """The command in `data`; raise BadCommand unless the bytes are exactly one known command."""
+    if len(data) < 2 or not _is_known(data[0], data[1]):
+        raise BadCommand(f"unknown version in {data[:8].hex()}")
+    reader = _Reader(data)
+    command = _decode(data[0], reader)
+    if reader.place != len(data):
+        raise BadCommand(f"{len(data) - reader.place} bytes after a command of kind {data[0]}")
+    return command
+
+
+def _is_known(kind: int, version: int) -> bool:
+    if kind == SETTLE and version == ANNOTATED:
+        return True
+    return version == VERSION or (kind == CONFIGURE and version == SIZED_VERSION)
+
+
+def _decode(kind: int, reader: "_Reader") -> Command:
+    if kind == ENQUEUE:
+        session, first, count = SessionId(reader.take(16)), reader.take(8), reader.take(4)
+        return Enqueue(session, first, count, reader.traits(count))
+    if kind == SETTLE:
+        key = ConsumerKey(reader.take(20))
+        outcome = reader.take(1)
+        if not ACCEPT <= outcome <= FAIL:
+            raise BadCommand(f"unknown outcome {outcome}")
+        runs = reader.runs()
+        words = reader.words() if reader.data[1] == ANNOTATED else b""
+        return Settle(key, outcome, runs, words)
+    if kind == ATTACH:
+        key = ConsumerKey(reader.take(20))
+        flags = reader.flags(Flag.AUTO_RETURN | Flag.EXCLUSIVE)
+        credit = reader.take(8)
+        priority, timeout = reader.signed(4), reader.signed(8)
+        auto_return, exclusive = bool(flags & Flag.AUTO_RETURN), bool(flags & Flag.EXCLUSIVE)
+        return Attach(key, credit, auto_return, exclusive, priority, timeout)
+    if kind == CREDIT:
+        key = ConsumerKey(reader.take(20))
+        flags = reader.flags(Flag.AUTO_RETURN | Flag.DRAIN)
+        drain, auto_return = bool(flags & Flag.DRAIN), bool(flags & Flag.AUTO_RETURN)
+        return Credit(key, reader.take(8), reader.take(8), drain, auto_return)
+    if kind == DETACH:
+        return Detach(ConsumerKey(reader.take(20)))
+    if kind == CONFIGURE:
+        options = reader.options()
+        return Configure(options, reader.sizes() if reader.data[1] == SIZED_VERSION else None)
+    if kind == TICK:
+        return Tick()
+    if kind == RESTARTED:
+        return Restarted(reader.take(8))
+    if NUMBERED <= kind <= BURIED:
+        return _decode_leadership(kind, reader)
+    session = SessionId(reader.take(16))
+    if kind == GET:
+        return Get(session)
+    if kind == PURGE:
+        return Purge(session)
+    if kind == INSPECT:
+        return Inspect(session)
+    if kind == END_SESSION:
+        return EndSession(session)
+    raise BadCommand(f"unknown kind {kind}")
+
+
+def _decode_leadership(kind: int, reader: "_Reader") -> Command:
+    if kind == LEADS:
+        return Leads(reader.term())
+    if kind == SUSPEND:
+        return Suspend(reader.wide(), reader.take(8))
+    if kind == UNSUSPEND:
+        return Unsuspend(reader.wide())
+    if kind == END_PROCESS:
+        return EndProcess(reader.wide())
+    if kind == BURIED:
+        return ReleaseDeadLetters(reader.runs())
+    session = SessionId(reader.take(16))
+    if kind == NUMBERED:
+        number, confirmed, size = reader.take(8), reader.take(8), reader.take(4)
+        return Numbered(session, number, confirmed, reader.inner(session, size))
+    known = RetireFlag.OFF | RetireFlag.IF_EMPTY | RetireFlag.IF_UNUSED
+    flags = reader.flags(known)
+    conditions = bool(flags & RetireFlag.IF_EMPTY), bool(flags & RetireFlag.IF_UNUSED)
+    return Retire(session, bool(flags & RetireFlag.OFF), *conditions)
+
+
+class _Reader:
+    """A place in the bytes of one command."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.place = 2
+
+    def need(self, size: int) -> None:
+        if self.place + size > len(self.data):
+            raise BadCommand(f"cut short at byte {len(self.data)}")
+
+    def take(self, size: int) -> int:
+        """The next `size` bytes as an unsigned little-endian integer."""
+        self.need(size)
+        value = int.from_bytes(self.data[self.place : self.place + size], "little")
+        if size == 8 and value >= 1 << 63:
+            raise BadCommand(f"number out of range at byte {self.place}")
+        self.place += size
+        return value
+
+    def signed(self, size: int) -> int:
+        """The next `size` bytes as a signed little-endian integer."""
+        self.need(size)
+        self.place += size
+        return int.from_bytes(self.data[self.place - size : self.place], "little", signed=True)
+
+    def column(self, flag: int, flags: int, size: int) -> bytes | None:
+        """A column of that many bytes, if `flags` say that it is there."""
+        if not flags & flag:
+            return None
+        self.need(size)
+        self.place += size
+        return self.data[self.place - size : self.place]
+
+    def traits(self, count: int) -> Traits | None:
+        flags = self.flags(TRAITS | PRIORITIES | TTLS | SIZES)
+        if flags == 0:
+            return None
+        if not flags & TRAITS:
+            raise BadCommand(f"columns of no traits: flags {flags:#x}")
+        priority, ttl = self.signed(4), self.signed(8)
+        priorities = self.column(PRIORITIES, flags, 4 * count)
+        ttls = self.column(TTLS, flags, 8 * count)
+        return Traits(priority, ttl, priorities, ttls, self.column(SIZES, flags, 4 * count))
+
+    def wide(self) -> int:
+        """The next 8 bytes, all of whose bits count: the number of a process."""
+        self.need(8)
+        self.place += 8
+        return int.from_bytes(self.data[self.place - 8 : self.place], "little")
+
+    def term(self) -> int:
+        term = self.take(8)
+        if not 0 < term < 1 << TERM_BITS:
+            raise BadCommand(f"term {term}")
+        return term
+
+    def runs(self) -> list[tuple[int, int]]:
+        count = self.take(4)
+        self.need(12 * count)
+        return [(self.take(8), self.take(4)) for _ in range(count)]
+
+    def inner(self, session: SessionId, size: int) -> Command:
+        """A command of that session."""
+        self.need(max(size, 1))
+        kind = self.data[self.place]
+        if kind not in OF_SESSIONS:
+            raise BadCommand(f"a command of kind {kind} in a stream of others")
+        self.place += size
+        command = decode(self.data[self.place - size : self.place])
+        if session_named(command) != session:
+            raise BadCommand("a command of another session in a stream of others")
+        return command
+
+    def words(self) -> bytes:
+        """Annotations: at least one."""
+        size = self.take(4)
+        if not 0 < size <= WORDS_BYTES_MAX:
+            raise BadCommand(f"annotations of {size} bytes")
+        self.need(size)
+        self.place += size
+        words = self.data[self.place - size : self.place]
+        try:
+            decode_words(words)
+        except ValueError as error:
+            raise BadCommand(str(error)) from error
+        return words
+
+    def options(self) -> Options:
+        self.need(1)
+        size = options_bytes(self.data[self.place])
+        self.need(size)
+        self.place += size
+        try:
+            return decode_options(self.data[self.place - size : self.place])
+        except ValueError as error:
+            raise BadCommand(str(error)) from error
+
+    def sizes(self) -> list[tuple[int, int, int]]:
+        count = self.take(4)
+        self.need(SIZE_BYTES * count)
+        runs: list[tuple[int, int, int]] = []
+        after = 0
+        for _ in range(count):
+            first, run, size = self.take(8), self.take(4), self.take(4)
+            if first < after or size >= 1 << 31:
+                raise BadCommand(f"sizes are out of order or range at byte {self.place}")
+            runs.append((first, run, size))
+            after = first + run
+        return runs
+
+    def flags(self, known: int) -> int:
+        """A byte of flags, none but `known` ones."""
+        value = self.take(1)
+        if value & ~known:
+            raise BadCommand(f"unknown flags {value:#x}")
+        return value
+
+
+def _traits(traits: Traits | None) -> bytes:
+    if traits is None:
+        return b"\x00"
+    columns = ((PRIORITIES, traits.priorities), (TTLS, traits.ttls), (SIZES, traits.sizes))
+    flags = TRAITS
+    parts: list[bytes] = []
+    for flag, column in columns:
+        if column is not None:
+            flags |= flag
+            parts.append(column)
+    priority = int(traits.priority).to_bytes(4, "little", signed=True)
+    ttl = int(traits.ttl_ms).to_bytes(8, "little", signed=True)
+    return b"".join([bytes((flags,)), priority, ttl, *parts])
+
+
+def _sizes(runs: list[tuple[int, int, int]]) -> bytes:
+    rows = [_u64(first) + _u32(count) + _u32(size) for first, count, size in runs]
+    return _u32(len(runs)) + b"".join(rows)
+
+
+def _u32(value: int) -> bytes:
+    return value.to_bytes(4, "little")
+
+
+def _u64(value: int) -> bytes:
+    return value.to_bytes(8, "little")
+
+
+def _session(session: SessionId) -> bytes:
+    return int(session).to_bytes(16, "little")
+
+
+def _key(key: ConsumerKey) -> bytes:
+    return int(key).to_bytes(20, "little")

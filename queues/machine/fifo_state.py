@@ -1,0 +1,426 @@
+"""The state of a queue machine as one MessagePack array (docs/formats/queue-snapshot.md).
+
+All of it (`machine_state`), or the head of one that is long, without the parts that are told behind
+it (`queues.machine.fifo_snapshot`). `restore` puts a new machine into that state; BadSnapshot: no
+machine
+has it. Runs of message_seqs are (first, count) pairs; the first element is the version. Everything
+here is done at once, so it is for machines with little in them. Not compiled.
+"""
+
+from typing import Final
+
+import msgspec
+
+from queues.machine.annotations import WORDS_BYTES_MAX, decode_words
+from queues.machine.checked_out import Rows
+from queues.machine.commands import BadCommand, Command, ConsumerKey, SessionId, decode, encode
+from queues.machine.consumers import Consumer, Generation
+from queues.machine.delays import Delays
+from queues.machine.expiry import FAR
+from queues.machine.fifo import Fifo, Leaving
+from queues.machine.leadership_snapshot import (
+    LeadershipState,
+    RowState,
+    leadership_state,
+    restored_rows,
+    restored_streams,
+    row_states,
+)
+from queues.machine.numbered_sessions import Streams
+from queues.machine.options import Options, decode_options
+from queues.machine.pending_dead_letters import DEATHS
+from queues.machine.published_numbers import Numbers
+from queues.machine.rare_state import NONE, own_annotations
+from queues.runs.seqset import SeqSet
+
+VERSION: Final = 4
+OLD_VERSIONS: Final = (1, 2, 3)  # without annotations, changing leaders, delays
+HEAD: Final = 5  # what may be long is told behind it
+Runs = list[tuple[int, int]]
+KEY_BYTES: Final = 20
+SESSION_BYTES: Final = 16
+
+
+class BadSnapshot(Exception):
+    """Bytes that are no snapshot of a version that this node knows."""
+
+
+class ConsumerState(msgspec.Struct, frozen=True, array_like=True):
+    key: bytes
+    priority: int
+    credit: int
+    delivery_count: int
+    auto_return: bool
+    attached: bool
+    timeout_ms: int
+    held: Runs
+    generations: list[tuple[int, Runs]]
+    returned: Runs
+    suspended: bool = False
+    rows: list[RowState] | None = None
+
+
+class FifoState(msgspec.Struct, frozen=True, array_like=True):
+    version: int
+    options: bytes
+    next_seq: int
+    now_ms: int
+    delivered_high: int
+    unused_since_ms: int
+    lanes: list[Runs]
+    redelivered: Runs
+    overdue: Runs
+    consumers: list[ConsumerState]
+    lines: list[list[bytes]]  # keys in their order, the highest priority first
+    exclusive: bytes
+    active: bytes
+    gives_way: bool
+    last_seqs: list[tuple[bytes, int]]
+    leaving: list[tuple[int, int, bytes, Runs]]  # reason, purged, session, messages
+    arrivals: list[tuple[int, int]]
+    calendar: list[tuple[int, int, int]]
+    attempts: list[tuple[int, int]]
+    levels: list[tuple[int, int, int]]  # first, count, level of what is not ready
+    sizes: list[tuple[int, int, int]]
+    check_ms: int  # when consumers are looked at that keep what they hold for too long
+    look_sooner: bool
+    put_off: list[bytes]  # commands that wait until what is due has left
+    annotations: list[tuple[int, int, bytes]] = []  # first, count, words of each
+    retired: bytes = b""  # the session that retired it; empty: it has not retired
+    pending_dead_letters: list[tuple[int, int, int]] = []  # first, count, reason
+    led: LeadershipState | None = None  # where the leader may change
+    pending_dead_letter_sizes: list[
+        tuple[int, int, int]
+    ] = []  # first, count, body bytes, where they count
+    delayed: Runs = []
+    delays: list[tuple[int, int, int]] = []  # due, first, count; some may be gone
+
+
+def machine_state(machine: Fifo) -> FifoState:
+    """All of it."""
+    return _state_of(machine, True)
+
+
+def head_of(machine: Fifo) -> FifoState:
+    """Without the parts that may be long: of sets there are none but empty ones."""
+    return _state_of(machine, False)
+
+
+def _state_of(machine: Fifo, whole: bool) -> FifoState:
+    roster = machine.roster
+    notes, pending_dead_letters, delays = (
+        machine.notes,
+        machine.pending_dead_letters,
+        machine.delays,
+    )
+    everything: Runs = []
+    if whole and (machine.options.levels > 1 or machine.options.bytes_max >= 0):
+        everything = machine.queue_within(1, machine.next_seq - 1)
+    arrivals = zip(machine.arrivals.firsts, machine.arrivals.times, strict=True)
+    return FifoState(
+        VERSION if whole else HEAD,
+        machine.options.encode(),
+        machine.next_seq,
+        machine.now_ms,
+        machine.delivered_high,
+        machine.unused_since_ms,
+        [_runs(lane, whole) for lane in machine.ready.lanes],
+        _runs(machine.redelivered, whole),
+        _runs(machine.overdue, whole),
+        [_consumer_state(each, whole) for each in roster.consumers.values()],
+        [
+            [_key(each.key) for each in level.standing()]
+            for level in roster.lines.levels
+            if level.count
+        ],
+        b"" if roster.exclusive_key is None else _key(roster.exclusive_key),
+        b"" if roster.active_key is None else _key(roster.active_key),
+        roster.gives_way,
+        [(_session(session), seq) for session, seq in machine.last_seqs.all().items()],
+        [
+            (each.reason, each.purged, _session(each.session), _runs(each.seqs, whole))
+            for each in machine.leaving
+        ],
+        list(arrivals) if whole else [],
+        machine.calendar.entries() if whole else [],
+        machine.attempts.items() if whole else [],
+        notes.level_runs(everything),
+        notes.size_runs(everything),
+        machine.timeouts.check_ms,
+        machine.timeouts.look_sooner,
+        [encode(command) for command in machine.put_off],
+        machine.annotations.runs(),
+        _session(machine.retired_by) if machine.retired else b"",
+        pending_dead_letters.runs() if whole else [],
+        leadership_state(machine.streams),
+        pending_dead_letters.size_runs() if whole else [],
+        [] if delays is None else _runs(delays.seqs, whole),
+        delays.calendar.entries() if whole and delays is not None else [],
+    )
+
+
+def _runs(seqs: SeqSet, whole: bool) -> Runs:
+    return seqs.runs() if whole else []
+
+
+def encode_state(state: FifoState) -> bytes:
+    return msgspec.msgpack.encode(state)
+
+
+def decode_state(data: bytes) -> FifoState:
+    """BadSnapshot: the bytes are none."""
+    try:
+        state = msgspec.msgpack.decode(data, type=FifoState)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise BadSnapshot(str(error)) from error
+    if state.version not in (*OLD_VERSIONS, VERSION, HEAD):
+        raise BadSnapshot(f"a snapshot of version {state.version}")
+    return state
+
+
+def restore(machine: Fifo, state: FifoState) -> None:
+    """Put a new machine into this state; of a head, the parts behind it are put in next."""
+    try:
+        options = decode_options(state.options)
+        put_off: list[Command] = [decode(command) for command in state.put_off]
+    except (ValueError, BadCommand) as error:
+        raise BadSnapshot(str(error)) from error
+    if options.levels != machine.options.levels:
+        raise BadSnapshot(f"{options.levels} levels of priority")
+    _check(state, options)
+    try:
+        streams = None if state.led is None else restored_streams(state.led)
+        rows = [_rows(each, streams) for each in state.consumers]
+    except ValueError as error:
+        raise BadSnapshot(str(error)) from error
+    assert machine.next_seq == 1
+    machine.set_options(options)
+    machine.streams = streams if streams is not None else machine.streams
+    machine.next_seq = state.next_seq
+    machine.now_ms = state.now_ms
+    machine.delivered_high = state.delivered_high
+    if state.retired:
+        machine.set_retired(True, _to_session(state.retired))
+    for first, count, reason in state.pending_dead_letters:
+        machine.pending_dead_letters.add(first, count, reason)
+    machine.pending_dead_letters.weigh(state.pending_dead_letter_sizes)
+    machine.notes.pending_dead_letter_bytes = machine.pending_dead_letters.bytes
+    machine.unused_since_ms = state.unused_since_ms
+    for level, runs in enumerate(state.lanes):
+        for first, count in runs:
+            machine.ready.add(first, count, level)
+    machine.redelivered = _set(state.redelivered) if state.redelivered else NONE
+    machine.overdue = _set(state.overdue) if state.overdue else NONE
+    _restore_consumers(machine, state, rows)
+    machine.last_seqs = Numbers((_to_session(session), seq) for session, seq in state.last_seqs)
+    for reason, purged, session, runs in state.leaving:
+        leaving = Leaving(_set(runs), reason)
+        leaving.purged = purged
+        leaving.session = _to_session(session)
+        machine.leaving.append(leaving)
+    machine.arrivals.firsts = [first for first, _ in state.arrivals]
+    machine.arrivals.times = [time for _, time in state.arrivals]
+    for due, first, count in state.calendar:
+        machine.calendar.restore(due, first, count)
+    for seq, tries in state.attempts:
+        if tries > 0:
+            machine.attempts.put(seq, tries)
+    machine.timeouts.check_ms = state.check_ms
+    machine.timeouts.look_sooner = state.look_sooner
+    machine.put_off.extend(put_off)
+    for first, count, words in state.annotations:
+        own_annotations(machine).restore(first, count, words)
+    machine.notes.restore(state.levels, state.sizes)
+    if state.delays:
+        _restore_delays(machine, state)
+    machine.due_by(state.now_ms)
+
+
+def _restore_delays(machine: Fifo, state: FifoState) -> None:
+    delays = Delays()
+    delays.seqs = _set(state.delayed)
+    for due, first, count in state.delays:
+        delays.calendar.restore(due, first, count)
+    machine.delays = delays
+    machine.notes.count_beside(delays.seqs)
+
+
+def _check(state: FifoState, options: Options) -> None:
+    """BadSnapshot: these fields together are of no machine."""
+    numbers = [state.now_ms, state.check_ms, state.delivered_high, max(state.unused_since_ms, 0)]
+    numbers += [seq for _, seq in state.last_seqs] + [tries for _, tries in state.attempts]
+    numbers += [time for _, time in state.arrivals] + [due for due, _, _ in state.calendar]
+    numbers += [due for due, _, _ in state.delays]
+    if not 1 <= state.next_seq <= FAR or min(numbers) < 0 or max(numbers) > FAR:
+        raise BadSnapshot("a number out of its bounds")
+    _check_keys(state)
+    alive = [run for lane in state.lanes for run in lane]
+    for consumer in state.consumers:
+        alive += consumer.held
+    for _, _, _, runs in state.leaving:
+        alive += runs
+    alive += state.delayed
+    others = [state.redelivered, state.overdue, *(each.returned for each in state.consumers)]
+    others += [runs for each in state.consumers for _, runs in each.generations]
+    others += [[(first, count)] for _, first, count in state.calendar]
+    others += [[(first, count)] for _, first, count in state.delays]
+    others += [[(seq, 1)] for seq, _ in state.attempts] + [[(seq, 1)] for seq, _ in state.arrivals]
+    for runs in others:
+        _merged(runs, state.next_seq)
+    everything = _merged(sorted(alive), state.next_seq)
+    pending_dead_letters = [(first, count) for first, count, _ in state.pending_dead_letters]
+    kept = _merged(sorted(alive + pending_dead_letters), state.next_seq)
+    if state.version == HEAD and state.next_seq > 1:
+        kept = [(1, state.next_seq - 1)]  # They are told behind it.
+    _check_kept(state, pending_dead_letters)
+    if any(reason not in DEATHS for _, _, reason in state.pending_dead_letters):
+        raise BadSnapshot("a death of an unknown reason")
+    if len(state.lanes) != options.levels:
+        raise BadSnapshot(f"{len(state.lanes)} levels of messages")
+    for rows, wanted in ((state.levels, options.levels > 1), (state.sizes, options.bytes_max >= 0)):
+        noted = _merged([(first, count) for first, count, _ in rows], state.next_seq)
+        if noted != (everything if wanted else []):
+            raise BadSnapshot("levels or sizes of other messages than there are")
+    if any(not 0 <= level < options.levels for _, _, level in state.levels):
+        raise BadSnapshot("a level that there is not")
+    if any(not 0 <= size < 1 << 31 for _, _, size in state.sizes):
+        raise BadSnapshot("a size out of its bounds")
+    _check_annotations(state, kept)
+
+
+def _check_kept(state: FifoState, pending_dead_letters: Runs) -> None:
+    """What is delayed has a time, what is weighed is dying."""
+    for wanted, known in (
+        (state.delayed, [(first, count) for _, first, count in state.delays]),
+        (
+            [(first, count) for first, count, _ in state.pending_dead_letter_sizes],
+            pending_dead_letters,
+        ),
+    ):
+        there = _set(_merged(sorted(known), state.next_seq))
+        _merged(wanted, state.next_seq)
+        for first, count in wanted:
+            if sum(found for _, found in there.within(first, count)) != count:
+                raise BadSnapshot("a delay of no message, or a size")
+    if any(not 0 <= size < 1 << 31 for _, _, size in state.pending_dead_letter_sizes):
+        raise BadSnapshot("a size out of its bounds")
+
+
+def _check_annotations(state: FifoState, everything: Runs) -> None:
+    _merged([(first, count) for first, count, _ in state.annotations], state.next_seq)
+    alive = SeqSet()
+    for first, count in everything:
+        alive.add(first, count)
+    for first, count, words in state.annotations:
+        if sum(found for _, found in alive.within(first, count)) != count:
+            raise BadSnapshot("annotations of messages that are not there")
+        if not 0 < len(words) <= WORDS_BYTES_MAX:
+            raise BadSnapshot(f"annotations of {len(words)} bytes")
+        try:
+            decode_words(words)
+        except ValueError as error:
+            raise BadSnapshot(str(error)) from error
+
+
+def _check_keys(state: FifoState) -> None:
+    known = {each.key for each in state.consumers}
+    keys = [*known, *(key for key in (state.exclusive, state.active) if key)]
+    sessions = [session for session, _ in state.last_seqs] + [each[2] for each in state.leaving]
+    if any(len(key) != KEY_BYTES for key in keys):
+        raise BadSnapshot("a key of a wrong length")
+    sessions += [state.retired] if state.retired else []
+    if any(len(session) != SESSION_BYTES for session in sessions):
+        raise BadSnapshot("a session of a wrong length")
+    standing = [key for line in state.lines for key in line]
+    standing += [state.exclusive] if state.exclusive else []
+    if len(known) != len(state.consumers) or not known.issuperset(standing):
+        raise BadSnapshot("a consumer twice, or one that is not there")
+
+
+def _merged(runs: Runs, next_seq: int) -> Runs:
+    """Ascending runs of numbers below `next_seq`, those that meet as one; else BadSnapshot."""
+    merged: Runs = []
+    end = 1
+    for first, count in runs:
+        if first < end or count < 1 or first + count > next_seq:
+            raise BadSnapshot(f"messages {first}.. in a wrong place")
+        if merged and first == end:
+            merged[-1] = (merged[-1][0], merged[-1][1] + count)
+        else:
+            merged.append((first, count))
+        end = first + count
+    return merged
+
+
+def _rows(state: ConsumerState, streams: Streams | None) -> Rows | None:
+    order = 0 if streams is None else streams.order
+    return restored_rows(state.rows, state.held, state.delivery_count, order)
+
+
+def _restore_consumers(machine: Fifo, state: FifoState, rows: list[Rows | None]) -> None:
+    roster = machine.roster
+    for each, own in zip(state.consumers, rows, strict=True):
+        consumer = Consumer(_to_key(each.key), each.priority)
+        consumer.credit = each.credit
+        consumer.delivery_count = each.delivery_count
+        consumer.auto_return = each.auto_return
+        consumer.attached = each.attached
+        consumer.timeout_ms = each.timeout_ms
+        consumer.held = _set(each.held)
+        consumer.rows = own
+        consumer.suspended = each.suspended
+        consumer.generations = [Generation(at, _set(runs)) for at, runs in each.generations]
+        consumer.returned = _set(each.returned) if each.returned else None
+        roster.add(consumer)
+        roster.attached_count += 1 if each.attached else 0
+        machine.checked_out += consumer.held.count
+    for line in state.lines:
+        for key in line:
+            roster.lines.join(roster.consumers[_to_key(key)])
+    roster.exclusive_key = _to_key(state.exclusive) if state.exclusive else None
+    roster.active_key = _to_key(state.active) if state.active else None
+    roster.gives_way = state.gives_way
+
+
+def _consumer_state(consumer: Consumer, whole: bool) -> ConsumerState:
+    rows: list[RowState] | None = []
+    if whole or consumer.rows is None:
+        rows = row_states(consumer.rows)
+    returned = consumer.returned
+    return ConsumerState(
+        _key(consumer.key),
+        consumer.priority,
+        consumer.credit,
+        consumer.delivery_count,
+        consumer.auto_return,
+        consumer.attached,
+        consumer.timeout_ms,
+        _runs(consumer.held, whole),
+        [(each.at_ms, _runs(each.seqs, whole)) for each in consumer.generations],
+        [] if returned is None else _runs(returned, whole),
+        consumer.suspended,
+        rows,
+    )
+
+
+def _set(runs: Runs) -> SeqSet:
+    made = SeqSet()
+    for first, count in runs:
+        made.add(first, count)
+    return made
+
+
+def _key(key: ConsumerKey) -> bytes:
+    return int(key).to_bytes(KEY_BYTES, "little")
+
+
+def _to_key(data: bytes) -> ConsumerKey:
+    return ConsumerKey(int.from_bytes(data, "little"))
+
+
+def _session(session: SessionId) -> bytes:
+    return int(session).to_bytes(SESSION_BYTES, "little")
+
+
+def _to_session(data: bytes) -> SessionId:
+    return SessionId(int.from_bytes(data, "little"))

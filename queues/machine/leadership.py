@@ -1,0 +1,290 @@
+"""What the machine of a quorum queue does because its leader may change (0011, 0036).
+
+Functions of `queues.machine.fifo.Fifo`, for commands that queues at home on one node are not given:
+a
+session's numbered commands, a leader that begins, processes that cannot be reached or are gone,
+dead letters that are kept until they are safe elsewhere. `resume` reads alone. As in the machine:
+same state and command, same state and effects. Compiled.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from mypy_extensions import i64
+
+from queues.machine.checked_out import Row, Rows
+from queues.machine.commands import (
+    FAIL,
+    TERM_BITS,
+    TERM_SHIFT,
+    Command,
+    ConsumerKey,
+    EndProcess,
+    Enqueue,
+    Leads,
+    Numbered,
+    ReleaseDeadLetters,
+    Retire,
+    SessionId,
+    Suspend,
+    Unsuspend,
+    consumer_key,
+    session_of,
+)
+from queues.machine.consumers import Consumer
+from queues.machine.effects import (
+    LEFT_BURIED,
+    LEFT_REFUSED,
+    Activated,
+    Attached,
+    AttachRefused,
+    Delivers,
+    Detached,
+    Effect,
+    Enqueued,
+    Got,
+    Inspected,
+    KnownAlready,
+    Left,
+    Refused,
+    ResendFrom,
+    SessionOver,
+    TimedOut,
+    Unwanted,
+)
+from queues.machine.expiry import FAR
+from queues.machine.numbered_sessions import KNOWN, TAKEN, Resume, Resumed
+
+if TYPE_CHECKING:
+    from queues.machine.fifo import Fifo
+
+PROCESS_SHIFT: Final = 96  # of a consumer's key: what is above is its session's process
+
+
+def apply_leadership(machine: "Fifo", command: Command) -> None:
+    """One of the commands of this module, but for `Numbered`."""
+    if isinstance(command, Leads):
+        assert 0 < command.term < 1 << TERM_BITS
+        machine.next_seq = max(machine.next_seq, command.term << TERM_SHIFT | 1)
+        machine.use()  # The time in which there was no leader does not count.
+    elif isinstance(command, Retire):
+        _retire(machine, command)
+    elif isinstance(command, Suspend):
+        _suspend(machine, command)
+    elif isinstance(command, Unsuspend):
+        _unsuspend(machine, command.process)
+    elif isinstance(command, EndProcess):
+        _end_process(machine, command.process)
+    else:
+        assert isinstance(command, ReleaseDeadLetters)
+        for first, count in command.runs:
+            for run_first, run_count in machine.pending_dead_letters.remove(first, count):
+                machine.let_go(run_first, run_count, LEFT_BURIED)
+        machine.notes.pending_dead_letter_bytes = machine.pending_dead_letters.bytes
+
+
+# Streams
+
+
+def admit(machine: "Fifo", command: Numbered) -> bool:
+    """Whether the command in it is to be applied now; if not, all that is to be told is told."""
+    streams = machine.streams
+    assert streams is not None
+    session = command.session
+    inner = command.command
+    verdict = streams.admit(command)
+    if verdict == TAKEN:
+        if isinstance(inner, Enqueue):  # The stream's numbers hold, whatever was before.
+            machine.last_seqs.put(session, inner.first_seq - 1)
+        return True
+    if isinstance(inner, Enqueue):
+        pass_over(machine, inner)
+    if verdict != KNOWN:
+        machine.tell(ResendFrom(session, verdict))
+    return False
+
+
+def pass_over(machine: "Fifo", command: Enqueue) -> None:
+    """Nothing of it is taken; it uses up numbers all the same, for bodies bear them already."""
+    machine.tell(Unwanted(command.session, machine.next_seq, command.count))
+    machine.next_seq += command.count
+
+
+def pass_over_bare(machine: "Fifo", command: Enqueue, wanted: i64) -> None:
+    """The same for one that came without a number and is not the session's next."""
+    pass_over(machine, command)
+    if command.first_seq > wanted:
+        machine.tell(ResendFrom(command.session, wanted))
+    else:
+        machine.tell(KnownAlready(command.session, command.first_seq, command.count))
+
+
+def resume(machine: "Fifo", wanted: Resume) -> Resumed:
+    """What a session's proxy has to know of a leader that is new to it."""
+    streams = machine.streams
+    assert streams is not None
+    session = wanted.session
+    stream = streams.by_session.get(session)
+    if stream is None:
+        return Resumed(session, 0, 0)
+    resumed = Resumed(session, stream.number, machine.last_seqs.of(session))
+    effects = resumed.effects
+    if stream.refused is not None:
+        for first, count in stream.refused.runs():
+            begin = max(i64(first), wanted.confirmed + 1)
+            if begin < first + count:
+                effects.append(Refused(session, begin, first + count - begin))
+    answer: Effect | None = None
+    if 0 < wanted.asked == stream.answered:
+        answer = _still_true(machine, session, stream.answer)
+    if isinstance(answer, (Attached, AttachRefused)):
+        effects.append(answer)
+    _consumers_again(machine, wanted, answer, effects)
+    if answer is not None and not isinstance(answer, (Attached, AttachRefused)):
+        effects.append(answer)
+    return resumed
+
+
+def _still_true(machine: "Fifo", session: SessionId, answer: Effect | None) -> Effect | None:
+    """A message that was got may have been taken back: then there was none."""
+    if isinstance(answer, Got) and answer.message > 0:
+        holder = machine.roster.consumers.get(consumer_key(session, 0))
+        if holder is None or not holder.held.contains(answer.message):
+            return Got(session, 0, False, machine.ready.count)
+    return answer
+
+
+def _consumers_again(
+    machine: "Fifo", wanted: Resume, answer: Effect | None, effects: list[Effect]
+) -> None:
+    """Deliveries of all of them in the order in which they were made, then who is active."""
+    active: list[Effect] = []
+    found: list[tuple[int, int, int]] = []  # order, place of the consumer, place of the row
+    rows: list[list[Row]] = []
+    keys: list[ConsumerKey] = []
+    for number, delivery_seq in wanted.wanted:
+        key = consumer_key(wanted.session, number)
+        consumer = machine.roster.consumers.get(key)
+        if consumer is None:
+            if not _explains(answer, key):
+                effects.append(TimedOut(key, machine.options.consumer_timeout_ms))
+            continue
+        if machine.options.single_active and consumer.attached:
+            active.append(Activated(key, machine.roster.active_key == key))
+        if consumer.rows is not None:
+            own = consumer.rows.from_number(delivery_seq)
+            found += [(row.order, len(rows), place) for place, row in enumerate(own)]
+            rows.append(own)
+            keys.append(key)
+    found.sort()
+    for _, at, place in found:
+        row = rows[at][place]
+        effects.append(
+            Delivers(
+                keys[at], row.delivery_seq, row.first, row.count, row.redelivered, row.attempts
+            )
+        )
+    effects.extend(active)
+
+
+def _explains(answer: Effect | None, key: ConsumerKey) -> bool:
+    """Whether the answer says why there is no such consumer."""
+    return isinstance(answer, (Detached, AttachRefused)) and answer.key == key
+
+
+# The queue is about to go
+
+
+def _retire(machine: "Fifo", command: Retire) -> None:
+    ready = machine.ready.count
+    consumer_count = machine.roster.attached_count
+    if command.off:
+        machine.set_retired(False, SessionId(0))
+    elif (not command.if_empty or ready == 0) and (not command.if_unused or consumer_count == 0):
+        machine.set_retired(True, command.session)
+    machine.tell(Inspected(command.session, ready, consumer_count))
+
+
+def refuse_all(machine: "Fifo", enqueued: Enqueued) -> None:
+    """A publish to a queue that is about to go. Refusals come before what confirms the others."""
+    session, first, count = enqueued.session, enqueued.first_seq, enqueued.count
+    if machine.streams is not None:
+        machine.streams.refuse(session, first, count)
+    machine.tell(Refused(session, first, count))
+    machine.tell(enqueued)
+    machine.tell(Left(enqueued.message_first, count, LEFT_REFUSED))
+
+
+# Processes that cannot be reached, or are gone
+
+
+def begin_consumer(machine: "Fifo", consumer: Consumer) -> None:
+    """It is being let in."""
+    streams = machine.streams
+    assert streams is not None
+    consumer.rows = Rows()
+    consumer.suspended = (consumer.key >> PROCESS_SHIFT) in streams.suspended
+
+
+def _of_process(machine: "Fifo", process: int) -> list[Consumer]:
+    consumers = machine.roster.consumers
+    return [each for key, each in consumers.items() if key >> PROCESS_SHIFT == process]
+
+
+def _suspend(machine: "Fifo", command: Suspend) -> None:
+    streams = machine.streams
+    assert streams is not None
+    if command.process in streams.suspended:
+        return
+    due_ms = machine.now_ms + command.timeout_ms
+    streams.suspended[command.process] = due_ms
+    for consumer in _of_process(machine, command.process):
+        consumer.suspended = True
+        machine.roster.lines.leave(consumer)
+    if machine.options.single_active:
+        machine.activate()
+    machine.due_by(due_ms)
+
+
+def _unsuspend(machine: "Fifo", process: int) -> None:
+    streams = machine.streams
+    assert streams is not None
+    if streams.suspended.pop(process, None) is None:
+        return
+    for consumer in _of_process(machine, process):
+        consumer.suspended = False
+        machine.roster.give(consumer, consumer.credit)
+    if machine.options.single_active:
+        machine.activate()
+
+
+def return_suspended(machine: "Fifo") -> None:
+    """A process could not be reached for too long: what its consumers hold is ready again, and they
+    are out, as those that keep a delivery for too long."""
+    streams = machine.streams
+    assert streams is not None
+    for process, due_ms in streams.suspended.items():
+        if due_ms > machine.now_ms:
+            machine.due_by(due_ms)
+            continue
+        streams.suspended[process] = FAR
+        for consumer in _of_process(machine, process):
+            if consumer.held.count > 0:
+                machine.roster.remove(consumer.key)
+                machine.tell(TimedOut(consumer.key, machine.options.consumer_timeout_ms))
+                machine.end_consumer(consumer, FAIL)
+        if machine.options.single_active:
+            machine.activate()
+
+
+def _end_process(machine: "Fifo", process: int) -> None:
+    streams = machine.streams
+    assert streams is not None
+    streams.end_process(process)
+    ended: dict[SessionId, None] = dict.fromkeys(
+        [session for session in streams.by_session if session >> 64 == process]
+    )
+    for consumer in _of_process(machine, process):
+        ended[session_of(consumer.key)] = None
+    for session in ended:
+        machine.end_session(session)
+        machine.tell(SessionOver(session))

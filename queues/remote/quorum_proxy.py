@@ -1,0 +1,330 @@
+"""Quorum queues as the sessions of this node see them, whoever leads them (0036).
+
+A `QuorumProxy` is the `QueueHost` of such a queue; it has a `RemoteSession` for each session that
+uses
+it, and is told who leads (`leader`). While nobody does, everything waits. If this node leads, what
+the strands send goes to its end as objects; else over the road to the node that does, as items.
+
+`QuorumProxies` has the proxies of a node, takes what leaders elsewhere say, and is told when a road
+has
+lost what was under way (`lost`): then the strands resume, as with a leader that is new to them.
+
+Bounded: publishes that are not known to be applied are kept, up to KEPT_BYTES_MAX for each queue;
+beyond that, and while the road is full, the sessions that publish to it are held up. Compiled.
+"""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from queues.machine.commands import Command, SessionId
+from queues.machine.numbered_sessions import Resume
+from queues.message import Chunk
+from queues.queue_host import SessionSink, View
+from queues.remote.items import (
+    ACTIVATED,
+    APPLIED,
+    ATTACH_REFUSED,
+    ATTACHED,
+    BODIES,
+    CONFIRMS,
+    COUNTED,
+    DELIVERS,
+    DETACHED,
+    DRAINED,
+    GONE,
+    GOT,
+    GOT_BODY,
+    INSPECTED,
+    NOT_LEADER,
+    NUMBERED,
+    PUBLISH,
+    PURGED,
+    REFUSED,
+    RESEND,
+    RESUMED,
+    TAKEN,
+    TIMED_OUT,
+    UNREADABLE,
+    BadItem,
+    Item,
+    put_command,
+    put_numbers,
+    put_resume,
+    put_run,
+)
+from queues.remote.proxy import answer
+from queues.remote.remote_interfaces import EndOfTurn, FindEnd, FindPeerRoute, HomeEnd, PeerRoute
+from queues.remote.remote_session import RemoteSession
+from queues.sessions.credit import QUEUE, CreditActor, CreditSpec
+
+NOBODY: Final = 0  # no member has this id
+KEPT_BYTES_MAX: Final = 64 << 20
+GO_ON_BYTES: Final = KEPT_BYTES_MAX // 2
+BRAKE_SPEC: Final = CreditSpec(1, 1)
+ANSWERS: Final = frozenset(
+    (
+        *(DELIVERS, GOT, REFUSED, ATTACHED, ATTACH_REFUSED, DETACHED, ACTIVATED, TIMED_OUT),
+        *(DRAINED, PURGED, INSPECTED, UNREADABLE),
+    )
+)
+
+
+@final
+class QuorumProxy:
+    """A quorum queue, on a node of a cluster."""
+
+    def __init__(
+        self,
+        uid: int,
+        vhost: str,
+        name: str,
+        single_active: bool,
+        spec: CreditSpec,
+        quorum_proxies: "QuorumProxies",
+    ) -> None:
+        self.uid: int = uid
+        self.vhost = vhost
+        self.name = name
+        place = f"queue '{name}' in vhost '{vhost}'"
+        self.credit = CreditActor(place, spec, None, QUEUE)
+        self.is_gone = False
+        self._single_active = single_active
+        self._quorum_proxies = quorum_proxies
+        self.member = NOBODY  # who leads
+        self.term = 0  # in which; 0: nobody leads
+        self.end: HomeEnd | None = None  # if that is this node
+        self._peer_route: PeerRoute | None = None  # if it is another
+        self._remote_sessions: dict[SessionId, RemoteSession] = {}
+        self._kept_bytes: i64 = 0
+        self._brake = CreditActor("commands that wait", BRAKE_SPEC)
+        self._braked = False
+        self._counts = (0, 0, 0)
+
+    @property
+    def quorum(self) -> bool:
+        return True
+
+    @property
+    def single_active(self) -> bool:
+        return self._single_active
+
+    @property
+    def ready_count(self) -> int:
+        """Of a leader elsewhere as it has told it last, and so for the others."""
+        return self._counts[0] if self.end is None else self.end.ready_count
+
+    @property
+    def checked_out_count(self) -> int:
+        return self._counts[1] if self.end is None else self.end.checked_out_count
+
+    @property
+    def consumer_count(self) -> int:
+        return self._counts[2] if self.end is None else self.end.consumer_count
+
+    @property
+    def sessions(self) -> set[SessionId]:
+        """Those that use it, or whose end is still to be applied."""
+        return set(self._remote_sessions)
+
+    @property
+    def kept_bytes(self) -> int:
+        """Of publishes that are not known to be applied."""
+        return self._kept_bytes
+
+    # Handed down by sessions
+
+    def publish(self, sink: SessionSink, chunk: Chunk, first_seq: i64) -> None:
+        """See QueueHost."""
+        sink.credit.send(self.credit, chunk.count())
+        self._remote_session(sink).publish(chunk, first_seq)
+        peer_route = self._peer_route
+        if peer_route is not None and peer_route.is_held:
+            peer_route.hold(self.credit)
+
+    def command(self, sink: SessionSink, command: Command) -> None:
+        """See QueueHost."""
+        self._remote_session(sink).command(command)
+
+    def view(self, sink: SessionSink, first: i64, count: i64) -> View | None:
+        """See QueueHost."""
+        return self._remote_session(sink).view(first, count)
+
+    def _remote_session(self, sink: SessionSink) -> RemoteSession:
+        remote_session = self._remote_sessions.get(sink.session)
+        if remote_session is None:
+            remote_session = RemoteSession(sink, self)
+            self._remote_sessions[sink.session] = remote_session
+        return remote_session
+
+    # Who leads
+
+    def leader(self, member: int, term: int) -> None:
+        """That node leads, in that term, and takes commands; NOBODY: none does that can be reached.
+
+        News of an earlier term than one heard of is old.
+        """
+        if self.is_gone or (member != NOBODY and term < self.term):
+            return
+        self.member = member
+        self.end = None
+        self._peer_route = None
+        if member == NOBODY:
+            for remote_session in list(self._remote_sessions.values()):
+                remote_session.close()
+            return
+        self.term = term
+        if member == self._quorum_proxies.member:
+            self.end = self._quorum_proxies.find_end(self.uid)
+        else:
+            self._peer_route = self._quorum_proxies.find_peer_route(member)
+        self.resume_all(False)
+
+    @property
+    def is_led(self) -> bool:
+        return self.end is not None or self._peer_route is not None
+
+    def resume_all(self, refused_alone: bool) -> None:
+        """All strands are to find out how far they have come, or those that were refused."""
+        if not self.is_led:
+            return
+        for remote_session in list(self._remote_sessions.values()):
+            if remote_session.is_refused or not refused_alone:
+                remote_session.resume()
+
+    # What strands need (RemoteSessionHome)
+
+    def send_publish(
+        self, session: SessionId, number: int, confirmed: int, chunk: Chunk, first_seq: int
+    ) -> None:
+        self._quorum_proxies.published_bytes += chunk.size()
+        run = put_run(PUBLISH, self.uid, session, first_seq, chunk, 0, chunk.count())
+        self._put([self._address(session, number, confirmed), *run])
+
+    def send_command(
+        self, session: SessionId, number: int, confirmed: int, command: Command
+    ) -> None:
+        item = put_command(self.uid, session, command)
+        self._put([self._address(session, number, confirmed), item])
+
+    def _address(self, session: SessionId, number: int, confirmed: int) -> bytes:
+        return put_numbers(NUMBERED, self.uid, session, self.term, number, confirmed)
+
+    def send_resume(self, attempt: int, wanted: Resume) -> None:
+        self._put([put_resume(self.uid, self.term, attempt, wanted)])
+
+    def send_taken(self, session: SessionId, byte_count: int) -> None:
+        self._put([put_numbers(TAKEN, self.uid, session, byte_count)])
+
+    def _put(self, parts: list[bytes]) -> None:
+        peer_route = self._peer_route
+        assert peer_route is not None
+        peer_route.put(parts)
+
+    def keeps(self, byte_count: int) -> None:
+        self._kept_bytes += byte_count
+        if self._kept_bytes >= KEPT_BYTES_MAX and not self._braked:
+            self._braked = True
+            self.credit.send(self._brake, 1)
+        elif self._braked and self._kept_bytes <= GO_ON_BYTES:
+            self._braked = False
+            self._brake.ack(self.credit, 1)
+
+    def over(self, remote_session: RemoteSession) -> None:
+        if self._remote_sessions.get(remote_session.session) is remote_session:
+            del self._remote_sessions[remote_session.session]
+
+    # From a leader on another node
+
+    def take(self, member: int, item: Item) -> None:
+        """An answer to one of the sessions. BadItem: it makes no sense."""
+        if item.kind == COUNTED:
+            ready, checked_out, consumers = item.numbers
+            self._counts = (ready, checked_out, consumers)
+            return
+        remote_session = self._remote_sessions.get(item.session)
+        if remote_session is None or member != self.member or self._peer_route is None:
+            return
+        if item.kind == RESUMED:
+            term, attempt, number = item.numbers
+            if term == self.term:
+                remote_session.resumed(attempt, number)
+        elif item.kind == NOT_LEADER:
+            if item.numbers[0] == self.term:
+                remote_session.refused()
+        elif remote_session.is_open:
+            self._answer(remote_session, item)
+
+    def _answer(self, remote_session: RemoteSession, item: Item) -> None:
+        kind = item.kind
+        if kind in (BODIES, GOT_BODY):
+            assert item.chunk is not None
+            if kind == BODIES:
+                remote_session.take_bodies(item.first, item.chunk)
+            else:
+                remote_session.take_got(item.first, item.chunk)
+        elif kind == APPLIED:
+            remote_session.on_applied(self.uid, item.numbers[0])
+        elif kind == CONFIRMS:
+            remote_session.on_confirms(self.uid, item.numbers[0])
+        elif kind == RESEND:
+            remote_session.resume()
+        elif kind == GONE:
+            remote_session.on_gone(self.uid)
+        elif kind in ANSWERS:
+            answer(remote_session, self.uid, item)
+        else:
+            raise BadItem(f"an item of kind {kind} for a session")
+
+    # The end
+
+    def delete(self) -> None:
+        """The definition is gone."""
+        self.is_gone = True
+        remote_sessions = list(self._remote_sessions.values())
+        self._remote_sessions = {}
+        for remote_session in remote_sessions:
+            remote_session.lose()
+        self.credit.peer_down_everywhere()
+
+
+@final
+class QuorumProxies:
+    """The proxies of all quorum queues on a node of a cluster."""
+
+    def __init__(
+        self, member: int, find_end: FindEnd, find_peer_route: FindPeerRoute, turn: EndOfTurn
+    ) -> None:
+        self.member = member  # this node
+        self.find_end = find_end
+        self.find_peer_route = find_peer_route
+        self.hosts: dict[int, QuorumProxy] = {}
+        self.published_bytes: i64 = 0  # of messages that went to leaders on other nodes
+        self._turn = turn
+
+    def add(self, host: QuorumProxy) -> None:
+        self.hosts[host.uid] = host
+
+    def remove(self, uid: int) -> None:
+        """The queue is deleted."""
+        host = self.hosts.pop(uid, None)
+        if host is not None:
+            host.delete()
+
+    def take(self, member: int, item: Item) -> None:
+        """What a leader elsewhere says. BadItem: it makes no sense."""
+        host = self.hosts.get(item.uid)
+        if host is not None:
+            host.take(member, item)
+
+    def lost(self, member: int) -> None:
+        """What was under way to that node and from it is lost."""
+        for host in list(self.hosts.values()):
+            if host.member == member:
+                host.resume_all(False)
+
+    def tick(self) -> None:
+        """About once a second: those that were refused by a leader try again, in case that nobody
+        tells them of another."""
+        for host in list(self.hosts.values()):
+            host.resume_all(True)

@@ -1,0 +1,640 @@
+"""One session's use of a quorum queue whose leader may change (0036). Pure, compiled.
+
+A `RemoteSession` numbers what its session hands down and keeps it until the machine is known to
+have
+applied it. It goes to whoever leads now (`RemoteSessionHome`): as objects, if that is this node,
+else as
+items. To a leader that is new to it the strand says what it waits for, hears how the session
+stands, and goes on from there: sends again what was not applied, drops deliveries that it has seen.
+
+At most one command that wants an answer is under way, and what the session hands down after it
+waits, for the machine keeps one answer for each session. EndSession goes last, once all else is
+applied: a session that a leader does not know any more has then ended, and was not forgotten.
+
+What the session has been told of and not looked at is asked for again from a new leader, in the
+order in which it was told; so bodies are looked at in the order in which they come. Limits: the
+owner's. Invariant: `_kept` are the commands `_applied + 1` .. `_next - 1`.
+"""
+
+from collections import deque
+from typing import Final, Protocol, final
+
+from mypy_extensions import i64
+
+from queues.machine.commands import (
+    Attach,
+    Command,
+    EndSession,
+    Enqueue,
+    Numbered,
+    SessionId,
+    Settle,
+)
+from queues.machine.numbered_sessions import Resume, asks
+from queues.message import Chunk
+from queues.queue_host import SessionSink, View
+from queues.remote.home import VISITOR_CREDIT
+from queues.remote.remote_interfaces import WINDOW_BYTES, HomeEnd
+from queues.remote.resume_replies import tell_resumed
+from queues.sessions.credit import CreditActor
+
+TAKEN_BYTES: Final = WINDOW_BYTES // 4  # looked at, and told to the leader at once
+
+
+class RemoteSessionHome(Protocol):
+    """What a strand needs of its queue's proxy: the leader, and an account of what is kept."""
+
+    @property
+    def uid(self) -> int: ...
+
+    @property
+    def term(self) -> int:
+        """Of the leader, or of the last one."""
+
+    @property
+    def is_led(self) -> bool:
+        """Whether there is a leader that can be reached."""
+
+    @property
+    def end(self) -> HomeEnd | None:
+        """The leader's end, if that is this node."""
+
+    @property
+    def credit(self) -> CreditActor: ...
+
+    def send_publish(
+        self, session: SessionId, number: int, confirmed: int, chunk: Chunk, first_seq: int
+    ) -> None: ...
+
+    def send_command(
+        self, session: SessionId, number: int, confirmed: int, command: Command
+    ) -> None: ...
+
+    def send_resume(self, attempt: int, wanted: Resume) -> None: ...
+
+    def send_taken(self, session: SessionId, byte_count: int) -> None: ...
+
+    def keeps(self, byte_count: int) -> None:
+        """So many bytes of publishes more, or fewer, are kept."""
+
+    def over(self, remote_session: "RemoteSession") -> None:
+        """Nothing is left to be done for it."""
+
+
+@final
+class Kept:
+    """A command that may have to be sent again: publishes as their bytes, whatever becomes of the
+    chunk in the meantime."""
+
+    __slots__ = ("base", "chunk", "command", "data", "first_seq", "number")
+
+    def __init__(
+        self, number: i64, command: Command | None, chunk: Chunk | None, first_seq: i64
+    ) -> None:
+        self.number: i64 = number
+        self.command = command
+        self.chunk = chunk
+        self.data: bytes | None = None if chunk is None else chunk.data
+        self.base: i64 = 0 if chunk is None else chunk.base
+        self.first_seq: i64 = first_seq
+
+    def fresh(self) -> Chunk:
+        """The messages, in a chunk that nobody has."""
+        old = self.chunk
+        assert old is not None and self.data is not None
+        return Chunk(old.format_tag, self.data, self.base, old.offsets, old.info, old.names)
+
+    def size(self) -> i64:
+        return 0 if self.chunk is None else self.chunk.size()
+
+
+@final
+class Taker:
+    """A consumer of the session."""
+
+    __slots__ = ("active", "attached", "gone", "next_seq", "timeout_ms")
+
+    def __init__(self, timeout_ms: i64) -> None:
+        self.timeout_ms: i64 = timeout_ms
+        self.next_seq: i64 = 1  # the delivery_seq of the next delivery
+        self.attached = False  # the session was told so
+        self.gone = False  # and that it is no more
+        self.active = False
+
+
+@final
+class Told:
+    """Messages that the session was told of, and that it cannot look at yet, or has not."""
+
+    __slots__ = ("count", "delivery_seq", "first", "number")
+
+    def __init__(self, number: i64, delivery_seq: i64, first: i64, count: i64) -> None:
+        self.number: i64 = number
+        self.delivery_seq: i64 = delivery_seq
+        self.first: i64 = first
+        self.count: i64 = count
+
+
+@final
+class Body:
+    """Messages first.. that another node has sent; `foreign`: it leads no longer."""
+
+    __slots__ = ("chunk", "count", "first", "foreign")
+
+    def __init__(self, first: i64, chunk: Chunk) -> None:
+        self.first: i64 = first
+        self.count: i64 = chunk.count()
+        self.chunk = chunk
+        self.foreign = False
+
+
+@final
+class RemoteSession:
+    """See the module. Towards a leader on this node it is the `StreamSink`."""
+
+    def __init__(self, sink: SessionSink, home: RemoteSessionHome) -> None:
+        self._sink = sink
+        self._session = sink.session
+        self._home = home
+        self._credit = CreditActor("strand", VISITOR_CREDIT)  # towards a leader on this node
+        self._kept: deque[Kept] = deque()
+        self._next: i64 = 1  # number of the next command
+        self._applied: i64 = 0
+        self._sent: i64 = 0  # to the leader that there is
+        self._asking: i64 = 0  # the command under way whose answer is waited for
+        self._used = False  # some leader has been sent something
+        self.is_open = False  # the leader that there is knows how far the stream has come
+        self.is_refused = False  # it has said that it does not lead
+        self._attempt: i64 = 0  # to resume
+        self._takers: dict[int, Taker] = {}
+        self._published: i64 = 0  # the session's highest publish
+        self._confirmed: i64 = 0  # what became of it is known up to here
+        self._told: deque[Told] = deque()
+        self._bodies: deque[Body] = deque()  # in the order of the deliveries
+        self._got: View | None = None  # what basic.get has brought last
+        self._getting: tuple[int, bool, int, int] | None = None  # an answer without its body yet
+        self._taken_bytes: i64 = 0  # looked at, and not told to the leader yet
+        self._wanted: i64 = 0  # the session waits for this message; 0: for none
+        self._ended = False
+
+    @property
+    def session(self) -> SessionId:
+        return self._session
+
+    @property
+    def credit(self) -> CreditActor:
+        return self._credit
+
+    @property
+    def uid(self) -> int:
+        return self._home.uid
+
+    # Handed down by the session
+
+    def publish(self, chunk: Chunk, first_seq: i64) -> None:
+        self._published = first_seq + chunk.count() - 1
+        kept = Kept(self._next, None, chunk, first_seq)
+        self._next += 1
+        self._home.keeps(kept.size())
+        self._keep(kept, chunk)
+
+    def command(self, command: Command) -> None:
+        if isinstance(command, Settle):
+            self._drop(command.runs)
+            self._tell_taken(TAKEN_BYTES)
+        elif isinstance(command, Attach):
+            self._takers[command.key & 0xFFFFFFFF] = Taker(command.timeout_ms)
+        elif isinstance(command, EndSession):
+            self._end()
+            if self._next == 1:
+                self._home.over(self)
+                return
+        kept = Kept(self._next, command, None, 0)
+        self._next += 1
+        self._keep(kept, None)
+
+    def _keep(self, kept: Kept, chunk: Chunk | None) -> None:
+        self._kept.append(kept)
+        if self.is_open and self._sent == kept.number - 1 and self._may_go(kept):
+            self._send(kept, chunk)
+        elif not self.is_open and not self._used:
+            self.begin()
+
+    def begin(self) -> None:
+        """To a leader, if there is one, that never heard of the session, as no one has."""
+        if self._home.is_led and not self.is_refused:
+            self.is_open = True
+            self._pump()
+
+    def _may_go(self, kept: Kept) -> bool:
+        if self._asking > 0:
+            return False
+        return not isinstance(kept.command, EndSession) or self._applied == kept.number - 1
+
+    def _pump(self) -> None:
+        """Send what may go."""
+        if len(self._kept) == 0 or self._kept[len(self._kept) - 1].number <= self._sent:
+            return
+        for kept in list(self._kept):
+            if kept.number <= self._sent:
+                continue
+            if not self.is_open or not self._may_go(kept):
+                return
+            self._send(kept, None)
+
+    def _send(self, kept: Kept, chunk: Chunk | None) -> None:
+        """`chunk`: as the session has just handed it down; else one is made anew."""
+        self._used = True
+        self._sent = kept.number
+        command = kept.command
+        if command is not None and asks(command):
+            self._asking = kept.number
+        if kept.chunk is not None and chunk is None:
+            chunk = kept.fresh()
+        end = self._home.end
+        if end is not None:
+            if command is None:
+                assert chunk is not None
+                command = Enqueue(self._session, kept.first_seq, chunk.count())
+            numbered = Numbered(self._session, kept.number, self._confirmed, command)
+            if end.term != self._home.term or not end.hand_down(self, numbered, chunk):
+                self.refused()
+        elif command is not None:
+            self._home.send_command(self._session, kept.number, self._confirmed, command)
+        else:
+            assert chunk is not None
+            confirmed = self._confirmed
+            self._home.send_publish(self._session, kept.number, confirmed, chunk, kept.first_seq)
+
+    def view(self, first: i64, count: i64) -> View | None:
+        """See QueueHost; what was delivered before `first` was looked at, or never will be."""
+        got = self._got
+        if got is not None and got.first == first and got.chunk.data is not None:
+            return got
+        while len(self._bodies) > 0:
+            body = self._bodies[0]
+            if body.first <= first < body.first + body.count:
+                self._tell_taken(TAKEN_BYTES)
+                index = first - body.first
+                return View(body.chunk, index, first, min(count, body.count - index))
+            self._looked_at(self._bodies.popleft())
+        end = self._home.end
+        if end is not None and self.is_open:
+            view = end.view(self, first, count)
+            if view is not None:
+                self._came(view.first, view.count)
+                return view
+        self._wanted = first
+        self._tell_taken(1)  # Or what is wanted might wait for room for ever.
+        return None
+
+    def _looked_at(self, body: Body) -> None:
+        if not body.foreign:
+            self._taken_bytes += body.chunk.size()
+
+    def _tell_taken(self, least: i64) -> None:
+        if self._taken_bytes >= least and self._home.end is None and self.is_open:
+            self._home.send_taken(self._session, self._taken_bytes)
+            self._taken_bytes = 0
+
+    def _came(self, first: i64, count: i64) -> None:
+        """The session can look at these, or has settled them."""
+        while count > 0 and len(self._told) > 0 and self._told[0].first == first:
+            head = self._told[0]
+            some = min(head.count, count)
+            if some == head.count:
+                self._told.popleft()
+            else:
+                head.first += some
+                head.delivery_seq += some
+                head.count -= some
+            first += some
+            count -= some
+        if count > 0 and len(self._told) > 0:
+            self._came_out_of_turn(first, first + count)
+
+    def _came_out_of_turn(self, first: i64, end: i64) -> None:
+        kept: deque[Told] = deque()
+        for told in self._told:
+            stop = told.first + told.count
+            if stop <= first or told.first >= end:
+                kept.append(told)
+                continue
+            if told.first < first:
+                kept.append(Told(told.number, told.delivery_seq, told.first, first - told.first))
+            if stop > end:
+                number = told.delivery_seq + end - told.first
+                kept.append(Told(told.number, number, end, stop - end))
+        self._told = kept
+
+    def _drop(self, runs: list[tuple[int, int]]) -> None:
+        """Messages that were settled: what has come of them and was not looked at is not wanted.
+        Whole chunks alone; what is left of one goes when a later one is looked at."""
+        for first, count in runs:
+            if len(self._told) > 0:
+                self._came(first, count)
+            if len(self._bodies) > 0:
+                self._drop_bodies(first, first + count)
+
+    def _drop_bodies(self, first: i64, end: i64) -> None:
+        kept: deque[Body] = deque()
+        for body in self._bodies:
+            if first <= body.first and body.first + body.count <= end:
+                self._looked_at(body)
+            else:
+                kept.append(body)
+        self._bodies = kept
+
+    def _end(self) -> None:
+        """The session hears no more of this queue."""
+        self._ended = True
+        self._told.clear()
+        self._bodies.clear()
+        self._got = None
+        if self._getting is not None:  # Nobody waits for its body any more.
+            self._getting = None
+            self._asking = 0
+        self._home.credit.peer_down(self._sink.credit)
+        self._sink.credit.peer_down(self._home.credit)
+
+    def lose(self) -> None:
+        """To the session the queue is gone."""
+        self.close()
+        self._give_back(self._next)
+        if not self._ended:
+            self._end()
+            self._sink.on_gone(self.uid)
+
+    # Who leads
+
+    def close(self) -> None:
+        """The leader that there was is none any more."""
+        self.is_open = False
+        self._credit.peer_down_everywhere()
+
+    def refused(self) -> None:
+        """It has said that it does not lead: another will be told, or this one again."""
+        self.close()
+        self.is_refused = True
+
+    def resume(self) -> None:
+        """There is a leader that does not know how far the stream has come."""
+        self.close()
+        self.is_refused = False
+        if not self._used:
+            self.begin()
+            return
+        self._attempt += 1
+        wanted = self._wants()
+        self._taken_bytes = 0
+        self._getting = None
+        for body in self._bodies:
+            body.foreign = True
+        end = self._home.end
+        if end is None:
+            self._home.send_resume(self._attempt, wanted)
+            return
+        resumed = end.resume(self, wanted) if end.term == self._home.term else None
+        if resumed is None:
+            self.refused()
+            return
+        tell_resumed(self, self.uid, self._home.term, resumed)
+        if self._wanted > 0 and self.is_open:
+            self.on_loaded(self.uid)
+
+    def _wants(self) -> Resume:
+        """From each consumer what it was not told, or could not look at yet."""
+        first: dict[int, int] = {}
+        for told in self._told:
+            first.setdefault(told.number, told.delivery_seq)
+        wanted = [
+            (number, first.get(number, each.next_seq)) for number, each in self._takers.items()
+        ]
+        return Resume(self._session, self._asking, self._confirmed, wanted)
+
+    # From the leader's end (StreamSink), or its items
+
+    def resumed(self, attempt: int, number: int) -> None:
+        """An answer from another node."""
+        if attempt == self._attempt and not self.is_open:
+            self.on_resumed(self.uid, self._home.term, number)
+
+    def on_resumed(self, uid: int, term: int, number: int) -> None:
+        if number < self._applied:
+            self._session_over()
+            return
+        self.is_open = True
+        self._told.clear()  # It is told again.
+        self._sent = number
+        if self._asking > number:
+            self._asking = 0
+        self._settle_up(number)
+        self._pump()
+
+    def _session_over(self) -> None:
+        """Nobody knows the session any more: it has ended as was asked, or the cluster has ended
+        it. What became of publishes that were not confirmed is not known."""
+        self.close()
+        open_count = self._published - self._confirmed
+        if open_count > 0 and not self._ended:
+            self._sink.on_refused(self.uid, self._confirmed + 1, open_count)
+            self._sink.on_confirms(self.uid, self._published)
+        self.lose()
+        self._home.over(self)
+
+    def on_applied(self, uid: int, number: int) -> None:
+        self._settle_up(number)
+        self._pump()
+
+    def _settle_up(self, number: i64) -> None:
+        """Commands up to this one are applied."""
+        if number <= self._applied:
+            return
+        self._give_back(number + 1)
+        self._applied = number
+        if self._ended and self._applied == self._next - 1:
+            self.close()
+            self._home.over(self)
+
+    def _give_back(self, end: i64) -> None:
+        """Commands before `end` are not needed any more."""
+        freed: i64 = 0
+        while len(self._kept) > 0 and self._kept[0].number < end:
+            freed += self._kept.popleft().size()
+        if freed > 0:
+            self._home.keeps(-freed)
+
+    def on_resend(self, uid: int) -> None:
+        self.resume()
+
+    def on_leader_lost(self, uid: int) -> None:
+        self.refused()
+
+    def on_gone(self, uid: int) -> None:
+        """The leader's node has the queue no more; that it is deleted, its definition says."""
+        self.refused()
+
+    def on_confirms(self, uid: int, upto_seq: int) -> None:
+        if upto_seq <= self._confirmed:
+            return
+        count = upto_seq - self._confirmed
+        self._confirmed = upto_seq
+        if not self._ended:
+            self._home.credit.ack(self._sink.credit, count)
+            self._sink.on_confirms(uid, upto_seq)
+
+    def on_refused(self, uid: int, first_seq: int, count: int) -> None:
+        first = max(first_seq, self._confirmed + 1)
+        count -= int(first) - first_seq
+        if count > 0 and not self._ended:
+            self._sink.on_refused(uid, int(first), count)
+
+    def on_delivers(
+        self,
+        uid: int,
+        number: int,
+        delivery_seq: int,
+        first: int,
+        count: int,
+        redelivered: bool,
+        attempts: int,
+    ) -> None:
+        taker = self._takers.get(number)
+        if taker is None or self._ended:
+            return
+        self._told.append(Told(number, delivery_seq, first, count))
+        seen = max(int(taker.next_seq) - delivery_seq, 0)
+        if seen >= count:
+            return
+        taker.next_seq = delivery_seq + count
+        rest = count - seen
+        self._sink.on_delivers(
+            uid, number, delivery_seq + seen, first + seen, rest, redelivered, attempts
+        )
+
+    def take_bodies(self, first: i64, chunk: Chunk) -> None:
+        """From another node, behind the deliveries that name them."""
+        if self._ended:
+            return
+        body = Body(first, chunk)
+        self._bodies.append(body)
+        self._came(first, body.count)
+        if first <= self._wanted < first + body.count:
+            self._wanted = 0
+            self._sink.on_loaded(self.uid)
+
+    def take_got(self, first: i64, chunk: Chunk) -> None:
+        """The message that the answer behind it names."""
+        self._got = View(chunk, 0, first, 1)
+
+    def on_got(self, uid: int, message: int, redelivered: bool, ready: int, attempts: int) -> None:
+        if self._asking == 0:
+            return
+        if message > 0 and self._home.end is not None and not self._ended:
+            self._getting = (message, redelivered, ready, attempts)
+            self._answer_get()
+            return
+        if self._answered():
+            self._sink.on_got(uid, message, redelivered, ready, attempts)
+        self._pump()
+
+    def _answer_get(self) -> None:
+        """As soon as the body is at hand: nobody else knows of the message."""
+        getting = self._getting
+        end = self._home.end
+        if getting is None or end is None:
+            return
+        message, redelivered, ready, attempts = getting
+        view = end.view(self, message, 1)
+        if view is not None:
+            self._got = view
+            self._getting = None
+            if self._answered():
+                self._sink.on_got(self.uid, message, redelivered, ready, attempts)
+            self._pump()
+
+    def _answered(self) -> bool:
+        """The answer has come that was waited for; whether the session is to be told."""
+        waited = self._asking > 0
+        self._asking = 0
+        return waited and not self._ended
+
+    def on_attached(self, uid: int, number: int) -> None:
+        taker = self._takers.get(number)
+        if self._asking == 0 or taker is None or taker.attached:
+            return
+        taker.attached = True
+        if self._answered():
+            self._sink.on_attached(uid, number)
+        self._pump()
+
+    def on_attach_refused(self, uid: int, number: int) -> None:
+        self._takers.pop(number, None)
+        if self._answered():
+            self._sink.on_attach_refused(uid, number)
+        self._pump()
+
+    def on_detached(self, uid: int, number: int, goes: bool) -> None:
+        taker = self._takers.get(number)
+        if taker is not None:
+            taker.gone = True
+        if self._answered():
+            self._sink.on_detached(uid, number, goes)
+        self._forget_takers()
+        self._pump()
+
+    def _forget_takers(self) -> None:
+        """Consumers that have gone, and of which the session could look at everything."""
+        wanted = {int(told.number) for told in self._told}
+        for number in [each for each, taker in self._takers.items() if taker.gone]:
+            if number not in wanted:
+                del self._takers[number]
+
+    def on_activated(self, uid: int, number: int, active: bool) -> None:
+        taker = self._takers.get(number)
+        if taker is not None and taker.active != active and not self._ended:
+            taker.active = active
+            self._sink.on_activated(uid, number, active)
+
+    def on_timed_out(self, uid: int, number: int, timeout_ms: int) -> None:
+        taker = self._takers.get(number)
+        if number > 0:
+            if taker is None or not taker.attached or taker.gone:
+                return
+            del self._takers[number]
+        elif self._getting is not None:
+            self._getting = None
+            if self._answered():
+                self._sink.on_got(uid, 0, False, 0, 0)
+            self._pump()
+        self._told = deque([each for each in self._told if each.number != number])
+        if not self._ended:
+            own = -1 if taker is None else int(taker.timeout_ms)
+            self._sink.on_timed_out(uid, number, own if own >= 0 else timeout_ms)
+
+    def on_drained(self, uid: int, number: int, delivery_count: int) -> None:
+        taker = self._takers.get(number)
+        if self._answered() and taker is not None:
+            taker.next_seq = max(taker.next_seq, delivery_count + 1)
+            self._sink.on_drained(uid, number, delivery_count)
+        self._pump()
+
+    def on_purged(self, uid: int, count: int) -> None:
+        if self._answered():
+            self._sink.on_purged(uid, count)
+        self._pump()
+
+    def on_inspected(self, uid: int, ready: int, consumer_count: int) -> None:
+        if self._answered():
+            self._sink.on_inspected(uid, ready, consumer_count)
+        self._pump()
+
+    def on_loaded(self, uid: int) -> None:
+        self._answer_get()
+        if self._wanted > 0 and not self._ended:
+            self._wanted = 0
+            self._sink.on_loaded(uid)
+
+    def on_unreadable(self, uid: int) -> None:
+        if not self._ended:
+            self._sink.on_unreadable(uid)

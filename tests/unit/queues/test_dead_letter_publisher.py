@@ -1,0 +1,271 @@
+"""Where dead letters go: routed once a run, one chunk for each queue, circles and gaps dropped."""
+
+import logging
+
+import pytest
+
+from queues.dead_lettering.dead_letter_limits import DeadLetterLimits
+from queues.dead_lettering.dead_letter_publisher import SILENCE_MS, QueueDeadLetterPublisher
+from queues.dead_lettering.dead_letters import DeadLetterRule
+from queues.definitions.arguments import encode_arguments
+from queues.definitions.broker_objects import Binding, Destination, Exchange, Queue, Uid
+from queues.definitions.metadata_outcomes import Added, Removed
+from queues.hosts.host_interfaces import HELD
+from queues.machine.commands import EndSession, SessionId
+from queues.message import FORMAT_091, Chunk
+from queues.routing.router import Router
+from queues.sessions.counts import Counts
+from queues.sessions.credit import CreditActor, CreditSpec
+from tests.unit.queues.fake_queue import FakeQueue
+from tests.unit.queues.messages import table
+from tests.unit.wire.frames import message
+from warren.wire.amqp091.deliver import extract
+from warren.wire.amqp091.events import INFO_EXPIRATION, INFO_HEADERS, INFO_PERSISTENT
+from warren.wire.amqp091.properties import BasicProperties, decode_properties
+
+NOW_MS = 1_700_000_000_000
+
+
+class Desk:
+    """The undertaker of queue `work`, which sends its dead to exchange `dlx`."""
+
+    def __init__(
+        self,
+        kind: str = "fanout",
+        key: bytes | None = None,
+        limits: DeadLetterLimits | None = None,
+    ) -> None:
+        self.limits = limits or DeadLetterLimits()
+        self.router = Router("/")
+        self.queues: dict[int, FakeQueue] = {}
+        self.now_ms = NOW_MS
+        self.counts = Counts()
+        self.credit = CreditActor("dead letters", CreditSpec(10, 5))
+        self.exchange = Exchange(
+            Uid(50), "/", "dlx", kind, True, False, False, encode_arguments({})
+        )
+        self.router.apply((Added(self.exchange),))
+        self.dead_letter_publisher = QueueDeadLetterPublisher(
+            DeadLetterRule("work", "dlx", key),
+            self.router,
+            lambda uid: self.queues[uid],
+            lambda: self.now_ms,
+            lambda: SessionId(9),
+            self.credit,
+            self.counts,
+            "classic",
+            self.limits,
+        )
+
+    def bind(self, uid: int, key: bytes = b"", **arguments: object) -> FakeQueue:
+        """A queue q<uid> that is bound to the exchange."""
+        nothing = encode_arguments({})
+        queue = Queue(Uid(uid), "/", f"q{uid}", True, "", False, nothing, "n")
+        found = encode_arguments(arguments)
+        name = f"q{uid}"
+        bound = Binding(Uid(100 + uid), "/", "dlx", Destination.QUEUE, name, key, found, uid)
+        self.router.apply((Added(queue), Added(bound)))
+        self.queues[uid] = FakeQueue(uid)
+        return self.queues[uid]
+
+    def bury(
+        self, messages: list[bytes], reason: str = "rejected", info: int = INFO_PERSISTENT
+    ) -> int:
+        """They lie in a chunk behind another message, at some place of a bigger buffer."""
+        whole = [message(1, b"not this one"), *messages]
+        chunk = Chunk(FORMAT_091, b"".join(whole), 500, table(whole, 500), info)
+        return self.dead_letter_publisher.bury(chunk, 1, len(messages), reason)
+
+
+def bodies(queue: FakeQueue) -> list[bytes]:
+    return [extract(each, 0, len(each))[3] for each in queue.bodies]
+
+
+def test_without_its_exchange_the_dead_are_dropped_and_that_is_said_once_in_a_while(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    desk = Desk()
+    queue = desk.bind(7)
+    desk.router.apply((Removed(desk.exchange),))
+    with caplog.at_level(logging.WARNING):
+        desk.bury([message(1, b"a")])
+        desk.bury([message(1, b"b")])
+        assert [record.getMessage() for record in caplog.records] == [
+            "queue 'work' in vhost '/': dead-letter exchange 'dlx' does not exist; "
+            "messages are dropped"
+        ]
+        desk.now_ms += SILENCE_MS
+        desk.bury([message(1, b"c")])
+    assert len(caplog.records) == 2
+    assert queue.bodies == []
+    assert desk.counts.dead_lettered == {("classic", "rejected"): 3}
+
+
+def test_without_a_route_the_dead_are_dropped_in_silence(caplog: pytest.LogCaptureFixture) -> None:
+    desk = Desk("direct")
+    queue = desk.bind(7, b"other")
+    desk.bury([message(1, b"a", b"key")])
+    assert (queue.bodies, caplog.records) == ([], [])
+
+
+def test_a_run_is_one_chunk_with_numbers_that_go_on() -> None:
+    desk = Desk()
+    queue = desk.bind(7)
+    desk.bury([message(1, b"a"), message(1, b"b")])
+    desk.bury([message(1, b"c")], "expired")  # FakeQueue checks the numbers.
+    assert bodies(queue) == [b"a", b"b", b"c"]
+    assert [chunk.count() for chunk in queue.chunks] == [2, 1]
+    exchange, _, properties, _ = extract(queue.bodies[0], 0, len(queue.bodies[0]))
+    headers = decode_properties(properties).headers
+    assert exchange == "dlx"
+    assert headers is not None
+    assert headers["x-first-death-queue"] == "work"
+
+
+def test_each_queue_gets_a_chunk_of_its_own_with_the_same_bytes() -> None:
+    desk = Desk()
+    queues = [desk.bind(7), desk.bind(8)]
+    desk.bury([message(1, b"a")])
+    (one,), (other,) = queues[0].chunks, queues[1].chunks
+    assert one is not other
+    assert one.data is other.data
+
+
+def test_the_info_of_a_dead_letter_is_that_of_its_message_without_expiration() -> None:
+    desk = Desk()
+    queue = desk.bind(7)
+    properties = BasicProperties(delivery_mode=2, expiration="5")
+    pending_dead_letters = message(1, b"a", properties=properties)
+    desk.bury([pending_dead_letters], "expired", INFO_PERSISTENT | INFO_EXPIRATION)
+    assert queue.chunks[0].info == INFO_PERSISTENT | INFO_HEADERS
+
+
+def test_a_letter_goes_by_the_key_of_the_rule_or_else_by_its_own() -> None:
+    for key, expected in ((None, b"own"), (b"dead", b"dead")):
+        desk = Desk("direct", key)
+        queues = {name: desk.bind(uid, name) for uid, name in ((7, b"own"), (8, b"dead"))}
+        desk.bury([message(1, b"a", b"own")])
+        assert bodies(queues[expected]) == [b"a"]
+        assert sum(len(queue.bodies) for queue in queues.values()) == 1
+
+
+def test_where_each_message_is_routed_by_its_content_each_goes_its_own_way() -> None:
+    desk = Desk("headers")
+    left = desk.bind(7, side="left")
+    right = desk.bind(8, side="right")
+    pending_dead_letters = [
+        message(1, b"%d" % number, properties=BasicProperties(headers={"side": side}))
+        for number, side in enumerate(("left", "right", "left", "none"))
+    ]
+    desk.bury(pending_dead_letters)
+    assert bodies(left) == [b"0", b"2"]
+    assert bodies(right) == [b"1"]
+
+
+def test_a_letter_does_not_go_round_in_a_circle_for_ever(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It died in q7 and now in work, without a client's doing: it does not go to q7 again."""
+    desk = Desk()
+    queue = desk.bind(7)
+    other = desk.bind(8)
+    first = Desk()
+    first.dead_letter_publisher.rule = DeadLetterRule("q7", "dlx")
+    work = first.bind(5)
+    first.bury([message(1, b"a")], "expired")
+    letter = work.bodies[0]
+    desk.bury([letter], "expired")
+    assert (bodies(queue), bodies(other)) == ([], [b"a"])
+    assert "in a circle: work <- q7" in caplog.text
+    desk.bury([letter], "rejected")
+    assert bodies(queue) == [b"a"]
+
+
+def test_at_the_end_the_queues_that_it_used_hear_of_it_but_not_those_that_went_before() -> None:
+    desk = Desk()
+    queues = [desk.bind(7), desk.bind(8)]
+    unused = FakeQueue(9)
+    desk.queues[9] = unused
+    desk.bury([message(1, b"a")])
+    desk.dead_letter_publisher.on_gone(8)
+    del desk.queues[8]
+    desk.dead_letter_publisher.close()
+    (command,) = queues[0].commands
+    assert isinstance(command, EndSession)
+    assert command.session == SessionId(9)
+    assert (queues[1].commands, unused.commands) == ([], [])
+    desk.dead_letter_publisher.close()
+    assert len(queues[0].commands) == 1
+
+
+def test_the_letters_of_a_turn_are_bounded_and_the_rest_follow_in_order() -> None:
+    desk = Desk(limits=DeadLetterLimits(work_per_turn=33))
+    left, right = desk.bind(7), desk.bind(8)
+    pending_dead_letters = [message(1, b"%d" % number) for number in range(6)]
+    taken: list[int] = []
+    while pending_dead_letters:
+        some = desk.bury(pending_dead_letters)
+        pending_dead_letters = pending_dead_letters[some:]
+        taken.append(some)
+        if some == 0:
+            desk.limits.begin_turn()
+    # A letter alone costs 2 * (1 + 7) = 16, a chunk of two 18: three chunks fill a turn of 33.
+    assert taken == [1, 1, 1, 0, 2, 1]
+    assert bodies(left) == bodies(right) == [b"%d" % number for number in range(6)]
+
+
+def hop(desk: Desk, reason: str = "expired") -> None:
+    """The newest letter of the first queue dies again, in a queue with another name."""
+    letter = desk.queues[7].bodies[-1]
+    desk.dead_letter_publisher.rule.queue = f"hop{len(desk.queues[7].bodies)}"
+    desk.bury([letter], reason)
+
+
+def test_a_message_makes_a_bounded_number_of_hops(caplog: pytest.LogCaptureFixture) -> None:
+    desk = Desk(limits=DeadLetterLimits(hops_max=3))
+    queue = desk.bind(7)
+    desk.bury([message(1, b"a")], "expired")
+    for _ in range(5):
+        hop(desk)
+    assert len(queue.bodies) == 3
+    assert desk.counts.dead_letters_dropped_hops == 3
+    assert [record.getMessage() for record in caplog.records] == [
+        "queue 'hop3' in vhost '/': a message was dead-lettered more than 3 times in a row; "
+        "messages are dropped (limits.dead_letter_hops_max)"
+    ]
+
+
+def test_a_rejection_by_a_client_starts_the_count_of_hops_again() -> None:
+    desk = Desk(limits=DeadLetterLimits(hops_max=3))
+    queue = desk.bind(7)
+    desk.bury([message(1, b"a")], "expired")
+    for number in range(2, 30):
+        hop(desk, "rejected" if number % 3 == 0 else "expired")
+    assert len(queue.bodies) == 29
+    assert desk.counts.dead_letters_dropped_hops == 0
+
+
+@pytest.mark.parametrize(
+    ("alarm", "queue_count", "info", "is_held"),
+    [
+        ("low_memory", 2, 0, True),
+        ("low_memory", 1, INFO_PERSISTENT, False),
+        ("low_disk", 2, 0, True),
+        ("low_disk", 1, INFO_PERSISTENT, True),
+        ("low_disk", 1, 0, False),
+        ("low_disk", 0, INFO_PERSISTENT, False),
+    ],
+)
+def test_an_alarm_holds_the_letters_that_would_make_it_worse(
+    alarm: str, queue_count: int, info: int, is_held: bool
+) -> None:
+    desk = Desk()
+    queues = [desk.bind(7 + number) for number in range(queue_count)]
+    setattr(desk.limits, alarm, True)
+    taken = desk.bury([message(1, b"a")], info=info)
+    assert taken == (HELD if is_held else 1)
+    setattr(desk.limits, alarm, False)
+    if is_held:
+        assert desk.counts.dead_lettered == {("classic", "rejected"): 0}
+        assert desk.bury([message(1, b"a")], info=info) == 1
+    assert [bodies(queue) for queue in queues] == [[b"a"]] * queue_count
