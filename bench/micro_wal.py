@@ -57,6 +57,9 @@ class Counting:
     def all_owners(self) -> tuple[list[int], list[int]]:
         return [], []
 
+    def saved_index(self, owner: int) -> int:
+        return 0
+
     def owner(self, owner: int, last_seq: int, mark: int) -> None:
         self.messages += 0
 

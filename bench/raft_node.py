@@ -84,6 +84,9 @@ class Nothing:
     def all_owners(self) -> tuple[list[int], list[int]]:
         return [], []
 
+    def saved_index(self, owner: int) -> int:
+        return 0
+
     def owner(self, owner: int, last_seq: int, mark: int) -> None:
         raise AssertionError("the directory is not empty")
 

@@ -169,6 +169,11 @@ class ClusterParts:
         self._quorum.adopt(self._recovery.queue)  # Births were replayed before.
         return self._quorum.found.knows(owner)
 
+    def saved_index(self, owner: int) -> int:
+        if owner == METADATA_OWNER:
+            return int(self.machine.applied_index)
+        return self._quorum.found.saved_index(owner)
+
     def queue(self, uid: int) -> Queue | None:
         return self._recovery.queue(uid)
 
@@ -177,7 +182,7 @@ class ClusterParts:
         self._hits = report.hits
         self._last = found.last
         for hit in report.hits:
-            if hit.owner != METADATA_OWNER or hit.lost_upto <= self.machine.applied_index:
+            if hit.owner != METADATA_OWNER or hit.lost_upto < 0:
                 continue
             if len(self._cluster.members()) > 1:
                 return (

@@ -21,7 +21,6 @@ from queues.definitions.broker_objects import Queue
 from queues.definitions.metadata import Metadata
 from queues.definitions.metadata_snapshot import BadSnapshot
 from raft.log_group import METADATA_OWNER
-from warren.storage.damage import Hit
 from warren.storage.disk import DirectoryInUse, DirectoryLock, OsDisk
 from warren.storage.files import LogFile, Shelf
 from warren.storage.keyed import METADATA, KeyedDamaged, KeyedReader
@@ -149,21 +148,22 @@ class Findings:
         return member
 
     def _snapshot_index(self, owner: int) -> int:
-        """Of the newest one of the owner, which is read to its end; 0 if there is none."""
+        """Of the newest one of the owner, which is read to its end; 0 if there is none. The
+        definitions are rows, and a snapshot only while they come from another node."""
+        saved = self.metadata.applied_index if owner == METADATA_OWNER else 0
         if self.snapshots is None:
-            return 0
+            return saved
         try:
             head = self.snapshots.head(owner)
             for _ in () if head is None else self.snapshots.slices(owner, head):
                 pass
         except KeyedDamaged as error:
             self.problems.append(str(error))
-            return 0
-        return 0 if head is None else head.index
+            return saved
+        return saved if head is None else max(saved, head.index)
 
-    def hits_member(self, hit: Hit) -> bool:
-        """Whether a member may lack what its snapshot has not."""
-        return hit.lost_upto > self._member(hit.owner).snapshot_index
+    def saved_index(self, owner: int) -> int:
+        return self._member(owner).snapshot_index
 
     def knows(self, owner: int) -> bool:
         return True
@@ -318,10 +318,7 @@ def hit_queues(findings: Findings, report: RecoveryReport, bad: CorruptRecord) -
         queue = queues.get(hit.owner)
         if queue is None or (hit.place.path, hit.place.offset) != (bad.path, bad.offset):
             continue
-        if hit.lost_upto >= 0:
-            if not findings.hits_member(hit):
-                continue
-        elif hit.entry_after >= 0:
+        if hit.entry_after >= 0 and hit.lost_upto < 0:
             continue
         row: Row = {"vhost": queue.vhost, "name": queue.name}
         if row not in found:
@@ -334,9 +331,7 @@ def hit_members(findings: Findings, report: RecoveryReport, bad: CorruptRecord) 
     return [
         hit.owner
         for hit in report.hits
-        if (hit.place.path, hit.place.offset) == (bad.path, bad.offset)
-        and hit.lost_upto >= 0
-        and findings.hits_member(hit)
+        if (hit.place.path, hit.place.offset) == (bad.path, bad.offset) and hit.lost_upto >= 0
     ]
 
 

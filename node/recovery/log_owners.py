@@ -41,6 +41,9 @@ class GroupsFound(Protocol):
 
     def hard_state(self, owner: int, incarnation: int, term: int, vote: int) -> None: ...
 
+    def saved_index(self, owner: int) -> int:
+        """See `RecoverySink`."""
+
     def has_member(self, owner: int) -> bool:
         """Whether this node has a member of that queue's group, which takes its messages. All
         entries were replayed."""
@@ -113,6 +116,9 @@ class Recovered:
             [int(queue.uid) for queue in queues if int(queue.uid) not in grouped],
             [METADATA_OWNER, *groups],
         )
+
+    def saved_index(self, owner: int) -> int:
+        return self._found.saved_index(owner)
 
     def _is_member(self, owner: int) -> bool:
         """Whether what becomes of the queue is the business of its group."""

@@ -117,6 +117,11 @@ class FoundGroups:
         """Whether its messages are wanted."""
         return owner in self.groups
 
+    def saved_index(self, owner: int) -> int:
+        """See `RecoverySink`."""
+        group = self.groups.get(owner)
+        return 0 if group is None else int(group.standing.point.index)
+
     def term_of(self, owner: int) -> int:
         """No member of the group was here in a higher one."""
         return self._terms.get(owner, 0)

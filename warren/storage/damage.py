@@ -41,10 +41,9 @@ class Hit:
     # Of a log group: an entry behind this one may be missing, unless a snapshot has it.
     # -1: messages are missing.
     entry_after: int = -1
-    # Of a member of a group of several: an entry up to this index may be missing, unless its
-    # snapshot has it; FAR: or the last ones, or its vote. -1: it is no such hit.
+    # Of a member of a log group: an entry up to this index may be missing, and its snapshot does
+    # not hold it; FAR: or the last ones, or its vote. -1: it is no such hit.
     lost_upto: int = -1
-    whole_file: bool = False  # nothing of the file, or of its end, could be read
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +232,15 @@ class Evidence:
             )
         return [Hit(owner, place.bad) for owner in sorted(hit)]
 
+    def settled_since(self, place: Place, known: dict[int, Known]) -> set[int]:
+        """Owners that a CHECKPOINT behind the place clears: it must stay in the log as long as the
+        place does, or the next start finds them hit."""
+        return {
+            owner
+            for owner, trail in self._trails.items()
+            if trail.checkpoint_file_id > place.file_id and owner in known
+        }
+
     def unmarked(self, known: dict[int, Known]) -> set[int]:
         """Owners whose newest MARK may be lost: nobody knows what they have delivered."""
         found: set[int] = set()
@@ -366,12 +374,12 @@ class Evidence:
         RAFT_ENTRYs; a gap before an entry that is there shows when it is replayed."""
         if row.groups is not None:
             return [
-                Hit(owner, place.bad, last - 1, whole_file=True)
+                Hit(owner, place.bad, last - 1)
                 for owner, last in sorted(place.entries.items())
                 if last > self._last_entries.get(owner, 0)
             ]
         return [
-            Hit(owner, place.bad, last, FAR, whole_file=True)
+            Hit(owner, place.bad, last, FAR)
             for owner, last in sorted(self._last_entries.items())
             if self._last_files[owner] <= place.file_id
         ]

@@ -77,13 +77,13 @@ class GroupEvidence:
     def hits(self, places: Sequence[Place], groups: Iterable[int] = ()) -> list[Hit]:
         """Members that may be hit, with the highest index that may be missing. `groups` are all
         that there may be: a lost file may have had all records of one."""
-        self._members.update(groups)
+        members = self._members.union(groups)
         found: list[Hit] = []
         for number, place in enumerate(places):
             kind = place.bad.kind
             if kind not in (0, RAFT_ENTRY, HARD_STATE):
                 continue
-            for owner in self._suspects(place):
+            for owner in self._suspects(place, members):
                 upto = -1
                 if kind != RAFT_ENTRY and self._may_lack_state(number, place, owner):
                     upto = FAR
@@ -93,14 +93,18 @@ class GroupEvidence:
                     found.append(Hit(owner, place.bad, 0, upto))
         return found
 
-    def _suspects(self, place: Place) -> list[int]:
+    def has_records(self, owner: int) -> bool:
+        """Whether a sound record of that group was noted, so that `hits` judges it."""
+        return owner in self._members
+
+    def _suspects(self, place: Place, members: set[int]) -> list[int]:
         named = place.bad.owners
         if place.listed is not None and place.listed.groups is not None:
-            return sorted(self._members.intersection(place.listed.groups))
+            return sorted(members.intersection(place.listed.groups))
         if not named:
-            return sorted(self._members)
+            return sorted(members)
         certain = place.bad.kind != 0
-        return [owner for owner in named if certain or owner in self._members]
+        return [owner for owner in named if certain or owner in members]
 
     def _may_lack_state(self, number: int, place: Place, owner: int) -> bool:
         """Whether the newest hard state of the member may have been in this place."""

@@ -137,6 +137,10 @@ class RecoverySink(Protocol):
         """All durable queues, and all log groups with a member on this node. Called after all
         others, and only if a file is lost and the list of files does not say whose it was."""
 
+    def saved_index(self, owner: int) -> int:
+        """The last entry of a log group that its snapshot or saved state covers; 0: none. Called
+        after damage alone."""
+
     def owner(self, owner: int, last_seq: int, mark: int) -> None:
         """No message_seq up to `last_seq` may be used again; `mark` is -1 if none was written."""
 
@@ -278,7 +282,7 @@ class Recovery:
         known = self._known(evidence, sink)
         hits = () if evidence is None else self._hits(evidence, known, sink)
         unmarked = frozenset() if evidence is None else frozenset(evidence.unmarked(known))
-        self._keep_account(hits)
+        self._keep_account(evidence, known, hits)
         self._let_go(hits, unmarked)
         return self._ledger, RecoveryReport(
             clean=self._is_clean(tail),
@@ -318,11 +322,17 @@ class Recovery:
         self, evidence: Evidence, known: dict[int, Known], sink: RecoverySink
     ) -> tuple[Hit, ...]:
         gone = {owner for owner, state in self._owners.items() if state.deleted}
-        found = evidence.hits(known)
+        groups = self._group_evidence
+        found = [
+            hit
+            for hit in evidence.hits(known)
+            if hit.entry_after < 0 or not groups.has_records(hit.owner)
+        ]
         is_lost = any(place.listed is not None for place in evidence.places)
-        groups = sink.all_owners()[1] if is_lost else ()
-        members = self._group_evidence.hits(evidence.places, groups)
-        found.extend([hit for hit in members if hit.owner not in gone])
+        owners = sink.all_owners()[1] if is_lost else ()
+        for hit in groups.hits(evidence.places, owners):
+            if hit.owner not in gone and hit.lost_upto > sink.saved_index(hit.owner):
+                found.append(hit)
         return tuple(found)
 
     def _file_reports(self) -> tuple[FileReport, ...]:
@@ -410,12 +420,18 @@ class Recovery:
             if not file.corrupt and (row is None or row.state != SEALED):
                 self._shelf.manifest.add(self._ledger.listed(file, SEALED))
 
-    def _keep_account(self, hits: tuple[Hit, ...]) -> None:
-        """Have an entry in the books for each listed file of which nothing could be read.
+    def _keep_account(
+        self, evidence: Evidence | None, known: dict[int, Known], hits: tuple[Hit, ...]
+    ) -> None:
+        """Have an entry in the ledger for each listed file of which nothing could be read.
 
-        It goes from there, and from the list, as other files do once nobody misses what was in it.
-        Until then the CHECKPOINTs by which its loss was accepted are needed.
+        The entry and the row of the list are removed, as those of other files, once no queue or
+        group misses what was in the file. Until then the log keeps the CHECKPOINTs by which
+        operators accepted the loss: a file with a bad place counts as one with messages of every
+        queue that is hit, or that such a CHECKPOINT clears.
         """
+        if evidence is None:
+            return
         names = self._disk.list(self._directory)
         for bad in self._opening.unread:
             row = self._opening.row(id_of(os.path.basename(bad.path)))
@@ -426,6 +442,10 @@ class Recovery:
                 file.sealed_lsn = 0
                 file.publishers.update(row.queues or ())
                 self._ledger.files[file.id] = file
+        for place in evidence.places:
+            damaged = self._ledger.files.get(place.file_id)
+            if damaged is not None:
+                damaged.publishers.update(evidence.settled_since(place, known))
         for hit in hits:
             damaged = self._ledger.files.get(id_of(os.path.basename(hit.place.path)))
             if damaged is not None and hit.entry_after < 0:

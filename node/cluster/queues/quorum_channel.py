@@ -44,7 +44,6 @@ from queues.hosts.quorum_recovery import (
     birth_of,
     incarnation_of,
 )
-from queues.hosts.quorum_snapshot import Standing
 from queues.placement.leader_traffic import OFF
 from queues.remote.quorum_proxy import QuorumProxies, QuorumProxy
 from queues.remote.remote_interfaces import EndOfTurn, FindPeerRoute, HomeEnd
@@ -224,7 +223,7 @@ class QuorumQueues:
             member = self.members.get(uid)
             if member is None:
                 continue
-            damage = [hit for hit in hits if hit.owner == uid and is_damage(hit, group.standing)]
+            damage = [hit for hit in hits if hit.owner == uid]
             if damage:
                 self.damaged[uid] = shown(damage[0].place)
                 if group.standing.point.config.members() == (self._cluster.member,):
@@ -499,8 +498,3 @@ class QuorumQueues:
             queue = self._broker.metadata.queue(uid)
             if queue is not None:
                 self._renew(queue)
-
-
-def is_damage(hit: Hit, standing: Standing) -> bool:
-    """Whether messages may be missing, or what the log has behind the snapshot."""
-    return hit.lost_upto < 0 or hit.lost_upto > standing.point.index

@@ -79,6 +79,7 @@ class Sink:
         self.raft_entry = found.raft_entry
         self.hard_state = found.hard_state
         self.knows = found.knows
+        self.saved_index = found.saved_index
 
     def entry(self, owner: int, index: int, payload: bytes) -> None:
         raise AssertionError("an entry of a group of one member")

@@ -31,6 +31,7 @@ class Queues:
         self.entry_lsns: dict[int, int] = {}
         self.publishes = 0
         self.known_groups: set[int] = set()  # that are there, whatever the log says
+        self.saved_indexes: dict[int, int] = {}  # of groups, by owner
         # Of members of log groups, by owner: (incarnation, term, vote), and entries by incarnation.
         self.found_states: dict[int, tuple[int, int, int]] = {}
         self.found_entries: dict[int, list[tuple[int, tuple[int, int, int, int, bytes]]]] = {}
@@ -75,6 +76,9 @@ class Queues:
 
     def all_owners(self) -> tuple[list[int], list[int]]:
         return sorted(self.known), [1, *sorted({*self.found_states, *self.known_groups})]
+
+    def saved_index(self, owner: int) -> int:
+        return self.saved_indexes.get(owner, 0)
 
     def owner(self, owner: int, last_seq: int, mark: int) -> None:
         assert owner in self.known

@@ -17,7 +17,6 @@ from tests.sim.storage.members import Member, State, resolved
 from tests.sim.storage.queues_model import Queues
 from tests.sim.storage.sim_disk import Crashed, SimDisk
 from tests.sim.storage.world import DIRECTORY, GROUP, World
-from warren.storage.damage import Hit
 from warren.storage.files import BLOCK_BYTES, SEGMENT_PREFIX, WAL_PREFIX, Shelf
 from warren.storage.recovery import Recovery, RecoveryReport
 
@@ -29,6 +28,7 @@ STEPS = 400
 def recovered(disk: SimDisk, world: World) -> tuple[Queues, RecoveryReport]:
     queues = Queues(set(world.queues.known))
     queues.known_groups = set(world.members.all)
+    queues.saved_indexes = {uid: member.point.index for uid, member in world.members.all.items()}
     shelf = Shelf(disk, DIRECTORY, world.file_bytes, 6)
     return queues, Recovery(disk, DIRECTORY, shelf).run(queues)[1]
 
@@ -83,12 +83,6 @@ def found(member: Member, queues: Queues) -> State:
     return resolved(member.point, state, queues.found_entries.get(member.owner, []))
 
 
-def is_hit(world: World, hit: Hit) -> bool:
-    """Whether the owner would say so: a snapshot may have what is missing."""
-    member = world.members.all.get(hit.owner)
-    return member is None or hit.lost_upto > member.point.index
-
-
 def lose_each(world: World, image: SimDisk) -> int:
     """How many losses were told."""
     whole, before = recovered(image.copy(), world)
@@ -100,7 +94,7 @@ def lose_each(world: World, image: SimDisk) -> int:
             lose(disk, path, world.random)
             left, report = recovered(disk, world)
             lost = lost_owners(world, whole, left)
-            hit = {each.owner for each in report.hits if is_hit(world, each)}
+            hit = {each.owner for each in report.hits}
             assert lost <= hit, f"{lose.__name__} {path}: {lost - hit} lost, not told"
             if lost:
                 assert path in {bad.path for bad in report.corrupt}

@@ -23,11 +23,16 @@ class Node:
     epochs = 0  # No two lives have the same ones.
 
     def __init__(
-        self, disk: SimDisk, slack_bytes: int = 1 << 20, known: set[int] | None = None
+        self,
+        disk: SimDisk,
+        slack_bytes: int = 1 << 20,
+        known: set[int] | None = None,
+        saved: dict[int, int] | None = None,
     ) -> None:
         self.disk = disk
         self.runner = StepRunner()
         self.queues = Queues(set(OWNERS) if known is None else known)
+        self.queues.saved_indexes = saved or {}
         self.epoch = Node.epochs = Node.epochs + 1000
         self.wal = Wal(
             disk,
@@ -293,6 +298,38 @@ def test_no_file_goes_while_messages_of_nobody_known_are_beside_a_bad_place(node
     assert after.hit() == set()
     settle_all(after)
     assert path in after.disk.names
+
+
+def test_an_accepted_loss_of_a_shortened_file_stays_accepted(node: Node) -> None:
+    group = 7
+    node.queues.publish_bodies([11], [b"lost"], 0)
+    node.wal.append_hard_state(group, 1, 1, 1)
+    node.wal.append_raft_entries(group, 1, 1, 1, 1, 0, [(b"entry",)])
+    node.rest()
+    path, _, _ = node.records(PUBLISH)[0]
+    before = Node(node.disk)
+    before.publish(12)
+    before.wal.append_hard_state(group, 1, 2, 1)
+    before.wal.append_raft_entries(group, 1, 2, 2, 2, 0, [(b"entry",)])
+    before.rest()
+    del before.disk.names[path].cached[BLOCK_BYTES + 8 :]
+    after = Node(before.disk)
+    assert after.hit() == {11}
+    after.wal.append_checkpoint(11, [])
+    after.rest()
+    unsaved = Node(after.disk)
+    assert {(hit.owner, hit.lost_upto) for hit in unsaved.report.hits} == {(group, 1)}
+    unsaved.queues.marks = dict.fromkeys(OWNERS, 0)
+    unsaved.wal.attach(unsaved.queues)
+    unsaved.rest()
+    assert path in unsaved.disk.names
+    last = Node(unsaved.disk, saved={group: 1})
+    assert last.report.hits == ()
+    last.queues.marks = dict.fromkeys(OWNERS, 0)
+    last.wal.attach(last.queues)
+    last.rest()
+    assert path not in last.disk.names
+    assert Node(last.disk).report.corrupt == ()
 
 
 def overwritten(node: Node, path: str, first: int, end: int) -> Node:
