@@ -142,6 +142,28 @@ def drain(api: Api, options: Options, out: TextIO) -> None:
     if options.formatter != "json":
         for each in listed(report, "still_led_here"):
             print(f"still led there: {each}", file=out)
+    classic = report.get("classic_queues_here")
+    if not classic:
+        return
+    if options.formatter != "json" and not options.quiet:
+        advice = "" if options.wait else "; --wait waits until they are empty"
+        print(f"{classic} classic queues stay on {options.node}{advice}", file=out)
+    if options.wait:
+        await_empty(api, options.node, options.timeout)
+
+
+def await_empty(api: Api, node: str, seconds: float) -> None:
+    """Wait until no classic queue of the node has messages."""
+    place = "/api/queues?columns=node,type,messages"
+
+    def is_so() -> bool:
+        return not any(
+            row.get("messages") != 0
+            for row in api.get_list(place)
+            if row.get("node") == node and row.get("type") == "classic"
+        )
+
+    await_until(is_so, seconds, f"classic queues of {node} still have messages")
 
 
 def revive(api: Api, options: Options, out: TextIO) -> None:
@@ -375,7 +397,7 @@ COMMANDS: Final[Commands] = {
         "put a node into maintenance: no clients, no leaders",
         "Will put node {node} into maintenance mode. The node will no longer serve any client "
         "traffic!",
-        (OWN_NODE, FORCE),
+        (OWN_NODE, FORCE, Argument("--wait", is_flag=True)),
         drain,
     ),
     "revive": Verb(

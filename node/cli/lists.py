@@ -83,10 +83,10 @@ def list_rows(api: Api, options: Options, out: TextIO) -> None:
     if listing.in_json:
         for row in rows:
             row[listing.in_json] = json.dumps(row.get(listing.in_json), ensure_ascii=False)
-    show_table(columns, [[at(row, each) for each in places] for row in rows], options, out)
+    show_table(columns, [[shown(row, each) for each in places] for row in rows], options, out)
 
 
-FILTERED: Final = ("state", "node")  # what --online, --offline and --local look at
+FILTERED: Final = ("state", "node", "counts_known")  # what options and `shown` look at
 SERVED: Final = ("running", "flow", "syncing")
 
 
@@ -111,6 +111,13 @@ def own_node_once(api: Api, options: Options) -> str:
 def named(row: Row, columns: Sequence[str], places: Sequence[str]) -> Row:
     """The columns that were asked for, under their names."""
     return {column: at(row, place) for column, place in zip(columns, places, strict=True)}
+
+
+def shown(row: Row, place: str) -> object:
+    """A value for a table: a count of a queue that no running node knows is `unknown`."""
+    value = at(row, place)
+    is_unknown = value is None and place in row and row.get("counts_known") is False
+    return "unknown" if is_unknown else value
 
 
 def at(row: Row, place: str) -> object:

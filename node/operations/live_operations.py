@@ -98,10 +98,14 @@ class LiveOperations:
 
     async def purge(self, queue: Queue) -> int:
         session = OperatorSession(self._broker.new_session())
-        self._broker.turn.begin()
-        purged = await session.purge(self._broker.host(queue.uid))
-        self._end(session)
-        return purged
+        host = self._broker.host(queue.uid)
+        try:
+            self._broker.turn.begin()
+            return await session.purge(host)
+        except QueueGone as error:
+            raise self._broker.gone_error(host) from error
+        finally:
+            self._end(session)
 
     @asynccontextmanager
     async def retired(
@@ -114,11 +118,20 @@ class LiveOperations:
         session = OperatorSession(self._broker.new_session())
         try:
             self._broker.turn.begin()
-            async with asyncio.timeout(RETIRE_S):
-                counts = await session.retire(self._broker.host(queue.uid), if_empty, if_unused)
-            yield counts
+            yield await self._retire(session, queue, if_empty, if_unused)
         finally:
             self._end(session)
+
+    async def _retire(
+        self, session: OperatorSession, queue: Queue, if_empty: bool, if_unused: bool
+    ) -> tuple[int, int]:
+        host = self._broker.host(queue.uid)
+        try:
+            async with asyncio.timeout(RETIRE_S):
+                return await session.retire(host, if_empty, if_unused)
+        except QueueGone:
+            is_deleted = self._broker.metadata.queue(queue.uid) is None
+            return 0 if is_deleted else UNKNOWN_COUNT, 0
 
     async def publish(
         self, vhost: str, exchange: str, routing_key: bytes, properties: bytes, payload: bytes
@@ -189,6 +202,8 @@ class LiveOperations:
         for _ in range(count):
             self._broker.turn.begin()
             message, redelivered, ready = await session.get(host)
+            if message == 0 and not found and not session.is_served(host):
+                raise self._broker.gone_error(host)
             if message == 0:
                 break
             messages.append(message)

@@ -63,18 +63,22 @@ class OperatorSession(Consumerless):
         return not self._refused
 
     async def purge(self, host: QueueHost) -> int:
-        """How many messages went."""
+        """How many messages were removed. QueueGone: the queue is gone, or cannot be reached."""
         self._ask(host)
         host.command(self, Purge(self._session))
         await self._answered.wait()
+        if not self.is_served(host):
+            raise QueueGone
         return self._purged
 
     async def retire(self, host: QueueHost, if_empty: bool, if_unused: bool) -> tuple[int, int]:
         """How many messages are ready, and how many consume. If that is as asked, the queue takes
-        no publish from now on, until this session ends."""
+        no publish from now on, until this session ends. QueueGone: as for `purge`."""
         self._ask(host)
         host.command(self, Retire(self._session, False, if_empty, if_unused))
         await self._answered.wait()
+        if not self.is_served(host):
+            raise QueueGone
         return self._counts
 
     async def get(self, host: QueueHost) -> tuple[int, bool, int]:
@@ -90,9 +94,13 @@ class OperatorSession(Consumerless):
         self._ask(host)
         host.command(self, Inspect(self._session))
         await self._answered.wait()
-        if host.uid not in self._used:
+        if not self.is_served(host):
             raise QueueGone
         return self._counts
+
+    def is_served(self, host: QueueHost) -> bool:
+        """Whether the queue that was asked has not gone since, by deletion or with its node."""
+        return host.uid in self._used
 
     async def view(self, host: QueueHost, message: int) -> View:
         """The message that was got. QueueGone: it is not to be had."""

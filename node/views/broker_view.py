@@ -283,9 +283,13 @@ class LiveView:
             owner="" if owner is None else owner.name,
         )
         if broker.is_down(queue):
-            return replace(at_rest, state="down", reason=f"node {queue.node} cannot be reached")
+            reason = f"node {queue.node} cannot be reached"
+            return replace(at_rest, state="down", reason=reason, counts_known=False)
         host = broker.hosts.awake.get(queue.uid)
-        view = at_rest if host is None else self._in_use(at_rest, host)
+        if host is None:
+            view = replace(at_rest, counts_known=broker.is_home(queue))
+        else:
+            view = self._in_use(at_rest, host)
         return broker.operating.with_place(queue, view)
 
     def head_timestamp(self, vhost: str, name: str) -> int | None:

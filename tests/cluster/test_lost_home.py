@@ -4,16 +4,21 @@ import asyncio
 import time
 from collections.abc import Iterator
 from typing import Any
+from urllib.request import urlopen
 
 import pika
 import pika.exceptions
 import pytest
 
+from node.cli.warrenctl import main
 from tests.conformance.broker import Inbox, channel_closed, drain, publish_all, settle_down
+from tests.conformance.http_api import HttpApi
+from tests.waiting import eventually
 from warren.client import Message, PeerError, RequestFailed, connect
 from warren.testing import ClusterOfNodes
 
 DOWN = "NOT_FOUND - home node 'n1' of durable queue 'q' in vhost '/' is down or inaccessible"
+DOWN_COUNTED = "home node 'n1' of durable queue 'counted' in vhost '/' is down or inaccessible"
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +56,49 @@ def test_a_home_that_is_killed_is_said_to_be_down_and_serves_again_when_it_is_ba
     cluster.node(1).start()
     publish_when_it_is_back(publishing, b"again")
     assert drain(using, "q") == [b"kept", b"again"]
+
+
+def test_counts_of_a_queue_whose_home_is_killed_are_unknown_and_not_zero(
+    cluster: ClusterOfNodes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    homed, other = cluster.node(1), cluster.node(2)
+    channel = channel_on(cluster, 1)
+    channel.queue_declare("counted", durable=True)
+    channel_on(cluster, 2).queue_declare("elsewhere", durable=True)
+    publish_all(channel, "counted", [b"one", b"two"], persistent=True)
+    api = HttpApi(other.management_url)
+    place = "/queues/%2F/counted"
+    eventually(lambda: api.get(place)["messages"] == 2)
+    assert api.get(place)["counts_known"] is True
+    homed.kill9()
+    eventually(lambda: api.get(place)["state"] == "down")
+    for sort in ("", "?sort=messages", "?sort=message_stats.publish", "?sort=consumers"):
+        rows = {row["name"]: row for row in api.get(f"/queues{sort}")}
+        assert_unknown(rows["counted"])
+        assert (rows["elsewhere"]["counts_known"], rows["elsewhere"]["messages"]) == (True, 0)
+    assert_unknown(api.get(place))
+    status, refusal = api.ask("DELETE", f"{place}/contents")
+    assert (status, refusal["reason"]) == (404, DOWN_COUNTED)
+    got = {"ackmode": "ack_requeue_true", "count": 1, "encoding": "auto"}
+    assert api.ask("POST", f"{place}/get", got)[0] == 404
+    assert api.ask("DELETE", f"{place}?if-empty=true")[0] == 400
+    with urlopen(f"{other.management_url}/metrics/per-object", timeout=10) as answer:
+        assert 'queue="counted"' not in answer.read().decode()
+    wanted = ["name", "messages", "consumers", "state"]
+    assert main(["-q", "--node-url", other.management_url, "list_queues", *wanted]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "counted\tunknown\tunknown\tdown" in lines
+    assert "elsewhere\t0\t0\trunning" in lines
+    homed.start()
+    eventually(lambda: api.get(place)["messages"] == 2)
+    channel_on(cluster, 2).queue_delete("counted")
+
+
+def assert_unknown(row: dict[str, Any]) -> None:
+    assert row["counts_known"] is False
+    for name in ("messages", "messages_ready", "message_bytes", "consumers", "memory"):
+        assert row[name] is None, name
+    assert row["message_stats"] == {}
 
 
 def publish_when_it_is_back(channel: Any, body: bytes) -> None:

@@ -209,6 +209,34 @@ def test_a_drained_node_takes_no_clients_until_it_is_revived(cluster: ClusterOfN
     assert ask(cluster.node(3), "health/checks/is-in-service")[0] == 200
 
 
+def test_a_drain_counts_the_classic_queues_that_stay_and_waits_for_them(
+    cluster: ClusterOfNodes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, third = cluster.node(1), cluster.node(3)
+    with connected(third) as connection:
+        channel = connection.channel()
+        channel.queue_declare("stays", durable=True)
+        channel.basic_publish("", "stays", b"one")
+
+    def call(*words: str) -> int:
+        return main(["--node-url", first.management_url, *words])
+
+    try:
+        assert call("--timeout", "1", "drain", "n3", "--wait") == 69
+        shown = capsys.readouterr()
+        assert "1 classic queues stay on n3\n" in shown.out
+        assert "classic queues of n3 still have messages" in shown.err
+        with connected(first) as connection:
+            assert connection.channel().basic_get("stays", auto_ack=True)[2] == b"one"
+        assert call("drain", "n3", "--wait") == 0
+        assert call("drain", "n3") == 0
+        assert "1 classic queues stay on n3; --wait waits" in capsys.readouterr().out
+    finally:
+        assert call("revive", "n3") == 0
+    with connected(third) as connection:
+        connection.channel().queue_delete("stays")
+
+
 def test_a_drain_that_would_cost_the_majority_is_refused(cluster: ClusterOfNodes) -> None:
     cluster.node(3).pause()
     try:

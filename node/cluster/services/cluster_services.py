@@ -183,7 +183,8 @@ class Operating:
         home = self._led_by(queue)
         if cluster_snapshot.is_running(home):
             return view
-        return replace(view, state=DOWN, reason=f"its node {queue.node} is not running")
+        reason = f"its node {queue.node} is not running"
+        return replace(view, state=DOWN, reason=reason, counts_known=False)
 
     def tick(self, now_ms: int) -> None:
         self.reconciling.tick(now_ms)

@@ -4,7 +4,8 @@ A drain marks the node for all, so that nothing new is placed there; suspends th
 closes client connections with 320 CONNECTION_FORCED (1.0: amqp:connection:forced); hands the
 leaderships of its queues, and that of the definitions, to other nodes. It is refused where queues
 or the definitions would lose their majority when the node then stops, unless it is forced. What
-could not be moved (no other member runs) is in the report. Classic queues stay: they live here.
+could not be moved (no other member runs) is in the report. Classic queues cannot be moved; the
+report counts them, and other nodes use them until this node stops.
 
 A node that starts again is not in maintenance. Steps are done in this order and each can be done
 again: a drain that failed half-way is repeated, or revived.
@@ -61,6 +62,7 @@ class Report:
     connections: int = 0
     moved: int = 0
     stuck: tuple[str, ...] = ()  # queues that are still led here, STUCK_MAX of them at most
+    classic: int = 0  # classic queues of this node: no other node has them
 
 
 class Maintenance:
@@ -85,8 +87,14 @@ class Maintenance:
             await reached(lambda: self._clients.client_count == 0, CLOSED_S)
             moved, stuck = await self._move_off()
             await self._membership.lead_definitions_elsewhere()
-            log.warning("the node is in maintenance: %d connections closed", closed)
-            return Report(closed, moved, stuck)
+            classic = self._classic_count()
+            log.warning(
+                "the node is in maintenance: %d connections closed; %d classic queues stay here, "
+                "and are down while the node is stopped",
+                closed,
+                classic,
+            )
+            return Report(closed, moved, stuck, classic)
 
     def _check(self) -> None:
         here = self._cluster_snapshot.here
@@ -120,6 +128,11 @@ class Maintenance:
                 break
         return done, tuple(self._told(uid) for uid in left[:STUCK_MAX])
 
+    def _classic_count(self) -> int:
+        snapshot = self._cluster_snapshot
+        here = snapshot.name_of(snapshot.here)
+        return sum(1 for each in snapshot.queues() if not each.members and each.node == here)
+
     def _is_led(self, uid: int) -> bool:
         queue = self._cluster_snapshot.metadata.queue(uid)
         return (
@@ -152,8 +165,8 @@ class MaintenanceRequests:
 
     async def drain(self, node: str, force: bool) -> Report:
         member = self._member(node)
-        connections, moved, stuck = (await self._ask(member, DRAIN, force))[0]
-        return Report(connections, moved, tuple(stuck))
+        connections, moved, stuck, classic = (await self._ask(member, DRAIN, force))[0]
+        return Report(connections, moved, tuple(stuck), classic)
 
     async def revive(self, node: str) -> None:
         await self._ask(self._member(node), REVIVE, None)
@@ -173,7 +186,7 @@ class MaintenanceRequests:
 
     async def _drain_asked(self, asker: int, about: Any) -> AsyncIterator[object]:
         report = await told(lambda: self._maintenance.drain(about is True))
-        yield [report.connections, report.moved, list(report.stuck)]
+        yield [report.connections, report.moved, list(report.stuck), report.classic]
 
     async def _revive_asked(self, asker: int, about: Any) -> AsyncIterator[object]:
         await told(self._maintenance.revive)

@@ -231,6 +231,7 @@ class ClusterOperations:
                 "connections_closed": report.connections,
                 "leaders_moved": report.moved,
                 "still_led_here": list(report.stuck),
+                "classic_queues_here": report.classic,
             }
         )
 

@@ -96,7 +96,10 @@ class Messages:
             raise ApiError.bad_request(["unsupported_encoding", cut(encoding)])
         size = whole(body, "truncate", -1, -1) if "truncate" in body else -1
         queue = queue_to_take(self._context, request, actor)
-        found = await self._context.operations.get(queue, count, outcome)
+        try:
+            found = await self._context.operations.get(queue, count, outcome)
+        except ProtocolError as error:
+            refused(error)
         return json_reply([got_row(each, encoding == "auto", size) for each in found])
 
 

@@ -144,10 +144,9 @@ class Queues:
         if self._context.view.queue(actor.vhost, name) is None:
             raise ApiError.not_found()
         try:
-            queue = readable_queue(actor, name)
+            await self._context.operations.purge(readable_queue(actor, name))
         except ProtocolError as error:
             refused(error)
-        await self._context.operations.purge(queue)
         return web.Response(status=204)
 
     async def act(self, request: web.Request) -> web.Response:

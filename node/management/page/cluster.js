@@ -86,7 +86,9 @@ function maintenance(member, node) {
     const stuck = (report.still_led_here || []).length;
     const left = stuck ? `, ${count(stuck)} still led here` : "";
     const moved = `${count(report.leaders_moved)} leaders moved`;
-    return `${count(report.connections_closed)} connections closed, ${moved}${left}`;
+    const classic = report.classic_queues_here;
+    const stay = classic ? `, ${count(classic)} classic queues stay on it` : "";
+    return `${count(report.connections_closed)} connections closed, ${moved}${left}${stay}`;
   });
 }
 

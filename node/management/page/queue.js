@@ -11,9 +11,9 @@ import { Members } from "./members.js";
 import { getter } from "./messages.js";
 import { patch } from "./patch.js";
 import { publisher } from "./publish.js";
-import { leaderOf, stateOf } from "./queues.js";
+import { leaderOf, sizeOf, stateOf } from "./queues.js";
 import { may } from "./session.js";
-import { address, bytes, count, duration, rate, when } from "./text.js";
+import { address, bytes, count, countOf, duration, rate, when } from "./text.js";
 
 const FLOW_LINES = [
   ["publish", "published"],
@@ -45,7 +45,7 @@ export function queue(vhost, name) {
   const refresh = async () => {
     const row = await get(path(["queues", vhost, name]));
     flow.observe(row.message_stats || {});
-    depth.note(row);
+    if (row.counts_known !== false) depth.note(row);
     patch(about, ...aboutOf(vhost, name, row, flow, depth));
     if (looks % SELDOM === 0) await Promise.all([bindings.refresh(), members.refresh(row)]);
     looks += 1;
@@ -74,13 +74,13 @@ function aboutOf(vhost, name, row, flow, depth) {
 function totals(row) {
   const capacity = row.consumer_capacity;
   return figures([
-    ["Ready", count(row.messages_ready)],
-    ["Unacknowledged", count(row.messages_unacknowledged)],
-    ["Total", count(row.messages)],
-    ["In memory", count(row.messages_ram)],
-    ["Bytes", bytes(row.message_bytes)],
-    ["Consumers", count(row.consumers)],
-    ["Consumer capacity", capacity === undefined ? "" : `${Math.round(100 * capacity)} %`],
+    ["Ready", countOf(row, "messages_ready")],
+    ["Unacknowledged", countOf(row, "messages_unacknowledged")],
+    ["Total", countOf(row, "messages")],
+    ["In memory", countOf(row, "messages_ram")],
+    ["Bytes", sizeOf(row)],
+    ["Consumers", countOf(row, "consumers")],
+    ["Consumer capacity", typeof capacity === "number" ? `${Math.round(100 * capacity)} %` : ""],
   ]);
 }
 
@@ -114,7 +114,9 @@ function ownerLink(owner) {
   return owner && owner.name ? link(owner.name, address("connections", owner.name)) : "";
 }
 
+/** What is in a queue whose node does not answer is unknown: nothing that removes it is offered. */
 function actions(vhost, name, row) {
+  if (row.counts_known === false) return null;
   return h(
     "p",
     { class: "tools" },

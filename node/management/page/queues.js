@@ -26,7 +26,7 @@ export function queues() {
     counted("Unacked", "messages_unacknowledged"),
     counted("Total", "messages"),
     counted("Consumers", "consumers"),
-    { title: "Bytes", sort: "message_bytes", number: true, value: size },
+    { title: "Bytes", sort: "message_bytes", number: true, value: sizeOf },
     speed("In", "publish"),
     speed("Out", "deliver_get"),
     speed("Acked", "ack"),
@@ -39,7 +39,7 @@ export function queues() {
   return { title: "Queues", element, everyMs: 5000, refresh: () => listing.refresh() };
 }
 
-const size = (row) => bytes(row.message_bytes);
+export const sizeOf = (row) => (row.counts_known === false ? "unknown" : bytes(row.message_bytes));
 
 export function stateOf(row) {
   const element = state(row.state);

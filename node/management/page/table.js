@@ -4,7 +4,7 @@ import { get, path } from "./api.js";
 import { h, listen } from "./dom.js";
 import { choice, field, input } from "./forms.js";
 import { patch } from "./patch.js";
-import { count, told } from "./text.js";
+import { count, countOf, told } from "./text.js";
 
 const SIZES = ["20", "50", "100", "500"];
 
@@ -188,7 +188,7 @@ export class Listing {
 
 /** A column of counts, sorted by the API. */
 export function counted(title, key) {
-  return { title, sort: key, number: true, value: (row) => count(row[key]) };
+  return { title, sort: key, number: true, value: (row) => countOf(row, key) };
 }
 
 /** A column of a rate that the API tells. */

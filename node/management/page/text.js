@@ -5,6 +5,11 @@ export function count(value) {
   return isThere ? Number(value).toLocaleString("en") : "";
 }
 
+/** A count of a queue; that of one whose node does not answer is not known. */
+export function countOf(row, name) {
+  return row.counts_known === false && row[name] === null ? "unknown" : count(row[name]);
+}
+
 export function rate(value) {
   if (value === undefined || value === null || Number.isNaN(value)) return "";
   return `${value >= 100 ? Math.round(value).toLocaleString("en") : value.toFixed(1)}/s`;

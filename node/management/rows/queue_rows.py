@@ -32,7 +32,15 @@ NAMED_MAX: Final = 500  # so many are asked for one by one: a page at most
 BARE: Final = (
     "name", "vhost", "type", "durable", "auto_delete", "exclusive", "arguments", "node", "state",
     "policy", "operator_policy", "leader", "members", "online", "owner_pid_details",
+    "counts_known",
 )  # fmt: skip
+COUNTS: Final = (
+    *DEPTHS, "messages_delayed", "messages_dlx", "message_bytes", "message_bytes_ready",
+    "message_bytes_unacknowledged", "messages_ram", "messages_paged_out", "message_bytes_ram",
+    "message_bytes_paged_out", "memory", "consumers", "consumer_capacity", "consumer_utilisation",
+)  # fmt: skip
+# In place of the counts of a queue whose node does not answer: 0 would be a claim.
+UNKNOWN: Final[Mapping[str, object]] = {**dict.fromkeys(COUNTS), "message_stats": {}}
 KEY_PLACES: Final = {"vhost": 0, "name": 1}
 RATE_PLACES: Final = {  # by the path of a column in a row
     f"{path_of(column)}_details.rate": place for place, column in enumerate(COLUMNS[QUEUE])
@@ -109,10 +117,13 @@ def queue_values(view: BrokerView, rates: Rates, sort: str) -> Value:
         return lambda key: rates.rate(QUEUE, key, rate_place)
     if sort in VIEW_COLUMNS:
         column = VIEW_COLUMNS[sort]
+        is_count = sort in COUNTS
 
         def of_view(key: Key) -> object:
             queue = view.queue(*key)
-            return None if queue is None else column(queue)
+            if queue is None or (is_count and not queue.counts_known):
+                return None
+            return column(queue)
 
         return of_view
     from_row = column_of(plain_rows(view), sort.split("."))
@@ -122,7 +133,10 @@ def queue_values(view: BrokerView, rates: Rates, sort: str) -> Value:
 
     def count(key: Key) -> object:
         values = rates.values(QUEUE, key)
-        return 0 if values is None else values[count_place]
+        if values is not None:
+            return values[count_place]
+        queue = view.queue(*key)
+        return None if queue is None or not queue.counts_known else 0
 
     return count
 
@@ -144,7 +158,23 @@ def bare(row: Row, with_totals: bool) -> Row:
 
 
 def queue_row(queue: QueueView, details: Sequence[Any] = ()) -> Row:
-    row: Row = {
+    row = _columns(queue)
+    if queue.members:
+        row["leader"] = queue.leader
+        row["members"] = list(queue.members)
+        row["online"] = list(queue.online)
+    if queue.policy.warnings:
+        row["warnings"] = list(queue.policy.warnings)
+    if queue.exclusive:
+        row["owner_pid_details"] = {"name": queue.owner}
+    if not queue.counts_known:
+        return {**row, **UNKNOWN}
+    return with_idle(put_details(row, QUEUE, details), queue.idle_since_ms)
+
+
+def _columns(queue: QueueView) -> Row:
+    """The columns that every queue has."""
+    return {
         "name": queue.name,
         "vhost": queue.vhost,
         "type": queue.type,
@@ -155,6 +185,7 @@ def queue_row(queue: QueueView, details: Sequence[Any] = ()) -> Row:
         "node": queue.node,
         "state": queue.state,
         "reason": queue.reason,
+        "counts_known": queue.counts_known,
         "policy": queue.policy.name,
         "operator_policy": queue.policy.operator,
         "effective_policy_definition": queue.policy.definition,
@@ -185,12 +216,3 @@ def queue_row(queue: QueueView, details: Sequence[Any] = ()) -> Row:
             "ack": queue.acknowledged,
         },
     }
-    if queue.members:
-        row["leader"] = queue.leader
-        row["members"] = list(queue.members)
-        row["online"] = list(queue.online)
-    if queue.policy.warnings:
-        row["warnings"] = list(queue.policy.warnings)
-    if queue.exclusive:
-        row["owner_pid_details"] = {"name": queue.owner}
-    return with_idle(put_details(row, QUEUE, details), queue.idle_since_ms)

@@ -242,6 +242,7 @@ class QueueView:
     policy: PolicyView = PolicyView()
     state: str = "running"
     reason: str = ""  # why the state is not good
+    counts_known: bool = True  # False: only a node that does not answer knows the counts below
     owner: str = ""  # name of the connection of an exclusive queue
     messages_ready: int = 0
     messages_unacknowledged: int = 0

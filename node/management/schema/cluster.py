@@ -209,7 +209,12 @@ OPERATIONS: Final = (
         WHETHER,
         record(
             "Drained",
-            {"connections_closed": COUNT, "leaders_moved": COUNT, "still_led_here": TEXTS},
+            {
+                "connections_closed": COUNT,
+                "leaders_moved": COUNT,
+                "still_led_here": TEXTS,
+                "classic_queues_here": COUNT,
+            },
         ),
         rights=ADMINISTRATOR,
     ),

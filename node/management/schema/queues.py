@@ -33,6 +33,7 @@ from node.management.schema.model import (
     wanted,
 )
 
+UNKNOWN_COUNT: Final = or_null(COUNT)
 QUEUE: Final = record(
     "Queue",
     {
@@ -49,22 +50,23 @@ QUEUE: Final = record(
         "policy": or_null(STRING),
         "operator_policy": or_null(STRING),
         "effective_policy_definition": MAP,
-        "messages": COUNT,
-        "messages_ready": COUNT,
-        "messages_unacknowledged": COUNT,
-        "messages_delayed": COUNT,
-        "messages_dlx": COUNT,
-        "message_bytes": COUNT,
-        "message_bytes_ready": COUNT,
-        "message_bytes_unacknowledged": COUNT,
-        "messages_ram": COUNT,
-        "messages_paged_out": COUNT,
-        "message_bytes_ram": COUNT,
-        "message_bytes_paged_out": COUNT,
-        "memory": COUNT,
-        "consumers": COUNT,
-        "consumer_capacity": NUMBER,
-        "consumer_utilisation": NUMBER,
+        "counts_known": BOOLEAN,  # False: the counts are null, for their node does not answer
+        "messages": UNKNOWN_COUNT,
+        "messages_ready": UNKNOWN_COUNT,
+        "messages_unacknowledged": UNKNOWN_COUNT,
+        "messages_delayed": UNKNOWN_COUNT,
+        "messages_dlx": UNKNOWN_COUNT,
+        "message_bytes": UNKNOWN_COUNT,
+        "message_bytes_ready": UNKNOWN_COUNT,
+        "message_bytes_unacknowledged": UNKNOWN_COUNT,
+        "messages_ram": UNKNOWN_COUNT,
+        "messages_paged_out": UNKNOWN_COUNT,
+        "message_bytes_ram": UNKNOWN_COUNT,
+        "message_bytes_paged_out": UNKNOWN_COUNT,
+        "memory": UNKNOWN_COUNT,
+        "consumers": UNKNOWN_COUNT,
+        "consumer_capacity": or_null(NUMBER),
+        "consumer_utilisation": or_null(NUMBER),
         "message_stats": table(ANY),
     },
     {
