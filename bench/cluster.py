@@ -44,7 +44,7 @@ PLACES: Final = {"near": LEADER, "far": FAR}
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One load: connections of bgen without their ports, and what else it is told."""
+    """One load: connections of bgen without their ports, and its other options."""
 
     name: str
     connections: tuple[str, ...]

@@ -2,8 +2,8 @@
 
 One connection for each node, with many channels; each declares an exclusive queue, binds it and
 deletes it, again and again. Tells how many queues went through that in a second, all nodes
-together, how long a node works on each of them, and how long one such round takes where nobody
-else asks. The client is one process of
+together, how long a node works on each of them, and how long one such round takes where no other
+client asks. The client is one process of
 three threads, and shares the machine with the nodes.
 """
 

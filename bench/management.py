@@ -4,10 +4,10 @@ Sets up very many queues, connections, channels and consumers, then asks each li
 a few times: how long it takes, how large it is, and how long the node kept another client waiting
 meanwhile (a probe that asks `basic.get` of an empty queue without a pause: its longest answer is at
 least the longest turn of the loop, and what the machine adds). Last: how fast messages go with and
-without somebody who asks for all lists every few seconds, as a page that is open does.
+without a client that asks for all lists every few seconds, as a page that is open does.
 
-Every fifth queue gets a few messages, so that lists have counts. The clients, the probe and whoever
-asks share the machine with the node.
+Every fifth queue gets a few messages, so that lists have counts. The clients, the probe and the
+clients that ask share the machine with the node.
 """
 
 import argparse
@@ -119,7 +119,7 @@ class Api:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
 
     def get(self, path: str) -> int:
-        """Bytes of the answer, which nobody looks at."""
+        """Bytes of the answer, which are discarded."""
         self._connection.request("GET", f"/api/{path}", headers={"Authorization": LOGIN})
         answer = self._connection.getresponse()
         size = len(answer.read())
@@ -179,7 +179,7 @@ def cpu_s(process: psutil.Process) -> float:
 
 
 class Page:
-    """Somebody's open page: all lists, every so many seconds."""
+    """An open web page: all lists, every so many seconds."""
 
     def __init__(self, port: int, every_s: float) -> None:
         self._api = Api(port)

@@ -110,7 +110,7 @@ class Wire:
                 sent += 1
 
     def take_socket(self) -> socket.socket:
-        """For whoever goes on alone; nothing is under way."""
+        """For the caller that continues alone; nothing is under way."""
         assert not self._received
         return self._socket
 

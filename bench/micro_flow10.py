@@ -64,7 +64,9 @@ def opened(role: bool, limits: Limits) -> tuple[Connection, Link]:
 
 
 def measure_publishing(size: int, per_read: int) -> None:
-    """Reads of so many messages; ids go on, so each read is made anew, outside of the clock."""
+    """Reads of so many messages; ids go on, so each read is made separately, outside of the
+    clock.
+    """
     payload = data_section(b"x" * size)
     limits = Limits(max_incoming_window=2 * per_read, max_link_credit=2 * per_read)
     connection, link = opened(False, limits)

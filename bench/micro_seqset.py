@@ -18,7 +18,7 @@ from queues.runs import seqset
 from queues.runs.seqset import SeqSet
 
 CYCLES = 300_000
-ROUNDS = 5  # the best of so many is told
+ROUNDS = 5  # the best of so many is reported
 SLICE_RUNS = 1000
 
 

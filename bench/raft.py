@@ -156,7 +156,7 @@ class Cluster:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now."""
+    """Ports that are free now."""
     found: list[int] = []
     port = PORT_MIN + os.getpid() * 7 % (PORT_MAX - PORT_MIN)
     while len(found) < count:
@@ -233,7 +233,7 @@ def fail_over(number: signal.Signals, arguments: argparse.Namespace) -> dict[str
 
 
 def first_commit(processes: list[Process]) -> float:
-    """Both are asked, for either may lead: whoever does says so."""
+    """Both are asked, for either may lead; the leader says so."""
     with selectors.DefaultSelector() as selector:
         for process in processes:
             assert process.popen.stdout is not None

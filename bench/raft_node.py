@@ -189,7 +189,7 @@ class Counter:
             self.group.propose([b"first"])
 
     def configured(self, config: Config) -> None:
-        raise AssertionError("nobody joins")
+        raise AssertionError("no node joins here")
 
     def reattach(self, entries: Sequence[Entry], done: Callable[[Sequence[Entry]], None]) -> None:
         done(entries)

@@ -33,7 +33,7 @@ FLUSH_EVERY = 500
 BGEN = Path(__file__).resolve().parent / "bgen"
 
 
-class Nobody:
+class EmptyOwner:
     """Takes nothing of what is in the log."""
 
     def entry(self, owner: int, index: int, payload: bytes) -> None:
@@ -103,7 +103,7 @@ def queue_of(directory: Path) -> dict[str, Any]:
 
 def fill(directory: Path, owner: int, count: int, size: int) -> None:
     wal = Wal(DirectDisk(OsDisk()), str(directory / "log"), post=lambda work: None, on_failure=stop)
-    wal.open(Nobody())
+    wal.open(EmptyOwner())
     body = os.urandom(size)
     offsets = bytes(4) + size.to_bytes(4, "little")
     for seq in range(1, count + 1):

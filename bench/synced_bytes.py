@@ -93,7 +93,7 @@ def run(options: argparse.Namespace, folder: Path) -> tuple[int, Synced, Synced]
         broker.port, broker.management_port = options.port, options.port + 1
     broker.start()
     trace = folder / "trace"
-    # What is written to make a reserve is synced, too: it is told apart by its name.
+    # What is written to make a reserve is synced, too: its name distinguishes it.
     command = ["strace", "-f", "-y", "-e", CALLS, "-o", str(trace), "-p", str(broker.pid())]
     watcher = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:

@@ -87,7 +87,7 @@ class Raft:
         self.vote: i64 = restored.hard_state.vote
         assert self.term >= self._log.appended_term(restored.last_index)
         self.role: i64 = FOLLOWER
-        self.leader: i64 = 0  # 0: nobody is known
+        self.leader: i64 = 0  # 0: unknown
         self.commit_index: i64 = restored.snapshot.index
         self.applied_index: i64 = restored.snapshot.index
         self._outbox = Outbox()
@@ -147,7 +147,7 @@ class Raft:
 
     @property
     def is_sending_snapshot(self) -> bool:
-        """Somebody is getting this member's snapshot: a new one would make it begin again."""
+        """A peer is receiving this member's snapshot: a new one would restart the transfer."""
         return self._leading is not None and self._leading.is_sending_snapshot()
 
     @property
@@ -504,8 +504,9 @@ class Raft:
         return sender > self.member
 
     def _has_live_leader(self) -> bool:
-        """Then nobody gets a vote, nor a higher term from here (9.6): who was cut off for a while
-        is no reason for an election. Without ticks the leader lives as long as its node does."""
+        """Then no member gets a vote, nor a higher term from here (9.6): who was cut off for a
+        while is no reason for an election. Without ticks the leader lives as long as its node
+        does."""
         if self._leading is not None:
             return True
         return self.leader != 0 and self._election.is_recent()
@@ -566,7 +567,7 @@ class Raft:
     # Terms and roles
 
     def _hear_leader(self, sender: i64, term: i64) -> bool:
-        """Word of the leader of `term`; False: of one that was leader once, who is told."""
+        """Word of the leader of `term`; False: from an old leader, which gets an answer."""
         if term < self.term:
             response = AppendResponse(self.term, False, 0, self.commit_index)
             self._outbox.messages_after_sync.append((sender, response))
@@ -592,7 +593,7 @@ class Raft:
 
     def _may_be_elected(self) -> bool:
         """A voter; or one whose removal is in the log and not known to be committed: it may be the
-        only one that has it, and nobody else can be elected then (4.2.2)."""
+        only one that has it, and no other can be elected then (4.2.2)."""
         configs = self._replica.configs
         if self.member in configs.current.voters:
             return True
@@ -612,7 +613,7 @@ class Raft:
         self._ask_votes(self.term, False, is_transfer)
 
     def _ask_votes(self, term: i64, is_pre_vote: bool, is_transfer: bool) -> None:
-        """A pre-vote binds nobody; a vote is asked for when the own one is durable."""
+        """A pre-vote is not binding; a vote is asked for when the own one is durable."""
         self._is_dirty = True
         self._outbox.withdraw()
         self._election.attempt(self.member, is_pre_vote)
@@ -703,7 +704,7 @@ class Raft:
         return index
 
     def _wake(self, leading: Leadership) -> None:
-        """After a time without ticks nobody was heard of: the look for a majority begins anew."""
+        """After a time without ticks no peer was heard: start the check for a majority again."""
         self._is_dirty = True
         if self.commit_index == self._log.last_index and leading.is_idle(self.commit_index):
             leading.elapsed = 0

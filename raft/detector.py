@@ -6,7 +6,7 @@ that is lost or SILENCE_MS pass without an answer; then it is suspected, and an 
 answer counts and a beat of the peer does not: it shows that both directions work.
 
 Silence is measured on a clock of its own, which goes on by STEP_MS_MAX at most from tick to tick:
-while this node did not run it has heard nobody, and that is nobody's fault. Compiled.
+while this node did not run it has heard no peer, which says nothing about the peers. Compiled.
 """
 
 from typing import Final, final
@@ -32,7 +32,7 @@ class Peer:
 
 @final
 class Detector:
-    """Judges peers that it was told of. Methods that may change a judgement say whether they did;
+    """Judges the peers that were added. Methods that may change a judgement say whether they did;
     those for a node that it does not know change nothing.
     """
 
@@ -54,7 +54,7 @@ class Detector:
         return peer is not None and peer.is_trusted
 
     def nodes(self) -> list[int]:
-        """All that it was told of."""
+        """All peers that were added."""
         return list(self._peers)
 
     def is_trusted(self, node: int) -> bool:

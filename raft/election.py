@@ -5,10 +5,10 @@ of a leader it is an election timeout and a random part of the same length. Afte
 between the first attempts, it is short, for others may just not suspect the leader yet; then it
 doubles, up to the election timeout.
 
-A vote waits for the disk of who asks and for that of who is asked, one after the other. So whoever
-has a majority of pre-votes waits for votes for half an election timeout at least, and each time
-longer: disks that take seconds for a sync make an election slow, not impossible. It gives up at
-once when too many have refused.
+A vote waits for the disk of who asks and for that of who is asked, one after the other. So a member
+that has a majority of pre-votes waits for votes for half an election timeout at least, and each
+time longer: disks that take seconds for a sync make an election slow, not impossible. It gives up
+at once when too many have refused.
 """
 
 from collections.abc import Sequence
@@ -74,7 +74,7 @@ class Election:
         self._timeout = 1 + self._lots.randrange(self._suspicion_ticks)
 
     def again(self) -> None:
-        """Somebody who was asked in vain can be reached again."""
+        """A peer that could not be reached can be reached again."""
         self._attempts = 0
         self.hurry()
 

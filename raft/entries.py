@@ -1,7 +1,7 @@
 """What a log of a group is made of: entries, and the values around them. No I/O.
 
 An entry is `parts`, bytes that are never joined, and `attached`, bytes that travel with it and are
-stored beside it by whoever owns the group (a quorum queue: the bodies of messages, decision 0027).
+stored beside it by the owner of the group (a quorum queue: the bodies of messages, decision 0027).
 The core looks into neither. Plain classes, for they are made for each entry. Compiled.
 """
 
@@ -44,7 +44,7 @@ class Entry:
         appended_term: i64 = 0,
         byte_count: i64 = 0,
     ) -> None:
-        """`byte_count`: for whoever knows it; 0: it is counted here."""
+        """`byte_count`: given by callers that know it; 0: it is counted here."""
         self.index: i64 = index
         self.term: i64 = term
         self.kind: i64 = kind
@@ -69,7 +69,7 @@ class HardState:
 
     def __init__(self, term: i64, vote: i64) -> None:
         self.term: i64 = term
-        self.vote: i64 = vote  # member that has this member's vote in `term`; 0: nobody
+        self.vote: i64 = vote  # member that has this member's vote in `term`; 0: none
 
 
 @final

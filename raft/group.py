@@ -4,9 +4,9 @@
     owner.outcome(first, last, term, COMMITTED)   # later, each place once, in order
 
 Takes proposals, read barriers and wishes; gives the owner what is committed, and what became of the
-proposals, whoever leads meanwhile. Owns what is open: proposals whose place is undecided, barriers.
-All that reaches the core comes through here or through the host (`raft.host`), which has the group
-looked at (`Marks`) whenever something was asked of it. Compiled.
+proposals, whichever member leads meanwhile. Owns what is open: proposals whose place is undecided,
+barriers. All that reaches the core comes through here or through the host (`raft.host`), which has
+the group looked at (`Marks`) whenever something was asked of it. Compiled.
 
 When something fails: an assertion goes through, and the node stops; a proposal whose leader is gone
 stays open until its place is decided by another, which may take as long as there is no majority.
@@ -29,7 +29,7 @@ from raft.status import LEADER, Status
 
 @final
 class NotLeader:
-    """Ask `leader` (0: nobody knows one)."""
+    """Ask `leader` (0: unknown)."""
 
     __slots__ = ("leader", "term")
 
@@ -163,7 +163,7 @@ class Group:
         self.is_awake = False
         self.waits_tick: i64 = 0  # when its writes, not durable, were heard of last
         self.own_term: i64 = 0  # the last one in which it was led, and proposed to, from here
-        self.leader: i64 = 0  # as its owner was told
+        self.leader: i64 = 0  # as last reported to its owner
         self.forget_index: i64 = 0  # what was applied a while ago
 
     # What the owner asks
@@ -180,7 +180,7 @@ class Group:
         return place
 
     def change(self, change: Change) -> tuple[int, int] | Refused:
-        """Change the members, one at a time; the outcome is told as that of a proposal."""
+        """Change the members, one at a time; the outcome is reported as that of a proposal."""
         assert not self.is_closed
         answer = self.raft.propose_change(change)
         if not isinstance(answer, Refused):
@@ -215,7 +215,7 @@ class Group:
         return begun
 
     def campaign(self) -> None:
-        """Try to lead, if nobody does."""
+        """Try to lead if there is no leader."""
         if not self.is_closed:
             self.raft.campaign()
             self._marks.mark(self)
@@ -272,7 +272,7 @@ class Group:
             head = self._proposed.head()
 
     def _tell_lost(self, entry: Entry) -> None:
-        """The entry is next: it, or whoever made it, has the place of these."""
+        """The entry is next: it has the place of these proposals."""
         head = self._proposed.head()
         while head is not None:
             if head.term < entry.term:
@@ -324,7 +324,7 @@ class Group:
         return len(self._reads) > 0
 
     def close(self) -> None:
-        """The group is gone from this node; of open proposals nothing is told any more."""
+        """The group is gone from this node; the outcome of open proposals is not reported."""
         self.is_closed = True
         self._proposed.clear()
         self._marks.sleep(self)

@@ -8,8 +8,8 @@
 One turn: step what has arrived, take each marked group's `Ready` once, send one batch per peer and
 lane, hand everything to the log and flush it once, and give the owners what is committed. What
 promises something about the log (`messages_after_sync`) is sent by the turn that follows the sync,
-in the order of the log. Every call of a core is made in a turn or by the owner, so that whoever
-runs the turn stops the node when a group asserts; nothing here catches that.
+in the order of the log. Every call of a core is made in a turn or by the owner, so that the code
+that runs the turn stops the node when a group asserts; nothing here catches that.
 
 Groups at rest get no ticks (`Raft.is_idle`). They are woken by messages and proposals, and by the
 failure detector: those led from a suspected node elect, those that lead without enough trusted
@@ -43,7 +43,7 @@ from raft.recovery import Restored
 from raft.settings import Lots, Settings
 
 TICK_MS: Final = 20  # between two calls of `tick`; `Settings` counts in them
-NEWS_MAX: Final = 512  # groups that are told of a peer in one turn
+NEWS_MAX: Final = 512  # groups that are informed about a peer in one turn
 TURN_GROUPS_MAX: Final = 1024  # of which a Ready is taken in one turn
 TURN_ENTRIES_MAX: Final = 2048  # that are taken in, or handed to log and owners, in one turn
 RETRY_TICKS: Final = 50
@@ -149,9 +149,9 @@ class RaftHost:
 
     def renew(self, uid: int, incarnation: int, term: int) -> bool:
         """The others of the group are lost for ever: it goes on with this member alone, from that
-        term on, as another incarnation, so that nobody hears them again, nor do they hear it; or as
-        the same one, if whoever asks for this sees to that. False: not now, a snapshot is
-        being installed (`Raft.stand_alone`)."""
+        term on, as another incarnation, so that it and the others no longer accept each other's
+        messages; or as the same one, if the caller makes sure of that. False: not now, a snapshot
+        is being installed (`Raft.stand_alone`)."""
         group = self._groups[uid]
         assert incarnation >= group.incarnation
         if not group.raft.stand_alone(term):
@@ -403,7 +403,8 @@ class RaftHost:
         """Give ticks to those who are awake, and let those sleep that have come to rest."""
         if self._ticks_due == 0:
             return
-        self._ticks_due = 0  # Those that were missed were this node's own fault: no core is told.
+        # Those that were missed were this node's own fault: no core counts them.
+        self._ticks_due = 0
         self._ticks += 1
         forgets = self._ticks % FORGET_TICKS == 0
         for group in list(self._marks.awake.values()):
@@ -515,8 +516,8 @@ class RaftHost:
             self._post(group, member, message)
 
     def _say_meanwhile(self, group: Group, messages: Sequence[tuple[int, Message]]) -> None:
-        """The disk is slow. A leader whom nobody answers steps down, and an election needs disks
-        twice: so it is told that this member is there, and what of its log is durable."""
+        """The disk is slow. A leader without answers steps down, and an election needs disks
+        twice: so this member reports that it is alive, and what of its log is durable."""
         if self._ticks - group.waits_tick < SLOW_TICKS:
             return
         for member, message in messages:
@@ -572,7 +573,7 @@ class RaftHost:
     # To the owners
 
     def _hand_up(self, group: Group, ready: Ready) -> None:
-        """What the owner of the group is told of its Ready, in the order of `raft.ready`."""
+        """What the owner of the group gets of its Ready, in the order of `raft.ready`."""
         if group.is_closed:
             return
         config = ready.config

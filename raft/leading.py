@@ -341,7 +341,7 @@ class Leadership:
         self._send_append(peer, previous_index, (), 0, commit_index)
 
     def loaded(self, load: Load, entries: Sequence[Entry], commit_index: i64) -> None:
-        """Entries from below memory. Whoever asked for them may have got over it."""
+        """Entries from below memory. The peer may no longer need them."""
         peer = self.peers.get(load.member)
         if peer is None or peer.load is not load:
             return
@@ -422,7 +422,7 @@ class Leadership:
     # Snapshots
 
     def is_sending_snapshot(self) -> bool:
-        """To somebody who can be reached."""
+        """To a member that can be reached."""
         count = 0
         for peer in self.peers.values():
             if peer.state == SNAPSHOT and peer.is_reachable:

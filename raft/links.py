@@ -28,11 +28,11 @@ class Links(Protocol):
     """The way to other nodes. A member of a group is the node that it is on."""
 
     def send(self, member: int, lane: int, parts: list[bytes]) -> None:
-        """Send a batch, or lose it: whoever is not connected gets nothing."""
+        """Send a batch, or lose it: a peer that is not connected gets nothing."""
 
     def is_full(self, member: int) -> bool:
         """So much waits on its bulk lane that nothing may be added now, or there is no link. The
-        host is told `drained` or `connected` when that ends."""
+        host gets `drained` or `connected` when that ends."""
 
 
 @final

@@ -53,7 +53,8 @@ class Log:
         self._entries: list[Entry] = []
         self._ends: list[int] = []  # running total of bytes at the end of each of `_entries`
         self._forgotten_bytes: i64 = 0  # the total in front of `_entries`
-        self._slice: list[Entry] = []  # the newest one given out, for whoever wants the same
+        # The newest one given out, for other peers that want the same.
+        self._slice: list[Entry] = []
         self._slice_first: i64 = 0
         self.snapshot = snapshot
         self.base_index: i64 = snapshot.index

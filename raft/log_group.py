@@ -16,13 +16,13 @@ METADATA_OWNER: Final = 1  # uid of the group that holds the definitions
 # Outcomes of a proposal
 COMMITTED: Final = 1
 LOST: Final = 2  # another entry has its place: it will never be applied
-UNKNOWN: Final = 3  # a snapshot has passed over it: the machine's state knows, and nobody else
+UNKNOWN: Final = 3  # a snapshot has passed over it: only the machine's state knows
 
 Found = list[tuple[int, int, int, int, bytes]]  # index, term, appended_term, kind, payload
 
 
 class GroupOwner(Protocol):
-    """Whoever a group is for. Called in the turn; may propose, and may close the group.
+    """The owner of a group. Called in the turn; may propose, and may close the group.
 
     Whatever is answered by `done` may be answered at once or later, in any order.
     """
@@ -39,7 +39,7 @@ class GroupOwner(Protocol):
 
     def outcome(self, first: int, last: int, term: int, outcome: int) -> None:
         """What became of the proposals at the indexes `first`..`last`, all of that term: COMMITTED
-        ones have been applied; LOST ones are told before anything is applied in their place."""
+        ones have been applied; LOST ones are reported before anything is applied in their place."""
 
     def lead(self, lead: Lead) -> None:
         """Leader or term have changed."""

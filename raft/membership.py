@@ -135,7 +135,7 @@ class Configs:
         return len(self._indexes) != count
 
     def release(self, index: i64) -> None:
-        """Nobody asks for what was before `index` any more."""
+        """No peer needs entries before `index` any more."""
         while len(self._indexes) > 1 and self._indexes[1] <= index:
             del self._indexes[0]
             del self._configs[0]

@@ -62,7 +62,7 @@ class Progress:
         self.is_active = True  # was heard of since the last look (check-quorum)
         self.is_quiet = False  # nothing was sent since the last heartbeat
         self.known_commit: i64 = UNKNOWN  # its commit index, as it said last
-        self.sent_commit: i64 = UNKNOWN  # what it was told of ours
+        self.sent_commit: i64 = UNKNOWN  # our commit index as last sent to it
         self.read_seq: i64 = 0  # the newest round of reads that it has answered
         self.sent_read_seq: i64 = 0
         self.unacked: deque[tuple[int, int]] = deque()  # last index and bytes of messages

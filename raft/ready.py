@@ -57,7 +57,7 @@ class LoadSlice:
 
 @final
 class Lead:
-    """Who leads: told when the leader or the term changes. `leader` 0: nobody is known."""
+    """Who leads: set when the leader or the term changes. `leader` 0: unknown."""
 
     __slots__ = ("is_ready", "leader", "term")
 
@@ -70,8 +70,8 @@ class Lead:
 
 @final
 class Read:
-    """A read barrier: whoever has applied up to `index` sees all that was committed when it was
-    asked for. `index` -1: the leadership was lost, ask again elsewhere."""
+    """A read barrier: a member that has applied up to `index` sees all that was committed when it
+    was asked for. `index` -1: the leadership was lost, ask again elsewhere."""
 
     __slots__ = ("context", "index")
 

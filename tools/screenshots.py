@@ -1,4 +1,4 @@
-"""Pictures of the web page for the documentation, made anew from a real node or cluster.
+"""Pictures of the web page for the documentation, taken from a real node or cluster.
 
     tools/screenshots.py [--to docs/page] [--nodes 3]
 

@@ -53,7 +53,7 @@ def add_arguments(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
     check = kinds.add_parser("check", help="judge a history", allow_abbrev=False)
     check.add_argument("history", metavar="HISTORY", help="JSON lines, as a Recorder writes them")
     check.add_argument(
-        "--unordered", action="store_true", help="nobody has promised the order of messages"
+        "--unordered", action="store_true", help="the order of messages is not promised"
     )
     check.add_argument("--formatter", choices=("table", "json", "markdown"), default="table")
     _add_run(kinds)

@@ -241,7 +241,7 @@ OWN: Final[Commands] = {
         report,
     ),
     "observer": Verb(
-        "the cluster on the terminal, drawn anew until Ctrl-C",
+        "the cluster on the terminal, redrawn until Ctrl-C",
         "",
         (Argument("--interval", "5"), Argument("--count", "0")),
         observer,

@@ -320,7 +320,7 @@ class Cluster:
 
     def conflict(self, member: int, text: str) -> None:
         """The other one is wrong, and hears it from whom it asks; this node has its own place."""
-        log.error("somebody came as member %d and was refused: %s", member, text)
+        log.error("a connection as member %d was refused: %s", member, text)
 
     def _hasten(self) -> None:
         """No member leads and there is a majority: the first of it need not wait for chance."""

@@ -419,7 +419,7 @@ def _check_listeners(config: Config) -> None:
     if config.auth.production and guests:
         raise ConfigError(
             f"users: '{guests[0]}' has its own name as password; allowed with auth.production: "
-            "passwords that nobody guesses"
+            "passwords that cannot be guessed"
         )
 
 

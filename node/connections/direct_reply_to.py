@@ -147,7 +147,7 @@ class AnswerHost:
             if begin <= first < begin + chunk.count():
                 index = int(first) - begin
                 return View(chunk, index, int(first), min(int(count), chunk.count() - index))
-        raise AssertionError("answers that nobody was told of")
+        raise AssertionError("answers without an owner")
 
     def _release(self, upto: int) -> None:
         """Answers before number `upto` are settled, in the order in which they were delivered."""

@@ -142,7 +142,7 @@ def reopen() -> None:
             try:
                 handler.reopen()
             except OSError as error:
-                log.error("the log file cannot be opened anew, the old one goes on: %s", error)
+                log.error("the log file cannot be reopened, the old one stays in use: %s", error)
 
 
 class BadLevel(Exception):

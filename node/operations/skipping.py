@@ -58,7 +58,7 @@ class Skipping:
         operating = self._broker.operating
         leader = operating.leader_of(queue.vhost, queue.name)
         if not leader:
-            raise PeekFailed("nobody leads the queue, as far as is known here")
+            raise PeekFailed("the queue has no known leader")
         if leader == operating.cluster_snapshot.here:
             return await self._skip_here(queue)
         try:

@@ -17,7 +17,7 @@ Links have their own credit, so that a slow queue slows nothing else: `Publisher
 the outcome, `Consumer.pause` and `resume` stop and go, `Consumer.receive` takes what is there
 within a time, by drain. `on_link_state` tells what the broker says of a link: where the leader is,
 whether a consumer is the active one; in a cluster links move to the leaders of their queues by
-themselves (`follow`). With `reconnect=True` a lost connection is made anew, with all its links.
+themselves (`follow`). With `reconnect=True` a lost connection is reopened, with all its links.
 Needs nothing but the standard library; on uvloop, if the program runs on it.
 """
 

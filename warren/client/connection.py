@@ -63,7 +63,7 @@ async def connect(
 
     connection = await connect("amqp://guest:guest@localhost/%2F", reconnect=True)
 
-    `reconnect`: a connection that is lost later is made anew, for as long as it takes. `dial`:
+    `reconnect`: a connection that is lost later is reopened, for as long as it takes. `dial`:
     another way to the broker than a socket. `follow`: links move to the leaders of their queues,
     over connections of their own (`warren.client.following`); None: they stay on this one.
     """

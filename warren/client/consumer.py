@@ -232,7 +232,7 @@ class Consumer:
         """Up to `count` deliveries: at once if they are there, else what comes within the time.
 
         For a consumer with credit 0. What the broker may not have sent by then is called off by a
-        drain, so that nothing comes when nobody waits for it.
+        drain, so that nothing comes while no caller waits for it.
         """
         if self._credit:
             raise ClientError("receive is for consumers with credit 0; use get")

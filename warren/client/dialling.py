@@ -31,7 +31,7 @@ class Redial:
     """Has a lost connection dialled again, for as long as it takes.
 
     `dial` makes one attempt, and raises OSError or ClientError if that fails. A login that is
-    refused ends it: `refused` is told. With `backoff` None nothing is dialled again.
+    refused ends it: `refused` is called. With `backoff` None nothing is dialled again.
 
     Invariant: one attempt at a time.
     """

@@ -169,7 +169,7 @@ class Following:
 
     async def _follow_leader(self, handle: LinkHandle, course: Course) -> None:
         if not handle.is_up or elsewhere(handle.state) != course.leader:
-            return  # When the link is up again, it is told again.
+            return  # The broker repeats the hint when the link is up again.
         loop = asyncio.get_running_loop()
         shunned = self._shunned.get(course.leader)
         if shunned is not None and loop.time() < shunned.until_s:
@@ -197,7 +197,7 @@ class Following:
         shunned.failures += 1
 
     async def _close_idle(self, now_s: float) -> float:
-        """Close connections that nobody has used for long; when to look again."""
+        """Close connections that have been unused for long; return when to look again."""
         next_s = now_s + self._follow.idle_s
         for name, other in list(self._others.items()):
             if other.error is not None:

@@ -1,6 +1,6 @@
 """Deliveries of one consumer that have come and were not taken yet, and who waits for more.
 
-Both consumers (AMQP 1.0 and 0-9-1) put in what comes and say so by `tell`; whoever consumes waits
+Both consumers (AMQP 1.0 and 0-9-1) put in what comes and say so by `tell`; the consumer waits
 by `until` and takes. What may be in it is bounded by the credit that its consumer grants. When the
 consumer is over, those who wait are raised what its `check` raises. Not compiled: it waits.
 """
@@ -25,7 +25,7 @@ class Inbox(Generic[Delivery]):
         return len(self.arrived)
 
     def tell(self) -> None:
-        """Something has arrived or changed, or it is over: whoever waits looks again."""
+        """Something has arrived or changed, or the inbox is closed: wake the waiting consumer."""
         self._news.set()
 
     async def wait(self) -> None:

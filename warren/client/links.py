@@ -50,13 +50,13 @@ class LinkUser(Protocol):
 
 
 class Quiet:
-    """The user of a link that nobody uses yet, or any more."""
+    """The user of a link that is not in use yet, or any more."""
 
     def on_up(self, attach: Attach) -> None:
         """It waits."""
 
     def on_down(self, error: ClientError, for_good: bool) -> None:
-        """Nobody misses it."""
+        """Ignore it."""
 
     def on_received(self, run: Transfers) -> None:
         """It has no credit, so nothing comes."""
@@ -224,7 +224,7 @@ class LinkHandle:
         self._detached.set()
 
     def lost(self, error: ConnectionLost) -> None:
-        """The connection is gone, and will be made anew."""
+        """The connection is gone, and will be reopened."""
         self.gone()
         if self.error is None:
             self.user.on_down(error, False)

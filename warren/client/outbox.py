@@ -2,7 +2,7 @@
 
 Messages leave in the order in which they were put in, as encoded bytes. Those of one call are a
 `Batch` with one future, so that a thousand of them cost little more than one. At most `waiting_max`
-messages wait; whoever would put in more is told `PublisherFull`, or waits for room.
+messages wait; a publish beyond that raises `PublisherFull`, or waits for room.
 
 Ids are those under which messages are sent; they count up from message to message, and wrap at
 `id_mask`. No I/O; not compiled, for it owns futures.
@@ -45,7 +45,7 @@ class Batch:
 
     @property
     def is_over(self) -> bool:
-        """Nobody waits for it any more: it was given up, or has failed."""
+        """No caller waits for it any more: it was cancelled, or has failed."""
         return self.one.done() if self.one is not None else self.all is None or self.all.done()
 
     def resolve(self) -> None:
@@ -160,7 +160,7 @@ class Outbox:
         return taken
 
     def sent(self, first_id: int, count: int, settled: bool) -> None:
-        """The next `count` messages taken are on their way; `settled`: nobody answers for them."""
+        """The next `count` messages taken are on their way; `settled`: no outcome follows."""
         mask = self._id_mask
         while count:
             batch, offered = self._offered.popleft()

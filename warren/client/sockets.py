@@ -1,8 +1,8 @@
 """A client's socket with its timer: what asyncio tells of it, and output once per turn.
 
-The line that owns it has the core of its protocol, and is asked for output (`flush`) when somebody
+The line that owns it has the core of its protocol, and is asked for output (`flush`) when a part
 has said that there may be some (`mark`), at the end of that turn of the loop. What is written while
-the socket is full waits in the transport; whoever minds looks at `is_full`.
+the socket is full waits in the transport; callers that limit themselves read `is_full`.
 """
 
 import asyncio
@@ -109,7 +109,7 @@ class Socket(asyncio.Protocol):
             self._transport.close()
 
     def abort(self) -> None:
-        """End it now; nothing more is told."""
+        """Close it now, without further events."""
         self._is_over = True
         if self._timer is not None:
             self._timer.cancel()

@@ -1,13 +1,13 @@
 """Copying what is alive in some files into one segment. Slices of I/O and slices of asking.
 
 The owners say first where their messages are (`ask_slice`), so that only what lies there is read;
-a file that is full of them, or whose landmarks nobody knows, is read whole. Then in turn, until
+a file that is full of them, or whose landmarks are unknown, is read whole. Then in turn, until
 `read_slice` finds nothing: `choose` asks what of the records read is alive, `write_slice` copies
 it. At last `finish`, and `relocate_slice` tells the owners.
 
 `read_slice`, `write_slice` and `finish` do I/O and run on a thread of their own; the others ask and
 tell the owners and run on the loop thread; never two at once. What dies after it was chosen is
-copied too, and dies by its SETTLE in the log like everything else. Whoever begins has seen to it
+copied too, and dies by its SETTLE in the log like everything else. The caller has made sure
 that the owners have applied all that is in the sources. Compiled.
 """
 

@@ -213,7 +213,7 @@ class Evidence:
 
     def _message_hits(self, place: Place, known: dict[int, Known]) -> list[Hit]:
         """Whose messages were in the place: its targets, as far as they can be believed, and else
-        whoever misses some there."""
+        the owners that miss some there."""
         targets = place.bad.targets
         believed = [each for each in targets if self._credible(place, *each, known)]
         hit = {
@@ -242,7 +242,7 @@ class Evidence:
         }
 
     def unmarked(self, known: dict[int, Known]) -> set[int]:
-        """Owners whose newest MARK may be lost: nobody knows what they have delivered."""
+        """Owners whose newest MARK may be lost: what they have delivered is unknown."""
         found: set[int] = set()
         for place in self.places:
             if place.bad.kind not in MARK_KINDS:
@@ -386,7 +386,7 @@ class Evidence:
 
 
 def was_last(owner: int, state: Known, odd: list[bytes]) -> bool:
-    """Whether one of these targets, which nobody can have had, would be what the owner was to
+    """Whether one of these targets, which no owner can have had, would be what the owner was to
     publish next if one byte of it were another.
     """
     following = TARGET.pack(owner, state.last_seq + 1)

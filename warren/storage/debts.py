@@ -1,4 +1,4 @@
-"""Saying anew what a file says, before it goes: settlements, marks, hard states. On the loop.
+"""Repeat what a file records before it is removed: settlements, marks, hard states. On the loop.
 
 A SETTLE is needed while another file has messages of its owner. What stands for all SETTLEs of an
 owner so far is one CHECKPOINT if what is alive can be told in one answer. For an owner with more
@@ -67,7 +67,8 @@ class Debts:
         """Pay some.
 
         A newer record of the same kind may have made one unnecessary; then that one must be
-        durable first, and so whoever drops the file waits for all that was appended until now.
+        durable first, and so the caller that drops the file waits for all that was appended until
+        now.
         """
         self._paid_bytes = 0
         looked_at = 0

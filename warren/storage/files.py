@@ -47,7 +47,7 @@ class LogFile:
     """One file and what is known of it. All but `handle` belongs to the loop thread.
 
     `live` counts data bytes once for each target that still needs them, so it is 0 exactly when
-    nobody needs the file for its messages and entries; `claimed` is the same of all that was ever
+    no owner needs the file for its messages and entries; `claimed` is the same of all that was ever
     put in, and `stored` how many bytes their records take.
     """
 
@@ -100,7 +100,7 @@ class LogFile:
         self.pins = 0  # reads under way
         self.corrupt = False  # it has bad places, and is not rewritten
         self.unread = False  # the disk would not read it: it is not rewritten for now
-        self.harmless = False  # nobody misses what was there
+        self.harmless = False  # no owner misses what was there
         self.publishers: set[int] = set()  # owners with a PUBLISH in it, dead ones too
         self.settlers: set[int] = set()  # owners with SETTLE, CHECKPOINT or DELETED in it
         self.markers: set[int] = set()  # owners whose newest MARK is in it
@@ -110,7 +110,7 @@ class LogFile:
         self.groups: set[int] = set()
         self.stated: set[int] = set()  # members whose newest HARD_STATE is in it
         # Where some of the records begin, ascending, the first one included: so that a record can
-        # be found by a place inside of it. Empty: nobody knows.
+        # be found by a place inside of it. Empty: unknown.
         self.landmarks: array[int] = array("I")
         self.next_landmark = 0
 
@@ -233,7 +233,7 @@ class Shelf:
         The second call does nothing.
 
         After an error it can be called again. A directory whose sync has failed once may have
-        forgotten the name, and say so never again: the name is given anew then.
+        forgotten the name, and say so never again: the file is renamed again then.
         """
         with file.lock:
             if file.handle >= 0:

@@ -24,7 +24,7 @@ from warren.storage.record import (
     padded,
 )
 
-COMMAND: Final = 0  # the kind of entries whose content nobody asks for at start
+COMMAND: Final = 0  # the kind of entries whose content is not needed at start
 ALONE: Final = -1  # stands for the incarnation of groups of one member
 
 

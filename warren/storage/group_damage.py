@@ -6,10 +6,10 @@ the number of bad places before it; gives `Hit`s. What shows that nothing is mis
 - the entries of a group before and behind it follow each other and have the same appended_term:
   what a member appends in one term is without holes. Otherwise an entry may have been there, or one
   that was to end others, below the index of the entry behind it;
-- hard states have numbers in the whole log, also those that are said anew: the numbers before and
+- hard states have numbers in the whole log, also those that are repeated: the numbers before and
   behind it follow each other; or the member has a newer hard state behind the place.
 
-A place that names nobody is held against the groups that have entries in its file, and, if a hard
+A place that names no owner is held against the groups that have entries in its file, and, if a hard
 state may have been there, against every member whose newest one is older. Compiled.
 """
 

@@ -4,7 +4,7 @@ A *run* is entries of one file whose indexes follow each other. It keeps 8 bytes
 its record begins, and the bytes of the run up to its end), so that a prefix or a tail of any length
 dies in one step: 5 million entries in 40 files are 40 runs and 40 MB. Takes what was appended, what
 died at either end, and what was copied elsewhere; says where an entry is. No I/O. The bytes that
-die are given back to whoever keeps the books of the files (`ledger`). Compiled.
+die are reported to the accounts of the files (`ledger`). Compiled.
 """
 
 from array import array

@@ -3,7 +3,7 @@
 Takes the first bytes of a record whose checksum is wrong, and the distance to the next sound one;
 gives kind, targets and index, as far as two places that say the same thing can be believed: the
 length and the distance, the owner and its hash, the header and the first target. Where too little
-agrees (several records are gone, or zeros are there) it gives nothing, and nobody is named.
+agrees (several records are gone, or zeros are there) it returns nothing and names no owner.
 """
 
 from typing import Final
@@ -37,13 +37,13 @@ from warren.storage.record import (
 UNKNOWN: Final = 0
 RAFT_ZEROS_AT: Final = 17  # in the payload of a RAFT_ENTRY
 Targets = tuple[tuple[int, int, int], ...]  # (owner, first message_seq, count); 0: not known
-NOBODY: Final[tuple[int, Targets, int]] = (UNKNOWN, (), 0)
+NO_OWNER: Final[tuple[int, Targets, int]] = (UNKNOWN, (), 0)
 
 
 def identify(head: bytes, span: int) -> tuple[int, Targets, int]:
     """(kind, targets, index) of the bad record that begins with `head` and takes `span` bytes."""
     if len(head) < HEADER_BYTES:
-        return NOBODY
+        return NO_OWNER
     fields = HEADER.unpack_from(head)
     length: int = fields[1]
     owner: int = fields[4]
@@ -58,12 +58,12 @@ def identify(head: bytes, span: int) -> tuple[int, Targets, int]:
         if first == owner or owner_check(first) == check:
             return PUBLISH, found, index
         if not named:
-            return NOBODY
+            return NO_OWNER
         if len(found) == 1:
             return PUBLISH, ((owner, 0, found[0][2]),), index
         return PUBLISH, ((owner, *found[0][1:]), *found[1:]), index
     if not fits or not named:
-        return NOBODY
+        return NO_OWNER
     if kind == PUBLISH:  # Its payload does not say how many messages it has.
         number = target_count(head, length)
         targets = targets_at(head, number, 0) if 1 < number < TARGETS_MAX else ()

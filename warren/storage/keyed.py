@@ -3,16 +3,16 @@
 What may be here: state that the log and a snapshot could give again, such as the rows of the
 definitions and the snapshots of log groups. Takes `Batch`es; each is in it whole or not at all,
 they become durable in the order in which they were given, and `done` is posted to the loop when the
-last one of a save is. So whoever needs log entries until then lets go of them in `done`, and the
-keyed state is never all that is left of something before it is durable.
+last one of a save is. So an owner that needs log entries until then releases them in `done`, and
+the keyed state is never all that is left of something before it is durable.
 
 Rules, for RocksDB holds the interpreter's lock while it puts and iterates: batches of at most
 BATCH_BYTES, written without a sync by one thread, which then syncs its log once for all that
 waited; never on the way of a confirm; families by kind and never by queue; iterators with both
 bounds, on the loop at start alone. Memory: MEMTABLE_BYTES and CACHE_BYTES in all.
 
-When something fails: no space or an I/O error while writing is told to `on_alarm`, and the same
-batches are written again, into the database opened anew, until they are through (`on_healed`);
+When something fails: no space or an I/O error while writing is reported to `on_alarm`, and the same
+batches are written again, into the reopened database, until they are through (`on_healed`);
 meanwhile nothing is released. A database that cannot be opened or read raises `KeyedDamaged` with
 the path and what to do. Never compiled: the work is RocksDB's.
 """
@@ -259,7 +259,7 @@ class RocksKeyed:
             self._stopping.wait(self._retry_s)
 
     def _reset(self) -> None:
-        """After an error RocksDB takes no more writes until it is opened anew."""
+        """After an error RocksDB takes no more writes until it is opened again."""
         database, self._database = self._database, None
         if database is not None:
             database.close()
@@ -290,14 +290,14 @@ class KeyedReader:
         raise AssertionError("nothing is changed")
 
     def look_up(self, family: str, key: bytes, done: Answer) -> None:
-        raise AssertionError("nobody waits")
+        raise AssertionError("no save waits")
 
     def close(self) -> None:
         self._database.close()
 
 
 def _nothing() -> None:
-    """Nobody waits for a save without batches."""
+    """No caller waits for a save without batches."""
 
 
 def groups_of(batches: Iterable[Batch]) -> Iterator[list[Batch]]:

@@ -3,7 +3,7 @@
 A file may go when nothing in it is alive *and* nothing it says is needed: a SETTLE is needed while
 another file holds messages of its owner, for without it they would come back; the newest MARK and
 the newest HARD_STATE are needed as long as their owner; a DELETED while another file holds records
-of the owner. `debts` names what must be written anew, into a newer file, first. Compiled.
+of the owner. `debts` names what must be written again, into a newer file, first. Compiled.
 
 The live entry of a log group at an index is the one that was appended last: it ends all that was
 there, and behind it, before. After a start it is the one with the highest appended_term; what of
@@ -213,7 +213,7 @@ class Ledger:
 
     def sealed(self, durable_lsn: int) -> list[LogFile]:
         """Files that get no more records and have them all on disk: sound ones, and those whose
-        bad places nobody misses, or that cannot be read, once nothing in them is alive."""
+        bad places no owner misses, or that cannot be read, once nothing in them is alive."""
         return [
             file
             for file in self.files.values()
@@ -262,7 +262,7 @@ class Ledger:
         return self.group_files.get(owner, 0) > (owner in file.groups)
 
     def restated(self, owner: int, file_id: int) -> None:
-        """What settled the owner's messages has been said anew, beginning in that file."""
+        """What settled the owner's messages has been recorded again, beginning in that file."""
         self.checkpoints[owner] = max(self.checkpoints.get(owner, 0), file_id)
 
     def drop(self, file: LogFile) -> None:

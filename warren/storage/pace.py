@@ -30,7 +30,7 @@ class Pace:
         self._holding = False
 
     def see(self, debt_bytes: int, coming_bytes: int, appended_lsn: int) -> None:
-        """So much is to be rewritten, by somebody who is at work on it; `coming_bytes` with the
+        """So much is to be rewritten by the compaction that runs; `coming_bytes` with the
         file that is being filled.
         """
         self._quarters = QUARTERS if coming_bytes <= self._limit_bytes else 1

@@ -9,13 +9,13 @@
 Bytes are appended to `page-<id>.tmp`, without header or record, and are never synced. A batch lies
 in one file, as one piece; a file takes FILE_BYTES, or one batch that is longer. All methods are for
 the loop thread; a thread of its own writes, in order, and the log's reader threads read, reads that
-lie close together with one call. Files are open only while somebody writes or reads. A file of
-which nothing is alive is removed or, if it is the active one, written anew from its beginning: so
+lie close together with one call. Files are open only while a batch or a read uses them. A file of
+which nothing is alive is removed or, if it is the active one, overwritten from its beginning: so
 page files take what is alive, and what is dead in the same 4 MiB.
 
-A failed write (no space, bad disk) loses nothing: whoever gave the batch still has the bytes. Its
-file takes no more. `on_alarm` hears of it; `retry` tries with a file that holds nothing, and tells
-`on_healed` if that can be written.
+A failed write (no space, bad disk) loses nothing: the caller that gave the batch still has the
+bytes. Its file takes no more. `on_alarm` hears of it; `retry` tries with a file that holds nothing,
+and tells `on_healed` if that can be written.
 """
 
 import os
@@ -142,9 +142,9 @@ class Pages:
     # Writing
 
     def write(self, parts: Sequence[Buffer], byte_count: int, batch: PageBatch) -> None:
-        """Write the parts one behind the other; they must not change until the batch is told.
+        """Write the parts one behind the other; they must not change until the batch is reported.
 
-        They are alive from now on; whoever is told `failed` has nothing to release.
+        They are alive from now on; a caller that gets `failed` has nothing to release.
         """
         size: i64 = byte_count
         file = self._active

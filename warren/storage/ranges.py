@@ -89,7 +89,7 @@ def runs_by_owners(
     """Cut the places 0..count-1 into runs that the same holders need: (place, count, holders).
 
     `live` has, for each holder (any number that stands for it), the (place, count) it still needs.
-    Places that nobody needs are left out.
+    Places that no holder needs are left out.
     """
     if len(live) == 1:
         holder, spans = live[0]

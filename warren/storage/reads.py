@@ -41,7 +41,7 @@ class ShortRead(Exception):
 
 @final
 class Read:
-    """So many bytes of a file, for somebody who waits."""
+    """So many bytes of a file, for a reader that waits."""
 
     __slots__ = ("done", "file", "length", "offset")
 

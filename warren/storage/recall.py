@@ -3,7 +3,7 @@
 Takes how many bytes were written, and of each read that went to the disk how many bytes, how long
 ago they were written (in bytes written since) and how long it took. Says whether writes should go
 through the page cache: only while a good part of what is written is read back before much more is
-written, from a disk so slow that this holds somebody up. A quick disk gives a byte back for less
+written, from a disk so slow that this delays a reader. A quick disk gives a byte back for less
 than a page of the cache costs that holds it meanwhile, and which others may need.
 """
 

@@ -94,7 +94,7 @@ _WHOLE_LAYOUTS: Final[list[Struct | None]] = []  # of `whole_layout`, by size / 
 class CorruptRecord(Exception):
     """Bytes that were durable are not what was written.
 
-    `targets` are those that are known to be hit; empty means that nobody can tell, so that each
+    `targets` are those that are known to be hit; empty means that it is unknown, so that each
     owner may be.
     """
 

@@ -298,8 +298,8 @@ class Recovery:
         )
 
     def _let_go(self, hits: tuple[Hit, ...], unmarked: frozenset[int]) -> None:
-        """Files whose bad places nobody misses may go one day. A mark that was lost there is said
-        anew before."""
+        """Files whose bad places no owner misses may be removed one day. A mark that was lost there
+        is said again before."""
         if self._forgot:
             return
         missed = {hit.place.path for hit in hits}
@@ -702,7 +702,7 @@ class Recovery:
         self._live_bytes += byte_count
 
     def _forget(self, owner: int, state: OwnerState) -> None:
-        """Nobody knows the owner. After damage that may be our fault, so its files stay then."""
+        """The owner is unknown. After damage that may be our fault, so its files stay then."""
         state.deleted = True
         if self._corrupt:
             self._forgot = True

@@ -53,7 +53,7 @@ class ThreadRunner:
 
     The last two rest as long as they work. Rewriting rests longer if it would move more than
     `rewrite_bytes_per_s` otherwise, and a quarter of that time in a hurry, for then publishers
-    wait, or will before long; it has its own thread so that nobody waits for that.
+    wait, or will before long; it has its own thread so that no other work waits for that.
     """
 
     def __init__(

@@ -97,7 +97,7 @@ class Window:
         return self._disk.pread(self._handle, length, offset)
 
     def close(self) -> None:
-        """Nobody reads the file any more on return."""
+        """On return, no read of the file is open."""
         following, self._following = self._following, None
         if following is not None and not following.cancel():
             wait((following,))

@@ -6,7 +6,7 @@ snapshots from other nodes come in by `stage`, slice by slice, and count from `i
 are read back one by one, by `read_slice`. Nothing on the loop grows with the size of a state.
 
 The head of a snapshot comes last, in one batch with the end of all older ones. So a crash leaves
-the older one or the new one, and slices without a head, which nobody reads and `open` removes:
+the older one or the new one, and slices without a head, which are never read and `open` removes:
 what was staged does not outlive the process. Layout: docs/formats/snapshot.md. Errors: what is
 there and not whole is KeyedDamaged; writing is the keyed state's business, which tries until it is
 through. Earlier versions had a file for each snapshot; `adopt_files` moves them. Not compiled.
@@ -344,7 +344,7 @@ class SnapshotWriter:
 
 
 def nothing() -> None:
-    """Nobody waits for the end of what is not needed."""
+    """No caller waits for the end of what is not needed."""
 
 
 def slice_durable(staged: Staged, done: Durable) -> None:

@@ -2,10 +2,10 @@
 
 One file is dropped at a time and some are rewritten at a time, both in slices, from `turn`, on the
 loop thread. A file goes in this order:
-nothing in it is alive; what it says and is still needed was written anew and is durable; nobody
+nothing in it is alive; what it says and is still needed was written again and is durable; nothing
 reads it; its name is gone and the directory synced. Only then is the next one considered, because
 until then a crash may bring it back with all it says. Dead files go in rounds: the next one waits
-until it frees several times what the last one had to say anew, or saying would never end.
+until it frees several times what the last one had to repeat, or repeating would never end.
 
 Files with little alive, those with the least first, are rewritten when the files that have anything
 alive take more than three times that and `slack_bytes / 2` (the *debt*), or `slack_bytes / 4` and
@@ -38,9 +38,9 @@ SMALL_PART: Final = 16  # a file is small below this part of file_bytes
 COPY_PART: Final = 8  # of file_bytes is copied together, at most, but for one file that has more
 AGE_PART: Final = 8  # of file_bytes is appended before what is alive in a new file is there to stay
 PLACE: Final = "upkeep of the log"  # where an alarm of ours is
-UNREAD: Final = "files of the log"  # and one that nobody has to wait for
+UNREAD: Final = "files of the log"  # and one that delays nothing
 READ_FILES: Final = 3  # so many full ones are rewritten together, at most
-FREED_TIMES: Final = 4  # a round frees so many times what the last one said anew
+FREED_TIMES: Final = 4  # a round frees so many times what the last one repeated
 
 Records = Sequence[tuple[LogFile, Record, PublishPayload | None]]
 
@@ -123,7 +123,7 @@ class Upkeep:
         self._dropping: LogFile | None = None
         self._debts: Debts | None = None  # of what is being dropped
         self._wait_lsn = 0  # durable so far, and the file may go
-        self._round_bytes = 0  # said anew in this round of drops
+        self._round_bytes = 0  # repeated in this round of drops
         self._said_bytes = 0  # and in the last one
         self._compaction: Compaction | None = None
         self._begin_lsn = 0  # durable so far, and everything in the sources was applied
@@ -131,7 +131,7 @@ class Upkeep:
         self._aged_lsn = -1  # appended so far, and a thin file that is waited for may be rewritten
         self._hurries = False
         self._pace = Pace(file_bytes, slack_bytes)
-        self._got_through = 0  # of the sources, as the pace was told
+        self._got_through = 0  # of the sources, as last reported to the pace
         self.is_behind = False
         self.tally = Tally()
 
@@ -176,7 +176,7 @@ class Upkeep:
             self._judge()
 
     def unpinned(self, file: LogFile) -> None:
-        """Nobody reads the file any more."""
+        """No read of the file is open any more."""
         if file is self._dropping:
             self.wake()
 
@@ -445,7 +445,7 @@ class Upkeep:
         for file in compaction.sources:
             if file.live <= 0:
                 self._drops.append(file)
-            else:  # Somebody needs what nobody has found: it stays where it is.
+            else:  # An owner needs a record that the scan did not find: keep the file.
                 file.corrupt = True
                 error = NotAllFound(f"{file.path} is set aside: not all in it was found")
                 self._host.raise_alarm(PLACE, error)
@@ -484,7 +484,7 @@ class Upkeep:
             self._host.post(lambda: failed(caught))
 
     def _drop_failed(self, error: Exception) -> None:
-        """It stays in the ledger and no other goes before it, for nobody knows whether its name is
+        """It stays in the ledger and no other goes before it, for it is unknown whether its name is
         gone for good.
         """
         self._busy = False
@@ -505,7 +505,7 @@ class Upkeep:
         self._rest(error)
 
     def _bury(self, segment: LogFile) -> None:
-        """A segment that has its name, perhaps not for good: nobody uses it, and it is dropped.
+        """A segment that has its name, perhaps not for good: it is unused and dropped.
 
         A crash may bring it back until then, so that what it holds must be reckoned with.
         """

@@ -9,7 +9,7 @@
 
 All methods are for the loop thread. One writer thread does one synced write at a time and takes
 all that was flushed meanwhile, up to `group_bytes`, for the next one. What was appended first is
-durable first. After a failed write or sync nobody knows what is on disk: `on_failure` is called
+durable first. After a failed write or sync what is on disk is unknown: `on_failure` is called
 and nothing is reported durable any more.
 """
 
@@ -144,7 +144,7 @@ class Wal:
         self.durable_lsn = 0
         self.on_durable: list[Callable[[int], None]] = []
         # Where and what: bad, and nothing lost. An OSError, or an UnreadableFile, stays until
-        # `on_healed`; others are told once. `retry` tries again what has failed.
+        # `on_healed`; others are reported once. `retry` tries again what has failed.
         self.on_alarm: Callable[[str, Exception], None] | None = None
         self.on_healed: Callable[[str], None] | None = None
         self.faults: dict[str, Exception] = {}  # by place: what `on_healed` was not called for yet
@@ -637,7 +637,7 @@ class Wal:
         return self._new_file(SEGMENT_PREFIX, 0)
 
     def _take_file(self, least_bytes: int) -> LogFile:
-        """The next active file; the writer thread puts it on disk if nobody has yet."""
+        """The next active file; the writer thread puts it on disk if that has not been done yet."""
         if self._log is not None:
             self._seal_lsns.append(self.appended_lsn)
             left = self._log.active

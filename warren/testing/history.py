@@ -1,5 +1,5 @@
 """A history of what clients did and saw, and the judgement of it: what the broker has lost, doubled
-or brought in the wrong order. For tests, for chaos runs, and for whoever has such a history.
+or brought in the wrong order. For tests, for chaos runs, and for users with such a history.
 
     with Recorder(path) as recorder:
         recorder.published("orders", "p1:17", publisher="p1")      # before it is sent
@@ -20,7 +20,7 @@ written before the act it tells of (publish, settle) or after the news (confirm,
 so that what the history says was under way is never less than what was. A line cut short at the
 end (the recorder was killed) is passed over; any other bad line is a `BadHistory`.
 
-What counts as wrong is told at `Kind`. Memory: about 300 bytes for each message.
+What counts as wrong is listed at `Kind`. Memory: about 300 bytes for each message.
 """
 
 import json
@@ -48,7 +48,7 @@ class BadHistory(Exception):
 class Kind(Enum):
     """What can be wrong."""
 
-    LOST = "confirmed, and neither taken by anybody nor still there at the end"
+    LOST = "confirmed, and neither taken by a consumer nor still there at the end"
     STRANDED = "confirmed, still in the queue at the end, and not brought to those who consume"
     STALE_ACK = "gone by an acknowledgement of a consumer that did not hold it any more"
     PHANTOM = "delivered, and never published"
@@ -83,7 +83,7 @@ class Verdict:
     redeliveries: int = 0
     unconfirmed_taken: int = 0  # never confirmed, and delivered: allowed
     faults: int = 0
-    undrained: list[str] = field(default_factory=list)  # nobody said that these were empty
+    undrained: list[str] = field(default_factory=list)  # no node said that these were empty
     counts: dict[Kind, int] = field(default_factory=dict)
     lines: dict[Kind, list[int]] = field(default_factory=dict)  # of all findings
     findings: list[Finding] = field(default_factory=list)
@@ -251,7 +251,7 @@ class _Message:
 def judge(events: Iterable[dict[str, Any]], ordered: bool = True) -> Verdict:
     """Go through a history once. BadHistory: events that cannot have come about like this.
 
-    Not `ordered`: nobody has promised an order (priorities, several channels for one publisher).
+    Not `ordered`: no order is promised (priorities, several channels for one publisher).
     """
     judgement = _Judge(ordered)
     for event in events:
@@ -309,7 +309,7 @@ class _Judge:
         return verdict
 
     def _miss(self, names: list[str], left: int) -> None:
-        """Confirmed messages of one queue that nobody has taken, and how many it has left."""
+        """Confirmed messages of one queue that no consumer has taken, and how many it has left."""
         for name in names:
             message = self._messages[name]
             detail = "was delivered and given back" if message.delivered else "never delivered"
@@ -349,7 +349,7 @@ class _Judge:
         message = self._message(event, line)
         self._verdict.refused += 1
         if self._fault_since(message.published_at):
-            return  # It says no more than that nobody answers for the message.
+            return  # It only says that the outcome of the message is unknown.
         message.refused = True
         if message.delivered:
             self._verdict.add(Kind.UNREFUSED, event["id"], line, "")

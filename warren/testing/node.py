@@ -37,7 +37,7 @@ class NodeFailed(Exception):
 
 
 def free_port() -> int:
-    """A loopback port that nobody listens on now and no outgoing connection will be given."""
+    """A loopback port that is free now and no outgoing connection will be given."""
     drawn = random.SystemRandom()
     for _ in range(200):
         port = drawn.randrange(PORT_FIRST, PORT_LAST)
@@ -150,7 +150,7 @@ class Node:
         return self.log_path.read_text("utf-8", "replace") if self.log_path.exists() else ""
 
     def api(self, method: str, path: str, body: object = None, seconds: float = 30.0) -> Any:
-        """One request to the HTTP API as guest; what it answers, decoded. OSError: nobody does;
+        """One request to the HTTP API as guest; what it answers, decoded. OSError: no answer;
         NodeFailed: the answer is an error."""
         login = base64.b64encode(b"guest:guest").decode()
         headers = {"Authorization": f"Basic {login}", "Content-Type": "application/json"}

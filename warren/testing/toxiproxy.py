@@ -5,8 +5,8 @@ that is as bad as that. `upstream` is from who dialed to who was dialed. The pro
 in WARREN_TOXIPROXY, in `bin` of WARREN_TOOLS and of `.tools`, and in PATH; `make tools` builds it.
 
 Toxiproxy may wait for ever when a toxic is taken away, or added while connections come and go (its
-issue 558). So nothing is ever taken away here: a server is started anew on the same ports, which
-ends its connections; and one that does not answer within a second is started anew as well.
+issue 558). So nothing is ever taken away here: a server is restarted on the same ports, which
+ends its connections; and one that does not answer within a second is restarted as well.
 """
 
 import contextlib
@@ -106,7 +106,7 @@ class ToxiproxyServer:
             self._process = None
 
     def freeze(self) -> None:
-        """Halt the server: nothing goes through, and it answers nobody. The next change ends it."""
+        """Halt the server: nothing passes, and it answers no request. The next change ends it."""
         assert self._process is not None, "the server does not run"
         self._process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOWAIT)  # Until it has stopped.
@@ -149,7 +149,7 @@ class ToxiproxyServer:
             self._call("POST", f"/proxies/{proxy.name}", {"enabled": True})
 
     def _change(self, method: str, path: str, body: object) -> None:
-        """A request to a server that may hang; then it is started anew, and so has the change."""
+        """A request to a server that may hang; then it is restarted, which applies the change."""
         try:
             self._call(method, path, body)
         except TimeoutError:

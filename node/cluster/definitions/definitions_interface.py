@@ -53,7 +53,7 @@ class Definitions(Protocol):
     on_process: list[Callable[[str, int, bool], None]]
     """Called with (name of the node, incarnation of its process, whether it is up) when a new
     process of a node is known, and when one has ended or was given up (`NodeDown`): its sessions
-    never come again. Of this node's own process that is told, too: it has to begin anew."""
+    never come again. Of this node's own process that is reported, too: it has to restart."""
 
     @property
     def cluster_id(self) -> int:

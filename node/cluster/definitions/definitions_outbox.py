@@ -45,7 +45,7 @@ Answer = tuple[Done, Outcome, Mapping[int, int]]  # and what was ready in queues
 
 FULL: Final = Refused(ReplyCode.RESOURCE_ERROR, "too many changes of definitions are under way")
 GIVEN_UP: Final = Refused(
-    ReplyCode.INTERNAL_ERROR, "this node was cut off from its cluster, and begins anew"
+    ReplyCode.INTERNAL_ERROR, "this node was cut off from its cluster, and restarts"
 )
 
 

@@ -49,7 +49,7 @@ log = logging.getLogger("warren.peers")
 STALL_BEATS: Final = 3  # a timer that is late by so many says that this node stood still
 BACKLOG: Final = 100
 REPLACED: Final = "replaced by a new connection"
-ANYBODY: Final = ID_MAX  # ask the node at that address
+ANY_NODE: Final = ID_MAX  # ask the node at that address
 
 
 class PeerUser(Protocol):
@@ -256,11 +256,13 @@ class PeerLinks:
         return peer is not None and boot in peer.past_boots
 
     def _question_socket(self, questioner: Questioner) -> LinkSocket:
-        handshake = Handshake(self._identity, os.urandom(NONCE_BYTES), ASK_ROLE, ANYBODY, draw_id())
+        handshake = Handshake(
+            self._identity, os.urandom(NONCE_BYTES), ASK_ROLE, ANY_NODE, draw_id()
+        )
         settings = self._settings
         core = PeerConnection(handshake, settings.peer_bytes_max, settings.message_bytes_max)
         timeout_ms = settings.handshake_timeout_ms
-        return LinkSocket(questioner, core, ASK_ROLE, ANYBODY, timeout_ms)
+        return LinkSocket(questioner, core, ASK_ROLE, ANY_NODE, timeout_ms)
 
     # Dialing
 

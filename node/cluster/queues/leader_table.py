@@ -28,7 +28,7 @@ BEGIN: Final = b"\x01"
 GO_ON: Final = b"\x02"
 ROW: Final = Struct("<QQ")
 ROWS_MAX: Final = 4096  # in one frame
-NOBODY: Final = 0  # no member has this id
+NO_MEMBER: Final = 0  # no member has this id
 HOME_TERM: Final = 0
 
 Leader = tuple[int, int]  # member, term
@@ -50,7 +50,7 @@ class Leaders:
     """The part of kind LEADERS (`node.cluster.cluster_interfaces.PeerChannel`).
 
     Invariant: `_best` has, for each group with a known leader, the highest term heard
-    of, and the member that leads in it, or NOBODY. `_untold` has each member that is connected.
+    of, and the member that leads in it, or NO_MEMBER. `_untold` has each member that is connected.
     """
 
     def __init__(self, peers: Peers, turn: EndOfTurn, home_of: HomeOf) -> None:
@@ -94,13 +94,13 @@ class Leaders:
 
     def expect(self, uid: int, term: int) -> None:
         """The group has restarted in that term: who led it before leads it no more (0054)."""
-        if self._best.get(uid, (NOBODY, 0))[1] < term:
-            self._best[uid] = (NOBODY, term)
+        if self._best.get(uid, (NO_MEMBER, 0))[1] < term:
+            self._best[uid] = (NO_MEMBER, term)
             self._tell(uid)
 
     def term_of(self, uid: int) -> int:
         """The highest term in which a leader is known."""
-        return self._best.get(uid, (NOBODY, 0))[1]
+        return self._best.get(uid, (NO_MEMBER, 0))[1]
 
     def led_here(self) -> dict[int, int]:
         """The groups that this node leads: term by uid."""
@@ -113,7 +113,7 @@ class Leaders:
         that can be reached."""
         best = self._best.get(uid)
         if best is not None:
-            return best if best[0] != NOBODY else None
+            return best if best[0] != NO_MEMBER else None
         home = self._home_of(uid)
         if home is None or not self._is_reachable(home):
             return None
@@ -182,7 +182,7 @@ class Leaders:
     # What is known
 
     def _claim(self, member: int, uid: int, term: int) -> None:
-        if term >= self._best.get(uid, (NOBODY, 0))[1]:
+        if term >= self._best.get(uid, (NO_MEMBER, 0))[1]:
             self._best[uid] = (member, term)
             self._tell(uid)
 
@@ -190,7 +190,7 @@ class Leaders:
         """The node leads that group no longer; it has no leader until a node reports one."""
         best = self._best.get(uid)
         if best is not None and best[0] == member:
-            self._best[uid] = (NOBODY, best[1])
+            self._best[uid] = (NO_MEMBER, best[1])
             self._tell(uid)
 
     def _tell(self, uid: int) -> None:

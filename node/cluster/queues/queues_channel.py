@@ -46,7 +46,7 @@ TICK_MS: Final = 100
 STANDS: Final = -1  # since when a stream has not stood
 HELLO_BYTE: Final = bytes([HELLO])
 LARGE_BYTES: Final = 16_384  # a frame of so many is not copied as a whole
-NOBODY: Final = 0  # the home of queues whose node is a member no more
+NO_NODE: Final = 0  # the home of queues whose node is a member no more
 
 
 class Homes(Protocol):
@@ -168,7 +168,7 @@ class QueuesChannel:
                 self.roams,
             )
             other = self._others[member] = Other(peer_queues, self._now_ms())
-            if member == NOBODY:
+            if member == NO_NODE:
                 peer_queues.proxies.is_down = True
         return other
 

@@ -231,7 +231,7 @@ class QuorumQueues:
                     continue
                 self.found.hard_state(uid, INCARNATION, group.log.highest_term(), 0)
                 log.error(
-                    "queue '%s' in vhost '%s': this member takes no part until it is made anew: "
+                    "queue '%s' in vhost '%s': this member takes no part until it is replaced: "
                     "its log is damaged, %s",
                     *(member.name, member.vhost, self.damaged[uid]),
                     extra=ids_of(queue=member.name, vhost=member.vhost),
@@ -343,7 +343,7 @@ class QuorumQueues:
         member.part()
         self.over.add(int(member.uid))
         log.warning(
-            "queue '%s' in vhost '%s' has begun anew without the member here",
+            "queue '%s' in vhost '%s' has restarted without the member here",
             *(member.name, member.vhost),
             extra=ids_of(queue=member.name, vhost=member.vhost),
         )

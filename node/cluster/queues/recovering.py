@@ -156,7 +156,7 @@ class Recovering:
         for each in others:
             if cluster_snapshot.is_running(each.id):
                 raise Refused(
-                    f"node '{each.name}' is running; whoever is not lost is stopped first"
+                    f"node '{each.name}' is running; stop the nodes that are not lost first"
                 )
         row = self._groups.row(METADATA_OWNER)
         if row is None or row.membership != VOTER or not others:
@@ -165,7 +165,7 @@ class Recovering:
             raise Refused("the definitions have a leader: there is nothing to recover")
         self._alone.cut_off([each.id for each in others])
         self._alone.stand_alone(row.term + TERM_GAP)
-        log.warning("the cluster was told to go on with this node alone")
+        log.warning("the cluster continues with this node alone, as commanded")
         if not await reached(lambda: self._alone.leader == cluster_snapshot.here, LED_S):
             raise Refused(
                 "this node does not lead the definitions yet; forget the others when it does"
@@ -262,7 +262,7 @@ class Recovering:
 
     def _tell(self, done: Recovered) -> None:
         log.warning(
-            "queue '%s' in vhost '%s' was told to go on with the member on %s alone, without %s",
+            "queue '%s' in vhost '%s' continues with the member on %s alone, without %s",
             *(done.name, done.vhost, done.node, ", ".join(done.lost)),
             extra=ids_of(queue=done.name, vhost=done.vhost),
         )

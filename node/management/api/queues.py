@@ -136,7 +136,7 @@ class Queues:
                     raise ApiError.bad_request(f"{place} not empty")
                 return await delete(self._context, command)
         except TimeoutError as error:
-            raise ApiError(503, "unavailable", f"nobody serves {place}") from error
+            raise ApiError(503, "unavailable", f"no node serves {place}") from error
 
     async def purge(self, request: web.Request) -> web.Response:
         actor = acting(self._context, request)

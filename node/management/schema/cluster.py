@@ -157,7 +157,7 @@ OPERATIONS: Final = (
     ),
     posts(
         f"{QUORUM}/recover",
-        "Unsafe: queues that nobody leads, and of which no majority runs, go on with the member "
+        "Unsafe: queues without a leader, and of which no majority runs, go on with the member "
         "that has most of each; what the others alone have is lost. `confirm` is `all`.",
         wanted({"confirm": STRING}, PATTERNS),
         listed(

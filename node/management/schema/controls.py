@@ -9,7 +9,7 @@ NODE: Final = "/api/nodes/{node}"
 OPERATIONS: Final = (
     puts(
         f"{NODE}/limits",
-        "Set the limits of alarms, until the node starts anew.",
+        "Set the limits of alarms, until the node restarts.",
         wanted(optional={"vm_memory_high_watermark": MAP, "disk_free_limit": MAP}),
         ADMINISTRATOR,
         statuses=(204,),

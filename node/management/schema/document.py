@@ -35,7 +35,7 @@ ERROR: Final[Schema] = {
 }
 REFUSALS: Final = {
     400: "The request says what cannot be.",
-    401: "Nobody has logged in, or the user may not do this.",
+    401: "The request has no valid login, or the user may not do this.",
     404: "There is no such thing.",
     405: "The path has no such method; the header Allow names those it has.",
     409: "It is not in a state for this.",

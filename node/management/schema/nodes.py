@@ -100,7 +100,7 @@ OPERATIONS: Final = (
     reads(LEVELS, "What a node logs, by category.", table(ANY), ADMINISTRATOR),
     puts(
         LEVELS,
-        "Log more or less, until the node starts anew.",
+        "Log more or less, until the node restarts.",
         wanted({"level": STRING}, {"category": STRING}),
         ADMINISTRATOR,
         statuses=(204,),

@@ -58,7 +58,7 @@ OPERATIONS: Final = (
         query=RANGES,
     ),
     reads("/api/version", "The version of the broker.", STRING),
-    deletes("/api/reset", "Begin the rates anew, of all nodes.", ADMINISTRATOR),
+    deletes("/api/reset", "Reset the rates of all nodes.", ADMINISTRATOR),
     reads("/api/whoami", "Who asks.", WHOAMI),
     reads(
         "/api/auth",

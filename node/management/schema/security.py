@@ -34,8 +34,8 @@ BY_SOURCE: Final = record(
 OPERATIONS: Final = (
     reads(ATTEMPTS, "Logins by protocol.", listed(record("Attempts", COUNTED)), MONITORING),
     reads(f"{ATTEMPTS}/source", "Logins by address and user.", listed(BY_SOURCE), MONITORING),
-    deletes(ATTEMPTS, "Count logins anew.", ADMINISTRATOR),
-    deletes(f"{ATTEMPTS}/source", "Count logins anew.", ADMINISTRATOR),
+    deletes(ATTEMPTS, "Reset the counts of logins.", ADMINISTRATOR),
+    deletes(f"{ATTEMPTS}/source", "Reset the counts of logins.", ADMINISTRATOR),
     posts(
         "/api/auth/hash_password",
         "The hash of a password, as it can stand in a definitions file.",

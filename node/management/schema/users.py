@@ -38,7 +38,7 @@ OPERATIONS: Final = (
     reads(ONE, "One user.", USER, MONITORING),
     puts(
         ONE,
-        "Make or change a user. Without a password or a hash nobody can log in by password.",
+        "Make or change a user. Without a password or a hash login by password is not possible.",
         wanted(
             {"tags": TAGS},
             {"password": STRING, "password_hash": STRING, "hashing_algorithm": STRING},

@@ -14,7 +14,7 @@
             delivery.accept()
 
 Every publisher, consumer and management has a channel to itself: a refused request closes one
-channel, and the others go on. With `reconnect=True` a lost connection is made anew, with all its
+channel, and the others go on. With `reconnect=True` a lost connection is reopened, with all its
 channels and consumers. What waits here is limited: messages to be sent by `waiting_max`, those
 without a confirm by `window`, deliveries by `credit`. `on_blocked` tells of alarms of the broker.
 """

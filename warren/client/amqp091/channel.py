@@ -190,7 +190,7 @@ class ChannelHandle:
         self._closed.set()
 
     def lost(self, error: ConnectionLost) -> None:
-        """The connection is gone, and will be made anew."""
+        """The connection is gone, and will be reopened."""
         self.gone()
         self._fail_asked(error)
         if self.error is None:

@@ -68,7 +68,7 @@ async def connect(
 
     connection = await connect("amqp://guest:guest@localhost/%2F", reconnect=True)
 
-    `name`: shown by the broker. `reconnect`: a connection that is lost later is made anew, for as
+    `name`: shown by the broker. `reconnect`: a connection that is lost later is reopened, for as
     long as it takes. `on_blocked`: told when the broker stops taking messages, and when it goes
     on. `dial`: another way to the broker than a socket.
     """
@@ -164,7 +164,7 @@ class Connection:
 
         `mandatory`: what no queue takes is `released`, not lost. `settled`: no confirms, outcomes
         are `sent`. `window`: so many messages are on their way without a confirm; `waiting_max`: so
-        many wait to be sent. `on_returned` is told of each message that comes back.
+        many wait to be sent. `on_returned` is called with each message that comes back.
         """
         publisher = Publisher(
             self, exchange, routing_key, mandatory, settled, window, waiting_max, on_returned

@@ -190,7 +190,7 @@ class Consumer:
         """Up to `count` deliveries: at once if they are there, else what comes within the time.
 
         For a consumer with credit 0. It consumes for that time with a prefetch of what is missing,
-        so that nothing comes when nobody waits for it.
+        so that nothing comes while no caller waits for it.
         """
         if self._credit:
             raise ClientError("receive is for consumers with credit 0; use get")
@@ -258,7 +258,7 @@ class Consumer:
             self.handle.set_ready()
 
     def _ignored(self, answer: Answer) -> None:
-        """Nobody waits for this answer: what is wrong ends the channel."""
+        """No caller waits for this answer: an error closes the channel."""
 
     async def _cancel(self) -> None:
         """Consume no more; returns when nothing is on its way."""

@@ -16,7 +16,7 @@ from warren.testing.chaos.workload import Depth, Plan, Workload
 from warren.testing.history import Recorder
 
 WARM_S = 2.0  # before the first fault
-STEP_S = 0.2  # how often progress is told
+STEP_S = 0.2  # how often progress is reported
 
 OnProgress = Callable[[str, float, Workload], None]  # what goes on, seconds so far, its counts
 

@@ -137,7 +137,7 @@ def halves(target: Target, drawn: Random) -> Fault:
 
 
 def swallow(target: Target, drawn: Random) -> Fault:
-    """As `isolate`, and nobody is told: nothing arrives, and connections stand."""
+    """As `isolate`, but silently: nothing arrives, and connections stay open."""
     number = _one(target, drawn)
     pairs = [(number, other) for _, other in _pairs_of(target, number)]
     return _toxics("swallow", target.name(number), target, _both(pairs), "timeout", timeout=0)
@@ -151,7 +151,7 @@ def one_way(target: Target, drawn: Random) -> Fault:
 
 
 def deaf(target: Target, drawn: Random) -> Fault:
-    """A node hears nobody; what it sends arrives."""
+    """A node receives nothing; what it sends arrives."""
     number = _one(target, drawn)
     pairs = [(other, number) for _, other in _pairs_of(target, number)]
     return _toxics("deaf", target.name(number), target, pairs, "timeout", timeout=0)

@@ -1,8 +1,8 @@
 """Both protocols of `warren.client` in one shape: a line to one node, senders and takers on it.
 
 Takes URLs, names of queues and bodies; gives outcomes and deliveries, each with whether the broker
-says that it was delivered before. A line that is lost ends what is on it with `ClientError`; nobody
-dials again here.
+says that it was delivered before. A line that is lost ends what is on it with `ClientError`; no
+line reconnects here.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class Taken:
 
 class Sender(Protocol):
     def send(self, body: bytes) -> "asyncio.Future[Outcome]":
-        """The future has the outcome, or `ClientError`: nobody knows."""
+        """The future has the outcome, or `ClientError`: unknown."""
 
 
 class Taker(Protocol):

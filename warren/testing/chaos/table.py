@@ -6,7 +6,7 @@ there, one for the times without any, and one for all.
 A confirm counts for the fault in whose time it came. What was lost is put down to the fault in
 whose time the message was published, or else the next one after that; what was delivered again, or
 wrong in another way, to the fault that was there then, or else the last before. The longest time
-without a confirm of anybody is taken for each fault that was there; a row has the median and the
+without any confirm is taken for each fault that was there; a row has the median and the
 maximum of its faults.
 """
 

@@ -3,7 +3,7 @@
 Takes the events of a history (`warren.testing.history.read`); gives a `Timeline` of slots of equal
 width. A latency is from publish to confirm, in the slot of the confirm. A silence is a time in
 which messages were published, and none was confirmed; it belongs to the first fault of that time,
-or else to the last that had ended no more than `AFTERMATH_S` before. One that lasts until nobody
+or else to the last that had ended no more than `AFTERMATH_S` before. One that lasts until no client
 publishes any more ends with the last publish. Memory: a number for each message.
 """
 

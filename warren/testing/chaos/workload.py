@@ -6,7 +6,7 @@
 
 Clients of one queue begin on different nodes and take turns between the protocols. `finish` stops
 the publishers, waits until nothing more comes, and says in the history that the queue is drained:
-`depth(queue)` is how many messages it still holds, ready or with a consumer, or None if nobody can
+`depth(queue)` is how many messages it still holds, ready or with a consumer, or None if no node can
 say at the moment. A queue that does not get empty in time is drained all the same, and the
 history says how much it has left: what it keeps from live consumers is stranded.
 """
@@ -155,7 +155,7 @@ class Workload:
             self._recorder.noted("leader", queue, leader)
 
     async def _declare(self, queue: QueuePlan) -> None:
-        """Declare the queue; NotDeclared if nobody does it in time."""
+        """Declare the queue; NotDeclared if no node answers in time."""
         arguments = {"x-queue-type": queue.type, **queue.arguments}
         habits = self._plan.habits
         home = habits.home(self._urls, AMQP_091, 1)

@@ -1,7 +1,7 @@
 """Messages in stored form 1 (`events`) on their way out, and taken apart or made. Compiled.
 
 A delivery is a basic.deliver method frame, then the content frames of the message as they came in.
-They are copied; their channel is patched, and a body is cut anew only where one of its frames is
+They are copied; their channel is patched, and a body is cut again only where one of its frames is
 too large for this consumer's `frame_max`.
 """
 

@@ -1,8 +1,8 @@
 """A stored message with other names, headers or properties, and the same body. Compiled.
 
-Takes messages in stored form 1 (`events`) and gives bytes of the same form: for BCC, which nobody
-is to see, for dead letters, replies and whoever else passes a message on. Body frames are copied
-as they are; properties that stay are copied undecoded.
+Takes messages in stored form 1 (`events`) and gives bytes of the same form: for BCC, which no
+consumer may see, for dead letters, replies and other parts that pass a message on. Body frames are
+copied as they are; properties that stay are copied undecoded.
 
 A *table* here is what is behind the length of a field table: its entries, and nothing else. All
 of a message was checked when it came in, but for the inside of its headers: where that does not

@@ -221,7 +221,7 @@ class Arrivals:
         events.append(Received(link, run))
 
     def forget(self, receiver: Receiver) -> bytes:
-        """The message under way is whole, or nobody wants it any more."""
+        """The message under way is whole, or no longer wanted."""
         if not receiver.partial:
             return b""
         self.partial_count -= 1

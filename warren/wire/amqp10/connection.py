@@ -263,7 +263,7 @@ class Connection:
             events.append(Failed(error))
 
     def _stop_hearing(self) -> None:
-        """Without a close: the end is told by the next `tick`."""
+        """Without a close: the end is reported by the next `tick`."""
         self._deaf = True
         self.state = CLOSING
         self._deadline_ms = self._now_ms

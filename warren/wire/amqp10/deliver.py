@@ -46,9 +46,9 @@ class Heads:
     """What stands before the bare message in deliveries to one consumer along one route.
 
     The header keeps durable, priority and ttl, and says how often delivery failed and whether
-    somebody had the message before. Delivery annotations of the publisher go, for they were for us.
-    `annotations` are added to those of the message, in place of any with the same key. What came
-    before the bare message mostly is what came with the last one, so the last answer is kept.
+    a consumer had the message before. Delivery annotations of the publisher go, for they were for
+    us. `annotations` are added to those of the message, in place of any with the same key. What
+    came before the bare message mostly is what came with the last one, so the last answer is kept.
     """
 
     def __init__(self, annotations: dict[str, object]) -> None:

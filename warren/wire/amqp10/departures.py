@@ -37,7 +37,7 @@ class Bodies(Protocol):
     def sent(self, link: Link, run: Run, delivery_id: int, count: int) -> None:
         """The run's first `count` messages go out, with ids from `delivery_id` on.
 
-        Of a message in several frames this is told once, with its first frame.
+        Of a message in several frames this is reported once, with its first frame.
         """
 
 

@@ -1,7 +1,7 @@
 """Frame layer of AMQP 1.0: whole frames found in place in the input (part 2.3). Compiled.
 
 A frame is size (u32, all of it), doff (u8, where its body begins, in 4-byte words), type (u8: 0
-AMQP, 1 SASL), channel (u16; nothing in SASL), an extended header up to doff that nobody uses, and
+AMQP, 1 SASL), channel (u16; nothing in SASL), an extended header up to doff that is unused, and
 the body: a performative and its payload. A frame without a body keeps the connection alive.
 Integers are big-endian. What cannot be a frame is amqp:connection:framing-error.
 """

@@ -2,7 +2,7 @@
 
 A link of the peer's gets the peer's handle on our side, too, where that is free. Within a session a
 name belongs to one link in each direction: a later one takes it from the one before (part 2.6.1).
-The answer to an attach of ours is told by name and direction.
+The answer to an attach of ours is found by name and direction.
 """
 
 from typing import final

@@ -7,7 +7,7 @@ the body (data sections, or sequences, or one value), and the footer at the end.
 `Sections.walk` finds where each begins and what routing and queues must know of it (`info`), and
 makes nothing. It looks into the header, at the kinds of the properties, and at the keys and values
 of the maps, one level deep; not into the body. A message without a body is let through. A map of
-more than MAP_BYTES_MAX is not: whoever decodes one must know what it may cost.
+more than MAP_BYTES_MAX is not: the cost of decoding one must be bounded.
 """
 
 from typing import Final, NoReturn, final

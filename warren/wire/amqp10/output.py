@@ -58,7 +58,7 @@ def write_frame(writer: BytesWriter, kind_and_channel: i64, payload: bytes) -> N
 
 
 def error_of(error: ProtocolError) -> Error:
-    """How the peer is told of an error."""
+    """The encoding of an error for the peer."""
     return Error(condition=error.condition.value, description=cut(error.text), info=error.info)
 
 

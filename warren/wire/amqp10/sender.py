@@ -49,7 +49,7 @@ class Run:
         self.attempts: i64 = attempts
         self.heads: Heads | None = None
         self.delivery_count: i64 = 0  # of failed deliveries, for the header
-        self.acquired = False  # somebody had these messages before
+        self.acquired = False  # a consumer had these messages before
         self.ready: i64 = 0
         self.kept = False  # the bytes were there from the beginning, and stay
         self.data = b""

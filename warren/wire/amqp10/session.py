@@ -300,7 +300,7 @@ class Session:
 
     def renew(self, link: Link) -> bool:
         """The queue behind the link has taken back all that it handed over and was not settled:
-        what waits here is forgotten, and the queue is asked anew.
+        what waits here is forgotten, and the queue is asked again.
 
         False: a message is under way that cannot be aborted now; the link has to go.
         """

@@ -58,20 +58,20 @@ def says_more(state: DeliveryState | None) -> bool:
     return False
 
 
-def report(told: Settled, events: list[Event]) -> None:
+def report(settled: Settled, events: list[Event]) -> None:
     """Add the event, or make the one before it longer."""
     size = len(events)
-    if size > 0 and told.state is None:
+    if size > 0 and settled.state is None:
         before = events[size - 1]
         if (
             isinstance(before, Settled)
-            and before.session is told.session
+            and before.session is settled.session
             and before.state is None
-            and before.outcome == told.outcome
-            and before.settled == told.settled
-            and before.sent == told.sent
-            and plus(before.last, 1) == told.first
+            and before.outcome == settled.outcome
+            and before.settled == settled.settled
+            and before.sent == settled.sent
+            and plus(before.last, 1) == settled.first
         ):
-            before.last = told.last
+            before.last = settled.last
             return
-    events.append(told)
+    events.append(settled)

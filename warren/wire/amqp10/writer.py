@@ -1,6 +1,6 @@
 """AMQP 1.0 types: Python values (`values`) to bytes, in the smallest encodings. Compiled.
 
-What does not fit its type is our own mistake, or that of whoever handed the value in: ValueError.
+What does not fit its type is our own mistake, or that of the caller: ValueError.
 """
 
 import struct

@@ -161,13 +161,13 @@ class PeerConnection:
             raise fault
 
     def _answer(self, payload: memoryview) -> None:
-        """Answer a beat, unless so many answers wait that nobody reads them."""
+        """Answer a beat, unless so many answers wait that the peer does not read them."""
         if self.lanes.first_count() < BEATS_KEPT:
             head = HEAD.pack(BEAT_BYTES, BEAT_ANSWER, CONTROL_LANE, 0, 0)
             self.lanes.put_first(head + bytes(payload))
 
     def _answered(self, payload: memoryview, now_ns: i64) -> i64:
-        """How long the round took; 0: nobody knows any more."""
+        """How long the round took; 0: no longer known."""
         seq = int.from_bytes(payload, "little")
         if not 1 <= seq <= int(self._beat_seq):
             raise PeerFault("the answer to a beat that was not sent")
@@ -192,7 +192,7 @@ class PeerConnection:
         self._state = _OPEN
 
     def refuse(self, code: int) -> None:
-        """It may not; a dialer that is refused is told why."""
+        """Refuse the peer; a dialer that is refused gets the reason."""
         assert self._state == _JUDGED
         assert code != ACCEPTED
         if not self._handshake.is_dialer:

@@ -9,8 +9,8 @@
 Messages have a fixed size and layout (docs/formats/peer-link.md), and nothing but that layout and
 the version is looked at before the proof. A proof is an HMAC-SHA256 over a label of its direction
 and all that was said before: one that was recorded has other nonces, one that is sent back has the
-other label. The accepter proves nothing to whoever has not proven first. Takes nonces and the key,
-gives bytes; anything wrong is a PeerFault, and after it there is no way on. Compiled.
+other label. The accepter proves nothing to a dialer that has not proven itself first. Takes nonces
+and the key, gives bytes; anything wrong is a PeerFault, and after it there is no way on. Compiled.
 """
 
 import hmac
@@ -196,7 +196,7 @@ class Handshake:
         self._answer(ACCEPTED)
 
     def refuse(self, code: int) -> None:
-        """The accepter does not, and says why; it was told only now who is there."""
+        """The accepter refuses and says why; it has only now learnt the name."""
         assert code != ACCEPTED
         self._answer(code)
 

@@ -2,7 +2,7 @@
 
 A connection breaks and comes back; both sides say what they expect next, and it goes on there. A
 process is known by a number that it draws when it starts; when the other side's is another one
-than before, everything under way is lost, and whoever uses the stream is told (`Restarted`). No
+than before, everything under way is lost, and the user of the stream gets `Restarted`. No
 I/O: `take_frame` is what goes to the connection next, as long as that has room.
 
 Frames, little-endian, each a message of the connection below:
@@ -170,7 +170,7 @@ class Stream:
     def _hello(self, frame: Buffer) -> Restarted | None:
         _, process, known, expected = HELLO_LAYOUT.unpack(frame)
         if process == 0 or self._greeted:
-            raise BadFrame("a second hello in a stream, or one of nobody")
+            raise BadFrame("a second hello in a stream, or one without a process number")
         first = self._peer == 0
         is_known = known == self._process  # else what came from it was for an older one of ours
         restarted = not first and (process != self._peer or (not is_known and self._expected > 1))
