@@ -83,6 +83,7 @@ class OperatorSession(Consumerless):
 
     async def get(self, host: QueueHost) -> tuple[int, bool, int]:
         """The next message (0: there is none), whether it was delivered before, how many wait."""
+        self._got = (0, False, 0)
         self._ask(host)
         host.command(self, Get(self._session))
         await self._answered.wait()

@@ -539,19 +539,22 @@ class RemoteSession:
         self._pump()
 
     def _answer_get(self) -> None:
-        """As soon as the body is at hand: nobody else knows of the message."""
+        """Answer a get as soon as the body of its message can be looked at."""
         getting = self._getting
         end = self._home.end
         if getting is None or end is None:
             return
-        message, redelivered, ready, attempts = getting
-        view = end.view(self, message, 1)
+        view = end.view(self, getting[0], 1)
         if view is not None:
             self._got = view
-            self._getting = None
-            if self._answered():
-                self._sink.on_got(self.uid, message, redelivered, ready, attempts)
-            self._pump()
+            self._end_get(getting)
+
+    def _end_get(self, getting: tuple[int, bool, int, int]) -> None:
+        message, redelivered, ready, attempts = getting
+        self._getting = None
+        if self._answered():
+            self._sink.on_got(self.uid, message, redelivered, ready, attempts)
+        self._pump()
 
     def _answered(self) -> bool:
         """The answer has come that was waited for; whether the session is to be told."""
@@ -636,5 +639,8 @@ class RemoteSession:
             self._sink.on_loaded(uid)
 
     def on_unreadable(self, uid: int) -> None:
+        getting = self._getting
+        if getting is not None:  # The session must know the message to settle it without a body.
+            self._end_get(getting)
         if not self._ended:
             self._sink.on_unreadable(uid)

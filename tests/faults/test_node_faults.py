@@ -278,7 +278,6 @@ def bodies_of(node: Node, queue: str, count: int) -> list[bytes]:
     return found
 
 
-@pytest.mark.xfail(strict=True, reason="skip_unreadable waits for the body over the proxy")
 def test_messages_of_a_quorum_queue_that_cannot_be_read_are_passed_over(
     faulty: FaultyNode,
 ) -> None:
