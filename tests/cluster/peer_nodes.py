@@ -31,7 +31,7 @@ QUICK: Final = LinkSettings(
 
 
 def free_port() -> int:
-    """A loopback port that nobody listens on now."""
+    """A loopback port that is free now."""
     for _ in range(200):
         port = random.SystemRandom().randrange(31_000, 39_000)
         with socket.socket() as probe:
@@ -109,7 +109,7 @@ class Recorder:
         await self.until(lambda: len(self.batches) >= count)
 
     async def until_unreachable(self, member: int, words: str) -> None:
-        """Wait until it is told that there is no way to a peer, for this reason."""
+        """Wait until it reports that a peer cannot be reached, for this reason."""
         await self.until(
             lambda: any(
                 event[:2] == ("unreachable", member) and words in str(event[2])
@@ -118,7 +118,7 @@ class Recorder:
         )
 
     async def until(self, condition: Callable[[], bool], seconds: float = DEADLINE_S) -> None:
-        """Wait until something that was told makes it true."""
+        """Wait until a report makes it true."""
         async with asyncio.timeout(seconds):
             while not condition():
                 self.changed.clear()

@@ -89,7 +89,7 @@ def lose_power(supply: Supply, queue: str, type_: str, path: Path) -> Verdict:
 
 
 async def _lose(supply: Supply, queue: str, type_: str, recorder: Recorder) -> None:
-    # Nobody consumes before it is over: what was taken cannot be lost any more.
+    # No client consumes before it is over: a consumed message cannot be lost any more.
     filling = Plan(queues=(QueuePlan(queue, type_, 2, 0),), habits=HABITS)
     async with Workload(supply.urls, filling, recorder) as workload:
         await _confirmed(workload, BEFORE)
@@ -107,4 +107,4 @@ async def _lose(supply: Supply, queue: str, type_: str, recorder: Recorder) -> N
 async def _confirmed(workload: Workload, count: int) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while workload.counts.confirmed < count:
-            await asyncio.sleep(0.01)  # Counts tell nobody when they change.
+            await asyncio.sleep(0.01)  # Counts have no notification.

@@ -26,7 +26,7 @@ def frame(kind: int, lane: int, payload: bytes, flags: int = 0, length: int = -1
 
 @dataclass
 class RawPeer:
-    """Dials a node and says what it is told to."""
+    """Dials a node and sends what the test gives it."""
 
     port: int
     node_id: int = 1
@@ -95,7 +95,7 @@ class Taken:
 
 
 class RawAccepter:
-    """Node 2, dialed by another; says its part of the handshake when it is told to."""
+    """Node 2, dialed by another; says its part of the handshake when the test says so."""
 
     def __init__(self) -> None:
         self.port = free_port()

@@ -67,4 +67,4 @@ def test_a_clock_that_jumps_loses_nothing(tmp_path: Path, sign: int) -> None:
         (tmp_path / "history.jsonl").unlink()
         verdict, seen = suffer(cluster, plan("after"), tmp_path, (), seconds=4.0)
     check(verdict)
-    assert not seen.leaders or len(seen.leaders) == 1  # Nobody was elected because of it.
+    assert not seen.leaders or len(seen.leaders) == 1  # No election was caused by it.

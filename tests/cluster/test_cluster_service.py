@@ -28,7 +28,7 @@ UNKNOWN_KIND: Final = 200
 
 
 class Part:
-    """Keeps `PeerChannel`: remembers what it is told, and refuses what begins with `bad`."""
+    """Keeps `PeerChannel`: remembers what it receives, and refuses what begins with `bad`."""
 
     def __init__(self) -> None:
         self.story: list[str] = []

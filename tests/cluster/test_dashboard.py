@@ -31,7 +31,7 @@ NAME: Final = re.compile(r"\b(?:rabbitmq|warren)_[a-z0-9_]+")
 LEGEND: Final = re.compile(r"{{(\w+)}}")
 NODES: Final = 2
 SCRAPES: Final = 3  # before anything is asked: a rate needs two
-# Nobody is held back here, and a family of what never happened has no rows.
+# No publisher is blocked here, and a family without events has no rows.
 NEVER_HERE: Final = frozenset({"warren_flow_blocked_seconds_total"})
 
 

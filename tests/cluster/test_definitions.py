@@ -107,10 +107,10 @@ def test_a_node_that_stood_still_for_too_long_begins_anew(cluster: ClusterOfNode
     with pytest.raises(ConnectionClosedByBroker) as closed:
         still.process_data_events(DEADLINE_S)
     assert closed.value.reply_code == 320 and "cut off" in closed.value.reply_text
-    anew = open_to(cluster.node(3))
-    anew.channel().queue_declare("of 3", exclusive=True)
+    reopened = open_to(cluster.node(3))
+    reopened.channel().queue_declare("of 3", exclusive=True)
     assert queues(cluster.node(2)) == {"of 3"}
-    anew.close()
+    reopened.close()
     eventually(lambda: not queues(cluster.node(1)))
 
 

@@ -250,7 +250,8 @@ def test_nodes_with_different_founding_lists_do_not_found() -> None:
         nodes[1].settings["cluster.seeds"] = ",".join(seeds[:2])
         for node in nodes:
             node.begin()
-        eventually(lambda: not all(node.is_running() for node in nodes))  # Whoever asks first.
+        # The node that asks first ends.
+        eventually(lambda: not all(node.is_running() for node in nodes))
         ended = next(node for node in nodes if not node.is_running())
         assert ended.await_end() == 1
         assert "--seed must be the same on every node" in ended.log()

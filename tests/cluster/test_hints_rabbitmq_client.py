@@ -27,7 +27,7 @@ class Taker(rabbitmq.AMQPMessagingHandler):
 
 
 class Mover(threading.Thread):
-    """Has one node after the other lead the queue, until it is told to stop."""
+    """Has one node after the other lead the queue, until it is stopped."""
 
     def __init__(self, node: Node) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class Mover(threading.Thread):
         names = ["n1", "n2", "n3"]
         while not self.over.wait(0.3):
             names.append(names.pop(0))
-            with suppress(NodeFailed):  # Nobody leads at the moment, or that one already does.
+            with suppress(NodeFailed):  # There is no leader, or that node already leads.
                 place = f"/api/queues/quorum/%2F/{QUEUE}/leader"
                 self.node.api("POST", place, {"node": names[0]})
                 self.moves += 1

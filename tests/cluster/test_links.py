@@ -1,6 +1,6 @@
 """What `warren.testing.links` does to the links between nodes, with the real Toxiproxy.
 
-A node is here a server that remembers what it was told, and answers each line with its own number.
+A node is here a server that remembers what it received, and answers each line with its own number.
 """
 
 import socket
@@ -172,7 +172,7 @@ def test_a_slow_link_takes_so_much_longer_in_each_direction(world: World) -> Non
 
 
 def test_faults_of_a_link_outlive_a_server_that_hangs() -> None:
-    """The server is stopped (SIGSTOP) when a toxic is added: it is started anew, with the toxic."""
+    """The server is stopped (SIGSTOP) when a toxic is added: it is restarted, with the toxic."""
     own, way, steering = free_ports(3)
     peer = Peer(7, own)
     proxy = Proxy("way", way, f"{LOOPBACK}:{own}")

@@ -1,4 +1,4 @@
-"""Classic queues whose home node dies: who is told what, and that they serve again (0036)."""
+"""Classic queues whose home node dies: what clients see, and that the queues serve again (0036)."""
 
 import asyncio
 import time

@@ -50,7 +50,7 @@ def test_a_minority_confirms_nothing_and_the_majority_goes_on(
             assert not waiting.done() or not waiting.result().is_accepted
             await asyncio.to_thread(proxied_cluster.links.heal)
             async with asyncio.timeout(PATIENCE_S):
-                await waiting  # Confirmed or refused, now that somebody can say.
+                await waiting  # Confirmed or refused, now that there is a majority.
                 assert (await lonely.publish(amqp091.Message(b"after"))).is_accepted
 
     try:

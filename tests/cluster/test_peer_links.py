@@ -40,7 +40,7 @@ def test_only_the_node_with_the_lower_id_dials() -> None:
     async def story() -> None:
         async with Member(identity(1)) as one, Member(identity(2)) as two:
             two.knows(one)
-            one.links.add_peer(3, LOOPBACK, two.port)  # nobody that is there
+            one.links.add_peer(3, LOOPBACK, two.port)  # no node is there
             one.knows(two)
             await two.user.until(lambda: two.links.is_connected(1))
             await one.user.until(lambda: one.links.is_connected(2))
@@ -115,7 +115,7 @@ def test_a_full_peer_is_told_and_takes_more_once_it_has_drained() -> None:
 def test_what_is_sent_without_a_link_is_lost_and_counted() -> None:
     async def story() -> None:
         async with Member(identity(1)) as one, Member(identity(2)) as two:
-            one.links.send(2, BULK, [b"nobody knows it"])
+            one.links.send(2, BULK, [b"to an unknown node"])
             one.links.add_peer(2, LOOPBACK, two.port)  # which does not know node 1
             one.links.send(2, BULK, [b"not linked"])
             assert one.links.is_full(2)

@@ -74,7 +74,7 @@ def test_an_answer_that_does_not_come_is_not_waited_for_for_ever(
             one.links.take_questions(lambda content, reply: replies.append(reply))
             text = await failure(two, one.port)
             assert "no answer within" in text or "closed" in text  # Who is late first.
-            replies[0](b"too late")  # Nobody is there any more.
+            replies[0](b"too late")  # The asker is gone.
 
     run(test())
 

@@ -1,4 +1,4 @@
-"""Whoever is no peer, or a wrong one, over real sockets: refused, told once, never parsed."""
+"""Connections that are no peers, or wrong ones: refused, logged once, never parsed."""
 
 import asyncio
 import logging

@@ -1,4 +1,5 @@
-"""Links over a bad network: what arrives is in order, once and without gaps, or the loss is told.
+"""Links over a bad network: what arrives is in order, once and without gaps, or the loss is
+reported.
 
 Each batch says in which link of its sender it was sent, and its place there. Within one link the
 receiver must see 0, 1, 2, ... of each lane; a link may end early, and none may come back.

@@ -103,7 +103,7 @@ def test_a_client_over_tls_follows_a_leader_over_tls(cluster: ClusterOfNodes, fo
 
 
 def is_let_in(port: int, context: ssl.SSLContext | None) -> bool:
-    """Whether the port for peers waits for what somebody has to say, and does not close on it."""
+    """Whether the port for peers waits for bytes and does not close the connection."""
     try:
         with socket.create_connection((LOOPBACK, port), 10) as plain:
             if context is None:

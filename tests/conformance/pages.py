@@ -39,7 +39,7 @@ class Pages:
         size: dict[str, int] | None = None,
         **options: Any,
     ) -> Iterator[Any]:
-        """A tab at no page yet; its user has its own name as password, None: nobody."""
+        """A tab at no page yet; its user has its own name as password, None: no login."""
         context = self._browser.new_context(viewport=size or DESK, **options)
         tab = context.new_page()
         tab.set_default_timeout(PATIENCE_MS)

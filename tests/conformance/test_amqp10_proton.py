@@ -139,7 +139,7 @@ def test_the_anonymous_terminus_routes_by_the_address_of_each_message(
 ) -> None:
     sender = client.create_sender(None)
     assert outcome_of(sender, data_message(b"1", address=f"/queues/{queue}")) == ACCEPTED
-    assert outcome_of(sender, data_message(b"2", address="/queues/t-nobody")) == RELEASED
+    assert outcome_of(sender, data_message(b"2", address="/queues/t-absent")) == RELEASED
     assert outcome_of(sender, data_message(b"3", address="nonsense")) == REJECTED
     assert outcome_of(sender, data_message(b"4", address="/exchanges/t-none/x")) == REJECTED
     assert outcome_of(sender, data_message(b"5", address=f"/queues/{queue}")) == ACCEPTED
@@ -182,8 +182,8 @@ def test_a_message_that_is_too_large_ends_the_link(client: Any, queue: str) -> N
 @pytest.mark.parametrize(
     ("address", "condition"),
     [
-        ("/queues/t-nobody", NOT_FOUND),
-        ("/exchanges/t-nobody/x", NOT_FOUND),
+        ("/queues/t-absent", NOT_FOUND),
+        ("/exchanges/t-absent/x", NOT_FOUND),
         ("/exchanges//x", "amqp:invalid-field"),
         ("/exchanges/amq.default/x", "amqp:invalid-field"),
         ("queue", "amqp:invalid-field"),
@@ -200,7 +200,7 @@ def test_a_target_that_is_not_there_or_malformed_is_refused(
 
 def test_a_source_that_is_not_there_or_malformed_is_refused(client: Any) -> None:
     with link_refused(NOT_FOUND):
-        client.create_receiver("/queues/t-nobody")
+        client.create_receiver("/queues/t-absent")
     with link_refused("amqp:invalid-field"):
         client.create_receiver("/nowhere/x")
 
@@ -221,7 +221,7 @@ def test_a_queue_with_an_exclusive_consumer_is_locked(
 
 def test_a_wrong_password_is_refused(own_broker: Broker) -> None:
     with pytest.raises(proton.ConnectionException):
-        connect10(own_broker, user="nobody")
+        connect10(own_broker, user="absent")
 
 
 # Consuming

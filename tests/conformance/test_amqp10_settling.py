@@ -167,7 +167,7 @@ def attach_management(raw: Raw10) -> None:
 
 
 def queue_info_count(raw: Raw10, queue: str) -> int:
-    """The `message_count` that a request on the same session is told."""
+    """The `message_count` in the answer to a request on the same session."""
     request: list[Any] = [ulong(1), None, f"/queues/{queue}", "GET", "$me"]
     null = b"\x00\x53\x77\x40"
     message = encode(Described(ulong(PROPERTIES), request)) + null

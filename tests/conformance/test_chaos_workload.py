@@ -175,7 +175,7 @@ def test_a_broker_that_is_not_there_is_told(
     async def begin() -> None:
         with Recorder(tmp_path / "history.jsonl") as recorder:
             async with Workload(["amqp://127.0.0.1:1"], plan(CLASSIC), recorder):
-                raise AssertionError("declared by nobody")
+                raise AssertionError("declared by no client")
 
     with pytest.raises(NotDeclared, match="chaos"):
         asyncio.run(begin())

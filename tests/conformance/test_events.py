@@ -401,7 +401,7 @@ def test_who_comes_back_with_the_last_id_gets_what_it_has_missed(node: Node, cha
 def test_streams_are_for_who_may_see_all(node: Node) -> None:
     async def test() -> None:
         async with aiohttp.ClientSession() as session:
-            for user in ("limited", "nobody"):
+            for user in ("limited", "absent"):
                 login = login_of(user)
                 async with session.get(f"{node.management_url}/api/events", headers=login) as reply:
                     assert reply.status == 401

@@ -167,7 +167,7 @@ def test_permissions_hold_at_once(node: Node, api: HttpApi) -> None:
     assert mine.refused("GET", "/queues/v")[0] == 401
     assert api.refused("PUT", "/permissions/v/u", {**body, "read": "("})[0] == 400
     unknown = (400, "vhost_or_user_not_found")
-    assert api.refused("PUT", "/permissions/v/nobody", body) == unknown
+    assert api.refused("PUT", "/permissions/v/absent", body) == unknown
     assert api.refused("PUT", "/permissions/none/u", body) == unknown
     api.delete("/users/u")
 

@@ -114,8 +114,8 @@ def test_an_export_of_rabbitmq_3_13_is_imported_whole_and_again(
         ),
         (
             "permissions",
-            {"user": "nobody", "vhost": "v", "configure": "", "write": "", "read": ""},
-            "permissions[0]: no user 'nobody'",
+            {"user": "absent", "vhost": "v", "configure": "", "write": "", "read": ""},
+            "permissions[0]: no user 'absent'",
         ),
         ("policies", {"name": "p", "vhost": "v", "pattern": "(", "definition": {}}, "Validation"),
         ("queues", 5, "queues is not a list of objects"),

@@ -210,7 +210,7 @@ def test_who_goes_away_ends_what_it_began(api: HttpApi, channel: Any, node: Node
 
 
 def wait_until_still(api: HttpApi) -> None:
-    """Nobody holds dead letters any more."""
+    """No consumer holds dead letters any more."""
     deadline = time.monotonic() + 10
     still = 0
     while still < 3:

@@ -1,4 +1,4 @@
-"""Logins at a real node: behind a proxy, in production, too many of them; what is told of them."""
+"""Logins at a real node: behind a proxy, in production, too many of them; what is logged."""
 
 import socket
 import struct
@@ -131,7 +131,7 @@ def test_who_guesses_is_refused_though_the_last_guess_is_right(node: Node, api: 
 
 def test_logins_are_counted_by_protocol_until_they_are_reset(node: Node, api: HttpApi) -> None:
     with Behind(node, line("203.0.113.1")) as client:
-        assert client.login("nobody", "x").method == CLOSE
+        assert client.login("absent", "x").method == CLOSE
     rows = {each["protocol"]: each for each in api.get("/auth/attempts/logins")}
     assert rows["amqp091"]["auth_attempts_failed"] >= 1
     assert rows["http"]["auth_attempts"] == rows["http"]["auth_attempts_succeeded"] >= 1

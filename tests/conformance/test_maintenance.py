@@ -46,7 +46,7 @@ def test_a_node_alone_is_drained_revived_and_reset(capsys: pytest.CaptureFixture
         assert call("add_member", "fast", name) == 65
         assert call("delete_member", "fast", name) == 65
         assert call("add_member", "plain", name) == 65
-        assert call("add_member", "fast", "nobody") == 65
+        assert call("add_member", "fast", "absent") == 65
         assert call("rebalance", "all") == 0
         assert call("check_if_node_is_quorum_critical") == 0
         assert call("forget_cluster_node", name) == 65

@@ -243,7 +243,7 @@ def test_nothing_is_asked_while_the_page_is_not_seen(page: Any, base: str) -> No
     change = "document.dispatchEvent(new Event('visibilitychange'))"
     page.evaluate(hide, True)
     with page.expect_response("**/api/overview"):
-        page.clock.run_for(5_000)  # The look that was due when nobody had said so yet.
+        page.clock.run_for(5_000)  # The refresh that was due before the setting changed.
     asked.clear()
     for _ in range(3):
         page.clock.run_for(60_000)

@@ -28,7 +28,7 @@ def with_headers(**headers: Any) -> pika.BasicProperties:
 
 def test_each_queue_named_gets_one_copy(confirming: Any) -> None:
     a, b, c, d = own_queues(confirming, 4)
-    properties = with_headers(CC=[b, a, "nobody"], BCC=[c, b])
+    properties = with_headers(CC=[b, a, "absent"], BCC=[c, b])
     confirming.basic_publish("", a, b"1", properties)
     assert [drain(confirming, queue) for queue in (a, b, c, d)] == [[b"1"], [b"1"], [b"1"], []]
 
@@ -36,11 +36,11 @@ def test_each_queue_named_gets_one_copy(confirming: Any) -> None:
 def test_cc_is_delivered_and_bcc_is_not(confirming: Any) -> None:
     a, b = own_queues(confirming, 2)
     body = bytes(range(256)) * 2000
-    confirming.basic_publish("", a, body, with_headers(x=1, BCC=[b], CC=["nobody"]))
+    confirming.basic_publish("", a, body, with_headers(x=1, BCC=[b], CC=["absent"]))
     for queue in (a, b):
         delivered = take(confirming, queue)
         assert delivered.body == body and delivered.routing_key == a
-        assert delivered.properties == with_headers(x=1, CC=["nobody"])
+        assert delivered.properties == with_headers(x=1, CC=["absent"])
 
 
 def test_bcc_alone_leaves_no_header(confirming: Any) -> None:
@@ -84,7 +84,7 @@ def test_order_is_kept_among_messages_with_and_without_copies(confirming: Any) -
 
 def test_a_mandatory_message_with_one_good_key_is_not_returned(confirming: Any) -> None:
     (queue,) = own_queues(confirming, 1)
-    confirming.basic_publish("", "nobody", b"1", with_headers(BCC=[queue]), mandatory=True)
+    confirming.basic_publish("", "absent", b"1", with_headers(BCC=[queue]), mandatory=True)
     assert drain(confirming, queue) == [b"1"]
 
 
@@ -93,9 +93,9 @@ def test_a_mandatory_message_without_a_good_key_is_returned(
 ) -> None:
     with pytest.raises(pika.exceptions.UnroutableError) as caught:
         properties = with_headers(CC=["none"], BCC=["nor this"], x=1)
-        confirming.basic_publish("", "nobody", b"1", properties, mandatory=True)
+        confirming.basic_publish("", "absent", b"1", properties, mandatory=True)
     [returned] = caught.value.messages
-    assert returned.body == b"1" and returned.method.routing_key == "nobody"
+    assert returned.body == b"1" and returned.method.routing_key == "absent"
     assert returned.properties == with_headers(CC=["none"], x=1)
 
 

@@ -152,7 +152,7 @@ class AmqPlain(pika.credentials.PlainCredentials):  # type: ignore[misc]
 
 def test_an_unknown_user_is_refused(broker: Broker) -> None:
     with pytest.raises(pika.exceptions.ProbableAuthenticationError):
-        broker.connect("nobody")
+        broker.connect("absent")
 
 
 @pytest.mark.parametrize(

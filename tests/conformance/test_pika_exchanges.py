@@ -229,7 +229,7 @@ def test_a_chain_of_alternates_is_followed_and_each_visited_once(
     confirming.basic_publish(name, "k", b"1", mandatory=True)
     assert drain(confirming, queue) == [b"1"]
     with pytest.raises(pika.exceptions.UnroutableError):
-        confirming.basic_publish(name, "nobody", b"2", mandatory=True)
+        confirming.basic_publish(name, "absent", b"2", mandatory=True)
     for exchange in names[1:]:
         confirming.exchange_delete(exchange)
 

@@ -94,7 +94,7 @@ def test_an_unroutable_message_is_confirmed_when_it_is_not_mandatory(
     channel: Any, name: str
 ) -> None:
     channel.confirm_delivery()
-    channel.basic_publish("", name, b"nobody wants this")
+    channel.basic_publish("", name, b"without a consumer")
 
 
 def test_an_unroutable_mandatory_message_comes_back(channel: Any, name: str) -> None:

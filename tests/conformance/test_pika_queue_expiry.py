@@ -1,4 +1,4 @@
-"""Queues that go when nobody uses them, with pika: x-expires."""
+"""Queues that expire when they are unused, with pika: x-expires."""
 
 import time
 from collections.abc import Callable

@@ -58,7 +58,7 @@ def test_what_dies_arrives_with_its_story(channel: Any, name: str) -> None:
 
 
 def test_what_nobody_wants_is_kept_until_somebody_does(channel: Any, name: str) -> None:
-    """More of them than are on their way at once; and they are in nobody's way."""
+    """More of them than are on their way at once; and they delay nothing else."""
     later, now = f"{name}-later", exclusive_queue(channel)
     channel.exchange_declare(name, "direct")
     declare(channel, name, "quorum", SURE | {"x-dead-letter-exchange": name})

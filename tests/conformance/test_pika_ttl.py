@@ -147,13 +147,13 @@ def test_a_ttl_of_0_means_now_or_never(
     arguments = onward(other) | ({"x-message-ttl": 0} if of_queue else {})
     expiration = None if of_queue else "0"
     declare(channel, name, kind, arguments)
-    publish(channel, name, b"nobody is there", expiration=expiration)
+    publish(channel, name, b"no consumer", expiration=expiration)
     wait_until_ready(channel, other, 1)
     inbox = Inbox(connection.channel(), name, auto_ack=True)
-    publish(channel, name, b"somebody is there", expiration=expiration)
+    publish(channel, name, b"a consumer", expiration=expiration)
     inbox.wait(1)
-    assert inbox.bodies == [b"somebody is there"]
-    assert drain(channel, other) == [b"nobody is there"]
+    assert inbox.bodies == [b"a consumer"]
+    assert drain(channel, other) == [b"no consumer"]
 
 
 def test_an_expired_message_leaves_from_behind_one_that_stays(

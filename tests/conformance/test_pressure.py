@@ -86,7 +86,7 @@ def test_a_login_that_takes_too_long_is_ended(node: Node) -> None:
                 dripping.send(bytes([octet]))
                 with contextlib.suppress(TimeoutError):
                     dripping.read_exactly(100_000)
-        assert time.monotonic() - begun < 20  # Two minutes, if nobody ended it.
+        assert time.monotonic() - begun < 20  # Two minutes, if the broker did not end it.
         mute.expect_end()
         half.expect_end()
     assert_prompt(node)

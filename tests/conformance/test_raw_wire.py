@@ -1,4 +1,4 @@
-"""Bad and unusual bytes: the right code for each, and nobody else suffers."""
+"""Bad and unusual bytes: the right code for each; other connections are not affected."""
 
 import random
 import struct

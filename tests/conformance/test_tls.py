@@ -117,7 +117,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     authority = Authority(folder)
     authority.issue("server")
     authority.issue("orders", common_name="orders")
-    authority.issue("nobody", common_name="nobody")
+    authority.issue("absent", common_name="absent")
     authority.issue("expired", common_name="orders", days=-1)
     Authority(folder, "stranger").issue("forged", common_name="orders")
     amqps, https = free_ports(2)
@@ -282,9 +282,9 @@ def test_our_client_logs_in_by_its_certificate_if_the_url_names_nobody(place: Pl
 
 def test_a_certificate_that_names_nobody_is_no_login(place: Place) -> None:
     with pytest.raises(pika.exceptions.ProbableAuthenticationError):
-        place.external("nobody")
-    with place.connect("nobody"):  # A password is a login still.
-        assert "EXTERNAL login refused: user 'nobody' is unknown" in place.node.log()
+        place.external("absent")
+    with place.connect("absent"):  # A password is a login still.
+        assert "EXTERNAL login refused: user 'absent' is unknown" in place.node.log()
 
 
 @pytest.mark.parametrize("name", ["expired", "forged"])

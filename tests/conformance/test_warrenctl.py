@@ -302,8 +302,8 @@ def test_ansible_s_modules_can_read_what_they_ask_rabbitmqctl_for(ctl: Ctl, api:
 def test_errors_name_the_object_and_the_option(
     ctl: Ctl, api: HttpApi, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ctl("delete_user", "nobody", code=65)
-    assert "404: user 'nobody' not found" in ctl.errors
+    ctl("delete_user", "absent", code=65)
+    assert "404: user 'absent' not found" in ctl.errors
     ctl("clear_policy", "-p", "/", "none", code=65)
     assert "404: policy 'none' in vhost '/' not found" in ctl.errors
     for command in ("add_user", "change_password"):

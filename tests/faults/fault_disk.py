@@ -1,4 +1,4 @@
-"""A disk that fails when it is told to: a layer over any other one (simulated, or real files).
+"""A disk that fails on command: a layer over any other one (simulated, or real files).
 
 A `Fault` is armed with a condition over `Call`s, the error to raise and which matching calls it
 hits. What it does depends on nothing else: no clock, no chance. A write that is hit may be short:

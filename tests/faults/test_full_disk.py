@@ -67,7 +67,7 @@ def free_bytes(volume: Path) -> int:
 
 
 def eat(volume: Path, leave_bytes: int) -> Path:
-    """Somebody else's file, which leaves about as much as this."""
+    """A foreign file, which leaves about as much as this."""
     path = volume / "filler"
     size = free_bytes(volume) - leave_bytes
     with path.open("ab") as filler:

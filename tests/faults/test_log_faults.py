@@ -1,7 +1,7 @@
 """Every call of the log that changes the disk, failing: what stops the node and what does not.
 
 The rows name the places in the code that they reach; a place that no row names fails the test, so
-that nobody adds a call to the disk without saying what happens when it fails.
+that no change adds a call to the disk without saying what happens when it fails.
 """
 
 import ast

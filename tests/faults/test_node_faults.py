@@ -236,7 +236,7 @@ def test_bodies_that_cannot_be_read_close_the_channel_that_waits_and_nothing_els
     enduring.order()
     connection = connect(node)
     method, _, _ = connection.channel().basic_get("lazy")
-    assert not method.redelivered, "nobody has ever seen it"
+    assert not method.redelivered, "it was never delivered"
     connection.close()
     assert consume(node, "lazy", 5) == [1, 2, 3, 4, 5]
     assert node.api("GET", "/api/queues/%2F/lazy")["state"] == "running"

@@ -1,6 +1,6 @@
 """Every call of the page files that changes the disk, failing: nothing is lost, and it heals.
 
-Page files hold what memory gave up, so that a failed write leaves the bytes with whoever gave them.
+Page files hold what memory gave up, so that a failed write leaves the bytes with their owner.
 """
 
 import errno

@@ -19,7 +19,7 @@ Commands on one line, parted by `;`, are one batch; empty ones follow while the 
 do. Answers are indented by two; after each batch comes the state: what is ready (`!` behind a run:
 redelivered; levels from the highest on, parted by `|`), and what each consumer holds (`*` behind
 the name: the active one). Lines that begin with `#`, and blank ones, are kept as they are.
-Everything else is made anew.
+Everything else is generated.
 """
 
 import struct

@@ -1,6 +1,6 @@
 """The stories of the queue machine, each with the answers that it gave when they were recorded.
 
-`python -m tests.golden.queues.test_fifo_scripts --rewrite` records them anew; review the diff.
+`python -m tests.golden.queues.test_fifo_scripts --rewrite` records them again; review the diff.
 """
 
 import sys

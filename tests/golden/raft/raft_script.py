@@ -17,7 +17,7 @@
 Commands on one line, parted by `;`, are done one after the other. Answers are indented by two:
 what the members do, how many messages of which kind were sent, and each member whose state is
 another than when it was last told; `asleep`: it needs no ticks. Lines that begin with `#`, and
-blank ones, are kept as they are. Everything else is made anew.
+blank ones, are kept as they are. Everything else is generated.
 """
 
 from collections import Counter, deque

@@ -1,6 +1,6 @@
 """The stories of groups, each with the course that it took when they were recorded.
 
-`python -m tests.golden.raft.test_raft_scripts --rewrite` records them anew; review the diff.
+`python -m tests.golden.raft.test_raft_scripts --rewrite` records them again; review the diff.
 """
 
 import sys

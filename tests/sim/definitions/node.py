@@ -68,7 +68,7 @@ class SimPeers:
 
 
 class Node:
-    """See the module. What it is while it is up is made anew at each start."""
+    """See the module. What it is while it is up is rebuilt at each start."""
 
     def __init__(
         self, world: "World", member: int, founders: tuple[int, ...], name: str = ""

@@ -317,7 +317,7 @@ def test_a_queue_that_no_save_holds_is_known_by_its_birth() -> None:
     world.run(500)
     world.crash(node)
     world.start(node)
-    assert node.machine.queue(declared.subject.uid) is None, "nobody knows what is committed"
+    assert node.machine.queue(declared.subject.uid) is None, "what is committed is unknown"
     assert node.recovery.queue(declared.subject.uid) == declared.subject
     assert node.recovered == {"q"}
     world.settle()

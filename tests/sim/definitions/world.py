@@ -2,8 +2,8 @@
 
 Weather first: links break and stand again, nodes crash, are silent, are started again, while
 clients of all nodes change definitions. Then all heals, and what must be true is looked at, as it
-was at each answer: no batch is lost or applied twice, nobody is answered before everybody whom its
-node trusts has applied it, and all nodes come to be the same.
+was at each answer: no batch is lost or applied twice, no client is answered before every node that
+its node trusts has applied it, and all nodes come to be the same.
 """
 
 from collections import deque
@@ -59,10 +59,10 @@ class World:
         founders = tuple(range(1, 1 + (count or pick((1, 2, 3, 3, 3, 5)))))
         self.channels: dict[tuple[int, int, bool, int], deque[bytes]] = {}
         self.asked: list[Asked] = []
-        self.ended: set[int] = set()  # processes of which somebody was told that they have ended
+        self.ended: set[int] = set()  # processes whose end was reported to a node
         self.told: dict[int, str] = {}  # by index: what the machine was behind it
         self.tokens = 0
-        self.is_changing = False  # somebody joins
+        self.is_changing = False  # a node joins
         self.is_removing = False
         self.stalled: set[int] = set()  # members that do nothing, though their beats are answered
         self.is_calm = True
@@ -239,7 +239,7 @@ class World:
     def _changed(self, outcome: Outcome) -> None:
         self.is_changing = False
         if self.is_calm:
-            return  # Too late: whoever wanted to join has gone.
+            return  # Too late: the node that wanted to join has gone.
         if isinstance(outcome, Created) and isinstance(outcome.subject, Member):
             member = outcome.subject
             node = self.nodes[member.id] = Node(self, member.id, (), member.name)

@@ -58,7 +58,7 @@ class Target:
             self.arrived[payload] = self.arrived.get(payload, 0) + 1
 
     def lose(self, host: "TargetHost", random: Random) -> None:
-        """What was on its way by that host has arrived or not, and nobody says so."""
+        """What was on its way by that host has arrived or not, without a report."""
         for each in [each for each in self.under_way if each.host is host]:
             self.under_way.remove(each)
             if random.random() < 0.5:
@@ -104,7 +104,7 @@ class TargetHost:
         self.sinks.pop(sink.session, None)
 
     def view(self, sink: SessionSink, first: int, count: int) -> View | None:
-        raise AssertionError("nobody consumes here")
+        raise AssertionError("no client consumes here")
 
     def answer(self, one: Published, is_taken: bool) -> None:
         sink = self.sinks.get(one.sink.session)

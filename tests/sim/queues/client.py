@@ -229,19 +229,19 @@ class Client:
         assert self._ended or number in range(1, self._numbers + 1)
 
     def on_attach_refused(self, uid: int, number: int) -> None:
-        raise AssertionError("nobody asked for exclusive use")
+        raise AssertionError("no client asked for exclusive use")
 
     def on_detached(self, uid: int, number: int, goes: bool) -> None:
         assert number not in self.consumers
 
     def on_drained(self, uid: int, number: int, delivery_count: int) -> None:
-        raise AssertionError("nobody asked for a drain")
+        raise AssertionError("no client asked for a drain")
 
     def on_purged(self, uid: int, count: int) -> None:
         self.purge_heard = count
 
     def on_inspected(self, uid: int, ready: int, consumer_count: int) -> None:
-        raise AssertionError("nobody asked for an inspection")
+        raise AssertionError("no client asked for an inspection")
 
     def on_loaded(self, uid: int) -> None:
         self._mark()

@@ -2,8 +2,8 @@
 
 At the very moment at which a session hears of a confirm an image is drawn of the disk of every
 member: what was synced, with any part of the rest. From each of them a node is recovered that talks
-to nobody. An image holds the confirm if its log, or its snapshot, has the entry that brought it
-about, and the bodies beside it. Images of a majority of the members have to.
+to no other node. An image holds the confirm if its log, or its snapshot, has the entry that brought
+it about, and the bodies beside it. Images of a majority of the members have to.
 """
 
 from random import Random

@@ -63,7 +63,7 @@ class Network(Protocol):
     def dead_letter_publisher(self, node: "GroupNode") -> DeadLetterPublisher | None: ...
 
     def reborn_of(self, number: int) -> tuple[int, int]:
-        """What the node has heard: term and member with which the group began anew; 0, 0: none."""
+        """What the node has heard: term and member with which the group restarted; 0, 0: none."""
 
     @property
     def options(self) -> Options: ...
@@ -180,7 +180,7 @@ class GroupNode:
             self.leave()
 
     def _rejoin(self, group: FoundGroup) -> None:
-        """Unless the group has begun anew without it."""
+        """Unless the group has restarted without it."""
         assert self.member is not None
         term, alone = self.world.reborn_of(self.number)
         if group.incarnation < term and alone != self.number:
@@ -257,7 +257,7 @@ class GroupNode:
         member.join(group)
 
     def _left(self, uid: int) -> None:
-        """The group does not have this node any more; not in the midst of what it is told."""
+        """The group does not have this node any more; not in the middle of a report."""
         self.runner.post(self.leave)
 
     def leave(self) -> None:
@@ -302,7 +302,7 @@ class GroupNode:
         self.timers.wake(host, due_ms)  # type: ignore[arg-type]
 
     def queue_unused(self, uid: int) -> None:
-        """Nobody deletes it here."""
+        """No test deletes it here."""
 
     def load(self, host: ClassicHost, chunk: Chunk) -> None:
         def done(result: bytes | Exception) -> None:

@@ -1,8 +1,8 @@
 """A session of some node at the simulated quorum queue, and the books of what it may expect.
 
-It numbers what it does, keeps it until it hears that it is applied, and sends it again to whoever
-leads next. Its connection to the leader may break at any moment, and loses what is under way; then
-it asks the new one how it stands (`Resume`).
+It numbers what it does, keeps it until it hears that it is applied, and sends it again to the
+member that leads next. Its connection to the leader may break at any moment, and loses what is
+under way; then it asks the new one how it stands (`Resume`).
 """
 
 from collections.abc import Callable
@@ -43,7 +43,7 @@ class Letter:
     confirmed: bool = False
     accepted: bool = False  # a settlement was handed down
     settled: bool = False  # and is applied
-    is_open: bool = False  # who settled it is gone, and nobody knows whether that is applied
+    is_open: bool = False  # its session is gone; it is unknown whether the settlement is applied
     seq: int = 0  # message_seq, once it was seen
 
 
@@ -286,13 +286,13 @@ class Face:
             self.owner.delivered(delivery_seq, first, count)
 
     def on_got(self, uid: int, message: int, redelivered: bool, ready: int, attempts: int) -> None:
-        raise AssertionError("nobody asked for a message")
+        raise AssertionError("no client asked for a message")
 
     def on_attached(self, uid: int, number: int) -> None:
         return
 
     def on_attach_refused(self, uid: int, number: int) -> None:
-        raise AssertionError("nobody else consumes alone")
+        raise AssertionError("no other client consumes alone")
 
     def on_detached(self, uid: int, number: int, goes: bool) -> None:
         return
@@ -329,7 +329,7 @@ class Face:
             self.owner.applied(number)
 
     def on_resend(self, uid: int) -> None:
-        self._drop()  # Whoever connects again says where the stream stands.
+        self._drop()  # The next connection says where the stream stands.
 
     def on_leader_lost(self, uid: int) -> None:
         self._drop()

@@ -69,7 +69,7 @@ class GroupWorld:
         self.has_changed = False  # other members are wanted than founded the group
         self.is_steady = False  # the members stay who they are
         self.stopped_count = 0  # nodes that could write no more
-        self.reborn = (0, 0)  # the group has begun anew: in which term, with whom
+        self.reborn = (0, 0)  # the group has restarted: in which term, with whom
         self.ignorant: set[int] = set()  # nodes that have not heard of it
         self.settings = Settings(
             election_ticks=10,
@@ -398,7 +398,7 @@ class GroupWorld:
         return Session(SessionId(process << 64 | 1), self.books)
 
     def abandon(self, session: Session) -> None:
-        """Its process is gone, with all that it kept; who leads is told, sooner or later."""
+        """Its process is gone, with all that it kept; the leader learns it, sooner or later."""
         session.disconnect()
         for kept in session.kept:
             for letter in kept.settles:
@@ -431,7 +431,7 @@ class GroupWorld:
     # The end
 
     def calm_down(self) -> None:
-        """All nodes are up, nothing breaks any more, nobody publishes."""
+        """All nodes are up, nothing breaks any more, no client publishes."""
         self.is_calm = True
         for target in self.targets.values():
             target.reliable = True
@@ -474,7 +474,7 @@ class GroupWorld:
         self.check_leaks()
 
     def is_safe(self, letter: Letter) -> bool:
-        """It was taken, is where dead letters go, or nobody was told that it was there."""
+        """It was taken, is where dead letters go, or its arrival was not confirmed."""
         if not letter.confirmed or any(
             letter.payload in each.arrived for each in self.targets.values()
         ):

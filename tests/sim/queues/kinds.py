@@ -10,7 +10,7 @@ TTL_MS: Final = 800
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """`target` is the queue that gets its dead; "": they are dropped, and nobody counts them."""
+    """`target` is the queue that gets its dead; "": they are dropped, and not counted."""
 
     arguments: dict[str, object] = field(default_factory=dict)
     durable: bool = True

@@ -23,7 +23,7 @@ class Message:
     persistent: bool
     durable: bool  # it survives a restart
     priority: int | None
-    at_risk: bool  # an entry that nobody has heard of may have made it leave
+    at_risk: bool  # an unreported entry may have removed it
     seq: int = 0  # its message_seq, once a client had it
     confirmed: bool = False
     arrived_lsn: int = NEVER  # of a dead letter: it is in the log up to here
@@ -182,7 +182,7 @@ class Ledger:
         self.refused_count += 1
 
     def checked_out(self, uid: int, seq: int, redelivered: bool, attempts: int) -> None:
-        """A client will get this message; what nobody had before must not bear the flag."""
+        """A client will get this message; an undelivered one must not bear the flag."""
         book = self.books[uid]
         assert not redelivered or seq <= book.checked_out_upto, f"{uid}/{seq} has the flag"
         book.checked_out_upto = max(book.checked_out_upto, seq)
@@ -234,7 +234,7 @@ class Ledger:
             self._arrived.append(letter)
 
     def purge(self, uid: int, held: list[Message]) -> int:
-        """Everything in the queue that nobody holds is gone; how many that is."""
+        """Everything in the queue that no client holds is gone; how many that is."""
         holds = set(map(id, held))
         messages = self.books[uid].messages
         ready = [each for each in messages if not each.settled and id(each) not in holds]

@@ -1,7 +1,7 @@
 """A session that uses a quorum queue through its node's proxy, and holds it to its word.
 
-Publishes bodies that say who they are, looks at what it is told of, settles it, asks for things and
-counts the answers. What it is told must be what the truth (the machine that applies each committed
+Publishes bodies that say who they are, looks at the deliveries, settles them, asks for things and
+counts the answers. What it receives must be what the truth (the machine that applies each committed
 entry once, `roaming_world.Truth`) says: no delivery twice, none out of order, no flag made up.
 """
 
@@ -55,7 +55,7 @@ class Client:
         self._lots = lots
         self._truth = truth
         self._options = options
-        self.active: set[int] = set()  # consumers that were told that they are the active one
+        self.active: set[int] = set()  # consumers that were made the active one
         self.published = 0
         self.confirmed = 0
         self.refused: set[int] = set()
@@ -66,7 +66,7 @@ class Client:
         self._expected: deque[tuple[str, int]] = deque()  # answers to come: kind, consumer or 0
         self.is_over = False
         self.quiet = False  # takes and accepts all, and does nothing else
-        self.is_given_up = False  # the cluster takes its process for gone: what it is told is late
+        self.is_given_up = False  # the cluster takes its process for gone: what it receives is late
 
     @property
     def session(self) -> SessionId:
@@ -171,7 +171,7 @@ class Client:
         self._host.command(self, command)
 
     def _look(self) -> None:
-        """At what it was told of, in order, as far as the bodies are there."""
+        """At its deliveries, in order, as far as the bodies are there."""
         while self._unseen:
             seq = self._unseen[0][1]
             view = self._host.view(self, seq, 1)
@@ -197,7 +197,7 @@ class Client:
         """Its node is gone."""
         self.is_over = True
 
-    # What it is told
+    # What it receives
 
     def _answer(self, kind: str) -> None:
         assert not self.is_over, f"{kind} after the end"
@@ -253,15 +253,15 @@ class Client:
         self._answer("attached")
 
     def on_attach_refused(self, uid: int, number: int) -> None:
-        raise AssertionError("nobody is exclusive here")
+        raise AssertionError("no client is exclusive here")
 
     def on_detached(self, uid: int, number: int, goes: bool) -> None:
         self._answer("detached")
         self.active.discard(number)
 
     def on_activated(self, uid: int, number: int, active: bool) -> None:
-        assert self._options.single_active, "nobody is the single active one here"
-        assert active != (number in self.active), "told twice"
+        assert self._options.single_active, "no client is the single active one here"
+        assert active != (number in self.active), "reported twice"
         key = consumer_key(self._session, number)
         assert (key, active) in self._truth.activations, "told of what never was"
         if active:

@@ -2,7 +2,7 @@
 
 It applies the world's committed entries at its own pace, and keeps bodies. While it leads it makes
 entries of what it is handed, which the world may commit or lose; it may go on so for a while after
-another leads. Bodies are at times on disk, so that whoever looks has to wait for them.
+another leads. Bodies are at times on disk, so that a reader has to wait for them.
 """
 
 from typing import Protocol
@@ -254,7 +254,7 @@ class End:
             sink.on_loaded(self._uid)
 
     def restart(self) -> None:
-        """The node begins anew, with what it has on disk."""
+        """The node restarts with what it has on disk."""
         copy = machine_of(self._options)
         decode_fifo(copy, encode_fifo(self.machine, small=int(self.machine.next_seq) % 2 * 1000))
         self.machine = copy

@@ -104,7 +104,7 @@ class LedQueue:
             each.propose(now_ms)
 
     def settle(self, now_ms: int) -> None:
-        """Whoever leads gets its duties done, and all members have applied it."""
+        """The leader gets its duties done, and all members have applied it."""
         while self.duties or self.led_end.proposed or self.led_end.term != self.term:
             self.lead_on(now_ms)
             self.commit(1_000_000)

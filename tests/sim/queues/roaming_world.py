@@ -263,7 +263,7 @@ class World:
 
     def give_up(self, nodes: list[Node]) -> None:
         """The cluster takes these processes for gone, and all members have applied it; they live,
-        do not know, and go on. Members that do not lead have begun anew with what they had saved,
+        do not know, and go on. Members that do not lead have restarted with what they had saved,
         and one of them leads now."""
         for node in nodes:
             node.is_given_up = True
@@ -304,7 +304,7 @@ class World:
     # The end
 
     def heal(self) -> None:
-        """Good weather: all links stand, somebody leads, everybody is there and consumes."""
+        """Good weather: all links stand, there is a leader, all clients are there and consume."""
         self._weather = False
         for queue in self.queues.values():
             queue.lead_on(self.now_ms)
@@ -330,7 +330,7 @@ class World:
         last.attach(10 * WINDOW)
 
     def settle(self) -> None:
-        """Until nothing is under way and nobody waits."""
+        """Until nothing is under way and no client waits."""
         for _ in range(400):
             self._round()
             if self._is_at_rest():

@@ -1,7 +1,7 @@
 """A quorum queue that loses its majority for ever goes on with one member (0054), on real logs.
 
 Members of before that come back, also together and without having heard of it, are never heard:
-what the survivor had is there once, and nobody else leads. `WARREN_SIM_SEEDS=first:last` runs
+what the survivor had is there once, and no other member leads. `WARREN_SIM_SEEDS=first:last` runs
 others than the seeds here.
 """
 
@@ -29,7 +29,7 @@ class Loss:
         self.world.is_steady = True
         self.world.run_until("a leader", self.world.has_leader)
         self.world.run(STEPS)
-        self.world.run_until("somebody with a member", self._choose)
+        self.world.run_until("a node with a member", self._choose)
 
     def _choose(self) -> bool:
         """Who goes on: a voter that is up."""
@@ -130,7 +130,7 @@ def test_the_survivor_goes_on_with_all_it_had_and_grows_again(seed: int) -> None
 
 @pytest.mark.parametrize("seed", range(int(FIRST), int(LAST)))
 def test_members_of_before_that_come_back_together_are_never_heard(seed: int) -> None:
-    """They are a majority of the group of before, and elect one that nobody believes."""
+    """They are a majority of the group of before, and elect one that is not accepted."""
     loss = lost(seed)
     world = loss.world
     others = sorted(set(world.nodes) - {loss.survivor})

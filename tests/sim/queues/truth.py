@@ -19,7 +19,7 @@ class Truth:
         self.names = names
         self.ledger = Ledger()
         self.queues: dict[str, int] = {}  # name -> uid, as answered
-        self.unanswered: set[str] = set()  # declared or deleted, and nobody knows
+        self.unanswered: set[str] = set()  # declared or deleted, with unknown outcome
         self.deleted: set[int] = set()  # uids, as answered
         self.number = 0  # of messages so far
         self.now_ms = START_MS
@@ -49,7 +49,8 @@ class Truth:
         """What the node has found, before it does anything; it is the truth from now on."""
         contents: Found = {}
         for name, uid in self.found(node).items():
-            if KINDS[name].durable and uid not in self.ledger.books:  # Nobody has heard of it yet.
+            # Its declaration is not answered yet.
+            if KINDS[name].durable and uid not in self.ledger.books:
                 self.ledger.declare(uid, KINDS[name])
             host = node.broker.hosts.awake.get(uid)
             if KINDS[name].durable and host is None:

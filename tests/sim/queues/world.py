@@ -36,7 +36,7 @@ class World:
         self.truth = Truth(self._draw_names()) if truth is None else truth
         self.clients: list[Client] = []
         self.booted = False
-        self.resting: set[int] = set()  # queues that nobody uses in this life of the node
+        self.resting: set[int] = set()  # queues that are unused in this life of the node
         self.ready_max = 1 << 30  # above that nothing is published
 
     def _draw_names(self) -> tuple[str, ...]:
@@ -147,7 +147,7 @@ class World:
         self.node.advance(ms)
 
     def settle_down(self) -> None:
-        """Until nothing is left to do, whoever is to do it."""
+        """Until nothing is left to do anywhere."""
         self.node.runner.settle()
         self.run_loop()
 
@@ -251,7 +251,7 @@ class World:
         assert client.purge_heard == expected
 
     def fetch_all(self) -> None:
-        """Until every client has got what is checked out to it, and nobody wants anything."""
+        """Until every client has got what is checked out to it, and no request is open."""
         self.run_loop()
         while any(client.waiting for client in self.clients):
             assert self.node.runner.step(self.random)

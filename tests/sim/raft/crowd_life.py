@@ -9,7 +9,7 @@ DURATION = 1500
 
 
 class Strain:
-    """What only such worlds have: disks run full, groups are deleted and made anew."""
+    """What only such worlds have: disks run full, groups are deleted and created again."""
 
     def __init__(self, world: CrowdWorld) -> None:
         self.world = world

@@ -1,8 +1,8 @@
 """A node with members of many groups: one real host, one real log on a simulated disk, one link to
 each other node.
 
-What a turn does is looked at: the log is flushed once, each peer gets one batch a lane, and nobody
-speaks for a group that is not here. All groups share the batches of the log: each of them is told
+What a turn does is looked at: the log is flushed once, each peer gets one batch a lane, and no node
+speaks for a group that is not here. All groups share the batches of the log: each of them learns
 of a sync what it had in it, and nothing else.
 
 A disk that is full refuses what is new. The log's reserve and its upkeep wait then; a write that
@@ -136,7 +136,7 @@ class CrowdNode:
         self.full.clear()
         for member in self.members.values():
             member.crash(0)
-            member.appended_lsn = 0  # The next process counts anew.
+            member.appended_lsn = 0  # The next process counts from zero.
 
     def _later(self, delay: int, action: Callable[[], None]) -> None:
         """For as long as this process lives."""

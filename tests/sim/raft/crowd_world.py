@@ -1,10 +1,10 @@
 """Many groups on few nodes: a real host and a real log for all that are on a node.
 
 Nodes crash, stall, lose each other and run out of disk. Groups are founded, change their members,
-are deleted and made anew, under another number or under the same one: nodes hear of that one after
-the other, so that for a while an earlier group lives on beside the one that has its number. What
-must be true of a group (`Truth`) is of each of them. At rest all sleep, and work of one wakes none
-of the others.
+are deleted and created again, under another number or under the same one: nodes hear of that one
+after the other, so that for a while an earlier group lives on beside the one that has its number.
+What must be true of a group (`Truth`) is of each of them. At rest all sleep, and work of one wakes
+none of the others.
 """
 
 from collections.abc import Callable, Sequence
@@ -219,7 +219,7 @@ class CrowdWorld(Schedule):
         return is_up and (other, one) not in self.network.blocked
 
     def _opinion(self, one: int, other: int, alive: bool) -> None:
-        """A lost connection is told even if it stands again by the next beat."""
+        """A lost connection is reported even if it stands again by the next beat."""
         host = self.nodes[one].host
         if not alive and host is not None:
             host.lost(other)
@@ -300,10 +300,10 @@ class CrowdWorld(Schedule):
                 member = group.member_on(number)
                 if number not in leader.core.config.members() and member is not None:
                     self.nodes[number].leave(member)
-        self.run(LATE_MAX + QUIET)  # What was sent before, and what is told of those that are gone.
+        self.run(LATE_MAX + QUIET)  # What was sent before, and reports of those that are gone.
         sent = self.network.sent
         self.run(QUIET)
-        assert self.network.sent == sent, f"nobody rests\n{self.describe()}"
+        assert self.network.sent == sent, f"messages go on\n{self.describe()}"
         assert self._is_settled(), self.describe()
         for node in self.nodes.values():
             host = node.host

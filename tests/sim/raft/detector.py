@@ -2,7 +2,7 @@
 
 It hears beats as long as the other is up and its link is not cut, and notices within some beats
 that there are none. For a while it may be told to suspect who is well (`suspect`) or to trust who
-is not (`trust`). Whoever comes back after a restart is noticed: its connections are new.
+is not (`trust`). A node that comes back after a restart is noticed: its connections are new.
 """
 
 from collections.abc import Callable

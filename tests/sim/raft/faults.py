@@ -35,7 +35,7 @@ class Faults:
     ghosts: float = 0.0  # messages of an earlier group of the same number
     # Of crowds alone
     full_disk: float = 0.0  # nothing new fits on a disk for a while
-    renewal: float = 0.0  # a group is deleted, perhaps to be made anew under its number
+    renewal: float = 0.0  # a group is deleted, perhaps to be created again under its number
     bulk: float = 0.0  # an entry of kilobytes, so that files of the log are full soon
     # What is asked for
     proposal: float = 0.5

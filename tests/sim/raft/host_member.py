@@ -277,7 +277,7 @@ class HostMember(Member):
             self.put_body(number)
 
     def truncated(self, index: int) -> None:
-        """Bodies of entries that are gone: nobody refers to them."""
+        """Bodies of entries that are gone: no entry refers to them."""
 
     def apply(self, entries: Sequence[Entry]) -> None:
         assert self.core is not None
@@ -397,7 +397,7 @@ class HostMember(Member):
     # Checks
 
     def _see_commits(self, core: Raft) -> None:
-        """In one turn it may have led, committed, changed members, and been deposed: what nobody
+        """In one turn it may have led, committed, changed members, and been deposed: what no member
         has committed before, the leader of its term has, by the members then."""
         disk, truth, index = self.disk, self.world.truth, core.commit_index
         assert index >= self._commit_index, f"commit moves back: {self._commit_index} to {index}"

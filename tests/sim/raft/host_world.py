@@ -1,6 +1,6 @@
 """A group whose members run in real hosts, `raft.host.RaftHost`: same weather, same truth.
 
-What the detector of the simulation believes is what a host is told of its links, and beats are
+What the detector of the simulation believes is what a host learns of its links, and beats are
 answered as long as it does. Batches of an earlier group of the same number come in now and then.
 """
 
@@ -59,7 +59,7 @@ class HostWorld(World):
             member.full.add(other)
 
     def _opinion(self, one: int, other: int, alive: bool) -> None:
-        """A lost connection is told even if it stands again by the next beat."""
+        """A lost connection is reported even if it stands again by the next beat."""
         member = self.members[one]
         assert isinstance(member, HostMember)
         if not alive and member.host is not None:

@@ -69,8 +69,8 @@ def rest(world: World) -> None:
     for number in world.members:
         if number not in leader.core.config.members():
             world.remove(number)
-    world.run(LATE_MAX + QUIET)  # What was sent before, and what is told of those that are gone.
+    world.run(LATE_MAX + QUIET)  # What was sent before, and reports of those that are gone.
     sent = world.network.sent
     world.run(QUIET)
-    assert world.network.sent == sent, f"nobody rests\n{world.describe()}"
+    assert world.network.sent == sent, f"messages go on\n{world.describe()}"
     assert world.is_settled(), world.describe()

@@ -1,8 +1,8 @@
 """The real log of one machine, `warren.storage.wal.Wal`, on a simulated disk, one step at a time.
 
-Files are rolled, compacted and given back; what a start finds is what its recovery finds. Whoever
-has it (`LogUser`) is told how far it is durable, and of what goes wrong: the machine loses power,
-or the log fails, which is the end of the process.
+Files are rolled, compacted and given back; what a start finds is what its recovery finds. The user
+of the log (`LogUser`) learns how far it is durable, and of what goes wrong: the machine loses
+power, or the log fails, which is the end of the process.
 """
 
 from collections.abc import Callable

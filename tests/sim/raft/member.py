@@ -2,7 +2,7 @@
 
 It does what `raft.ready` asks of a host, in that order, and shows all that it does to the world's
 `Truth`. Everything that takes time is put on the world's schedule; what comes back after a crash
-(`epoch`) belongs to nobody.
+(`epoch`) is dropped.
 """
 
 from collections import deque
@@ -190,7 +190,7 @@ class Member:
     # Turns
 
     def act(self) -> None:
-        """The core was told something: look at it, and do what it wants now or a little later."""
+        """The core had input: look at it, and do what it wants now or a little later."""
         core = self.core
         assert core is not None
         self._see_commits(core)
@@ -472,7 +472,7 @@ class Member:
         self.act()
 
     def _load(self, load: Load) -> None:
-        assert load.first <= load.last <= self.disk.last_index, "nobody has these entries"
+        assert load.first <= load.last <= self.disk.last_index, "no member has these entries"
         self._later(self.world.read_delay(), lambda: self._loaded(load))
 
     def _loaded(self, load: Load) -> None:

@@ -50,7 +50,7 @@ class Schedule:
         action()
 
     def tells(self, text: str) -> None:
-        """For whoever wants to know how it came to a failure."""
+        """For the trace of a failure."""
         self.trace.append(f"{self.now} {text}")
         if TRACED:
             print(self.now, text)

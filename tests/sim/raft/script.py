@@ -40,7 +40,7 @@ def is_leader(world: World, number: int) -> bool:
 
 
 def lead(world: World, number: int) -> Member:
-    """It leads, whoever did before; all are at rest."""
+    """It leads, whichever member did before; all are at rest."""
     world.settle()
     leader = world.leader()
     assert leader is not None and leader.core is not None

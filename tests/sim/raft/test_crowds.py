@@ -33,7 +33,7 @@ def write_much(world: CrowdWorld) -> None:
         world.run(10)
         if world.nodes[1].stop_count:
             return
-    raise AssertionError("a full disk stops nobody")
+    raise AssertionError("a full disk stops no member")
 
 
 def test_a_node_with_a_full_disk_stops_and_its_groups_go_on_without_it() -> None:

@@ -26,7 +26,7 @@ from tests.sim.raft.world import World
 
 
 def new_leader(world: World, old: int) -> int:
-    """Waits until somebody else leads in a higher term; who."""
+    """Waits until another member leads in a higher term; return it."""
     term = core_of(world, old).term if world.members[old].core is not None else 0
 
     def is_there() -> bool:
@@ -167,7 +167,7 @@ def test_who_has_more_entries_but_of_an_older_term_is_not_elected(seed: int) -> 
     other = new_leader(world, 1)
     index = propose(world, other, 3)[-1]
     wait(world, lambda: world.truth.commit_index == index, "a commit by the others")
-    wait(world, lambda: not is_leader(world, 1), "1 has heard of nobody")
+    wait(world, lambda: not is_leader(world, 1), "1 has heard no peer")
     assert world.disks[1].last_index > index
     world.crash(other)
     world.network.heal()

@@ -5,7 +5,7 @@
 - Leader completeness: who becomes leader has all that was committed in terms before its own.
 - Commit: counted over an entry of the leader's own term, durable on a majority of its voters; what
   a follower takes for committed is that entry. It never moves back.
-- Nobody votes for two in a term, over restarts too; nobody says what is not durable yet.
+- No member votes for two in a term, over restarts too; no member claims what is not durable yet.
 - Configurations: one uncommitted at most, one voter of difference to the one before.
 - Reads: all that was committed when one was asked for, by a leader that a majority heard since.
 
@@ -72,7 +72,7 @@ class Truth:
         )
 
     def lost(self, disk: LogDisk, disks: Iterable[LogDisk]) -> None:
-        """A crash has taken what was not durable: if nobody else has it, it has never been."""
+        """A crash has taken what was not durable: if no other member has it, it has never been."""
         others = [other for other in disks if other is not disk]
         for record in disk.entries:
             index, term = record.entry.index, record.entry.term
@@ -87,7 +87,7 @@ class Truth:
         assert open_ones == [entry.index], f"configurations not committed: {open_ones}"
         before, after = set(configs[-2][1].voters), set(configs[-1][1].voters)
         assert len(before ^ after) <= 1, f"voters {before} become {after}"
-        assert after, "nobody votes any more"
+        assert after, "no voter is left"
 
     # Elections
 
@@ -139,7 +139,9 @@ class Truth:
 
     def agrees(self, member: int, disk: LogDisk, index: int) -> None:
         """What a member takes for committed is what was committed."""
-        assert index <= self.commit_index, f"{member} takes {index} for committed, nobody else does"
+        assert index <= self.commit_index, (
+            f"{member} takes {index} for committed, no other member does"
+        )
         its_term = disk.term(index)
         assert its_term == self.committed[index][0] or index < disk.base[0], (
             f"{member} takes {index} of term {its_term} for committed: {self.committed[index][0]}"

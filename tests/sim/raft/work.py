@@ -1,6 +1,6 @@
 """What is asked of one group, at random, for a while.
 
-Clients publish and settle through whoever leads, ask for reads, and are refused by others. Members
+Clients publish and settle through the leader, ask for reads, and are refused by others. Members
 come, go and hand over.
 """
 
@@ -103,7 +103,7 @@ class Work:
         return self.random.choice(up) if up else None
 
     def _someone_asked(self) -> Member | None:
-        """A leader mostly, perhaps one that was deposed and does not know; or just anybody."""
+        """A leader mostly, perhaps one that was deposed and does not know; or any member."""
         leaders = self.group.leaders()
         return (
             self.random.choice(leaders)

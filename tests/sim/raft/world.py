@@ -2,7 +2,7 @@
 
 Everything happens on one schedule and is drawn from one `Random`: a seed does the same each time.
 First there is weather (`faults`) for a while, then `heal`, and what must come after it: a leader,
-progress, the same log everywhere, and rest, in which nobody says anything, until something is
+progress, the same log everywhere, and rest, in which no message is sent, until something is
 proposed again. `Truth` looks at every step.
 """
 
@@ -23,8 +23,8 @@ from tests.sim.raft.schedule import TICK, TRACED, Schedule
 from tests.sim.raft.truth import Truth
 
 SETTLE_MAX = 6000  # so long it may take until all is well again
-ENTRY_MAX = 30  # and so much longer for each entry that somebody may lack
-QUIET = 800  # so long nobody must say anything
+ENTRY_MAX = 30  # and so much longer for each entry that a member may lack
+QUIET = 800  # so long no message must be sent
 MEMBERS_MAX = 9  # in the life of a group
 
 
@@ -47,7 +47,7 @@ class World(Schedule):
         self.passes: Callable[[int, int, Message], bool] | None = None  # what else is lost
         self._periods: dict[int, int] = {}
         self._paused_until: dict[int, int] = {}
-        self._told: dict[int, tuple[int, int]] = {}  # leader, term that a member was told is lost
+        self._told: dict[int, tuple[int, int]] = {}  # leader, term that a member got as lost
         self.heard = gathering.Heard()
         for number in numbers:
             self.add(number, self.birth)

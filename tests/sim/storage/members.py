@@ -255,9 +255,9 @@ class Members:
         self.wal.read_entries(member.owner, first, last, most, check)
 
     def recreate(self, member: Member) -> None:
-        """The group is made anew, with the uid that it had.
+        """The group is created again, with the uid that it had.
 
-        What it had of snapshots is forgotten once nobody can find the old hard state any more.
+        What it had of snapshots is forgotten once no start can find the old hard state any more.
         """
         self.wal.truncate_log(member.owner, 0)
         incarnation = member.state.incarnation + 1

@@ -32,7 +32,7 @@ class Moment(Generic[Truth]):
 
 
 class Recording(Generic[Truth]):
-    """What the disk is told from now on, until `stop`; `known` gives what must be true then."""
+    """The calls of the disk from now on, until `stop`; `known` gives what must be true then."""
 
     def __init__(
         self, disk: SimDisk, random: Random, known: Callable[[], Truth], chance: float

@@ -22,12 +22,12 @@ from warren.storage.keyed import Batch
 
 SECTOR: Final = 512
 KILLED: Final = 0.15  # so many crashes are those of the process alone
-SYNCED: Final = "synced"  # what `watch` is told when a file, or the directory, has been synced
+SYNCED: Final = "synced"  # what `watch` gets when a file, or the directory, has been synced
 Buffer = bytes | memoryview
 
 
 class Crashed(BaseException):
-    """The machine lost power; not for anybody to handle."""
+    """The machine lost power; no code handles it."""
 
 
 # Changes. Handles are numbers that a copy of the disk gives out as the disk itself did.

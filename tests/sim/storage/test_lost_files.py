@@ -84,7 +84,7 @@ def found(member: Member, queues: Queues) -> State:
 
 
 def lose_each(world: World, image: SimDisk) -> int:
-    """How many losses were told."""
+    """How many losses were reported."""
     whole, before = recovered(image.copy(), world)
     assert before.corrupt == ()
     told = 0

@@ -36,7 +36,7 @@ def crashed(world: World) -> SimDisk:
 
 
 def recovered(disk: SimDisk, world: World) -> tuple[Ledger, Queues, list[str]]:
-    """The books, the messages and the files that were told as damaged."""
+    """The books, the messages and the files that were reported as damaged."""
     queues = Queues(set(world.queues.known))
     shelf = Shelf(disk, DIRECTORY, world.file_bytes, 6)
     ledger, report = Recovery(disk, DIRECTORY, shelf).run(queues)

@@ -203,7 +203,7 @@ class World:
                 self.act()
             self.disk.crash_in = -1
         except Crashed:
-            # The loop may have gone on for a moment: what it was told by then counts.
+            # The loop may have gone on for a moment: what it had received by then counts.
             for work in list(self.runner.posted):
                 work()
         assert not self.failed
