@@ -319,6 +319,7 @@ class Broker:
             if isinstance(subject, (VhostEntry, User)) and isinstance(change, Removed):
                 self._gone(subject)
             if isinstance(subject, Queue):
+                self._count_churn(subject, change)
                 if isinstance(change, Added):
                     self._add_queue(subject)
                 elif isinstance(change, Removed):
@@ -328,6 +329,14 @@ class Broker:
                     self.quorum_queues.changed(subject)
         self.observers.carried(changes)
         self.policies.go_on()
+
+    def _count_churn(self, queue: Queue, change: Change) -> None:
+        """Of a cluster the node of the queue counts, so that sums of all nodes count it once. What
+        a start replays was counted by the process before."""
+        if not self.in_service or queue.node != self.node_name:
+            return
+        self.queues_created += isinstance(change, Added)
+        self.queues_deleted += isinstance(change, Removed)
 
     def _gone(self, subject: VhostEntry | User) -> None:
         """Nothing is kept for it; clients that are in a vhost on this node have to go."""
@@ -348,7 +357,6 @@ class Broker:
 
     def _add_queue(self, queue: Queue) -> None:
         """Give it a host now if it has something to do unasked: its log, or the time."""
-        self.queues_created += 1
         if not self.is_home(queue):
             return
         arguments = self.policies.arguments_of(queue)
@@ -405,7 +413,6 @@ class Broker:
         self.away.remove(queue.uid)
         if self.is_home(queue):
             self._removed_ready[queue.uid] = self.hosts.remove(queue)
-        self.queues_deleted += 1
         self.named_targets.queue_deleted(queue.uid)
 
     def load_definitions(self) -> None:

@@ -94,6 +94,34 @@ def test_counts_of_a_queue_whose_home_is_killed_are_unknown_and_not_zero(
     channel_on(cluster, 2).queue_delete("counted")
 
 
+def test_a_queue_is_counted_as_created_once_and_not_again_after_a_restart(
+    cluster: ClusterOfNodes,
+) -> None:
+    before = [churn(cluster, number) for number in (1, 2, 3)]
+    for number in (1, 2, 1):
+        channel_on(cluster, number).queue_declare("once", durable=True)
+    apis = [HttpApi(node.management_url) for node in cluster.nodes]
+    eventually(lambda: all(api.ask("GET", "/queues/%2F/once")[0] == 200 for api in apis))
+    first = (before[0][0] + 1, before[0][1])
+    assert [churn(cluster, number) for number in (1, 2, 3)] == [first, *before[1:]]
+    cluster.node(1).kill9()
+    cluster.node(1).start()
+    assert churn(cluster, 1) == (0, 0)
+    channel_on(cluster, 3).queue_delete("once")
+    eventually(lambda: churn(cluster, 1) == (0, 1))
+    assert [churn(cluster, number) for number in (2, 3)] == before[1:]
+
+
+def churn(cluster: ClusterOfNodes, number: int) -> tuple[int, int]:
+    """Queues that a node counts as created and as deleted."""
+    with urlopen(f"{cluster.node(number).management_url}/metrics", timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    found = dict(line.rsplit(" ", 1) for line in lines if line and line[0] != "#")
+    names = ("rabbitmq_queues_created_total", "rabbitmq_queues_deleted_total")
+    created, deleted = (int(found[name]) for name in names)
+    return created, deleted
+
+
 def assert_unknown(row: dict[str, Any]) -> None:
     assert row["counts_known"] is False
     for name in ("messages", "messages_ready", "message_bytes", "consumers", "memory"):

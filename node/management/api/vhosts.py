@@ -14,7 +14,7 @@ from node.management.bodies import Body, flag, path_name, read_body, text, words
 from node.management.changes import change, existing_vhost, put
 from node.management.replies import ApiError
 from node.management.rows.listing import list_reply, object_reply
-from node.management.rows.rates import QUEUE_STATS, VHOST, Detail, Ranges, put_details, summed
+from node.management.rows.rates import QUEUE_STATS, VHOST, Measured, Ranges, put_details, summed
 from node.management.rows.sampling import parse_ranges
 from node.management.rows.view import VhostView
 from queues.definitions.broker_objects import Uid, VhostEntry
@@ -66,7 +66,7 @@ class Vhosts:
         row = with_others(self._row(vhost), others, self._rates(asked, ranges))
         return object_reply(request, row)
 
-    def _rates(self, name: str, ranges: Ranges) -> Sequence[float | Detail]:
+    def _rates(self, name: str, ranges: Ranges) -> Sequence[Measured]:
         return self._context.rates.of(VHOST, name, ranges)
 
     async def _others(self, ranges: Ranges) -> Others:
@@ -132,7 +132,7 @@ class Vhosts:
         return vhost_row(vhost, entry, self._context.view.node().name)
 
 
-def with_others(row: Body, others: Others, rates: Sequence[float | Detail]) -> Body:
+def with_others(row: Body, others: Others, rates: Sequence[Measured]) -> Body:
     """The row with the counts of the other nodes; `rates` are those of this one."""
     details = [rates]
     states = row["cluster_state"]

@@ -11,9 +11,10 @@ from node.management.rows.rates import (
     NO_RANGES,
     NODE,
     QUEUE,
-    Detail,
+    Measured,
     Ranges,
     Row,
+    put_detail,
     put_details,
     summed,
 )
@@ -23,9 +24,7 @@ from node.management.rows.view import BrokerView, CountersView, QueueView, Total
 COUNTED: Final = ("queue_totals", "object_totals", "message_stats", "churn_rates")
 SHARED: Final = frozenset(("exchanges", "queues"))  # every node has all of them
 DETAILS: Final = "details"
-ExchangeStats: TypeAlias = tuple[
-    Sequence[int], Sequence[float | Detail]
-]  # in and out: counts, details
+ExchangeStats: TypeAlias = tuple[Sequence[int], Sequence[Measured]]  # in and out: counts, details
 
 
 def message_stats(counters: CountersView) -> dict[str, int]:
@@ -67,8 +66,7 @@ def summed_counts(parts: Sequence[Row]) -> Row:
     for place, column in enumerate(COLUMNS[NODE]):
         if column.inside:
             detail = summed([part[DETAILS][place] for part in parts])
-            shown = detail if isinstance(detail, dict) else {"rate": detail}
-            row[column.inside][f"{column.name}_details"] = shown
+            put_detail(row[column.inside], column.name, detail)
     return row
 
 
@@ -86,7 +84,7 @@ def node_stats_row(view: BrokerView, rates: Rates, ranges: Ranges = NO_RANGES) -
     row["rates_mode"] = "basic"
     row["queue_totals"] = _queue_totals(view.totals())
     row["message_stats"] = message_stats(view.counters())
-    details: Sequence[float | Detail] = rates.of(NODE, None, ranges)
+    details: Sequence[Measured] = rates.of(NODE, None, ranges)
     return put_details(row, NODE, details)
 
 

@@ -13,14 +13,23 @@ from typing import Any, Final, TypeAlias
 from node.cluster.services.status_channel import StatusChannel
 from node.management.rows.client_rows import channel_details
 from node.management.rows.client_view import ClientsView, channel_key
-from node.management.rows.rates import NO_RANGES, PUBLISHED, ROUTED, Detail, Ranges, Row, summed
+from node.management.rows.rates import (
+    NO_RANGES,
+    PUBLISHED,
+    ROUTED,
+    Measured,
+    Ranges,
+    Row,
+    put_detail,
+    summed,
+)
 from node.management.rows.sampling import Pair, Rates
 
 PAIRS: Final = "pairs"
 PART: Final = 250
 
 Chosen: TypeAlias = Sequence[str | None]  # parts of a pair; None: any
-Counted: TypeAlias = tuple[Pair, int, float | Detail, Row | None]
+Counted: TypeAlias = tuple[Pair, int, Measured, Row | None]
 
 
 class Pairs:
@@ -106,6 +115,7 @@ def together(one: Counted, other: Counted) -> Counted:
     return one[0], one[1] + other[1], summed([one[2], other[2]]), one[3] or other[3]
 
 
-def stats_of(count: int, detail: float | Detail) -> Row:
-    shown = detail if isinstance(detail, dict) else {"rate": detail}
-    return {"publish": count, "publish_details": shown}
+def stats_of(count: int, detail: Measured) -> Row:
+    stats: Row = {"publish": count}
+    put_detail(stats, "publish", detail)
+    return stats

@@ -2,10 +2,11 @@
 
 Takes the values of an object's columns at times (ms since 1970, that never go back); gives what
 `X_details` says: the rate over the last interval and, for a range that was asked (an age and a step
-in seconds), samples, newest first, with their average. What is known of an object is a `Track`: its
-last two samples, or a `History` besides, of SPANS. A track of 11 columns takes about 600 bytes, a
-history of as many about 17 KB, or 27 KB with `LONG_SPANS`. A counter that fell restarted: its rate
-is 0 for that interval. Not compiled: used a few times a second, for the objects that are looked at.
+in seconds), samples, newest first, with their average. A rate takes two samples, and is left out
+before there are two. What is known of an object is a `Track`: its last two samples, or a `History`
+besides, of SPANS. A track of 11 columns takes about 600 bytes, a history of as many about 17 KB, or
+27 KB with `LONG_SPANS`. A counter that fell restarted: its rate is 0 for that interval. Not
+compiled: used a few times a second, for the objects that are looked at.
 """
 
 from array import array
@@ -26,6 +27,7 @@ LONG_SPANS: Final = (*SPANS, (600_000, 49), (1_800_000, 49))
 
 Ranges: TypeAlias = Mapping[str, Sequence[int]]  # by family: age and step, in seconds
 Detail: TypeAlias = dict[str, Any]  # one X_details
+Measured: TypeAlias = "float | Detail | None"  # a rate alone, with samples, or not known yet
 Row: TypeAlias = dict[str, Any]
 
 NO_RANGES: Final[Ranges] = {}
@@ -204,10 +206,10 @@ class Track:
         if self.history is not None:
             self.history.add(now_ms, self.last)
 
-    def rate(self, place: int, column: Column) -> float:
-        """A second, over the last interval."""
+    def rate(self, place: int, column: Column) -> float | None:
+        """A second, over the last interval; None: there is one sample so far."""
         if self.before_ms == 0:
-            return 0.0
+            return None
         grown = self.last[place] - self.before[place]
         if grown < 0 and not column.is_gauge:
             return 0.0
@@ -217,9 +219,9 @@ class Track:
         """Since when nothing is counted of it, as far as is known; None: something is."""
         return self.changed_ms if self.last_ms > self.changed_ms else None
 
-    def details(self, columns: Sequence[Column], ranges: Ranges) -> "list[float | Detail]":
+    def details(self, columns: Sequence[Column], ranges: Ranges) -> "list[Measured]":
         """For each column its rate, or, where a range is asked of it, all that it says."""
-        found: list[float | Detail] = []
+        found: list[Measured] = []
         for place, column in enumerate(columns):
             rate = self.rate(place, column)
             asked = ranges.get(column.family)
@@ -231,14 +233,13 @@ class Track:
         return found
 
 
-def with_samples(rate: float, samples: Sequence[tuple[int, int]]) -> Detail:
-    """`samples`: time and value, newest first."""
+def with_samples(rate: float | None, samples: Sequence[tuple[int, int]]) -> Detail:
+    """`samples`: time and value, newest first. What is not known yet is left out."""
     detail: Detail = {
-        "rate": rate,
         "samples": [{"sample": value, "timestamp": at} for at, value in samples],
-        "avg": 0.0,
-        "avg_rate": 0.0,
     }
+    if rate is not None:
+        detail["rate"] = rate
     if samples:
         detail["avg"] = round(sum(value for _, value in samples) / len(samples), 2)
         (newest_at, newest), (oldest_at, oldest) = samples[0], samples[-1]
@@ -247,9 +248,10 @@ def with_samples(rate: float, samples: Sequence[tuple[int, int]]) -> Detail:
     return detail
 
 
-def summed(parts: Sequence[float | Detail]) -> float | Detail:
+def summed(parts: Sequence[Measured]) -> Measured:
     """The same column of several nodes together; a sample counts where its node has one."""
-    rate = round(sum(_rate_of(part) for part in parts), 2)
+    rates = [rate for rate in map(_rate_of, parts) if rate is not None]
+    rate = round(sum(rates), 2) if rates else None
     if not any(isinstance(part, dict) for part in parts):
         return rate
     total: dict[int, int] = {}
@@ -260,17 +262,22 @@ def summed(parts: Sequence[float | Detail]) -> float | Detail:
     return with_samples(rate, sorted(total.items(), reverse=True))
 
 
-def _rate_of(part: float | Detail) -> float:
-    return float(part["rate"]) if isinstance(part, dict) else part
+def _rate_of(part: Measured) -> float | None:
+    return part.get("rate") if isinstance(part, dict) else part
 
 
-def put_details(row: Row, kind: str, details: Sequence[float | Detail]) -> Row:
+def put_details(row: Row, kind: str, details: Sequence[Measured]) -> Row:
     """The row with `X_details` beside each X; `details` are in the order of the kind's columns."""
     for column, detail in zip(COLUMNS[kind], details, strict=False):
         place = row.setdefault(column.inside, {}) if column.inside else row
-        shown = detail if isinstance(detail, dict) else {"rate": detail}
-        place[f"{column.name}_details"] = shown
+        put_detail(place, column.name, detail)
     return row
+
+
+def put_detail(row: Row, name: str, detail: Measured) -> None:
+    """`NAME_details`, if anything is known of it."""
+    if detail is not None:
+        row[f"{name}_details"] = detail if isinstance(detail, dict) else {"rate": detail}
 
 
 def with_idle(row: Row, idle_since_ms: int | None) -> Row:
@@ -281,6 +288,6 @@ def with_idle(row: Row, idle_since_ms: int | None) -> Row:
     return row
 
 
-def zeros(kind: str) -> tuple[float, ...]:
-    """Details of an object of which nothing is known yet."""
-    return (0.0,) * len(COLUMNS[kind])
+def unknown(kind: str) -> tuple[None, ...]:
+    """Details of an object of which there are no samples."""
+    return (None,) * len(COLUMNS[kind])

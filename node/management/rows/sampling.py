@@ -5,10 +5,10 @@
     details = rates.of(QUEUE, ("/", "orders"), ranges)  # looked at from now on, for a minute
 
 The node itself is sampled always, every other object only while a client looks at it: the first
-look gives rate 0. Samples are taken at whole multiples of the interval, so that those of several
+look gives no rate. Samples are taken at whole multiples of the interval, so that those of several
 nodes can be added up. At most TRACKS_MAX objects are followed (about 12 MB), HISTORIES_MAX of them
-with samples for charts (17 KB each; who was asked longest ago gives way); one more has rate 0.
-What cannot be read any more is forgotten. Not compiled.
+with samples for charts (17 KB each; the one asked for longest ago is dropped). What is beyond that
+has no rate. Objects that cannot be read any more are forgotten. Not compiled.
 """
 
 import asyncio
@@ -27,12 +27,12 @@ from node.management.rows.rates import (
     LONG_SPANS,
     NO_RANGES,
     NODE,
-    Detail,
+    Measured,
     Ranges,
     Row,
     Track,
     put_details,
-    zeros,
+    unknown,
 )
 from node.supervision import supervised
 
@@ -99,11 +99,11 @@ class Rates:
 
     # Looking
 
-    def of(self, kind: str, key: Key, ranges: Ranges = NO_RANGES) -> Sequence[float | Detail]:
+    def of(self, kind: str, key: Key, ranges: Ranges = NO_RANGES) -> Sequence[Measured]:
         """Details of the columns of an object."""
         track = self._node_track() if kind == NODE else self._track(kind, key)
         if track is None:
-            return zeros(kind)
+            return unknown(kind)
         columns = COLUMNS[kind]
         if kind != NODE and any(each.family in ranges for each in columns):
             self._chart(kind, key, track)
@@ -115,19 +115,19 @@ class Rates:
 
     def pairs(
         self, kind: str, chosen: Sequence[str | None], ranges: Ranges = NO_RANGES
-    ) -> list[tuple[Pair, int, float | Detail]]:
+    ) -> list[tuple[Pair, int, Measured]]:
         """Those of a kind whose parts are as chosen, with their counts and details."""
-        found: list[tuple[Pair, int, float | Detail]] = []
+        found: list[tuple[Pair, int, Measured]] = []
         for pair in self._tallies.pairs(kind, chosen):
             values = self._tallies.read(kind, pair)
             if values is not None:
                 found.append((pair, values[0], self.of(kind, pair, ranges)[0]))
         return found
 
-    def rate(self, kind: str, key: Key, place: int) -> float:
-        """Of one column of an object."""
+    def rate(self, kind: str, key: Key, place: int) -> float | None:
+        """Of one column of an object; None: it is not known."""
         track = self._track(kind, key)
-        return 0.0 if track is None else track.rate(place, COLUMNS[kind][place])
+        return None if track is None else track.rate(place, COLUMNS[kind][place])
 
     def idle_since_ms(self, kind: str, key: Key) -> int | None:
         """Of an object that is looked at; None: it is in use, or not known yet."""

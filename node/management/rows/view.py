@@ -264,7 +264,9 @@ class QueueView:
     got_no_ack: int = 0
     redelivered: int = 0
     acknowledged: int = 0
-    rates: Sequence[float | Mapping[str, object]] = ()  # in the order of `rates.COLUMNS[QUEUE]`
+    rates: Sequence[
+        float | Mapping[str, object] | None
+    ] = ()  # in the order of `rates.COLUMNS[QUEUE]`
     head_timestamp: int | None = None  # that the first ready message says of itself, if known
     idle_since_ms: int | None = None  # nothing was counted of it since then, as far as is known
 

@@ -67,7 +67,6 @@ RATES: Final[Schema] = {
         "avg_rate": NUMBER,
         "samples": {"type": "array", "items": MAP},
     },
-    "required": ["rate"],
     "additionalProperties": False,
 }
 

@@ -15,8 +15,8 @@ from node.management.rows.rates import (
     Track,
     put_details,
     summed,
+    unknown,
     with_samples,
-    zeros,
 )
 
 COUNTER = Column("publish")
@@ -27,7 +27,7 @@ START = 1_700_000_000_000
 
 def test_one_sample_makes_no_rate() -> None:
     track = Track(START, [7, 3])
-    assert track.details(BOTH, {}) == [0.0, 0.0]
+    assert track.details(BOTH, {}) == [None, None]
 
 
 def test_the_rate_is_that_of_the_last_interval() -> None:
@@ -46,7 +46,7 @@ def test_a_counter_that_fell_began_anew_and_a_gauge_may_fall() -> None:
 def test_a_sample_that_comes_too_soon_is_left_out() -> None:
     track = Track(START, [0, 0])
     track.observe(START + 10, [100, 100], 2_500)
-    assert track.details(BOTH, {}) == [0.0, 0.0]
+    assert track.details(BOTH, {}) == [None, None]
     track.observe(START - 5, [100, 100], 2_500)
     track.observe(START + 5_000, [100, 100], 2_500)
     assert track.details(BOTH, {}) == [20.0, 20.0]
@@ -54,16 +54,11 @@ def test_a_sample_that_comes_too_soon_is_left_out() -> None:
 
 def test_a_range_needs_a_history_and_is_of_its_family_alone() -> None:
     track = Track(START, [0, 0])
-    assert track.details(BOTH, {"lengths": (60, 5)}) == [0.0, 0.0]
+    assert track.details(BOTH, {"lengths": (60, 5)}) == [None, None]
     track.keep_history()
     rate, detail = track.details(BOTH, {"lengths": (60, 5)})
-    assert rate == 0.0
-    assert detail == {
-        "rate": 0.0,
-        "samples": [{"sample": 0, "timestamp": START}],
-        "avg": 0.0,
-        "avg_rate": 0.0,
-    }
+    assert rate is None
+    assert detail == {"samples": [{"sample": 0, "timestamp": START}], "avg": 0.0}
 
 
 def test_samples_come_newest_first_with_their_average() -> None:
@@ -136,19 +131,22 @@ def test_details_of_nodes_are_added_up_by_time() -> None:
         "avg_rate": 300.0,
     }
     assert summed([1.5, 2.0]) == 3.5
-    assert summed([1.5, {"rate": 2.0, "samples": [], "avg": 0.0, "avg_rate": 0.0}]) == {
-        "rate": 3.5,
-        "samples": [],
-        "avg": 0.0,
-        "avg_rate": 0.0,
-    }
+    assert summed([1.5, {"rate": 2.0, "samples": []}]) == {"rate": 3.5, "samples": []}
+    assert summed([1.5, None]) == 1.5
+    assert summed([None, {"samples": []}]) == {"samples": []}
+    assert summed([None, None]) is None
 
 
 def test_details_stand_beside_what_they_are_of() -> None:
-    row = put_details({"messages": 3, "message_stats": {"publish": 3}}, QUEUE, zeros(QUEUE))
+    row = put_details(
+        {"messages": 3, "message_stats": {"publish": 3}}, QUEUE, (0.0, None, None, 2.0)
+    )
     assert row["messages_details"] == {"rate": 0.0}
-    assert row["message_stats"]["publish_details"] == {"rate": 0.0}
-    assert len(zeros(QUEUE)) == len(COLUMNS[QUEUE])
+    assert row["message_stats"] == {"publish": 3, "publish_details": {"rate": 2.0}}
+    assert "messages_ready_details" not in row
+    row = {"messages": 3, "message_stats": {"publish": 3}}
+    assert put_details(dict(row), QUEUE, unknown(QUEUE)) == row
+    assert len(unknown(QUEUE)) == len(COLUMNS[QUEUE])
 
 
 @given(
@@ -170,7 +168,8 @@ def test_whatever_is_sampled_the_answer_is_true(
         seen[now] = value
     (detail,) = track.details((COUNTER,), {"msg_rates": asked})
     assert isinstance(detail, dict)
-    assert detail["rate"] >= 0
+    assert ("rate" in detail) == (track.before_ms > 0)
+    assert detail.get("rate", 0) >= 0
     samples = detail["samples"]
     times = [each["timestamp"] for each in samples]
     values = [each["sample"] for each in samples]

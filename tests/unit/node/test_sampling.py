@@ -8,7 +8,7 @@ from multidict import MultiDict
 
 from node.management.replies import ApiError
 from node.management.rows import sampling
-from node.management.rows.rates import CONNECTION, NODE, QUEUE, zeros
+from node.management.rows.rates import CONNECTION, NODE, QUEUE, unknown
 from node.management.rows.sampling import LOOKED_AT_MS, Rates, parse_ranges
 from tests.unit.node.fake_clients import FakeTallies
 
@@ -43,7 +43,7 @@ def test_nobody_is_sampled_whom_nobody_looks_at() -> None:
 def test_the_first_look_has_no_rate_and_the_next_ones_do() -> None:
     watch = Watch()
     watch.set_queue(100, 100)
-    assert watch.rates.of(QUEUE, KEY) == list(zeros(QUEUE))
+    assert watch.rates.of(QUEUE, KEY) == list(unknown(QUEUE))
     watch.set_queue(50, 200)
     watch.pass_ms(5_000)
     details = watch.rates.of(QUEUE, KEY)
@@ -68,12 +68,12 @@ def test_an_object_that_is_gone_is_forgotten() -> None:
     del watch.tallies.numbers[QUEUE, KEY]
     watch.pass_ms(5_000)
     assert watch.rates.track_count == 0
-    assert watch.rates.of(QUEUE, KEY) == zeros(QUEUE)
+    assert watch.rates.of(QUEUE, KEY) == unknown(QUEUE)
 
 
 def test_the_node_is_always_sampled_with_a_long_history() -> None:
     watch = Watch()
-    count = len(zeros(NODE))
+    count = len(unknown(NODE))
     watch.tallies.numbers[NODE, None] = (0,) * count
     watch.pass_ms(5_000)
     watch.tallies.numbers[NODE, None] = (50,) * count
@@ -100,10 +100,11 @@ def test_only_so_many_objects_are_followed(monkeypatch: pytest.MonkeyPatch) -> N
     watch = Watch()
     for number in range(4):
         watch.set_queue(1, 1, ("/", f"q{number}"))
-        assert watch.rates.of(QUEUE, ("/", f"q{number}"))[0] == 0.0
+        assert watch.rates.of(QUEUE, ("/", f"q{number}"))[0] is None
     assert watch.rates.track_count == 2
     watch.pass_ms(5_000)
-    assert watch.rates.rate(QUEUE, ("/", "q3"), 0) == 0.0
+    assert watch.rates.rate(QUEUE, ("/", "q1"), 0) == 0.0
+    assert watch.rates.rate(QUEUE, ("/", "q3"), 0) is None
 
 
 def test_only_so_many_have_charts_and_the_oldest_gives_way(
@@ -132,7 +133,7 @@ def test_a_reset_begins_anew() -> None:
 
 def test_the_task_samples_until_it_is_stopped() -> None:
     async def run() -> None:
-        tallies = FakeTallies({(NODE, None): (0,) * len(zeros(NODE))})
+        tallies = FakeTallies({(NODE, None): (0,) * len(unknown(NODE))})
         rates = Rates(tallies, interval_ms=20)
         app = web.Application()
         await rates.start(app)

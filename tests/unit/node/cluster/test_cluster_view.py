@@ -17,7 +17,7 @@ from node.management.rows import cluster_view as cluster_desk
 from node.management.rows import queue_rows
 from node.management.rows.client_view import Chosen
 from node.management.rows.cluster_view import ClusterView
-from node.management.rows.rates import CHANNEL, CONNECTION, CONSUMER, EXCHANGE, NODE, QUEUE, zeros
+from node.management.rows.rates import CHANNEL, CONNECTION, CONSUMER, EXCHANGE, NODE, QUEUE, unknown
 from node.management.rows.sampling import Rates
 from node.management.rows.view import ConnectionView, ExchangeView, VhostView
 from node.management.server import make_app
@@ -203,8 +203,8 @@ def test_vhosts_and_totals_are_those_of_all_nodes_that_answer() -> None:
     site = Site()
     assert site.run(site.desks[1].vhosts()) == {
         "/": {
-            "n2": [2, 0, True, [0.0] * 11, [0] * 8],
-            "n3": [3, 0, False, [0.0] * 11, [3, *[0] * 7]],
+            "n2": [2, 0, True, [None] * 11, [0] * 8],
+            "n3": [3, 0, False, [None] * 11, [3, *[0] * 7]],
         }
     }
     totals = [
@@ -403,7 +403,7 @@ def test_clients_of_a_node_that_is_away_are_left_out() -> None:
 
 def test_rates_come_from_where_things_are_and_totals_are_sums() -> None:
     site = Site()
-    width = len(zeros(NODE))
+    width = len(unknown(NODE))
 
     def count(value: int) -> None:
         site.tell(NODE, None, *[(value * number,) * width for number in (1, 2, 3)])
