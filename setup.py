@@ -108,6 +108,7 @@ COMPILED = [
     "queues/hosts/entry_apply.py",
     "queues/dead_lettering/dead_letter_reads.py",
     "queues/hosts/classic.py",
+    "queues/hosts/queue_core.py",
     "queues/hosts/found_state.py",
     "queues/hosts/journal.py",
     "queues/hosts/quorum_bodies.py",

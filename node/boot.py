@@ -598,7 +598,7 @@ class Node:
             await front.stop()
         broker.logins.close()
         broker.observers.publisher.close()
-        for uid, host in broker.hosts.awake.items():
+        for uid, host in broker.hosts.classic.items():
             if uid not in broker.damages.hosts:
                 host.end_cleanly()
         await self._parts.stop(1.0)
@@ -612,8 +612,8 @@ class Node:
     async def _bury(self, seconds: float) -> None:
         """Wait until what is dying is dead-lettered; the rest stays where it is, or is lost to a
         quorum queue."""
-        hosts = self.broker.hosts.awake
-        await wait_until(lambda: not any(h.is_burying for h in hosts.values()), seconds)
+        cores = self.broker.hosts.awake
+        await wait_until(lambda: not any(c.is_dead_lettering for c in cores.values()), seconds)
 
     async def _drain(self, seconds: float) -> None:
         """Wait until the connections are gone, but no longer than this."""

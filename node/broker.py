@@ -70,8 +70,9 @@ from queues.definitions.metadata_commands import (
 from queues.definitions.metadata_outcomes import Added, Change, Deleted, Outcome, Refused, Removed
 from queues.definitions.queue_arguments import QUORUM, queue_type
 from queues.definitions.queue_options import EXPIRES, QueueDefaults
-from queues.hosts.classic import LOGGED, ClassicHost, Steppable, Waking
+from queues.hosts.host_interfaces import Steppable, Waking
 from queues.hosts.journal import Journal
+from queues.hosts.queue_core import QueueCore
 from queues.machine.commands import SessionId
 from queues.message import Chunk
 from queues.queue_host import QueueHost
@@ -177,7 +178,7 @@ class Broker:
         self.logins = self._make_logins()
         self.alarms = Alarms(1 << 62, 0, self._alarms_changed)
         self.unreadable = Unreadable()
-        self.hosts = QueueHosts(parts.queue, self._make_host)
+        self.hosts = QueueHosts(parts.queue, self._make_core)
         self.damages = Damages(log_owners, self)
         self.policies = PolicyKeeper(self)
         self.routes = Routes(self._new_cache)
@@ -365,10 +366,10 @@ class Broker:
         elif EXPIRES in arguments and queue.uid not in self.hosts.awake:
             self.hosts.add(queue)
 
-    def _make_host(self, queue: Queue) -> ClassicHost:
+    def _make_core(self, queue: Queue) -> QueueCore:
         place = f"queue '{queue.name}' in vhost '{queue.vhost}'"
         rules = self.policies.rules_of(queue)
-        return ClassicHost(
+        return QueueCore(
             queue.uid,
             queue.vhost,
             queue.name,
@@ -379,7 +380,8 @@ class Broker:
             CreditActor(place, self.channel_credit, None, QUEUE),
             queue.auto_delete,
             rules.first_options,
-            LOGGED if rules.quorum else rules.mode,
+            rules.mode,
+            rules.quorum,
             self.dead_letter_publisher(queue, rules),
         )
 
@@ -670,7 +672,7 @@ class Broker:
         for endpoint in list(self.endpoints.values()):
             endpoint.mark()
 
-    # What queue hosts ask (queues.hosts.classic.Steps)
+    # What queue hosts ask (queues.hosts.host_interfaces.Steps)
 
     def mark_host(self, host: Steppable) -> None:
         self.turn.mark_host(host)
@@ -687,17 +689,17 @@ class Broker:
         if queue is not None:
             self.propose(DeleteQueue(queue.vhost, queue.name, queue.uid))
 
-    def load(self, host: ClassicHost, chunk: Chunk) -> None:
+    def load(self, core: QueueCore, chunk: Chunk) -> None:
         """Read the chunk's bytes from its page file, or from the log."""
 
         def done(result: bytes | Exception) -> None:
             self.turn.begin()
             if isinstance(result, Exception):
-                self.unreadable.failed(host, file_id, offset, result)
-                host.load_failed(chunk)
+                self.unreadable.failed(core, file_id, offset, result)
+                core.load_failed(chunk)
             else:
-                self.unreadable.succeeded(host, file_id, offset)
-                host.loaded(chunk, result)
+                self.unreadable.succeeded(core, file_id, offset)
+                core.loaded(chunk, result)
 
         pager = self.budget.pager
         file_id, offset = chunk.file_id, chunk.file_offset

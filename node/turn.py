@@ -14,7 +14,7 @@ from mypy_extensions import i64
 from node.turn_stages import ELSEWHERE, GROUPS, JOURNAL, QUEUES, READING, SOCKETS, Stages
 from queues.bodies.paging import Pager
 from queues.dead_lettering.dead_letter_limits import DeadLetterLimits
-from queues.hosts.classic import Steppable
+from queues.hosts.host_interfaces import Steppable
 from queues.hosts.journal import Journal
 from queues.remote.remote_interfaces import Ending
 

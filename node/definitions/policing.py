@@ -33,7 +33,7 @@ from queues.definitions.queue_options import (
     options_of,
     wants_at_least_once,
 )
-from queues.hosts.classic import DEFAULT, LAZY, ClassicHost
+from queues.hosts.queue_core import DEFAULT, LAZY, QueueCore
 from queues.machine.options import Options
 from queues.placement.leader_traffic import OFF, mode_of
 from queues.routing.router import ALTERNATE_ARGUMENT
@@ -109,7 +109,7 @@ class PolicyKeeper:
             kind,
             self._options.of(options_of(declared, broker.queue_defaults)) if quorum else options,
             options,
-            LAZY if is_lazy(arguments) else DEFAULT,
+            LAZY if is_lazy(arguments) and not quorum else DEFAULT,
             dead_letter_rule(queue.name, arguments, broker.config.compat == "3.x"),
             EXPIRES in arguments,
             mode_of(self.effective(queue.vhost, kind, queue.name).definition) if quorum else OFF,
@@ -193,24 +193,24 @@ class PolicyKeeper:
         if queue is None or uid in broker.damages.hosts or not broker.is_home(queue):
             return
         rules = self.rules_of(queue)
-        host = broker.hosts.awake.get(uid)
-        if host is None:
+        core = broker.hosts.awake.get(uid)
+        if core is None:
             if rules.expires:
                 broker.hosts.add(queue)
             return
-        dead_letter_publisher = self._dead_letter_publisher(queue, host, rules)
+        dead_letter_publisher = self._dead_letter_publisher(queue, core, rules)
         quorum = broker.member_host(uid)
         if quorum is not None:
             quorum.configure(rules.options, dead_letter_publisher)
             broker.quorum_queues.follow_traffic(uid, rules.follows)
         else:
-            host.configure(rules.options, rules.mode, dead_letter_publisher)
+            broker.hosts[uid].configure(rules.options, rules.mode, dead_letter_publisher)
 
     def _dead_letter_publisher(
-        self, queue: Queue, host: ClassicHost, rules: QueueRules
+        self, queue: Queue, core: QueueCore, rules: QueueRules
     ) -> QueueDeadLetterPublisher | None:
         """Who takes its dead from now on: who does so already, if that is all the same."""
-        old = host.dead_letter_publisher
+        old = core.dead_letter_publisher
         rule = rules.dead_letters
         if rule is not None and isinstance(old, QueueDeadLetterPublisher) and old.follows(rule):
             return old

@@ -1,25 +1,29 @@
-"""The queue hosts of this node, each made when it is first needed.
+"""The queues of this node that are in use: their cores, and the hosts of the classic ones.
 
-A host takes 12 KB, its queue's definition a tenth of that, and of very many queues most are at
-rest: unused since they were declared, or since the start, and the log has no message
-of theirs. Such a queue has no host. `hosts[uid]` gives it one, with the numbers that the log knew
-of it; so its message_seqs go on where they were. Readers of counts alone use `awake`.
+A queue in use takes 12 KB, its definition a tenth of that, and of very many queues most are at
+rest: unused since they were declared, or since the start, and the log has no message of theirs.
+Such a queue has no core. `hosts[uid]` gives a classic queue one and a host, with the numbers that
+the log knew of it; so its message_seqs go on where they were. Readers of counts use `awake` alone.
+The hosts of replicated queues belong to the channel that keeps their groups.
 """
 
 from collections.abc import Callable
 
 from queues.definitions.broker_objects import Queue
 from queues.hosts.classic import ClassicHost
+from queues.hosts.queue_core import QueueCore
 
 FindQueue = Callable[[int], Queue | None]
-MakeHost = Callable[[Queue], ClassicHost]
+MakeCore = Callable[[Queue], QueueCore]
 
 
 class QueueHosts:
-    """Invariant: `awake` and `_numbers` have no uid in common once the recovery is over."""
+    """Invariant: `awake` and `_numbers` have no uid in common once the recovery is over; `classic`
+    has the classic queues of `awake`."""
 
-    def __init__(self, find: FindQueue, make: MakeHost) -> None:
-        self.awake: dict[int, ClassicHost] = {}  # by uid of the queue
+    def __init__(self, find: FindQueue, make: MakeCore) -> None:
+        self.awake: dict[int, QueueCore] = {}  # by uid of the queue, whatever its type
+        self.classic: dict[int, ClassicHost] = {}
         self.find = find
         self._make = make
         self._numbers: dict[int, tuple[int, int]] = {}  # of those at rest: last message_seq, mark
@@ -29,21 +33,30 @@ class QueueHosts:
         return uid in self.awake or self.find(uid) is not None
 
     def __getitem__(self, uid: int) -> ClassicHost:
-        return self.awake.get(uid) or self.wake(uid)
+        return self.classic.get(uid) or self.wake(uid)
+
+    def core(self, uid: int) -> QueueCore:
+        """The core of a queue; a classic one is given a host now. KeyError: no such queue."""
+        return self.awake.get(uid) or self.wake(uid).core
 
     def wake(self, uid: int) -> ClassicHost:
-        """Give the queue a host. KeyError: there is no such queue."""
+        """Give the classic queue a host. KeyError: there is no such queue."""
         queue = self.find(uid)
         if queue is None:
             raise KeyError(uid)
         return self.add(queue)
 
     def add(self, queue: Queue) -> ClassicHost:
-        """Give the queue a host now."""
-        host = self.awake[queue.uid] = self._make(queue)
-        if not self._recovering and not host.quorum:
+        """Give the classic queue a host now."""
+        host = self.classic[queue.uid] = ClassicHost(self.add_core(queue))
+        if not self._recovering:
             self._begin(host)
         return host
+
+    def add_core(self, queue: Queue) -> QueueCore:
+        """Give the queue a core; the caller makes the host around it."""
+        core = self.awake[queue.uid] = self._make(queue)
+        return core
 
     def _begin(self, host: ClassicHost) -> None:
         numbers = self._numbers.pop(host.uid, None)
@@ -60,16 +73,19 @@ class QueueHosts:
 
     def mark(self, uid: int) -> int:
         """The highest message_seq that was ever delivered."""
-        host = self.awake.get(uid)
-        if host is not None:
-            return host.machine.delivered_high
+        core = self.awake.get(uid)
+        if core is not None:
+            return core.machine.delivered_high
         return max(0, self._numbers.get(uid, (0, 0))[1])
 
     def remove(self, queue: Queue) -> int:
         """The definition is gone; how many messages were ready."""
-        host = self.awake.pop(queue.uid, None)
-        if host is None:
+        core = self.awake.pop(queue.uid, None)
+        host = self.classic.pop(queue.uid, None)
+        if host is not None:
+            return host.delete()
+        if core is None:
             if self._numbers.pop(queue.uid, None) is None and not self._recovering:
                 return 0  # The log knows nothing of it.
-            host = self._make(queue)
-        return host.delete()
+            core = self._make(queue)
+        return core.delete([], True)

@@ -33,7 +33,7 @@ from queues.conversion.annotated import annotated
 from queues.conversion.chunks import in_form_1
 from queues.definitions.broker_objects import Queue
 from queues.definitions.metadata import Metadata
-from queues.hosts.classic import ClassicHost
+from queues.hosts.queue_core import QueueCore
 from queues.machine.delays import FAILED_MASK
 from queues.message import FORMAT_10, Chunk
 from warren.wire.amqp091.deliver import extract
@@ -86,7 +86,7 @@ class Browsed:
 
 class Awake(Protocol):
     @property
-    def awake(self) -> Mapping[int, ClassicHost]:
+    def awake(self) -> Mapping[int, QueueCore]:
         """Queues that are in use, or have messages, by uid."""
 
 
@@ -200,7 +200,7 @@ class Peeking:
             offset += 1
 
     async def _message(
-        self, host: ClassicHost, seq: int, position: int, payload_bytes: int
+        self, host: QueueCore, seq: int, position: int, payload_bytes: int
     ) -> Peeked | None:
         """None: it is not ready any more."""
         chunk = await self._chunk(host, seq)
@@ -219,7 +219,7 @@ class Peeking:
             position, redelivered, failures, exchange, key, properties, cut, len(payload)
         )  # fmt: skip
 
-    async def _chunk(self, host: ClassicHost, seq: int) -> Chunk | None:
+    async def _chunk(self, host: QueueCore, seq: int) -> Chunk | None:
         """The message alone, with what consumers noted on it. None: it is not ready any more, or
         it cannot be read."""
         machine = host.machine
@@ -233,7 +233,7 @@ class Peeking:
                 return found if words is None else annotated(found, 0, words)
         return None
 
-    async def is_refused(self, host: ClassicHost, seq: int) -> bool:
+    async def is_refused(self, host: QueueCore, seq: int) -> bool:
         """Whether the disk refuses each time to give this ready message, read alone; those in one
         piece of a page file share their fate. One that takes long is not refused.
         """
@@ -299,13 +299,13 @@ async def ask_leader(
         raise PeekFailed(f"node {name}, which leads the queue: {error}") from error
 
 
-def history(host: ClassicHost, seq: int) -> tuple[bool, int]:
+def history(host: QueueCore, seq: int) -> tuple[bool, int]:
     """Of a ready message: whether it is redelivered next, and how many deliveries failed."""
     machine = host.machine
     return bool(machine.redelivered.contains(seq)), machine.attempts.get(seq) & FAILED_MASK
 
 
-def ready_after(host: ClassicHost, level: int, seq: int, count: int) -> list[tuple[int, int]]:
+def ready_after(host: QueueCore, level: int, seq: int, count: int) -> list[tuple[int, int]]:
     """(level, message_seq) of ready messages: of `level` from `seq` on, then of those below it."""
     lanes = list(host.machine.ready.lanes)
     found: list[tuple[int, int]] = []
@@ -320,7 +320,7 @@ def ready_after(host: ClassicHost, level: int, seq: int, count: int) -> list[tup
     return found
 
 
-async def ready_from(host: ClassicHost, offset: int, count: int) -> list[int]:
+async def ready_from(host: QueueCore, offset: int, count: int) -> list[int]:
     """The message_seqs at these positions: levels from the highest down, each in its order."""
     found: list[int] = []
     for lane in reversed(list(host.machine.ready.lanes)):

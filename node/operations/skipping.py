@@ -27,7 +27,7 @@ from node.events.logs import ids_of
 from node.operations.operator_session import OperatorSession, QueueGone
 from node.operations.peeking import PeekFailed, Peeking, ready_from
 from queues.definitions.broker_objects import Queue
-from queues.hosts.classic import ClassicHost
+from queues.hosts.queue_core import QueueCore
 from queues.machine.commands import ACCEPT
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Skipping:
             self._broker.unreadable.forget(queue.uid)  # What is left is reported again.
         return taken
 
-    async def _isolate(self, host: ClassicHost, gone: Sequence[int]) -> bool:
+    async def _isolate(self, host: QueueCore, gone: Sequence[int]) -> bool:
         """As `isolate`, once nothing that was alive with the dead ones is about to move. False: the
         log took too long, and the next order tries again.
         """
@@ -119,7 +119,7 @@ class Skipping:
             await asyncio.sleep(STILL_S)
         return False
 
-    async def _unreadable(self, host: ClassicHost) -> set[int]:
+    async def _unreadable(self, host: QueueCore) -> set[int]:
         found: set[int] = set()
         for seq in await ready_from(host, 0, LOOKED_AT):
             if await self._peeking.is_refused(host, seq):
@@ -149,13 +149,13 @@ class Skipping:
         return sorted(taken)
 
 
-def file_of(host: ClassicHost, number: int) -> int:
+def file_of(host: QueueCore, number: int) -> int:
     """The file of the log that had a message whose neighbours are alive; 0: none."""
     slot = host.store.find_live(number)
     return 0 if slot is None else int(slot.chunk.file_id)
 
 
-def isolate(host: ClassicHost, gone: Sequence[int]) -> None:
+def isolate(host: QueueCore, gone: Sequence[int]) -> None:
     """Make pieces of their own of what was written in the log together with these, which are dead.
 
     No more are made than the dead ones cut anyway, so that the log moves none of them with another.

@@ -16,7 +16,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from node.events.logs import ids_of
-from queues.hosts.classic import ClassicHost, Steps
+from queues.hosts.classic import ClassicHost
+from queues.hosts.host_interfaces import Steps
+from queues.hosts.queue_core import QueueCore
 from queues.machine.commands import Attach, Command, EndSession, Get, Inspect, Purge, Retire
 from queues.message import Chunk
 from queues.queue_host import QueueHost, SessionSink, View
@@ -60,19 +62,19 @@ class Damage:
 class CrashedHost:
     """A queue as sessions see it that takes nothing. Once the loss is accepted: the queue."""
 
-    def __init__(self, inner: ClassicHost, reason: str, turn: Steps) -> None:
-        self.uid = int(inner.uid)
-        self.vhost = inner.vhost
-        self.name = inner.name
+    def __init__(self, core: QueueCore, reason: str, turn: Steps) -> None:
+        self.uid = int(core.uid)
+        self.vhost = core.vhost
+        self.name = core.name
         self.reason = reason
-        self.quorum = inner.quorum
-        self.single_active = inner.single_active
+        self.quorum = core.quorum
+        self.single_active = core.single_active
         self.ready_count = 0
         self.checked_out_count = 0
         self.consumer_count = 0
         self.served_by: QueueHost | None = None
         self._turn = turn
-        self._credit = inner.credit
+        self._credit = core.credit
         self._sinks: dict[int, SessionSink] = {}
         self._answers: list[Callable[[], None]] = []
 
@@ -141,23 +143,23 @@ class Damages:
         self._turn = turn
         self._damages: dict[int, Damage] = {}
 
-    def add(self, inner: ClassicHost, damage: Damage) -> None:
+    def add(self, core: QueueCore, damage: Damage) -> None:
         """This queue is hit."""
-        uid = int(inner.uid)
+        uid = int(core.uid)
         self._owners.freeze(uid)
         self._damages[uid] = damage
-        self.hosts[uid] = CrashedHost(inner, damage.reason, self._turn)
+        self.hosts[uid] = CrashedHost(core, damage.reason, self._turn)
         for place in damage.places:
             self.queues_at.setdefault((place.path, place.offset), []).append(
-                (inner.vhost, inner.name)
+                (core.vhost, core.name)
             )
         log.error(
             "queue '%s' in vhost '%s' is not served: %s; "
             "`warrenctl accept_damage` serves it without what is lost",
-            inner.name,
-            inner.vhost,
+            core.name,
+            core.vhost,
             damage.reason,
-            extra=ids_of(queue=inner.name, vhost=inner.vhost),
+            extra=ids_of(queue=core.name, vhost=core.vhost),
         )
 
     def remove(self, uid: int) -> None:
@@ -168,18 +170,23 @@ class Damages:
             host.leave()
             self._owners.thaw(uid)
 
-    def accept(self, inner: ClassicHost, done: Done) -> None:
+    def accept(self, host: ClassicHost, done: Done) -> None:
         """Serve a classic queue with what could be read. `done`: the log has that."""
-        self.restore(inner)
-        self.serve(inner)
+        damage = self._damages[int(host.uid)]
+        host.recovered(damage.last_seq, max(damage.mark, 0), damage.last_seq)
+        self._keep(host.core)
+        self.serve(host)
         done()
 
-    def restore(self, inner: ClassicHost) -> None:
-        """Make all messages that could be read ready, and have the log keep them alone."""
-        uid = int(inner.uid)
-        damage = self._damages[uid]
-        inner.recovered(damage.last_seq, max(damage.mark, 0), damage.last_seq)
-        self._owners.append_checkpoint(uid, journaled(inner))
+    def restore(self, core: QueueCore) -> None:
+        """Make all messages of a quorum queue that could be read ready."""
+        damage = self._damages[int(core.uid)]
+        core.restore(damage.last_seq, damage.last_seq)
+        self._keep(core)
+
+    def _keep(self, core: QueueCore) -> None:
+        """Have the log keep the messages that could be read, and no others."""
+        self._owners.append_checkpoint(int(core.uid), journaled(core))
 
     def serve(self, host: QueueHost) -> None:
         """Let sessions use the queue again."""
@@ -196,11 +203,11 @@ class Damages:
         )
 
 
-def journaled(host: ClassicHost) -> list[tuple[int, int]]:
+def journaled(core: QueueCore) -> list[tuple[int, int]]:
     """All messages of the queue that the log must keep, as ascending (first, count)."""
-    found, following = host.journaled_from(1)
+    found, following = core.journaled_from(1)
     while following > 0:
-        more, following = host.journaled_from(following)
+        more, following = core.journaled_from(following)
         found.extend(more)
     return found
 

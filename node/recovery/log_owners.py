@@ -11,7 +11,9 @@ from typing import Protocol
 from node.definitions.queue_hosts import FindQueue, QueueHosts
 from node.recovery.damage import Damage, Damages, shown
 from queues.bodies.extents import Columns
-from queues.hosts.classic import UNSEEN_SLACK, ClassicHost
+from queues.hosts.body_reads import UNSEEN_SLACK
+from queues.hosts.classic import ClassicHost
+from queues.hosts.queue_core import QueueCore
 from queues.message import Chunk
 from raft.log_group import METADATA_OWNER
 from warren.storage.damage import Hit
@@ -134,14 +136,14 @@ class Recovered:
         chunk.file_offset = found.data_offset
         chunk.durable = True
         for owner, first, live in found.targets:
-            self._hosts[owner].recover(chunk, first, live, found.meta, found.now_ms)
+            self._hosts.core(owner).recover(chunk, first, live, found.meta, found.now_ms)
             self.message_count += sum(count for _, count in live)
 
     def stretch(self, found: Stretch) -> None:
         whole = Chunk(found.format_tag, None, 0, b"", found.info, found.label)
         whole.file_id = found.file_id
         whole.durable = True
-        self._hosts[found.owner].recover_stretch(
+        self._hosts.core(found.owner).recover_stretch(
             found.first,
             found.count,
             whole,
@@ -159,12 +161,10 @@ class Recovered:
                 continue
             if hit.owner in self._hosts and hit.owner not in self._hosts.awake:
                 self._hosts.wake(hit.owner)
-        for owner, host in self._hosts.awake.items():
-            if self._is_member(owner):
-                continue
+        for owner, host in self._hosts.classic.items():
             places = [hit.place for hit in hits.get(owner, []) if hit.entry_after < 0]
             if places:
-                self._add(host, places)
+                self._add(host.core, places)
             else:
                 self._finish_classic(host, report)
         self._hosts.rest(self.last)
@@ -182,36 +182,36 @@ class Recovered:
             redelivered_upto = mark + UNSEEN_SLACK
         host.recovered(last_seq, max(mark, 0), redelivered_upto)
 
-    def _add(self, host: ClassicHost, places: list[CorruptRecord]) -> None:
-        last_seq, mark = self.last.get(int(host.uid), (0, -1))
-        self._damages.add(host, Damage(shown(places[0]), tuple(places), last_seq, mark))
+    def _add(self, core: QueueCore, places: list[CorruptRecord]) -> None:
+        last_seq, mark = self.last.get(int(core.uid), (0, -1))
+        self._damages.add(core, Damage(shown(places[0]), tuple(places), last_seq, mark))
 
 
 class QueueOwners:
     """Answers the log about the queues that there are (`warren.storage.compaction.Owners`)."""
 
-    def __init__(self, hosts: dict[int, ClassicHost], mark: Callable[[int], int]) -> None:
-        self._hosts = hosts  # queues at rest have none, and nothing alive
+    def __init__(self, cores: dict[int, QueueCore], mark: Callable[[int], int]) -> None:
+        self._cores = cores  # queues at rest have none, and nothing alive
         self._mark = mark  # of all
 
     def live_ranges(self, owner: int, first: int, count: int) -> list[tuple[int, int]]:
-        host = self._hosts.get(owner)
-        return [] if host is None else host.live_ranges(first, count)
+        core = self._cores.get(owner)
+        return [] if core is None else core.live_ranges(first, count)
 
     def relocated(
         self, owner: int, first: int, count: int, file_id: int, data_offset: int, offsets: bytes
     ) -> None:
-        host = self._hosts.get(owner)
-        if host is not None:
-            host.relocated(first, count, file_id, data_offset, offsets)
+        core = self._cores.get(owner)
+        if core is not None:
+            core.relocated(first, count, file_id, data_offset, offsets)
 
     def places(self, owner: int, file_id: int, after: int) -> tuple[list[int], int]:
-        host = self._hosts.get(owner)
-        return ([], 0) if host is None else host.store.places(file_id, after)
+        core = self._cores.get(owner)
+        return ([], 0) if core is None else core.store.places(file_id, after)
 
     def alive_from(self, owner: int, first: int) -> tuple[list[tuple[int, int]], int]:
-        host = self._hosts.get(owner)
-        return ([], 0) if host is None else host.journaled_from(first)
+        core = self._cores.get(owner)
+        return ([], 0) if core is None else core.journaled_from(first)
 
     def mark(self, owner: int) -> int:
         return self._mark(owner)

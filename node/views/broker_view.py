@@ -58,7 +58,7 @@ from queues.definitions.arguments import decode_arguments
 from queues.definitions.broker_objects import Destination
 from queues.definitions.policies import EXCHANGE
 from queues.definitions.queue_arguments import queue_type
-from queues.hosts.classic import ClassicHost
+from queues.hosts.queue_core import QueueCore
 from queues.sessions.counts import Counts
 from warren.storage.record import KIND_NAMES
 from warren.storage.wal import SYNC_BOUNDS_S
@@ -168,7 +168,7 @@ class LiveView:
             channels=sum(each.channel_count() for each in broker.endpoints.values()),
         )
 
-    def _leadership(self) -> list[ClassicHost]:
+    def _leadership(self) -> list[QueueCore]:
         """Hosts of queues that are led here: what others lead is counted there."""
         hosts = self._broker.hosts.awake
         operating = self._broker.operating
@@ -322,7 +322,7 @@ class LiveView:
             if each.protocol in (AMQP, AMQP_TLS)
         ]
 
-    def _in_use(self, queue: QueueView, host: ClassicHost) -> QueueView:
+    def _in_use(self, queue: QueueView, host: QueueCore) -> QueueView:
         broker = self._broker
         flow = host.credit.is_blocked()
         if not host.ready_count + host.checked_out_count:
@@ -336,7 +336,7 @@ class LiveView:
         held_ram, bytes_ram = round(held * share), round(held_bytes * bytes_share)
         return replace(
             queue,
-            state=state_of(crashed is not None, host.damaged or bool(reason), flow),
+            state=state_of(crashed is not None, bool(reason), flow),
             reason=reason if crashed is None else crashed.reason,
             messages_ready=host.ready_count,
             messages_unacknowledged=host.checked_out_count,

@@ -24,7 +24,7 @@ from node.views.queue_weights import unacknowledged_bytes
 from queues.definitions.arguments import decode_arguments
 from queues.definitions.broker_objects import Queue
 from queues.definitions.queue_arguments import CLASSIC, QUORUM, queue_type
-from queues.hosts.classic import ClassicHost
+from queues.hosts.queue_core import QueueCore
 from queues.sessions.counts import CONFIRM_BOUNDS_S, SIZE_BOUNDS, Histogram, Sizes
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class LiveMeter:
         kind = queue_type(decode_arguments(queue.arguments))
         return QueueSample(uid, queue.vhost, queue.name, kind)
 
-    def _in_use(self, queue: Queue, host: ClassicHost) -> QueueSample:
+    def _in_use(self, queue: Queue, host: QueueCore) -> QueueSample:
         ready, unacked = host.ready_count, host.checked_out_count
         held, held_bytes = ready + unacked, int(host.store.live_bytes)
         share, bytes_share = host.store.in_memory()
@@ -181,7 +181,7 @@ class LiveMeter:
         return flow_edges(self._broker)
 
 
-def head_of(host: ClassicHost) -> int:
+def head_of(host: QueueCore) -> int:
     """The lowest number of its messages; 0: it has none."""
     machine = host.machine
     if host.ready_count + host.checked_out_count == 0:

@@ -9,7 +9,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from queues.conversion.chunks import in_form_1
-from queues.hosts.classic import ClassicHost
+from queues.hosts.queue_core import QueueCore
 from queues.message import FORMAT_10
 from warren.wire.amqp091.deliver import extract
 from warren.wire.amqp091.properties import decode_properties
@@ -18,7 +18,7 @@ STATS_COUNT: Final = 8
 NO_STATS: Final = (0,) * STATS_COUNT
 
 
-def add_stats(host: ClassicHost, sums: list[int]) -> None:
+def add_stats(host: QueueCore, sums: list[int]) -> None:
     """What went through the queue, added in the order of
     `node.management.rows.rates.QUEUE_STATS`."""
     got = int(host.got_count)
@@ -31,7 +31,7 @@ def add_stats(host: ClassicHost, sums: list[int]) -> None:
     sums[7] += int(host.accepted_count)
 
 
-def unacknowledged_bytes(host: ClassicHost) -> int:
+def unacknowledged_bytes(host: QueueCore) -> int:
     """Of what consumers hold: exact where messages are of one size or all are held, else their
     share by number. To weigh each message would take a walk through the store."""
     held, ready = int(host.checked_out_count), int(host.ready_count)
@@ -40,7 +40,7 @@ def unacknowledged_bytes(host: ClassicHost) -> int:
     return int(host.store.live_bytes) * held // (held + ready)
 
 
-def head_timestamp(host: ClassicHost) -> int | None:
+def head_timestamp(host: QueueCore) -> int | None:
     """The property `timestamp` of the message that is served next, if it has one and its body is
     in memory."""
     ready = host.machine.ready
@@ -60,7 +60,7 @@ def head_timestamp(host: ClassicHost) -> int | None:
     return None if timestamp is None else int(timestamp)
 
 
-def sums_of(hosts: Iterable[ClassicHost]) -> tuple[int, int, int, int]:
+def sums_of(hosts: Iterable[QueueCore]) -> tuple[int, int, int, int]:
     """Messages ready and unacknowledged, bytes of both, consumers: in one pass, and without the
     hosts' properties, for there may be 10,000 of them in one turn."""
     ready: i64 = 0

@@ -17,7 +17,7 @@ from node.management.rows.sampling import Pair
 from node.resources.process_facts import files_used
 from node.views.client_listing import channel_stats, session_stats
 from node.views.queue_weights import STATS_COUNT, add_stats
-from queues.hosts.classic import ClassicHost
+from queues.hosts.queue_core import QueueCore
 from queues.sessions.counts import ExchangeTally, PairTally
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def counted(counts: Mapping[Pair, int], pair: Pair) -> Sequence[int] | None:
     return None if count is None else (count,)
 
 
-def queue_stats(host: ClassicHost) -> tuple[int, ...]:
+def queue_stats(host: QueueCore) -> tuple[int, ...]:
     """In the order of the columns of a queue. Who acknowledges by itself a queue does not know."""
     ready, held = int(host.ready_count), int(host.checked_out_count)
     stats = [0] * STATS_COUNT

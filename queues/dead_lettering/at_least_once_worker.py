@@ -28,7 +28,7 @@ from queues.queue_host import PublishingOnly, QueueHost
 from queues.sessions.credit import CreditActor, CreditSpec
 
 if TYPE_CHECKING:
-    from queues.hosts.classic import ClassicHost
+    from queues.hosts.queue_core import QueueCore
 
 LETTERS: Final = 128  # looked at in one step
 SPEC: Final = CreditSpec(400, 200)
@@ -62,18 +62,17 @@ class Outbox:
 class AtLeastOnceWorker(PublishingOnly):
     """See the module."""
 
-    def __init__(self, inner: "ClassicHost", turn: Steps, bury: Callable[[Command], None]) -> None:
+    def __init__(self, core: "QueueCore", turn: Steps, bury: Callable[[Command], None]) -> None:
         self.is_gone = False
         self.schedule = DeadLetterSchedule()
-        self._inner = inner
-        inner.on_purged = self.purge
+        self._core = core
         self._turn = turn
         self._bury = bury
         self._session = SessionId(0)
-        self._credit = CreditActor(f"dead letters of queue '{inner.name}'", SPEC)
+        self._credit = CreditActor(f"dead letters of queue '{core.name}'", SPEC)
         self._outboxes: dict[int, Outbox] = {}
         self._reading: Letter | None = None  # its message is being read
-        self._now_ms: i64 = inner.machine.now_ms
+        self._now_ms: i64 = core.machine.now_ms
         self._timer_ms: i64 = FAR
         self._is_marked = False
 
@@ -94,7 +93,7 @@ class AtLeastOnceWorker(PublishingOnly):
 
     def died(self, first: i64, count: i64, reason: i64) -> None:
         self.schedule.died(first, count, reason)
-        dead_letter_publisher = self._inner.dead_letter_publisher
+        dead_letter_publisher = self._core.dead_letter_publisher
         if dead_letter_publisher is not None:
             dead_letter_publisher.note_pending_dead_letters(DEATHS[reason], int(count))
         self._mark()
@@ -146,14 +145,14 @@ class AtLeastOnceWorker(PublishingOnly):
 
     def _send(self, letter: Letter) -> bool:
         """Whether to go on with others."""
-        dead_letter_publisher = self._inner.dead_letter_publisher
+        dead_letter_publisher = self._core.dead_letter_publisher
         if dead_letter_publisher is None:
             self.schedule.drop(letter)
             return True
         if self._session == 0:
             self._session = dead_letter_publisher.new_session()
         self._reading = letter
-        view = self._inner.view(self, letter.seq, 1)
+        view = self._core.view(self, letter.seq, 1)
         if view is None:
             self.schedule.put_back(letter, self._now_ms)
             return False
@@ -210,7 +209,7 @@ class AtLeastOnceWorker(PublishingOnly):
             else:
                 confirmed += 1
                 self.schedule.confirmed(each.letter, uid, self._now_ms)
-        dead_letter_publisher = self._inner.dead_letter_publisher
+        dead_letter_publisher = self._core.dead_letter_publisher
         if confirmed > 0 and dead_letter_publisher is not None:
             dead_letter_publisher.note_confirmed(int(confirmed))
         self._mark()
@@ -246,9 +245,8 @@ class AtLeastOnceWorker(PublishingOnly):
     def close(self) -> None:
         """The queue goes, or is led elsewhere."""
         self.is_gone = True
-        self._inner.on_purged = None
         for outbox in self._outboxes.values():
             outbox.host.command(self, EndSession(self._session))
         self._outboxes = {}
         self._credit.peer_down_everywhere()
-        self._inner.forget_sink(self._session)
+        self._core.reading.end_session(self._session)

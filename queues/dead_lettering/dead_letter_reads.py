@@ -3,7 +3,7 @@
 They stay in the queue's store, and in the log, until the `DeadLetterPublisher` has published their
 dead
 letters. Bodies on disk are read first. One step publishes at most BURY_MESSAGES and BURY_BYTES;
-the undertaker may take fewer, because the node bounds the letters of a turn and holds letters back
+the publisher may take fewer, because the node bounds the letters of a turn and holds letters back
 during a resource alarm (`queues.dead_lettering.dead_letter_limits`). Compiled.
 """
 
@@ -22,7 +22,7 @@ from queues.machine.pending_dead_letters import DEATHS
 from queues.message import Chunk
 
 if TYPE_CHECKING:
-    from queues.hosts.classic import ClassicHost
+    from queues.hosts.queue_core import QueueCore
 
 BURY_MESSAGES: Final = 1024  # dead-lettered in one step
 BURY_BYTES: Final = 1 << 20
@@ -54,14 +54,14 @@ class Burying:
         self.noted = Annotations()
 
     def bury(
-        self, host: "ClassicHost", dead_letter_publisher: DeadLetterPublisher, now_ms: i64
+        self, core: "QueueCore", dead_letter_publisher: DeadLetterPublisher, now_ms: i64
     ) -> bool:
         """Publish dead letters and release their messages; True if no message waits any more."""
         if self._has_failed:
             self._has_failed = False
             self._rest_until_ms = now_ms + BURY_REST_MS
         if now_ms < self._rest_until_ms:
-            self._turn.wake_host(host, self._rest_until_ms)
+            self._turn.wake_host(core, self._rest_until_ms)
             return False
         room: i64 = BURY_MESSAGES
         room_bytes: i64 = BURY_BYTES
@@ -71,21 +71,21 @@ class Burying:
             chunk = slot.chunk
             if chunk.data is None:
                 if chunk not in self._store.loading:
-                    self._reading.read_ahead(host, slot)
-                return False  # `loaded` or `load_failed` of the host continues.
+                    self._reading.read_ahead(core, slot)
+                return False  # `QueueCore.loaded` or `load_failed` continues.
             index = slot.index + first - slot.first
             some = min(i64(count), slot.first + slot.count - first, room)
             some = self._bury_run(dead_letter_publisher, chunk, index, first, some, DEATHS[reason])
             if some == HELD:
-                self._turn.wake_host(host, now_ms + HELD_REST_MS)
+                self._turn.wake_host(core, now_ms + HELD_REST_MS)
                 return False
             if some == 0:
                 break
             room -= some
             room_bytes -= chunk.bytes_between(index, index + some)
-            self._end(host, some)
+            self._end(core, some)
         if len(self.runs) > 0:
-            self._turn.mark_host_later(host)
+            self._turn.mark_host_later(core)
             return False
         return True
 
@@ -110,14 +110,14 @@ class Burying:
             self.noted.take(first, 1)
         return taken
 
-    def _end(self, host: "ClassicHost", some: i64) -> None:
+    def _end(self, core: "QueueCore", some: i64) -> None:
         """The first `some` messages are published: release them."""
         first, count, reason = self.runs[0]
         if some == count:
             self.runs.popleft()
         else:
             self.runs[0] = (first + some, count - some, reason)
-        host.release(first, some)
+        core.release(first, some)
 
     def load_failed(self, chunk: Chunk) -> bool:
         """Whether the first message is in this chunk, which cannot be read.

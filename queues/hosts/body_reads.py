@@ -18,7 +18,8 @@ from queues.message import Chunk
 from queues.queue_host import SessionSink, View
 
 if TYPE_CHECKING:
-    from queues.hosts.classic import ClassicHost, Steps
+    from queues.hosts.host_interfaces import Steps
+    from queues.hosts.queue_core import QueueCore
 
 UNSEEN_SLACK: Final = 4096  # messages above the last durable mark that may be delivered (0004)
 READ_AHEAD_BYTES: Final = 2 << 20
@@ -46,19 +47,19 @@ class Reading:
         self._ahead_bytes: i64 = 0  # of what comes before it and was not looked at, at most
         self._seen_seq: i64 = 0  # messages before it were looked at, once or more
 
-    def view(self, host: "ClassicHost", sink: SessionSink, first: i64, count: i64) -> View | None:
+    def view(self, core: "QueueCore", sink: SessionSink, first: i64, count: i64) -> View | None:
         """The head of these messages with their bytes, or None while they are being read, or
         while the log does not know yet that as much as that has been delivered.
         """
         slot = self._store.find(first)
         if slot.chunk.data is None:
             self._waiting[sink.session] = (sink, slot.chunk)
-            self.read_ahead(host, slot)
+            self.read_ahead(core, slot)
             return None
         if self._viewed is not slot.chunk:
             self._view_next(slot.chunk)
             if self._ahead_seq > 0 and slot.first >= self._seen_seq:
-                self._read_on(host, slot)
+                self._read_on(core, slot)
         offset = first - slot.first
         count = min(count, slot.count - offset)
         if slot.journaled and self._heeds_marks:
@@ -92,13 +93,13 @@ class Reading:
         self._waiting.pop(session, None)
         self._unmarked.pop(session, None)
 
-    def read_ahead(self, host: "ClassicHost", slot: Slot) -> None:
+    def read_ahead(self, core: "QueueCore", slot: Slot) -> None:
         """Ask for the bytes of this slot and of the next ones, up to READ_AHEAD_BYTES."""
         self._ahead_bytes = 0
         self._seen_seq = slot.first
-        self._ask(host, slot)
+        self._ask(core, slot)
 
-    def _ask(self, host: "ClassicHost", slot: Slot) -> None:
+    def _ask(self, core: "QueueCore", slot: Slot) -> None:
         """From this slot on, until there is as much ahead as there may be."""
         loading = self._store.loading
         is_crowded = self._budget.used_bytes - self._budget.limit_bytes > CROWDED_BYTES
@@ -108,12 +109,12 @@ class Reading:
             chunk = at.chunk
             if chunk.data is None and chunk not in loading:
                 loading.add(chunk)
-                self._turn.load(host, chunk)
+                self._turn.load(core, chunk)
             self._ahead_bytes += chunk.size() + LOAD_BYTES
             at = self._store.after(at)
         self._ahead_seq = 0 if at is None else at.first
 
-    def _read_on(self, host: "ClassicHost", slot: Slot) -> None:
+    def _read_on(self, core: "QueueCore", slot: Slot) -> None:
         """This slot is looked at for the first time since reading ahead began before it."""
         self._seen_seq = slot.first + slot.count
         self._ahead_bytes -= slot.chunk.size() + LOAD_BYTES
@@ -125,7 +126,7 @@ class Reading:
         if following is None:  # What was to come next is gone: the next miss begins anew.
             self._ahead_seq = 0
         else:
-            self._ask(host, following)
+            self._ask(core, following)
 
     def loaded(self, chunk: Chunk, data: bytes) -> None:
         """The bytes asked for by `Steps.load` are here."""

@@ -1,27 +1,29 @@
-"""What a member of a quorum queue's group does with an entry that is committed (0011).
+"""Apply committed entries of a replicated queue, and pass their effects to the leader's sessions.
 
-`apply_entry` lets the machine have the commands, and carries out what it answers. On every member:
-bodies get their place in the queue (Enqueued) and leave (Left). What sessions are told, and what
-becomes of dead letters, is the business of the leader alone (who gives `sinks`), and there of those
-sessions that somebody stands for: others ask when they come (`HomeEnd.resume`). Compiled.
+On every member bodies get their place in the queue (Enqueued) and leave (Left). What sessions are
+told, and what becomes of dead letters, is the business of the leader alone, and there of those
+sessions that have a sink: others ask when they come (`HomeEnd.resume`). Compiled.
 """
+
+from collections.abc import Callable
+from typing import final
 
 from mypy_extensions import i64
 
-from queues.hosts.classic import ClassicHost
 from queues.hosts.effect_dispatch import session_in, tell
+from queues.hosts.queue_core import QueueCore
 from queues.hosts.quorum_bodies import Bodies
 from queues.machine.commands import Command, EndSession, Numbered, SessionId
 from queues.machine.effects import (
     LEFT_ACCEPTED,
     Applied,
     DeadLettersPending,
-    Delivers,
     Effect,
     Enqueued,
     KnownAlready,
     LastConsumerGone,
     Left,
+    Purged,
     QueueExpired,
     ResendFrom,
     SessionOver,
@@ -29,101 +31,137 @@ from queues.machine.effects import (
 )
 from queues.remote.remote_interfaces import StreamSink
 
-Sinks = dict[SessionId, StreamSink]
 Numbers = list[tuple[SessionId, int]]
 
 
-def apply_entry(
-    host: ClassicHost,
-    bodies: Bodies,
-    commands: list[Command],
-    now_ms: i64,
-    sinks: Sinks | None,
-) -> None:
-    """See the module. `sinks`: None on a follower."""
-    machine = host.machine
-    effects = machine.apply(commands, now_ms)
-    host.capacity.observe(machine.is_able(), machine.now_ms)
-    confirmed: Numbers = []
-    applied: Numbers = []
-    traffic = bodies.traffic
-    for effect in effects:
-        if isinstance(effect, Enqueued):
-            bodies.taken(effect.message_first, effect.count)
-            host.published_count += effect.count
-            confirmed.append((effect.session, effect.first_seq + effect.count - 1))
-        elif isinstance(effect, Left):
-            if sinks is not None:
-                host.left(effect)
-            else:
-                host.accepted_count += effect.count if effect.reason == LEFT_ACCEPTED else 0
-                host.release_found(effect.first, effect.count)
-        elif sinks is not None:
-            if isinstance(effect, Applied):
-                applied.append((effect.session, effect.number))
-            elif isinstance(effect, KnownAlready):
+@final
+class EntryApply:
+    """See the module. Invariant: there are sinks only while this node leads.
+
+    `on_pending` and `on_purged` are called where it leads: messages wait in the machine to be
+    dead-lettered at least once, and the queue is purged.
+    """
+
+    def __init__(
+        self,
+        core: QueueCore,
+        bodies: Bodies,
+        on_pending: Callable[[DeadLettersPending], None],
+        on_purged: Callable[[], None],
+    ) -> None:
+        self._core = core
+        self._bodies = bodies
+        self._on_pending = on_pending
+        self._on_purged = on_purged
+        self._sinks: dict[SessionId, StreamSink] = {}
+
+    # Sessions
+
+    def adopt(self, sink: StreamSink) -> None:
+        """The sink stands for its session from now on."""
+        session = sink.session
+        known = self._sinks.get(session)
+        if known is not sink:
+            if known is not None:
+                self.forget(session)
+            self._sinks[session] = sink
+
+    def forget(self, session: SessionId) -> StreamSink | None:
+        """Pass nothing to the session any more; return its sink."""
+        sink = self._sinks.pop(session, None)
+        if sink is not None:
+            core = self._core
+            core.reading.end_session(session)
+            core.credit.peer_down(sink.credit)
+            sink.credit.peer_down(core.credit)
+        return sink
+
+    def lose_leadership(self) -> None:
+        """Tell all sessions that nothing more comes from here."""
+        sinks = self._sinks
+        self._sinks = {}
+        self._core.credit.peer_down_everywhere()
+        for session in sinks:
+            self._core.reading.end_session(session)
+        for sink in sinks.values():
+            sink.on_leader_lost(int(self._core.uid))
+
+    # Entries
+
+    def apply(self, commands: list[Command], now_ms: i64, leads: bool) -> None:
+        """Apply the commands of one entry."""
+        core = self._core
+        bodies = self._bodies
+        machine = core.machine
+        effects = machine.apply(commands, now_ms)
+        core.capacity.observe(machine.is_able(), machine.now_ms)
+        confirmed: Numbers = []
+        applied: Numbers = []
+        traffic = bodies.traffic
+        for effect in effects:
+            if isinstance(effect, Enqueued):
+                bodies.taken(effect.message_first, effect.count)
+                core.published_count += effect.count
                 confirmed.append((effect.session, effect.first_seq + effect.count - 1))
-            else:
-                say(host, sinks, effect)
-                if traffic is not None:
-                    traffic.told(effect)
-    bodies.drop_passed()
-    if sinks is not None:
-        decide(host, sinks, confirmed, applied)
-        for command in commands:
-            end_session(host, sinks, command)
+            elif isinstance(effect, Left):
+                if leads:
+                    core.left(effect)
+                else:
+                    core.accepted_count += effect.count if effect.reason == LEFT_ACCEPTED else 0
+                    core.release_found(effect.first, effect.count)
+            elif leads:
+                if isinstance(effect, Applied):
+                    applied.append((effect.session, effect.number))
+                elif isinstance(effect, KnownAlready):
+                    confirmed.append((effect.session, effect.first_seq + effect.count - 1))
+                else:
+                    self._answer(effect)
+                    if traffic is not None:
+                        traffic.told(effect)
+        bodies.drop_passed()
+        if leads:
+            self._decide(confirmed, applied)
+            for command in commands:
+                self._end_session(command)
 
+    def _answer(self, effect: Effect) -> None:
+        """What is not about bodies, nor for the end of the entry."""
+        core = self._core
+        if isinstance(effect, (LastConsumerGone, QueueExpired)):
+            core.unused(effect)
+        elif isinstance(effect, DeadLettersPending):
+            self._on_pending(effect)
+        elif isinstance(effect, ResendFrom):
+            sink = self._sinks.get(effect.session)
+            if sink is not None:
+                sink.on_resend(int(core.uid))
+        elif isinstance(effect, SessionOver):
+            sink = self.forget(effect.session)
+            if sink is not None:  # Its process may not know yet that the session is over.
+                sink.on_gone(int(core.uid))
+        elif not isinstance(effect, Unwanted):
+            core.count_answer(effect)
+            if isinstance(effect, Purged):
+                self._on_purged()
+            sink = self._sinks.get(session_in(effect))
+            if sink is not None:
+                tell(sink, core.uid, effect, core.auto_delete and core.machine.attached_count == 0)
 
-def say(host: ClassicHost, sinks: Sinks, effect: Effect) -> None:
-    """What is not about bodies, nor for the end of the entry."""
-    if isinstance(effect, (LastConsumerGone, QueueExpired)):
-        host.unused(effect)
-    elif isinstance(effect, DeadLettersPending):
-        host.dies(effect)
-    elif isinstance(effect, ResendFrom):
-        sink = sinks.get(effect.session)
-        if sink is not None:
-            sink.on_resend(int(host.uid))
-    elif isinstance(effect, SessionOver):
-        drop_sink(host, sinks, effect.session, True)
-    elif not isinstance(effect, Unwanted):
-        if isinstance(effect, Delivers):
-            host.delivered_count += effect.count
-            host.redelivered_count += effect.count if effect.redelivered else 0
-        host.count_answer(effect)
-        sink = sinks.get(session_in(effect))
-        if sink is not None:
-            tell(sink, host.uid, effect, host.auto_delete and host.machine.attached_count == 0)
+    def _decide(self, confirmed: Numbers, applied: Numbers) -> None:
+        """Publishes are decided, behind what was refused of them; commands are in for good."""
+        uid = int(self._core.uid)
+        for session, upto in confirmed:
+            sink = self._sinks.get(session)
+            if sink is not None:
+                sink.on_confirms(uid, upto)
+        for session, number in applied:
+            sink = self._sinks.get(session)
+            if sink is not None:
+                sink.on_applied(uid, number)
 
-
-def decide(host: ClassicHost, sinks: Sinks, confirmed: Numbers, applied: Numbers) -> None:
-    """Publishes are decided, behind what was refused of them; commands are in for good."""
-    uid = int(host.uid)
-    for session, upto in confirmed:
-        sink = sinks.get(session)
-        if sink is not None:
-            sink.on_confirms(uid, upto)
-    for session, number in applied:
-        sink = sinks.get(session)
-        if sink is not None:
-            sink.on_applied(uid, number)
-
-
-def end_session(host: ClassicHost, sinks: Sinks, command: Command) -> None:
-    """The session has heard all that it ever will."""
-    if isinstance(command, Numbered):
-        command = command.command
-    if isinstance(command, EndSession):
-        drop_sink(host, sinks, command.session, False)
-
-
-def drop_sink(host: ClassicHost, sinks: Sinks, session: SessionId, is_told: bool) -> None:
-    """Nobody is told any more of the session, which may not know yet that it is over."""
-    sink = sinks.pop(session, None)
-    if sink is None:
-        return
-    host.forget_sink(session)
-    host.credit.peer_down(sink.credit)
-    sink.credit.peer_down(host.credit)
-    if is_told:
-        sink.on_gone(int(host.uid))
+    def _end_session(self, command: Command) -> None:
+        """The session was answered everything."""
+        if isinstance(command, Numbered):
+            command = command.command
+        if isinstance(command, EndSession):
+            self.forget(command.session)

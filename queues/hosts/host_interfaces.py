@@ -12,7 +12,7 @@ from queues.machine.commands import SessionId
 from queues.message import Chunk
 
 if TYPE_CHECKING:
-    from queues.hosts.classic import ClassicHost
+    from queues.hosts.queue_core import QueueCore
     from queues.queue_host import QueueHost
 
 HELD: Final = -1  # answer of `DeadLetterPublisher.bury`
@@ -47,8 +47,8 @@ class Steps(Protocol):
     def queue_unused(self, uid: int) -> None:
         """The queue is to be deleted: its last consumer is gone, or its time is over."""
 
-    def load(self, host: "ClassicHost", chunk: Chunk) -> None:
-        """Read the chunk's bytes from its file, then call `host.loaded(chunk)`."""
+    def load(self, core: "QueueCore", chunk: Chunk) -> None:
+        """Read the chunk's bytes from its file, then call `core.loaded(chunk)`."""
 
 
 @final

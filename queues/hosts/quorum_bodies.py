@@ -10,8 +10,8 @@ and it must have none, for the same message may come again, and what was settled
 dead for good (docs/formats/wal.md).
 
 `BodyReader` gives bodies back as runs (`queues.hosts.quorum_entry`), for members that are behind.
-Owns the set of what is promised (`ClassicHost.promises`, so that the log keeps it); what it asks of
-the disk is answered by `ClassicHost.loaded`. A body that cannot be read is tried again after a
+Owns the set of what is promised (`QueueCore.promises`, so that the log keeps it); what it asks of
+the disk is answered by `QueueCore.loaded`. A body that cannot be read is tried again after a
 while. Compiled.
 """
 
@@ -22,16 +22,14 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from queues.hosts.byte_counts import Traffic
-from queues.hosts.classic import ClassicHost
 from queues.hosts.host_interfaces import Steps
-from queues.hosts.journal import Journal
+from queues.hosts.queue_core import QueueCore
 from queues.hosts.quorum_entry import cut_of, put_run
 from queues.hosts.sweeping import Sweep, sets_alive
 from queues.machine.commands import SessionId
 from queues.machine.fifo import Fifo
 from queues.message import Chunk
 from queues.queue_host import PublishingOnly
-from queues.runs.seqset import SeqSet
 from queues.sessions.credit import CreditActor, CreditSpec
 
 READ_AGAIN_MS: Final = 1000
@@ -42,20 +40,20 @@ class Bodies:
     """See the module. Invariant: what is promised is in the store, and not below the machine's next
     number but while an entry is being applied."""
 
-    def __init__(self, inner: ClassicHost, journal: Journal, sweep_slots: i64) -> None:
+    def __init__(self, core: QueueCore, sweep_slots: i64) -> None:
         self._sweep_slots: i64 = sweep_slots
-        self.promises = SeqSet()
-        inner.promises = self.promises
+        promises = core.promises
+        assert promises is not None
+        self.promises = promises
         self.traffic: Traffic | None = None  # counted at the leader, if it is to follow it
-        self._inner = inner
-        self._journal = journal
+        self._core = core
 
     def promise_own(self, chunk: Chunk, first: i64) -> None:
         """The leader is about to propose an entry with these messages; the chunk is reserved."""
         count = chunk.count()
-        self._inner.store.add(first, chunk, 0, count, True)
-        self._inner.store.cancel_reserve(chunk)
-        self._journal.publish(chunk, self._inner.uid, first)
+        self._core.store.add(first, chunk, 0, count, True)
+        self._core.store.cancel_reserve(chunk)
+        self._core.journal.publish(chunk, self._core.uid, first)
         self.promises.add(first, count)
 
     def promise(self, chunk: Chunk, first: i64, now_ms: i64) -> None:
@@ -64,11 +62,11 @@ class Bodies:
         Those that are here already stay as they are. Of those below the machine's next number all
         that is alive is here.
         """
-        inner = self._inner
+        core = self._core
         end = first + chunk.count()
-        at = max(first, inner.machine.next_seq)
+        at = max(first, core.machine.next_seq)
         missing: list[tuple[int, int]] = []
-        for found, found_count in inner.store.spans_within(at, end - at):
+        for found, found_count in core.store.spans_within(at, end - at):
             if found > at:
                 missing.append((at, found - at))
             at = found + found_count
@@ -76,8 +74,8 @@ class Bodies:
             missing.append((at, end - at))
         for run_first, run_count in missing:
             piece = cut_of(chunk, run_first - first, run_count)
-            self._journal.write_now(piece, inner.uid, run_first, now_ms)
-            inner.store.add(run_first, piece, 0, run_count, True)
+            self._core.journal.write_now(piece, core.uid, run_first, now_ms)
+            core.store.add(run_first, piece, 0, run_count, True)
             self.promises.add(run_first, run_count)
 
     def taken(self, first: i64, count: i64) -> None:
@@ -87,38 +85,38 @@ class Bodies:
     def drop_passed(self) -> None:
         """The machine has applied an entry: what it has passed over goes."""
         promises = self.promises
-        inner = self._inner
-        next_seq = inner.machine.next_seq
+        core = self._core
+        next_seq = core.machine.next_seq
         if promises.count > 0 and promises.first() < next_seq:
             passed = promises.split_below(next_seq)
             if passed.count > self._sweep_slots:
-                inner.sweeps.append(Sweep(None, passed, [], next_seq, self._sweep_slots))
+                core.sweeps.append(Sweep(None, passed, [], next_seq, self._sweep_slots))
                 return
             for first, count in passed.runs():
-                inner.release_found(first, count)
+                core.release_found(first, count)
 
     def install(self, machine: Fifo) -> None:
         """The queue is what a snapshot says: what that has not goes, by `sweep`."""
-        inner = self._inner
+        core = self._core
         passed = self.promises.split_below(machine.next_seq)
-        end = max(machine.next_seq, inner.machine.next_seq)
+        end = max(machine.next_seq, core.machine.next_seq)
         kept = sets_alive(machine)
-        inner.sweeps.append(Sweep(inner.machine, passed, kept, end, self._sweep_slots))
-        inner.machine = machine
+        core.sweeps.append(Sweep(core.machine, passed, kept, end, self._sweep_slots))
+        core.machine = machine
 
     def sweep(self) -> bool:
         """Let go of some of what snapshots do not have; whether there is more."""
-        sweeps = self._inner.sweeps
-        if len(sweeps) > 0 and sweeps[0].go_on(self._inner):
+        sweeps = self._core.sweeps
+        if len(sweeps) > 0 and sweeps[0].go_on(self._core):
             del sweeps[0]
         return len(sweeps) > 0
 
     def recovered(self) -> None:
         """All bodies were found that the log has: those behind the machine may be of entries that
         are still to be applied; of the others, what the machine has not is dead."""
-        inner = self._inner
-        machine = inner.machine
-        for found in inner.take_found():
+        core = self._core
+        machine = core.machine
+        for found in core.take_found():
             behind = max(found.first, machine.next_seq)
             end = found.first + found.count
             if end > behind:
@@ -127,10 +125,10 @@ class Bodies:
             at = found.first
             for first, count in sorted(machine.alive_within(at, end - at)):
                 if first > at:
-                    inner.release_found(at, first - at)
+                    core.release_found(at, first - at)
                 at = first + count
             if end > at:
-                inner.release_found(at, end - at)
+                core.release_found(at, end - at)
 
 
 @final
@@ -164,8 +162,8 @@ class Gathering:
 class BodyReader(PublishingOnly):
     """Reads bodies back, one gathering after the other. To the host it is a session."""
 
-    def __init__(self, inner: ClassicHost, turn: Steps) -> None:
-        self._inner = inner
+    def __init__(self, core: QueueCore, turn: Steps) -> None:
+        self._core = core
         self._turn = turn
         self._credit = CreditActor("bodies for others", CreditSpec(1, 1))
         self._waiting: deque[Gathering] = deque()
@@ -192,14 +190,14 @@ class BodyReader(PublishingOnly):
         self._work()
 
     def on_unreadable(self, uid: int) -> None:
-        self._turn.wake_host(self, int(self._inner.machine.now_ms) + READ_AGAIN_MS)
+        self._turn.wake_host(self, int(self._core.machine.now_ms) + READ_AGAIN_MS)
 
     def on_timer(self) -> None:
         self._work()
 
     @property
     def is_gone(self) -> bool:
-        return self._inner.is_gone
+        return self._core.is_gone
 
     def gather(self, wanted: Gathering) -> None:
         self._waiting.append(wanted)
@@ -236,8 +234,8 @@ class BodyReader(PublishingOnly):
 
     def _go_on_within(self, wanted: Gathering, end: i64) -> bool:
         """A bounded part of one range."""
-        inner = self._inner
-        spans, following = inner.journaled_from(wanted.at)
+        core = self._core
+        spans, following = core.journaled_from(wanted.at)
         into = wanted.found[len(wanted.found) - 1]
         for first, count in spans:
             at: i64 = first
@@ -246,7 +244,7 @@ class BodyReader(PublishingOnly):
                 wanted.at = at
                 if wanted.is_cut and wanted.room <= 0:
                     return True
-                view = inner.bytes_of(self, at, stop - at)
+                view = core.bytes_of(self, at, stop - at)
                 if view is None:
                     return False
                 some: i64 = view.count

@@ -12,11 +12,11 @@ It makes one entry of what a turn brought, with the bodies in the log before it;
 takes nothing more, what comes waits, and its senders for their credit. It alone looks at the time.
 
 Bodies are the business of `quorum_bodies`, snapshots of `quorum_snapshot`, entries of
-`quorum_entry`. Owns the machine's role and what is on its way to the group; the machine, the store
-and the sinks are those of a `ClassicHost` in mode LOGGED. Keeps `raft.log_group.GroupOwner`. An
-entry that this node cannot read stops it, for its machine would not be that of the others.
+`quorum_entry`. Owns the member's role and what is on its way to the group; `QueueCore` has the
+machine and the bodies, `EntryApply` the sinks. Keeps `raft.log_group.GroupOwner`. An entry that
+this node cannot read stops it, because its machine would differ from that of the others.
 
-    member = QuorumMember(node, inner, journal, turn, shelf)
+    member = QuorumMember(node, core, shelf)
     member.begin_new(config, birth, join) | member.load(standing, state), ..., member.recovered()
     member.join(group)
 
@@ -30,10 +30,9 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from queues.dead_lettering.at_least_once_worker import AtLeastOnceWorker
-from queues.hosts.classic import ClassicHost
-from queues.hosts.entry_apply import apply_entry
-from queues.hosts.host_interfaces import DeadLetterPublisher, Steps
-from queues.hosts.journal import Journal
+from queues.hosts.entry_apply import EntryApply
+from queues.hosts.host_interfaces import DeadLetterPublisher
+from queues.hosts.queue_core import QueueCore
 from queues.hosts.quorum_bodies import Bodies, BodyReader, Gathering
 from queues.hosts.quorum_entry import (
     decode_member_entry,
@@ -107,42 +106,40 @@ class QuorumMember:
     def __init__(
         self,
         node: i64,
-        inner: ClassicHost,
-        journal: Journal,
-        turn: Steps,
+        core: QueueCore,
         shelf: Shelf,
         snapshot_entries: i64 = SNAPSHOT_ENTRIES,
         slicing: Slicing | None = None,
         snapshot_rest_ms: i64 = SNAPSHOT_REST_MS,
     ) -> None:
         self.node: i64 = node  # member id
-        self.inner = inner
-        self.uid: i64 = inner.uid
-        self.vhost = inner.vhost
-        self.name = inner.name
+        self.core = core
+        self.uid: i64 = core.uid
+        self.vhost = core.vhost
+        self.name = core.name
         self.term: i64 = 0  # in which it leads and takes commands; 0: it does not
         self.leader: i64 = 0
         self.on_lead: OnLead | None = None
         self.on_left: Callable[[int], None] | None = None  # its group has it no more
         self.applied_index: i64 = 0
         slicing = Slicing() if slicing is None else slicing
-        self.bodies = Bodies(inner, journal, slicing.sweep_slots)
-        self.options = inner.options  # what the definitions say
+        self.bodies = Bodies(core, slicing.sweep_slots)
+        self._entries = EntryApply(core, self.bodies, self._died, self._purged)
+        self.options = core.options  # what the definitions say
         self.reborn_term: i64 = 0  # its group began anew in it (0054); 0: it never did
         self._is_sweeping = False  # sessions of before that are ended first
-        self._journal = journal
-        self._turn = turn
+        self._journal = core.journal
+        self._turn = core.turn
         self._shelf = shelf
-        self._reader = BodyReader(inner, turn)
-        wake, later, made = self._mark, self._mark_later, self._new_machine
+        self._reader = BodyReader(core, core.turn)
+        wake, later, made = self._mark, self._mark_later, core.new_machine
         self._outgoing = Outgoing(self.uid, shelf, self._reader, slicing, wake, later)
         self._incoming = Incoming(
-            self.uid, shelf, journal, self.bodies, later, made, slicing.pieces
+            self.uid, shelf, core.journal, self.bodies, later, made, slicing.pieces
         )
         self._group: Group | None = None
         self._birth = b""
         self._wanted: tuple[int, ...] = ()  # members by the definitions; empty: not known
-        self._sinks: dict[SessionId, StreamSink] = {}
         self._commands: list[Command] = []
         self._chunks: list[Chunk] = []
         self._owed: list[tuple[CreditActor, int]] = []
@@ -156,12 +153,10 @@ class QuorumMember:
         self._at_least_once_worker: AtLeastOnceWorker | None = (
             None  # where it leads, once something died that is kept
         )
-        inner.on_pending = self._died
         self._snapshot_entries: i64 = snapshot_entries
         self._snapshot_rest_ms: i64 = snapshot_rest_ms
         self._snapshot_ms: i64 = 0  # when the last one was taken, by the machine's clock
         self._unsaved_bytes: i64 = 0  # of entries since then
-        inner.machine.begin_streams()
 
     # What listings and sessions see
 
@@ -171,11 +166,11 @@ class QuorumMember:
 
     @property
     def single_active(self) -> bool:
-        return self.inner.single_active
+        return self.core.single_active
 
     @property
     def is_gone(self) -> bool:
-        return self.inner.is_gone
+        return self.core.is_gone
 
     @property
     def is_leading(self) -> bool:
@@ -183,19 +178,19 @@ class QuorumMember:
 
     @property
     def ready_count(self) -> int:
-        return self.inner.ready_count
+        return self.core.ready_count
 
     @property
     def checked_out_count(self) -> int:
-        return self.inner.checked_out_count
+        return self.core.checked_out_count
 
     @property
     def consumer_count(self) -> int:
-        return self.inner.consumer_count
+        return self.core.consumer_count
 
     @property
     def credit(self) -> CreditActor:
-        return self.inner.credit
+        return self.core.credit
 
     def status(self) -> Status | None:
         """How the group stands, as this member sees it; None: it has not begun."""
@@ -207,17 +202,17 @@ class QuorumMember:
         """See HomeEnd. The chunk stays its owner's: what is kept here is another one."""
         if self.term == 0:
             return False
-        inner = self.inner
-        self._adopt(sink)
+        core = self.core
+        self._entries.adopt(sink)
         if chunk is not None:
             own = twin_of(chunk)
             enqueue = enqueue_of(command)
             assert enqueue is not None
             if enqueue.traits is None:
-                enqueue.traits = inner.traits(own)
-            inner.expect(own)
+                enqueue.traits = core.traits(own)
+            core.expect(own)
             count = own.count()
-            sink.credit.send(inner.credit, count)
+            sink.credit.send(core.credit, count)
             self._chunks.append(own)
             self._owed.append((sink.credit, count))
             traffic = self.bodies.traffic
@@ -231,41 +226,28 @@ class QuorumMember:
         """See HomeEnd."""
         if self.term == 0:
             return None
-        self._adopt(sink)
-        return self.inner.machine.resume(wanted)
-
-    def _adopt(self, sink: StreamSink) -> None:
-        session = sink.session
-        known = self._sinks.get(session)
-        if known is not sink:
-            if known is not None:
-                self.forget_sink(session)
-            self._sinks[session] = sink
-            self.inner.adopt(sink)
+        self._entries.adopt(sink)
+        return self.core.machine.resume(wanted)
 
     def forget_sink(self, session: SessionId) -> None:
-        sink = self._sinks.pop(session, None)
-        if sink is not None:
-            self.inner.forget_sink(session)
-            self.inner.credit.peer_down(sink.credit)
-            sink.credit.peer_down(self.inner.credit)
+        self._entries.forget(session)
 
     def view(self, sink: SessionSink, first: int, count: int) -> View | None:
         """See HomeEnd. None as well for what was settled meanwhile, by a command that its session
         gave to another leader."""
-        if self.inner.store.find_live(first) is None:
+        if self.core.store.find_live(first) is None:
             return None
-        return self.inner.view(sink, first, count)
+        return self.core.view(sink, first, count)
 
     def processes(self) -> set[int]:
         """Of all sessions that the queue knows of."""
-        streams = self.inner.machine.streams
+        streams = self.core.machine.streams
         assert streams is not None
         return {int(session) >> PROCESS_SHIFT for session in streams.by_session}
 
     def suspended(self) -> set[int]:
         """Processes whose consumers get nothing, for their nodes could not be reached."""
-        streams = self.inner.machine.streams
+        streams = self.core.machine.streams
         assert streams is not None
         return set(streams.suspended)
 
@@ -282,15 +264,15 @@ class QuorumMember:
         self, options: Options, dead_letter_publisher: DeadLetterPublisher | None
     ) -> None:
         """The definitions say so from now on; the leader has all members follow."""
-        self.inner.bury_by(dead_letter_publisher)
+        self.core.dead_letter_to(dead_letter_publisher)
         self.options = options
-        if self.term > 0 and not self.inner.options.same(options):
+        if self.term > 0 and not self.core.options.same(options):
             self._commands.append(self._configuration())
             self._mark()
 
     def _configuration(self) -> Configure:
         """Bodies of what is promised are in the store; of what is only handed down, here."""
-        return self.inner.reconfigured(self.options, self._next_seq, self._chunks)
+        return self.core.reconfigured(self.options, self._next_seq, self._chunks)
 
     # The turn
 
@@ -312,7 +294,7 @@ class QuorumMember:
         """Make an entry of what was handed down, or of what time brings about."""
         self._marked = False
         group = self._group
-        if self.inner.is_gone:
+        if self.core.is_gone:
             return
         self._work(group)
         if group is None:
@@ -374,7 +356,7 @@ class QuorumMember:
         """Whether time brings something about; then there is a command that has it come."""
         if len(self._open) > 0:
             return False  # What is under way brings the time with it.
-        machine = self.inner.machine
+        machine = self.core.machine
         if not machine.has_more() and now_ms < machine.due_ms:
             self._set_timer()
             return False
@@ -382,7 +364,7 @@ class QuorumMember:
         return True
 
     def _set_timer(self) -> None:
-        due_ms = self.inner.machine.due_ms
+        due_ms = self.core.machine.due_ms
         if due_ms < self._timer_ms:
             self._timer_ms = due_ms
             self._turn.wake_host(self, due_ms)
@@ -409,7 +391,7 @@ class QuorumMember:
     # GroupOwner: the log
 
     def store(self, entry: Entry) -> None:
-        now_ms = self.inner.machine.now_ms
+        now_ms = self.core.machine.now_ms
         for first, chunk in take_attached(entry.attached):
             self.bodies.promise(chunk, first, now_ms)
 
@@ -429,16 +411,15 @@ class QuorumMember:
                 self._settle_members(group)
                 if self._group is None:
                     return  # This node was removed, and has left.
-        inner = self.inner
-        inner.store.tidy()
-        if len(inner.sweeps) > 0:
+        core = self.core
+        core.store.tidy()
+        if len(core.sweeps) > 0:
             self._mark_later()
-        if inner.is_burying:
-            inner.step(inner.machine.now_ms)
+        core.publish_dead_letters(core.machine.now_ms)
         if self.term > 0:
             if len(self._stepped) > 0:
                 self._mark_later()
-            elif inner.machine.has_more():
+            elif core.machine.has_more():
                 self._turn.mark_host_later(self)
             else:
                 self._set_timer()
@@ -448,7 +429,7 @@ class QuorumMember:
             self._follow()
 
     def _apply(self, entry: Entry) -> None:
-        inner = self.inner
+        core = self.core
         now_ms: i64 = 0
         message_first: i64 = 0
         batch = self._batch_of(entry)
@@ -467,17 +448,13 @@ class QuorumMember:
             enqueue = enqueue_of(command)
             if enqueue is not None:
                 message_end += enqueue.count
-        apply_entry(self.inner, self.bodies, commands, now_ms, self._told())
-        assert inner.machine.next_seq == message_end, "messages have other numbers than bodies"
+        self._entries.apply(commands, now_ms, self.term > 0)
+        assert core.machine.next_seq == message_end, "messages have other numbers than bodies"
         if batch is not None:
             for sender, count in batch.owed:
-                inner.credit.ack(sender, count)
+                core.credit.ack(sender, count)
         if self._is_sweeping and self.term > 0:
             self._swept()
-
-    def _told(self) -> "dict[SessionId, StreamSink] | None":
-        """Who is told of what the machine says; None: this node is no leader, and nobody is."""
-        return self._sinks if self.term > 0 else None
 
     def _batch_of(self, entry: Entry) -> Batch | None:
         """What was proposed here for this place, if it is what came to be there."""
@@ -513,11 +490,11 @@ class QuorumMember:
 
     def _take_over(self, term: i64) -> None:
         """All that older leaders have committed is applied here."""
-        machine = self.inner.machine
+        machine = self.core.machine
         is_new = machine.next_seq == 1
         self.term = term
         self._next_seq = term << TERM_SHIFT | 1
-        self.inner.options = machine.options
+        self.core.options = machine.options
         commands: list[Command] = [Leads(term)]
         if machine.next_seq >> TERM_SHIFT < self.reborn_term:
             commands.extend(self._sweep())
@@ -532,7 +509,7 @@ class QuorumMember:
     def _sweep(self) -> list[Command]:
         """The first of a group that has begun anew: what sessions know of it may be lost. All are
         ended before anybody hears that there is a leader; who comes then finds that out."""
-        streams = self.inner.machine.streams
+        streams = self.core.machine.streams
         assert streams is not None
         self._is_sweeping = True
         return [EndSession(session) for session in sorted(streams.by_session)]
@@ -553,22 +530,20 @@ class QuorumMember:
         if at_least_once_worker is not None:
             at_least_once_worker.close()
         self._drop_work()
-        sinks = self._sinks
-        self._sinks = {}
-        self.inner.credit.peer_down_everywhere()
-        for session in sinks:
-            self.inner.forget_sink(session)
-        for sink in sinks.values():
-            sink.on_leader_lost(int(self.uid))
+        self._entries.lose_leadership()
 
     def _died(self, effect: DeadLettersPending) -> None:
         """Told where it leads alone."""
         self._at_least_once_worker_here().died(effect.first, effect.count, effect.reason)
 
+    def _purged(self) -> None:
+        if self._at_least_once_worker is not None:
+            self._at_least_once_worker.purge()
+
     def _at_least_once_worker_here(self) -> AtLeastOnceWorker:
         at_least_once_worker = self._at_least_once_worker
         if at_least_once_worker is None:
-            at_least_once_worker = AtLeastOnceWorker(self.inner, self._turn, self._bury)
+            at_least_once_worker = AtLeastOnceWorker(self.core, self._turn, self._bury)
             self._at_least_once_worker = at_least_once_worker
         return at_least_once_worker
 
@@ -577,7 +552,7 @@ class QuorumMember:
 
     def _drop_work(self) -> None:
         for chunk in self._chunks:
-            self.inner.store.cancel_reserve(chunk)
+            self.core.store.cancel_reserve(chunk)
         self._commands = []
         self._chunks = []
         self._owed = []
@@ -647,7 +622,7 @@ class QuorumMember:
         behind = self.applied_index - group.raft.snapshot_index
         if behind < self._snapshot_entries or outgoing.is_busy:
             return
-        machine = self.inner.machine
+        machine = self.core.machine
         if behind < LATE_ENTRIES * self._snapshot_entries and (
             group.raft.is_sending_snapshot or self._is_snapshot_new(machine.now_ms)
         ):
@@ -699,7 +674,7 @@ class QuorumMember:
     def stage(
         self, piece: SnapshotSlice, point: SnapshotPoint | None, done: Callable[[], None]
     ) -> None:
-        now_ms = self.inner.machine.now_ms
+        now_ms = self.core.machine.now_ms
         if point is None:
             self._incoming.stage(piece, now_ms, done)
             return
@@ -713,25 +688,20 @@ class QuorumMember:
 
         self._incoming.stage(piece, now_ms, staged)
 
-    def _new_machine(self) -> Fifo:
-        machine = Fifo(self.inner.machine.options)
-        machine.begin_streams()
-        return machine
-
     def _install(self, point: SnapshotPoint, fresh: Fifo, done: Callable[[], None]) -> None:
         """All slices are durable and decoded: have them count, then go on with them."""
-        if self.inner.is_gone:
+        if self.core.is_gone:
             return
         standing = Standing(point, fresh.next_seq, self._birth)
         slice_count = self._incoming.slice_count
         self._outgoing.give_up()
 
         def installed() -> None:
-            if self.inner.is_gone:
+            if self.core.is_gone:
                 return
             self._incoming.finish(fresh)
             self._mark()  # What it does not have goes in slices.
-            self.inner.options = fresh.options
+            self.core.options = fresh.options
             self.applied_index = point.index
             self._outgoing.stands(standing, slice_count)
             done()
@@ -754,7 +724,7 @@ class QuorumMember:
         """
         self._birth = birth
         point = SnapshotPoint(0, 0, appended_term, config)
-        self._outgoing.take(Standing(point, 1, birth), self.inner.machine)
+        self._outgoing.take(Standing(point, 1, birth), self.core.machine)
 
         def begun(at: SnapshotPoint) -> None:
             done()
@@ -764,8 +734,8 @@ class QuorumMember:
 
     def begin_again(self, point: SnapshotPoint, birth: bytes, done: Callable[[], None]) -> None:
         """The log was damaged, and this was the only member: go on at `point` with the messages
-        that the inner host has. `done` when that is durable; then `join`."""
-        machine = self.inner.machine
+        that the core has. `done` when that is durable; then `join`."""
+        machine = self.core.machine
         self._birth = birth
         self.applied_index = point.index
         self._outgoing.take(Standing(point, machine.next_seq, birth), machine)
@@ -778,11 +748,11 @@ class QuorumMember:
 
     def load(self, standing: Standing, slices: Sequence[bytes]) -> None:
         """The node starts: the newest snapshot. Bodies are found next, then `recovered`."""
-        thawing = Thawing(self.inner.machine)
+        thawing = Thawing(self.core.machine)
         for piece in slices:
             thawing.feed(piece)
         thawing.finish()
-        self.inner.options = self.inner.machine.options
+        self.core.options = self.core.machine.options
         self._birth = standing.birth
         self.applied_index = standing.point.index
         self._outgoing.stands(standing, len(slices))
@@ -806,9 +776,9 @@ class QuorumMember:
 
     def leave(self) -> None:
         """The definition is gone, or the group has no member here any more: all that is here of it
-        goes. The inner host is told next (`ClassicHost.delete`), and whoever added the group
+        goes. The core is deleted next (`QueueCore.delete`), and whoever added the group
         removes it."""
-        self.inner.settles = False  # The same messages may come again, if a member does.
+        self.core.settles = False  # The same messages may come again, if a member does.
         if self.term > 0:
             self._step_down()
         self._group = None

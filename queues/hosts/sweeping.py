@@ -16,8 +16,8 @@ from queues.machine.fifo import Fifo
 from queues.runs.seqset import SeqSet
 
 if TYPE_CHECKING:
-    from queues.hosts.classic import ClassicHost
     from queues.hosts.host_interfaces import Steps
+    from queues.hosts.queue_core import QueueCore
 
 Runs = list[tuple[int, int]]
 
@@ -26,7 +26,7 @@ Runs = list[tuple[int, int]]
 class Sweep:
     """What is to go: in `old`, which nobody else has, or in `passed`, and not in `kept`.
 
-    What is kept may be settled meanwhile; that is let go of by its own host.
+    What is kept may be settled meanwhile; that is let go of by the core.
     """
 
     def __init__(
@@ -55,15 +55,15 @@ class Sweep:
         kept.sort()
         return runs_without(runs, kept)
 
-    def go_on(self, host: "ClassicHost") -> bool:
+    def go_on(self, core: "QueueCore") -> bool:
         """Let go of a part; whether that was all."""
-        spans, following = host.store.spans_from(self._at, self._slots)
+        spans, following = core.store.spans_from(self._at, self._slots)
         dead: Runs = []
         for first, count in spans:
             dead.extend(self.within(first, count))
         self._at = self._end if following == 0 else min(i64(following), self._end)
         for first, count in dead:
-            host.release_found(first, count)
+            core.release_found(first, count)
         return self._at >= self._end
 
 
@@ -71,22 +71,22 @@ class Sweep:
 class Remains:
     """A queue that is gone: all that its store has goes."""
 
-    def __init__(self, host: "ClassicHost", turn: "Steps") -> None:
-        self._host = host
+    def __init__(self, core: "QueueCore", turn: "Steps") -> None:
+        self._core = core
         self._turn = turn
         self._at: i64 = 1
 
     def step(self, now_ms: i64) -> None:
-        host = self._host
-        spans, following = host.store.spans_from(self._at)
+        core = self._core
+        spans, following = core.store.spans_from(self._at)
         for first, count in spans:
-            for run_first, run_count in host.live_ranges(first, count):
-                host.release_found(run_first, run_count)
+            for run_first, run_count in core.live_ranges(first, count):
+                core.release_found(run_first, run_count)
         self._at = following
         if following > 0:
             self._turn.mark_host_later(self)
         else:
-            host.store.clear()
+            core.store.clear()
 
 
 def stored_runs(store: Store, runs: Runs) -> Runs:

@@ -14,7 +14,7 @@ from node.events.logs import ids_of
 from queues.definitions.broker_objects import Queue
 from queues.definitions.metadata import Metadata
 from queues.definitions.metadata_outcomes import Change, Outcome
-from queues.hosts.classic import Steppable
+from queues.hosts.host_interfaces import Steppable
 
 if TYPE_CHECKING:
     from node.broker import Broker

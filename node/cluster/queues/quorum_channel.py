@@ -63,7 +63,7 @@ log = logging.getLogger("warren.cluster")
 
 
 class QuorumQueues:
-    """See the module. Invariant: a uid in `members` has its inner host in `broker.hosts`."""
+    """See the module. Invariant: a uid in `members` has its core in `broker.hosts`."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class QuorumQueues:
             self._begin(queue, Config(()), False)
 
     def remove(self, queue: Queue) -> None:
-        """The queue is deleted. Its inner host hears next."""
+        """The queue is deleted. Its core is deleted next."""
         proxy = self._proxies.pop(queue.uid, None)
         if proxy is not None:
             self._leaders.unwatch(queue.uid, self._watches.pop(queue.uid))
@@ -144,19 +144,17 @@ class QuorumQueues:
                 self._cluster.raft.remove(queue.uid)
             member.leave()
             if self._cluster.member not in queue.members:  # It had not left yet.
-                self._broker.hosts.awake.pop(queue.uid).delete()
+                self._broker.hosts.remove(queue)
 
     # Members
 
     def _make(self, queue: Queue) -> QuorumMember:
         broker = self._broker
-        inner = broker.hosts.add(queue)
+        core = broker.hosts.add_core(queue)
         rules = broker.policies.rules_of(queue)
         member = QuorumMember(
             self._cluster.member,
-            inner,
-            broker.journal,
-            broker,
+            core,
             self._snapshots,
             self.snapshot_entries,
         )
@@ -253,7 +251,7 @@ class QuorumQueues:
         """The only member of a queue is damaged: not served until an operator accepts the loss."""
         self._crashed[int(member.uid)] = group
         places = tuple(hit.place for hit in hits)
-        self._broker.damages.add(member.inner, Damage(shown(places[0]), places, *last))
+        self._broker.damages.add(member.core, Damage(shown(places[0]), places, *last))
 
     def accept_damage(self, queue: Queue, done: Callable[[], None]) -> None:
         """Serve a queue whose only member is damaged with the messages that could be read: they
@@ -262,7 +260,7 @@ class QuorumQueues:
         group = self._crashed.pop(uid)
         member = self.members[uid]
         damages = self._broker.damages
-        damages.restore(member.inner)
+        damages.restore(member.core)
         term = group.log.highest_term() + 1
         index = max(group.log.highest_index(), group.standing.point.index) + 1
         point = SnapshotPoint(index, term, term, Config((self._cluster.member,)))
@@ -385,7 +383,7 @@ class QuorumQueues:
             )
         self._leaders.unlead(uid)
         member.leave()
-        self._broker.hosts.awake.pop(uid).delete(for_good=False)
+        self._broker.hosts.awake.pop(uid).delete([], False)
         queue = self._broker.metadata.queue(uid)
         if queue is not None and self._cluster.member in queue.members:
             self._begin(queue, Config(()), False)  # It is named again already.

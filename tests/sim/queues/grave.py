@@ -1,6 +1,6 @@
 """Between a queue and its dead-letter exchange: tells the ledger who dies, before it does so."""
 
-from queues.hosts.classic import DeadLetterPublisher
+from queues.hosts.host_interfaces import DeadLetterPublisher
 from queues.message import Chunk
 from tests.sim.queues.ledger import Ledger
 from tests.sim.queues.letters import payload_of

@@ -114,7 +114,7 @@ class ImageWatch:
                     if enqueue.first_seq + at in numbers:
                         found.append(seq + at)
             seq += int(enqueue.count)
-        machine = node.member.inner.machine
+        machine = node.member.core.machine
         return [each for each in found if machine.alive_within(each, 1)]
 
     def _content(self, node: GroupNode, index: int) -> bytes | None:

@@ -11,9 +11,9 @@ from node.timers import Timers
 from node.turn import Turn
 from queues.bodies.extents import Columns
 from queues.bodies.store import BodyBudget
-from queues.hosts.classic import LOGGED, ClassicHost
 from queues.hosts.host_interfaces import DeadLetterPublisher
 from queues.hosts.journal import Journal
+from queues.hosts.queue_core import DEFAULT, QueueCore
 from queues.hosts.quorum_member import QuorumMember
 from queues.hosts.quorum_recovery import (
     INCARNATION,
@@ -72,7 +72,7 @@ class Network(Protocol):
 class Sink:
     """Takes what the log has found (`RecoverySink`)."""
 
-    def __init__(self, found: FoundGroups, host: Callable[[], ClassicHost | None]) -> None:
+    def __init__(self, found: FoundGroups, host: Callable[[], QueueCore | None]) -> None:
         self._found = found
         self._host = host
         self.entry_count = 0
@@ -149,7 +149,7 @@ class GroupNode:
         self.raft = RaftHost(number, self.wal, self, settings, lots, self.turn.begin_groups)
         self.turn.groups = self.raft
         self.member: QuorumMember | None = None
-        self.hosts: dict[int, ClassicHost] = {}
+        self.hosts: dict[int, QueueCore] = {}
         self.is_joined = False
         self.recover()
 
@@ -214,11 +214,11 @@ class GroupNode:
     def make(self) -> QuorumMember:
         """The host of the queue, and this node's member of its group."""
         credit = CreditActor("queue", CreditSpec(400, 200))
-        inner = ClassicHost(
+        core = QueueCore(
             *(UID, "/", "q", True, self.journal, self.budget, self, credit, False),
-            *(self.world.options, LOGGED, self.world.dead_letter_publisher(self)),
+            *(self.world.options, DEFAULT, True, self.world.dead_letter_publisher(self)),
         )
-        self.hosts[UID] = inner
+        self.hosts[UID] = core
         entries = self.random.choice((4, 16, 64))
         slicing = Slicing(
             small=self.random.choice((0, 1000)),
@@ -227,9 +227,7 @@ class GroupNode:
             pieces=self.random.choice((1, 4)),
             sweep_slots=self.random.choice((1, 3, 2000)),
         )
-        self.member = QuorumMember(
-            self.number, inner, self.journal, self, self.shelf, entries, slicing, 0
-        )
+        self.member = QuorumMember(self.number, core, self.shelf, entries, slicing, 0)
         self.member.on_lead = self._leads
         self.member.on_left = self._left
         return self.member
@@ -273,7 +271,7 @@ class GroupNode:
         else:
             self.wal.release_log(UID, INDEX_MAX)
         member.leave()
-        member.inner.delete(for_good=False)
+        member.core.delete([], False)
         del self.hosts[UID]
         self.member = None
         self.is_joined = False
@@ -304,11 +302,11 @@ class GroupNode:
     def queue_unused(self, uid: int) -> None:
         """No test deletes it here."""
 
-    def load(self, host: ClassicHost, chunk: Chunk) -> None:
+    def load(self, core: QueueCore, chunk: Chunk) -> None:
         def done(result: bytes | Exception) -> None:
             self.turn.begin()
             assert isinstance(result, bytes), f"a body cannot be read: {result}"
-            host.loaded(chunk, result)
+            core.loaded(chunk, result)
 
         self.wal.read(chunk.file_id, chunk.file_offset, chunk.size(), done)
 

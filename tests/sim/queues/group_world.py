@@ -278,7 +278,7 @@ class GroupWorld:
         if member is None or member.applied_index == 0 or self.random.random() < 0.7:
             return
         index = (node.incarnation, int(member.applied_index))
-        state = crc32(encode_fifo(member.inner.machine))
+        state = crc32(encode_fifo(member.core.machine))
         known = self.states.setdefault(index, (state, node.number))
         assert known[0] == state, f"{node.number} and {known[1]} differ at {index}"
 
@@ -484,7 +484,7 @@ class GroupWorld:
     def all_buried(self) -> bool:
         leader = self.find_leader()
         member = None if leader is None else leader.member
-        return member is not None and member.inner.machine.pending_dead_letters.count == 0
+        return member is not None and member.core.machine.pending_dead_letters.count == 0
 
     def nothing_kept(self) -> bool:
         return not any(session.kept for session in self.sessions)
@@ -519,8 +519,8 @@ class GroupWorld:
             member = node.member
             assert member is not None
             assert member.bodies.promises.count == 0, f"{node.number} keeps promises"
-            assert member.inner.store.is_empty(), f"{node.number} keeps bodies"
-            states = crc32(encode_fifo(member.inner.machine))
+            assert member.core.store.is_empty(), f"{node.number} keeps bodies"
+            states = crc32(encode_fifo(member.core.machine))
             place = (node.incarnation, int(member.applied_index))
             known = self.states.setdefault(place, (states, node.number))
             assert known[0] == states, "members differ at the end"

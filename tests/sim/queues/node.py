@@ -18,8 +18,8 @@ from node.turn import Turn
 from queues.bodies.paging import Pager
 from queues.bodies.store import BodyBudget
 from queues.definitions.metadata_commands import Batch, DeclareVhost
-from queues.hosts.classic import ClassicHost
 from queues.hosts.journal import Journal
+from queues.hosts.queue_core import QueueCore
 from queues.sessions.credit import CreditActor, CreditSpec
 from tests.sim.queues.flaky_disk import FlakyDisk
 from tests.sim.queues.sole_cluster import SoleCluster
@@ -216,26 +216,26 @@ class SimNode:
         """The end of `node.boot.Node`, when its clients are gone."""
         self.broker.in_service = False
         self.run_loop()
-        for host in self.broker.hosts.awake.values():
+        for host in self.broker.hosts.classic.values():
             host.end_cleanly()
         self._end_turn()
         self.wal.close(clean=True)
 
-    def contents(self, host: ClassicHost) -> dict[int, bytes]:
+    def contents(self, core: QueueCore) -> dict[int, bytes]:
         """The payloads of a recovered queue by message_seq, read past the node from its disk."""
         found: dict[int, bytes] = {}
-        for first, count in host.live_ranges(1, host.machine.next_seq - 1):
+        for first, count in core.live_ranges(1, core.machine.next_seq - 1):
             for seq in range(first, first + count):
-                found[seq] = self._payload(host, seq)
+                found[seq] = self._payload(core, seq)
         return found
 
-    def _payload(self, host: ClassicHost, seq: int) -> bytes:
-        slot = host.store.find(seq)
+    def _payload(self, core: QueueCore, seq: int) -> bytes:
+        slot = core.store.find(seq)
         chunk = slot.chunk
         index = slot.index + seq - slot.first
         offset = chunk.file_offset + chunk.bytes_between(0, index)
         size = chunk.bytes_between(index, index + 1)
-        assert chunk.file_id in self.wal._ledger.files, f"message {seq} of {host.uid} has no body"
+        assert chunk.file_id in self.wal._ledger.files, f"message {seq} of {core.uid} has no body"
         stored = self._disk.pread(self.wal._ledger.files[chunk.file_id].handle, size, offset)
         assert len(stored) == size
         return body_bytes(stored, 0, size)

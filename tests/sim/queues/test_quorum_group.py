@@ -27,8 +27,8 @@ def test_the_first_entry_of_a_leader_says_what_time_it_is() -> None:
     leader = world.find_leader()
     assert leader is not None
     assert leader.member is not None
-    world.run_until("its first entry", lambda: leader.member.inner.machine.next_seq > 1)
-    assert leader.member.inner.machine.now_ms >= START_MS
+    world.run_until("its first entry", lambda: leader.member.core.machine.next_seq > 1)
+    assert leader.member.core.machine.now_ms >= START_MS
 
 
 @pytest.mark.parametrize("seed", range(int(FIRST), int(LAST)))

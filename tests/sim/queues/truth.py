@@ -4,7 +4,7 @@ A copy of it is as cheap as the messages of the last life of the node are few, s
 kept for each moment of a run and checked against any number of crashes at that moment.
 """
 
-from queues.hosts.classic import ClassicHost
+from queues.hosts.queue_core import QueueCore
 from tests.sim.queues.kinds import KINDS
 from tests.sim.queues.ledger import Found, Ledger
 from tests.sim.queues.node import SimNode
@@ -61,20 +61,20 @@ class Truth:
                 self._check_limits(name, node, host)
         self.ledger.check(contents, self.durable_lsn, clean)
 
-    def _check_limits(self, name: str, node: SimNode, host: ClassicHost) -> None:
+    def _check_limits(self, name: str, node: SimNode, core: QueueCore) -> None:
         """Lazy queues begin with nothing in memory; so do all others."""
         assert node.budget.used_bytes == 0
-        assert not host.quorum
+        assert not core.quorum
 
     def check_flags(self, node: SimNode) -> None:
         """What a client has had before will come with the flag."""
         for name, uid in self.found(node).items():
             host = node.broker.hosts[uid]
             book = self.ledger.books[uid]
-            for first, count in host.machine.ready.within(1, host.machine.next_seq - 1):
+            for first, count in host.core.machine.ready.within(1, host.core.machine.next_seq - 1):
                 for seq in range(first, first + count):
                     seen = seq in book.by_seq and book.by_seq[seq].seen
-                    flagged = host.machine.redelivered.contains(seq)
+                    flagged = host.core.machine.redelivered.contains(seq)
                     assert flagged or not seen, f"{name}/{seq} has lost its redelivered flag"
 
     def check_definitions(self, node: SimNode) -> None:

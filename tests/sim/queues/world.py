@@ -88,9 +88,9 @@ class World:
         """Have the ledger told who dies in this queue."""
         host = self.node.broker.hosts[uid]
         if kind.target:
-            assert host.dead_letter_publisher is not None
-            host.dead_letter_publisher = Grave(
-                self.node, self.ledger, uid, kind.target, host.dead_letter_publisher
+            assert host.core.dead_letter_publisher is not None
+            host.core.dead_letter_publisher = Grave(
+                self.node, self.ledger, uid, kind.target, host.core.dead_letter_publisher
             )
 
     def hosts(self) -> list[QueueHost]:

@@ -14,7 +14,7 @@ from node.operations.message_filter import MessageFilter
 from node.operations.peeking import Peeked, Peeking, ready_from
 from queues.bodies.store import BodyBudget
 from queues.definitions.metadata import Metadata
-from queues.hosts.classic import ClassicHost
+from queues.hosts.queue_core import QueueCore
 from queues.machine.commands import RELEASE, Attach, consumer_key
 from queues.machine.effects import ACQUIRED_SHIFT
 from queues.machine.ready import Ready
@@ -47,14 +47,14 @@ class Bodies:
 
 @dataclass
 class Hosts:
-    awake: dict[int, ClassicHost] = field(default_factory=dict)
+    awake: dict[int, QueueCore] = field(default_factory=dict)
 
 
 class Site:
     """A broker with one queue. Keeps `node.operations.peeking.Site`."""
 
     def __init__(self, desk: Desk) -> None:
-        self.hosts = Hosts({5: desk.host})
+        self.hosts = Hosts({5: desk.host.core})
         self.metadata = Metadata()
         self.budget: BodyBudget = desk.node.budget
         self.bodies = Bodies(desk.node.log.files)
@@ -119,33 +119,35 @@ def test_what_a_consumer_holds_has_no_place_and_what_came_back_is_told_as_such()
     assert (first.payload, first.redelivered, first.failures) == (b"a", True, 0)
     desk.settle(1, RELEASE, [(2, 1)])
     desk.turn()
-    desk.host.machine.attempts.put(2, 3 << ACQUIRED_SHIFT | 1)  # As a queue that counts has it.
+    desk.host.core.machine.attempts.put(
+        2, 3 << ACQUIRED_SHIFT | 1
+    )  # As a queue that counts has it.
     assert [(each.payload, each.failures) for each in peek(site, 0, 5)][1] == (b"b", 1)
 
 
 def test_nothing_of_the_queue_changes() -> None:
     desk = Desk()
     publish(desk, "a", "b")
-    machine = desk.host.machine
+    machine = desk.host.core.machine
     before = (machine.ready.runs(), machine.delivered_high, machine.redelivered.count)
     assert payloads(Site(desk)) == [b"a", b"b"]
     assert (machine.ready.runs(), machine.delivered_high, machine.redelivered.count) == before
-    assert (int(desk.host.delivered_count), int(desk.host.got_count)) == (0, 0)
+    assert (int(desk.host.core.delivered_count), int(desk.host.core.got_count)) == (0, 0)
     assert desk.turn() == [] and desk.node.loads == []
 
 
 def test_higher_priorities_come_first_each_in_its_order() -> None:
     desk = Desk()
     host = desk.host
-    host.machine.ready = Ready(5)
-    host.machine.ready.add(11, 2, 0)
-    host.machine.ready.add(20, 1, 3)
-    host.machine.ready.add(13, 2, 3)
-    host.machine.ready.add(30, 1, 0)
+    host.core.machine.ready = Ready(5)
+    host.core.machine.ready.add(11, 2, 0)
+    host.core.machine.ready.add(20, 1, 3)
+    host.core.machine.ready.add(13, 2, 3)
+    host.core.machine.ready.add(30, 1, 0)
     order = [13, 14, 20, 11, 12, 30]
     for offset in range(7):
         for count in range(1, 8):
-            found = asyncio.run(ready_from(host, offset, count))
+            found = asyncio.run(ready_from(host.core, offset, count))
             assert found == order[offset : offset + count]
 
 
@@ -156,16 +158,16 @@ def test_a_far_place_among_scattered_messages_is_found_in_slices(
     desk = Desk()
     seqs = [seq for seq in range(1, 60) if seq % 5]
     for seq in seqs:
-        desk.host.machine.ready.add(seq, 1, 0)
+        desk.host.core.machine.ready.add(seq, 1, 0)
     for offset in (0, 1, 11, 12, 30, 47, 48):
-        assert asyncio.run(ready_from(desk.host, offset, 4)) == seqs[offset : offset + 4]
+        assert asyncio.run(ready_from(desk.host.core, offset, 4)) == seqs[offset : offset + 4]
 
 
 def test_a_body_on_disk_is_read_alone_and_stays_there() -> None:
     desk = Desk(budget_bytes=0)
     publish(desk, "first", "second", "third")
     site = Site(desk)
-    slot = desk.host.store.find(2)
+    slot = desk.host.core.store.find(2)
     assert slot.chunk.data is None
     (found,) = peek(site, 1, 1)
     assert found.payload == b"second"

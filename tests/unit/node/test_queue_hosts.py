@@ -4,7 +4,7 @@ import pytest
 
 from node.definitions.queue_hosts import QueueHosts
 from queues.definitions.broker_objects import Queue, Uid
-from queues.hosts.classic import ClassicHost
+from queues.hosts.queue_core import QueueCore
 from queues.machine.commands import Attach, consumer_key
 from tests.unit.queues.fake_node import FakeNode
 from tests.unit.queues.fake_sink import FakeSink
@@ -23,16 +23,16 @@ class Desk:
         self.made = 0
         self.hosts = QueueHosts(self.found.get, self.make)
 
-    def make(self, queue: Queue) -> ClassicHost:
+    def make(self, queue: Queue) -> QueueCore:
         self.made += 1
-        return self.node.queue(queue.uid, queue.durable)
+        return self.node.core(queue.uid, queue.durable)
 
     def publish(self) -> int:
         """One message; its number."""
         host = self.hosts[UID]
         host.publish(FakeSink(), chunk_of([b"body"], True), 1)
         self.node.turn()
-        return host.machine.next_seq - 1
+        return host.core.machine.next_seq - 1
 
 
 def test_a_queue_has_no_host_until_it_is_used() -> None:
@@ -40,7 +40,7 @@ def test_a_queue_has_no_host_until_it_is_used() -> None:
     desk.hosts.rest({})
     assert UID in desk.hosts and not desk.hosts.awake and desk.made == 0
     host = desk.hosts[UID]
-    assert desk.hosts[UID] is host and desk.hosts.awake == {UID: host}
+    assert desk.hosts[UID] is host and desk.hosts.awake == {UID: host.core}
     desk.node.turn()
     assert desk.node.log.take() == [("mark", UID, 0)]
     assert 6 not in desk.hosts

@@ -77,16 +77,16 @@ def test_what_was_written_with_the_dead_is_read_without_their_bytes(seed: int) -
     desk.sync()
     host = desk.host
     bad = sorted(random.sample(range(2, 2 + len(bodies)), random.randint(1, len(bodies))))
-    chunk = host.store.find(2).chunk
+    chunk = host.core.store.find(2).chunk
     file = desk.node.log.files[int(chunk.file_id)]
     at = int(chunk.file_offset)
     spans = [(at + int(chunk.bytes_between(0, seq - 2)), len(bodies[seq - 2])) for seq in bad]
     if len(bad) < len(bodies):
-        assert file_of(host, bad[0]) == chunk.file_id
+        assert file_of(host.core, bad[0]) == chunk.file_id
     settle(desk, bad)
-    isolate(host, bad)
+    isolate(host.core, bad)
     assert desk.node.loads == []
-    host.store.tidy()
+    host.core.store.tidy()
     read: list[tuple[int, int]] = []
     expected = {1: b"before", 2 + len(bodies): b"behind"}
     expected.update({2 + n: body for n, body in enumerate(bodies) if 2 + n not in bad})
@@ -99,6 +99,6 @@ def test_what_was_written_with_the_dead_is_read_without_their_bytes(seed: int) -
         assert not any(start < begin + length and begin < end for start, end in read)
     assert len(file) > 0
     for seq in expected:  # The log may move each run of what is alive, and no more than that.
-        slot = host.store.find_live(seq)
+        slot = host.core.store.find_live(seq)
         assert slot is not None and slot.first <= seq < slot.first + slot.count
         assert not set(bad) & set(range(slot.first, slot.first + slot.count))

@@ -57,7 +57,7 @@ class Desk:
 
     def bodies(self) -> dict[int, bytes]:
         """All messages that are in the queue."""
-        ranges = self.host.live_ranges(1, 10_000)
+        ranges = self.host.core.live_ranges(1, 10_000)
         return {
             seq: self.body(seq) for first, count in ranges for seq in range(first, first + count)
         }

@@ -1,9 +1,11 @@
-"""Queue hosts above a fake log, and the turns of their loop (`queues.hosts.classic.Steps`)."""
+"""Queue hosts above a fake log, and the turns of their loop (`host_interfaces.Steps`)."""
 
 from queues.bodies.paging import Pager
 from queues.bodies.store import BodyBudget
-from queues.hosts.classic import ClassicHost, Steppable, Waking
+from queues.hosts.classic import ClassicHost
+from queues.hosts.host_interfaces import Steppable, Waking
 from queues.hosts.journal import Journal
+from queues.hosts.queue_core import DEFAULT, QueueCore
 from queues.message import Chunk
 from queues.sessions.credit import CreditActor, CreditSpec
 from tests.unit.queues.fake_log import FakeLog
@@ -23,17 +25,22 @@ class FakeNode:
         self.pages = FakePages()
         self.pager = Pager(self.pages, self.budget, 0)
         self.unused: list[int] = []
-        self.loads: list[tuple[ClassicHost, Chunk]] = []
+        self.loads: list[tuple[QueueCore, Chunk]] = []
         self.now_ms = 1000
         self.wakes: list[tuple[Waking, int]] = []
         self.later: list[Steppable] = []  # to be stepped in the next turn
         self._marked: list[Steppable] = []
 
     def queue(self, uid: int, durable: bool = True, auto_delete: bool = False) -> ClassicHost:
+        return ClassicHost(self.core(uid, durable, auto_delete))
+
+    def core(
+        self, uid: int, durable: bool = True, auto_delete: bool = False, mode: int = DEFAULT
+    ) -> QueueCore:
         credit = CreditActor(f"q{uid}", CreditSpec(400, 200))
         name = f"q{uid}"
-        arguments = self.journal, self.budget, self, credit, auto_delete
-        return ClassicHost(uid, "/", name, durable, *arguments)
+        arguments = self.journal, self.budget, self, credit, auto_delete, None, mode
+        return QueueCore(uid, "/", name, durable, *arguments)
 
     def mark_host(self, host: Steppable) -> None:
         self._marked.append(host)
@@ -47,8 +54,8 @@ class FakeNode:
     def queue_unused(self, uid: int) -> None:
         self.unused.append(uid)
 
-    def load(self, host: ClassicHost, chunk: Chunk) -> None:
-        self.loads.append((host, chunk))
+    def load(self, core: QueueCore, chunk: Chunk) -> None:
+        self.loads.append((core, chunk))
 
     def turn(self) -> None:
         self._marked += self.later
@@ -66,9 +73,9 @@ class FakeNode:
     def answer_loads(self) -> None:
         """Read what was asked for from the files."""
         loads, self.loads = self.loads, []
-        for host, chunk in loads:
+        for core, chunk in loads:
             if chunk.page_id > 0:
                 file, begin = self.pages.files[chunk.page_id], chunk.page_offset
             else:
                 file, begin = self.log.files[chunk.file_id], chunk.file_offset
-            host.loaded(chunk, bytes(file[begin : begin + chunk.size()]))
+            core.loaded(chunk, bytes(file[begin : begin + chunk.size()]))

@@ -4,8 +4,8 @@ memory, recovery, deletion.
 
 import pytest
 
-from queues.hosts.body_reads import CROWDED_BYTES, READ_AHEAD_BYTES
-from queues.hosts.classic import MARK_STRIDE, UNSEEN_SLACK, ClassicHost
+from queues.hosts.body_reads import CROWDED_BYTES, READ_AHEAD_BYTES, UNSEEN_SLACK
+from queues.hosts.classic import MARK_STRIDE, ClassicHost
 from queues.machine.commands import (
     ACCEPT,
     REJECT,
@@ -97,7 +97,7 @@ def test_accepted_and_rejected_messages_are_settled_in_the_log_and_released_ones
     assert desk.turn() == [("delivers", 5, 1, 5, 2, 1, True)]
     assert desk.node.log.take() == [("settle", 5, [(1, 1), (3, 1)])]
     assert desk.node.log.live == {1: len(b"bbdddd")}
-    assert desk.host.redelivered_count == 1
+    assert desk.host.core.redelivered_count == 1
 
 
 def test_transient_messages_among_persistent_ones_are_not_settled_in_the_log() -> None:
@@ -108,11 +108,11 @@ def test_transient_messages_among_persistent_ones_are_not_settled_in_the_log() -
     desk.attach(1, 4)
     desk.turn()
     desk.node.log.take()
-    assert desk.host.journaled_from(1)[0] == [(2, 1)]
+    assert desk.host.core.journaled_from(1)[0] == [(2, 1)]
     desk.settle(1, ACCEPT, [(1, 3)])
     desk.turn()
     assert desk.node.log.take() == [("settle", 5, [(2, 1)])]
-    assert desk.host.journaled_from(1)[0] == []
+    assert desk.host.core.journaled_from(1)[0] == []
 
 
 def test_get_purge_inspect_and_consumer_answers_reach_the_session() -> None:
@@ -387,10 +387,10 @@ def compact(desk: Desk, first: int, count: int, die: list[tuple[int, int]] | Non
         desk.settle(1, ACCEPT, die)
         desk.turn()
     host = desk.host
-    source = host.store.find_live(first)
+    source = host.core.store.find_live(first)
     old_file = source.chunk.file_id if source is not None else place.file_id
-    host.relocated(first, count, place.file_id, place.offset, table(bodies, 31))
-    for run_first, run_count in host.live_ranges(first, count):
+    host.core.relocated(first, count, place.file_id, place.offset, table(bodies, 31))
+    for run_first, run_count in host.core.live_ranges(first, count):
         alive = bodies[run_first - first : run_first - first + run_count]
         desk.node.log.live[old_file] -= sum(map(len, alive))
         desk.node.log.live[place.file_id] += sum(map(len, alive))
@@ -417,7 +417,7 @@ def test_messages_that_were_copied_are_found_and_released_where_they_are(budget_
     desk.turn()
     assert desk.node.log.live == {1: len(expected[8]), 2: 0, 3: 0}
     assert desk.bodies() == {8: expected[8]}
-    assert desk.host.journaled_from(1)[0] == [(8, 1)]
+    assert desk.host.core.journaled_from(1)[0] == [(8, 1)]
     desk.settle(1, ACCEPT, [(8, 1)])
     desk.turn()
     assert desk.node.log.live == {1: 0, 2: 0, 3: 0}
@@ -444,7 +444,7 @@ def test_a_body_that_is_being_read_when_it_moves_is_read_from_the_new_place() ->
     desk.sync()
     assert desk.host.view(desk.sink, 1, 2) is None
     place = desk.node.log.put(b"two", 0)
-    desk.host.relocated(2, 1, place.file_id, place.offset, table([b"two"], 0))
+    desk.host.core.relocated(2, 1, place.file_id, place.offset, table([b"two"], 0))
     desk.node.answer_loads()
     assert desk.bodies() == {1: b"one", 2: b"two"}
 
@@ -523,7 +523,7 @@ def recovered(mark: int, redelivered_upto: int) -> Desk:
         chunk.file_id = place.file_id
         chunk.file_offset = place.offset
         chunk.durable = True
-        desk.host.recover(chunk, first, runs, b"", 0)
+        desk.host.core.recover(chunk, first, runs, b"", 0)
     desk.host.recovered(11, mark, redelivered_upto)
     return desk
 
@@ -531,7 +531,7 @@ def recovered(mark: int, redelivered_upto: int) -> Desk:
 def test_recovered_messages_are_ready_in_order_with_their_bytes() -> None:
     desk = recovered(0, 4)
     assert desk.host.ready_count == 4
-    assert desk.host.journaled_from(1)[0] == [(3, 2), (6, 1), (9, 1)]
+    assert desk.host.core.journaled_from(1)[0] == [(3, 2), (6, 1), (9, 1)]
     desk.attach(1, 10)
     desk.publish([b"new"])
     assert desk.turn() == [
@@ -549,7 +549,7 @@ def test_recovered_messages_are_ready_in_order_with_their_bytes() -> None:
 
 def test_after_a_recovery_the_mark_is_never_lower_than_what_was_delivered_before() -> None:
     desk = recovered(3, 7)
-    assert desk.host.machine.delivered_high == 7
+    assert desk.host.core.machine.delivered_high == 7
     desk.host.end_cleanly()
     desk.turn()
     assert desk.node.log.take() == [("mark", 5, 7)]
@@ -582,7 +582,7 @@ def test_a_deleted_queue_frees_everything_and_tells_its_sessions() -> None:
     assert desk.node.log.live == {1: 0}
     assert desk.node.budget.used_bytes == 0
     assert not desk.sink.credit.is_blocked()
-    assert desk.sink.credit.credit_towards(desk.host.credit) == 400
+    assert desk.sink.credit.credit_towards(desk.host.core.credit) == 400
 
 
 def test_a_queue_deleted_in_the_turn_of_a_publish_leaves_the_others_their_copy() -> None:
@@ -602,7 +602,7 @@ def test_a_queue_deleted_in_the_turn_of_a_publish_leaves_the_others_their_copy()
 
 
 def live(host: ClassicHost) -> list[tuple[int, int]]:
-    return host.live_ranges(1, 100)
+    return host.core.live_ranges(1, 100)
 
 
 def test_a_session_that_ends_during_a_long_purge_hears_nothing_of_it() -> None:
@@ -614,10 +614,10 @@ def test_a_session_that_ends_during_a_long_purge_hears_nothing_of_it() -> None:
     desk.host.command(desk.sink, Purge(session))
     desk.host.command(desk.sink, EndSession(session))
     told = desk.turn()
-    while desk.host.machine.has_more():
+    while desk.host.core.machine.has_more():
         told += desk.turn()
     assert "purged" not in [each[0] for each in told]
-    assert desk.host.live_ranges(1, 12_000) == []
+    assert desk.host.core.live_ranges(1, 12_000) == []
 
 
 def test_only_what_was_accepted_counts_as_acknowledged() -> None:
@@ -629,4 +629,4 @@ def test_only_what_was_accepted_counts_as_acknowledged() -> None:
     desk.settle(1, REJECT, [(2, 1)])
     desk.host.command(desk.sink, Purge(desk.sink.session))
     desk.turn()
-    assert (desk.host.accepted_count, desk.host.ready_count) == (1, 0)
+    assert (desk.host.core.accepted_count, desk.host.ready_count) == (1, 0)

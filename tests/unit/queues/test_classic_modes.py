@@ -3,14 +3,14 @@
 import pytest
 
 from queues.dead_lettering.dead_letter_reads import BURY_REST_MS
-from queues.hosts.classic import DEFAULT, LAZY, SHIFT_SLOTS, ClassicHost
+from queues.hosts.classic import SHIFT_SLOTS, ClassicHost
+from queues.hosts.queue_core import DEFAULT, LAZY
 from queues.machine.commands import (
     REJECT,
 )
 from queues.machine.fifo import Fifo
 from queues.machine.options import REJECT_PUBLISH, Options
 from queues.message import Chunk
-from queues.sessions.credit import CreditActor, CreditSpec
 from tests.unit.queues.at_most_once import AtMostOnce
 from tests.unit.queues.classic_desk import Desk
 from tests.unit.queues.messages import body_of, chunk_of
@@ -20,11 +20,7 @@ from tests.unit.queues.messages import body_of, chunk_of
 
 def lazy_desk() -> Desk:
     desk = Desk()
-    credit = CreditActor("q5", CreditSpec(400, 200))
-    node = desk.node
-    desk.host = ClassicHost(
-        5, "/", "q5", True, node.journal, node.budget, node, credit, False, None, LAZY
-    )
+    desk.host = ClassicHost(desk.node.core(5, mode=LAZY))
     return desk
 
 
@@ -69,8 +65,8 @@ def test_a_lazy_queue_stays_lazy_when_the_log_moves_its_messages() -> None:
     chunk = desk.publish([b"aa", b"bb"])
     desk.turn()
     place = desk.node.log.put(b"aabb", 4)
-    desk.host.relocated(1, 2, place.file_id, place.offset, chunk.offsets)
-    assert desk.host.store.find(1).chunk.data is None
+    desk.host.core.relocated(1, 2, place.file_id, place.offset, chunk.offsets)
+    assert desk.host.core.store.find(1).chunk.data is None
     assert desk.bodies() == {1: b"aa", 2: b"bb"}
 
 
@@ -82,7 +78,7 @@ def test_a_lazy_queue_is_lazy_after_a_restart_and_drops_what_is_transient() -> N
         chunk = chunk_of([body], persistent)
         chunk.data = None
         chunk.file_id, chunk.file_offset, chunk.durable = place.file_id, place.offset, True
-        desk.host.recover(chunk, first, [(first, 1)], b"", 0)
+        desk.host.core.recover(chunk, first, [(first, 1)], b"", 0)
         chunks.append(chunk)
     desk.host.recovered(3, 0, 0)
     desk.turn()
@@ -94,7 +90,7 @@ def test_a_lazy_queue_is_lazy_after_a_restart_and_drops_what_is_transient() -> N
 
 
 def become(desk: Desk, mode: int) -> None:
-    desk.host.configure(desk.host.options, mode, None)
+    desk.host.configure(desk.host.core.options, mode, None)
 
 
 def test_what_is_queued_leaves_memory_in_slices_when_the_queue_becomes_lazy() -> None:
@@ -169,7 +165,7 @@ def test_bodies_stay_in_memory_once_read_when_the_queue_is_lazy_no_longer() -> N
 def test_a_queue_that_refuses_a_chunk_leaves_the_others_their_copy(refuses_first: bool) -> None:
     desk = Desk()
     other = desk.node.queue(6)
-    other.machine = Fifo(Options(length_max=0, overflow=REJECT_PUBLISH))
+    other.core.machine = Fifo(Options(length_max=0, overflow=REJECT_PUBLISH))
     chunk = chunk_of([b"a", b"b"])
     for host in [other, desk.host] if refuses_first else [desk.host, other]:
         host.publish(desk.sink, chunk, 1)
@@ -210,7 +206,7 @@ def dying_desk(budget_bytes: int = 0) -> tuple[Desk, SlowGrave]:
     """Messages a, b, c of three chunks on disk alone; all are rejected and wait to be read."""
     desk = Desk(budget_bytes)
     grave = SlowGrave()
-    desk.host.dead_letter_publisher = grave
+    desk.host.core.dead_letter_publisher = grave
     for body in (b"a", b"b", b"c"):
         desk.publish([body])
     desk.attach(1, 3)
@@ -224,18 +220,18 @@ def dying_desk(budget_bytes: int = 0) -> tuple[Desk, SlowGrave]:
 
 def test_a_dying_message_that_must_be_read_is_alive_until_it_is_buried() -> None:
     desk, grave = dying_desk()
-    assert (grave.dead, desk.host.live_ranges(1, 9)) == ([], [(1, 3)])
-    assert desk.host.journaled_from(1) == ([(1, 3)], 0)
+    assert (grave.dead, desk.host.core.live_ranges(1, 9)) == ([], [(1, 3)])
+    assert desk.host.core.journaled_from(1) == ([(1, 3)], 0)
     desk.node.answer_loads()
     desk.turn()
     assert grave.dead == [(b"a", "rejected"), (b"b", "rejected"), (b"c", "rejected")]
     assert desk.node.log.take() == [("settle", 5, [(1, 3)])]
-    assert (desk.host.live_ranges(1, 9), desk.node.budget.used_bytes) == ([], 0)
+    assert (desk.host.core.live_ranges(1, 9), desk.node.budget.used_bytes) == ([], 0)
 
 
 def test_a_dying_message_that_cannot_be_read_waits_and_the_others_are_buried() -> None:
     desk, grave = dying_desk()
-    broken = desk.host.store.find(2).chunk
+    broken = desk.host.core.store.find(2).chunk
 
     def answer(breaks: bool) -> int:
         """Answer all reads and what follows of them; how many failed."""
@@ -258,17 +254,17 @@ def test_a_dying_message_that_cannot_be_read_waits_and_the_others_are_buried() -
         desk.turn()
         assert desk.node.loads == []
     desk.node.now_ms += BURY_REST_MS
-    desk.host.on_timer()
+    desk.host.core.on_timer()
     desk.turn()
     assert answer(breaks=True) <= 2
     assert [body for body, _ in grave.dead] == [b"a", b"c"]
-    assert desk.host.live_ranges(1, 9) == [(2, 1)]
+    assert desk.host.core.live_ranges(1, 9) == [(2, 1)]
     desk.node.now_ms += BURY_REST_MS
-    desk.host.on_timer()
+    desk.host.core.on_timer()
     desk.turn()
     assert answer(breaks=False) == 0
     assert [body for body, _ in grave.dead] == [b"a", b"c", b"b"]
-    assert desk.host.live_ranges(1, 9) == []
+    assert desk.host.core.live_ranges(1, 9) == []
 
 
 def test_a_failed_read_ahead_is_no_matter_of_who_waits_for_another_body() -> None:
@@ -280,9 +276,9 @@ def test_a_failed_read_ahead_is_no_matter_of_who_waits_for_another_body() -> Non
     desk.sync()
     assert desk.host.view(desk.sink, 1, 1) is None
     (_, first), (_, second) = desk.node.loads
-    desk.host.load_failed(second)
+    desk.host.core.load_failed(second)
     assert desk.sink.take() == []
-    desk.host.load_failed(first)
+    desk.host.core.load_failed(first)
     assert desk.sink.take() == [("unreadable", 5)]
 
 
@@ -296,7 +292,7 @@ def test_a_deleted_queue_releases_the_dying_and_buries_nobody() -> None:
 
 def test_the_time_of_an_unused_queue_begins_anew_with_a_restart() -> None:
     desk = Desk()
-    desk.host.machine = Fifo(Options(expires_ms=500))
+    desk.host.core.machine = Fifo(Options(expires_ms=500))
     desk.host.recovered(0, 0, 0)
     desk.turn()
     assert desk.node.wakes == [(desk.host, 1500)]

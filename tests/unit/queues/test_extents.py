@@ -446,7 +446,7 @@ def folded_desk() -> Desk:
         desk.publish([b"%04d" % number])
         desk.turn()
         desk.sync()
-    assert desk.host.store.entry_count() < 20
+    assert desk.host.core.store.entry_count() < 20
     assert desk.node.budget.used_bytes == 0
     return desk
 
@@ -460,7 +460,7 @@ def test_a_folded_backlog_is_delivered_in_order_and_settled_exactly() -> None:
         desk.settle(1, ACCEPT, [(seq, 1)])
         desk.turn()
         assert desk.node.log.live == {1: 4 * (40 - seq)}
-    assert (desk.host.store.is_empty(), desk.node.budget.used_bytes) == (True, 0)
+    assert (desk.host.core.store.is_empty(), desk.node.budget.used_bytes) == (True, 0)
 
 
 def test_a_folded_backlog_is_purged_without_reading() -> None:
@@ -469,7 +469,7 @@ def test_a_folded_backlog_is_purged_without_reading() -> None:
     desk.turn()
     assert desk.node.loads == []
     assert desk.node.log.live == {1: 0}
-    assert desk.host.store.is_empty()
+    assert desk.host.core.store.is_empty()
 
 
 def test_a_folded_backlog_is_listed_for_a_checkpoint_as_it_is() -> None:
@@ -480,7 +480,7 @@ def test_a_folded_backlog_is_listed_for_a_checkpoint_as_it_is() -> None:
     desk.turn()
     listed = [
         seq
-        for first, count in desk.host.journaled_from(1)[0]
+        for first, count in desk.host.core.journaled_from(1)[0]
         for seq in range(first, first + count)
     ]
     assert listed == [1, *range(3, 41)]
@@ -488,14 +488,14 @@ def test_a_folded_backlog_is_listed_for_a_checkpoint_as_it_is() -> None:
 
 def test_what_leaves_the_midst_of_a_folded_backlog_is_accounted_for_exactly() -> None:
     desk = folded_desk()
-    before = desk.host.store.entry_count()
+    before = desk.host.core.store.entry_count()
     desk.attach(1, 40)
     desk.turn()
     for seq in range(3, 33, 5):
         desk.settle(1, ACCEPT, [(seq, 2)])
         desk.turn()
     assert desk.node.log.live == {1: 4 * (40 - 12)}
-    assert desk.host.store.entry_count() == before
+    assert desk.host.core.store.entry_count() == before
     left = [seq for seq in range(1, 41) if seq > 32 or seq % 5 not in (3, 4)]
     assert desk.bodies() == {seq: b"%04d" % (seq - 1) for seq in left}
     desk.host.delete()
@@ -511,7 +511,7 @@ def test_a_backlog_with_holes_moves_with_the_log() -> None:
     desk.node.log.active = 2
     for seq in (5, 6, 7, 12):  # A copy of the sixth was under way when it went.
         place = desk.node.log.put(b"%04d" % (seq - 1), 4)
-        desk.host.relocated(seq, 1, place.file_id, place.offset, table([b"0000"], 0))
+        desk.host.core.relocated(seq, 1, place.file_id, place.offset, table([b"0000"], 0))
         desk.node.log.release(1 if seq != 6 else 2, 4)
     left = [*range(1, 6), 7, *range(12, 41)]
     assert desk.bodies() == {seq: b"%04d" % (seq - 1) for seq in left}
@@ -524,7 +524,7 @@ def test_a_folded_backlog_moves_with_the_log_and_can_be_read_there() -> None:
     desk.node.log.active = 2
     for seq in range(5, 15):
         place = desk.node.log.put(b"%04d" % (seq - 1), 4)
-        desk.host.relocated(seq, 1, place.file_id, place.offset, table([b"0000"], 0))
+        desk.host.core.relocated(seq, 1, place.file_id, place.offset, table([b"0000"], 0))
         desk.node.log.release(1, 4)
     assert desk.bodies() == {seq: b"%04d" % (seq - 1) for seq in range(1, 41)}
     assert desk.host.delete() == 40
@@ -537,22 +537,22 @@ def test_after_a_restart_the_backlog_is_folded_while_it_is_found() -> None:
     for seq in range(1, 41):
         place = desk.node.log.put(b"%04d" % seq, 4)
         chunk = stored([b"0000"], place.offset)
-        desk.host.recover(chunk, seq, [(seq, 1)], b"", 1000 + seq)
+        desk.host.core.recover(chunk, seq, [(seq, 1)], b"", 1000 + seq)
     desk.host.recovered(40, 0, 0)
-    assert desk.host.store.entry_count() < 20
+    assert desk.host.core.store.entry_count() < 20
     assert desk.host.ready_count == 40
     assert desk.bodies() == {seq: b"%04d" % seq for seq in range(1, 41)}
 
 
 def test_after_a_restart_gaps_are_gaps_and_each_message_has_its_traits() -> None:
     desk = Desk()
-    desk.host.machine = Fifo(Options(levels=10))
+    desk.host.core.machine = Fifo(Options(levels=10))
     for seq, level in ((1, 0), (2, 0), (4, 0), (5, 3), (6, 0)):
         place = desk.node.log.put(b"%04d" % seq, 4)
         meta = b"" if level == 0 else encode_meta(Traits(priority=level), 1)
-        desk.host.recover(stored([b"0000"], place.offset), seq, [(seq, 1)], meta, 1000)
+        desk.host.core.recover(stored([b"0000"], place.offset), seq, [(seq, 1)], meta, 1000)
     desk.host.recovered(6, 0, 0)
-    assert desk.host.live_ranges(1, 9) == [(1, 2), (4, 1), (5, 1), (6, 1)]
+    assert desk.host.core.live_ranges(1, 9) == [(1, 2), (4, 1), (5, 1), (6, 1)]
     desk.attach(1, 2)
     told = [row for row in desk.turn() if row[0] == "delivers"]
     assert [(row[4], row[5]) for row in told] == [(5, 1), (1, 1)]
@@ -560,14 +560,14 @@ def test_after_a_restart_gaps_are_gaps_and_each_message_has_its_traits() -> None
 
 def test_after_a_restart_each_message_of_a_queue_with_a_ttl_has_its_own_time() -> None:
     desk = Desk()
-    desk.host.machine = Fifo(Options(ttl_ms=500))
+    desk.host.core.machine = Fifo(Options(ttl_ms=500))
     for seq, arrived_ms in ((1, 1000), (2, 1300)):
         place = desk.node.log.put(b"0000", 4)
-        desk.host.recover(stored([b"0000"], place.offset), seq, [(seq, 1)], b"", arrived_ms)
+        desk.host.core.recover(stored([b"0000"], place.offset), seq, [(seq, 1)], b"", arrived_ms)
     desk.host.recovered(2, 0, 0)
     desk.node.now_ms = 1600
     desk.turn()
-    assert desk.host.live_ranges(1, 9) == [(2, 1)]
+    assert desk.host.core.live_ranges(1, 9) == [(2, 1)]
 
 
 def columns_of(places: list[int], counts: list[int], sizes: list[int], arrived: int) -> Columns:

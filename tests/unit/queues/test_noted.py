@@ -6,7 +6,8 @@ import pytest
 
 from queues.conversion.annotated import words_of
 from queues.conversion.chunks import names_for
-from queues.hosts.classic import DEFAULT, ClassicHost
+from queues.hosts.classic import ClassicHost
+from queues.hosts.queue_core import DEFAULT
 from queues.machine.commands import (
     ACCEPT,
     FAIL,
@@ -121,12 +122,12 @@ def test_nothing_is_kept_of_messages_that_are_gone() -> None:
     settle(desk, RELEASE, [(1, 4)], WHY)
     settle(desk, ACCEPT, [(1, 1)], WHY)
     settle(desk, REJECT, [(2, 3)], b"")
-    machine = desk.host.machine
+    machine = desk.host.core.machine
     assert (machine.annotations.words, machine.annotations.total_bytes) == ({}, 0)
-    assert desk.host._pending_dead_letters.noted.words == {}
+    assert desk.host.core._pending.noted.words == {}
 
 
 def test_what_was_accepted_is_noted_nowhere() -> None:
     desk = busy_desk()
     settle(desk, ACCEPT, [(1, 1)], WHY)
-    assert desk.host.machine.annotations.words == {}
+    assert desk.host.core.machine.annotations.words == {}

@@ -273,7 +273,7 @@ def test_transient_messages_over_the_budget_leave_memory_and_come_back_in_order(
         desk.sync()
         desk.node.pages.complete()
     assert desk.node.budget.used_bytes < 200
-    assert desk.host.store.entry_count() == 200  # Two kinds in turn cannot be folded.
+    assert desk.host.core.store.entry_count() == 200  # Two kinds in turn cannot be folded.
     assert desk.bodies() == {seq: b"message %d" % seq for seq in range(1, 201)}
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from queues.hosts.classic import DEFAULT, LAZY
+from queues.hosts.queue_core import DEFAULT, LAZY
 from queues.hosts.size_recount import join_runs
 from queues.machine.commands import ACCEPT, REJECT, Purge
 from queues.machine.options import REJECT_PUBLISH, Options
@@ -36,7 +36,9 @@ def give(desk: Desk, bodies: list[bytes]) -> None:
 
 def ready(desk: Desk) -> list[int]:
     host = desk.host
-    return [seq for first, count in host.live_ranges(1, 999) for seq in range(first, first + count)]
+    return [
+        seq for first, count in host.core.live_ranges(1, 999) for seq in range(first, first + count)
+    ]
 
 
 def test_a_limit_on_bytes_counts_the_bodies_that_are_there_already() -> None:
@@ -48,7 +50,7 @@ def test_a_limit_on_bytes_counts_the_bodies_that_are_there_already() -> None:
     desk.host.configure(Options(bytes_max=400), DEFAULT, None)
     desk.turn()
     assert ready(desk) == [2, 3]
-    assert desk.host.machine.notes.ready_bytes == 400
+    assert desk.host.core.machine.notes.ready_bytes == 400
     give(desk, [bytes(10)])
     desk.turn()
     assert ready(desk) == [3, 4]
@@ -62,7 +64,7 @@ def test_messages_that_were_handed_down_in_the_same_turn_count_too() -> None:
     give(desk, [bytes(50)])
     desk.turn()
     assert ready(desk) == [2, 3]
-    assert desk.host.machine.notes.ready_bytes == 80
+    assert desk.host.core.machine.notes.ready_bytes == 80
 
 
 def test_bodies_that_are_on_disk_count_as_large_as_they_are_stored() -> None:
@@ -72,7 +74,7 @@ def test_bodies_that_are_on_disk_count_as_large_as_they_are_stored() -> None:
     desk.sync()
     desk.host.configure(Options(bytes_max=2000), DEFAULT, None)
     desk.turn()
-    assert 1000 < desk.host.machine.notes.ready_bytes < 1100
+    assert 1000 < desk.host.core.machine.notes.ready_bytes < 1100
 
 
 def test_a_limit_on_bytes_that_goes_and_comes_again_begins_anew() -> None:
@@ -84,7 +86,7 @@ def test_a_limit_on_bytes_that_goes_and_comes_again_begins_anew() -> None:
     desk.settle(1, ACCEPT, [])
     desk.host.command(desk.sink, Purge(desk.sink.session))
     desk.turn()
-    assert desk.host.machine.notes.ready_bytes == 0
+    assert desk.host.core.machine.notes.ready_bytes == 0
 
 
 def test_what_a_full_queue_does_may_change() -> None:
@@ -93,7 +95,7 @@ def test_what_a_full_queue_does_may_change() -> None:
     give(desk, [b"a", b"b"])
     told = desk.turn()
     assert ("refused", 5, 2, 1) in told
-    assert desk.host.mode == LAZY
+    assert desk.host.core.mode == LAZY
 
 
 def test_dead_letters_go_where_the_rules_say_now() -> None:
@@ -127,13 +129,13 @@ def test_what_waits_to_be_buried_still_is_when_the_rule_is_taken_away() -> None:
     desk.turn()
     desk.settle(1, REJECT, [(1, 1)])
     desk.turn()
-    assert desk.host.is_burying
+    assert desk.host.core.is_dead_lettering
     desk.host.configure(Options(), DEFAULT, None)
     assert grave.closed == 0
     desk.node.answer_loads()
     desk.turn()
     assert [len(grave.dead), grave.closed] == [1, 1]
-    assert desk.host.dead_letter_publisher is None and ready(desk) == []
+    assert desk.host.core.dead_letter_publisher is None and ready(desk) == []
 
 
 @pytest.mark.parametrize(

@@ -84,5 +84,5 @@ def test_a_long_queue_that_is_deleted_goes_in_slices(size: int) -> None:
     assert not desk.node.later
     assert desk.node.log.live == {1: 0}
     assert desk.node.budget.used_bytes == 0
-    assert desk.host.store.is_empty()
+    assert desk.host.core.store.is_empty()
     assert [record[0] for record in desk.node.log.take() if record[0] != "publish"] == ["deleted"]
