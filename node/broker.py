@@ -56,16 +56,12 @@ from queues.definitions.broker_objects import (
 )
 from queues.definitions.metadata_commands import (
     Batch,
-    Bind,
     Command,
-    DeclareExchange,
     DeclareQueue,
-    DeclareVhost,
     DeleteByOwner,
     DeleteQueue,
-    PutParameter,
-    PutPolicy,
     PutUser,
+    may_grow,
 )
 from queues.definitions.metadata_outcomes import Added, Change, Deleted, Outcome, Refused, Removed
 from queues.definitions.queue_arguments import QUORUM, queue_type
@@ -102,11 +98,6 @@ log = logging.getLogger("warren.broker")
 Endpoint: TypeAlias = "Endpoint091 | Endpoint10"
 
 DELETED_QUEUES_MAX: Final = 512  # of a connection that is gone, in one entry: 2 to 3 ms
-
-
-GROWING_COMMANDS: Final = (
-    DeclareVhost, DeclareExchange, DeclareQueue, Bind, PutUser, PutPolicy, PutParameter,
-)  # fmt: skip
 
 
 class BodyLog(Protocol):
@@ -272,8 +263,7 @@ class Broker:
         """
         if RESERVE not in self.alarms.faults:
             return None
-        parts = command.commands if isinstance(command, Batch) else (command,)
-        if not any(isinstance(part, GROWING_COMMANDS) for part in parts):
+        if not may_grow(command):
             return None
         if isinstance(command, DeclareQueue) and self.queue(command.vhost, command.name):
             return None

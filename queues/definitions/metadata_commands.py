@@ -306,6 +306,22 @@ Command = (
     | Numbered
 )
 
+# Commands that a node takes while its disk has no room for the log's reserve: deletes, and what the
+# cluster needs to go on. All others may add to the definitions and are refused then.
+ON_FULL_DISK: Final = (
+    DeleteVhost, DeleteUser, ClearPermissions, ClearTopicPermissions, DeleteExchange, DeleteQueue,
+    Unbind, DeleteByOwner, DeletePolicy, DeleteParameter, DeleteByNode,
+    Found, AddMember, RemoveMember, PutMember, SetQueueMembers, RecoverQueue, NodeUp, NodeDown,
+)  # fmt: skip
+
+
+def may_grow(command: Command) -> bool:
+    """Whether the command, or one of its batch, may add to the definitions."""
+    if isinstance(command, (Batch, Numbered)):
+        return any(may_grow(part) for part in command.commands)
+    return not isinstance(command, ON_FULL_DISK)
+
+
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final[msgspec.msgpack.Decoder[Command]] = msgspec.msgpack.Decoder(Command)
 

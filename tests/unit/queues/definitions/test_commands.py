@@ -1,5 +1,8 @@
 """Bytes of commands and snapshots: golden, versioned, and refused when they are anything else."""
 
+from collections.abc import Callable
+from typing import get_args
+
 import pytest
 
 from queues.definitions import metadata_commands as commands
@@ -7,8 +10,16 @@ from queues.definitions.arguments import encode_arguments
 from queues.definitions.broker_objects import Destination, Uid
 from queues.definitions.members import Member
 from queues.definitions.metadata import Metadata
-from queues.definitions.metadata_commands import BadCommand, Batch, Command, decode, encode
+from queues.definitions.metadata_commands import (
+    BadCommand,
+    Batch,
+    Command,
+    decode,
+    encode,
+    may_grow,
+)
 
+Commands = tuple[Command, ...]
 ARGUMENTS = encode_arguments({"x-expires": 5})
 KEY = b"\xffk"
 TO_QUEUE = Destination.QUEUE
@@ -177,3 +188,22 @@ def test_an_earlier_form_of_a_command_is_read() -> None:
 def test_an_earlier_form_of_a_snapshot_is_read() -> None:
     machine = Metadata.restore(bytes.fromhex("".join(SNAPSHOT_WITHOUT_RULES)))
     assert machine.snapshot().hex() == "".join(SNAPSHOT)
+
+
+def test_every_kind_of_command_is_known_to_grow_or_not() -> None:
+    growing = {
+        "DeclareVhost", "PutUser", "SetPermissions", "DeclareExchange", "DeclareQueue", "Bind",
+        "PutPolicy", "PutParameter", "SetTopicPermissions",
+    }  # fmt: skip
+    examples = {type(command): command for command, _ in GOLDEN}
+    batches = {Batch, commands.Numbered}
+    assert examples.keys() == set(get_args(Command))
+    singles = [command for kind, command in examples.items() if kind not in batches]
+    assert {type(each).__name__ for each in singles if may_grow(each)} == growing
+
+
+@pytest.mark.parametrize("make", [Batch, lambda parts: commands.Numbered(1, 1, 0, parts)])
+def test_a_batch_grows_if_one_of_its_commands_does(make: Callable[[Commands], Command]) -> None:
+    delete = commands.DeleteVhost("v")
+    assert not may_grow(make((delete,)))
+    assert may_grow(make((delete, commands.SetTopicPermissions("u", "v", "x", "w", "r"))))
