@@ -307,6 +307,7 @@ class Node:
             "clock, memory and heartbeats": self._observe,
             "paging of bodies": self._page_out,
             "free disk space": monitor.run,
+            "shovels and federation links": self.broker.links.run,
         }
         watchers = [loop.create_task(supervised(*each)) for each in watching.items()]
         if self._keepers:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 from node.amqp091.publish_plans import RouteCache
 from node.amqp10.hints import HintCounts
 from node.amqp10.named_targets import NamedTargets
-from node.auth.access import AccessView
+from node.auth.access import AccessView, access_of
 from node.auth.login_checks import LoginChecks
 from node.auth.login_events import login_teller
 from node.auth.login_rules import rules_of
@@ -35,6 +35,7 @@ from node.descriptors import Descriptors
 from node.events.authors import BROKER, Author
 from node.events.events import Events
 from node.events.observers import Observers
+from node.federating.link_service import LinkService
 from node.oversized import OversizedHeaders
 from node.recovery.damage import Damages, Owners
 from node.recovery.unreadable import Unreadable
@@ -205,6 +206,7 @@ class Broker:
         self.peer_statuses = wired.peer_statuses
         self.operating = wired.operating
         self.events_elsewhere = wired.events
+        self.links = LinkService(self)  # shovels
 
     def _begin_flow(self) -> None:
         self.flow = FlowLedger(perf_counter)  # who holds back whom
@@ -585,7 +587,7 @@ class Broker:
             user,
             impersonator,
             router,
-            PermissionCache(self.access, user, vhost),
+            PermissionCache(access_of(self.access, user), user, vhost),
             self.host,
             self.definitions_version,
             partial(self.answers.targets, vhost),

@@ -16,6 +16,7 @@ from node.amqp091.channel_owner import Parted, PlanCache
 from node.amqp091.definition_methods import call_definition, queue_for_read
 from node.amqp091.deliveries import Consumer091
 from node.amqp091.publish_plans import RouteCache
+from node.auth.access import FULL_ACCESS, INTERNAL_USER
 from node.auth.login import Accepted, Check, LoginOutcome, login_refused_text
 from node.auth.login import Refused as LoginRefused
 from node.auth.permissions import PermissionCache, vhost_refusal
@@ -89,6 +90,7 @@ class Endpoint091:
         self.has_published = False
         self.is_publishing = False  # lately (`node.resources.publish_hold`)
         self.is_amqp10 = False
+        self.is_internal = False  # of the node itself (`node.connections.local_dial`)
         self.connection = Connection(
             broker.wire_limits,
             broker.server_properties,
@@ -265,6 +267,9 @@ class Endpoint091:
 
     def _begin_login(self, event: LoginRequested) -> None:
         self.mechanism = event.mechanism
+        if self.is_internal:
+            self._logged_in(Accepted(INTERNAL_USER, ("impersonator",)))
+            return
         source = Source(
             self.peer[0],
             "amqp091",
@@ -304,14 +309,15 @@ class Endpoint091:
 
     def _open(self, vhost: str) -> None:
         broker = self.broker
-        error = vhost_refusal(broker.access, self.user, vhost, broker.has_vhost(vhost))
-        if error is None:
+        access = FULL_ACCESS if self.is_internal else broker.access
+        error = vhost_refusal(access, self.user, vhost, broker.has_vhost(vhost))
+        if error is None and not self.is_internal:
             error = broker.client_limits.connection_refusal(self.user, vhost)
         if error is not None:
             self._fail_connection(error)
             return
         self.vhost = vhost
-        self.permissions = PermissionCache(broker.access, self.user, vhost)
+        self.permissions = PermissionCache(access, self.user, vhost)
         self._plans = broker.route_cache(vhost, self.user, "impersonator" in self.tags)
         self.connection.accept_open()
         broker.endpoint_open(self)

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
 from typing import Final, TypeVar
 
-from node.auth.access import AccessView
+from node.auth.access import INTERNAL_USER, AccessView
 from node.auth.attempts import AttemptLog, Throttle
 from node.auth.login import (
     Accepted,
@@ -147,7 +147,9 @@ class LoginChecks:
         self.on_weak_hash(name, check.password_hash, hashed, self._rules.hashing)
 
     def _held_back(self, mechanism: str, user: str, source: Source) -> Refused | None:
-        """Whether too many logins have failed from there."""
+        """Whether too many logins have failed from there, or the name is reserved."""
+        if user == INTERNAL_USER:
+            return Refused(f"{on_one_line(mechanism)} login refused: the name is reserved", user)
         if not self._throttle.address_pause(source, user, self._clock()):
             return None
         shown = on_one_line(mechanism)

@@ -17,7 +17,7 @@ BY_SERVICE: Final = (
 )
 NO_MIRRORS: Final = "classic queues have no mirrors; quorum queues have members (quorum_status)"
 NO_STREAMS: Final = "there are no streams"
-NO_LINKS: Final = "there are no federation links and no shovels"
+NO_LINKS: Final = "there are no federation links"
 NO_ENCRYPTION: Final = (
     "values of the configuration are not encrypted: write file:PATH or env:NAME in their place"
 )
@@ -53,8 +53,7 @@ ABSENT: Final[Mapping[str, str]] = {
          "list_stream_publishers", "list_stream_consumer_groups"), NO_STREAMS,
     ),
     **dict.fromkeys(
-        ("federation_status", "restart_federation_link", "shovel_status", "restart_shovel",
-         "delete_shovel"), NO_LINKS,
+        ("federation_status", "restart_federation_link"), NO_LINKS,
     ),
     **dict.fromkeys(
         ("encode", "decode", "encrypt_conf_value", "decrypt_conf_value"), NO_ENCRYPTION

@@ -26,6 +26,7 @@ from node.cli.cluster_commands import run as run_cluster
 from node.cli.completion import SHELLS, script
 from node.cli.diagnostics import DIAGNOSTICS
 from node.cli.limits import LIMITS
+from node.cli.links import LINKS
 from node.cli.lists import LISTS, list_rows
 from node.cli.node_commands import RUNNING
 from node.cli.observer import observer
@@ -212,7 +213,7 @@ def listed(title: str, table: Mapping[str, Described]) -> str:
 def runners() -> Mapping[str, Run]:
     """Who carries out each command."""
     at_nodes = {**DIAGNOSTICS, **RUNNING}
-    others = {**STATUS, **LETTERS, **LIMITS, **OWN}
+    others = {**STATUS, **LETTERS, **LIMITS, **LINKS, **OWN}
     return {
         **{name: carried_out(command) for name, command in others.items()},
         **dict.fromkeys(CHANGES, change),
@@ -260,6 +261,7 @@ TABLES: Final[Sequence[tuple[str, Mapping[str, Described]]]] = (
     ("lists", LISTS),
     ("users, vhosts, permissions, policies, queues, connections, definitions", CHANGES),
     ("limits of vhosts and users", LIMITS),
+    ("shovels", LINKS),
     ("messages and dead letters", LETTERS),
     ("the cluster, and members of quorum queues", CLUSTER),
     ("how nodes run", RUNNING),

@@ -38,11 +38,15 @@ class Greeting(asyncio.Protocol):
         broker: "Broker",
         forwarded: "Forwarded | None" = None,
         login: "LoginName | None" = None,
+        is_internal: bool = False,
     ) -> None:
-        """`forwarded`: as a proxy says it; `login`: with TLS, what names the user."""
+        """`forwarded`: as a proxy says it; `login`: with TLS, what names the user.
+
+        `is_internal`: the node itself connects, over AMQP 0-9-1, and needs no login."""
         self._broker = broker
         self._forwarded = forwarded
         self._login = login
+        self._is_internal = is_internal
         self._transport: asyncio.Transport | None = None
         self._begun = b""
         self._deadline: asyncio.TimerHandle | None = None
@@ -86,6 +90,8 @@ class Greeting(asyncio.Protocol):
         here = _address(transport, "sockname") if forwarded is None else forwarded.destination
         transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
         endpoint = kind(self._broker, transport, peer, here, self._tls(transport))
+        if self._is_internal and isinstance(endpoint, Endpoint091):
+            endpoint.is_internal = True
         self._broker.arrived(endpoint)
         transport.set_protocol(cast(asyncio.Protocol, endpoint))
         endpoint.start()

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from node.config.settings import Config
     from node.events.audit import Audit
     from node.events.event_feed import EventFeed
+    from node.federating.link_service import LinkService
     from node.management.api.controls import NodeControls
     from node.management.metrics.view import MetricsView
     from node.management.rows.cluster_view import ClusterView
@@ -57,6 +58,7 @@ class Context:
     meter: "MetricsView | None" = None  # None: no samples of single objects
     controls: "NodeControls | None" = None  # None: the node cannot be told anything
     config: "Config | None" = None  # None: it is not shown
+    links: "LinkService | None" = None  # None: no shovels and links run here
     keepers: "Mapping[str, TlsKeeper]" = field(default_factory=dict)  # of TLS, by listener
 
     @property

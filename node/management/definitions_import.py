@@ -12,7 +12,7 @@ from typing import Final
 
 from node.config.default_policies import DefaultPolicy, default_policies
 from node.management.api.limits import limits_command
-from node.management.api.parameters import global_command, parameter_command
+from node.management.api.parameters import Seal, global_command, parameter_command
 from node.management.api.permissions import permission_command, topic_permission_command
 from node.management.api.policies import policy_command
 from node.management.api.users import HashOf, user_command
@@ -57,9 +57,11 @@ class Importer:
         vhost: str | None,
         hash_of: HashOf,
         rules: Sequence[DefaultPolicy] = (),
+        seal: Seal = lambda vhost, component, name, value: value,
     ) -> None:
         self._metadata = metadata
         self._rules = rules
+        self._seal = seal  # how values of parameters are stored
         self._hash_of = hash_of
         self._node = node
         self._vhost = vhost
@@ -159,7 +161,8 @@ class Importer:
             key = (VHOST_LIMITS, VHOST_LIMITS_NAME)
             yield from self._limits(vhost, key, {"limits": value}, LIMITS_OF_VHOST)
         else:
-            yield parameter_command(vhost, component, name_in(row, "name"), value, imported=True)
+            name = name_in(row, "name")
+            yield parameter_command(vhost, component, name, value, self._seal, imported=True)
 
     def _policy(self, row: Body) -> Iterator[Command]:
         need(row, "name", "pattern", "definition")

@@ -127,6 +127,7 @@ class ManagementFront:
             meter=LiveMeter(broker),
             controls=LiveControls(broker),
             config=broker.config,
+            links=broker.links,
             keepers=self._keepers,
         )
         answer_others(context)

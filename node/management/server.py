@@ -49,6 +49,7 @@ from node.management.api.policies import Policies
 from node.management.api.queue_messages import Letters
 from node.management.api.queues import Queues
 from node.management.api.security import Security
+from node.management.api.shovels import Shovels
 from node.management.api.users import Users
 from node.management.api.vhosts import Vhosts
 from node.management.assets import Assets
@@ -132,6 +133,8 @@ def of_running(context: Context) -> tuple[Resource, ...]:
             ClusterOperations(context, context.cluster),
             LogLevels(context, context.cluster),
         )
+    if context.links is not None:
+        found.append(Shovels(context, context.links))
     if context.controls is not None:
         found.append(Controls(context, context.controls))
     if context.feed is not None:

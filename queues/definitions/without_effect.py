@@ -32,7 +32,6 @@ COMPONENTS_WITHOUT_EFFECT: Final[Mapping[str, str]] = {  # by component: the fea
     "federation": FEDERATION,
     "federation-upstream": FEDERATION,
     "federation-upstream-set": FEDERATION,
-    "shovel": "shovels",
 }
 
 

@@ -241,13 +241,12 @@ def test_policymakers_set_policies_and_parameters_in_their_vhosts(node: Node, ap
     assert maker.refused("PUT", "/policies/v/m", policy)[0] == 401
     assert user(node, "watch").refused("GET", "/policies/%2F/m")[0] == 401
     assert [each["name"] for each in user(node, "watch").get("/policies")] == ["m"]
-    value = {"src-uri": "amqp://"}
+    value: dict[str, object] = {"src-uri": "amqp://127.0.0.1:1", "dest-uri": "amqp://127.0.0.1:1"}
     status, reason = maker.refused("PUT", "/parameters/shovel/%2F/s", {"value": value})
-    assert (status, "component shovel not found" in reason) == (400, True)
-    shovel = {"component": "shovel", "name": "s", "value": value}
-    (warning,) = api.post("/definitions/%2F", {"parameters": [shovel]})["warnings"]
-    assert maker.get("/parameters")[0]["warnings"] == [warning]
-    assert maker.get("/parameters/shovel/%2F/s")["value"] == {"src-uri": "amqp://"}
+    assert (status, "Must specify 'src-exchange'" in reason) == (400, True)
+    value["src-queue"] = "q"
+    assert maker.put("/parameters/shovel/%2F/s", {"value": value}) == 201
+    assert maker.get("/parameters/shovel/%2F/s")["value"] == value
     assert maker.refused("PUT", "/parameters/nothing/%2F/s", {"value": 1})[0] == 400
     for path in ("/policies/%2F/m", "/parameters/shovel/%2F/s"):
         assert maker.delete(path) == 204

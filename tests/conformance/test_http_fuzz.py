@@ -60,8 +60,9 @@ def document(node: Node) -> Any:
     api.put("/exchanges/%2F/x", {"type": "headers"})
     api.ask("POST", "/bindings/%2F/e/x/q/q", {"arguments": {"x-match": "any", "a": 1}})
     api.put("/policies/%2F/p", {"pattern": "^q", "definition": {"max-length": 50}})
-    shovel = {"component": "shovel", "name": "p", "value": {}}
-    api.post("/definitions/%2F", {"parameters": [shovel]})
+    nowhere = "amqp://127.0.0.1:1"
+    shovel = {"src-uri": nowhere, "src-queue": "q", "dest-uri": nowhere, "dest-queue": "q"}
+    api.put("/parameters/shovel/%2F/p", {"value": shovel})
     return api.get("/openapi.json")
 
 

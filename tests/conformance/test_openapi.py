@@ -38,6 +38,7 @@ NAMES = {
 NAMED = {
     "/api/parameters/{component}/{vhost}/{name}": "parameter",
     "/api/global-parameters/{name}": "global",
+    "/api/shovels/vhost/{vhost}/{name}": "parameter",
     "/api/policies/{vhost}/{name}": "policy",
     "/api/operator-policies/{vhost}/{name}": "operator",
 }
@@ -72,8 +73,9 @@ def filled(node: Node, api: HttpApi) -> Iterator[HttpApi]:
     policy = {"pattern": "^q", "definition": {"max-length": 5}, "priority": 2}
     api.put(f"/policies/{vhost}/policy", policy)
     api.put(f"/operator-policies/{vhost}/operator", policy)
-    shovel = {"component": "shovel", "name": "parameter", "value": {"src-uri": "amqp://"}}
-    api.post(f"/definitions/{vhost}", {"parameters": [shovel]})
+    nowhere = "amqp://127.0.0.1:1"
+    shovel = {"src-uri": nowhere, "src-queue": "q", "dest-uri": nowhere, "dest-queue": "q"}
+    api.put(f"/parameters/shovel/{vhost}/parameter", {"value": shovel})
     api.put("/global-parameters/global", {"value": [1]})
     api.put(f"/vhost-limits/{vhost}/max-queues", {"value": 99})
     api.put("/user-limits/guest/max-channels", {"value": 99})

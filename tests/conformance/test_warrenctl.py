@@ -6,7 +6,7 @@ import re
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -16,6 +16,13 @@ from node.cli.warrenctl import main
 from tests.conformance.broker import CONFIG
 from tests.conformance.http_api import HttpApi
 from warren.testing import Node
+
+SHOVEL: Final = {  # to nowhere
+    "src-uri": "amqp://127.0.0.1:1",
+    "src-queue": "q",
+    "dest-uri": "amqp://127.0.0.1:1",
+    "dest-queue": "q",
+}
 
 
 @pytest.fixture(scope="module")
@@ -113,9 +120,7 @@ def test_vhosts_policies_and_parameters(ctl: Ctl, api: HttpApi) -> None:
     ctl("clear_operator_policy", "-p", "v", "o")
     ctl("clear_policy", "-p", "v", "p")
     ctl("set_parameter", "-p", "v", "shovel", "s", '{"a":1}', code=65)
-    shovel = {"component": "shovel", "name": "s", "value": {"a": 1}}
-    (warning,) = api.post("/definitions/v", {"parameters": [shovel]})["warnings"]
-    assert warning.startswith("parameter 's' of component 'shovel' in vhost 'v' has no effect")
+    ctl("set_parameter", "-p", "v", "shovel", "s", json.dumps(SHOVEL))
     assert "shovel\ts\t" in ctl("list_parameters", "-p", "v")
     assert "shovel" not in ctl("list_parameters")
     ctl("clear_parameter", "-p", "v", "shovel", "s")
@@ -233,7 +238,7 @@ def test_a_message_is_looked_at_and_stays(ctl: Ctl, api: HttpApi) -> None:
 def test_a_report_has_all_parts_and_no_secret(ctl: Ctl, api: HttpApi, tmp_path: Path) -> None:
     secret = "n0t-to-be-seen"
     api.put("/users/reported", {"password": secret, "tags": ""})
-    value = {"src-uri": f"amqp://u:{secret}@h", "n": 1}
+    value = SHOVEL | {"src-uri": f"amqp://u:{secret}@127.0.0.1:1"}
     shovel = {"component": "shovel", "name": "moved", "value": value}
     api.post("/definitions/%2F", {"parameters": [shovel]})
     printed = ctl("report")
@@ -277,8 +282,7 @@ def test_events_traces_and_levels_are_switched(ctl: Ctl, api: HttpApi) -> None:
 def test_ansible_s_modules_can_read_what_they_ask_rabbitmqctl_for(ctl: Ctl, api: HttpApi) -> None:
     """Calls and forms of community.rabbitmq 1.3.0, all of whose modules were run by hand."""
     api.put("/policies/%2F/an", {"pattern": "^an$", "definition": {"max-length": 1}})
-    shovel = {"component": "shovel", "name": "an", "value": {"a": 1}}
-    api.post("/definitions/%2F", {"parameters": [shovel]})
+    api.put("/parameters/shovel/%2F/an", {"value": SHOVEL})
     asked = ("-q", "-n", "rabbit")
     version = re.search("RabbitMQ version: (?P<version>.*)", ctl(*asked, "status"))
     assert version is not None and version["version"] == "4.3.0"

@@ -13,6 +13,7 @@ For administrators; a vhost's export also for policymakers who see it.
 import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -20,7 +21,7 @@ from aiohttp import web
 
 from node.connections.connection_properties import PRODUCT, VERSION
 from node.management.access import Context, asked_vhosts, caller_of
-from node.management.api.parameters import IMPORTED, global_rows, parameter_rows
+from node.management.api.parameters import IMPORTED, global_rows, parameter_rows, sealed_value
 from node.management.api.permissions import permission_row, topic_permission_row
 from node.management.api.policies import policy_rows
 from node.management.bodies import DEFINITIONS_BYTES_MAX, Body, query_flag, read_raw
@@ -138,7 +139,8 @@ class DefinitionFiles:
         node = self._context.view.node().name
         context = self._context
         hash_of, rules = context.desk.hash_of, context.default_policies
-        importer = Importer(metadata, node, vhost, hash_of, rules)
+        seal = partial(sealed_value, self._context)
+        importer = Importer(metadata, node, vhost, hash_of, rules, seal)
         run = ImportRun(self._context, await importer.commands_of(file))
         await run.try_out()
         if is_watched:

@@ -4,9 +4,15 @@ For policymakers. The cluster's name is the global parameter `cluster_name`; lim
 their own (`node.management.api.limits`).
 """
 
+from collections.abc import Callable
+from functools import partial
+
 import msgspec
 from aiohttp import web
 
+from federation.parameter_checks import validation_failed
+from federation.shovel_parameters import local_vhosts, shovel_faults
+from node.federating.stored_uris import sealed, shown
 from node.management.access import Context, caller_of, policy_vhosts
 from node.management.bodies import (
     Body,
@@ -29,7 +35,10 @@ from queues.definitions.without_effect import COMPONENTS_WITHOUT_EFFECT
 CLUSTER_NAME = "cluster_name"
 IMPORTED = "imported-definitions"  # digests of files; a component that no list shows
 HIDDEN = frozenset((USER_LIMITS, IMPORTED))
-COMPONENTS = ("federation", "federation-upstream", "federation-upstream-set", "shovel")
+SHOVEL = "shovel"
+COMPONENTS = ("federation", "federation-upstream", "federation-upstream-set", SHOVEL)
+
+Seal = Callable[[str, str, str, object], object]  # vhost, component, name, value: as it is stored
 
 
 class Parameters:
@@ -69,13 +78,17 @@ class Parameters:
         found = self._context.operations.metadata.vhosts[vhost].parameters.get(key)
         if found is None:
             raise ApiError.not_found()
-        return json_reply(warned_row(found))
+        return json_reply(warned_row(self._context, found))
 
     async def set(self, request: web.Request) -> web.Response:
         (vhost,) = policy_vhosts(self._context, request)
         body = await read_body(request, "value")
         component, name = request.match_info["component"], path_name(request, "name")
-        return await put(self._context, parameter_command(vhost, component, name, body["value"]))
+        if component == SHOVEL:
+            check_local_vhosts(self._context, caller_of(request).name, body["value"])
+        seal = partial(sealed_value, self._context)
+        command = parameter_command(vhost, component, name, body["value"], seal)
+        return await put(self._context, command)
 
     async def clear(self, request: web.Request) -> web.Response:
         (vhost,) = policy_vhosts(self._context, request)
@@ -126,15 +139,42 @@ def cluster_name(context: Context) -> str:
 
 
 def parameter_command(
-    vhost: str, component: str, name: str, value: object, imported: bool = False
+    vhost: str, component: str, name: str, value: object, seal: Seal, imported: bool = False
 ) -> PutParameter:
-    """ApiError 400 for an unknown component, or, unless imported, one that has no effect."""
+    """ApiError 400 for an unknown component, a value that makes no sense or, unless imported, a
+    component that has no effect."""
     feature = COMPONENTS_WITHOUT_EFFECT.get(component)
     if component not in COMPONENTS or (feature is not None and not imported):
         why = "" if feature is None else f": this version has no {feature}"
         reason = f"Validation failed\n\ncomponent {component} not found{why}\n"
         raise ApiError.bad_request(reason)
-    return PutParameter(vhost, component, name, stored(value))
+    faults = parameter_faults(component, name, value)
+    if faults:
+        raise ApiError.bad_request(validation_failed(faults))
+    return PutParameter(vhost, component, name, stored(seal(vhost, component, name, value)))
+
+
+def parameter_faults(component: str, name: str, value: object) -> list[str]:
+    """What is wrong with the value of a component that has an effect."""
+    return shovel_faults(name, value) if component == SHOVEL else []
+
+
+def sealed_value(context: Context, vhost: str, component: str, name: str, value: object) -> object:
+    """The value with encrypted URIs."""
+    if context.links is None:
+        return value
+    place = context.operations.metadata.vhosts.get(vhost)
+    found = None if place is None else place.parameters.get((component, name))
+    earlier = None if found is None else msgspec.json.decode(found.value)
+    return sealed(value, context.links.box, earlier)
+
+
+def check_local_vhosts(context: Context, user: str, value: object) -> None:
+    """Who has the node itself connect to a vhost must have access to it."""
+    for vhost in local_vhosts(value):
+        if context.access.permissions(user, vhost) is None:
+            reason = f'user "{user}" may not connect to vhost "{vhost}"'
+            raise ApiError.bad_request(validation_failed([reason]))
 
 
 def global_command(name: str, value: object) -> PutParameter:
@@ -147,17 +187,19 @@ def parameter_rows(
     """Of the vhost, but for its limits."""
     found = context.operations.metadata.vhosts.get(vhost)
     parameters = () if found is None else found.parameters.values()
-    row_of = warned_row if warned else parameter_row
     return [
-        row_of(each)
+        warned_row(context, each) if warned else parameter_row(each)
         for each in parameters
         if each.component != VHOST_LIMITS and component in (None, each.component)
     ]
 
 
-def warned_row(parameter: Parameter) -> Body:
-    """With `warnings` where the parameter has no effect."""
-    return with_warnings(parameter_row(parameter), parameter_warnings(parameter))
+def warned_row(context: Context, parameter: Parameter) -> Body:
+    """Without passwords, and with `warnings` where the parameter has no effect."""
+    row = parameter_row(parameter)
+    if context.links is not None:
+        row["value"] = shown(row["value"], context.links.box)
+    return with_warnings(row, parameter_warnings(parameter))
 
 
 def parameter_row(parameter: Parameter) -> Body:

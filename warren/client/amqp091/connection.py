@@ -251,6 +251,10 @@ class Connection:
 
     # Dialling and closing
 
+    async def wait_lost(self) -> None:
+        """Until the connection is gone; without `reconnect` it does not come back."""
+        await self._closed.wait()
+
     async def close(self) -> None:
         """Close all channels and the connection; returns when the broker has answered, or in time.
 

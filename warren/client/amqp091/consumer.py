@@ -74,6 +74,11 @@ class Delivery:
         return self._message
 
     @property
+    def content(self) -> bytes:
+        """The frames as they came, for who forwards them (`warren.wire.amqp091.contents`)."""
+        return self._content
+
+    @property
     def redelivered(self) -> bool:
         return self._named().redelivered
 

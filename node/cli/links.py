@@ -1,0 +1,60 @@
+"""Commands of `warrenctl` for shovels, with RabbitMQ's names."""
+
+from typing import Final, TextIO
+
+from node.cli.api import Api
+from node.cli.tables import write_json
+from node.cli.verbs import Argument, Commands, Options, Verb, announce, path, show
+
+NAME: Final = Argument("name")
+COLUMNS: Final = (
+    "name", "vhost", "type", "state", "source", "source_uri", "source_protocol", "destination",
+    "destination_uri", "destination_protocol", "termination_reason", "last_changed",
+)  # fmt: skip
+PLACES: Final = {  # of the columns in a row of the API
+    "source": ("src_queue", "src_exchange"),
+    "source_uri": ("src_uri",),
+    "source_protocol": ("src_protocol",),
+    "destination": ("dest_queue", "dest_exchange"),
+    "destination_uri": ("dest_uri",),
+    "destination_protocol": ("dest_protocol",),
+    "termination_reason": ("reason",),
+    "last_changed": ("timestamp",),
+}
+
+
+def _shovel_status(api: Api, options: Options, out: TextIO) -> None:
+    announce("Shovel status of the cluster ...", options, out)
+    rows = []
+    for row in api.get_list("/api/shovels"):
+        found = {name: _value(row, PLACES.get(name, (name,))) for name in COLUMNS}
+        rows.append({**row, **found} if options.formatter == "json" else found)
+    show(rows, COLUMNS, options, out)
+
+
+def _value(row: dict[str, object], places: tuple[str, ...]) -> object:
+    return next((row[place] for place in places if place in row), "")
+
+
+def _done(options: Options, out: TextIO) -> None:
+    if options.formatter == "json":
+        write_json({"result": "ok"}, out)
+
+
+def _delete_shovel(api: Api, options: Options, out: TextIO) -> None:
+    announce('Deleting shovel "{name}" in vhost "{vhost}" ...', options, out)
+    api.delete(path("shovels", "vhost", options.vhost, options.name))
+    _done(options, out)
+
+
+def _restart_shovel(api: Api, options: Options, out: TextIO) -> None:
+    announce('Restarting dynamic Shovel "{name}" in vhost "{vhost}" ...', options, out)
+    api.delete(path("shovels", "vhost", options.vhost, options.name, "restart"))
+    _done(options, out)
+
+
+LINKS: Final[Commands] = {
+    "shovel_status": Verb("status of the shovels", "", (), _shovel_status),
+    "delete_shovel": Verb("delete a shovel", "", (NAME,), _delete_shovel, True),
+    "restart_shovel": Verb("restart a shovel at once", "", (NAME,), _restart_shovel, True),
+}

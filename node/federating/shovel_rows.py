@@ -1,0 +1,45 @@
+"""A shovel's status as `/api/shovels` shows it, with RabbitMQ's names and some of ours."""
+
+from time import gmtime, strftime
+from typing import TYPE_CHECKING
+
+from federation.forwarding import RUNNING, TERMINATED
+
+if TYPE_CHECKING:
+    from federation.shovel import ShovelStatus
+
+
+def shovel_row(status: "ShovelStatus", node: str) -> dict[str, object]:
+    config = status.config
+    row: dict[str, object] = {
+        "vhost": status.vhost,
+        "name": status.name,
+        "node": node,
+        "type": "dynamic",
+        "state": status.state,
+        "timestamp": strftime("%Y-%m-%d %H:%M:%S", gmtime(status.since_s)),
+        "src_protocol": config.source.protocol,
+        "dest_protocol": config.target.protocol,
+        "messages_forwarded": status.forwarded,
+        "bytes_forwarded": status.bytes,
+        "in_flight": status.in_flight,
+    }
+    if status.source:
+        row["src_uri"] = status.source
+        row["dest_uri"] = status.target
+    named = {
+        "src_queue": config.source.queue,
+        "src_exchange": config.source.exchange,
+        "src_exchange_key": config.source.exchange_key,
+        "dest_queue": config.target.queue,
+        "dest_exchange": config.target.exchange,
+        "dest_exchange_key": config.target.exchange_key,
+    }
+    row |= {name: value for name, value in named.items() if value}
+    if status.state == RUNNING:
+        row["blocked_status"] = "blocked" if status.blocked else "running"
+    if status.state == TERMINATED:
+        row["reason"] = status.reason
+    if status.last_s:
+        row["last_forwarded"] = int(status.last_s * 1000)
+    return row
