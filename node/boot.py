@@ -18,7 +18,7 @@ import uvloop
 
 from node.auth.login_rules import production_fault
 from node.auth.passwords import HASHINGS, Hashing, hash_password, new_salt
-from node.broker import Broker, Endpoint
+from node.broker import Broker
 from node.clock import NodeClock
 from node.cluster.cluster_node import Cluster
 from node.cluster.membership.introducing import propose
@@ -37,7 +37,7 @@ from node.recovery.log_owners import QueueOwners, Recovered
 from node.resources.disk_monitor import DiskMonitor
 from node.resources.memory import BodyPaging, MemoryKeeper, bound_allocator, memory_total_bytes
 from node.resources.process_facts import ResidentMeter, raise_files_max
-from node.supervision import supervised
+from node.supervision import supervised, tick_or_abort
 from node.timers import Timers
 from node.tls.contexts import TlsFault
 from node.turn import Turn
@@ -550,17 +550,9 @@ class Node:
                 await asyncio.to_thread(keeper.trim)
             now_ms = broker.monotonic_ms()
             for place, endpoint in enumerate(list(broker.arrivals.values())):
-                self._tick(endpoint, now_ms)
+                tick_or_abort(endpoint, now_ms)
                 if place % TICKS_PER_SLICE == TICKS_PER_SLICE - 1:
                     await asyncio.sleep(0)
-
-    def _tick(self, endpoint: Endpoint, now_ms: int) -> None:
-        """Let a connection send its heartbeats; one that fails ends, and the others go on."""
-        try:
-            endpoint.tick(now_ms)
-        except Exception:
-            log.exception("%s: internal error in a timer, closing the connection", endpoint.name)
-            endpoint.transport.abort()
 
     async def _page_out(self) -> None:
         """Have bodies leave memory while it is short."""

@@ -1,6 +1,10 @@
-"""Keep tasks running that must live as long as the node.
+"""Keep tasks and timers running that must live as long as the node.
 
     task = loop.create_task(supervised("watch of memory", self._observe))
+    ticks = Repeating("beats to peers", 0.5, self._beat, loop.call_later)
+
+`Repeating` logs a call that raises and makes the next call in time. `tick_or_abort` closes a
+connection whose timer fails.
 
 A task that raises is logged with its traceback and started again after 1, 2, ... 16 s; one that ran
 for a minute starts the row again. Cancelling the task ends it; a task that returns is done.
@@ -9,7 +13,9 @@ for a minute starts the row again. Cancelling the task ends it; a task that retu
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, Protocol
+
+from node.timers import CallLater, Handle
 
 log = logging.getLogger("warren.node")
 
@@ -38,3 +44,58 @@ async def supervised(
             return
         await sleep(pause_s)
         pause_s = min(2 * pause_s, PAUSE_S_MAX)
+
+
+class Repeating:
+    """Calls `work` every `seconds`, for the first time after that, until `stop`."""
+
+    def __init__(
+        self, name: str, seconds: float, work: Callable[[], None], call_later: CallLater
+    ) -> None:
+        self._name = name
+        self._seconds = seconds
+        self._work = work
+        self._call_later = call_later
+        self._handle: Handle | None = call_later(seconds, self._run)
+
+    def _run(self) -> None:
+        self._handle = self._call_later(self._seconds, self._run)
+        try:
+            self._work()
+        except Exception:
+            log.exception("the timer '%s' failed and is called again", self._name)
+
+    def stop(self) -> None:
+        """Make no further call."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+
+class Abortable(Protocol):
+    """The transport of a connection."""
+
+    def abort(self) -> None: ...
+
+
+class Ticking(Protocol):
+    """A connection."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def transport(self) -> Abortable: ...
+
+    def tick(self, now_ms: int) -> None: ...
+
+
+def tick_or_abort(connection: Ticking, now_ms: int) -> bool:
+    """Let a connection send its heartbeats. One that fails is logged and closed: False."""
+    try:
+        connection.tick(now_ms)
+    except Exception:
+        log.exception("%s: internal error in a timer, closing the connection", connection.name)
+        connection.transport.abort()
+        return False
+    return True

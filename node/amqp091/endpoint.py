@@ -29,6 +29,7 @@ from node.events.authors import AMQP, Author
 from node.events.event_sources import tell_channel, tell_consumer_created, tell_consumer_deleted
 from node.events.logs import Ids, ids_of
 from node.oversized import OversizedHeaders
+from node.supervision import tick_or_abort
 from queues.hosts.host_interfaces import Steppable
 from queues.queue_host import QueueHost
 from queues.sessions.counts import Counts
@@ -191,9 +192,9 @@ class Endpoint091:
 
     def _tick_quickly(self, seconds: float) -> None:
         """Tick more often than the node does, so that heartbeats leave at half their interval."""
-        self.tick(self.broker.monotonic_ms())
-        loop = asyncio.get_running_loop()
-        self._ticker = loop.call_later(seconds, self._tick_quickly, seconds)
+        if tick_or_abort(self, self.broker.monotonic_ms()):
+            loop = asyncio.get_running_loop()
+            self._ticker = loop.call_later(seconds, self._tick_quickly, seconds)
 
     # Events of the core
 

@@ -32,6 +32,7 @@ from node.connections.socket_reading import ANSWER_BYTES_MAX, Reading, Transport
 from node.events.authors import AMQP, Author
 from node.events.event_sources import tell_channel, tell_consumer_created, tell_consumer_deleted
 from node.events.logs import Ids, ids_of
+from node.supervision import tick_or_abort
 from queues.routing.content10 import Content10
 from queues.routing.router import Route
 from queues.sessions.counts import Counts
@@ -194,9 +195,9 @@ class Endpoint10:
 
     def _tick_quickly(self, seconds: float) -> None:
         """For a client that wants to hear from us more often than that."""
-        self.tick(self.broker.monotonic_ms())
-        loop = asyncio.get_running_loop()
-        self._ticker = loop.call_later(seconds, self._tick_quickly, seconds)
+        if tick_or_abort(self, self.broker.monotonic_ms()):
+            loop = asyncio.get_running_loop()
+            self._ticker = loop.call_later(seconds, self._tick_quickly, seconds)
 
     # Events of the core
 

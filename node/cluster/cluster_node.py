@@ -49,6 +49,7 @@ from node.cluster.peering.link_settings import link_settings
 from node.cluster.peering.peer_links import PeerLinks
 from node.config.config_layers import Address
 from node.connections.bind_errors import taking
+from node.supervision import Repeating
 from node.tls.acceptor import Contexts
 from node.turn import Turn
 from queues.definitions.members import Member
@@ -111,7 +112,7 @@ class Cluster:
         self._parts: dict[int, PeerChannel] = {}
         self._begin_turn: Callable[[], None]
         self._loop = asyncio.get_running_loop()
-        self._timer: asyncio.TimerHandle | None = None
+        self._ticking: Repeating | None = None
         self._ticks = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_saving = False
@@ -212,6 +213,8 @@ class Cluster:
             self._add_peer(peer)
         self.links.given_below(self.held.given_below)
         self._tick()
+        seconds = TICK_MS / 1000
+        self._ticking = Repeating("log groups", seconds, self._tick, self._loop.call_later)
         self._hasten()
         self._start(watch(self.links, self, self._stands_wrong))
         self._start(self._introduce())
@@ -231,8 +234,8 @@ class Cluster:
 
     async def close(self) -> None:
         """End links, timer and tasks; the parts learn that the links are gone."""
-        if self._timer is not None:
-            self._timer.cancel()
+        if self._ticking is not None:
+            self._ticking.stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -395,7 +398,6 @@ class Cluster:
     # Time and tasks
 
     def _tick(self) -> None:
-        self._timer = self._loop.call_later(TICK_MS / 1000, self._tick)
         now_ms = int(time.monotonic() * 1000)
         self.raft.tick(now_ms)
         self._ticks += 1

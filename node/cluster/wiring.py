@@ -46,7 +46,8 @@ from node.cluster.services.events_channel import EventsChannel
 from node.cluster.services.leader_hints import Guiding
 from node.cluster.services.usage_channel import UsageChannel
 from node.recovery.damage import LostDefinitions
-from node.timers import CallLater, Handle
+from node.supervision import Repeating
+from node.timers import CallLater
 from queues.definitions.broker_objects import Queue
 from queues.definitions.metadata import Metadata
 from queues.definitions.metadata_commands import Batch, Command
@@ -126,7 +127,7 @@ class ClusterParts:
         self._events: EventsChannel
         self._usage: UsageChannel
         self._healing: Healing
-        self._queues_timer: Handle | None = None
+        self._queues_ticks: Repeating | None = None
         self.definitions: DefinitionsGroup
 
     @property
@@ -354,6 +355,10 @@ class ClusterParts:
         self._queues.open()
         self._guiding.start()
         self._tick_queues()
+        seconds = TICK_MS / 1000
+        self._queues_ticks = Repeating(
+            "queues of the cluster", seconds, self._tick_queues, self._call_later
+        )
 
     # While it runs
 
@@ -361,7 +366,6 @@ class ClusterParts:
         self._queues.tick()
         self._leaders.tick()
         self._usage.tick()
-        self._queues_timer = self._call_later(TICK_MS / 1000, self._tick_queues)
 
     def tick(self) -> None:
         """About once a second."""
@@ -383,8 +387,8 @@ class ClusterParts:
         await until(lambda: self._cluster.raft.hand_over() == 0, seconds)
         self.definitions.save()
         await until(lambda: not self.definitions.is_saving, seconds)
-        if self._queues_timer is not None:
-            self._queues_timer.cancel()
+        if self._queues_ticks is not None:
+            self._queues_ticks.stop()
         await self._cluster.close()
         self._broker.turn.groups = None  # The log ends here.
 

@@ -30,6 +30,7 @@ from node.cluster.peering.link_settings import LinkSettings
 from node.cluster.peering.link_socket import LinkSocket
 from node.cluster.peering.peer_record import Link, Peer, PeerStatus
 from node.cluster.peering.refusal_log import RefusalLog
+from node.supervision import Repeating
 from node.tls.acceptor import Acceptor, Contexts, bound_socket
 from node.tls.proxy_protocol import Forwarded
 from warren.wire.peer.codes import (
@@ -107,7 +108,9 @@ class PeerLinks:
         self._is_stopping = False
         self._beats = 0
         self._beat_ns = time.monotonic_ns()
-        self._timer = asyncio.get_running_loop().call_later(self._beat_s(), self._beat)
+        later = asyncio.get_running_loop().call_later
+        seconds = self._settings.beat_interval_ms / 1000
+        self._beating = Repeating("beats to peers", seconds, self._beat, later)
 
     # Its life
 
@@ -168,7 +171,7 @@ class PeerLinks:
     async def close(self) -> None:
         """End everything; the user learns of the links that were there."""
         self._is_stopping = True
-        self._timer.cancel()
+        self._beating.stop()
         if self._server is not None:
             self._server.close()
         for peer in list(self._peers.values()):
@@ -395,12 +398,8 @@ class PeerLinks:
 
     # Beats
 
-    def _beat_s(self) -> float:
-        return self._settings.beat_interval_ms / 1000
-
     def _beat(self) -> None:
         """Send beats to all peers, and drop links that were silent for long."""
-        self._timer = asyncio.get_running_loop().call_later(self._beat_s(), self._beat)
         now_ns = time.monotonic_ns()
         interval_ns = self._settings.beat_interval_ms * 1_000_000
         stood_still = now_ns - self._beat_ns > STALL_BEATS * interval_ns

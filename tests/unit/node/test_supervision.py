@@ -2,10 +2,11 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 import pytest
 
-from node.supervision import PAUSE_S_MAX, supervised
+from node.supervision import PAUSE_S_MAX, Repeating, supervised, tick_or_abort
 
 
 def test_a_task_that_raises_is_logged_and_started_again(caplog: pytest.LogCaptureFixture) -> None:
@@ -48,3 +49,76 @@ def test_a_cancelled_task_is_not_started_again() -> None:
 
     asyncio.run(play())
     assert runs == 1
+
+
+class FakeTimer:
+    """A loop's timers, called by hand."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[float, Callable[[], None]]] = []
+
+    def call_later(self, seconds: float, call: Callable[[], None]) -> "FakeHandle":
+        self.waiting.append((seconds, call))
+        return FakeHandle(self)
+
+    def fire(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for _, call in waiting:
+            call()
+
+
+class FakeHandle:
+    def __init__(self, timer: FakeTimer) -> None:
+        self._timer = timer
+
+    def cancel(self) -> None:
+        self._timer.waiting.clear()
+
+
+def test_a_timer_that_fails_is_logged_and_called_again(caplog: pytest.LogCaptureFixture) -> None:
+    timer = FakeTimer()
+    runs = 0
+
+    def work() -> None:
+        nonlocal runs
+        runs += 1
+        if runs == 1:
+            raise ValueError("broken")
+
+    repeating = Repeating("beats", 0.5, work, timer.call_later)
+    assert runs == 0
+    for _ in range(3):
+        timer.fire()
+    assert runs == 3
+    assert [seconds for seconds, _ in timer.waiting] == [0.5]
+    assert caplog.text.count("the timer 'beats' failed and is called again") == 1
+    repeating.stop()
+    assert timer.waiting == []
+
+
+class FakeConnection:
+    """A connection whose tick may fail."""
+
+    name = "client 1"
+
+    def __init__(self, error: Exception | None) -> None:
+        self.transport = self
+        self.is_aborted = False
+        self._error = error
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+    def tick(self, now_ms: int) -> None:
+        if self._error is not None:
+            raise self._error
+
+
+@pytest.mark.parametrize("error", [None, ValueError("broken")])
+def test_a_connection_whose_tick_fails_is_closed(
+    caplog: pytest.LogCaptureFixture, error: Exception | None
+) -> None:
+    connection = FakeConnection(error)
+    assert tick_or_abort(connection, 1) is (error is None)
+    assert connection.is_aborted is (error is not None)
+    assert ("client 1: internal error in a timer" in caplog.text) is (error is not None)
