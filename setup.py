@@ -143,6 +143,7 @@ COMPILED = [
     "queues/routing/hashing.py",
     "queues/routing/headers.py",
     "queues/routing/modulus_hash.py",
+    "queues/routing/pace.py",
     "queues/routing/outside.py",
     "queues/routing/random_one.py",
     "queues/routing/router.py",

@@ -17,11 +17,9 @@ from queues.dead_lettering.dead_letter_limits import DeadLetterLimits
 from queues.hosts.host_interfaces import Steppable
 from queues.hosts.journal import Journal
 from queues.remote.remote_interfaces import Ending
+from queues.routing.pace import RoutingPace
 
 READ_BYTES_MAX: Final = 2 << 20  # of input in one turn; what came beyond waits for the next
-ROUTE_MS_MAX: Final = (
-    10.0  # of CPU for routing what has no plan yet, in one turn of all connections
-)
 READ_MS_MAX: Final = 4.0  # reading in one turn; then it ends, and the rest belongs to the next
 LETTERS_MS_MAX: Final = 30.0  # into a turn; then each queue publishes one dead letter at a time
 STEPS_MAX: Final = 8  # rounds of host steps in one turn; what is left goes on in the next
@@ -56,32 +54,6 @@ class Flushable(Protocol):
 
 
 @final
-class RoutingPace:
-    """How much CPU this turn has used for routing publishes that had no plan yet.
-
-    One key may cost milliseconds: thousands of bindings with `#`, or exchanges bound to exchanges.
-    A channel that finds the time of the turn spent goes on in the next one.
-    """
-
-    def __init__(self, cpu_s: Callable[[], float] = thread_time) -> None:
-        self._cpu_s = cpu_s
-        self._spent_s = 0.0
-        self._began_s = 0.0
-
-    def begin_turn(self) -> None:
-        self._spent_s = 0.0
-
-    def begin(self) -> None:
-        self._began_s = self._cpu_s()
-
-    def end(self) -> None:
-        self._spent_s += self._cpu_s() - self._began_s
-
-    def is_spent(self) -> bool:
-        return self._spent_s * 1000.0 > ROUTE_MS_MAX
-
-
-@final
 class Turn:
     """Marks, and the one callback that works them off."""
 
@@ -104,8 +76,8 @@ class Turn:
         self._between: list[Callable[[], None]] = []
         self._stepping = False
         self._scheduled = False
-        self.dead_letters = DeadLetterLimits(is_late=self._is_late)
         self.routing = RoutingPace(cpu_s)
+        self.dead_letters = DeadLetterLimits(is_late=self._is_late, routing=self.routing)
         self.journal: Journal | None = None
         self.pager: Pager | None = None
         self.now_ms: Callable[[], int] | None = None
@@ -214,7 +186,11 @@ class Turn:
         self._scheduled = False
         self._measure()
         if len(self._later) > 0:
-            self._hosts.extend(self._later)
+            # Another one comes first each time: the first ones may use up what a turn allows.
+            later = list(self._later)
+            first = self.count % len(later)
+            self._hosts.extend(later[first:])
+            self._hosts.extend(later[:first])
             self._later = {}
         if len(self._hosts) > 0 or len(self._endpoints) > 0 or self._groups_due:
             self.begin()

@@ -20,12 +20,10 @@ from mypy_extensions import i64
 
 from node.amqp091.basic_get import Getting
 from node.amqp091.channel_owner import Owner, Parted, PlanCache, Tracing
-from node.amqp091.deliveries import Consumer091, Deliveries
+from node.amqp091.deliveries import Consumer091, Deliveries, priority_and_timeout
 from node.amqp091.transaction import Transaction
 from node.connections.direct_reply_to import REPLY_TO, REPLY_TO_BYTES, name_answers
 from node.connections.session_cleanup import SessionCleanup
-from queues.definitions.arguments import is_integer, type_name
-from queues.definitions.queue_arguments import DURATION_MS_MAX
 from queues.machine.commands import (
     Command,
     Get,
@@ -34,6 +32,7 @@ from queues.machine.commands import (
     SessionId,
 )
 from queues.queue_host import QueueHost
+from queues.routing.pace import RoutingShare
 from queues.sessions.counts import Counts
 from queues.sessions.credit import CHANNEL, CreditActor
 from queues.sessions.publishing import Held, Publisher, Targets
@@ -54,9 +53,8 @@ from warren.wire.errors import ProtocolError, ReplyCode, Scope
 
 SPECIAL_INFO: Final = INFO_EXPIRATION | INFO_USER_ID  # each message needs a look
 ODD_INFO: Final = SPECIAL_INFO | INFO_HEADERS | INFO_REPLY_TO  # the event may need one
-PRIORITY_MAX: Final = (1 << 31) - 1
 TX_COMMIT: Final = (90, 20)
-LOOK_MESSAGES: Final = 64  # that need a look, between two looks at the time
+COMMIT_TRIES: Final = 3  # that are routed in slices; then a commit is routed in one turn
 SMALL_EVENT_BYTES: Final = 256
 WRITE_BYTES: Final = 256 * 1024  # of deliveries, per channel and turn
 
@@ -88,7 +86,7 @@ class Channel091:
         self.ended = False
         self.in_work = False  # stands in the endpoint's list of channels to flush
         self._busy = False
-        self._owed = False  # one message may be routed although the time of the turn is spent
+        self._share = RoutingShare()
         self._resuming = False
         self._stash: deque[Publishes | Settles | Called] = deque()
         self.stash_bytes: i64 = 0
@@ -106,6 +104,7 @@ class Channel091:
         self._transaction: Transaction | None = None
         self._keeping = False  # publishes go to the transaction
         self._refused = False  # in the commit under way, some publish was
+        self._routed: list[Parted] | None = None  # by the commit under way, to be handed down
         self.published_count: i64 = 0
         self.returned_count: i64 = 0
         self.trace: Tracing | None = None
@@ -218,16 +217,11 @@ class Channel091:
             self._publish_odd(event, plans, plain, seen)
 
     def _must_wait(self) -> bool:
-        """Whether this turn has spent its time for routing.
-
-        Not in a commit, whose order would change, nor for the first message after a wait.
-        """
-        if not self.plans.is_spent() or (self._transaction is not None and not self._keeping):
+        """Return whether routing goes on in the next turn."""
+        transaction = self._transaction
+        if transaction is not None and not self._keeping and transaction.tries > COMMIT_TRIES:
             return False
-        if self._owed:
-            self._owed = False
-            return False
-        return True
+        return self._share.must_wait(self.plans.is_spent())
 
     def _publish_later(self, event: Publishes) -> None:
         """Go on with these messages, and what comes behind them, in the next turn."""
@@ -239,7 +233,7 @@ class Channel091:
     def step(self, now_ms: i64) -> None:
         """Go on with publishes for which the last turn had no time (`Steppable`)."""
         if not self.ended:
-            self._owed = True
+            self._share.waited()
             self.resume()
 
     def _publish_odd(self, event: Publishes, plans: list[Targets], plain: bool, seen: i64) -> None:
@@ -269,12 +263,24 @@ class Channel091:
         """Until the commit; what is wrong with the event is said now."""
         assert self._transaction is not None
         if special:
-            error = self.owner.part(event).error
-            if error is not None:
-                raise error
+            if self._must_wait():
+                self._publish_later(event)
+                return
+            parted = self.owner.part(event)
+            if parted.error is not None:
+                raise parted.error
+            rest = parted.rest
+            if rest is not None:
+                event, rest = event.split(event.count - rest.count)
+                self._publish_later(rest)
         self._transaction.publish(event)
 
     def _hand_down(self, event: Publishes, plans: list[Targets]) -> None:
+        if self._routed is not None:
+            routed = Parted()
+            routed.event, routed.plans = event, plans
+            self._routed.append(routed)
+            return
         count: i64 = event.count
         self.published_count += count
         self.counts.received += count
@@ -294,11 +300,12 @@ class Channel091:
             if self._must_wait():
                 self._publish_later(rest)
                 return
-            event = rest
-            rest = None
-            if event.count > LOOK_MESSAGES:
-                event, rest = event.split(LOOK_MESSAGES)
-            self._publish_looked_at(self.owner.part(event))
+            parted = self.owner.part(rest)
+            if self._routed is None or parted.error is not None:
+                self._publish_looked_at(parted)
+            else:
+                self._routed.append(parted)
+            rest = parted.rest
 
     def _publish_looked_at(self, parted: Parted) -> None:
         if parted.event is not None:
@@ -372,13 +379,7 @@ class Channel091:
         if tag == "":
             tag = self.owner.new_name("amq.ctag-")
         arguments = method.arguments
-        priority = whole_number(arguments, "x-priority", 0, host)
-        timeout_ms = whole_number(arguments, "x-consumer-timeout", -1, host)
-        if timeout_ms < 0 and "x-consumer-timeout" in arguments:
-            raise bad_argument("x-consumer-timeout", host, f"{{value_negative,{timeout_ms}}}")
-        if timeout_ms > DURATION_MS_MAX:
-            raise bad_argument("x-consumer-timeout", host, f"{{value_too_large,{timeout_ms}}}")
-        priority = max(-PRIORITY_MAX, min(priority, PRIORITY_MAX))
+        priority, timeout_ms = priority_and_timeout(arguments, host)
         exclusive = method.exclusive and not answers
         consumer = self.deliveries.attach(tag, host, method.no_ack, exclusive, priority, timeout_ms)
         if len(arguments) > 0:
@@ -496,12 +497,37 @@ class Channel091:
         return self._transaction
 
     def _commit(self) -> None:
-        """Hand all down; tx.commit-ok follows when every queue has confirmed."""
+        """Route all publishes, which may take several turns, and hand them down in one turn;
+        tx.commit-ok follows when every queue has confirmed.
+
+        If definitions change while publishes are routed, the routes do not hold: try again.
+        """
         transaction = self._open_transaction()
-        self._keeping = False
-        self._refused = False
-        for event in transaction.take_events():
-            self._publish(event)
+        cache = self.plans
+        cache.refresh()
+        if self._routed is None:
+            self._keeping = False
+            self._refused = False
+        elif transaction.version == cache.version:
+            routed = self._routed
+            self._routed = None
+            self._hand_down_commit(transaction, routed)
+            return
+        transaction.version = cache.version
+        transaction.tries += 1
+        self._routed = []
+        again: list[Publishes | Settles | Called] = [*transaction.events]
+        again.append(Called(int(self.number), methods.TxCommit()))
+        for event in reversed(again):
+            self._stash.appendleft(event)
+            self._count_stash(held_bytes(event))
+        if not self._resuming:
+            self._resuming = True
+            self._work_off()
+
+    def _hand_down_commit(self, transaction: Transaction, routed: list[Parted]) -> None:
+        for parted in routed:
+            self._publish_looked_at(parted)
         for outcome, runs in transaction.take_settled():
             self.deliveries.settle_runs(runs, outcome)
         transaction.let_go()
@@ -513,7 +539,7 @@ class Channel091:
         for _, _, accepted in self.publisher.take_confirms():
             if not accepted:
                 self._refused = True
-        if self._keeping or not self.publisher.all_decided():
+        if self._keeping or self._routed is not None or not self.publisher.all_decided():
             return
         self._keeping = True
         if self._refused:
@@ -766,16 +792,3 @@ class Channel091:
 def held_bytes(event: Publishes | Settles | Called) -> i64:
     """What an event that waits is counted as."""
     return len(event.data) if isinstance(event, Publishes) else SMALL_EVENT_BYTES
-
-
-def whole_number(arguments: dict[str, object], key: str, absent: int, host: QueueHost) -> int:
-    """An argument of basic.consume; raise 406 for any other kind of value."""
-    value = arguments.get(key, absent)
-    if not is_integer(value) or not isinstance(value, int):  # In this order: see 0002.
-        raise bad_argument(key, host, f'"expected integer, got {type_name(value)}"')
-    return value
-
-
-def bad_argument(key: str, host: QueueHost, reason: str) -> ProtocolError:
-    text = f"invalid arg '{key}' for queue '{host.name}' in vhost '{host.vhost}': {reason}"
-    return ProtocolError(ReplyCode.PRECONDITION_FAILED, text)

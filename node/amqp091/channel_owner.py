@@ -75,6 +75,10 @@ class PlanCache(Protocol):
     def refresh(self) -> None:
         """Forget everything if a definition has changed since."""
 
+    @property
+    def version(self) -> int:
+        """Of the definitions that plans are made of, as of the last `refresh`."""
+
     def is_spent(self) -> bool:
         """Whether this turn has no time left for `make`, or to look at single messages."""
 
@@ -85,16 +89,18 @@ class PlanCache(Protocol):
 class Parted:
     """An event whose messages needed a look of their own, cut at the first that is refused.
 
-    The bytes of `event` may be others than those that came in.
+    The bytes of `event` may be others than those that came in. `rest` holds the messages for which
+    the turn had no time.
     """
 
-    __slots__ = ("error", "event", "plans", "returns")
+    __slots__ = ("error", "event", "plans", "rest", "returns")
 
     def __init__(self) -> None:
         self.event: Publishes | None = None
         self.plans: list[Targets] = []
         self.returns: list[tuple[int, int, str, bytes]] = []  # start, end, exchange, routing key
         self.error: ProtocolError | None = None
+        self.rest: Publishes | None = None
 
 
 class Tracing(Protocol):

@@ -22,6 +22,8 @@ from node.amqp091.channel_owner import Tracing
 from node.amqp091.transaction import Transaction
 from node.oversized import OversizedHeaders
 from queues.conversion.chunks import in_form_1
+from queues.definitions.arguments import is_integer, type_name
+from queues.definitions.queue_arguments import DURATION_MS_MAX
 from queues.machine.commands import (
     ACCEPT,
     FAIL,
@@ -56,6 +58,7 @@ from warren.wire.errors import ProtocolError, ReplyCode
 
 WINDOW: Final = 2048  # messages that an unlimited consumer may have waiting here
 HEAD_SLACK: Final = 256
+PRIORITY_MAX: Final = (1 << 31) - 1
 QUORUM_PREFETCH: Final = 2000  # what no limit means for a consumer of a quorum queue
 ACQUIRED_COUNT: Final = b"x-acquired-count"
 DELIVERY_COUNT: Final = b"x-delivery-count"
@@ -715,3 +718,27 @@ def write_count(table: BytesWriter, name: bytes, value: i64) -> None:
     table.write(name)
     table.append(0x6C)
     write_i64_be(table, value)
+
+
+def priority_and_timeout(arguments: dict[str, object], host: QueueHost) -> tuple[int, int]:
+    """Return priority and timeout (ms, -1: none) of basic.consume; raise 406 for bad values."""
+    priority = whole_number(arguments, "x-priority", 0, host)
+    timeout_ms = whole_number(arguments, "x-consumer-timeout", -1, host)
+    if timeout_ms < 0 and "x-consumer-timeout" in arguments:
+        raise bad_argument("x-consumer-timeout", host, f"{{value_negative,{timeout_ms}}}")
+    if timeout_ms > DURATION_MS_MAX:
+        raise bad_argument("x-consumer-timeout", host, f"{{value_too_large,{timeout_ms}}}")
+    return max(-PRIORITY_MAX, min(priority, PRIORITY_MAX)), timeout_ms
+
+
+def whole_number(arguments: dict[str, object], key: str, absent: int, host: QueueHost) -> int:
+    """An argument of basic.consume; raise 406 for any other kind of value."""
+    value = arguments.get(key, absent)
+    if not is_integer(value) or not isinstance(value, int):  # In this order: see 0002.
+        raise bad_argument(key, host, f'"expected integer, got {type_name(value)}"')
+    return value
+
+
+def bad_argument(key: str, host: QueueHost, reason: str) -> ProtocolError:
+    text = f"invalid arg '{key}' for queue '{host.name}' in vhost '{host.vhost}': {reason}"
+    return ProtocolError(ReplyCode.PRECONDITION_FAILED, text)

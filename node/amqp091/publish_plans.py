@@ -10,17 +10,18 @@ further keys, a message to be returned, a refusal.
 
 import logging
 from collections.abc import Callable, Sequence
+from time import thread_time
 from typing import Final
 
 from node.amqp091.channel_owner import Parted, Plan
 from node.auth.permissions import WRITE, PermissionCache
 from node.connections.direct_reply_to import is_answer
 from node.events.logs import ids_of
-from node.turn import RoutingPace
 from queues.definitions.queue_arguments import DURATION_MS_MAX
 from queues.queue_host import QueueHost
-from queues.routing.content import Content091
+from queues.routing.content import Content, Content091
 from queues.routing.copies import copies_of, may_copy, may_copy_at, without_hidden
+from queues.routing.pace import RoutingPace
 from queues.routing.router import Route, Router
 from queues.sessions.publishing import Targets
 from warren.wire.amqp091.events import INFO_EXPIRATION, INFO_HEADERS, INFO_USER_ID, Publishes
@@ -68,7 +69,7 @@ class RouteCache:
         is_traced: Callable[[], bool] = lambda: False,
         pace: RoutingPace | None = None,
     ) -> None:
-        self._pace = pace or RoutingPace()
+        self._pace = pace or RoutingPace(thread_time)
         self.router = router
         self._vhost = vhost
         self._user = user
@@ -96,8 +97,18 @@ class RouteCache:
         """Whether messages with headers need a look of their own, whatever their plans say."""
         return may_copy(event)
 
+    @property
+    def version(self) -> int:
+        return self._version
+
     def is_spent(self) -> bool:
         return self._pace.is_spent()
+
+    def route(
+        self, exchange: str, key: bytes, content: Content, more_keys: tuple[bytes, ...]
+    ) -> Route:
+        """Route one message by its content or by several keys; nothing is remembered."""
+        return self._pace.route(self.router, exchange, key, content, more_keys)
 
     def get(self, key: bytes) -> Plan | None:
         return self._plans.get(key)
@@ -184,29 +195,32 @@ class RouteCache:
     # Messages that need a look of their own
 
     def part(self, event: Publishes) -> Parted:
-        """Look at each message; cut the event at the first that is refused."""
-        plans = [self.get(key) or self.make(key) for key in event.keys]
-        self._pace.begin()
-        parted = self._part(event, plans)
-        self._pace.end()
-        return parted
-
-    def _part(self, event: Publishes, plans: list[Plan]) -> Parted:
+        """Look at each message; cut the event at the first that is refused, or when the time that
+        this turn has for routing is spent.
+        """
         parted = Parted()
         taken: list[Look] = []
-        count = event.count
-        bounds = [*event.firsts[1:], count]
+        bounds = [*event.firsts[1:], event.count]
+        is_spent = False
         for k, first in enumerate(event.firsts):
-            plan = plans[k]
+            if is_spent:
+                break
+            plan = self.get(event.keys[k]) or self.make(event.keys[k])
+            self._pace.begin()
             for index in range(first, bounds[k]):
                 look = self._look(event, index, plan, event.infos[k])
+                is_spent = self._pace.lap()
                 if look.error is not None:
                     parted.error = look.error
                     _gather(parted, event, taken)
                     return parted
                 look.key, look.info = event.keys[k], event.infos[k]
                 taken.append(look)
+                if is_spent:
+                    break
         _gather(parted, event, taken)
+        if len(taken) < event.count:
+            parted.rest = event.split(len(taken))[1]
         return parted
 
     def _look(self, event: Publishes, index: int, plan: Plan, info: int) -> "Look":

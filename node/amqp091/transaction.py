@@ -30,7 +30,8 @@ class Transaction:
         self.settled: list[tuple[int, list[TagRun]]] = []  # (outcome, runs), as they came
         self.settled_count: i64 = 0  # tags in `settled` that their queues still count
         self.bytes: i64 = 0
-        self.committing = False
+        self.version = 0  # of the definitions by which the commit under way routes
+        self.tries = 0  # of that commit to route
 
     def publish(self, event: Publishes) -> None:
         """Keep the event; raise 406 if that is too much."""
@@ -61,11 +62,6 @@ class Transaction:
                     run.uid = VOID
                     self.settled_count -= run.count
 
-    def take_events(self) -> list[Publishes]:
-        events = self.events
-        self.events = []
-        return events
-
     def take_settled(self) -> list[tuple[int, list[TagRun]]]:
         settled = self.settled
         self.settled = []
@@ -76,6 +72,7 @@ class Transaction:
         """What was kept is handed on or dropped: it counts no more."""
         self._held.transaction_bytes -= self.bytes
         self.bytes = 0
+        self.tries = 0
         self.events = []
         self.settled = []
         self.settled_count = 0

@@ -9,6 +9,7 @@ checked, the client does not take its answers, or twice as much is in flight.
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -33,8 +34,7 @@ from node.events.authors import AMQP, Author
 from node.events.event_sources import tell_channel, tell_consumer_created, tell_consumer_deleted
 from node.events.logs import Ids, ids_of
 from node.supervision import tick_or_abort
-from queues.routing.content10 import Content10
-from queues.routing.router import Route
+from queues.routing.pace import RoutingShare
 from queues.sessions.counts import Counts
 from queues.sessions.credit import CONNECTION, CreditActor, CreditSpec
 from queues.sessions.publishing import Held
@@ -124,6 +124,9 @@ class Endpoint10:
         self._lost = False
         self._output_held = False  # our close waits for the end of the exclusive queues
         self._management: Management | None = None
+        self._share = RoutingShare()
+        self._waiting: deque[Event] = deque()  # behind messages that are still to be routed
+        self._is_stepping_later = False
         self._login: asyncio.Task[None] | None = None
         self._ticker: asyncio.TimerHandle | None = None
 
@@ -147,8 +150,9 @@ class Endpoint10:
     def _take(self, data: bytes) -> None:
         """Let the core have the bytes, and handle what they mean."""
         try:
-            for event in self.connection.receive(data, self.broker.monotonic_ms()):
-                self._handle(event)
+            if data or not self._waiting:
+                self._waiting.extend(self.connection.receive(data, self.broker.monotonic_ms()))
+            self._work_off()
             self._grant()
         except Exception:  # A fault of ours: this connection ends, the others go on.
             log.exception("%s: internal error", self.name, extra=self.ids())
@@ -167,6 +171,7 @@ class Endpoint10:
             return
         self._lost = True
         self._closing = True
+        self._waiting.clear()
         if self._login is not None:
             self._login.cancel()
         if self._ticker is not None:
@@ -201,12 +206,33 @@ class Endpoint10:
 
     # Events of the core
 
+    def _work_off(self) -> None:
+        """Handle events in order, up to messages that this turn has no time to route."""
+        waiting = self._waiting
+        while waiting and not self._is_stepping_later:
+            event = waiting.popleft()
+            if isinstance(event, Received):
+                self._receive(event)
+            else:
+                self._handle(event)
+
+    def _receive(self, event: Received) -> None:
+        session = self.sessions.get(int(event.link.channel))
+        rest = None if session is None else session.take(event)
+        if rest is not None:
+            self._waiting.appendleft(Received(event.link, rest))
+            self._is_stepping_later = True
+            self.broker.turn.mark_host_later(self)
+            self.broker.turn.begin()
+
+    def step(self, now_ms: int) -> None:
+        """Go on with messages for which the last turn had no time (`Steppable`)."""
+        self._is_stepping_later = False
+        self._share.waited()
+        self.broker.turn.between_steps(self._go_on)
+
     def _handle(self, event: Event) -> None:
-        if isinstance(event, Received):
-            session = self.sessions.get(int(event.link.channel))
-            if session is not None:
-                session.take(event)
-        elif isinstance(event, Settled):
+        if isinstance(event, Settled):
             mine = event.session.owner
             if isinstance(mine, Session10):
                 mine.settled(event)
@@ -393,9 +419,10 @@ class Endpoint10:
         )
 
     def _go_on(self) -> None:
-        """Take in what came behind a login or an open that is decided now."""
-        for event in self.connection.receive(b"", self.broker.monotonic_ms()):
-            self._handle(event)
+        """Handle what waits, and what came behind a login or an open that is decided now."""
+        if not self._lost:
+            self._take(b"")
+            self.mark()
 
     # The end
 
@@ -495,17 +522,8 @@ class Endpoint10:
         assert self._plans is not None
         return self._plans
 
-    def route(
-        self,
-        exchange: str,
-        key: bytes,
-        data: bytes,
-        start: int,
-        end: int,
-        more_keys: tuple[bytes, ...],
-    ) -> Route:
-        content = Content10(data, start, end)
-        return self.plans().router.route(exchange, key, content, more_keys)
+    def must_wait(self) -> bool:
+        return self._share.must_wait(self.plans().is_spent())
 
     def mark(self) -> None:
         if not self._marked:
@@ -533,7 +551,7 @@ class Endpoint10:
         more = self.reading.begin_turn()
         if len(more) > 0 and not self._closing:
             self._take(more)
-        if self.connection.has_more and not self._closing:
+        if self.connection.has_more and not self._waiting and not self._closing:
             self._take(b"")
             self.mark()
         work = self._work
@@ -586,7 +604,7 @@ class Endpoint10:
             return True
         if self._writing_paused and len(self.connection.output.writer) >= ANSWER_BYTES_MAX:
             return True  # A client that asks and never reads.
-        if self.reading.has_backlog() or self.connection.has_more:
+        if self.reading.has_backlog() or self.connection.has_more or self._waiting:
             return True
         return self.held.in_flight_bytes >= 2 * self.broker.in_flight_bytes_max
 

@@ -13,6 +13,7 @@ from queues.definitions.metadata_commands import Command
 from queues.definitions.metadata_outcomes import Outcome
 from queues.machine.commands import SessionId
 from queues.queue_host import QueueHost
+from queues.routing.content import Content
 from queues.sessions.counts import Counts
 from queues.sessions.credit import CreditSpec
 from queues.sessions.publishing import Held, Targets
@@ -33,6 +34,11 @@ class Plans(PlanCache, Protocol):
     """Plans, and routes that differ by message."""
 
     def targets(self, uids: tuple[int, ...]) -> Targets: ...
+
+    def route(
+        self, exchange: str, key: bytes, content: Content, more_keys: tuple[bytes, ...]
+    ) -> "Route":
+        """Route one message by its content or by several keys; nothing is remembered."""
 
     def keys_refusal(self, exchange: str, keys: Sequence[bytes]) -> ProtocolError | None:
         """Why the user may not publish with these keys beside the message's own."""
@@ -130,16 +136,8 @@ class Owner10(Protocol):
 
     def plans(self) -> Plans: ...
 
-    def route(
-        self,
-        exchange: str,
-        key: bytes,
-        data: bytes,
-        start: int,
-        end: int,
-        more_keys: tuple[bytes, ...],
-    ) -> "Route":
-        """The way of one message in stored form 2."""
+    def must_wait(self) -> bool:
+        """Return whether messages that need routing wait for the next turn."""
 
     def mark(self) -> None:
         """There is something to send at the end of this turn."""

@@ -19,7 +19,7 @@ from node.amqp091.channel_owner import Plan, Tracing
 from node.amqp10.dynamic import Made
 from node.amqp10.locality import queue_of_target
 from node.amqp10.owner import Owner10
-from node.amqp10.special import Special, is_special, look
+from node.amqp10.special import Special, is_special, look, rest_of
 from queues.machine.commands import EndSession, SessionId
 from queues.queue_host import PublishingOnly
 from queues.sessions.credit import LINK, CreditActor
@@ -146,32 +146,41 @@ class PublishingLink(PublishingOnly):
 
     # Down
 
-    def take(self, run: Transfers) -> None:
-        """Messages came. ProtocolError: the link, or more, ends."""
+    def take(self, run: Transfers) -> Transfers | None:
+        """Publish messages; return those for which this turn has no time. The caller gives these
+        again, before anything that came later.
+
+        ProtocolError: the link, or more, ends.
+        """
         plans = self.plans
         plans.refresh()
         names = self.names
         if names is None:
-            self._take_special(run, None)
-            return
+            return self._take_special(run, None)
         plan = plans.get(self._key)
         if plan is None:
+            if self.owner.must_wait():
+                return run
             plan = plans.make(self._key)
         if plan is not self._plan and self.queue is None:
             self._resolve(plan)
         if plan.plain and not is_special(run, self.owner.frame_max):
             self._publish(run, plan.targets, names)
-        else:
-            self._take_special(run, plan)
+            return None
+        return self._take_special(run, plan)
 
-    def _take_special(self, run: Transfers, plan: Plan | None) -> None:
-        for special in look(self.owner, run, self.names, plan):
+    def _take_special(self, run: Transfers, plan: Plan | None) -> Transfers | None:
+        if self.owner.must_wait():
+            return run
+        looked_at = look(self.owner, run, self.names, plan)
+        for special in looked_at:
             if special.error is None:
                 if self.trace is not None:
                     self.trace.published_10(special.run, special.targets, special.names)
                 self._publish(special.run, special.targets, special.names)
             else:
                 self._reject(special, special.error)
+        return rest_of(run, looked_at)
 
     def _reject(self, special: Special, error: ProtocolError) -> None:
         """Refuse messages with `rejected`, or by an error of the link.

@@ -293,23 +293,26 @@ class Session10:
 
     # What the client sends
 
-    def take(self, event: Received) -> None:
-        """Messages of a publisher, or requests."""
+    def take(self, event: Received) -> Transfers | None:
+        """Messages of a publisher, or requests; return those that wait for the next turn."""
         mine = event.link.owner
+        run = event.transfers
         if isinstance(mine, LinkPair):
-            mine.received(event.transfers)
-            return
+            mine.received(run)
+            return None
         if isinstance(mine, Transactions):
-            self._coordinate(event.link, mine, event.transfers)
-            return
+            return self._coordinate(event.link, mine, run)
         if not isinstance(mine, PublishingLink) or mine.ended:
-            return
-        self.published_count += event.transfers.count
+            return None
+        self.published_count += run.count
+        rest: Transfers | None = None
         try:
-            if len(event.transfers.transaction) > 0:
-                self._begin_transactions().post(mine, event.transfers)
+            if len(run.transaction) > 0:
+                rest = self._begin_transactions().post(mine, run)
             else:
-                mine.take(event.transfers)
+                rest = mine.take(run)
+            if rest is not None:
+                self.published_count -= rest.count
         except ProtocolError as error:
             if error.scope is Scope.LINK:
                 log.info("link %s: %s", mine.link.name, error, extra=self.owner.ids())
@@ -318,16 +321,19 @@ class Session10:
             else:
                 self.fail(error)
         self.owner.mark()
+        return rest
 
-    def _coordinate(self, link: Link, mine: Transactions, run: Transfers) -> None:
-        """Declares and discharges."""
+    def _coordinate(self, link: Link, mine: Transactions, run: Transfers) -> Transfers | None:
+        """Handle declares and discharges; return those that wait for the next turn."""
+        rest: Transfers | None = None
         try:
-            mine.received(link, run)
+            rest = mine.received(link, run)
         except ProtocolError as error:
             log.info("link %s: %s", link.name, error, extra=self.owner.ids())
             mine.leave(link)
             self.core.detach(link, error)
         self.owner.mark()
+        return rest
 
     def withdrawn(self, event: Withdrawn) -> None:
         mine = event.link.owner

@@ -13,6 +13,7 @@ from node.amqp091.channel_owner import Plan
 from node.amqp10.owner import Owner10
 from node.amqp10.termini import error_of, names_of
 from queues.conversion.to_amqp091 import X_CC
+from queues.routing.content10 import Content10
 from queues.sessions.publishing import Targets
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
 from warren.wire.amqp10.message import (
@@ -62,21 +63,33 @@ def is_special(run: Transfers, frame_max: int) -> bool:
 
 
 def look(owner: Owner10, run: Transfers, names: bytes | None, plan: Plan | None) -> list[Special]:
-    """Part the run by where its messages go."""
+    """Part the run by where its messages go.
+
+    Stop when the time that this turn has for routing is spent: `rest_of` has the other messages.
+    """
     found: list[Special] = []
     ways: list[Way] = []
     sections = Sections()
     known: dict[bytes, Way] = {}
+    plans = owner.plans()
     for place in range(run.count):
         ways.append(_way(owner, run, place, names, plan, sections, known))
+        if plans.is_spent():
+            break
     first = 0
-    for place in range(1, run.count + 1):
-        if place < run.count and _alike(ways[place], ways[first]):
+    for place in range(1, len(ways) + 1):
+        if place < len(ways) and _alike(ways[place], ways[first]):
             continue
         way = ways[first]
         found.append(Special(part(run, first, place), way.targets, way.names, way.error))
         first = place
     return found
+
+
+def rest_of(run: Transfers, looked_at: list[Special]) -> Transfers | None:
+    """The messages of the run that `look` had no time for."""
+    count = sum(special.run.count for special in looked_at)
+    return part(run, count, run.count) if count < run.count else None
 
 
 def _alike(one: Way, other: Way) -> bool:
@@ -106,6 +119,7 @@ def part(run: Transfers, first: int, last: int) -> Transfers:
         infos,
     )
     cut.ids = run.ids[4 * first : 4 * last]
+    cut.transaction = run.transaction
     return cut
 
 
@@ -144,7 +158,8 @@ def _way(
         if refused is not None:
             return Way(NOWHERE, names, error_of(refused))
     if keys or plan.per_message:
-        route = owner.route(plan.exchange, plan.routing_key, data, start, end, keys)
+        content = Content10(data, start, end)
+        route = owner.plans().route(plan.exchange, plan.routing_key, content, keys)
         return Way(owner.plans().targets(route.queues), names, None)
     return Way(plan.targets, names, None)
 

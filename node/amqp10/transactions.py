@@ -4,7 +4,8 @@ A client attaches a sender to a coordinator, declares transactions, names them i
 (posting) and dispositions (retirement), and discharges them. Until then posted messages are kept
 here, and retired ones stay checked out to their consumer.
 
-Commit hands all posted messages down in one turn, as tx.commit of AMQP 0-9-1 does, and applies the
+Commit routes all posted messages, which may take several turns. Then it hands all of them down in
+one turn, as tx.commit of AMQP 0-9-1 does, and applies the
 retirements once every queue has confirmed; then the discharge is accepted. If a queue refuses, the
 retired messages go back and the discharge is rejected with `amqp:transaction:rollback`. A crash in
 between may leave messages published that are delivered again; none is lost.
@@ -18,6 +19,7 @@ Limits: OPEN_MAX transactions of a session; the bytes are those of `node.amqp091
 """
 
 import logging
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -28,7 +30,7 @@ from node.amqp10.consuming import ConsumingLink
 from node.amqp10.hints import Timer
 from node.amqp10.owner import Owner10
 from node.amqp10.publishing import PublishingLink
-from node.amqp10.special import Special, look
+from node.amqp10.special import Special, look, part, rest_of
 from queues.machine.commands import FAIL
 from queues.sessions.unacked import TagRun, Unacked
 from warren.wire.amqp10.descriptors import AMQP_VALUE
@@ -59,6 +61,7 @@ log = logging.getLogger("warren.connection")
 
 OPEN_MAX: Final = 64
 MS_MAX: Final = 600_000
+ROUTE_TRIES: Final = 3  # in slices
 LOCAL: Final = "amqp:local-transactions"  # the capability of the coordinator
 VALUE_NAMES: Final = (AMQP_VALUE, "amqp:amqp-value:*")
 DECLARE_NAMES: Final = (Declare.descriptor, "amqp:declare:list")
@@ -94,6 +97,10 @@ class LocalTransaction:
     kept: Transaction  # counts the bytes
     posted: list[Posted] = field(default_factory=list)
     retired: list[Retired] = field(default_factory=list)
+    routed: list[Special] = field(default_factory=list)  # of `posted`, at commit
+    to_route: deque[Posted] = field(default_factory=deque)
+    version: int = -1  # of the definitions by which `routed` was made
+    tries: int = 0
     timer: Timer | None = None
     is_over: bool = False
 
@@ -145,17 +152,23 @@ class Transactions:
 
     # Requests
 
-    def received(self, link: Link, run: Transfers) -> None:
-        """Declares and discharges. ProtocolError: the link ends."""
+    def received(self, link: Link, run: Transfers) -> Transfers | None:
+        """Handle declares and discharges; return those that wait for the next turn, because the
+        first of them is a commit that is still being routed. ProtocolError: the link ends.
+        """
         place = 0
         while place < run.count:
             start = int(read_i32_le(run.offsets, 4 * place))
             end = int(read_i32_le(run.offsets, 4 * place + 4))
             request = request_in(run.data, payload_at(run.data, start), end)
-            self._handle(link, run, int(run.id_at(place)), request)
+            if not self._handle(link, run, int(run.id_at(place)), request):
+                return part(run, place, run.count)
             place += 1
+        return None
 
-    def _handle(self, link: Link, run: Transfers, delivery_id: int, request: Described) -> None:
+    def _handle(self, link: Link, run: Transfers, delivery_id: int, request: Described) -> bool:
+        """Return whether the request needs no further turn."""
+
         def answer(error: ProtocolError | None, state: DeliveryState | None = None) -> None:
             if error is not None:
                 log.info("link %s: %s", link.name, error, extra=self._owner.ids())
@@ -170,7 +183,7 @@ class Transactions:
         assert isinstance(fields, list)
         if request.descriptor in DECLARE_NAMES:
             self._declare(link, answer)
-            return
+            return True
         txn_id = fields[0] if fields else None
         is_failed = len(fields) > 1 and fields[1] is True
         found = self._open.get(txn_id) if isinstance(txn_id, bytes) else None
@@ -183,8 +196,11 @@ class Transactions:
             self._roll_back(found)
             self._forget(found)
             answer(None)
+        elif not self._route_posted(found):
+            return False
         else:
             self._commit(found, answer)
+        return True
 
     def _declare(
         self, link: Link, answer: Callable[[ProtocolError | None, DeliveryState | None], None]
@@ -200,10 +216,15 @@ class Transactions:
 
     # Work
 
-    def post(self, link: PublishingLink, run: Transfers) -> None:
-        """Keep a message for the commit. ProtocolError: the link ends."""
+    def post(self, link: PublishingLink, run: Transfers) -> Transfers | None:
+        """Keep messages for the commit; return those that wait for the next turn, as
+        `PublishingLink.take`. ProtocolError: the link ends.
+        """
         found = self._of(run.transaction, Scope.LINK)
-        for special in self._ways(run, link.names):
+        if self._owner.must_wait():
+            return run
+        ways = self._ways(run, link.names)
+        for special in ways:
             if special.error is not None or len(special.targets.hosts) == 0:
                 link.take(special.run)  # The outcome is known now: there is nothing to keep.
                 continue
@@ -211,6 +232,7 @@ class Transactions:
             found.posted.append(Posted(special.run, link.names))
             state = TransactionalState(txn_id=found.id, outcome=Accepted())
             link.keep(special.run, state)
+        return rest_of(run, ways)
 
     def retire(
         self, txn_id: bytes, runs: list[TagRun], said: Settled, outcome: int, words: bytes
@@ -250,13 +272,36 @@ class Transactions:
 
     # Ends
 
+    def _route_posted(self, found: LocalTransaction) -> bool:
+        """Go on with the routes of a commit; return whether they are complete.
+
+        If definitions change before they are, start again; after ROUTE_TRIES finish in one turn.
+        """
+        if not found.posted:
+            return True
+        plans = self._owner.plans()
+        plans.refresh()
+        if found.version != plans.version:
+            found.version = plans.version
+            found.tries += 1
+            found.routed = []
+            found.to_route = deque(found.posted)
+        while found.to_route:
+            if self._owner.must_wait() and found.tries <= ROUTE_TRIES:
+                return False
+            posted = found.to_route.popleft()
+            ways = self._ways(posted.run, posted.names)
+            found.routed += ways
+            rest = rest_of(posted.run, ways)
+            if rest is not None:
+                found.to_route.appendleft(Posted(rest, posted.names))
+        return True
+
     def _commit(
         self, found: LocalTransaction, answer: Callable[[ProtocolError | None], None]
     ) -> None:
-        messages: list[Special] = []
+        messages = found.routed
         failure = self._lost_retirement(found)
-        for posted in found.posted:
-            messages += self._ways(posted.run, posted.names)
         for each in messages:
             if each.error is not None:
                 failure = each.error.text

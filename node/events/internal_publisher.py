@@ -18,6 +18,7 @@ from queues.machine.commands import SessionId
 from queues.message import FORMAT_091, Chunk
 from queues.queue_host import PublishingOnly, QueueHost
 from queues.routing.content import Content091
+from queues.routing.pace import RoutingPace
 from queues.routing.router import Router
 from queues.sessions.credit import CreditActor, CreditSpec
 from warren.wire.amqp091.deliver import build
@@ -45,6 +46,9 @@ class Turning(Protocol):
 
     def mark_host_later(self, host: Steppable) -> None:
         """Step it in the next turn."""
+
+    @property
+    def routing(self) -> RoutingPace: ...
 
 
 class Site(Protocol):
@@ -149,6 +153,8 @@ class InternalPublisher(PublishingOnly):
             letter = self._waiting.popleft()
             self._waiting_bytes -= len(letter.body) + LETTER_BYTES
             self._publish(letter)
+            if self._broker.turn.routing.is_spent():
+                break
         if self._waiting:
             self._mark()
 
@@ -162,7 +168,8 @@ class InternalPublisher(PublishingOnly):
         if router is None:
             return  # The vhost is gone.
         key = letter.routing_key.encode("utf-8", "surrogateescape")
-        route = router.route(letter.exchange, key, Content091(data, 0))
+        content = Content091(data, 0)
+        route = self._broker.turn.routing.route(router, letter.exchange, key, content)
         offsets = bytes(4) + len(data).to_bytes(4, "little")
         info = INFO_PERSISTENT if letter.is_persistent else 0
         for uid in route.queues:

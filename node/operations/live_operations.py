@@ -28,6 +28,7 @@ from queues.machine.commands import ACCEPT
 from queues.message import FORMAT_091, FORMAT_10, Chunk
 from queues.routing.content import Content091
 from queues.routing.copies import copies_of, without_hidden
+from queues.routing.router import Route
 from queues.sessions.publishing import Targets
 from warren.wire.amqp091.deliver import build, extract, header_frame_bytes
 from warren.wire.amqp091.events import INFO_EXPIRATION, INFO_PERSISTENT, INFO_PRIORITY
@@ -48,6 +49,7 @@ class LiveOperations:
         self._broker = broker
         self.peeking = Peeking(broker)
         self.skipping = Skipping(broker, self.peeking)
+        self._routing = asyncio.Lock()
 
     @property
     def metadata(self) -> Metadata:
@@ -148,9 +150,7 @@ class LiveOperations:
         copies = copies_of(data, 0)
         if copies.fault:
             raise ValueError(copies.fault)
-        route = self._broker.router(vhost).route(
-            exchange, routing_key, Content091(data, 0), tuple(copies.keys)
-        )
+        route = await self._route(vhost, exchange, routing_key, data, copies.keys)
         if not route.exchange_found:
             raise LookupError(exchange)
         if route.internal:
@@ -171,6 +171,21 @@ class LiveOperations:
         taken = await session.publish(hosts, chunk)
         self._end(session)
         return taken
+
+    async def _route(
+        self, vhost: str, exchange: str, key: bytes, data: bytes, more_keys: tuple[bytes, ...]
+    ) -> Route:
+        """Route one message; if this turn has no time left, in the next one.
+
+        Requests wait in line: one of them at least is routed in each turn.
+        """
+        turn = self._broker.turn
+        async with self._routing:
+            if turn.routing.is_spent():
+                turn.begin()
+                await asyncio.sleep(0)  # Behind the end of this turn.
+            router = self._broker.router(vhost)
+            return turn.routing.route(router, exchange, key, Content091(data, 0), more_keys)
 
     def _count_published(self, vhost: str, exchange: str, targets: Targets) -> None:
         """As if a client had published it."""

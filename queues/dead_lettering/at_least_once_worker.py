@@ -121,6 +121,9 @@ class AtLeastOnceWorker(PublishingOnly):
         room: i64 = LETTERS
         is_waiting = False
         while room > 0 and not is_waiting:
+            if self._is_spent():
+                room = 0
+                break
             letter = self.schedule.next(now_ms)
             if letter is None:
                 break
@@ -134,6 +137,11 @@ class AtLeastOnceWorker(PublishingOnly):
             self._turn.mark_host_later(self)
         else:
             self._set_timer()
+
+    def _is_spent(self) -> bool:
+        """Whether this turn has no time left for routing."""
+        dead_letter_publisher = self._core.dead_letter_publisher
+        return dead_letter_publisher is not None and dead_letter_publisher.is_spent()
 
     def _set_timer(self) -> None:
         due_ms = self.schedule.due_ms()

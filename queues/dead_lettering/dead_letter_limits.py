@@ -20,6 +20,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from queues.dead_lettering.dead_letters import REJECTED, Death
+from queues.routing.pace import RoutingPace
 
 WORK_PER_TURN: Final = 8192  # of `cost_of`
 CHUNK_COST: Final = 7  # of a chunk for one queue, besides 1 for each message in it
@@ -28,6 +29,10 @@ HOPS_MAX: Final = 32  # NServiceBus sends a delayed message through up to 28 que
 
 def _never() -> bool:
     return False
+
+
+def _no_time() -> float:
+    return 0.0
 
 
 @final
@@ -39,7 +44,9 @@ class DeadLetterLimits:
         work_per_turn: int = WORK_PER_TURN,
         hops_max: int = HOPS_MAX,
         is_late: Callable[[], bool] = _never,
+        routing: RoutingPace | None = None,
     ) -> None:
+        self.routing = routing or RoutingPace(_no_time)
         self.is_late = is_late  # the turn takes long already, for instance by routing letters
         self.hops_max = hops_max
         self.low_memory = False
@@ -52,7 +59,7 @@ class DeadLetterLimits:
 
     def messages(self, cost: i64) -> i64:
         """How many messages may still be published in this turn, each at this cost."""
-        if self._room <= 0:
+        if self._room <= 0 or self.routing.is_spent():
             return 0
         return 1 if self.is_late() else max(self._room // cost, 1)
 

@@ -30,7 +30,7 @@ from queues.hosts.host_interfaces import HELD, Addressed
 from queues.machine.commands import EndSession, SessionId
 from queues.message import FORMAT_091, FORMAT_10, Chunk
 from queues.queue_host import PublishingOnly, QueueHost
-from queues.routing.content import Content091
+from queues.routing.content import Content, Content091
 from queues.routing.content10 import Content10
 from queues.routing.router import Route, Router
 from queues.sessions.counts import Counts
@@ -110,16 +110,23 @@ class QueueDeadLetterPublisher(PublishingOnly):
         ):
             some = self._publish(run, info, reason)
             taken += some
-            if some < run.count() or self._limits.is_late():
+            if some < run.count() or self._limits.is_late() or self.is_spent():
                 break
         return taken
+
+    def _route(self, key: bytes, content: Content, more_keys: tuple[bytes, ...]) -> Route:
+        return self._limits.routing.route(self._router, self._exchange, key, content, more_keys)
+
+    def is_spent(self) -> bool:
+        """Whether this turn has no time left for routing."""
+        return self._limits.routing.is_spent()
 
     def _publish(self, run: DeadRun, info: i64, reason: str) -> i64:
         """How many letters of the run were not held."""
         keys = run.routing_keys
         more = tuple(keys[1:])
         content = Content091(run.data, 0)
-        route = self._router.route(self._exchange, keys[0], content, more)
+        route = self._route(keys[0], content, more)
         count = run.count()
         if not route.exchange_found:
             self._warn(f"dead-letter exchange '{self._exchange}' does not exist", DROPPED)
@@ -131,10 +138,12 @@ class QueueDeadLetterPublisher(PublishingOnly):
             start = read_i32_le(run.offsets, 4 * i)
             offsets = run.offsets[4 * i : 4 * i + 8]
             data = run.data[start : read_i32_le(run.offsets, 4 * i + 4)]
-            found = self._router.route(self._exchange, keys[0], Content091(data, 0), more)
+            found = self._route(keys[0], Content091(data, 0), more)
             one = Chunk(FORMAT_091, data, int(start), offsets, info)
             if not self._send(one, found.queues, run.deaths, reason):
                 return i
+            if self.is_spent():
+                return i + 1
         return count
 
     def _bury_10(self, chunk: Chunk, index: i64, count: i64, reason: str) -> i64:
@@ -147,11 +156,13 @@ class QueueDeadLetterPublisher(PublishingOnly):
             assert data is not None
             keys = letter.routing_keys
             content = Content10(data, 0, len(data))
-            route = self._router.route(self._exchange, keys[0], content, tuple(keys[1:]))
+            route = self._route(keys[0], content, tuple(keys[1:]))
             if not route.exchange_found:
                 self._warn(f"dead-letter exchange '{self._exchange}' does not exist", DROPPED)
             elif not self._send(made, route.queues, letter.deaths, reason):
                 return i
+            if self.is_spent():
+                return i + 1
         return count
 
     def _send(
@@ -221,7 +232,7 @@ class QueueDeadLetterPublisher(PublishingOnly):
             assert made.data is not None
             content10 = Content10(made.data, 0, len(made.data))
             keys = letter.routing_keys
-            route = self._router.route(self._exchange, keys[0], content10, tuple(keys[1:]))
+            route = self._route(keys[0], content10, tuple(keys[1:]))
         else:
             start, end = chunk.span(index)
             run = dead_letter(self.rule, data, start, end, reason, now_ms // 1000)
@@ -229,7 +240,7 @@ class QueueDeadLetterPublisher(PublishingOnly):
             deaths = run.deaths
             keys = run.routing_keys
             content = Content091(run.data, 0)
-            route = self._router.route(self._exchange, keys[0], content, tuple(keys[1:]))
+            route = self._route(keys[0], content, tuple(keys[1:]))
         hosts = self._open(route.queues, deaths, reason, 1)
         self._warn_of_kept(route, keys[0])
         return Addressed(made, hosts, len(hosts) < len(route.queues), self._holds(made, hosts))

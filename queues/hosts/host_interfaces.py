@@ -83,6 +83,9 @@ class DeadLetterPublisher(Protocol):
 
     # For a `AtLeastOnceWorker`, which publishes them itself
 
+    def is_spent(self) -> bool:
+        """Whether this turn has no time left for `address`, which routes."""
+
     def new_session(self) -> SessionId:
         """One that nobody has had."""
 

@@ -164,6 +164,9 @@ class SimUndertaker:
             self._hosts[target.uid] = known
         return known
 
+    def is_spent(self) -> bool:
+        return False
+
     def note_pending_dead_letters(self, reason: str, count: int) -> None:
         self.pending_dead_letters += count
 

@@ -15,6 +15,7 @@ from node.events.internal_publisher import (
 from queues.definitions.metadata import Metadata
 from queues.definitions.metadata_commands import DeleteParameter, PutParameter
 from queues.machine.commands import SessionId
+from queues.routing.pace import RoutingPace
 from tests.unit.queues.definitions.steps import Steps
 from tests.unit.queues.fake_queue import FakeQueue
 from warren.wire.amqp091.deliver import extract
@@ -27,6 +28,7 @@ class FakeTurn:
     def __init__(self) -> None:
         self.marked: list[InternalPublisher] = []
         self.begun = 0
+        self.routing = RoutingPace(lambda: 0.0)
 
     def begin(self) -> None:
         self.begun += 1

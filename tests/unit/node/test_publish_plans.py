@@ -6,8 +6,8 @@ import pytest
 
 from node.amqp091.publish_plans import RouteCache
 from node.auth.permissions import PermissionCache
-from node.turn import RoutingPace
 from queues.queue_host import QueueHost
+from queues.routing.pace import RoutingPace
 from queues.sessions.publishing import Targets
 from tests.unit.node.fake_access import FakeAccess
 from tests.unit.queues.definitions.steps import Steps

@@ -7,20 +7,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.amqp091.channel import LOOK_MESSAGES, Channel091
+from node.amqp091.channel import COMMIT_TRIES, Channel091
 from node.amqp091.channel_owner import Owner, Parted
+from node.auth.permissions import PermissionCache
 from node.oversized import OversizedHeaders
-from node.turn import ROUTE_MS_MAX, RoutingPace
 from queues.machine.commands import SessionId
+from queues.routing.pace import ROUTE_MS_MAX, RoutingPace
 from queues.sessions.counts import Counts
 from queues.sessions.credit import CreditSpec
 from queues.sessions.publishing import Held
 from tests.unit.node.test_publish_plans import Room
 from tests.unit.queues.fake_queue import FakeQueue
 from tests.unit.wire.frames import message, messages_of, opened
+from warren.wire.amqp091 import methods
 from warren.wire.amqp091.deliver import extract
 from warren.wire.amqp091.events import Called, Publishes, Settles
 from warren.wire.amqp091.properties import BasicProperties
+from warren.wire.errors import ProtocolError
 
 STEP_S = 0.0011
 KEYS_A_TURN = int(ROUTE_MS_MAX / 1000 / STEP_S) + 1
@@ -86,14 +89,17 @@ class Desk:
             assert isinstance(event, Publishes)
             self.channel.handle(event)
 
+    def turn(self) -> None:
+        self.pace.begin_turn()
+        later, self.later = self.later, []
+        for channel in later:
+            channel.step(0)
+
     def turns(self) -> int:
         """How many turns it takes until nothing waits."""
         count = 1
         while self.later:
-            self.pace.begin_turn()
-            later, self.later = self.later, []
-            for channel in later:
-                channel.step(0)
+            self.turn()
             count += 1
         return count
 
@@ -147,25 +153,62 @@ def test_a_channel_routes_one_key_in_a_turn_whose_time_others_have_spent() -> No
 
 def test_messages_that_need_a_look_are_looked_at_in_several_turns() -> None:
     desk = Desk()
-    count = 14 * LOOK_MESSAGES
+    count = 3 * KEYS_A_TURN
     expiring = BasicProperties(expiration="60000")
     desk.write(*(message(1, b"%d" % number, b"q1", expiring) for number in range(count)))
-    assert 0 < len(desk.got()) < count
-    assert desk.turns() == 2
+    assert 0 < len(desk.got()) <= KEYS_A_TURN
+    assert 2 < desk.turns() < 6
     assert desk.got() == [b"%d" % number for number in range(count)]
 
 
-@pytest.mark.parametrize("is_late", [False, True])
-def test_a_commit_hands_everything_down_in_one_turn(is_late: bool) -> None:
+def committing(desk: Desk) -> None:
+    """Begin a commit of one message for each queue, whose routes are not known."""
+    desk.channel._select_transactions()
+    desk.write(*(message(1, b"x", name.encode()) for name in QUEUES))
+    desk.turns()
+    desk.room.steps.queue("another")  # No plan holds any more.
+    desk.pace.begin_turn()
+    desk.channel.handle(Called(1, methods.TxCommit()))
+
+
+def test_commit_is_routed_in_several_turns_and_handed_down_in_one() -> None:
+    desk = Desk()
+    committing(desk)
+    desk.write(message(1, b"next", b"q1"))  # It waits for the commit, and is kept for another.
+    handed_down = []
+    while desk.later:
+        handed_down.append(len(desk.got()))
+        desk.turn()
+    assert handed_down == [0] * 3
+    assert desk.got() == [b"x"] * len(QUEUES)
+    assert desk.held.transaction_bytes == 0
+
+
+def test_commit_whose_definitions_change_all_the_time_ends() -> None:
+    desk = Desk()
+    committing(desk)
+    count = 1
+    while desk.later:
+        assert desk.got() == []
+        desk.room.steps.queue(f"another {count}")
+        desk.turn()
+        count += 1
+    assert desk.got() == [b"x"] * len(QUEUES)
+    assert COMMIT_TRIES < count <= COMMIT_TRIES * len(QUEUES) // KEYS_A_TURN + 2
+
+
+def test_refusal_in_a_sliced_commit_publishes_nothing() -> None:
     desk = Desk()
     desk.channel._select_transactions()
     desk.write(*(message(1, b"x", name.encode()) for name in QUEUES))
     desk.turns()
+    desk.room.access.permitted.clear()
+    desk.room.cache._permissions = PermissionCache(desk.room.access, "guest", "/")
+    desk.room.steps.queue("another")
+    desk.pace.begin_turn()
+    with pytest.raises(ProtocolError):
+        desk.channel.handle(Called(1, methods.TxCommit()))
     assert desk.got() == []
-    desk.room.steps.queue("another")  # No plan holds any more.
-    desk.pace._spent_s = 1.0 if is_late else 0.0
-    desk.channel._commit()
-    assert (len(desk.got()), desk.later) == (len(QUEUES), [])
 
 
 @given(st.lists(st.sampled_from([b"a", b"b", b"c"]), min_size=2, max_size=9), st.data())

@@ -23,9 +23,9 @@ def test_it_gives_back_what_it_was_given_in_order() -> None:
         transaction.publish(each)
     transaction.settle([first], ACCEPT)
     transaction.settle([second], REJECT)
-    assert transaction.take_events() == events
+    assert transaction.events == events
     assert transaction.take_settled() == [(ACCEPT, [first]), (REJECT, [second])]
-    assert (transaction.take_events(), transaction.take_settled()) == ([], [])
+    assert transaction.take_settled() == []
 
 
 def test_tags_of_a_consumer_that_timed_out_are_void_and_count_no_more() -> None:
@@ -52,7 +52,7 @@ def test_the_connection_counts_what_its_transactions_keep_until_they_let_go() ->
     one.let_go()
     other.let_go()
     assert held.transaction_bytes == 0
-    assert one.take_events() == []
+    assert one.events == []
 
 
 def test_too_much_of_it_closes_the_channel_for_waiting_would_be_for_ever() -> None:

@@ -14,6 +14,9 @@ class AtMostOnce:
     def address(self, chunk: Chunk, index: int, reason: str) -> Addressed:
         raise AssertionError("nobody publishes these letters")
 
+    def is_spent(self) -> bool:
+        return False
+
     def note_pending_dead_letters(self, reason: str, count: int) -> None:
         raise AssertionError("they are not kept")
 

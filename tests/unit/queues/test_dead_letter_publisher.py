@@ -13,6 +13,7 @@ from queues.definitions.metadata_outcomes import Added, Removed
 from queues.hosts.host_interfaces import HELD
 from queues.machine.commands import EndSession, SessionId
 from queues.message import FORMAT_091, Chunk
+from queues.routing.pace import RoutingPace
 from queues.routing.router import Router
 from queues.sessions.counts import Counts
 from queues.sessions.credit import CreditActor, CreditSpec
@@ -212,6 +213,37 @@ def test_the_letters_of_a_turn_are_bounded_and_the_rest_follow_in_order() -> Non
     # A letter alone costs 2 * (1 + 7) = 16, a chunk of two 18: three chunks fill a turn of 33.
     assert taken == [1, 1, 1, 0, 2, 1]
     assert bodies(left) == bodies(right) == [b"%d" % number for number in range(6)]
+
+
+class Clock:
+    """CPU time that goes on by 6 ms whenever it is looked at."""
+
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        self.now_s += 0.006
+        return self.now_s
+
+
+@pytest.mark.parametrize("kind", ["fanout", "headers"])
+def test_dead_letters_whose_routing_is_slow_follow_in_later_turns_in_order(kind: str) -> None:
+    routing = RoutingPace(Clock())
+    desk = Desk(kind, limits=DeadLetterLimits(routing=routing))
+    queue = desk.bind(7)
+    expiring = [message(1, b"%d" % number, b"key%d" % number) for number in range(6)]
+    turns = 0
+    while expiring:
+        routing.begin_turn()
+        some = desk.bury(expiring)
+        assert 0 < some <= 2
+        expiring = expiring[some:]
+        while not routing.is_spent() and expiring:
+            some = desk.bury(expiring)
+            expiring = expiring[some:]
+        assert desk.bury(expiring or [message(1, b"", b"")]) == 0
+        turns += 1
+    assert turns == 3
+    assert bodies(queue) == [b"%d" % number for number in range(6)]
 
 
 def hop(desk: Desk, reason: str = "expired") -> None:
