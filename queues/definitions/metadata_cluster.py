@@ -283,7 +283,7 @@ def with_members(
     if command.member not in queue.members:
         return refused(f"member {command.member} has no part of queue '{queue.name}'")
     if command.term <= queue.reborn_term:
-        return refused(f"queue '{queue.name}' was recovered by somebody else")
+        return refused(f"queue '{queue.name}' was recovered by another request")
     return msgspec.structs.replace(
         queue, members=(command.member,), reborn_term=command.term, reborn_on=command.member
     )

@@ -27,7 +27,7 @@ def service(name: str) -> str:
 
 
 def proxies(number: int) -> dict[str, dict[str, Any]]:
-    """What the Toxiproxy of a node is told, by name."""
+    """The configuration of a node's Toxiproxy, by name."""
     text = (ROOT / "deploy" / "toxiproxy" / f"n{number}.json").read_text()
     return {each["name"]: each for each in json.loads(text)}
 

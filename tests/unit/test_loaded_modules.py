@@ -1,4 +1,4 @@
-"""What a node at rest has in memory: no modules of features that nobody uses.
+"""What a node at rest has in memory: no modules of unused features.
 
 A node of no cluster is started in a process of its own, answers one request for the overview over
 HTTP, and then names its modules. A module that only a rare feature needs is to be imported where

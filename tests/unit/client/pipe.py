@@ -233,7 +233,7 @@ class Server:
 
     async def dial(self, socket: Socket) -> None:
         if not self.reachable:
-            raise ConnectionRefusedError("nobody listens")
+            raise ConnectionRefusedError("no listener")
         self.peers.append(Peer(self, socket))
 
     def cut(self) -> None:

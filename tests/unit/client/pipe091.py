@@ -338,7 +338,7 @@ class Server:
 
     async def dial(self, socket: Socket) -> None:
         if not self.reachable:
-            raise ConnectionRefusedError("nobody listens")
+            raise ConnectionRefusedError("no listener")
         self.peers.append(Peer(self, socket))
 
     @property

@@ -99,7 +99,7 @@ def test_a_socket_that_closes_at_the_login_is_a_refused_login() -> None:
 def test_nobody_there_is_an_os_error() -> None:
     server = Server()
     server.reachable = False
-    with pytest.raises(OSError, match="nobody listens"):
+    with pytest.raises(OSError, match="no listener"):
         asyncio.run(connect(URL, dial=server.dial, reconnect=True))
 
 

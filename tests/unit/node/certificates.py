@@ -31,7 +31,7 @@ class Authority:
             not_after=now + timedelta(days=days),
         )
         certfile, keyfile = self.folder / f"{name}.pem", self.folder / f"{name}.key"
-        certfile.unlink(missing_ok=True)  # A new file, as whoever renews certificates makes it.
+        certfile.unlink(missing_ok=True)  # A new file, as renewal of certificates makes it.
         keyfile.unlink(missing_ok=True)
         for place, pem in enumerate(issued.cert_chain_pems):
             pem.write_to_path(certfile, append=place > 0)

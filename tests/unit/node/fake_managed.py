@@ -54,7 +54,7 @@ class FakeManaged:
     async def peek(self, queue: Queue, offset: int, count: int, payload_bytes: int) -> list[Peeked]:
         self.peeks.append((queue.name, offset, count, payload_bytes))
         if queue.name in self.elsewhere:
-            raise PeekFailed("nobody leads it")
+            raise PeekFailed("it has no leader")
         payload = b"body"[:payload_bytes]
         return [Peeked(offset, True, 2, "x", b"k", b"", payload, 4)]
 

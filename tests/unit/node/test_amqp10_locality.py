@@ -22,7 +22,7 @@ NODES = ("n1", "n2", "n3")
 ON_1 = Place("n1", 4, NODES)
 ON_2 = Place("n2", 5, NODES)
 ON_3 = Place("n3", 6, NODES)
-NOBODY = Place(None, 0, NODES, ELECTING)
+NO_LEADER = Place(None, 0, NODES, ELECTING)
 
 
 def urls_of(node: str) -> list[str]:
@@ -61,7 +61,7 @@ def test_a_member_that_does_not_lead_is_a_local_replica() -> None:
 
 
 def test_without_a_leader_the_client_is_told_when_to_look_again() -> None:
-    full, _ = hints_of(NOBODY, "n1", urls_of)
+    full, _ = hints_of(NO_LEADER, "n1", urls_of)
     assert (full["leader"], full["leader-endpoints"], full["state"]) == (None, [], "electing")
     assert type(full["retry-after-ms"]) is UInt and full["local"] is False
 
@@ -255,7 +255,7 @@ def test_a_higher_epoch_never_waits() -> None:
 def test_news_of_the_same_epoch_are_gathered() -> None:
     room = Room()
     room.link()
-    assert room.move(NOBODY) == [(None, 4)]
+    assert room.move(NO_LEADER) == [(None, 4)]
     assert room.move(Place("n1", 4, NODES)) == []
     assert room.move(Place("n1", 4, ("n1", "n2"))) == []
     assert room.wait(PUSH_MS - 1) == []
@@ -266,7 +266,7 @@ def test_news_of_the_same_epoch_are_gathered() -> None:
 def test_a_higher_epoch_does_not_wait_for_what_is_gathered() -> None:
     room = Room()
     room.link()
-    room.move(NOBODY)
+    room.move(NO_LEADER)
     assert room.move(ON_1) == []
     assert room.move(ON_2) == [("n2", 5)]
     assert room.wait(PUSH_MS) == []
@@ -276,7 +276,7 @@ def test_an_older_epoch_is_passed_over() -> None:
     room = Room(ON_3)
     link = room.link()
     assert room.move(ON_1) == []
-    assert room.move(NOBODY) == [(None, 6)]
+    assert room.move(NO_LEADER) == [(None, 6)]
     room.now_ms += PUSH_MS
     assert room.move(ON_2) == []
     assert link.properties is not None and link.properties["leader-epoch"] == 6

@@ -1,4 +1,4 @@
-"""Peeks by /management: what cannot be asked, what is told, and what a lost connection ends."""
+"""Peeks by /management: what cannot be asked, what is answered, and what a lost connection ends."""
 
 import asyncio
 

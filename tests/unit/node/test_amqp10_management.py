@@ -305,7 +305,7 @@ def test_how_a_queue_of_another_node_stands_is_asked_of_it(room: Room) -> None:
     assert queue is not None
     room.broker.elsewhere.add("q")
     host = room.broker.host(queue.uid)
-    host.bodies = [b"as it was told last"]
+    host.bodies = [b"as last delivered"]
     replies: list[Reply] = []
     for target in ("/queues/q", "/queues/q"):
         room.management.handle(Request("GET", target), replies.append)

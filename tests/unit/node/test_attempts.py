@@ -22,7 +22,7 @@ def test_the_third_failure_in_a_window_begins_a_pause_that_ends() -> None:
     assert subject.address_pause(OTHER, "", 5.0) == subject.user_pause("otto", 5.0) == 0
     assert subject.address_pause(FAR, "", 12.0) == 0
     subject.failed(FAR, "anna", 13.0)
-    assert subject.address_pause(FAR, "", 13.0) == 0  # It begins to count anew.
+    assert subject.address_pause(FAR, "", 13.0) == 0  # It counts from zero.
 
 
 def test_failures_that_are_far_apart_are_forgotten() -> None:

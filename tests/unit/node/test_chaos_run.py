@@ -1,4 +1,4 @@
-"""What `warren chaos run` keeps and says of a run, whoever has run it."""
+"""What `warren chaos run` keeps and says of a run, whatever started it."""
 
 import argparse
 import io
@@ -35,7 +35,7 @@ def options(folder: Path, *words: str) -> argparse.Namespace:
 
 
 def record(folder: Path, taken: bool) -> None:
-    """A run with one fault and one message, which somebody has taken or not."""
+    """A run with one fault and one message, which a consumer has taken or not."""
     with Recorder(folder / HISTORY) as recorder:
         recorder.fault("kill", "n1")
         recorder.published("q", "p:1", "p")

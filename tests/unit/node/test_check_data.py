@@ -18,7 +18,7 @@ class Terminal(io.StringIO):
         return True
 
 
-class Nobody:
+class EmptyOwner:
     """Takes nothing of an empty log."""
 
     def entry(self, owner: int, index: int, payload: bytes) -> None:
@@ -36,7 +36,7 @@ def filled(directory: Path) -> None:
     place = directory / "log"
     place.mkdir()
     wal = Wal(OsDisk(), str(place), post=lambda work: None, on_failure=fail, file_bytes=1 << 20)
-    wal.open(Nobody())  # type: ignore[arg-type]
+    wal.open(EmptyOwner())  # type: ignore[arg-type]
     wal.append_publish(1, 1, 5, [(10, 1)], b"", bytes(4) + b"\x05\0\0\0", b"hello", 0)
     wal.close(clean=True)
 
@@ -79,7 +79,7 @@ def with_members(directory: Path) -> Wal:
     keyed.close()
     place = str(directory / "log")
     wal = Wal(OsDisk(), place, post=lambda work: None, on_failure=fail, file_bytes=1 << 20)
-    wal.open(Nobody())  # type: ignore[arg-type]
+    wal.open(EmptyOwner())  # type: ignore[arg-type]
     for owner in (500, 501):
         wal.append_hard_state(owner, 1, 3, 2)
         for index in range(3, 7):

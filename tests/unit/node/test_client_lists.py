@@ -397,7 +397,7 @@ def test_who_does_nothing_is_idle_since_it_last_did() -> None:
         return [channels[0].get("idle_since"), queues[0].get("idle_since")]
 
     async def test(ask: Ask) -> None:
-        assert await idle(ask) == [None, None]  # Nobody knows yet.
+        assert await idle(ask) == [None, None]  # Not known yet.
         world.count("q1", 1)
         await world.sample()
         assert await idle(ask) == ["2023-11-14T22:13:20.000+00:00", None]

@@ -112,7 +112,7 @@ def test_who_was_removed_is_told_so_though_its_id_was_the_highest() -> None:
 
 def test_another_data_directory_in_its_place_is_told() -> None:
     assert standing(host(), Who(CLUSTER, 2, 23, 5)) == REPLACED
-    assert standing(host(), Who(CLUSTER, 3, 33, 5)) == UNSAID  # nobody has claimed it yet
+    assert standing(host(), Who(CLUSTER, 3, 33, 5)) == UNSAID  # no node has claimed it yet
 
 
 def test_a_process_that_another_has_followed_is_told() -> None:

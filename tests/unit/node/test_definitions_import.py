@@ -135,7 +135,7 @@ def test_nothing_is_done_before_all_has_been_tried() -> None:
 
 
 def test_an_import_that_is_overtaken_says_how_far_it_came() -> None:
-    """Somebody declares an exchange of the same name and another kind after the trial."""
+    """A client declares an exchange of the same name and another kind after the trial."""
     operations = FakeOperations()
     queues = [{"name": f"q{number}", "vhost": "/"} for number in range(9)]
     exchanges = [{"name": "x", "vhost": "/", "type": "topic"}]

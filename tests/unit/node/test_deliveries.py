@@ -94,7 +94,7 @@ class Channel:
         self.deliveries.settle(Settles(CHANNEL, kind, first, last, multiple, requeue))
 
     def commands(self, uid: int = 1) -> list[object]:
-        """What queue `uid` was told since the last time, as tuples."""
+        """The commands that queue `uid` got since the last time, as tuples."""
         taken, self.queues[uid].commands = self.queues[uid].commands, []
         told: list[object] = []
         for command in taken:
@@ -229,7 +229,7 @@ class Story:
         self.done += [(*self.held.pop(tag), outcome) for tag in tags]
 
     def listen(self) -> None:
-        """What the queues were told is what the account says, message by message."""
+        """The commands to the queues are what the account says, message by message."""
         for uid in self.channel.queues:
             for told in self.channel.commands(uid):
                 match told:

@@ -29,7 +29,7 @@ CLUSTER = 0xC0FFEE
 
 
 class Net:
-    """Keeps `Asks`: what is asked of an address goes to whoever is there."""
+    """Keeps `Asks`: what is asked of an address goes to the node that is there."""
 
     def __init__(self) -> None:
         self.words: dict[str, Answer] = {}  # of seeds that are up

@@ -1,4 +1,4 @@
-"""What changes of the definitions are told as: RabbitMQ's names, and nothing that is secret."""
+"""Events of changed definitions: RabbitMQ's names, and nothing that is secret."""
 
 import pytest
 

@@ -197,7 +197,7 @@ def test_a_node_says_that_it_leads_what_was_led_before_and_says_it_once() -> Non
     for member, leaders in world.leaders.items():
         leaders.on_lead = lambda uid, term, member=member: led[member].append((uid, term))
     world.net.join_all()
-    world.leaders[1].lead(7, 1)  # The first leader that anybody hears of.
+    world.leaders[1].lead(7, 1)  # The first leader that any node hears of.
     world.turn()
     assert led == {1: [], 2: [], 3: []}
     world.leaders[2].lead(7, 2)
@@ -235,7 +235,7 @@ def test_a_group_that_has_begun_anew_is_led_by_nobody_of_before() -> None:
 
 
 def test_what_the_control_connection_had_no_room_for_is_told_again() -> None:
-    """As it is by then, and without a moment in which nobody leads what goes on being led."""
+    """As it is by then, and without a moment without a leader."""
     world = World()
     world.net.join_all()
     world.leaders[1].lead(6, 1)

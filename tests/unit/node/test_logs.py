@@ -99,7 +99,7 @@ def test_a_file_that_cannot_be_opened_anew_leaves_the_old_one(tmp_path: Path) ->
     folder.rename(moved)
     logs.reopen()
     (line,) = messages(moved / "warren.log")
-    assert line.startswith("the log file cannot be opened anew")
+    assert line.startswith("the log file cannot be reopened")
 
 
 def test_a_file_that_cannot_be_opened_ends_the_start(tmp_path: Path) -> None:

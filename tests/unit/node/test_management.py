@@ -122,7 +122,7 @@ def test_without_a_login_everything_is_401(path: str) -> None:
         assert await get(path, user="") == refused
         assert await get(path, user="", Authorization="Basic cm9vdDp3cm9uZw==") == refused
         assert await get(path, user="", Authorization="Bearer x") == refused
-        assert await get(path, user="nobody") == refused
+        assert await get(path, user="absent") == refused
 
     with_api(test)
 

@@ -59,7 +59,7 @@ def meter() -> FakeMeter:
 
 
 class Unseen(FakeMeter):
-    """Nobody is to look at its queues."""
+    """Its queues must not be read."""
 
     def queues(self, vhosts: frozenset[str] | None = None) -> Sequence[int]:
         raise AssertionError("a look at the queues")

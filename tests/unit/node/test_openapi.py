@@ -23,7 +23,7 @@ from tests.unit.node.fake_timers import FakeTimers
 
 
 class Untouched:
-    """Controls that nobody uses."""
+    """Controls that are unused."""
 
     memory_total_bytes = 0
 

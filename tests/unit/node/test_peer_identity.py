@@ -1,4 +1,6 @@
-"""The cluster's secret, the number of a data directory, and what is told of refused connections."""
+"""The cluster's secret, the number of a data directory, and what is logged of refused
+connections.
+"""
 
 import os
 from collections.abc import Callable

@@ -80,7 +80,7 @@ def test_a_revocation_takes_effect_with_the_next_check() -> None:
     cache, access = cache_of(".*", ".*", ".*")
     assert cache.allows(WRITE, "x")
     access.permitted[("anna", "/")] = (".*", "^y$", ".*")
-    assert cache.allows(WRITE, "x")  # Nobody has said that anything changed.
+    assert cache.allows(WRITE, "x")  # No change was reported.
     access.version += 1
     assert not cache.allows(WRITE, "x")
     access.permitted.clear()

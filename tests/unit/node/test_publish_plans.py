@@ -82,7 +82,7 @@ def test_copies_go_to_every_queue_named_and_bcc_is_gone() -> None:
         message(1, b"1", b"b"),
         headed(b"2", CC=["b", "a"], BCC=["c"], x=1),
         message(1, b"3", b"a"),
-        headed(b"4", b"nobody", CC=["c"]),
+        headed(b"4", b"absent", CC=["c"]),
     )
     assert room.cache.needs_look(event)
     parted = room.cache.part(event)
@@ -94,7 +94,7 @@ def test_copies_go_to_every_queue_named_and_bcc_is_gone() -> None:
         (b"b", None, b"1"),
         (b"a", {"CC": ["b", "a"], "x": 1}, b"2"),
         (b"a", None, b"3"),
-        (b"nobody", {"CC": ["c"]}, b"4"),
+        (b"absent", {"CC": ["c"]}, b"4"),
     ]
     assert parted.event is not None and parted.event.infos == [
         *(event.infos[0], event.infos[1], event.infos[2], event.infos[3]),

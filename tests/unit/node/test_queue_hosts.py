@@ -60,7 +60,7 @@ def test_numbers_go_on_behind_those_that_the_log_knows(mark: int) -> None:
 
 
 def test_the_log_is_told_how_far_a_queue_has_delivered_before_and_since() -> None:
-    """It writes the mark anew when the file with the newest one goes."""
+    """It writes the mark again when the file with the newest one goes."""
     desk = Desk()
     desk.hosts.rest({UID: (9, 7)})
     assert desk.hosts.mark(UID) == 7

@@ -397,7 +397,7 @@ def test_a_session_that_comes_again_in_the_turn_of_its_end_is_a_new_one() -> Non
     world.net.join(1, 2)
     world.net.pass_on(2, 1)
     sink.take()
-    proxy.publish(sink, chunk_of([b"b"]), 1)  # the same session anew.
+    proxy.publish(sink, chunk_of([b"b"]), 1)  # the same session again.
     proxy.command(sink, attach(sink))
     world.nodes[1].turn()
     assert world.net.pass_on(1, 2) > 1

@@ -8,7 +8,7 @@ from node.turn import Turn
 
 
 class Wire:
-    """A socket and its codec: what they were told."""
+    """A socket and its codec that record their calls."""
 
     def __init__(self) -> None:
         self.told: list[Any] = []

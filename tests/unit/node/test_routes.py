@@ -1,4 +1,6 @@
-"""Routers and what is cached of them: shared while they are there, kept for nobody who is gone."""
+"""Routers and what is cached of them: shared while they are there, not kept for users who are
+gone.
+"""
 
 from node.amqp091.publish_plans import RouteCache
 from node.auth.permissions import PermissionCache
@@ -37,6 +39,6 @@ def test_nothing_is_kept_for_a_user_who_is_gone() -> None:
     plans = [routes.cache("/", "ann", False), routes.cache("shop", "ann", True)]
     other = routes.cache("/", "bo", False)
     routes.user_gone("ann")
-    anew = [routes.cache("/", "ann", False), routes.cache("shop", "ann", True)]
-    assert anew[0] is not plans[0] and anew[1] is not plans[1]
+    rebuilt = [routes.cache("/", "ann", False), routes.cache("shop", "ann", True)]
+    assert rebuilt[0] is not plans[0] and rebuilt[1] is not plans[1]
     assert routes.cache("/", "bo", False) is other

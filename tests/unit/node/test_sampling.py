@@ -1,4 +1,4 @@
-"""Who is looked at is sampled, and nobody else; bounds; what requests may ask."""
+"""Only objects that are read are sampled; bounds; what requests may ask."""
 
 import asyncio
 

@@ -6,13 +6,13 @@ from queues.message import Chunk
 
 
 class AtMostOnce:
-    """For a fake to begin with: whoever asks is wrong."""
+    """A default for fakes: every call is an error."""
 
     def new_session(self) -> SessionId:
-        raise AssertionError("nobody publishes these letters")
+        raise AssertionError("no test publishes these letters")
 
     def address(self, chunk: Chunk, index: int, reason: str) -> Addressed:
-        raise AssertionError("nobody publishes these letters")
+        raise AssertionError("no test publishes these letters")
 
     def is_spent(self) -> bool:
         return False
@@ -21,4 +21,4 @@ class AtMostOnce:
         raise AssertionError("they are not kept")
 
     def note_confirmed(self, count: int) -> None:
-        raise AssertionError("nobody waits for confirms")
+        raise AssertionError("no test waits for confirms")

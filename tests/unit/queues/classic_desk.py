@@ -37,7 +37,7 @@ class Desk:
         self.host.command(self.sink, Settle(key, outcome, runs))
 
     def turn(self) -> list[Told]:
-        """End the turn; what the session was told in it."""
+        """End the turn; what the session received in it."""
         self.node.turn()
         return self.sink.take()
 

@@ -24,7 +24,7 @@ class FakeSink:
         return self._credit
 
     def take(self) -> list[Told]:
-        """What it was told since the last time."""
+        """What it received since the last time."""
         told, self.told = self.told, []
         return told
 
@@ -86,5 +86,5 @@ class FakeSink:
         self.told.append(("unreadable", uid))
 
     def on_gone(self, uid: int) -> None:
-        self.confirmed.pop(uid, None)  # It begins anew if it uses the queue again.
+        self.confirmed.pop(uid, None)  # It starts again if it uses the queue again.
         self.told.append(("gone", uid))

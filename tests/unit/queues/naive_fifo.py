@@ -545,7 +545,7 @@ class NaiveFifo:
     # Options
 
     def _configure(self, command: Configure) -> None:
-        """What came before there was a TTL counts from now on, and with the sizes that are told."""
+        """What came before there was a TTL counts from now on, and with the given sizes."""
         options = command.options
         old = self.options
         if old.bytes_max < 0:

@@ -19,7 +19,7 @@ def test_assignments_that_follow_each_other_are_one_row() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        Row(3, 3, 12, 1, False, 0),  # somebody else got something in between
+        Row(3, 3, 12, 1, False, 0),  # another consumer got something in between
         Row(2, 4, 12, 1, False, 0),
         Row(2, 3, 13, 1, False, 0),
         Row(2, 3, 12, 1, True, 0),

@@ -556,7 +556,7 @@ def test_after_a_recovery_the_mark_is_never_lower_than_what_was_delivered_before
 
 
 def test_after_a_recovery_marks_go_on_from_the_one_that_is_in_the_log() -> None:
-    """The slack above the mark belongs to the process that is gone; this one begins anew."""
+    """The slack above the mark belongs to the process that is gone; this one starts again."""
     desk = Desk()
     desk.host.recovered(10_000, 0, 4_096)
     desk.attach(1, 1)

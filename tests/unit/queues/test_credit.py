@@ -94,7 +94,7 @@ def test_a_chain_neither_overfills_nor_stops(
 
 
 def check_at_rest(chain: Chain) -> None:
-    """Nobody is stuck any more, and everything was dealt with."""
+    """No actor is stuck any more, and everything was dealt with."""
     chain.stuck = False
     chain.rest()
     assert not chain.actors[0].is_blocked()
@@ -241,7 +241,7 @@ def test_an_actor_is_told_when_it_may_go_on_and_only_then() -> None:
 
 
 class Ticking:
-    """A clock that is told what time it is."""
+    """A clock that is set by the test."""
 
     def __init__(self) -> None:
         self.now_s = 100.0

@@ -311,7 +311,7 @@ def test_of_two_entries_of_one_pair_the_newer_counts() -> None:
 def test_messages_that_differ_in_what_matters_are_not_taken_for_each_other() -> None:
     array: list[object] = ["x" * 34, "y" * 50]
     value = encode_table({"CC": array})[7:]
-    assert len(value) == ord("c")  # An expiration as long as that is told apart from copies.
+    assert len(value) == ord("c")  # An expiration as long as that is distinguished from copies.
     expiring = BasicProperties(expiration="").encode()[:2] + bytes([len(value)]) + value
     history = [{"queue": "q", "reason": "maxlen", "count": 1}]
     messages = [

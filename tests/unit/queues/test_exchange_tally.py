@@ -1,4 +1,4 @@
-"""What is counted of each exchange while somebody looks."""
+"""What is counted of each exchange while a client reads them."""
 
 from queues.sessions import counts
 from queues.sessions.counts import ExchangeTally, PairTally

@@ -13,7 +13,7 @@ from tests.unit.queues.messages import chunk_of
 
 
 class Marks:
-    """What a host is told of its marks."""
+    """What a host learns of its marks."""
 
     def __init__(self) -> None:
         self.told: list[int] = []

@@ -116,7 +116,7 @@ class Channel:
         self.publisher.on_refused(uid, first, last - first + 1)
 
     def forget(self, uid: int) -> None:
-        """Publishes to the deleted queue count as accepted; a queue of that uid begins anew."""
+        """Publishes to the deleted queue count as accepted; a queue of that uid starts again."""
         self.expected[uid] = []
         self.tags[uid] = []
         self.queues[uid].persistent.clear()
@@ -130,8 +130,8 @@ class Channel:
             told = self.acked | self.nacked
             open_tags = set(self.waits) - told
             tags = {each for each in open_tags if each <= tag} if multiple else {tag}
-            assert tag in tags, f"tag {tag} is told twice"
-            assert all(self.is_due(each) for each in tags), f"{tags}: some are told too early"
+            assert tag in tags, f"tag {tag} is answered twice"
+            assert all(self.is_due(each) for each in tags), f"{tags}: some are answered too early"
             assert all((each in self.refused) is not accepted for each in tags)
             assert not tags & told
             (self.acked if accepted else self.nacked).update(tags)

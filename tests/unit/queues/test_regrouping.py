@@ -29,7 +29,7 @@ from queues.placement.regrouping import (
 )
 from tests.unit.queues.placed_nodes import clusters, group, groups_on, node
 
-NOBODY: frozenset[int] = frozenset()
+NO_NODES: frozenset[int] = frozenset()
 
 
 def leaders_after(groups: list[GroupView], moves: list[Move]) -> dict[int, int]:
@@ -96,10 +96,10 @@ def test_a_node_is_critical_where_the_majority_hangs_on_it() -> None:
 def test_a_member_whose_node_was_forgotten_is_replaced_or_removed() -> None:
     nodes = [node(1), node(2), node(4), node(5, members=3)]
     before = group(16, (1, 2, 3), down=(3,))
-    assert reconciled(before, 3, nodes, NOBODY, Random(1)) == Step(16, (1, 2, 4))
-    assert reconciled(before, 3, nodes[:2], NOBODY, Random(1)) == Step(16, (1, 2))
+    assert reconciled(before, 3, nodes, NO_NODES, Random(1)) == Step(16, (1, 2, 4))
+    assert reconciled(before, 3, nodes[:2], NO_NODES, Random(1)) == Step(16, (1, 2))
     alone = group(16, (1, 2, 3), down=(2, 3))
-    assert reconciled(alone, 3, nodes, NOBODY, Random(1)) is None
+    assert reconciled(alone, 3, nodes, NO_NODES, Random(1)) is None
 
 
 def test_a_member_of_a_dead_node_stays_until_there_is_another_for_it() -> None:
@@ -114,8 +114,8 @@ def test_a_member_of_a_dead_node_stays_until_there_is_another_for_it() -> None:
 
 def test_a_queue_that_is_as_it_should_be_or_has_no_majority_is_left_alone() -> None:
     nodes = [node(number) for number in range(1, 6)]
-    assert reconciled(group(16, (1, 2, 3)), 3, nodes, NOBODY, Random(1)) is None
-    assert reconciled(group(16, (1, 2, 3, 4)), 3, nodes, NOBODY, Random(1)) is None
+    assert reconciled(group(16, (1, 2, 3)), 3, nodes, NO_NODES, Random(1)) is None
+    assert reconciled(group(16, (1, 2, 3, 4)), 3, nodes, NO_NODES, Random(1)) is None
     lost = group(16, (1, 2, 3), down=(2, 3))
     assert reconciled(lost, 5, nodes, frozenset((2,)), Random(1)) is None
 

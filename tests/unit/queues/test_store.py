@@ -175,7 +175,7 @@ class Both:
             assert len(self.places_in(file)) == wanted
 
     def places_in(self, file: int) -> set[int]:
-        """Where the log is told that something alive is; some places twice."""
+        """The places that the log got as alive; some places twice."""
         found, after = self.store.places(file, 0)
         while after > 0:
             more, after = self.store.places(file, after)

@@ -28,7 +28,7 @@ MUCH = 1_000_000
 
 
 class Follower:
-    """A queue that goes where it is told to, with the traffic of its nodes sample by sample."""
+    """A queue that moves on command, with the traffic of its nodes sample by sample."""
 
     def __init__(self, bounds: Bounds = BOUNDS) -> None:
         self.watches = {node: Watch(bounds) for node in (1, 2, 3)}
@@ -112,7 +112,7 @@ def test_nothing_goes_to_a_node_that_could_not_lead() -> None:
     follower.able.add(2)
     for _ in range(5):
         follower.sample(0, MUCH)
-    assert follower.leader == 1  # The time begins anew.
+    assert follower.leader == 1  # The time starts again.
     follower.sample(0, MUCH)
     assert follower.leader == 2
 

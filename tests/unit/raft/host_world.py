@@ -1,7 +1,8 @@
-"""Several nodes with a `RaftHost` each, in one process: logs, links and owners that are told when.
+"""Several nodes with a `RaftHost` each, in one process: logs, links and owners that the test
+drives.
 
 Nothing happens by itself: a log is durable when it is synced, a batch arrives when the wire is run,
-time passes in ticks. `World.settle` does all of it until nobody has anything to do.
+time passes in ticks. `World.settle` does all of it until nothing is left to do.
 """
 
 from collections.abc import Callable, Sequence
@@ -124,7 +125,7 @@ class FakeLinks:
 
 
 class Recorder:
-    """An owner that keeps what it is told; its snapshot is the list of commands."""
+    """An owner that keeps what it receives; its snapshot is the list of commands."""
 
     def __init__(self, log: FakeLog, uid: int) -> None:
         self.log = log
@@ -367,7 +368,7 @@ class World:
                 node.host.receive(sender, memoryview(batch))
 
     def settle(self, rounds: int = 1000) -> None:
-        """Run turns, wire, syncs and reads until nobody has anything to do. Time stands still."""
+        """Run turns, wire, syncs and reads until nothing is left to do. Time stands still."""
         for _ in range(rounds):
             for node in self.living():
                 if node.wants_turn:
@@ -394,7 +395,7 @@ class World:
         """The one living node that leads the group in the highest term."""
         members = [node for node in self.living() if node.host.group(uid) is not None]
         leading = [node for node in members if node.group(uid).is_leader]
-        assert leading, "nobody leads"
+        assert leading, "no leader"
         return max(leading, key=lambda node: node.group(uid).raft.term)
 
     def elect(self, member: int = 1, uid: int = GROUP) -> Node:

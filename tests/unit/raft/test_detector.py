@@ -8,7 +8,7 @@ TICK_MS = 20
 
 
 class Watch:
-    """A detector that is told the time in ticks."""
+    """A detector that gets the time in ticks."""
 
     def __init__(self, *nodes: int) -> None:
         self.detector = Detector()

@@ -43,7 +43,7 @@ class Machine:
         assert lead.term > 0
 
     def configured(self, config: Config) -> None:
-        raise AssertionError("nobody joins")
+        raise AssertionError("no member joins")
 
     def reattach(self, entries: Sequence[Entry], done: Callable[[Sequence[Entry]], None]) -> None:
         done(entries)
@@ -171,7 +171,7 @@ class Cluster:
                 if node.group.is_leader:
                     return node
             self.run(5)
-        raise AssertionError("nobody leads")
+        raise AssertionError("no leader")
 
 
 def fail(error: BaseException) -> None:

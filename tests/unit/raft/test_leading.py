@@ -281,7 +281,7 @@ def test_entries_below_memory_are_read_for_who_lacks_them() -> None:
     assert [(load.member, load.first, load.last) for load in ready.loads] == [(3, 1, 3)]
     assert not appends(ready, 3)
     assert not turn(raft).loads
-    raft.loaded(Load(3, 1, 3, 99), entries(1, 1, 1, 1))  # nobody has asked for that
+    raft.loaded(Load(3, 1, 3, 99), entries(1, 1, 1, 1))  # unasked
     assert not appends(turn(raft), 3)
     raft.loaded(ready.loads[0], entries(1, 1, 1))
     assert [indexes(one.entries) for one in appends(turn(raft), 3)] == [[1, 2]]
@@ -320,7 +320,7 @@ def test_a_member_that_can_be_reached_again_is_asked_where_it_is() -> None:
     raft = leader()
     raft.reachable(3, False)
     assert turn(raft) is not None
-    assert raft.is_idle  # who cannot be reached keeps nobody awake
+    assert raft.is_idle  # an unreachable member keeps no group awake
     raft.reachable(3, True)
     assert [len(one.entries) for one in appends(turn(raft), 3)] == [0]
     assert not raft.is_idle

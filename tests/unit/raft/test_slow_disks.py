@@ -1,4 +1,6 @@
-"""Disks that take long for a sync make everything slow, and nobody loses the leadership by that."""
+"""Disks that take long for a sync make everything slow, and no leader loses the leadership by
+that.
+"""
 
 from raft.host import TICK_MS, host_settings
 from tests.unit.raft.host_world import World
@@ -17,7 +19,7 @@ def slow(sync_ms: int, leader: int = 1) -> World:
 
 
 def work(world: World, ticks: int, every: int = 1) -> None:
-    """Somebody proposes, each so many ticks."""
+    """A client proposes, each so many ticks."""
     for tick in range(ticks):
         if tick % every == 0:
             world.leader().group().propose([b"x"])

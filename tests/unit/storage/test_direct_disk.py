@@ -142,7 +142,7 @@ def test_what_goes_past_the_cache() -> None:
     disk.pwritev(handle, [bytes(2 * DIRECT_BYTES - 5000), bytes(DIRECT_BYTES)], 5000, True)
     assert calls.writes == 2
     disk.pwritev(handle, [b"in the midst"], 100, True)
-    disk.pwritev(handle, [bytes(DIRECT_BYTES - 112)], 112, True)  # Nobody knows what was before.
+    disk.pwritev(handle, [bytes(DIRECT_BYTES - 112)], 112, True)  # What was before is unknown.
     disk.pwritev(handle, [b"no border behind it"], 3 * DIRECT_BYTES, True)
     assert calls.writes == 2
     disk.pread(handle, LEAST_READ_BYTES, 5)
@@ -269,7 +269,7 @@ def test_a_slow_disk_is_tried_again() -> None:
     assert lagging(recall, 4000, 100 << 20)
     spans = 0
     while recall.keeps and spans < 1000:
-        recall.read(SPAN, 4000)  # answered by the cache, so that nobody knows of the disk
+        recall.read(SPAN, 4000)  # answered by the cache, which says nothing about the disk
         recall.wrote(SPAN)
         spans += 1
     assert spans == 64

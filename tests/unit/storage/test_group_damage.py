@@ -36,7 +36,7 @@ def members(node: Node) -> list[tuple[int, str, int]]:
 
 
 def with_zeros(node: Node, kind: int, number: int, before: int = 0) -> Node:
-    """Restarted, without a record and the end of the one before it: nobody can be named."""
+    """Restarted, without a record and the end of the one before it: no owner can be named."""
     path, offset, size = node.records(kind)[number]
     for at in range(offset - before, offset + size):
         node.disk.names[path].cached[at] = 0
@@ -144,7 +144,7 @@ def test_numbers_of_hard_states_show_whether_one_was_in_the_place(node: Node) ->
     append(node, 503, 4, 5)
     state(node, C, 2)
     one_lost = with_zeros(Node(node.disk.copy()), HARD_STATE, 3, before=30)
-    # The newest one of C is behind the place; that of 503 was never there, which nobody knows.
+    # The newest one of C is behind the place; that of 503 was never there, which is unknown.
     assert [hit[:1] for hit in members(one_lost)] == [(A,), (B,), (503,)]
     none_lost = with_zeros(Node(node.disk.copy()), RAFT_ENTRY, 1, before=30)
     assert members(none_lost) == [(503, "", 2)]

@@ -296,7 +296,7 @@ def test_entries_in_thin_files_move_and_are_the_same_afterwards(node: Node) -> N
 
 
 def has_named_copy(node: Node) -> bool:
-    """Entries have been copied, and nobody has been told."""
+    """Entries have been copied, and no owner knows it yet."""
     upkeep = node.wal._upkeep
     assert upkeep is not None
     return upkeep._compaction is not None and upkeep._compaction.named

@@ -292,7 +292,7 @@ def test_no_file_goes_while_messages_of_nobody_known_are_beside_a_bad_place(node
     node.queues.settle(11, [1])
     node.rest()
     node.publish(10)
-    path, offset, _ = node.records(PUBLISH)[1]  # Nobody misses that one.
+    path, offset, _ = node.records(PUBLISH)[1]  # No owner misses that one.
     node.disk.names[path].cached[offset + 70] ^= 1
     after = Node(node.disk, known={10, 11})  # The definition of 12 may be what was lost.
     assert after.hit() == set()

@@ -293,7 +293,7 @@ def test_publishers_wait_while_dead_files_do_not_go(node: Small) -> None:
 
 
 def without_background(node: Small) -> None:
-    """All that can be done while nobody removes files."""
+    """All that can be done while no thread removes files."""
     node.wal.flush()
     while node.runner.kicked or node.runner.posted:
         if node.runner.kicked:

@@ -1,4 +1,4 @@
-"""What the nodes of a cluster are told: the same founding list, ports of their own, a secret."""
+"""The settings of the nodes of a cluster: the same founding list, ports of their own, a secret."""
 
 import stat
 from itertools import permutations

@@ -26,8 +26,8 @@ class Tale:
         self.events.append({"event": event, "at_ns": self.ns, **fields})
 
     def pass_by(self, seconds: float, *consumers: str, settle: bool = True) -> None:
-        """Messages are published, confirmed, and come to these in turn; to nobody, if there are
-        none."""
+        """Messages are published, confirmed, and come to these in turn; to no consumer, if there
+        are none."""
         takers: Iterator[str] = (consumers[at % len(consumers)] for at in range(10**6))
         for _ in range(int(seconds * RATE)):
             self.ns += SECOND_NS // RATE

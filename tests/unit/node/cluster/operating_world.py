@@ -83,7 +83,7 @@ class FakeDefinitions:
         self.proposed: list[Command] = []
         self.leader = 1
         self.refusal: Outcome | None = None  # of every command
-        self.instead: Callable[[], None] | None = None  # of an answer to whoever proposes
+        self.instead: Callable[[], None] | None = None  # of an answer to the proposer
 
     def members(self) -> list[Member]:
         return sorted(self._world.machine.roster.members.values(), key=lambda each: each.id)
@@ -98,7 +98,7 @@ class FakeDefinitions:
 
 
 class FakeSite:
-    """The broker of one node: connections that go when they are told to, or never."""
+    """The broker of one node: connections that close on command, or never."""
 
     def __init__(self, world: "OperatingWorld", number: int) -> None:
         self._world = world

@@ -25,7 +25,7 @@ class FakeDoor:
     """Opens and closes."""
 
     def close(self) -> None:
-        """Nobody comes in."""
+        """No connection arrives."""
 
     async def open(self) -> None:
         """They do again."""

@@ -26,7 +26,7 @@ PROCESS = 0xF00
 
 
 class Client:
-    """Who proposes, and keeps what it is told."""
+    """Who proposes, and keeps what it receives."""
 
     def __init__(self, outbox: Outbox) -> None:
         self.outbox = outbox
@@ -39,7 +39,7 @@ class Client:
         self.outbox.add(command, lambda outcome: self.told.append((name, outcome)), now_ms)
 
     def answers(self, everywhere_index: int = 0, now_ms: int = 0) -> list[str]:
-        """Names of those who are told something now."""
+        """Names of those who get a reply now."""
         self.told = []
         for done, outcome, _ in self.outbox.take_answers(everywhere_index, now_ms):
             done(outcome)
@@ -150,7 +150,7 @@ def test_nobody_is_answered_before_the_batch_is_applied_everywhere() -> None:
 def test_each_is_told_its_own_outcome() -> None:
     asks = client()
     asks.ask("a")
-    asks.outbox.add(delete("nobody asks"), None, 0)
+    asks.outbox.add(delete("unasked"), None, 0)
     asks.ask("b")
     asks.outbox.form()
     first, second = Refused(ReplyCode.NOT_FOUND, "a"), Deleted((), ())
@@ -284,7 +284,7 @@ def test_frames_of_something_else_are_faults(wrong: bytes) -> None:
         decode(memoryview(wrong))
 
 
-# Who is told what was applied
+# Who gets the outcome
 
 
 def test_what_is_applied_is_told_once_with_its_author_though_its_proposer_has_given_up() -> None:

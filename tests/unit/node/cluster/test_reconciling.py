@@ -1,4 +1,4 @@
-"""Queues get back to their size, and leaders spread, without anybody asking."""
+"""Queues get back to their size, and leaders spread, without a command."""
 
 import asyncio
 from collections.abc import Callable
@@ -90,12 +90,12 @@ def test_a_queue_gets_the_members_that_it_lacks_and_those_of_forgotten_nodes_go(
 def test_nothing_is_done_for_a_queue_that_is_led_elsewhere_or_has_no_leader() -> None:
     world = OperatingWorld()
     away = world.queue("away", (2,), leader=2)
-    nobody = world.queue("nobody", (1,))
+    unplaced = world.queue("unplaced", (1,))
     site = Site(world)
     site.make()
     del site.parts[2]
     site.run(60)
-    assert (members(world, away), members(world, nobody)) == ([2], [1])
+    assert (members(world, away), members(world, unplaced)) == ([2], [1])
 
 
 def test_the_next_change_waits_until_the_group_is_what_the_definitions_say() -> None:

@@ -1,5 +1,5 @@
-"""A queue that lost its majority goes on with one member: only if nobody leads, and nobody has more
-that could be asked. Of two members the whole one goes on by itself."""
+"""A queue that lost its majority goes on with one member: only without a leader, and if no member
+has more that could be asked. Of two members the whole one goes on by itself."""
 
 from collections.abc import Coroutine, Sequence
 from typing import Any
@@ -44,7 +44,7 @@ class FakeAlone:
 
 
 class Desk:
-    """Three nodes of which the first has what is left of queue `q`, led by nobody."""
+    """Three nodes of which the first has what is left of queue `q`, without a leader."""
 
     def __init__(self, members: tuple[int, ...] = (1, 2, 3)) -> None:
         self.world = OperatingWorld(4)
@@ -63,7 +63,7 @@ class Desk:
             self.parts[number] = part
 
     def _done(self, done: Recovered) -> None:
-        """The member leads as soon as it is told to."""
+        """The member leads as soon as it may."""
         self.told.append(done)
         queue = self.world.machine.vhosts[done.vhost].queues[done.name]
         self.world.leaders.table[queue.uid] = (int(done.node[1:]), done.term + 1)

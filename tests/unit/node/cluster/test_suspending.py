@@ -1,4 +1,6 @@
-"""Consumers on nodes that cannot be reached wait, and go on when they can, whoever leads then."""
+"""Consumers on nodes that cannot be reached wait, and go on when they can, whichever member leads
+then.
+"""
 
 from node.cluster.queues.suspending import Suspending
 from queues.machine.commands import (

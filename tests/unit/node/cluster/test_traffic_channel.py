@@ -47,7 +47,7 @@ class Held:
         return Holding(self._member, 1)
 
     def claim(self, job: str, told: OnHeld) -> None:
-        """Somebody has it."""
+        """A client has it."""
 
     def release(self, job: str) -> None:
         """And keeps it."""

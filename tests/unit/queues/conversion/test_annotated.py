@@ -1,4 +1,6 @@
-"""Messages with annotations that consumers noted: both stored forms, and what nobody may note."""
+"""Messages with annotations that consumers noted: both stored forms, and what no consumer may
+note.
+"""
 
 import pytest
 

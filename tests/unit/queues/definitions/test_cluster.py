@@ -217,7 +217,7 @@ def test_a_queue_whose_group_begins_anew_has_that_one_member() -> None:
     found = steps.vhost.queues["q"]
     assert (found.members, found.reborn_term, found.reborn_on) == ((2,), 70_000, 2)
     for term in (70_000, 69_999):
-        assert "somebody else" in steps.refused(commands.RecoverQueue(uid, 2, term))[1]
+        assert "another request" in steps.refused(commands.RecoverQueue(uid, 2, term))[1]
     steps.do(commands.SetQueueMembers(uid, (2, 1)))
     assert steps.vhost.queues["q"].reborn_term == 70_000
     assert Metadata.restore(steps.machine.snapshot()).queue(uid) == steps.vhost.queues["q"]
@@ -267,7 +267,7 @@ def of_process(steps: Steps) -> None:
     steps.queue("transient", node="n1")
     steps.queue("durable", node="n1", durable=True)
     steps.queue("of another", owner=f"{P2:016x}.1", node="n2")
-    steps.queue("of nobody", node="n9")
+    steps.queue("of no node", node="n9")
 
 
 def test_a_process_that_is_down_takes_what_was_its_own_in_slices() -> None:
@@ -282,7 +282,7 @@ def test_a_process_that_is_down_takes_what_was_its_own_in_slices() -> None:
     second = steps.do(commands.NodeDown("", P1, 3))
     assert isinstance(second, Deleted) and len(second.subjects) == 1
     assert steps.machine.ended_with_queues() == []
-    assert set(steps.vhost.queues) == {"durable", "of another", "of nobody"}
+    assert set(steps.vhost.queues) == {"durable", "of another", "of no node"}
     assert not steps.vhost.bindings()
     assert steps.do(commands.NodeDown("n1", P1, 3)) == Deleted((), ())
 

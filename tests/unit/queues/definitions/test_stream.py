@@ -93,7 +93,7 @@ def test_bytes_of_something_else_are_no_state(wrong: bytes) -> None:
 
 
 class Kept:
-    """Whoever follows a machine: routers, and all that there is by uid."""
+    """The followers of a machine: routers, and all that there is by uid."""
 
     def __init__(self, machine: Metadata) -> None:
         self.known: dict[int, Definition] = {}

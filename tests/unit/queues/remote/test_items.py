@@ -95,7 +95,7 @@ def test_no_cut_of_a_message_is_taken_for_a_whole_one() -> None:
         (0, 0),  # no such kind
         (0, 99),
         (8, 0x80),  # a uid of 64 bits
-        (25 + 8, 3),  # a format that nobody knows
+        (25 + 8, 3),  # an unknown format
         (25 + 19, 0),  # no messages
         (25 + 27, 8),  # offsets that do not begin at the base
         (25 + 31, 6),  # offsets that descend

@@ -1,4 +1,4 @@
-"""A quorum queue as a session sees it: who leads may change, what it is told may not."""
+"""A quorum queue as a session sees it: the leader may change, what it receives may not."""
 
 from queues.machine.commands import (
     ACCEPT,

@@ -77,7 +77,7 @@ class TwoNodes:
             self.proxies.received(message)
 
     def turn(self) -> list[Told]:
-        """What the session was told."""
+        """What the session received."""
         self.pass_up()
         while self.up or self.down or self.ends.marked:
             self.pass_down()

@@ -215,7 +215,7 @@ def test_other_vhosts_are_passed_over() -> None:
     assert steps.route("", b"q") == () and steps.route("amq.fanout") == ()
 
 
-# The router against a naive model that reads the machine's objects anew for every message.
+# The router against a naive model that reads the machine's objects again for every message.
 
 
 def naive_match(exchange: Exchange, key: bytes, pattern: bytes) -> bool:

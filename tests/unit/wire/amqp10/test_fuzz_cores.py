@@ -128,7 +128,7 @@ def later_frame(random: Random, kind: int, handle: int) -> tuple[Composite, byte
 
 
 class Host:
-    """Accepts most of what is asked, and offers messages to whoever has credit."""
+    """Accepts most of what is asked, and offers messages to links with credit."""
 
     def __init__(self, raw: Raw, random: Random) -> None:
         self.raw = raw

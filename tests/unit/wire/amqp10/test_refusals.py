@@ -1,4 +1,4 @@
-"""What the peer may not do: the condition it is told, and that nothing beside it suffers."""
+"""What the peer may not do: the condition it gets, and that nothing beside it suffers."""
 
 from collections.abc import Callable
 

@@ -166,7 +166,7 @@ def raw_transfer(fields: str) -> bytes:
         "08 43 5201 a000 43 42 42 40 42",  # and where the state stands
         "05 43 5201 a000 41 42",  # and where the format stands
         "05 43 5201 a100 43 42",  # a string for a tag
-        "0c 43 5201 a000 43 42 42 40 40 42 42 42 40",  # a field that nobody knows
+        "0c 43 5201 a000 43 42 42 40 40 42 42 42 40",  # an unknown field
         "02 43 5201",
     ],
 )

@@ -111,7 +111,7 @@ def test_a_stream_is_full_until_enough_is_acknowledged() -> None:
         b"\x02\x01\x00\x00\x00\x00\x00\x00\x00early",  # data before hello
         b"\x03\x01\x00\x00\x00\x00\x00\x00\x00",
         b"\x01short",
-        b"\x01" + bytes(24),  # hello of nobody
+        b"\x01" + bytes(24),  # hello without a process number
         b"\x09" + bytes(24),
     ],
 )
@@ -217,7 +217,7 @@ def test_what_came_for_an_older_process_of_ours_is_lost_with_it() -> None:
     pair.receive(1)  # It has our hello, and
     pair.ends[1].send([b"for the old one"])
     pair.take(1)
-    pair.ends[0] = Stream(33)  # we begin anew, before its hello has come:
+    pair.ends[0] = Stream(33)  # we restart before its hello has come:
     pair.ends[0].connected()
     pair.take(0)
     pair.receive(0)

@@ -35,7 +35,7 @@ def output(core: PeerConnection) -> bytes:
 
 
 def feed(core: PeerConnection, data: bytes, now_ns: int = 0) -> list[Event]:
-    """What it makes of these bytes; whoever proves a claim is let in."""
+    """What it makes of these bytes; a peer that proves its claim is accepted."""
     events = core.receive(data, now_ns)
     if events and isinstance(events[-1], Proven):
         core.accept()
