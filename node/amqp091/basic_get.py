@@ -14,7 +14,14 @@ from node.amqp091.channel_owner import Tracing
 from node.amqp091.deliveries import Deliveries, with_counts
 from node.oversized import OversizedHeaders
 from queues.conversion.chunks import in_form_1
-from queues.machine.commands import ACCEPT, REJECT, RETURN_UNSEEN, Get, Settle, consumer_key
+from queues.machine.commands import (
+    ACCEPT,
+    REJECT_TOO_LARGE,
+    RETURN_UNSEEN,
+    Get,
+    Settle,
+    consumer_key,
+)
 from queues.message import FORMAT_091
 from queues.queue_host import QueueHost, SessionSink
 from queues.sessions.counts import Counts
@@ -112,7 +119,7 @@ class Getting:
         """Reject a message that the client cannot be sent, and ask for the next one."""
         self._oversized.note(host, header_bytes, int(self._connection.frame_max))
         key = consumer_key(self._sink.session, 0)
-        host.command(self._sink, Settle(key, REJECT, [(message, 1)]))
+        host.command(self._sink, Settle(key, REJECT_TOO_LARGE, [(message, 1)]))
         host.command(self._sink, Get(self._sink.session))
 
     def _count(self, host: QueueHost, redelivered: bool) -> None:

@@ -28,6 +28,7 @@ from queues.machine.commands import (
     ACCEPT,
     FAIL,
     REJECT,
+    REJECT_TOO_LARGE,
     RELEASE,
     RETURN_UNSEEN,
     Attach,
@@ -437,10 +438,12 @@ class Deliveries:
         consumer.written += 1
         self._oversized.note(consumer.host, int(header_bytes), int(self._connection.frame_max))
         if consumer.no_ack:
-            consumer.host.command(self._sink, Settle(consumer.key, REJECT, [(message, 1)]))
+            consumer.host.command(
+                self._sink, Settle(consumer.key, REJECT_TOO_LARGE, [(message, 1)])
+            )
         else:
             run = TagRun(0, 1, consumer.host.uid, consumer.number, message)
-            self.settle_runs([run], REJECT)
+            self.settle_runs([run], REJECT_TOO_LARGE)
         self._grant_window(consumer)
 
     def _grant_window(self, consumer: Consumer091) -> None:

@@ -55,7 +55,8 @@ REJECTED: Final = "rejected"
 EXPIRED: Final = "expired"
 MAXLEN: Final = "maxlen"
 DELIVERY_LIMIT: Final = "delivery_limit"
-REASONS: Final = (REJECTED, EXPIRED, MAXLEN, DELIVERY_LIMIT)
+HEADERS_TOO_LARGE: Final = "headers_too_large"  # for the frame_max of a consumer
+REASONS: Final = (REJECTED, EXPIRED, MAXLEN, DELIVERY_LIMIT, HEADERS_TOO_LARGE)
 
 DEATH_TICKET: Final = 0xDEAD  # with channel 0: the headers of this message are our own
 ALONE_TICKET: Final = 0xDEAE  # the same, and the keys in CC do not count any more

@@ -53,6 +53,7 @@ REJECT: Final = 2  # dead-lettered or dropped
 RELEASE: Final = 3  # back to ready, redelivered
 RETURN_UNSEEN: Final = 4  # back to ready; the client never saw it, so it is not redelivered
 FAIL: Final = 5  # as RELEASE, and counted as a failed delivery
+REJECT_TOO_LARGE: Final = 6  # as REJECT: the client cannot be sent a header of that size
 
 
 TRAITS: Final = 1  # bits of the flag byte before traits: there are some; and each column
@@ -433,7 +434,7 @@ def _decode(kind: int, reader: "_Reader") -> Command:
     if kind == SETTLE:
         key = ConsumerKey(reader.take(20))
         outcome = reader.take(1)
-        if not ACCEPT <= outcome <= FAIL:
+        if not ACCEPT <= outcome <= REJECT_TOO_LARGE:
             raise BadCommand(f"unknown outcome {outcome}")
         runs = reader.runs()
         words = reader.words() if reader.data[1] == ANNOTATED else b""

@@ -36,6 +36,7 @@ from queues.machine.commands import (
     GET,
     NUMBERED,
     REJECT,
+    REJECT_TOO_LARGE,
     RETURN_UNSEEN,
     SETTLE,
     Attach,
@@ -75,6 +76,7 @@ from queues.machine.effects import (
     LEFT_PURGED,
     LEFT_REFUSED,
     LEFT_REJECTED,
+    LEFT_TOO_LARGE,
     Attached,
     AttachRefused,
     DeadLettersPending,
@@ -473,6 +475,8 @@ class Fifo:
                     self._leave(run_first, run_count, LEFT_ACCEPTED)
                 elif outcome == REJECT:
                     begin_leave(self.leaving, run_first, run_count, LEFT_REJECTED)
+                elif outcome == REJECT_TOO_LARGE:
+                    begin_leave(self.leaving, run_first, run_count, LEFT_TOO_LARGE)
                 else:
                     consumer.note_returned(run_first, run_count)
                     self._return(run_first, run_count, outcome)

@@ -9,7 +9,13 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from queues.machine.effects import LEFT_DELIVERY_LIMIT, LEFT_EXPIRED, LEFT_MAXLEN, LEFT_REJECTED
+from queues.machine.effects import (
+    LEFT_DELIVERY_LIMIT,
+    LEFT_EXPIRED,
+    LEFT_MAXLEN,
+    LEFT_REJECTED,
+    LEFT_TOO_LARGE,
+)
 from queues.runs.columns import Sparse
 from queues.runs.seqset import SeqSet
 from queues.runs.value_runs import alike_runs
@@ -19,6 +25,7 @@ DEATHS: Final = {  # why messages die, and what their dead letters call it
     LEFT_EXPIRED: "expired",
     LEFT_MAXLEN: "maxlen",
     LEFT_DELIVERY_LIMIT: "delivery_limit",
+    LEFT_TOO_LARGE: "headers_too_large",
 }
 
 

@@ -74,10 +74,36 @@ def test_a_consumer_is_not_sent_a_header_larger_than_its_frame_max(
     assert inbox.tags == [1, 2]
     if not auto_ack:
         small_channel.basic_ack(inbox.tags[1])
-    assert taken_dead(channel, dead) == (b"large", "rejected")
+    assert taken_dead(channel, dead) == (b"large", "headers_too_large")
     assert small_channel.is_open
     small_channel.basic_cancel(inbox.consumer_tag)
     assert ready_count(channel, queue) == 0
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+def test_a_large_header_that_comes_back_to_the_same_consumer_is_dropped(
+    small_channel: Any, channel: Any, name: str, kind: str
+) -> None:
+    """Two queues that dead-letter to each other, both with a consumer that cannot be sent it."""
+    other = f"{name}-other"
+    for queue, target in ((name, other), (other, name)):
+        arguments = {
+            "x-queue-type": kind,
+            "x-dead-letter-exchange": "",
+            "x-dead-letter-routing-key": target,
+        }
+        channel.queue_declare(queue, durable=True, arguments=arguments)
+    inboxes = [Inbox(small_channel, queue) for queue in (name, other)]
+    channel.confirm_delivery()
+    channel.basic_publish("", name, b"large", LARGE)
+    channel.basic_publish("", name, b"small")
+    channel.basic_publish("", other, b"small")
+    assert [inbox.wait(1)[0].body for inbox in inboxes] == [b"small", b"small"]
+    for inbox in inboxes:
+        small_channel.basic_ack(inbox.tags[0])
+        small_channel.basic_cancel(inbox.consumer_tag)
+    assert [ready_count(channel, queue) for queue in (name, other)] == [0, 0]
+    channel.queue_delete(other)
 
 
 def test_basic_get_passes_over_a_header_larger_than_its_frame_max(
@@ -86,7 +112,7 @@ def test_basic_get_passes_over_a_header_larger_than_its_frame_max(
     queue, dead = queues
     found = [small_channel.basic_get(queue, auto_ack=True) for _ in range(3)]
     assert [body for _, _, body in found] == [b"first", b"last", None]
-    assert taken_dead(channel, dead) == (b"large", "rejected")
+    assert taken_dead(channel, dead) == (b"large", "headers_too_large")
 
 
 def test_a_consumer_with_a_larger_frame_max_gets_the_message(

@@ -20,6 +20,7 @@ from queues.machine.commands import (
     ACCEPT,
     FAIL,
     REJECT,
+    REJECT_TOO_LARGE,
     RELEASE,
     RETURN_UNSEEN,
     Attach,
@@ -534,7 +535,7 @@ def test_a_message_with_too_large_a_header_frame_is_rejected_and_those_around_it
     channel.commands()
     channel.deliver(consumer.number, 1, 3)
     assert [(tag, body[:1]) for _, tag, _, body in channel.write()] == [(1, b"1"), (2, b"3")]
-    assert channel.commands() == [("settle", 1, REJECT, [(2, 1)])]
+    assert channel.commands() == [("settle", 1, REJECT_TOO_LARGE, [(2, 1)])]
     assert consumer.held == 2
     channel.settle(1, 2, multiple=True)
     assert channel.commands() == [("settle", 1, ACCEPT, [(1, 1), (3, 1)])]
@@ -550,7 +551,10 @@ def test_a_rejected_header_frame_leaves_room_under_the_limit_of_the_channel() ->
     channel.commands()
     channel.deliver(consumer.number, 1, 1)
     assert channel.write() == []
-    assert channel.commands() == [("settle", 1, REJECT, [(1, 1)]), ("credit", 1, 1, 1, False)]
+    assert channel.commands() == [
+        ("settle", 1, REJECT_TOO_LARGE, [(1, 1)]),
+        ("credit", 1, 1, 1, False),
+    ]
 
 
 @pytest.mark.parametrize(("frame_max", "fitting"), [(8192, 1), (10_100, 3)])

@@ -61,7 +61,7 @@ SELDOM = ("configure", "configure", "restarted", "tick")
 def steps_of(kinds: tuple[str, ...]) -> st.SearchStrategy[Step]:
     return st.tuples(
         st.sampled_from(kinds),
-        *(st.integers(0, 5), st.integers(0, 9), st.integers(1, 5), st.integers(0, 11)),
+        *(st.integers(0, 5), st.integers(0, 9), st.integers(1, 6), st.integers(0, 11)),
     )
 
 

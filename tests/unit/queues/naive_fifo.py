@@ -11,6 +11,7 @@ from queues.machine.commands import (
     ACCEPT,
     FAIL,
     REJECT,
+    REJECT_TOO_LARGE,
     RELEASE,
     RETURN_UNSEEN,
     Attach,
@@ -35,6 +36,7 @@ from queues.machine.effects import (
     LEFT_PURGED,
     LEFT_REFUSED,
     LEFT_REJECTED,
+    LEFT_TOO_LARGE,
 )
 from queues.machine.options import (
     DELAY_ALL,
@@ -305,6 +307,8 @@ class NaiveFifo:
                 self._leave(seq, LEFT_ACCEPTED)
             elif command.outcome == REJECT:
                 self._leave(seq, LEFT_REJECTED)
+            elif command.outcome == REJECT_TOO_LARGE:
+                self._leave(seq, LEFT_TOO_LARGE)
             else:
                 at_ms = time_in(command.annotations) if self.options.delays else 0
                 self._requeue(seq, command.outcome, at_ms, self.options.counts_returns)

@@ -10,6 +10,7 @@ from queues.machine.annotations import WORDS_BYTES_MAX, encode_words
 from queues.machine.commands import (
     ACCEPT,
     FAIL,
+    REJECT_TOO_LARGE,
     RELEASE,
     RETURN_UNSEEN,
     Attach,
@@ -200,8 +201,8 @@ COMMANDS: st.SearchStrategy[Command] = st.one_of(
     st.builds(ReleaseDeadLetters, RUNS),
     st.builds(Enqueue, SESSIONS, U63, U32),
     st.builds(enqueue_of, SESSIONS, U63, st.integers(0, 5), I32, I64, st.integers(0, 7)),
-    st.builds(Settle, KEYS, st.integers(ACCEPT, FAIL), RUNS),
-    st.builds(Settle, KEYS, st.integers(ACCEPT, FAIL), RUNS, WORDS),
+    st.builds(Settle, KEYS, st.integers(ACCEPT, REJECT_TOO_LARGE), RUNS),
+    st.builds(Settle, KEYS, st.integers(ACCEPT, REJECT_TOO_LARGE), RUNS, WORDS),
     st.builds(Attach, KEYS, U63, st.booleans(), st.booleans(), I32, I64),
     st.builds(Credit, KEYS, U63, U63, st.booleans(), st.booleans()),
     st.builds(Detach, KEYS),
@@ -302,7 +303,7 @@ def test_no_other_kind_has_a_second_version(kind: int) -> None:
         decode(bytes([kind, 2]) + bytes(60))
 
 
-@pytest.mark.parametrize("outcome", [0, 6, 255])
+@pytest.mark.parametrize("outcome", [0, 7, 255])
 def test_an_unknown_outcome_is_refused(outcome: int) -> None:
     data = bytearray(encode(Settle(KEY, ACCEPT, [(1, 1)])))
     data[22] = outcome

@@ -158,7 +158,7 @@ def test_every_reason_is_written_by_its_own_name(reason: str) -> None:
     headers = headers_in(died(published(), reason))
     assert in_order(headers["x-death"]) == in_order([death("work", reason, 1, "events", "a.b")])
     assert headers["x-first-death-reason"] == headers["x-last-death-reason"] == reason
-    assert REASONS == ("rejected", "expired", "maxlen", "delivery_limit")
+    assert REASONS == ("rejected", "expired", "maxlen", "delivery_limit", "headers_too_large")
 
 
 @pytest.mark.parametrize(

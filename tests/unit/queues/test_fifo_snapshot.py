@@ -11,6 +11,7 @@ from queues.machine.commands import (
     ACCEPT,
     FAIL,
     REJECT,
+    REJECT_TOO_LARGE,
     RELEASE,
     Attach,
     Command,
@@ -134,7 +135,7 @@ class Story:
         runs = [] if consumer is None else consumer.held.runs()
         seqs = [seq for first, count in runs for seq in range(first, first + count)]
         chosen = self.random.sample(seqs, min(len(seqs), self.random.randint(1, 3)))
-        outcome = self.random.choice((ACCEPT, ACCEPT, REJECT, RELEASE, FAIL))
+        outcome = self.random.choice((ACCEPT, ACCEPT, REJECT, REJECT_TOO_LARGE, RELEASE, FAIL))
         notes = (b"", b"", encode_words({b"x-a": b"1"}), encode_words({b"x-b": b"22"}))
         return Settle(key, outcome, runs_of(chosen), self.random.choice(notes))
 
