@@ -1,0 +1,306 @@
+"""The chunks of one stream: appended in order, read by place, cut at the front by retention.
+
+    log = StreamLog(files, workers, segments, segment_bytes)
+    log.append(head, payload)            # written behind, by the writer thread
+    log.checkpoint(done)                 # `done(segments)`: what is durable, to be recorded
+    log.recorded(segments)               # it is recorded: what retention has cut is removed
+    log.read(place, done)                # chunks that are written, on a reader thread
+
+The owner records the segments (the snapshot of the stream's group). After a crash exactly what was
+recorded counts; the group's log has the entries behind it. All methods run on the loop; `workers`
+calls back there. Failed writes are fatal for the node, as those of the log: `workers` sees to that.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final, Protocol
+
+from warren.storage.streams.chunk import ChunkHead, encode_head
+from warren.storage.streams.segments import INDEX_ROW, Place, Segment, SegmentFiles, Writing
+
+SEGMENT_BYTES: Final = 500_000_000  # RabbitMQ's default
+
+Chunks = list[tuple[ChunkHead, bytes]]
+ReadDone = Callable[[Chunks, Place], None]  # what was read, and where to go on
+
+
+class Workers(Protocol):
+    """Runs work on threads, and what it returns, which is called on the loop."""
+
+    def write(self, work: Callable[[], Callable[[], None]]) -> None:
+        """In order of the calls."""
+
+    def read(self, work: Callable[[], Callable[[], None]]) -> None:
+        """Beside the writer and other reads."""
+
+
+class StreamLog:
+    """See the module. Invariants: segments ascend without a gap; only the last one grows;
+    `written_offset` <= `end_offset`."""
+
+    def __init__(
+        self,
+        files: SegmentFiles,
+        workers: Workers,
+        segments: Sequence[Segment] = (),
+        end_offset: int = 0,
+        segment_bytes: int = SEGMENT_BYTES,
+    ) -> None:
+        """`end_offset`: of the next message, where there is no segment."""
+        self.segment_bytes = segment_bytes
+        self.on_written: Callable[[], None] | None = None
+        self._files = files
+        self._workers = workers
+        self._segments = list(segments)
+        self.end_offset = self._segments[-1].end_offset if segments else end_offset
+        self.written_offset = self.end_offset
+        self._written: Segment | None = self._segments[-1] if segments else None
+        self._unwritten: list[Writing] = []
+        self._is_writing = False
+        self._cut: list[Segment] = []  # by retention, and still in what is recorded
+        self._is_closed = False
+
+    @property
+    def files(self) -> SegmentFiles:
+        return self._files
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        return self._segments
+
+    @property
+    def first_offset(self) -> int:
+        """Of the first message that there is, or of the next one."""
+        return self._segments[0].first_offset if self._segments else self.end_offset
+
+    @property
+    def byte_count(self) -> int:
+        return sum(each.byte_count for each in self._segments)
+
+    # Appending
+
+    def append(self, head: ChunkHead, payload: Sequence[bytes]) -> bool:
+        """Add a chunk behind the last one; return whether it begins a new segment."""
+        assert head.first_offset == self.end_offset, "a chunk of another offset than the next"
+        last = self._segments[-1] if self._segments else None
+        begins = last is None or last.byte_count >= self.segment_bytes
+        if last is None or begins:
+            first, at_ms = head.first_offset, head.timestamp_ms
+            last = Segment(first, first, at_ms, at_ms, 0, 0)
+            self._segments.append(last)
+        row = INDEX_ROW.pack(head.first_offset, head.timestamp_ms, last.byte_count)
+        parts = [encode_head(head, payload), *payload]
+        position, number = last.byte_count, last.chunk_count
+        self._unwritten.append(Writing(last.first_offset, position, number, parts, row))
+        self._segments[-1] = replace(
+            last,
+            end_offset=head.end_offset,
+            last_ms=max(last.last_ms, head.timestamp_ms),
+            byte_count=last.byte_count + head.size,
+            chunk_count=last.chunk_count + 1,
+        )
+        self.end_offset = head.end_offset
+        self._write()
+        return begins
+
+    def _write(self) -> None:
+        if self._is_writing or not self._unwritten or self._is_closed:
+            return
+        self._is_writing = True
+        writings, self._unwritten = joined(self._unwritten), []
+        reached = self._segments[-1]
+        files = self._files
+
+        def work() -> Callable[[], None]:
+            for writing in writings:
+                files.write(writing)
+            return written
+
+        def written() -> None:
+            self._is_writing = False
+            self.written_offset = reached.end_offset
+            self._written = reached
+            self._write()
+            if self.on_written is not None and not self._is_closed:
+                self.on_written()
+
+        self._workers.write(work)
+
+    def checkpoint(self, done: Callable[[Sequence[Segment]], None]) -> None:
+        """Make durable all that was appended; `done` with the segments as they were now."""
+        segments = tuple(self._segments)
+        waiting, self._unwritten = joined(self._unwritten), []
+        files = self._files
+        end = self._segments[-1] if self._segments else None
+
+        def work() -> Callable[[], None]:
+            for writing in waiting:
+                files.write(writing)
+            files.sync()
+            return synced
+
+        def synced() -> None:
+            if self._is_closed:
+                return
+            if end is not None and end.end_offset >= self.written_offset:
+                self.written_offset = end.end_offset
+                self._written = end
+            done(segments)
+
+        self._workers.write(work)
+
+    def recorded(self, segments: Sequence[Segment]) -> None:
+        """These are what counts after a crash: what was cut and is not among them is removed."""
+        known = {each.first_offset for each in segments}
+        gone = [each.first_offset for each in self._cut if each.first_offset not in known]
+        self._cut = [each for each in self._cut if each.first_offset in known]
+        files = self._files
+        if gone and not self._is_closed:
+
+            def work() -> Callable[[], None]:
+                files.remove(gone)
+                return nothing
+
+            self._workers.write(work)
+
+    # Retention
+
+    def retain(self, bytes_max: int, age_max_ms: int, now_ms: int) -> int:
+        """Cut whole segments at the front; return how many messages go. Negative: no limit.
+
+        The last segment always stays. The first one goes while all of them hold more than
+        `bytes_max`, or when its newest chunk is older than `age_max_ms`.
+        """
+        rest = self.byte_count
+        count = 0
+        while count < len(self._segments) - 1:
+            first = self._segments[count]
+            too_many = 0 <= bytes_max < rest
+            too_old = age_max_ms >= 0 and first.last_ms < now_ms - age_max_ms
+            if not too_many and not too_old:
+                break
+            rest -= first.byte_count
+            count += 1
+        before = self.first_offset
+        self._cut.extend(self._segments[:count])
+        del self._segments[:count]
+        return self.first_offset - before
+
+    # Reading
+
+    def segment_of(self, offset: int) -> Segment | None:
+        """The segment that holds the offset; None if no chunk there is written yet."""
+        at = bisect_right(self._segments, offset, key=lambda each: each.first_offset) - 1
+        if at < 0 or offset >= self.written_offset:
+            return None
+        return self._as_written(self._segments[at])
+
+    def _as_written(self, segment: Segment) -> Segment | None:
+        written = self._written
+        if written is None or segment.first_offset > written.first_offset:
+            return None
+        return written if segment.first_offset == written.first_offset else segment
+
+    def read(self, place: Place, done: ReadDone, failed: Callable[[Exception], None]) -> bool:
+        """Read some chunks from a place on; False: nothing is written there.
+
+        A place that retention has cut stands for the first offset that there is.
+        """
+        offset = max(place.offset, self.first_offset)
+        segment = self.segment_of(offset)
+        if segment is None:
+            return False
+        position = place.position if place.segment == segment.first_offset else -1
+        files = self._files
+
+        def work() -> Callable[[], None]:
+            try:
+                begin = position
+                if begin < 0:
+                    begin = files.place_of(segment, offset).position
+                chunks = files.read(segment, begin)
+            except Exception as error:  # Told to the reader; others go on.
+                told = error
+                return lambda: failed(told)
+            end = begin + sum(head.size for head, _ in chunks)
+            following = Place(chunks[-1][0].end_offset, segment.first_offset, end)
+            return lambda: done(chunks, following)
+
+        self._workers.read(work)
+        return True
+
+    def find_time(
+        self, timestamp_ms: int, done: Callable[[int], None], failed: Callable[[Exception], None]
+    ) -> None:
+        """Find the offset of the first chunk that is not older; the next offset if there is none.
+
+        Chunks that are not written yet are newer than all that are: `done` may name their first.
+        """
+        for segment in self._segments:
+            written = self._as_written(segment)
+            if written is not None and written.last_ms >= timestamp_ms:
+                self._look_up(written, timestamp_ms, done, failed)
+                return
+        done(self.written_offset)
+
+    def _look_up(
+        self,
+        segment: Segment,
+        timestamp_ms: int,
+        done: Callable[[int], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        files = self._files
+
+        def work() -> Callable[[], None]:
+            try:
+                offset = files.place_at(segment, timestamp_ms).offset
+            except Exception as error:  # Told to the reader; others go on.
+                told = error
+                return lambda: failed(told)
+            return lambda: done(offset)
+
+        self._workers.read(work)
+
+    # The end
+
+    def close(self) -> None:
+        """The log is not used any more; its files stay."""
+        self._is_closed = True
+        files = self._files
+
+        def work() -> Callable[[], None]:
+            files.close()
+            return nothing
+
+        self._workers.write(work)
+
+    def delete(self) -> None:
+        """The stream is deleted, with all its files."""
+        self._is_closed = True
+        files = self._files
+
+        def work() -> Callable[[], None]:
+            files.close()
+            files.remove_others(set())
+            return nothing
+
+        self._workers.write(work)
+
+
+def joined(writings: Sequence[Writing]) -> list[Writing]:
+    """Writings that follow each other in one segment, as one each."""
+    found: list[Writing] = []
+    for writing in writings:
+        if found and found[-1].segment == writing.segment:
+            last = found[-1]
+            parts = [*last.parts, *writing.parts]
+            found[-1] = replace(last, parts=parts, index=last.index + writing.index)
+        else:
+            found.append(writing)
+    return found
+
+
+def nothing() -> None:
+    """No caller waits for this."""

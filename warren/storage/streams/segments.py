@@ -1,0 +1,243 @@
+"""Segment files of one stream: where a chunk is, and how it is read and written.
+
+A stream is a row of segments, each with a file of chunks and an index, which has for each chunk its
+first offset, timestamp and place in the file. `SegmentFiles` does the I/O and runs on threads;
+`Segment` says what counts of a file: bytes behind that were written and never recorded, and `open`
+cuts them. So neither a torn chunk nor a chunk that is not in the index can be read after a crash.
+Layout: docs/formats/stream-segment.md.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from struct import Struct
+from typing import Final
+
+from warren.storage.disk import Disk
+from warren.storage.record import CorruptRecord
+from warren.storage.streams.chunk import HEAD_BYTES, BadChunk, ChunkHead, decode_chunk, decode_size
+
+INDEX_ROW: Final = Struct("<QqQ")  # first offset, timestamp, place
+INDEX_BYTES: Final = INDEX_ROW.size
+READ_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One segment, as far as it counts."""
+
+    first_offset: int
+    end_offset: int  # of the message behind the last one
+    first_ms: int  # timestamps of its first and last chunk
+    last_ms: int
+    byte_count: int  # of chunks
+    chunk_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a reader goes on: a byte of a segment, or its offset if `position` is -1."""
+
+    offset: int
+    segment: int  # its first offset
+    position: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """Chunks that go into one segment, one behind the other."""
+
+    segment: int  # its first offset
+    position: int  # of the first chunk
+    row: int  # of the first chunk in the index
+    parts: Sequence[bytes]
+    index: bytes
+
+
+class SegmentFiles:
+    """The files of one stream. `generation`: another one for each snapshot that was installed."""
+
+    def __init__(self, disk: Disk, directory: str, uid: int, generation: int) -> None:
+        self._disk = disk
+        self._directory = directory
+        self.uid = uid
+        self.generation = generation
+        self._handles: dict[int, tuple[int, int]] = {}  # of the writer, by segment
+        self._unsynced: set[int] = set()
+        self._is_new = False  # a file was made since the directory was synced
+
+    def prefix(self) -> str:
+        return f"{self.uid:016x}-{self.generation:08x}-"
+
+    def path(self, segment: int, ending: str) -> str:
+        return os.path.join(self._directory, f"{self.prefix()}{segment:020d}.{ending}")
+
+    # At start
+
+    def open(self, segments: Sequence[Segment]) -> None:
+        """Cut what does not count, and remove files of no segment. CorruptRecord: one is short."""
+        known = set()
+        for segment in segments:
+            for ending, size in (("data", segment.byte_count), ("index", index_bytes(segment))):
+                path = self.path(segment.first_offset, ending)
+                known.add(os.path.basename(path))
+                self._cut(path, size)
+        self.remove_others(known)
+
+    def _cut(self, path: str, size: int) -> None:
+        try:
+            found = self._disk.size(path)
+        except OSError as error:
+            raise CorruptRecord(
+                path, 0, reason=f"a segment file cannot be read: {error}"
+            ) from error
+        if found < size:
+            raise CorruptRecord(path, found, reason=f"a segment file has {found} bytes of {size}")
+        if found > size:
+            handle = self._disk.open(path)
+            try:
+                self._disk.truncate(handle, size)
+                self._disk.fsync(handle)
+            finally:
+                self._disk.close(handle)
+
+    def remove_others(self, known: set[str]) -> None:
+        """Remove the files of this stream, of any generation, but these."""
+        own = f"{self.uid:016x}-"
+        for name in self._disk.list(self._directory):
+            if name.startswith(own) and name not in known:
+                self._disk.unlink(os.path.join(self._directory, name))
+
+    # Writing, on one thread
+
+    def write(self, writing: Writing) -> None:
+        """Write chunks and their index rows; `sync` makes them durable."""
+        data, index = self._open(writing.segment)
+        self._disk.pwritev(data, writing.parts, writing.position, False)
+        self._disk.pwritev(index, [writing.index], writing.row * INDEX_BYTES, False)
+        self._unsynced.add(writing.segment)
+
+    def _open(self, segment: int) -> tuple[int, int]:
+        found = self._handles.get(segment)
+        if found is None:
+            handles = [self._open_file(self.path(segment, end)) for end in ("data", "index")]
+            found = self._handles[segment] = (handles[0], handles[1])
+        return found
+
+    def _open_file(self, path: str) -> int:
+        try:
+            return self._disk.open(path)
+        except FileNotFoundError:
+            self._is_new = True
+            return self._disk.create(path, 0)
+
+    def sync(self) -> None:
+        """Make durable all that was written; close all segments but the last one."""
+        for segment in sorted(self._unsynced):
+            for handle in self._handles[segment]:
+                self._disk.fsync(handle)
+        self._unsynced.clear()
+        if self._is_new:
+            self._disk.fsync_directory(self._directory)
+            self._is_new = False
+        for segment in sorted(self._handles)[:-1]:
+            self._close(segment)
+
+    def remove(self, segments: Sequence[int]) -> None:
+        """Remove segments that retention has cut. Readers that have them open read on."""
+        for segment in segments:
+            self._close(segment)
+            self._unsynced.discard(segment)
+            for ending in ("index", "data"):
+                self._disk.unlink(self.path(segment, ending))
+
+    def _close(self, segment: int) -> None:
+        for handle in self._handles.pop(segment, ()):
+            self._disk.close(handle)
+
+    def close(self) -> None:
+        for segment in list(self._handles):
+            self._close(segment)
+
+    # Reading, on any thread
+
+    def place_of(self, segment: Segment, offset: int) -> Place:
+        """Find the chunk that holds `offset`, which is in the segment, by its index."""
+        return self._found(segment, 0, offset)
+
+    def place_at(self, segment: Segment, timestamp_ms: int) -> Place:
+        """Find the first chunk that is not older than `timestamp_ms`, which the segment has."""
+        return self._found(segment, 1, timestamp_ms)
+
+    def _found(self, segment: Segment, column: int, wanted: int) -> Place:
+        """By bisection: the last row at most `wanted` (offsets), the first at least (times)."""
+        path = self.path(segment.first_offset, "index")
+        handle = self._disk.open(path)
+        try:
+            low, high = 0, segment.chunk_count
+            while low < high:
+                middle = (low + high) // 2
+                value = self._row(handle, path, middle)[column]
+                if value < wanted or (column == 0 and value == wanted):
+                    low = middle + 1
+                else:
+                    high = middle
+            row = self._row(handle, path, low - 1 if column == 0 else low)
+        finally:
+            self._disk.close(handle)
+        return Place(row[0], segment.first_offset, row[2])
+
+    def _row(self, handle: int, path: str, number: int) -> tuple[int, int, int]:
+        found = self._disk.pread(handle, INDEX_BYTES, number * INDEX_BYTES)
+        if len(found) < INDEX_BYTES:
+            raise CorruptRecord(path, number * INDEX_BYTES, reason="an index is cut short")
+        first, timestamp, place = INDEX_ROW.unpack(found)
+        return first, timestamp, place
+
+    def read(
+        self, segment: Segment, position: int, bytes_max: int = READ_BYTES
+    ) -> list[tuple[ChunkHead, bytes]]:
+        """Read whole chunks from `position` on, at least one. CorruptRecord: one is not sound."""
+        path = self.path(segment.first_offset, "data")
+        handle = self._disk.open(path)
+        try:
+            length = min(bytes_max, segment.byte_count - position)
+            content = self._disk.pread(handle, length, position)
+            if len(content) >= HEAD_BYTES:
+                size = decode_size(content, 0)
+                if len(content) < size <= segment.byte_count - position:
+                    content = self._disk.pread(handle, size, position)
+            return _chunks_in(content, position + len(content) >= segment.byte_count)
+        except BadChunk as error:
+            raise CorruptRecord(path, position, reason=str(error)) from error
+        finally:
+            self._disk.close(handle)
+
+    def read_piece(self, segment: int, position: int, length: int) -> bytes:
+        """Read bytes of the chunks of a segment, for another member."""
+        handle = self._disk.open(self.path(segment, "data"))
+        try:
+            return self._disk.pread(handle, length, position)
+        finally:
+            self._disk.close(handle)
+
+
+def _chunks_in(content: bytes, is_end: bool) -> list[tuple[ChunkHead, bytes]]:
+    """All chunks that are whole; the last one may be cut short unless this is the end."""
+    found: list[tuple[ChunkHead, bytes]] = []
+    at = 0
+    while at < len(content):
+        if found and not is_end:
+            rest = len(content) - at
+            if rest < HEAD_BYTES or decode_size(content, at) > rest:
+                break
+        head, payload = decode_chunk(content, at)
+        found.append((head, payload))
+        at += head.size
+    if not found:
+        raise BadChunk("no chunk where one is expected")
+    return found
+
+
+def index_bytes(segment: Segment) -> int:
+    return segment.chunk_count * INDEX_BYTES
