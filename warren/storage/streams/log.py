@@ -58,6 +58,8 @@ class StreamLog:
         self._written: Segment | None = self._segments[-1] if segments else None
         self._unwritten: list[Writing] = []
         self._is_writing = False
+        self._appended_bytes = 0
+        self._written_bytes = 0
         self._cut: list[Segment] = []  # by retention, and still in what is recorded
         self._is_closed = False
 
@@ -77,6 +79,11 @@ class StreamLog:
     @property
     def byte_count(self) -> int:
         return sum(each.byte_count for each in self._segments)
+
+    @property
+    def pending_bytes(self) -> int:
+        """Appended, and not yet in the files."""
+        return self._appended_bytes - self._written_bytes
 
     # Appending
 
@@ -101,6 +108,7 @@ class StreamLog:
             chunk_count=last.chunk_count + 1,
         )
         self.end_offset = head.end_offset
+        self._appended_bytes += head.size
         self._write()
         return begins
 
@@ -109,7 +117,7 @@ class StreamLog:
             return
         self._is_writing = True
         writings, self._unwritten = joined(self._unwritten), []
-        reached = self._segments[-1]
+        reached, byte_count = self._segments[-1], self._appended_bytes
         files = self._files
 
         def work() -> Callable[[], None]:
@@ -121,6 +129,7 @@ class StreamLog:
             self._is_writing = False
             self.written_offset = reached.end_offset
             self._written = reached
+            self._written_bytes = max(self._written_bytes, byte_count)
             self._write()
             if self.on_written is not None and not self._is_closed:
                 self.on_written()
@@ -131,7 +140,7 @@ class StreamLog:
         """Make durable all that was appended; `done` with the segments as they were now."""
         segments = tuple(self._segments)
         waiting, self._unwritten = joined(self._unwritten), []
-        files = self._files
+        files, byte_count = self._files, self._appended_bytes
         end = self._segments[-1] if self._segments else None
 
         def work() -> Callable[[], None]:
@@ -146,6 +155,7 @@ class StreamLog:
             if end is not None and end.end_offset >= self.written_offset:
                 self.written_offset = end.end_offset
                 self._written = end
+                self._written_bytes = max(self._written_bytes, byte_count)
             done(segments)
 
         self._workers.write(work)

@@ -76,13 +76,10 @@ class SegmentFiles:
 
     def open(self, segments: Sequence[Segment]) -> None:
         """Cut what does not count, and remove files of no segment. CorruptRecord: one is short."""
-        known = set()
         for segment in segments:
-            for ending, size in (("data", segment.byte_count), ("index", index_bytes(segment))):
-                path = self.path(segment.first_offset, ending)
-                known.add(os.path.basename(path))
-                self._cut(path, size)
-        self.remove_others(known)
+            self._cut(self.path(segment.first_offset, "data"), segment.byte_count)
+            self._cut(self.path(segment.first_offset, "index"), index_bytes(segment))
+        self.keep_only(segments)
 
     def _cut(self, path: str, size: int) -> None:
         try:
@@ -107,6 +104,22 @@ class SegmentFiles:
         for name in self._disk.list(self._directory):
             if name.startswith(own) and name not in known:
                 self._disk.unlink(os.path.join(self._directory, name))
+
+    def keep_only(self, segments: Sequence[Segment]) -> None:
+        """Remove all files of the stream that are not of these segments."""
+        names = {
+            os.path.basename(self.path(segment.first_offset, ending))
+            for segment in segments
+            for ending in ("data", "index")
+        }
+        self.remove_others(names)
+
+    def discard(self) -> None:
+        """Close and remove all that was written under this generation."""
+        written = list(self._handles)
+        self.close()
+        self._unsynced.clear()
+        self.remove(written)
 
     # Writing, on one thread
 
@@ -134,7 +147,7 @@ class SegmentFiles:
     def sync(self) -> None:
         """Make durable all that was written; close all segments but the last one."""
         for segment in sorted(self._unsynced):
-            for handle in self._handles[segment]:
+            for handle in self._open(segment):
                 self._disk.fsync(handle)
         self._unsynced.clear()
         if self._is_new:
@@ -213,13 +226,21 @@ class SegmentFiles:
         finally:
             self._disk.close(handle)
 
-    def read_piece(self, segment: int, position: int, length: int) -> bytes:
-        """Read bytes of the chunks of a segment, for another member."""
-        handle = self._disk.open(self.path(segment, "data"))
+    # Between members
+
+    def read_piece(self, segment: int, position: int, length: int, ending: str) -> bytes:
+        """Read bytes of a file of a segment, for another member."""
+        handle = self._disk.open(self.path(segment, ending))
         try:
             return self._disk.pread(handle, length, position)
         finally:
             self._disk.close(handle)
+
+    def write_piece(self, segment: int, position: int, piece: bytes, ending: str) -> None:
+        """Write bytes of another member's file; on the writer's thread."""
+        handle = self._open(segment)[0 if ending == "data" else 1]
+        self._disk.pwritev(handle, [piece], position, False)
+        self._unsynced.add(segment)
 
 
 def _chunks_in(content: bytes, is_end: bool) -> list[tuple[ChunkHead, bytes]]:

@@ -1,0 +1,300 @@
+"""A stream as the sessions of a node use it: publishes go to the leader, reading is local.
+
+Publishes are numbered by a `QuorumProxy` and reach the leader, wherever it is, once each.
+Consumers read what is committed from the member of the stream on this node, each at its own place:
+from the tail in memory, or from segment files on reader threads. Nothing of that is replicated, and
+no consumer holds back another one or a publisher. A consumer without a member here is refused by
+the endpoint (`has_member`), as in RabbitMQ.
+
+To a session a message has the number `offset + 1`. What it settles, whatever the outcome, gives
+credit and nothing else.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from queues.hosts.host_interfaces import Steps
+from queues.machine.commands import (
+    Attach,
+    Command,
+    ConsumerKey,
+    Credit,
+    Detach,
+    EndSession,
+    Get,
+    Inspect,
+    Purge,
+    Retire,
+    SessionId,
+    Settle,
+    session_of,
+)
+from queues.message import Chunk
+from queues.queue_host import SessionSink, View
+from queues.remote.quorum_proxy import QuorumProxy
+from queues.streams.member import StreamMember
+from queues.streams.offsets import NEXT, OffsetSpec
+from queues.streams.reader import StreamReader
+
+STEP_BYTES: Final = 256 << 10  # delivered to one consumer in a turn
+NUMBER_MASK: Final = 0xFFFFFFFF
+
+FindMember = Callable[[int], StreamMember | None]
+
+
+class Delivered:
+    """Messages that a consumer was told of and has not settled."""
+
+    __slots__ = ("chunk", "count", "first", "index")
+
+    def __init__(self, first: int, count: int, chunk: Chunk, index: int) -> None:
+        self.first = first  # as the session has it
+        self.count = count
+        self.chunk = chunk
+        self.index = index
+
+
+class StreamConsumer:
+    """A consumer of a session of this node."""
+
+    def __init__(self, sink: SessionSink, attach: Attach, reader: StreamReader) -> None:
+        self.sink = sink
+        self.number = int(attach.key) & NUMBER_MASK
+        self.reader = reader
+        self.credit = int(attach.credit)
+        self.auto_return = attach.auto_return
+        self.drain = False
+        self.delivery_count = 0
+        self.is_answered = False
+        self.delivered: deque[Delivered] = deque()
+
+    def settle(self, runs: list[tuple[int, int]]) -> None:
+        for first, count in runs:
+            if self.auto_return:
+                self.credit += count
+            self._let_go(first, first + count)
+
+    def _let_go(self, first: int, end: int) -> None:
+        """Of messages first..end-1 the bytes are not needed any more."""
+        if self.delivered and self.delivered[0].first >= first:
+            while self.delivered and self.delivered[0].first + self.delivered[0].count <= end:
+                self.delivered.popleft()
+            return
+        kept: deque[Delivered] = deque()
+        for each in self.delivered:
+            if not first <= each.first < each.first + each.count <= end:
+                kept.append(each)
+        self.delivered = kept
+
+    def grant(self, command: Credit) -> None:
+        self.credit = max(0, int(command.delivery_count + command.credit) - self.delivery_count)
+        self.auto_return = command.auto_return
+        self.drain = command.drain
+
+    def find(self, first: int, count: int) -> View | None:
+        for each in self.delivered:
+            skipped = first - each.first
+            if 0 <= skipped < each.count:
+                some = min(count, each.count - skipped)
+                return View(each.chunk, each.index + skipped, first, some)
+        return None
+
+
+class StreamHost:
+    """See the module. Keeps `QueueHost`."""
+
+    def __init__(self, proxy: QuorumProxy, find_member: FindMember, turn: Steps) -> None:
+        self._proxy = proxy
+        self._find_member = find_member
+        self._turn = turn
+        self._consumers: dict[ConsumerKey, StreamConsumer] = {}
+        self._by_session: dict[SessionId, list[StreamConsumer]] = {}
+        self._specs: dict[ConsumerKey, OffsetSpec] = {}
+        self._answers: list[Callable[[], None]] = []
+        self._marked = False
+
+    @property
+    def uid(self) -> int:
+        return self._proxy.uid
+
+    @property
+    def vhost(self) -> str:
+        return self._proxy.vhost
+
+    @property
+    def name(self) -> str:
+        return self._proxy.name
+
+    @property
+    def quorum(self) -> bool:
+        return False
+
+    @property
+    def single_active(self) -> bool:
+        return False
+
+    @property
+    def has_member(self) -> bool:
+        """Whether this node has a member, so that consumers can read here."""
+        return self._find_member(self.uid) is not None
+
+    @property
+    def ready_count(self) -> int:
+        member = self._find_member(self.uid)
+        return self._proxy.ready_count if member is None else member.ready_count
+
+    @property
+    def checked_out_count(self) -> int:
+        """Delivered to consumers of this node and not settled."""
+        return sum(each.count for one in self._consumers.values() for each in one.delivered)
+
+    @property
+    def consumer_count(self) -> int:
+        return len(self._consumers)
+
+    # QueueHost
+
+    def publish(self, sink: SessionSink, chunk: Chunk, first_seq: int) -> None:
+        """See QueueHost."""
+        self._proxy.publish(sink, chunk, first_seq)
+
+    def begin_at(self, key: ConsumerKey, spec: OffsetSpec) -> None:
+        """Where the consumer with that key begins, which is about to be attached."""
+        self._specs[key] = spec
+
+    def command(self, sink: SessionSink, command: Command) -> None:
+        """See QueueHost."""
+        uid = self.uid
+        if isinstance(command, Attach):
+            self._attach(sink, command)
+        elif isinstance(command, Credit):
+            consumer = self._consumers.get(command.key)
+            if consumer is not None:
+                consumer.grant(command)
+        elif isinstance(command, Settle):
+            consumer = self._consumers.get(command.key)
+            if consumer is not None:
+                consumer.settle(command.runs)
+        elif isinstance(command, Detach):
+            self._detach(command.key)
+            number = int(command.key) & NUMBER_MASK
+            self._answers.append(lambda: sink.on_detached(uid, number, False))
+        elif isinstance(command, EndSession):
+            self._end_session(command.session)
+            self._proxy.command(sink, command)
+        elif isinstance(command, Get):
+            self._answers.append(lambda: sink.on_got(uid, 0, False, 0, 0))
+        elif isinstance(command, Purge):
+            self._answers.append(lambda: sink.on_purged(uid, 0))
+        elif isinstance(command, (Inspect, Retire)):
+            counts = self.ready_count, self.consumer_count
+            self._answers.append(lambda: sink.on_inspected(uid, *counts))
+        self.mark()
+
+    def view(self, sink: SessionSink, first: int, count: int) -> View | None:
+        """See QueueHost."""
+        for consumer in self._by_session.get(sink.session, ()):
+            found = consumer.find(first, count)
+            if found is not None:
+                return found
+        return None
+
+    # Consumers
+
+    def _attach(self, sink: SessionSink, command: Attach) -> None:
+        spec = self._specs.pop(command.key, NEXT)
+        member = self._find_member(self.uid)
+        number = int(command.key) & NUMBER_MASK
+        if member is None:
+            self._answers.append(lambda: sink.on_attach_refused(self.uid, number))
+            return
+        reader = StreamReader(member, spec, self.mark)
+        consumer = StreamConsumer(sink, command, reader)
+        self._consumers[command.key] = consumer
+        self._by_session.setdefault(sink.session, []).append(consumer)
+        member.consumer_count += 1
+        if len(self._consumers) == 1:
+            member.watchers.append(self.mark)
+
+    def _detach(self, key: ConsumerKey) -> None:
+        """No more deliveries; what was delivered may still be written."""
+        consumer = self._consumers.pop(key, None)
+        if consumer is None:
+            return
+        session = session_of(key)
+        others = self._by_session[session]
+        others.remove(consumer)
+        if not others:
+            del self._by_session[session]
+        member = self._find_member(self.uid)
+        if member is not None:
+            member.consumer_count -= 1
+            if not self._consumers and self.mark in member.watchers:
+                member.watchers.remove(self.mark)
+
+    def _end_session(self, session: SessionId) -> None:
+        for key in [each for each in self._consumers if session_of(each) == session]:
+            self._detach(key)
+
+    # The turn
+
+    def mark(self) -> None:
+        """There may be something to deliver or to answer."""
+        if not self._marked:
+            self._marked = True
+            self._turn.mark_host(self)
+
+    def step(self, now_ms: int) -> None:
+        self._marked = False
+        answers, self._answers = self._answers, []
+        for answer in answers:
+            answer()
+        for key, consumer in list(self._consumers.items()):
+            if self._consumers.get(key) is consumer:
+                self._deliver(consumer)
+
+    def _deliver(self, consumer: StreamConsumer) -> None:
+        if not consumer.is_answered:
+            consumer.is_answered = True
+            consumer.sink.on_attached(self.uid, consumer.number)
+        budget = STEP_BYTES
+        while consumer.credit > 0 and budget > 0:
+            found = consumer.reader.take(consumer.credit)
+            if found is None:
+                break
+            offset, chunk, index, count = found
+            budget -= int(chunk.bytes_between(index, index + count))
+            self._tell(consumer, offset, chunk, index, count)
+        if consumer.reader.error is not None:
+            consumer.sink.on_unreadable(self.uid)
+        elif consumer.credit > 0 and budget <= 0:
+            self._marked = True
+            self._turn.mark_host_later(self)
+        elif consumer.drain and (consumer.credit == 0 or consumer.reader.is_at_end):
+            consumer.drain = False
+            consumer.delivery_count += consumer.credit
+            consumer.credit = 0
+            consumer.sink.on_drained(self.uid, consumer.number, consumer.delivery_count)
+
+    def _tell(
+        self, consumer: StreamConsumer, offset: int, chunk: Chunk, index: int, count: int
+    ) -> None:
+        first = offset + 1
+        number = consumer.delivery_count + 1
+        consumer.delivery_count += count
+        consumer.credit -= count
+        consumer.delivered.append(Delivered(first, count, chunk, index))
+        consumer.sink.on_delivers(self.uid, consumer.number, number, first, count, False, 0)
+
+    # The end
+
+    def delete(self) -> None:
+        """The stream is deleted: its consumers are cancelled."""
+        sinks = {each.sink.session: each.sink for each in self._consumers.values()}
+        self._consumers.clear()
+        self._by_session.clear()
+        known = self._proxy.sessions
+        for session, sink in sinks.items():
+            if session not in known:  # The proxy tells those that publish as well.
+                sink.on_gone(self.uid)

@@ -1,0 +1,152 @@
+"""The replicated state of a stream: which offset is next, and what each publisher has published.
+
+Messages are not part of it: `apply` says which chunks of an entry are new and where they begin, and
+the owner appends them to its segments. Every member applies the same entries and gets the same
+offsets. A publish that was applied before, sent again by a session to a new leader, gets no second
+offset. Reads only its state and its commands; no I/O.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from queues.machine.commands import (
+    Command,
+    EndProcess,
+    EndSession,
+    Enqueue,
+    Leads,
+    Numbered,
+    SessionId,
+)
+from queues.machine.effects import Applied, Effect
+from queues.machine.leadership_snapshot import LeadershipState, leadership_state, restored_streams
+from queues.machine.numbered_sessions import KNOWN, TAKEN, Resume, Resumed, Streams
+from queues.message import Chunk
+
+PROCESS_SHIFT: Final = 64
+SESSION_BYTES: Final = 16
+
+
+class MachineState(msgspec.Struct, frozen=True, array_like=True):
+    """A machine in a snapshot."""
+
+    next_offset: int
+    last_ms: int
+    led_term: int
+    sessions: LeadershipState
+    published: list[tuple[bytes, int]]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What an entry has brought about."""
+
+    now_ms: int  # never lower than that of an earlier entry
+    first_offset: int
+    chunks: list[Chunk] = field(default_factory=list)  # new ones, from `first_offset` on
+    confirmed: list[tuple[SessionId, int]] = field(default_factory=list)
+    resend: list[SessionId] = field(default_factory=list)  # a command before is missing
+    ended: list[SessionId] = field(default_factory=list)  # by the cluster: they are told
+    applied: list[tuple[SessionId, int]] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        return sum(int(chunk.count()) for chunk in self.chunks)
+
+
+class StreamMachine:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self.next_offset = 0
+        self.last_ms = 0
+        self.led_term = 0  # of the last leader that began
+        self.sessions = Streams()
+        self.published: dict[SessionId, int] = {}  # highest publish that is decided
+
+    def apply(self, now_ms: int, commands: Sequence[Command], chunks: Sequence[Chunk]) -> Outcome:
+        """Apply the commands of an entry; `chunks` are those of its publishes, in order."""
+        self.last_ms = max(self.last_ms, now_ms)
+        outcome = Outcome(self.last_ms, self.next_offset)
+        waiting = iter(chunks)
+        for command in commands:
+            if isinstance(command, Numbered):
+                self._numbered(command, waiting, outcome)
+            elif isinstance(command, Leads):
+                self.led_term = int(command.term)
+            elif isinstance(command, EndSession):
+                self._end(command.session, outcome)
+            elif isinstance(command, EndProcess):
+                for session in sorted(self.sessions.by_session):
+                    if session >> PROCESS_SHIFT == command.process:
+                        self._end(session, outcome)
+                self.sessions.end_process(command.process)
+        effects: list[Effect] = []
+        self.sessions.end_batch(effects)
+        for effect in effects:
+            if isinstance(effect, Applied):
+                outcome.applied.append((effect.session, int(effect.number)))
+        return outcome
+
+    def _numbered(self, command: Numbered, chunks: Iterator[Chunk], outcome: Outcome) -> None:
+        inner = command.command
+        chunk = next(chunks) if isinstance(inner, Enqueue) else None
+        wanted = self.sessions.admit(command)
+        if wanted > 0:
+            outcome.resend.append(command.session)
+            return
+        if isinstance(inner, Enqueue):
+            assert chunk is not None and chunk.count() == inner.count
+            last = int(inner.first_seq + inner.count - 1)
+            outcome.confirmed.append((command.session, last))
+            if wanted == TAKEN:
+                outcome.chunks.append(chunk)
+                self.next_offset += int(inner.count)
+                self.published[command.session] = last
+        elif isinstance(inner, EndSession) and wanted != KNOWN:
+            self.sessions.end(command.session)
+            self.published.pop(command.session, None)
+
+    def _end(self, session: SessionId, outcome: Outcome) -> None:
+        if session in self.sessions.by_session:
+            self.sessions.end(session)
+            self.published.pop(session, None)
+            outcome.ended.append(session)
+
+    def resume(self, wanted: Resume) -> Resumed:
+        """How the session stands, for its proxy."""
+        known = self.sessions.by_session.get(wanted.session)
+        number = 0 if known is None else known.number
+        return Resumed(wanted.session, number, self.published.get(wanted.session, 0))
+
+    def processes(self) -> set[int]:
+        """Of all sessions that there are."""
+        return {int(session) >> PROCESS_SHIFT for session in self.sessions.by_session}
+
+    def state(self) -> MachineState:
+        sessions = leadership_state(self.sessions)
+        assert sessions is not None
+        published = [
+            (int(session).to_bytes(SESSION_BYTES, "little"), number)
+            for session, number in self.published.items()
+        ]
+        return MachineState(self.next_offset, self.last_ms, self.led_term, sessions, published)
+
+
+def restored_machine(state: MachineState) -> StreamMachine:
+    """ValueError: of no machine."""
+    if min(state.next_offset, state.last_ms, state.led_term) < 0:
+        raise ValueError("a number of a stream is negative")
+    machine = StreamMachine()
+    machine.next_offset = state.next_offset
+    machine.last_ms = state.last_ms
+    machine.led_term = state.led_term
+    machine.sessions = restored_streams(state.sessions)
+    for session, number in state.published:
+        if len(session) != SESSION_BYTES or number < 1:
+            raise ValueError("a publisher of a stream with a wrong number")
+        machine.published[SessionId(int.from_bytes(session, "little"))] = number
+    return machine

@@ -1,0 +1,664 @@
+"""A stream on a node that has a member of its group.
+
+The leader makes one entry of what a turn brought: commands and the messages that they publish. The
+entry is durable on a majority when it is committed, and publishers get their confirms then. Every
+member appends the messages of a committed entry to its segments, as one chunk, and serves consumers
+of its own node from there: so a consumer never sees a message that is not committed. Segments are
+written behind; now and then they are synced, and the snapshot of the group is the machine and the
+segments as they are then. After a crash the entries behind it are applied again.
+
+Sessions of all nodes publish through `hand_down` (`queues.remote.remote_interfaces.HomeEnd`).
+Keeps `raft.log_group.GroupOwner`; owns the machine, the segments' log and the tail.
+
+    member = StreamMember(node, queue, turn, shelf, disks, credit)
+    member.begin_new(config, appended_term, birth, done) | member.load(standing, state)
+    member.join(group)
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from queues.hosts.host_interfaces import Steps
+from queues.hosts.quorum_entry import twin_of
+from queues.hosts.quorum_member import next_change
+from queues.hosts.quorum_snapshot import Shelf, Standing
+from queues.machine.commands import (
+    Command,
+    EndProcess,
+    EndSession,
+    Leads,
+    Numbered,
+    SessionId,
+)
+from queues.machine.numbered_sessions import Resume, Resumed
+from queues.message import Chunk
+from queues.queue_host import SessionSink, View
+from queues.remote.remote_interfaces import StreamSink
+from queues.sessions.credit import CreditActor
+from queues.streams.entry import decode_entry, encode_entry
+from queues.streams.machine import Outcome, StreamMachine, restored_machine
+from queues.streams.settings import StreamSettings
+from queues.streams.storage import Disks, decode_state, encode_state, pieces
+from queues.streams.tail import Tail
+from queues.streams.transfer import IncomingFiles, OutgoingFiles, SliceDone
+from raft.entries import COMMAND, CONFIG, Config, Entry, SnapshotPoint
+from raft.group import Group
+from raft.messages import SnapshotSlice
+from raft.ready import Lead
+from raft.status import Status
+from warren.storage.record import CorruptRecord
+from warren.storage.streams.chunk import ChunkHead, bloom_of
+from warren.storage.streams.segments import Segment
+
+SNAPSHOT_ENTRIES: Final = 4096
+SNAPSHOT_BYTES: Final = 32 << 20  # of entries
+LATE: Final = 16  # times as much, while another member gets the last snapshot
+CAMPAIGN_MS: Final = 50
+CAMPAIGNS: Final = 20
+RETRY_MS: Final = 20  # until what the group did not take is proposed again
+UNWRITTEN_MAX: Final = 64 << 20  # bytes that wait for the segments: then publishers wait
+
+OnLead = Callable[[int, int, int, bool], None]  # uid, leader or 0, term, leads here and is ready
+Owed = list[tuple[CreditActor, int]]
+
+
+class Batch:
+    """Commands that are proposed together, with the messages that they publish."""
+
+    __slots__ = ("chunks", "commands", "now_ms", "owed", "place")
+
+    def __init__(self, commands: list[Command], chunks: list[Chunk], owed: Owed) -> None:
+        self.commands = commands
+        self.chunks = chunks
+        self.owed = owed
+        self.now_ms = 0
+        self.place = (0, 0)
+
+
+class StreamMember:
+    """See the module. Invariant: what was handed down and is not proposed is there only while
+    `term` is set."""
+
+    def __init__(
+        self,
+        node: int,
+        uid: int,
+        vhost: str,
+        name: str,
+        turn: Steps,
+        shelf: Shelf,
+        disks: Disks,
+        credit: CreditActor,
+        settings: StreamSettings,
+        snapshot_entries: int = SNAPSHOT_ENTRIES,
+    ) -> None:
+        self.node = node
+        self.uid = uid
+        self.vhost = vhost
+        self.name = name
+        self.credit = credit
+        self.settings = settings
+        self.term = 0
+        self.leader = 0
+        self.on_lead: OnLead | None = None
+        self.on_left: Callable[[int], None] | None = None
+        self.reborn_term = 0
+        self.applied_index = 0
+        self.fault = ""  # why its files cannot be used; it takes no part then
+        self.published_count = 0
+        self.consumer_count = 0  # on this node
+        self.machine = StreamMachine()
+        self.tail = Tail()
+        self.is_gone = False
+        self.watchers: list[Callable[[], None]] = []  # called when there is more to read
+        self._turn = turn
+        self._shelf = shelf
+        self._disks = disks
+        self._snapshot_entries = snapshot_entries
+        self._generation = 1
+        self._files = disks.files(uid, 1)
+        self.log = disks.log(self._files, (), 0, settings.segment_bytes)
+        self.log.on_written = self._written
+        self._group: Group | None = None
+        self._birth = b""
+        self._wanted: tuple[int, ...] = ()
+        self._sinks: dict[SessionId, StreamSink] = {}
+        self._waiting = Batch([], [], [])
+        self._open: deque[Batch] = deque()
+        self._withheld: Owed = []
+        self._marked = False
+        self._campaigns = 0
+        self._unsaved_bytes = 0
+        self._last_chunk = 0
+        self._is_saving = False
+        self._saved: OutgoingFiles | None = None
+        self._incoming: IncomingFiles | None = None
+
+    # What listings and sessions see
+
+    @property
+    def is_leading(self) -> bool:
+        return self.term > 0
+
+    @property
+    def first_offset(self) -> int:
+        return self.log.first_offset
+
+    @property
+    def next_offset(self) -> int:
+        """Of the next message that is committed."""
+        return self.log.end_offset
+
+    @property
+    def last_chunk_offset(self) -> int:
+        """Of the first message of the last chunk; the next offset if there is none."""
+        return self._last_chunk if self.ready_count > 0 else self.next_offset
+
+    def find_time(
+        self, timestamp_ms: int, done: Callable[[int], None], failed: Callable[[Exception], None]
+    ) -> None:
+        """Find the first chunk that is not older. `done` may be called at once."""
+        self.log.find_time(timestamp_ms, done, failed)
+
+    @property
+    def ready_count(self) -> int:
+        return self.next_offset - self.first_offset
+
+    @property
+    def checked_out_count(self) -> int:
+        return 0
+
+    def status(self) -> Status | None:
+        return None if self._group is None else self._group.raft.status()
+
+    def configure(self, settings: StreamSettings) -> None:
+        """Arguments and policies say this from now on."""
+        self.settings = settings
+        self.log.segment_bytes = settings.segment_bytes
+
+    # HomeEnd
+
+    def hand_down(self, sink: StreamSink, command: Command, chunk: Chunk | None) -> bool:
+        """See HomeEnd."""
+        if self.term == 0:
+            return False
+        self._adopt(sink)
+        waiting = self._waiting
+        waiting.commands.append(command)
+        if chunk is not None:
+            count = int(chunk.count())
+            sink.credit.send(self.credit, count)
+            waiting.chunks.append(twin_of(chunk))  # Its owner may let go of the bytes.
+            waiting.owed.append((sink.credit, count))
+        self._mark()
+        return True
+
+    def resume(self, sink: StreamSink, wanted: Resume) -> Resumed | None:
+        """See HomeEnd."""
+        if self.term == 0:
+            return None
+        self._adopt(sink)
+        return self.machine.resume(wanted)
+
+    def view(self, sink: SessionSink, first: int, count: int) -> View | None:
+        """See HomeEnd. Consumers read on their own node, not here."""
+        return None
+
+    def _adopt(self, sink: StreamSink) -> None:
+        known = self._sinks.get(sink.session)
+        if known is not sink:
+            if known is not None:
+                self.forget_sink(sink.session)
+            self._sinks[sink.session] = sink
+
+    def forget_sink(self, session: SessionId) -> None:
+        sink = self._sinks.pop(session, None)
+        if sink is not None:
+            self.credit.peer_down(sink.credit)
+            sink.credit.peer_down(self.credit)
+
+    def processes(self) -> set[int]:
+        """Of all sessions that publish."""
+        return self.machine.processes()
+
+    def suspended(self) -> set[int]:
+        """Publishers hold no messages: none is ever suspended."""
+        return set()
+
+    def order(self, command: Command) -> bool:
+        """A command of the cluster. Of those, only the end of a process matters to a stream."""
+        if self.term == 0:
+            return False
+        if isinstance(command, EndProcess):
+            self._waiting.commands.append(command)
+            self._mark()
+        return True
+
+    # The turn
+
+    def _mark(self) -> None:
+        if not self._marked:
+            self._marked = True
+            self._turn.mark_host(self)
+
+    def on_timer(self) -> None:
+        self._mark()
+
+    def step(self, now_ms: int) -> None:
+        """Make an entry of what was handed down."""
+        self._marked = False
+        group = self._group
+        if group is None or self.is_gone:
+            return
+        if self.term == 0:
+            self._campaign(group, now_ms)
+            return
+        batch = self._waiting
+        if not batch.commands or group.raft.term != self.term:
+            return
+        place = group.propose(encode_entry(now_ms, batch.commands, batch.chunks))
+        if place is None:  # Too much is under way, or a transfer; or `lead` is about to tell.
+            self._turn.wake_host(self, now_ms + RETRY_MS)
+            return
+        batch.now_ms = now_ms
+        batch.place = place
+        self._open.append(batch)
+        self._waiting = Batch([], [], [])
+
+    # GroupOwner: the log
+
+    def store(self, entry: Entry) -> None:
+        """All of an entry is in the group's log."""
+
+    def truncated(self, index: int) -> None:
+        """Only what is committed is in the segments."""
+
+    def reattach(self, entries: Sequence[Entry], done: Callable[[Sequence[Entry]], None]) -> None:
+        done(entries)
+
+    def apply(self, entries: Sequence[Entry]) -> None:
+        group = self._group
+        assert group is not None
+        for entry in entries:
+            self.applied_index = entry.index
+            self._unsaved_bytes += int(entry.byte_count)
+            if entry.kind == COMMAND:
+                self._apply(entry)
+            elif entry.kind == CONFIG:
+                self._settle_members(group)
+                if self._group is None:
+                    return  # This node was removed, and has left.
+        self._take_snapshot(group)
+        for watcher in self.watchers:
+            watcher()
+
+    def _apply(self, entry: Entry) -> None:
+        batch = self._batch_of(entry)
+        if batch is not None:
+            now_ms, commands, chunks = batch.now_ms, batch.commands, batch.chunks
+        else:
+            now_ms, commands, chunks = decode_entry(b"".join(entry.parts))
+        outcome = self.machine.apply(now_ms, commands, chunks)
+        if outcome.chunks:
+            self._append(entry, outcome)
+        if batch is not None:
+            self._give_back(batch.owed)
+        if self.term > 0:
+            self._tell(commands, outcome)
+
+    def _batch_of(self, entry: Entry) -> Batch | None:
+        """What was proposed here for this place, if it is what came to be there."""
+        if not self._open or self._open[0].place != (entry.index, entry.term):
+            return None
+        return self._open.popleft()
+
+    def _append(self, entry: Entry, outcome: Outcome) -> None:
+        payload = encode_entry(outcome.now_ms, (), outcome.chunks)
+        size = sum(map(len, payload))
+        head = ChunkHead(
+            outcome.first_offset,
+            outcome.count,
+            outcome.now_ms,
+            int(entry.term),
+            size,
+            bloom_of((), self.settings.filter_bytes),
+        )
+        self._last_chunk = outcome.first_offset
+        begins_segment = self.log.append(head, payload)
+        self.tail.append(outcome.first_offset, outcome.chunks)
+        self.tail.trim(self.log.written_offset)
+        self.published_count += outcome.count
+        if begins_segment:
+            self.retain(outcome.now_ms)
+
+    def retain(self, now_ms: int) -> None:
+        """Cut segments that the limits do not allow any more."""
+        self.log.retain(self.settings.bytes_max, self.settings.age_max_ms, now_ms)
+
+    def _give_back(self, owed: Owed) -> None:
+        """Grant credit again, unless the disk is behind."""
+        if self._withheld or self.log.pending_bytes > UNWRITTEN_MAX:
+            self._withheld.extend(owed)
+            return
+        for sender, count in owed:
+            self.credit.ack(sender, count)
+
+    def _written(self) -> None:
+        self.tail.trim(self.log.written_offset)
+        if self._withheld and self.log.pending_bytes <= UNWRITTEN_MAX // 2:
+            owed, self._withheld = self._withheld, []
+            self._give_back(owed)
+        for watcher in self.watchers:
+            watcher()
+
+    def _tell(self, commands: Sequence[Command], outcome: Outcome) -> None:
+        """Tell the sessions, as their leader."""
+        for session, upto in outcome.confirmed:
+            sink = self._sinks.get(session)
+            if sink is not None:
+                sink.on_confirms(self.uid, upto)
+        for session, number in outcome.applied:
+            sink = self._sinks.get(session)
+            if sink is not None:
+                sink.on_applied(self.uid, number)
+        for session in outcome.resend:
+            sink = self._sinks.get(session)
+            if sink is not None:
+                sink.on_resend(self.uid)
+        for session in outcome.ended:
+            sink = self._sinks.get(session)
+            self.forget_sink(session)
+            if sink is not None:
+                sink.on_gone(self.uid)
+        for command in commands:
+            session = ended_by(command)
+            if session in self._sinks and session not in self.machine.sessions.by_session:
+                self.forget_sink(session)
+
+    def outcome(self, first: int, last: int, term: int, outcome: int) -> None:
+        """Sessions send again to the next leader what was lost."""
+        while self._open and self._open[0].place[0] <= last:
+            if self._open[0].place[1] > term:
+                return
+            self._open.popleft()
+
+    # GroupOwner: who leads
+
+    def lead(self, lead: Lead) -> None:
+        leads = lead.is_ready and lead.leader == self.node
+        if self.term > 0 and (not leads or lead.term != self.term):
+            self._step_down()
+        self.leader = lead.leader
+        if lead.leader != 0:
+            self._campaigns = 0
+        if leads and self.term == 0:
+            self._take_over(int(lead.term))
+        if self.on_lead is not None:
+            self.on_lead(self.uid, int(self.leader), int(lead.term), self.term > 0)
+
+    def _take_over(self, term: int) -> None:
+        """All that older leaders have committed is applied here."""
+        self.term = term
+        commands: list[Command] = [Leads(term)]
+        if self.machine.led_term < self.reborn_term:  # What sessions know of it may be lost.
+            commands.extend(EndSession(each) for each in sorted(self.machine.sessions.by_session))
+        self._waiting.commands[:0] = commands
+        self._mark()
+        self._follow()
+
+    def _step_down(self) -> None:
+        """Sessions go to the next leader with what was handed down."""
+        self.term = 0
+        self._waiting = Batch([], [], [])
+        self._withheld = []
+        sinks, self._sinks = self._sinks, {}
+        self.credit.peer_down_everywhere()
+        for sink in sinks.values():
+            sink.on_leader_lost(self.uid)
+
+    def campaign_first(self) -> None:
+        """The stream is new, and is to begin here: stand, until there is a leader."""
+        self._campaigns = CAMPAIGNS
+        self._mark()
+
+    def _campaign(self, group: Group, now_ms: int) -> None:
+        if self._campaigns > 0 and self.leader == 0:
+            self._campaigns -= 1
+            group.campaign()
+            self._turn.wake_host(self, now_ms + CAMPAIGN_MS)
+
+    def transfer(self, member: int) -> bool:
+        """Have another member lead; False: it cannot be tried here."""
+        return self._group is not None and self._group.transfer(member)
+
+    # Members
+
+    def follow(self, members: tuple[int, ...]) -> None:
+        """The definitions name these as members."""
+        self._wanted = members
+        self._follow()
+
+    def is_wanted(self, node: int) -> bool:
+        return not self._wanted or node in self._wanted
+
+    def configured(self, config: Config) -> None:
+        """What counts is told by `apply`."""
+
+    def _settle_members(self, group: Group) -> None:
+        """A change of the members is committed."""
+        if self.node in group.raft.config.members() or self.is_wanted(self.node):
+            self._follow()
+        elif self.on_left is not None:
+            self.on_left(self.uid)
+
+    def _follow(self) -> None:
+        """One step from the group's members to those that are wanted, if this node leads."""
+        group = self._group
+        if group is None or self.term == 0 or not self._wanted:
+            return
+        config = group.raft.config
+        change = next_change(config, self._wanted, self.node)
+        if change is not None:
+            group.change(change)
+        elif self.node not in self._wanted:
+            for member in self._wanted:
+                if member in config.voters and group.transfer(member):
+                    return
+
+    # GroupOwner: snapshots
+
+    def _take_snapshot(self, group: Group) -> None:
+        behind = self.applied_index - group.raft.snapshot_index
+        share = LATE if group.raft.is_sending_snapshot else 1
+        is_due = (
+            behind >= share * self._snapshot_entries
+            or self._unsaved_bytes >= share * SNAPSHOT_BYTES
+        )
+        if not is_due or self._is_saving or group.raft.snapshot_limit < self.applied_index:
+            return
+        self._is_saving = True
+        self._unsaved_bytes = 0
+        point = group.snapshot_point(self.applied_index)
+        machine = self.machine.state()
+        generation = self._generation
+
+        def synced(segments: Sequence[Segment]) -> None:
+            if not self.is_gone and generation == self._generation:
+                state = encode_state(generation, machine, segments)
+                self._save(point, state, segments)
+
+        self.log.checkpoint(synced)
+
+    def _save(
+        self,
+        point: SnapshotPoint,
+        state: bytes,
+        segments: Sequence[Segment],
+        done: Callable[[], None] | None = None,
+    ) -> None:
+        """Write the snapshot; its segments are durable."""
+        generation = self._generation
+        standing = Standing(point, decode_state(state)[1].next_offset + 1, self._birth)
+        writer = self._shelf.begin(self.uid, int(point.index), standing.encode())
+        for piece in pieces(state):
+            writer.add([piece])
+
+        def saved() -> None:
+            if self.is_gone or generation != self._generation:
+                return
+            self._is_saving = False
+            self._saved = OutgoingFiles(self._disks, self._files, int(point.index), state, segments)
+            self.log.recorded(segments)
+            if done is not None:
+                done()
+            elif self._group is not None:
+                self._group.snapshot_taken(point)
+
+        writer.commit(saved)
+
+    def read_slice(self, index: int, number: int, done: SliceDone) -> None:
+        saved = self._saved
+        if saved is None or saved.index != index:
+            done(None, False)
+            return
+        saved.read_slice(number, done)
+
+    def stage(
+        self, piece: SnapshotSlice, point: SnapshotPoint | None, done: Callable[[], None]
+    ) -> None:
+        if piece.slice_number == 0:
+            self.drop_staged()
+            files = self._disks.files(self.uid, self._generation + 1)
+            self._incoming = IncomingFiles(self._disks, files)
+        incoming = self._incoming
+        assert incoming is not None
+
+        def staged() -> None:
+            if self._incoming is not incoming:
+                return
+            if point is None:
+                done()
+            else:
+                incoming.sync(lambda: self._install(incoming, point, done))
+
+        incoming.take(b"".join(piece.parts), staged)
+
+    def _install(
+        self, incoming: IncomingFiles, point: SnapshotPoint, done: Callable[[], None]
+    ) -> None:
+        """All of it is durable: have it count in place of what is here."""
+        if self.is_gone or self._incoming is not incoming:
+            return
+        _, state, segments = decode_state(incoming.state)
+        self._incoming = None
+        self._is_saving = True
+        old = self.log
+        self._generation += 1
+        self._files = incoming.files
+        own = encode_state(self._generation, state, segments)
+
+        def installed() -> None:
+            old.close()
+            self._keep_only(segments)
+            self._use(restored_machine(state), segments)
+            self.applied_index = int(point.index)
+            done()
+            self._written()
+
+        self._save(point, own, segments, installed)
+
+    def _keep_only(self, segments: Sequence[Segment]) -> None:
+        """Remove the files of the last generation."""
+        files = self._files
+
+        def work() -> Callable[[], None]:
+            files.keep_only(segments)
+            return nothing
+
+        self._disks.write(work)
+
+    def _use(self, machine: StreamMachine, segments: Sequence[Segment]) -> None:
+        self.machine = machine
+        self.tail.clear()
+        size = self.settings.segment_bytes
+        self.log = self._disks.log(self._files, segments, machine.next_offset, size)
+        self.log.on_written = self._written
+
+    def drop_staged(self) -> None:
+        incoming, self._incoming = self._incoming, None
+        if incoming is None:
+            return
+        files = incoming.files
+
+        def work() -> Callable[[], None]:
+            files.discard()
+            return nothing
+
+        self._disks.write(work)
+
+    # Beginning and end
+
+    def begin_new(
+        self, config: Config, appended_term: int, birth: bytes, done: Callable[[], None]
+    ) -> None:
+        """A member that is new; see `QuorumMember.begin_new`."""
+        self._birth = birth
+        self._files.open(())  # Of an earlier member nothing is wanted.
+        point = SnapshotPoint(0, 0, appended_term, config)
+        self._is_saving = True
+        self._save(point, encode_state(self._generation, self.machine.state(), ()), (), done)
+
+    def load(self, standing: Standing, slices: Sequence[bytes]) -> None:
+        """The node starts: the newest snapshot. ValueError: it is none."""
+        content = b"".join(slices)
+        generation, machine, segments = decode_state(content)
+        self._birth = standing.birth
+        self.applied_index = int(standing.point.index)
+        self._generation = generation
+        self._files = self._disks.files(self.uid, generation)
+        try:
+            self._files.open(segments)
+        except (CorruptRecord, OSError) as error:
+            self.fault = str(error)
+            return
+        self._use(restored_machine(machine), segments)
+        index = int(standing.point.index)
+        self._saved = OutgoingFiles(self._disks, self._files, index, content, segments)
+
+    def recovered(self) -> None:
+        """All was found."""
+
+    def join(self, group: Group) -> None:
+        """Take part in the group (`RaftHost.add`)."""
+        self._group = group
+        self._mark()
+
+    def part(self) -> None:
+        """The group has begun anew without this member."""
+        if self.term > 0:
+            self._step_down()
+        self.leader = 0
+        self._group = None
+        self._open.clear()
+
+    def leave(self) -> None:
+        """The stream is deleted, or the group has no member here any more."""
+        self.part()
+        self.is_gone = True
+        self.drop_staged()
+        self.log.delete()
+        self._shelf.forget(self.uid)
+        for watcher in self.watchers:
+            watcher()
+
+
+def ended_by(command: Command) -> SessionId:
+    """The session that the command ends; 0: none."""
+    if isinstance(command, Numbered):
+        command = command.command
+    return command.session if isinstance(command, EndSession) else SessionId(0)
+
+
+def nothing() -> None:
+    """No caller waits for this."""
