@@ -24,6 +24,7 @@ from node.cluster.cluster_node import Cluster
 from node.cluster.membership.introducing import propose
 from node.cluster.membership.membership_file import BadMembership, EnteringFailed
 from node.cluster.peering.cluster_secret import BadNodeId, BadSecret, read_secret
+from node.cluster.queues.stream_storage import StreamStorage
 from node.cluster.wiring import ClusterParts
 from node.config.default_policies import default_policies
 from node.connections.amqp_listeners import AMQP, AmqpListeners, entries_of
@@ -75,6 +76,7 @@ OBSERVE_S: Final = 1.0  # between looks at clock, memory, disk and heartbeats
 TICKS_PER_SLICE: Final = 256  # connections looked at in one go
 LOG_DIRECTORY: Final = "log"
 KEYED_DIRECTORY: Final = "keyed"
+STREAMS_DIRECTORY: Final = "streams"
 KEYED_PLACE: Final = "keyed state"  # of faults
 EXIT_FAILED: Final = 1
 EXIT_SOFTWARE: Final = 70  # EX_SOFTWARE
@@ -240,6 +242,13 @@ class Node:
         self._disk = disk
         self._budget = budget
         self._snapshots = SnapshotStore(self.keyed)
+        self._streams = StreamStorage(
+            disk,
+            os.path.join(config.node.data_dir, STREAMS_DIRECTORY),
+            loop.call_soon_threadsafe,
+            self.turn.begin,
+            self._streams_failed,
+        )
         cluster.on_fatal = self._fail
         cluster.equip(self.wal, self.turn)
 
@@ -361,6 +370,7 @@ class Node:
             self._snapshots,
             self.wal,
             asyncio.get_running_loop().call_later,
+            self._streams,
         )
         broker = self.broker = self._make_broker()
         broker.load_definitions()
@@ -522,6 +532,12 @@ class Node:
         logging.shutdown()
         os._exit(EXIT_FAILED)
 
+    def _streams_failed(self, error: BaseException) -> None:
+        """Segments cannot be written: the node restarts from the log, which has all of it."""
+        log.critical("writing a segment of a stream failed, the node stops: %s", error)
+        logging.shutdown()
+        os._exit(EXIT_FAILED)
+
     def _fail(self, reason: str) -> None:
         """The cluster does not have this node; the log has said so."""
         self._status = EXIT_FAILED
@@ -598,6 +614,7 @@ class Node:
         self.journal.end_turn(self.clock.now_ms())
         self.journal.settle_now()
         self.wal.close(clean=True)
+        self._streams.stop()
         self.keyed.close()
         self._slow_turns.end()
         log.info("stopped")

@@ -65,7 +65,7 @@ from queues.definitions.metadata_commands import (
     may_grow,
 )
 from queues.definitions.metadata_outcomes import Added, Change, Deleted, Outcome, Refused, Removed
-from queues.definitions.queue_arguments import QUORUM, queue_type
+from queues.definitions.queue_arguments import QUORUM, STREAM, queue_type
 from queues.definitions.queue_options import EXPIRES, QueueDefaults
 from queues.hosts.host_interfaces import Steppable, Waking
 from queues.hosts.journal import Journal
@@ -353,7 +353,7 @@ class Broker:
         if not self.is_home(queue):
             return
         arguments = self.policies.arguments_of(queue)
-        if queue_type(arguments) == QUORUM:
+        if queue_type(arguments) in (QUORUM, STREAM):
             self.quorum_queues.add(queue)
         elif EXPIRES in arguments and queue.uid not in self.hosts.awake:
             self.hosts.add(queue)
@@ -520,7 +520,7 @@ class Broker:
 
     def member_host(self, uid: int) -> "QuorumMember | None":
         """This node's member of a quorum queue."""
-        return self.quorum_queues.members.get(uid)
+        return self.quorum_queues.quorum(uid)
 
     def _proxy(self, away: "QueuesChannel", queue: Queue) -> QueueHost:
         """A queue of another node."""

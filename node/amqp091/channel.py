@@ -21,6 +21,7 @@ from mypy_extensions import i64
 from node.amqp091.basic_get import Getting
 from node.amqp091.channel_owner import Owner, Parted, PlanCache, Tracing
 from node.amqp091.deliveries import Consumer091, Deliveries, priority_and_timeout
+from node.amqp091.stream_rules import refuse_get, start_of_consumer
 from node.amqp091.transaction import Transaction
 from node.connections.direct_reply_to import REPLY_TO, REPLY_TO_BYTES, name_answers
 from node.connections.session_cleanup import SessionCleanup
@@ -381,7 +382,11 @@ class Channel091:
         arguments = method.arguments
         priority, timeout_ms = priority_and_timeout(arguments, host)
         exclusive = method.exclusive and not answers
-        consumer = self.deliveries.attach(tag, host, method.no_ack, exclusive, priority, timeout_ms)
+        deliveries = self.deliveries
+        start = start_of_consumer(host, method, deliveries.prefetch, deliveries.limit)
+        consumer = deliveries.attach(
+            tag, host, method.no_ack, exclusive, priority, timeout_ms, start
+        )
         if len(arguments) > 0:
             consumer.arguments = arguments
         if answers:
@@ -437,6 +442,7 @@ class Channel091:
                 "consumer"
             )
             raise ProtocolError(ReplyCode.RESOURCE_LOCKED, text)
+        refuse_get(host)
         self.deliveries.hosts[host.uid] = host
         self.getting.begin(method.no_ack)
         host.command(self, Get(self._session))

@@ -8,6 +8,7 @@ here, so that the answer means that this node routes by it.
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from node.amqp091.stream_rules import refuse_purge
 from node.auth.permissions import CONFIGURE, READ
 from node.connections.direct_reply_to import REPLY_TO
 from node.definitions.definition_changes import (
@@ -201,6 +202,7 @@ def _purge_queue(
     endpoint.permissions.require(READ, "queue", queue.name)
     check_lock(endpoint, queue)
     host = endpoint.broker.host(queue.uid)
+    refuse_purge(host)
 
     def purged(count: int, _: int) -> None:
         if not method.no_wait:

@@ -19,6 +19,7 @@ from typing import Final, final
 from mypy_extensions import i32, i64, mypyc_attr
 
 from node.amqp091.channel_owner import Tracing
+from node.amqp091.stream_rules import with_offsets
 from node.amqp091.transaction import Transaction
 from node.oversized import OversizedHeaders
 from queues.conversion.chunks import in_form_1
@@ -43,6 +44,8 @@ from queues.message import FORMAT_091, Chunk
 from queues.queue_host import QueueHost, SessionSink
 from queues.sessions.counts import Counts
 from queues.sessions.unacked import VOID, TagRun, Unacked
+from queues.streams.host import StreamHost
+from queues.streams.offsets import OffsetSpec
 from warren.wire.amqp091.connection import Connection
 from warren.wire.amqp091.deliver import (
     LARGE_BYTES,
@@ -85,6 +88,7 @@ class Consumer091:
         self.prefix: bytes = b"\x00\x3c\x00\x3c" + bytes([len(encoded)]) + encoded
         self.host = host
         self.quorum = host.quorum
+        self.stream = isinstance(host, StreamHost)
         self.no_ack = no_ack
         self.prefetch: i64 = prefetch  # 0: no limit
         self.limited = True  # the channel's limit applies to it
@@ -170,8 +174,9 @@ class Deliveries:
         exclusive: bool,
         priority: i64,
         timeout_ms: i64 = -1,
+        start: OffsetSpec | None = None,
     ) -> Consumer091:
-        """Start a consumer; the queue's answer comes to the channel."""
+        """Start a consumer; the queue's answer comes to the channel. `start`: of a stream."""
         number = self._next_number
         self._next_number += 1
         prefetch = self.prefetch
@@ -179,8 +184,10 @@ class Deliveries:
             prefetch = QUORUM_PREFETCH
         key = self._key(number)
         consumer = Consumer091(key, tag, host, no_ack, prefetch, exclusive)
-        if host.quorum and not self.spans_quorum:
+        if (host.quorum and not self.spans_quorum) or consumer.stream:
             consumer.limited = False
+        if start is not None and isinstance(host, StreamHost):
+            host.begin_at(key, start)
         consumer.priority = priority
         self.consumers[number] = consumer
         self.by_tag[tag] = consumer
@@ -373,6 +380,9 @@ class Deliveries:
             first = 0
         if pending.attempts != 0:
             shown = counted(shown, first, count, pending.attempts)
+            first = 0
+        if pending.consumer.stream:
+            shown = with_offsets(shown, first, count, pending.first - 1)
             first = 0
         data = shown.data
         assert data is not None

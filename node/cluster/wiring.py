@@ -1,6 +1,6 @@
 """The parts that make a node a member of its cluster, put together in the order of its start.
 
-    parts = ClusterParts(cluster, keyed, snapshots, wal, call_later)   # reads the definitions
+    parts = ClusterParts(cluster, keyed, snapshots, wal, call_later, streams)   # reads the definitions
     Broker(..., parts, ...)            # calls `wire` at the end of its construction
     wal.open(Recovered(..., parts))    # what is found of log groups (`GroupsFound`)
     parts.join(first)                  # groups begin, links are dialed
@@ -53,6 +53,7 @@ from queues.definitions.metadata import Metadata
 from queues.definitions.metadata_commands import Batch, Command
 from queues.definitions.metadata_rows import BATCH_BYTES
 from queues.placement.leader_traffic import Advice, Bounds
+from queues.streams.storage import Disks
 from raft.host import RaftHost
 from raft.log_group import METADATA_OWNER
 from warren.storage.damage import Hit
@@ -102,6 +103,7 @@ class ClusterParts:
         snapshots: SnapshotStore,
         wal: Wal,
         call_later: CallLater,
+        streams: Disks,
         save: tuple[int, int] = (SAVE_ENTRIES, BATCH_BYTES),
     ) -> None:
         """`save`: after how many entries the definitions are saved, and bytes of a batch of rows.
@@ -121,6 +123,7 @@ class ClusterParts:
         self._last: Mapping[int, tuple[int, int]] = {}  # message_seq and mark, by owner
         self._snapshots = snapshots
         self._wal = wal
+        self._streams = streams
         self._guiding: Guiding
         self._operating: Operating
         self._exits: GroupExits
@@ -239,7 +242,14 @@ class ClusterParts:
         self._leaders = leaders
         cluster.on_refuses = queues.peer_refuses
         quorum = QuorumQueues(
-            broker, cluster, leaders, queues.peer_route, queues, self._snapshots, self._wal
+            broker,
+            cluster,
+            leaders,
+            queues.peer_route,
+            queues,
+            self._snapshots,
+            self._wal,
+            self._streams,
         )
         queues.find_end = quorum.find_end
         queues.roams = quorum.quorum_proxies

@@ -37,6 +37,7 @@ from queues.hosts.queue_core import DEFAULT, LAZY, QueueCore
 from queues.machine.options import Options
 from queues.placement.leader_traffic import OFF, mode_of
 from queues.routing.router import ALTERNATE_ARGUMENT
+from queues.streams.settings import stream_settings
 
 if TYPE_CHECKING:
     from node.broker import Broker
@@ -191,6 +192,10 @@ class PolicyKeeper:
         broker = self._broker
         queue = broker.metadata.queue(uid)
         if queue is None or uid in broker.damages.hosts or not broker.is_home(queue):
+            return
+        stream = broker.quorum_queues.stream(uid)
+        if stream is not None:
+            stream.configure(stream_settings(self.arguments_of(queue)))
             return
         rules = self.rules_of(queue)
         core = broker.hosts.awake.get(uid)

@@ -91,11 +91,8 @@ def queue_declare_refusal(vhost: VHost, command: commands.DeclareQueue) -> Refus
     if fault is not None:
         return _precondition(fault)
     kind = queue_type(arguments)
-    if kind == STREAM:
-        text = f"queue type '{kind}' is not supported by this version"
-        return Refused(ReplyCode.PRECONDITION_FAILED, text)
-    if kind == QUORUM:
-        return _quorum_refusal(queue_text(command.name, vhost), command)
+    if kind in (QUORUM, STREAM):
+        return _replicated_refusal(kind, queue_text(command.name, vhost), command)
     return None
 
 
@@ -120,10 +117,12 @@ def with_default_type(command: commands.DeclareQueue, kind: str) -> commands.Dec
     return msgspec.structs.replace(command, arguments=typed)
 
 
-def _quorum_refusal(text: str, command: commands.DeclareQueue) -> Refused | None:
-    """What a quorum queue cannot be."""
+def _replicated_refusal(kind: str, text: str, command: commands.DeclareQueue) -> Refused | None:
+    """What a quorum queue or a stream cannot be."""
     if command.server_named:
-        return _precondition("Cannot declare a server-named queue for type rabbit_quorum_queue")
+        return _precondition(f"Cannot declare a server-named queue for type rabbit_{kind}_queue")
+    if kind == STREAM and command.auto_delete:
+        return _precondition(f"invalid property 'auto-delete' for {text}")
     if not command.durable:
         return _precondition(f"invalid property 'non-durable' for {text}")
     if command.exclusive_owner:

@@ -575,6 +575,10 @@ class QuorumMember:
 
     # Members
 
+    def rebirth(self, term: i64) -> None:
+        """The definitions say that the group began anew in that term (0: it never did)."""
+        self.reborn_term = term
+
     def follow(self, members: tuple[int, ...]) -> None:
         """The definitions name these as members."""
         self._wanted = members

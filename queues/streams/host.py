@@ -58,15 +58,15 @@ class Delivered:
 class StreamConsumer:
     """A consumer of a session of this node."""
 
-    def __init__(self, sink: SessionSink, attach: Attach, reader: StreamReader) -> None:
+    def __init__(self, sink: SessionSink, attach: Attach, spec: OffsetSpec) -> None:
         self.sink = sink
         self.number = int(attach.key) & NUMBER_MASK
-        self.reader = reader
+        self.spec = spec
+        self.reader: StreamReader | None = None  # from its first turn on
         self.credit = int(attach.credit)
         self.auto_return = attach.auto_return
         self.drain = False
         self.delivery_count = 0
-        self.is_answered = False
         self.delivered: deque[Delivered] = deque()
 
     def settle(self, runs: list[tuple[int, int]]) -> None:
@@ -209,8 +209,7 @@ class StreamHost:
         if member is None:
             self._answers.append(lambda: sink.on_attach_refused(self.uid, number))
             return
-        reader = StreamReader(member, spec, self.mark)
-        consumer = StreamConsumer(sink, command, reader)
+        consumer = StreamConsumer(sink, command, spec)
         self._consumers[command.key] = consumer
         self._by_session.setdefault(sink.session, []).append(consumer)
         member.consumer_count += 1
@@ -252,26 +251,34 @@ class StreamHost:
             answer()
         for key, consumer in list(self._consumers.items()):
             if self._consumers.get(key) is consumer:
-                self._deliver(consumer)
+                self._deliver(consumer, now_ms)
 
-    def _deliver(self, consumer: StreamConsumer) -> None:
-        if not consumer.is_answered:
-            consumer.is_answered = True
-            consumer.sink.on_attached(self.uid, consumer.number)
+    def _begin(self, consumer: StreamConsumer, now_ms: int) -> StreamReader | None:
+        member = self._find_member(self.uid)
+        if member is None:
+            return None
+        consumer.reader = StreamReader(member, consumer.spec.at(now_ms), self.mark)
+        consumer.sink.on_attached(self.uid, consumer.number)
+        return consumer.reader
+
+    def _deliver(self, consumer: StreamConsumer, now_ms: int) -> None:
+        reader = consumer.reader or self._begin(consumer, now_ms)
+        if reader is None:
+            return
         budget = STEP_BYTES
         while consumer.credit > 0 and budget > 0:
-            found = consumer.reader.take(consumer.credit)
+            found = reader.take(consumer.credit)
             if found is None:
                 break
             offset, chunk, index, count = found
             budget -= int(chunk.bytes_between(index, index + count))
             self._tell(consumer, offset, chunk, index, count)
-        if consumer.reader.error is not None:
+        if reader.error is not None:
             consumer.sink.on_unreadable(self.uid)
         elif consumer.credit > 0 and budget <= 0:
             self._marked = True
             self._turn.mark_host_later(self)
-        elif consumer.drain and (consumer.credit == 0 or consumer.reader.is_at_end):
+        elif consumer.drain and (consumer.credit == 0 or reader.is_at_end):
             consumer.drain = False
             consumer.delivery_count += consumer.credit
             consumer.credit = 0

@@ -34,6 +34,7 @@ class MachineState(msgspec.Struct, frozen=True, array_like=True):
     """A machine in a snapshot."""
 
     next_offset: int
+    last_chunk: int
     last_ms: int
     led_term: int
     sessions: LeadershipState
@@ -62,6 +63,7 @@ class StreamMachine:
 
     def __init__(self) -> None:
         self.next_offset = 0
+        self.last_chunk = 0  # offset of its first message
         self.last_ms = 0
         self.led_term = 0  # of the last leader that began
         self.sessions = Streams()
@@ -84,6 +86,8 @@ class StreamMachine:
                     if session >> PROCESS_SHIFT == command.process:
                         self._end(session, outcome)
                 self.sessions.end_process(command.process)
+        if outcome.chunks:
+            self.last_chunk = outcome.first_offset
         effects: list[Effect] = []
         self.sessions.end_batch(effects)
         for effect in effects:
@@ -133,15 +137,17 @@ class StreamMachine:
             (int(session).to_bytes(SESSION_BYTES, "little"), number)
             for session, number in self.published.items()
         ]
-        return MachineState(self.next_offset, self.last_ms, self.led_term, sessions, published)
+        numbers = (self.next_offset, self.last_chunk, self.last_ms, self.led_term)
+        return MachineState(*numbers, sessions, published)
 
 
 def restored_machine(state: MachineState) -> StreamMachine:
     """ValueError: of no machine."""
-    if min(state.next_offset, state.last_ms, state.led_term) < 0:
+    if min(state.next_offset, state.last_chunk, state.last_ms, state.led_term) < 0:
         raise ValueError("a number of a stream is negative")
     machine = StreamMachine()
     machine.next_offset = state.next_offset
+    machine.last_chunk = state.last_chunk
     machine.last_ms = state.last_ms
     machine.led_term = state.led_term
     machine.sessions = restored_streams(state.sessions)

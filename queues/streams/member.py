@@ -130,7 +130,6 @@ class StreamMember:
         self._marked = False
         self._campaigns = 0
         self._unsaved_bytes = 0
-        self._last_chunk = 0
         self._is_saving = False
         self._saved: OutgoingFiles | None = None
         self._incoming: IncomingFiles | None = None
@@ -153,7 +152,7 @@ class StreamMember:
     @property
     def last_chunk_offset(self) -> int:
         """Of the first message of the last chunk; the next offset if there is none."""
-        return self._last_chunk if self.ready_count > 0 else self.next_offset
+        return self.machine.last_chunk if self.ready_count > 0 else self.next_offset
 
     def find_time(
         self, timestamp_ms: int, done: Callable[[int], None], failed: Callable[[Exception], None]
@@ -324,7 +323,6 @@ class StreamMember:
             size,
             bloom_of((), self.settings.filter_bytes),
         )
-        self._last_chunk = outcome.first_offset
         begins_segment = self.log.append(head, payload)
         self.tail.append(outcome.first_offset, outcome.chunks)
         self.tail.trim(self.log.written_offset)
@@ -433,6 +431,10 @@ class StreamMember:
         return self._group is not None and self._group.transfer(member)
 
     # Members
+
+    def rebirth(self, term: int) -> None:
+        """See `QuorumMember.rebirth`."""
+        self.reborn_term = term
 
     def follow(self, members: tuple[int, ...]) -> None:
         """The definitions name these as members."""
@@ -608,6 +610,14 @@ class StreamMember:
         point = SnapshotPoint(0, 0, appended_term, config)
         self._is_saving = True
         self._save(point, encode_state(self._generation, self.machine.state(), ()), (), done)
+
+    def begin_again(self, point: SnapshotPoint, birth: bytes, done: Callable[[], None]) -> None:
+        """The log was damaged, and this was the only member: go on with what the segments have."""
+        self._birth = birth
+        self.applied_index = int(point.index)
+        self._is_saving = True
+        state = encode_state(self._generation, self.machine.state(), self.log.segments)
+        self._save(point, state, tuple(self.log.segments), done)
 
     def load(self, standing: Standing, slices: Sequence[bytes]) -> None:
         """The node starts: the newest snapshot. ValueError: it is none."""

@@ -25,12 +25,19 @@ class Start(Enum):
     NEXT = "next"  # what is published from now on
     OFFSET = "offset"
     TIMESTAMP = "timestamp"  # the first chunk that is not older
+    AGE = "age"  # the first chunk that is not older than so many milliseconds
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetSpec:
     start: Start
-    value: int = 0  # an offset, or milliseconds since 1970
+    value: int = 0  # an offset, milliseconds since 1970, or of the age
+
+    def at(self, now_ms: int) -> "OffsetSpec":
+        """The same with a timestamp in place of an age."""
+        if self.start is not Start.AGE:
+            return self
+        return OffsetSpec(Start.TIMESTAMP, max(0, now_ms - self.value))
 
 
 NEXT: Final = OffsetSpec(Start.NEXT)
@@ -45,14 +52,14 @@ def interval_ms(text: str) -> int | None:
     return int(number) * UNITS_MS[unit]
 
 
-def parse_offset(value: object, now_ms: int) -> OffsetSpec | None:
+def parse_offset(value: object) -> OffsetSpec | None:
     """Parse first, last, next, an offset or an interval; None: it is none of these."""
     if isinstance(value, str):
         known = WORDS.get(value)
         if known is not None:
             return known
         age_ms = interval_ms(value)
-        return None if age_ms is None else OffsetSpec(Start.TIMESTAMP, now_ms - age_ms)
+        return None if age_ms is None else OffsetSpec(Start.AGE, age_ms)
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= OFFSET_MAX:
         return OffsetSpec(Start.OFFSET, value)
     return None

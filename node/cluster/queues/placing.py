@@ -20,7 +20,7 @@ from queues.definitions.arguments import decode_arguments
 from queues.definitions.metadata_commands import Batch, Command, DeclareQueue, DeclareVhost
 from queues.definitions.metadata_refusals import with_default_type
 from queues.definitions.policies import with_policy
-from queues.definitions.queue_arguments import QUORUM, queue_type
+from queues.definitions.queue_arguments import QUORUM, STREAM, queue_type
 from queues.placement.queue_placement import (
     CLIENT_LOCAL,
     GROUP_SIZE_DEFAULT,
@@ -35,6 +35,7 @@ log = logging.getLogger("warren.placement")
 LOCATOR: Final = "x-queue-leader-locator"
 OLD_LOCATOR: Final = "x-queue-master-locator"
 INITIAL_SIZE: Final = "x-quorum-initial-group-size"
+STREAM_SIZE: Final = "x-initial-cluster-size"
 WARNINGS_MAX: Final = 100  # different ones; then they are logged no more
 
 
@@ -96,7 +97,7 @@ class Placing:
         if vhost is not None:
             policy = vhost.policies.effective(kind, command.name).definition
             arguments = with_policy(declared, policy)
-        quorum = kind == QUORUM
+        quorum = kind in (QUORUM, STREAM)
         if command.exclusive_owner and not quorum:
             return replace(command, node=cluster_snapshot.name_of(cluster_snapshot.here))
         locator = self.locator_of(arguments)
@@ -106,7 +107,7 @@ class Placing:
             home = choose_home(candidates, here, locator, count, self._random)
             load.took(home)
             return replace(command, node=cluster_snapshot.name_of(home))
-        size = self._size_of(arguments)
+        size = self._size_of(kind, arguments)
         is_chosen = size < len(cluster_snapshot.members())
         candidates = load.candidates(is_chosen or locator != CLIENT_LOCAL)
         choice = choose_members(
@@ -124,9 +125,12 @@ class Placing:
                 return found
         return self._locator
 
-    def _size_of(self, arguments: Mapping[str, object]) -> int:
-        size = arguments.get(INITIAL_SIZE)
-        wanted = int(size) if isinstance(size, int) else self._group_size
+    def _size_of(self, kind: str, arguments: Mapping[str, object]) -> int:
+        """Members of a new queue; of a stream that says nothing all nodes, as in RabbitMQ."""
+        is_stream = kind == STREAM
+        size = arguments.get(STREAM_SIZE if is_stream else INITIAL_SIZE)
+        absent = len(self._cluster_snapshot.members()) if is_stream else self._group_size
+        wanted = int(size) if isinstance(size, int) else absent
         return max(1, min(wanted, len(self._cluster_snapshot.members())))  # The machine refuses 0.
 
     def _warn(self, text: str) -> None:

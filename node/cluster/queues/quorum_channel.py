@@ -30,10 +30,13 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from node.cluster.queues.group_member import GroupMember
 from node.cluster.queues.suspending import Suspending
 from node.events.logs import ids_of
 from node.recovery.damage import Damage, shown
+from queues.definitions.arguments import decode_arguments
 from queues.definitions.broker_objects import Queue
+from queues.definitions.queue_arguments import STREAM, queue_type
 from queues.hosts.byte_counts import Traffic
 from queues.hosts.quorum_member import SNAPSHOT_ENTRIES, QuorumMember
 from queues.hosts.quorum_recovery import (
@@ -45,8 +48,14 @@ from queues.hosts.quorum_recovery import (
     incarnation_of,
 )
 from queues.placement.leader_traffic import OFF
+from queues.queue_host import QueueHost
 from queues.remote.quorum_proxy import QuorumProxies, QuorumProxy
 from queues.remote.remote_interfaces import EndOfTurn, FindPeerRoute, HomeEnd
+from queues.sessions.credit import QUEUE, CreditActor
+from queues.streams.host import StreamHost
+from queues.streams.member import StreamMember
+from queues.streams.settings import stream_settings
+from queues.streams.storage import Disks
 from raft.entries import INDEX_MAX, Config, HardState, SnapshotPoint
 from raft.log_group import METADATA_OWNER, GroupLog, GroupOwner
 from raft.recovery import Restored
@@ -74,9 +83,11 @@ class QuorumQueues:
         turn: EndOfTurn,
         snapshots: "SnapshotStore",
         wal: GroupLog,
+        streams: Disks,
     ) -> None:
         """KeyedDamaged, ValueError: a snapshot of a group cannot be read."""
-        self.members: dict[int, QuorumMember] = {}
+        self.members: dict[int, GroupMember] = {}
+        self.stream_hosts: dict[int, StreamHost] = {}
         self.found = FoundGroups()  # of the start; later what is known of members that have left
         self.damaged: dict[int, str] = {}  # why they take no part; of some of the members
         self.over: set[int] = set()  # those whose group has restarted without them
@@ -89,6 +100,7 @@ class QuorumQueues:
         self._wal = wal
         self.quorum_proxies = QuorumProxies(cluster.member, self.find_end, find_peer_route, turn)
         self._snapshots = snapshots
+        self._streams = streams
         self._proxies: dict[int, QuorumProxy] = {}
         self._watches: dict[int, Callable[[Leader | None], None]] = {}
         self._late: list[int] = []  # named by the definitions, and not on this disk
@@ -126,6 +138,9 @@ class QuorumQueues:
 
     def remove(self, queue: Queue) -> None:
         """The queue is deleted. Its core is deleted next."""
+        stream_host = self.stream_hosts.pop(queue.uid, None)
+        if stream_host is not None:
+            stream_host.delete()
         proxy = self._proxies.pop(queue.uid, None)
         if proxy is not None:
             self._leaders.unwatch(queue.uid, self._watches.pop(queue.uid))
@@ -148,7 +163,35 @@ class QuorumQueues:
 
     # Members
 
-    def _make(self, queue: Queue) -> QuorumMember:
+    def _make(self, queue: Queue) -> GroupMember:
+        arguments = self._broker.policies.arguments_of(queue)
+        if queue_type(arguments) == STREAM:
+            member: GroupMember = self._make_stream(queue, arguments)
+        else:
+            member = self._make_quorum(queue)
+        member.rebirth(queue.reborn_term)
+        member.on_lead = self._leadership
+        member.on_left = self.leave
+        self.members[queue.uid] = member
+        return member
+
+    def _make_stream(self, queue: Queue, arguments: dict[str, object]) -> StreamMember:
+        broker = self._broker
+        place = f"stream '{queue.name}' in vhost '{queue.vhost}'"
+        return StreamMember(
+            self._cluster.member,
+            queue.uid,
+            queue.vhost,
+            queue.name,
+            broker,
+            self._snapshots,
+            self._streams,
+            CreditActor(place, broker.channel_credit, None, QUEUE),
+            stream_settings(arguments),
+            self.snapshot_entries,
+        )
+
+    def _make_quorum(self, queue: Queue) -> QuorumMember:
         broker = self._broker
         core = broker.hosts.add_core(queue)
         rules = broker.policies.rules_of(queue)
@@ -159,9 +202,6 @@ class QuorumQueues:
             self.snapshot_entries,
         )
         member.options = rules.options
-        member.reborn_term = queue.reborn_term
-        member.on_lead = self._leadership
-        member.on_left = self.leave
         self.members[queue.uid] = member
         self.follow_traffic(queue.uid, rules.follows)
         return member
@@ -184,7 +224,7 @@ class QuorumQueues:
 
         member.begin_new(config, term, birth_of(incarnation), begun)
 
-    def _owner(self, member: QuorumMember) -> GroupOwner:
+    def _owner(self, member: GroupMember) -> GroupOwner:
         """The member as owner of its group; slowed down if the setting for tests names it."""
         testing = self._broker.config.testing
         if member.name not in testing.slow_queues:
@@ -222,9 +262,11 @@ class QuorumQueues:
             if member is None:
                 continue
             damage = [hit for hit in hits if hit.owner == uid]
-            if damage:
-                self.damaged[uid] = shown(damage[0].place)
-                if group.standing.point.config.members() == (self._cluster.member,):
+            fault = member.fault if isinstance(member, StreamMember) else ""
+            if damage or fault:
+                self.damaged[uid] = fault or shown(damage[0].place)
+                is_sole = group.standing.point.config.members() == (self._cluster.member,)
+                if is_sole and isinstance(member, QuorumMember):
                     self._crash(member, group, damage, last.get(uid, (0, -1)))
                     continue
                 self.found.hard_state(uid, INCARNATION, group.log.highest_term(), 0)
@@ -259,6 +301,7 @@ class QuorumQueues:
         uid = queue.uid
         group = self._crashed.pop(uid)
         member = self.members[uid]
+        assert isinstance(member, QuorumMember)
         damages = self._broker.damages
         damages.restore(member.core)
         term = group.log.highest_term() + 1
@@ -278,7 +321,7 @@ class QuorumQueues:
 
         member.begin_again(point, birth_of(group.incarnation), begun)
 
-    def _rejoin(self, uid: int, member: QuorumMember, group: FoundGroup) -> None:
+    def _rejoin(self, uid: int, member: GroupMember, group: FoundGroup) -> None:
         """As it was found; but another incarnation of the group is another group."""
         queue = self._broker.metadata.queue(uid)
         incarnation = group.incarnation
@@ -305,10 +348,10 @@ class QuorumQueues:
 
     # Groups that start again
 
-    def _settle(self, queue: Queue, member: QuorumMember) -> None:
+    def _settle(self, queue: Queue, member: GroupMember) -> None:
         """Have the member be what the definitions say: of which group, with whom."""
         self._leaders.expect(queue.uid, queue.reborn_term)
-        member.reborn_term = queue.reborn_term
+        member.rebirth(queue.reborn_term)
         group = self._cluster.raft.group(queue.uid)
         if group is not None and group.incarnation < incarnation_of(queue):
             if queue.reborn_on == self._cluster.member:
@@ -337,7 +380,7 @@ class QuorumQueues:
         else:
             self._renewing.add(uid)
 
-    def _is_over(self, member: QuorumMember) -> None:
+    def _is_over(self, member: GroupMember) -> None:
         member.part()
         self.over.add(int(member.uid))
         log.warning(
@@ -383,15 +426,38 @@ class QuorumQueues:
             )
         self._leaders.unlead(uid)
         member.leave()
-        self._broker.hosts.awake.pop(uid).delete([], False)
+        if isinstance(member, QuorumMember):
+            self._broker.hosts.awake.pop(uid).delete([], False)
         queue = self._broker.metadata.queue(uid)
         if queue is not None and self._cluster.member in queue.members:
             self._begin(queue, Config(()), False)  # It is named again already.
 
     # Leaders and sessions
 
-    def host(self, queue: Queue) -> QuorumProxy:
+    def host(self, queue: Queue) -> QueueHost:
         """The queue as sessions of this node see it."""
+        uid = queue.uid
+        found = self.stream_hosts.get(uid)
+        if found is not None:
+            return found
+        proxy = self._proxy(queue)
+        if queue_type(decode_arguments(queue.arguments)) != STREAM:
+            return proxy
+        found = self.stream_hosts[uid] = StreamHost(proxy, self.stream, self._broker)
+        return found
+
+    def quorum(self, uid: int) -> QuorumMember | None:
+        """This node's member of a quorum queue."""
+        member = self.members.get(uid)
+        return member if isinstance(member, QuorumMember) else None
+
+    def stream(self, uid: int) -> StreamMember | None:
+        """This node's member of a stream."""
+        member = self.members.get(uid)
+        return member if isinstance(member, StreamMember) else None
+
+    def _proxy(self, queue: Queue) -> QuorumProxy:
+        """The way to the queue's leader."""
         uid = queue.uid
         proxy = self._proxies.get(uid)
         if proxy is not None:
@@ -437,9 +503,9 @@ class QuorumQueues:
     def follow_traffic(self, uid: int, mode: str) -> None:
         """What a policy says: whether bytes are counted, and what comes of it."""
         member = self.members.get(uid)
-        if member is None or mode == OFF:
+        if not isinstance(member, QuorumMember) or mode == OFF:
             self.followed.pop(uid, None)
-            if member is not None:
+            if isinstance(member, QuorumMember):
                 member.bodies.traffic = None
             return
         self.followed[uid] = mode
@@ -453,7 +519,8 @@ class QuorumQueues:
 
     def carried(self, uid: int) -> dict[int, int]:
         """Bytes of a queue that is followed, by member of the cluster, since it was asked last."""
-        traffic = self.members[uid].bodies.traffic
+        member = self.members[uid]
+        traffic = member.bodies.traffic if isinstance(member, QuorumMember) else None
         nodes = {**self._processes(), self._broker.incarnation: self._cluster.member}
         found: dict[int, int] = {}
         for process, byte_count in ({} if traffic is None else traffic.take()).items():

@@ -22,6 +22,7 @@ from queues.hosts.journal import Journal
 from queues.hosts.queue_core import QueueCore
 from queues.sessions.credit import CreditActor, CreditSpec
 from tests.sim.queues.flaky_disk import FlakyDisk
+from tests.sim.queues.sim_streams import SimStreams
 from tests.sim.queues.sole_cluster import SoleCluster
 from tests.sim.storage.block_disk import past_cache
 from tests.sim.storage.sim_disk import SimDisk
@@ -114,7 +115,13 @@ class SimNode:
     def _recover(self, keyed: SimKeyed, random: Random) -> None:
         cluster = cast(Cluster, self._cluster)  # It has all of that but the sockets.
         parts = self._parts = ClusterParts(
-            cluster, keyed, self._snapshots, self.wal, self._set_timer, random.choice(SAVES)
+            cluster,
+            keyed,
+            self._snapshots,
+            self.wal,
+            self._set_timer,
+            SimStreams(self._disk, self.runner),
+            random.choice(SAVES),
         )
         timers = Timers(self._set_timer, self.now_ms, self.turn.begin)
         self.broker = broker = Broker(

@@ -1,0 +1,110 @@
+"""What AMQP 0-9-1 clients may do with a stream, and what they see of it, as in RabbitMQ."""
+
+from typing import Final
+
+from mypy_extensions import i32, i64
+
+from queues.message import FORMAT_091, Chunk
+from queues.queue_host import QueueHost
+from queues.streams.host import StreamHost
+from queues.streams.offsets import NEXT, OffsetSpec, Start, parse_offset
+from warren.wire.amqp091.methods import BasicConsume
+from warren.wire.amqp091.rewrite import raw_headers, rewrite, without_keys
+from warren.wire.amqp091.values import Timestamp
+from warren.wire.buffer import BytesWriter, write_i32_le, write_i64_be
+from warren.wire.errors import ProtocolError, ReplyCode
+
+OFFSET_ARGUMENT: Final = "x-stream-offset"
+OFFSET_HEADER: Final = b"x-stream-offset"
+SIGNED_64: Final = 0x6C  # kind of a header
+
+
+def place_of(host: QueueHost) -> str:
+    return f"queue '{host.name}' in vhost '{host.vhost}'"
+
+
+def start_of_consumer(
+    host: QueueHost, method: BasicConsume, prefetch: int, limit: int
+) -> OffsetSpec | None:
+    """Where basic.consume wants to begin; raise 406 or 540 for what a stream does not do.
+
+    None: the queue is no stream. `limit` is that of the whole channel.
+    """
+    if not isinstance(host, StreamHost):
+        return None
+    place = place_of(host)
+    if limit > 0:
+        raise ProtocolError(ReplyCode.NOT_IMPLEMENTED, f"{place} does not support global qos")
+    if prefetch == 0:
+        text = f"consumer prefetch count is not set for stream {place}"
+        raise ProtocolError(ReplyCode.PRECONDITION_FAILED, text)
+    if method.no_ack:
+        text = f"automatic acknowledgement not supported by stream {place}"
+        raise ProtocolError(ReplyCode.NOT_IMPLEMENTED, text)
+    spec = offset_argument(method.arguments.get(OFFSET_ARGUMENT))
+    if spec is None:
+        value = method.arguments[OFFSET_ARGUMENT]
+        text = (
+            f"invalid arg '{OFFSET_ARGUMENT}' for {place}: {value!r}; allowed are first, last, "
+            "next, an offset, a timestamp, and an interval such as 1h (units Y, M, D, h, m, s)"
+        )
+        raise ProtocolError(ReplyCode.PRECONDITION_FAILED, text)
+    if not host.has_member:
+        text = f"stream {place} does not have a running replica on the local node"
+        raise ProtocolError(ReplyCode.PRECONDITION_FAILED, text)
+    return spec
+
+
+def offset_argument(value: object) -> OffsetSpec | None:
+    """Parse the argument `x-stream-offset`; None: it is no offset."""
+    if value is None:
+        return NEXT
+    if isinstance(value, Timestamp):
+        return OffsetSpec(Start.TIMESTAMP, 1000 * int(value))
+    return parse_offset(value)
+
+
+def refuse_get(host: QueueHost) -> None:
+    """Raise 540 for basic.get from a stream."""
+    if isinstance(host, StreamHost):
+        text = f"basic.get not supported by stream queues {place_of(host)}"
+        raise ProtocolError(ReplyCode.NOT_IMPLEMENTED, text)
+
+
+def refuse_purge(host: QueueHost) -> None:
+    """Raise 540 for queue.purge of a stream."""
+    if isinstance(host, StreamHost):
+        text = f"queue.purge not supported by stream queues {place_of(host)}"
+        raise ProtocolError(ReplyCode.NOT_IMPLEMENTED, text)
+
+
+def with_offsets(chunk: Chunk, index: i64, count: i64, offset: i64) -> Chunk:
+    """`count` messages from `index` on, each with the header x-stream-offset, from `offset` on."""
+    data = chunk.data
+    assert data is not None
+    offsets = BytesWriter()
+    parts: list[bytes] = []
+    size: i64 = 0
+    for place in range(index, index + count):
+        start, end = chunk.span(place)
+        part = with_offset(data, start, end, offset + place - index)
+        write_i32_le(offsets, i32(size))
+        parts.append(part)
+        size += len(part)
+    write_i32_le(offsets, i32(size))
+    return Chunk(FORMAT_091, b"".join(parts), 0, offsets.getvalue(), chunk.info)
+
+
+def with_offset(data: bytes, start: i64, end: i64, offset: i64) -> bytes:
+    """The message with the header; one whose headers cannot be read is delivered as it is."""
+    try:
+        kept = without_keys(raw_headers(data, start), (OFFSET_HEADER,))
+    except ProtocolError:
+        return data[start:end]
+    table = BytesWriter()
+    table.write(kept)
+    table.append(len(OFFSET_HEADER))
+    table.write(OFFSET_HEADER)
+    table.append(SIGNED_64)
+    write_i64_be(table, offset)
+    return rewrite(data, start, end, None, None, table.getvalue(), 0, None)

@@ -1,0 +1,62 @@
+"""The segment files of this node's streams: one directory, and threads for all of them."""
+
+import os
+from collections.abc import Callable, Sequence
+
+from queues.streams.offsets import OFFSET_MAX
+from warren.storage.disk import Disk
+from warren.storage.streams.log import StreamLog
+from warren.storage.streams.segments import Segment, SegmentFiles
+from warren.storage.streams.workers import ThreadWorkers
+
+Answer = Callable[[], None]
+Work = Callable[[], Answer]
+
+
+class StreamStorage:
+    """Keeps `queues.streams.storage.Disks`. `post` calls on the loop, from any thread;
+    `begin_turn` is called there before each answer; `on_failure` if a write fails."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        post: Callable[[Answer], object],
+        begin_turn: Callable[[], None],
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        os.makedirs(directory, mode=0o700, exist_ok=True)
+        self._disk = disk
+        self._directory = directory
+
+        def answer(work: Answer) -> None:
+            def run() -> None:
+                begin_turn()
+                work()
+
+            post(run)
+
+        self._workers = ThreadWorkers(answer, on_failure)
+
+    def files(self, uid: int, generation: int) -> SegmentFiles:
+        return SegmentFiles(self._disk, self._directory, uid, generation)
+
+    def log(
+        self,
+        files: SegmentFiles,
+        segments: Sequence[Segment],
+        end_offset: int,
+        segment_bytes: int,
+    ) -> StreamLog:
+        assert 0 <= end_offset <= OFFSET_MAX
+        return StreamLog(files, self._workers, segments, end_offset, segment_bytes)
+
+    def write(self, work: Work) -> None:
+        self._workers.write(work)
+
+    def read(self, work: Work) -> None:
+        self._workers.read(work)
+
+    def stop(self) -> None:
+        """Write what was handed over; the threads end."""
+        self._workers.stop()

@@ -1,0 +1,37 @@
+"""Segment files of streams on a simulated disk, whose threads run when told."""
+
+from collections.abc import Callable, Sequence
+
+from tests.sim.storage.sim_disk import SimDisk
+from tests.sim.storage.steps import StepRunner
+from warren.storage.streams.log import StreamLog
+from warren.storage.streams.segments import Segment, SegmentFiles
+
+DIRECTORY = "/streams"
+Work = Callable[[], Callable[[], None]]
+
+
+class SimStreams:
+    """Keeps `queues.streams.storage.Disks` and `warren.storage.streams.log.Workers`."""
+
+    def __init__(self, disk: SimDisk, runner: StepRunner) -> None:
+        self._disk = disk
+        self._runner = runner
+
+    def files(self, uid: int, generation: int) -> SegmentFiles:
+        return SegmentFiles(self._disk, DIRECTORY, uid, generation)
+
+    def log(
+        self,
+        files: SegmentFiles,
+        segments: Sequence[Segment],
+        end_offset: int,
+        segment_bytes: int,
+    ) -> StreamLog:
+        return StreamLog(files, self, segments, end_offset, segment_bytes)
+
+    def write(self, work: Work) -> None:
+        self._runner.background(lambda: self._runner.post(work()))
+
+    def read(self, work: Work) -> None:
+        self._runner.read(lambda: self._runner.post(work()))
