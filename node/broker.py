@@ -568,7 +568,7 @@ class Broker:
 
     def is_at_rest(self, uid: int) -> bool:
         """Whether the queue is unused and it has no message, as far as that is known here."""
-        if uid in self.hosts.awake:
+        if uid in self.hosts.awake or uid in self.quorum_queues.members:
             return False
         queue = self.metadata.queue(uid)
         return queue is None or self.is_home(queue)

@@ -1,6 +1,6 @@
 """The parts that make a node a member of its cluster, put together in the order of its start.
 
-    parts = ClusterParts(cluster, keyed, snapshots, wal, call_later, streams)   # reads the definitions
+    parts = ClusterParts(cluster, keyed, snapshots, wal, call_later, streams)  # reads definitions
     Broker(..., parts, ...)            # calls `wire` at the end of its construction
     wal.open(Recovered(..., parts))    # what is found of log groups (`GroupsFound`)
     parts.join(first)                  # groups begin, links are dialed

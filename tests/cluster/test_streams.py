@@ -1,0 +1,108 @@
+"""Streams with three members, on real nodes: any node serves any client, what is confirmed survives
+the loss of the leader, and all members have the same."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pika
+import pytest
+from pika.adapters.blocking_connection import BlockingChannel
+
+from tests.waiting import eventually
+from warren.testing import ClusterOfNodes
+
+COUNT = 100
+WAIT_S = 20.0
+pytestmark = [pytest.mark.timeout(120)]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[ClusterOfNodes]:
+    """One for all; who kills a node starts it again."""
+    with ClusterOfNodes(3) as found:
+        yield found
+
+
+def channel_to(cluster: ClusterOfNodes, number: int) -> BlockingChannel:
+    connection = pika.BlockingConnection(pika.URLParameters(cluster.node(number).url))
+    channel = connection.channel()
+    channel.confirm_delivery()
+    return channel
+
+
+def declare(cluster: ClusterOfNodes, stream: str, **arguments: Any) -> None:
+    arguments = {"x-queue-type": "stream", **{k.replace("_", "-"): v for k, v in arguments.items()}}
+    channel_to(cluster, 1).queue_declare(stream, durable=True, arguments=arguments)
+
+
+def publish(channel: BlockingChannel, stream: str, first: int, count: int = COUNT) -> None:
+    for number in range(first, first + count):
+        channel.basic_publish("", stream, b"message %d" % number, mandatory=True)
+
+
+def read(cluster: ClusterOfNodes, number: int, stream: str, count: int) -> list[tuple[int, bytes]]:
+    """Offset and body of so many messages, from the first on, as that node has them."""
+    channel = channel_to(cluster, number)
+    channel.basic_qos(prefetch_count=50)
+    found: list[tuple[int, bytes]] = []
+    arguments = {"x-stream-offset": "first"}
+    for method, properties, body in channel.consume(
+        stream, inactivity_timeout=WAIT_S, arguments=arguments
+    ):
+        assert method is not None, f"nothing comes behind {len(found)} messages"
+        channel.basic_ack(method.delivery_tag)
+        found.append((properties.headers["x-stream-offset"], body))
+        if len(found) == count:
+            break
+    channel.connection.close()
+    return found
+
+
+def numbered(count: int) -> list[tuple[int, bytes]]:
+    return [(number, b"message %d" % number) for number in range(count)]
+
+
+def test_every_member_serves_the_same_messages(cluster: ClusterOfNodes) -> None:
+    declare(cluster, "same")
+    for number in (1, 2, 3):
+        publish(channel_to(cluster, number), "same", (number - 1) * COUNT)
+    for number in (1, 2, 3):
+        assert read(cluster, number, "same", 3 * COUNT) == numbered(3 * COUNT)
+
+
+def test_what_was_confirmed_survives_kill_9_of_the_leader(cluster: ClusterOfNodes) -> None:
+    declare(cluster, "led")
+    third = channel_to(cluster, 3)
+    publish(third, "led", 0)
+    cluster.node(1).kill9()
+    publish(third, "led", COUNT)
+    assert read(cluster, 2, "led", 2 * COUNT) == numbered(2 * COUNT)
+    cluster.node(1).start()
+    assert read(cluster, 1, "led", 2 * COUNT) == numbered(2 * COUNT)
+
+
+def test_streams_are_there_when_all_nodes_were_killed_at_once(cluster: ClusterOfNodes) -> None:
+    declare(cluster, "dark")
+    publish(channel_to(cluster, 2), "dark", 0)
+    for number in (1, 2, 3):
+        cluster.node(number).kill9()
+    cluster.start()
+    for number in (1, 2, 3):
+        assert read(cluster, number, "dark", COUNT) == numbered(COUNT)
+
+
+def test_a_member_that_was_away_for_long_gets_the_segments(cluster: ClusterOfNodes) -> None:
+    """More entries than the log keeps: the leader sends its snapshot."""
+    declare(cluster, "away", x_stream_max_segment_size_bytes=100_000)
+    publish(channel_to(cluster, 2), "away", 0, 10)
+    cluster.node(3).kill9()
+    channel = channel_to(cluster, 2)
+    publish(channel, "away", 10, 4500)
+    cluster.node(3).start()
+
+    def is_served() -> bool:
+        other = channel_to(cluster, 3)
+        return other.queue_declare("away", passive=True).method.message_count == 4510
+
+    eventually(is_served, seconds=WAIT_S)
+    assert read(cluster, 3, "away", 4510) == numbered(4510)

@@ -1,0 +1,239 @@
+"""Streams on one node with pika: read as often as one likes, from any offset."""
+
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pika
+import pytest
+
+from tests.conformance.broker import (
+    GUEST,
+    Broker,
+    Inbox,
+    channel_closed,
+    connection_closed,
+    numbered,
+    publish_all,
+    settle_down,
+    wait_until_ready,
+)
+from tests.conformance.options import declare
+from warren.testing import Node
+
+Connect = Callable[..., Any]
+STREAM = {"x-queue-type": "stream"}
+COUNT = 300
+
+
+@pytest.fixture
+def stream(channel: Any, name: str) -> str:
+    """A stream of this test."""
+    return declare(channel, name, "stream")
+
+
+def read(connect: Connect, stream: str, offset: Any, **arguments: Any) -> Inbox:
+    channel = connect().channel()
+    channel.basic_qos(prefetch_count=COUNT)
+    wanted = {"x-stream-offset": offset, **arguments}
+    return Inbox(channel, stream, arguments=wanted)
+
+
+def offsets(inbox: Inbox) -> list[int]:
+    return [message.properties.headers["x-stream-offset"] for message in inbox.messages]
+
+
+@pytest.mark.parametrize(
+    ("attributes", "property_name"),
+    [
+        ({"durable": False}, "non-durable"),
+        ({"durable": True, "exclusive": True}, "exclusive-owner"),
+        ({"durable": True, "auto_delete": True}, "auto-delete"),
+    ],
+)
+def test_a_stream_must_be_durable_shared_and_lasting(
+    channel: Any, name: str, attributes: dict[str, bool], property_name: str
+) -> None:
+    text = f"PRECONDITION_FAILED - invalid property '{property_name}' for queue '{name}'"
+    with channel_closed(406, f"{text} in vhost '/'"):
+        channel.queue_declare(name, arguments=STREAM, **attributes)
+
+
+def test_each_consumer_reads_all_messages_with_their_offsets(
+    channel: Any, connect: Connect, stream: str
+) -> None:
+    publish_all(channel, stream, numbered(COUNT))
+    for _ in range(2):
+        inbox = read(connect, stream, "first")
+        inbox.wait(COUNT)
+        assert inbox.bodies == numbered(COUNT)
+        assert offsets(inbox) == list(range(COUNT))
+
+
+def test_properties_and_headers_of_messages_are_kept(
+    channel: Any, connect: Connect, stream: str
+) -> None:
+    channel.confirm_delivery()
+    properties = pika.BasicProperties(
+        headers={"a": 1, "x-stream-offset": "mine"}, message_id="m", content_type="text/plain"
+    )
+    channel.basic_publish("", stream, b"body", properties, mandatory=True)
+    message = read(connect, stream, 0).wait(1)[0]
+    assert message.properties.headers == {"a": 1, "x-stream-offset": 0}
+    assert (message.properties.message_id, message.routing_key) == ("m", stream)
+
+
+@pytest.mark.parametrize(("wanted", "first"), [(0, 0), (7, 7), (299, 299)])
+def test_a_consumer_begins_at_the_offset_that_it_names(
+    channel: Any, connect: Connect, stream: str, wanted: int, first: int
+) -> None:
+    publish_all(channel, stream, numbered(COUNT))
+    inbox = read(connect, stream, wanted)
+    inbox.wait(COUNT - first)
+    assert offsets(inbox) == list(range(first, COUNT))
+
+
+def test_last_begins_with_the_last_chunk(channel: Any, connect: Connect, stream: str) -> None:
+    publish_all(channel, stream, numbered(3))
+    inbox = read(connect, stream, "last")
+    assert inbox.wait(1)[0].body == b"3"
+
+
+@pytest.mark.parametrize("wanted", ["next", None])
+def test_next_and_no_offset_begin_with_what_is_published_later(
+    channel: Any, connect: Connect, stream: str, wanted: Any
+) -> None:
+    publish_all(channel, stream, [b"old"])
+    arguments = {} if wanted is None else {"x-stream-offset": wanted}
+    consumer = connect().channel()
+    consumer.basic_qos(prefetch_count=10)
+    inbox = Inbox(consumer, stream, arguments=arguments)
+    channel.basic_publish("", stream, b"new")
+    inbox.wait(1)
+    assert inbox.bodies == [b"new"]
+
+
+def test_an_interval_and_a_timestamp_begin_with_chunks_that_are_not_older(
+    channel: Any, connect: Connect, stream: str
+) -> None:
+    publish_all(channel, stream, numbered(10))
+    assert read(connect, stream, "1h").wait(10)[0].body == b"1"
+    early = datetime.fromtimestamp(time.time() - 60, UTC).replace(tzinfo=None)
+    assert read(connect, stream, early).wait(10)[0].body == b"1"
+    late = datetime.fromtimestamp(time.time() + 60, UTC).replace(tzinfo=None)
+    inbox = read(connect, stream, late)
+    publish_all(channel, stream, [b"behind"])
+    inbox.wait(1)
+    assert inbox.bodies == [b"behind"]
+
+
+def test_prefetch_holds_deliveries_back_until_they_are_acknowledged(
+    channel: Any, connect: Connect, stream: str
+) -> None:
+    publish_all(channel, stream, numbered(20))
+    consumer = connect().channel()
+    consumer.basic_qos(prefetch_count=5)
+    inbox = Inbox(consumer, stream, arguments={"x-stream-offset": "first"})
+    inbox.wait(5)
+    consumer.connection.process_data_events(time_limit=0.1)
+    assert len(inbox.messages) == 5
+    consumer.basic_ack(inbox.tags[1], multiple=True)
+    inbox.wait(7)
+    for tag in inbox.tags[2:]:
+        consumer.basic_nack(tag, requeue=True)
+    inbox.wait(12)
+    assert inbox.bodies == numbered(12)
+
+
+def test_a_consumer_at_the_end_gets_each_message_as_it_is_published(
+    channel: Any, connect: Connect, stream: str
+) -> None:
+    inboxes = [read(connect, stream, "next") for _ in range(3)]
+    publish_all(channel, stream, numbered(50))
+    for inbox in inboxes:
+        inbox.wait(50)
+        assert inbox.bodies == numbered(50)
+
+
+def test_what_a_stream_does_not_do_is_refused_as_in_rabbitmq(connect: Connect, stream: str) -> None:
+    place = f"queue '{stream}' in vhost '/'"
+    channel = connect().channel()
+    text = f"NOT_IMPLEMENTED - basic.get not supported by stream queues {place}"
+    with connection_closed(540, text):
+        channel.basic_get(stream)
+    channel = connect().channel()
+    with connection_closed(
+        540, f"NOT_IMPLEMENTED - queue.purge not supported by stream queues {place}"
+    ):
+        channel.queue_purge(stream)
+    channel = connect().channel()
+    text = f"PRECONDITION_FAILED - consumer prefetch count is not set for stream {place}"
+    with channel_closed(406, text):
+        Inbox(channel, stream)
+    channel = connect().channel()
+    channel.basic_qos(prefetch_count=1)
+    text = f"NOT_IMPLEMENTED - automatic acknowledgement not supported by stream {place}"
+    with connection_closed(540, text):
+        Inbox(channel, stream, auto_ack=True)
+    channel = connect().channel()
+    channel.basic_qos(prefetch_count=1)
+    with pytest.raises(
+        pika.exceptions.ChannelClosedByBroker, match="invalid arg 'x-stream-offset'"
+    ):
+        Inbox(channel, stream, arguments={"x-stream-offset": "yesterday"})
+
+
+def test_deleting_a_stream_cancels_its_consumers(
+    channel: Any, connect: Connect, stream: str
+) -> None:
+    publish_all(channel, stream, [b"1"])
+    consumer = connect().channel()
+    consumer.basic_qos(prefetch_count=5)
+    inbox = Inbox(consumer, stream, arguments={"x-stream-offset": "first"})
+    inbox.wait(1)
+    cancelled: list[Any] = []
+    consumer.add_on_cancel_callback(cancelled.append)
+    channel.queue_delete(stream)
+    settle_down(consumer, lambda: bool(cancelled))
+
+
+@pytest.fixture
+def node() -> Iterator[Node]:
+    with Node(config=GUEST) as found:
+        yield found
+
+
+def test_a_stream_is_there_after_kill_9_and_goes_on(node: Node) -> None:
+    broker = Broker("127.0.0.1", node.port, node)
+    arguments = {**STREAM, "x-stream-max-segment-size-bytes": 20_000}
+    channel = broker.connect().channel()
+    channel.queue_declare("s", durable=True, arguments=arguments)
+    publish_all(channel, "s", [b"%d" % number * 20 for number in range(COUNT)])
+    node.kill9()
+    node.start()
+    channel = broker.connect().channel()
+    publish_all(channel, "s", [b"behind"])
+    inbox = read(broker.connect, "s", "first")
+    settle_down(inbox.channel, lambda: len(inbox.messages) >= COUNT)
+    inbox.channel.basic_ack(0, multiple=True)
+    inbox.wait(COUNT + 1)
+    assert offsets(inbox) == list(range(COUNT + 1))
+    assert inbox.bodies == [*(b"%d" % number * 20 for number in range(COUNT)), b"behind"]
+
+
+def test_retention_by_size_cuts_the_oldest_segments(node: Node) -> None:
+    broker = Broker("127.0.0.1", node.port, node)
+    arguments = {
+        **STREAM,
+        "x-stream-max-segment-size-bytes": 10_000,
+        "x-max-length-bytes": 50_000,
+    }
+    channel = broker.connect().channel()
+    channel.queue_declare("s", durable=True, arguments=arguments)
+    publish_all(channel, "s", [b"x" * 1000] * COUNT)
+    inbox = read(broker.connect, "s", "first")
+    settle_down(inbox.channel, lambda: bool(inbox.messages) and offsets(inbox)[-1] == COUNT - 1)
+    assert COUNT - 60 < offsets(inbox)[0] < COUNT - 20
+    assert offsets(inbox) == list(range(offsets(inbox)[0], COUNT))
+    wait_until_ready(channel, "s", len(inbox.messages))
