@@ -576,7 +576,7 @@ class QuorumMember:
     # Members
 
     def rebirth(self, term: i64) -> None:
-        """The definitions say that the group began anew in that term (0: it never did)."""
+        """The definitions say that the group restarted in that term; 0: it never did."""
         self.reborn_term = term
 
     def follow(self, members: tuple[int, ...]) -> None:

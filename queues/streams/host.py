@@ -44,7 +44,7 @@ FindMember = Callable[[int], StreamMember | None]
 
 
 class Delivered:
-    """Messages that a consumer was told of and has not settled."""
+    """Messages that a consumer was sent the numbers of and has not settled."""
 
     __slots__ = ("chunk", "count", "first", "index")
 

@@ -50,7 +50,7 @@ class Outcome:
     chunks: list[Chunk] = field(default_factory=list)  # new ones, from `first_offset` on
     confirmed: list[tuple[SessionId, int]] = field(default_factory=list)
     resend: list[SessionId] = field(default_factory=list)  # a command before is missing
-    ended: list[SessionId] = field(default_factory=list)  # by the cluster: they are told
+    ended: list[SessionId] = field(default_factory=list)  # by the cluster: their sinks are called
     applied: list[tuple[SessionId, int]] = field(default_factory=list)
 
     @property

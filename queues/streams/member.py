@@ -48,7 +48,7 @@ from raft.messages import SnapshotSlice
 from raft.ready import Lead
 from raft.status import Status
 from warren.storage.record import CorruptRecord
-from warren.storage.streams.chunk import ChunkHead, bloom_of
+from warren.storage.streams.chunk_format import ChunkHead, bloom_of
 from warren.storage.streams.segments import Segment
 
 SNAPSHOT_ENTRIES: Final = 4096
@@ -445,7 +445,7 @@ class StreamMember:
         return not self._wanted or node in self._wanted
 
     def configured(self, config: Config) -> None:
-        """What counts is told by `apply`."""
+        """What counts comes with `apply`."""
 
     def _settle_members(self, group: Group) -> None:
         """A change of the members is committed."""
@@ -645,7 +645,7 @@ class StreamMember:
         self._mark()
 
     def part(self) -> None:
-        """The group has begun anew without this member."""
+        """The group has restarted without this member."""
         if self.term > 0:
             self._step_down()
         self.leader = 0

@@ -16,7 +16,7 @@ from queues.streams.entry import decode_entry
 from queues.streams.member import StreamMember
 from queues.streams.offsets import OffsetSpec, Start
 from queues.streams.tail import Run
-from warren.storage.streams.chunk import ChunkHead
+from warren.storage.streams.chunk_format import ChunkHead
 from warren.storage.streams.segments import Place
 
 NOT_KNOWN = -1

@@ -102,7 +102,7 @@ def test_a_member_that_was_away_for_long_gets_the_segments(cluster: ClusterOfNod
 
     def is_served() -> bool:
         other = channel_to(cluster, 3)
-        return other.queue_declare("away", passive=True).method.message_count == 4510
+        return bool(other.queue_declare("away", passive=True).method.message_count == 4510)
 
     eventually(is_served, seconds=WAIT_S)
     assert read(cluster, 3, "away", 4510) == numbered(4510)

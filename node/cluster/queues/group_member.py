@@ -33,7 +33,7 @@ class GroupMember(HomeEnd, GroupOwner, Protocol):
     def order(self, command: Command) -> bool: ...
 
     def rebirth(self, term: int) -> None:
-        """The group began anew in that term, by the definitions; 0: it never did."""
+        """The group restarted with one member in that term, by the definitions; 0: it never did."""
 
     def follow(self, members: tuple[int, ...]) -> None: ...
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.sim.storage.sim_disk import SimDisk
 from warren.storage.record import CorruptRecord
-from warren.storage.streams.chunk import (
+from warren.storage.streams.chunk_format import (
     BadChunk,
     ChunkHead,
     bloom_of,

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, Protocol
 
-from warren.storage.streams.chunk import ChunkHead, encode_head
+from warren.storage.streams.chunk_format import ChunkHead, encode_head
 from warren.storage.streams.segments import INDEX_ROW, Place, Segment, SegmentFiles, Writing
 
 SEGMENT_BYTES: Final = 500_000_000  # RabbitMQ's default

@@ -15,7 +15,13 @@ from typing import Final
 
 from warren.storage.disk import Disk
 from warren.storage.record import CorruptRecord
-from warren.storage.streams.chunk import HEAD_BYTES, BadChunk, ChunkHead, decode_chunk, decode_size
+from warren.storage.streams.chunk_format import (
+    HEAD_BYTES,
+    BadChunk,
+    ChunkHead,
+    decode_chunk,
+    decode_size,
+)
 
 INDEX_ROW: Final = Struct("<QqQ")  # first offset, timestamp, place
 INDEX_BYTES: Final = INDEX_ROW.size

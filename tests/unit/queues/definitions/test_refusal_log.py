@@ -177,11 +177,25 @@ def test_a_whole_number_and_a_fraction_of_the_same_value_are_not_equivalent() ->
     assert "received '10.0' but current is '10'" in text
 
 
-def test_streams_are_refused_clearly_until_they_exist() -> None:
-    assert Steps().refused(declare_queue("q", {"x-queue-type": "stream"})) == (
-        406,
-        "queue type 'stream' is not supported by this version",
-    )
+STREAM: dict[str, object] = {"x-queue-type": "stream"}
+
+
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        (declare_queue("q", STREAM), "invalid property 'non-durable' for queue 'q' in vhost '/'"),
+        (
+            declare_queue("q", STREAM, durable=True, auto_delete=True),
+            "invalid property 'auto-delete' for queue 'q' in vhost '/'",
+        ),
+        (
+            declare_queue("q", STREAM, "c1", durable=True),
+            "invalid property 'exclusive-owner' for queue 'q' in vhost '/'",
+        ),
+    ],
+)
+def test_what_a_stream_cannot_be_is_refused(command: Command, text: str) -> None:
+    assert Steps().refused(command) == (406, text)
 
 
 QUORUM: dict[str, object] = {"x-queue-type": "quorum"}
