@@ -89,8 +89,11 @@ def test_publishing_over_http_is_refused_with_the_reason(node: Node, channel: An
 def test_heartbeats_leave_at_half_their_interval(node: Node) -> None:
     with RawClient(node.host, node.port).begin(heartbeat=1) as client:
         client.read_heartbeat()
-        begun = monotonic()
-        for _ in range(4):
+        gaps: list[float] = []
+        while len(gaps) < 20 and (not gaps or min(gaps) > 0.7):
+            begun = monotonic()
             client.send(frame(HEARTBEAT, 0, b""))
             client.read_heartbeat()
-        assert monotonic() - begun < 3.5  # About 2 s; 4 s with one a second.
+            gaps.append(monotonic() - begun)
+        # A busy machine delays heartbeats; with a tick of one second no gap is as short as this.
+        assert min(gaps) <= 0.7
