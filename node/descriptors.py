@@ -26,22 +26,48 @@ class Descriptors:
         self.refused_count = 0
         self._now_s = now_s
         self._logged_s = -LOG_S
+        self._operators: list[asyncio.Transport] = []  # HTTP, on descriptors kept for the node
 
     def is_short(self, transport: asyncio.BaseTransport) -> bool:
         """Whether the socket takes a descriptor that is kept for the node; its owner closes it."""
-        socket = transport.get_extra_info("socket")
-        files_max = self._files_max()
-        clients_below = files_max - min(KEPT, files_max // 4)
-        if socket is None or socket.fileno() < clients_below:
+        below = self._clients_below()
+        if not is_from(transport, below):
             return False
+        self._refuse("AMQP", below)
+        return True
+
+    def is_short_for_operator(self, transport: asyncio.Transport) -> bool:
+        """The same of an HTTP connection. Together they may take half of what is kept, so that
+        operators get in while AMQP clients have all the rest."""
+        below = self._clients_below()
+        if not is_from(transport, below):
+            return False
+        self._operators = [each for each in self._operators if not each.is_closing()]
+        if len(self._operators) >= (self._files_max() - below) // 2:
+            self._refuse("HTTP", below)
+            return True
+        self._operators.append(transport)
+        return False
+
+    def _clients_below(self) -> int:
+        files_max = self._files_max()
+        return files_max - min(KEPT, files_max // 4)
+
+    def _refuse(self, protocol: str, below: int) -> None:
         self.refused_count += 1
         now_s = self._now_s()
         if now_s - self._logged_s >= LOG_S:
             self._logged_s = now_s
             log.error(
-                "closing new AMQP connections: the limit of open files leaves room for clients up "
+                "closing new %s connections: the limit of open files leaves room for clients up "
                 "to descriptor %d; %d were closed so far; raise the limit (ulimit -n)",
-                clients_below,
+                protocol,
+                below,
                 self.refused_count,
             )
-        return True
+
+
+def is_from(transport: asyncio.BaseTransport, least: int) -> bool:
+    """Whether the socket has that descriptor or a higher one."""
+    socket = transport.get_extra_info("socket")
+    return socket is not None and socket.fileno() >= least

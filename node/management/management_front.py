@@ -131,12 +131,13 @@ class ManagementFront:
             keepers=self._keepers,
         )
         answer_others(context)
-        self._server = ManagementServer(context)
+        is_short = broker.descriptors.is_short_for_operator
+        self._server = ManagementServer(context, is_short=is_short)
         handshake_s = broker.config.tls.handshake_timeout_ms / 1000
         for each in self._places:
             await self._server.serve(each.bound, each.tls, handshake_s)
         if self._metrics_socket is not None:
-            self._metrics = ManagementServer(context, make_metrics_app)
+            self._metrics = ManagementServer(context, make_metrics_app, is_short)
             await self._metrics.serve(self._metrics_socket)
         gc.freeze()  # What came with the library stays; a full collection takes 20 ms less.
 

@@ -15,7 +15,7 @@ import logging
 import re
 from collections.abc import Callable
 from socket import socket
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 from urllib.parse import unquote_to_bytes
 
 from aiohttp import web
@@ -242,12 +242,37 @@ def in_one_line(record: logging.LogRecord) -> bool:
     return True
 
 
+IsShort = Callable[[asyncio.Transport], bool]
+
+
+class Entrance(asyncio.Protocol):
+    """Closes a new connection for which the node has no descriptor to spare."""
+
+    def __init__(self, make: Callable[[], asyncio.Protocol], is_short: IsShort) -> None:
+        self._make = make
+        self._is_short = is_short
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        accepted = cast(asyncio.Transport, transport)
+        if self._is_short(accepted):
+            accepted.abort()
+            return
+        protocol = self._make()
+        accepted.set_protocol(protocol)
+        protocol.connection_made(accepted)
+
+
 class ManagementServer:
     """An application on a port."""
 
     def __init__(
-        self, context: Context, make: Callable[[Context], web.Application] = make_app
+        self,
+        context: Context,
+        make: Callable[[Context], web.Application] = make_app,
+        is_short: IsShort = lambda transport: False,
     ) -> None:
+        self._is_short = is_short
+        self._servers: list[asyncio.Server] = []  # of ports without TLS
         self._acceptors: list[Acceptor] = []  # of ports with TLS
         logging.getLogger("aiohttp.server").addFilter(in_one_line)
         self._runner = web.AppRunner(
@@ -272,18 +297,21 @@ class ManagementServer:
         if self._runner.server is None:
             await self._runner.setup()
         if tls is None:
-            await web.SockSite(self._runner, bound).start()
+            loop = asyncio.get_running_loop()
+            self._servers.append(await loop.create_server(self._connection, sock=bound))
             return
         acceptor = Acceptor(bound, self._connection, tls, timeout_s=handshake_s)
         self._acceptors.append(acceptor)
         acceptor.start()
 
-    def _connection(self, forwarded: object) -> asyncio.BaseProtocol:
+    def _connection(self, forwarded: object = None) -> asyncio.BaseProtocol:
         assert self._runner.server is not None
-        return self._runner.server()
+        return Entrance(self._runner.server, self._is_short)
 
     async def stop(self) -> None:
         """Close the listeners and their connections."""
+        for server in self._servers:
+            server.close()
         for acceptor in self._acceptors:
             acceptor.close()
         await self._runner.cleanup()

@@ -1,9 +1,11 @@
 """A node that runs out of file descriptors keeps serving, and serves new clients afterwards."""
 
+import os
 import resource
 import socket
 from collections.abc import Iterator
 from typing import Final
+from urllib.parse import urlsplit
 
 import pika
 import pytest
@@ -15,6 +17,7 @@ from warren.testing import Node
 
 FILES_MAX: Final = 200
 IDLE: Final = 300
+FREE: Final = 20  # descriptors that HTTP connections leave, at least
 
 pytestmark = [pytest.mark.timeout(120)]
 
@@ -53,5 +56,30 @@ def test_idle_connections_take_no_descriptor_that_the_node_needs(node: Node) -> 
             return False
 
     eventually(connects)
+    assert channel.basic_get("q", auto_ack=True)[2] == b"1"
+    connection.close()
+
+
+def test_idle_http_connections_take_no_descriptor_that_the_node_needs(node: Node) -> None:
+    api = HttpApi(node.management_url)
+    connection = pika.BlockingConnection(pika.URLParameters(node.url))
+    channel = connection.channel()
+    channel.confirm_delivery()
+    channel.queue_declare("q", durable=True)
+    port = urlsplit(node.management_url).port
+    idle = [socket.create_connection((node.host, port), 10) for _ in range(IDLE)]
+    eventually(lambda: "closing new HTTP connections" in node.log())
+    assert len(os.listdir(f"/proc/{node.pid}/fd")) < FILES_MAX - FREE
+    channel.basic_publish("", "q", b"1", pika.BasicProperties(delivery_mode=2))
+    for each in idle:
+        each.close()
+
+    def answers() -> bool:
+        try:
+            return bool(api.get("/overview"))
+        except OSError:
+            return False
+
+    eventually(answers)
     assert channel.basic_get("q", auto_ack=True)[2] == b"1"
     connection.close()
