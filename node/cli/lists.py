@@ -149,7 +149,8 @@ LISTS: Final[Mapping[str, Listing]] = {
             "messages_unacknowledged", "messages_ram", "messages_paged_out", "message_bytes",
             "message_bytes_ready", "message_bytes_unacknowledged", "message_bytes_ram",
             "message_bytes_paged_out", "memory", "consumers", "consumer_capacity",
-            "consumer_utilisation", "owner_pid", "reason",
+            "consumer_utilisation", "owner_pid", "reason", "single_active_consumer_tag",
+            "single_active_consumer_pid",
         ),
         (
             Argument("--online", is_flag=True),

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
 
 import pika
 import pytest
 
+from node.cli.warrenctl import main
 from tests.conformance.broker import (
     Broker,
     Inbox,
@@ -17,7 +19,9 @@ from tests.conformance.broker import (
     take,
     wait_until_ready,
 )
+from tests.conformance.http_api import HttpApi
 from tests.conformance.options import both_kinds, declare, publish
+from tests.waiting import eventually
 from warren.testing import Node
 
 ACTIVE = {"x-single-active-consumer": True}
@@ -287,3 +291,27 @@ def test_a_hand_over_that_drains_waits_for_what_the_old_consumer_holds(
         second.wait(1)
         assert second.bodies == [b"3"]
     connection.close()
+
+
+@both_kinds
+def test_the_api_and_list_queues_name_the_active_consumer(
+    broker: Broker, channel: Any, connection: Any, name: str, kind: str, capsys: Any
+) -> None:
+    if broker.node is None:
+        pytest.skip("the broker has no API of ours")
+    declare(channel, name, kind, ACTIVE)
+    api = HttpApi(broker.node.management_url)
+    place = f"/queues/%2F/{quote(name, safe='')}"
+    tag, channel_name = "single_active_consumer_tag", "single_active_consumer_pid"
+    assert (api.get(place)[tag], api.get(place)[channel_name]) == ("", "")
+    first, second = connection.channel(), connection.channel()
+    first.basic_consume(name, print, consumer_tag="one")
+    second.basic_consume(name, print, consumer_tag="two")
+    eventually(lambda: api.get(place)[tag] == "one")
+    assert api.get(place)[channel_name].endswith(f" ({first.channel_number})")
+    url = broker.node.management_url
+    assert main(["-q", "--node-url", url, "list_queues", "name", tag]) == 0
+    assert f"{name}\tone" in capsys.readouterr().out.splitlines()
+    first.basic_cancel("one")
+    eventually(lambda: api.get(place)[tag] == "two")
+    channel.queue_delete(name)

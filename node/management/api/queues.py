@@ -15,7 +15,7 @@ from node.management.rows.client_rows import deliveries_of
 from node.management.rows.client_view import Chosen
 from node.management.rows.listing import list_reply, object_reply, sorted_in_slices
 from node.management.rows.node_stats import watched_queue
-from node.management.rows.queue_rows import Key, QueueRows, queue_row
+from node.management.rows.queue_rows import Key, QueueRows, active_consumers, put_active, queue_row
 from node.management.rows.rates import NO_RANGES, Ranges
 from node.management.rows.sampling import parse_ranges
 from node.management.rows.view import QueueView
@@ -78,6 +78,7 @@ class Queues:
         row["head_message_timestamp"] = queue.head_timestamp
         own = await self._clients.consumers(Chosen(vhost=vhost, queue=name))
         row["consumer_details"] = own
+        put_active(row, active_consumers(own).get((vhost, name)))
         row["deliveries"] = deliveries_of(own, by_queue=False)
         row["incoming"] = await self._context.pairs.into_queue(vhost, name, ranges)
         return object_reply(request, row)

@@ -12,12 +12,16 @@ from typing import Any, Final, TypeAlias
 from aiohttp import web
 
 from node.management.access import Context
-from node.management.rows.listing import Row, column_of, query_is_true
+from node.management.rows.client_lists import ClientLists
+from node.management.rows.client_rows import SINGLE_ACTIVE
+from node.management.rows.client_view import Chosen
+from node.management.rows.listing import column_of, query_is_true
 from node.management.rows.rates import (
     COLUMNS,
     DEPTHS,
     QUEUE,
     Ranges,
+    Row,
     path_of,
     put_details,
     with_idle,
@@ -41,6 +45,7 @@ COUNTS: Final = (
 )  # fmt: skip
 # In place of the counts of a queue whose node does not answer: 0 would be a claim.
 UNKNOWN: Final[Mapping[str, object]] = {**dict.fromkeys(COUNTS), "message_stats": {}}
+SINGLE_ACTIVE_CONSUMER: Final = "single_active_consumer"  # columns begin with it
 KEY_PLACES: Final = {"vhost": 0, "name": 1}
 RATE_PLACES: Final = {  # by the path of a column in a row
     f"{path_of(column)}_details.rate": place for place, column in enumerate(COLUMNS[QUEUE])
@@ -73,11 +78,17 @@ class QueueRows:
         self._is_bare = query_is_true(request.query, "disable_stats")
         self._has_totals = query_is_true(request.query, "enable_queue_totals")
         self._ranges: Ranges | None = None if self._is_bare else parse_ranges(request.query)
+        self._asks_active = SINGLE_ACTIVE_CONSUMER in request.query.get("columns", "")
+        self._active: dict[Key, Row] = {}
 
     async def prepare(self, shown: Sequence[Key]) -> None:
         cluster = self._context.cluster
         if cluster is not None and self._asks_others:
             self._live.update(await cluster.live_queues(shown, self._vhosts, self._ranges))
+        if self._asks_active:  # By its name alone: this looks at all consumers of the vhosts.
+            clients = ClientLists(self._context)
+            for vhost in self._vhosts:
+                self._active.update(active_consumers(await clients.consumers(Chosen(vhost=vhost))))
 
     @property
     def _asks_others(self) -> bool:
@@ -86,7 +97,11 @@ class QueueRows:
     def row(self, key: Key) -> Row | None:
         elsewhere = self._live.get(key)
         row = self._own_row(key) if elsewhere is None else queue_row(elsewhere, elsewhere.rates)
-        return bare(row, self._has_totals) if row is not None and self._is_bare else row
+        if row is None:
+            return None
+        if self._asks_active:
+            put_active(row, self._active.get(key))
+        return bare(row, self._has_totals) if self._is_bare else row
 
     def _own_row(self, key: Key) -> Row | None:
         queue = self._context.view.queue(*key)
@@ -139,6 +154,23 @@ def queue_values(view: BrokerView, rates: Rates, sort: str) -> Value:
         return None if queue is None or not queue.counts_known else 0
 
     return count
+
+
+def active_consumers(consumers: Sequence[Row]) -> dict[Key, Row]:
+    """Rows of single active consumers, by their queue."""
+    return {
+        (each["queue"]["vhost"], each["queue"]["name"]): each
+        for each in consumers
+        if each["activity_status"] == SINGLE_ACTIVE
+    }
+
+
+def put_active(row: Row, consumer: Row | None) -> None:
+    """The active consumer of a queue that serves one at a time; "": it has no consumer."""
+    if row["arguments"].get("x-single-active-consumer") is True:
+        channel = {} if consumer is None else consumer["channel_details"]
+        row[f"{SINGLE_ACTIVE_CONSUMER}_tag"] = "" if consumer is None else consumer["consumer_tag"]
+        row[f"{SINGLE_ACTIVE_CONSUMER}_pid"] = channel.get("name", "")
 
 
 def plain_rows(view: BrokerView) -> Callable[[Key], Row | None]:

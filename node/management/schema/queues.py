@@ -78,6 +78,9 @@ QUEUE: Final = record(
         # Of exclusive ones.
         "owner_pid_details": record("QueueOwner", {"name": STRING}),
         "idle_since": STRING,
+        # Where one consumer at a time is served: of one queue, or asked for as a column.
+        "single_active_consumer_tag": STRING,
+        "single_active_consumer_pid": STRING,
         # Of one queue.
         "head_message_timestamp": or_null(INTEGER),
         "consumer_details": listed(CONSUMER),
