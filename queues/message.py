@@ -26,7 +26,7 @@ class Chunk:
     Message `i` is `data[offsets[i] - base : offsets[i + 1] - base]`. `data` is None while the bytes
     are on disk alone: in the log at `file_id`, `file_offset`, or in a page file at `page_id`,
     `page_offset`. In the log they are for the queues that are journaled, in a page file, which
-    claims `size()` of it, for whoever holds the chunk.
+    claims `size()` of it, for the holders of the chunk.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Chunk:
         self.info: i64 = info
         # Exchange and routing key, short strings, where the messages do not say them (FORMAT_10).
         self.names = names
-        self.traits: Traits | None = None  # what the machine was told, if it was told anything
+        self.traits: Traits | None = None  # what the machine got, if anything
         self.file_id: i64 = 0  # 0: in memory alone
         self.file_offset: i64 = 0  # where `data` begins in that file
         self.page_id: i64 = 0  # 0: in no page file

@@ -12,7 +12,7 @@ from queues.sessions.credit import CreditActor
 
 
 class SessionSink(Protocol):
-    """What a session is told by the queues that it uses; `uid` is the queue's."""
+    """What a session gets from the queues that it uses; `uid` is the queue's."""
 
     @property
     def session(self) -> SessionId: ...

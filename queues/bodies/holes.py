@@ -2,8 +2,8 @@
 
 `Sizes` is made with the extent and kept in few bits: nothing is unpacked when a message goes alone
 (an expiration, a message that is dropped from the head), for hundreds of extents may be hit for the
-first time in one turn. Up to KINDS_MAX different sizes are told by an index of 0, 1, 2 or 4 bits,
-others by 2 bytes each, or 4 where one has 64 KiB or more.
+first time in one turn. Up to KINDS_MAX different sizes are encoded by an index of 0, 1, 2 or 4
+bits, others by 2 bytes each, or 4 where one has 64 KiB or more.
 
 `Holes` is made when the first message goes alone, a bit for each, so that the extent need not
 become slots again (`queues.bodies.extents`): 300 bytes for each of those.
@@ -19,7 +19,7 @@ from mypy_extensions import i16, i64, mypyc_attr, u8
 from warren.wire.buffer import BytesWriter, read_i16_be, read_i32_le, write_i16_be
 
 KINDS_MAX: Final = 16
-SHORT_BITS: Final = 16  # of a size that is told as it is
+SHORT_BITS: Final = 16  # of a size that is stored as it is
 LONG_BITS: Final = 32
 SHORT_MAX: Final = 0xFFFF
 

@@ -7,8 +7,8 @@ the oldest first. A chunk stays in memory until its batch is written, and its `p
 it has come.
 
 If the files cannot take what comes, publishers lose credit from BEHIND_BYTES on. If a write fails,
-its bodies stay in memory and nothing is written until `try_again`; whoever looks after the budget
-offers them anew (`Store.shed`).
+its bodies stay in memory and nothing is written until `try_again`; the owner of the budget
+offers them again (`Store.shed`).
 """
 
 from collections import deque

@@ -95,7 +95,7 @@ class BodyBudget:
         pager.files.claim(chunk.page_id, chunk.size())
 
     def leave_page(self, chunk: Chunk) -> None:
-        """Nobody holds the chunk any more, so its page need not have it."""
+        """The chunk has no holder any more, so its page need not keep it."""
         pager = self.pager
         assert pager is not None
         pager.files.release(chunk.page_id, chunk.size())
@@ -114,7 +114,7 @@ class Slot:
 
     With a table it is an extent: all its messages, of which the table knows the dead ones, are, if
     they are journaled, in one file of the log, else in one page file; and `chunk` is a single piece
-    as long as all of them, which has no bytes and belongs to nobody else.
+    as long as all of them, which has no bytes and has no other holder.
     """
 
     def __init__(self, first: i64, count: i64, chunk: Chunk, index: i64, journaled: bool) -> None:
@@ -149,8 +149,8 @@ class Slot:
 class Store:
     """Slots of one queue, ascending by message_seq: `_slots`, and behind them `_newest`.
 
-    What comes and goes before the next one comes never gets into the lists (0009); whoever looks
-    at them calls `_spread` first.
+    What comes and goes before the next one comes never gets into the lists (0009); readers
+    of the lists call `_spread` first.
     """
 
     def __init__(self, budget: BodyBudget) -> None:

@@ -6,7 +6,7 @@
                  count ulong, first-time timestamp, last-time timestamp, exchange string,
                  routing-keys array of string}
 
-0-9-1 has no time of the last death; 1.0 is told the first one twice then. What does not look like a
+0-9-1 has no time of the last death; 1.0 gets the first one twice then. What does not look like a
 history is none.
 """
 

@@ -16,7 +16,7 @@
 | null | V | | V | null |
 | decimals, described | dropped | | | |
 
-Dropped is `DROPPED`. Whoever fills a table or list leaves it out.
+Dropped is `DROPPED`. Tables and lists leave it out.
 """
 
 import math

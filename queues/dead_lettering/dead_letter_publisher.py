@@ -5,7 +5,7 @@ Takes messages of a chunk that died for one reason; makes dead letters of them
 routes them
 to. It is a session of its own to those queues: it waits for no confirm and hears of nothing. What
 has no exchange, no route, or would go round in a circle for ever is dropped; the first of a
-kind in a while is logged. Where letters are to arrive at least once, somebody else publishes them
+kind in a while is logged. With the strategy at-least-once another part publishes them
 (`queues.dead_lettering.at_least_once_worker`), and asks here for each letter and where it is to go.
 Compiled.
 """

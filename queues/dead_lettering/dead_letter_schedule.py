@@ -4,7 +4,7 @@ Takes which messages are dying and, of each letter that its host has sent, what 
 it was for; gives which message is to be made a letter of next, and which are buried for good. It is
 told the time with every call that has to do with it.
 
-At most WINDOW letters are on their way. One that a queue refused, or that somebody has not answered
+At most WINDOW letters are on their way. One that a queue refused, or has not answered
 for ANSWER_MS, is sent again to the queues that do not have it yet. One that no queue wanted (no
 exchange, no binding) gives its place up and rests; of those that rest some are tried after a while,
 and all in turn as long as that helps. Waits double up to REST_MS_MAX. A letter may arrive twice,

@@ -70,7 +70,7 @@ CONTENT_HEAD: Final = 12  # class, weight and body size, before the properties
 NAMES_AT: Final = 13  # exchange and routing key in a publish frame, behind class, method, ticket
 TICKET_AT: Final = 11
 
-LETTERS_KEPT_MAX: Final = 256  # of `DeadLetterRule`; at the limit it begins anew
+LETTERS_KEPT_MAX: Final = 256  # of `DeadLetterRule`; at the limit it is emptied
 KEY_BYTES_MAX: Final = 4096  # what is known by more than that is not remembered
 
 FIRST_DEATH: Final = (b"x-first-death-exchange", b"x-first-death-queue", b"x-first-death-reason")

@@ -68,7 +68,7 @@ class Queue(msgspec.Struct, frozen=True, array_like=True, gc=False):
     node: str  # where its leader was placed at first
     members: tuple[int, ...] = ()  # who has it, if it is a quorum queue in a cluster
     process: int = 0  # it goes when this process of a node has ended; 0: there is none such
-    reborn_term: int = 0  # its group began anew in this term (0054); 0: it never did
+    reborn_term: int = 0  # its group restarted in this term (0054); 0: it never did
     reborn_on: int = 0  # with what this member had, and no other
 
     @property

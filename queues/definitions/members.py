@@ -15,13 +15,13 @@ class Member(msgspec.Struct, frozen=True, array_like=True):
     """One node of the cluster."""
 
     id: int
-    name: str  # of the node, as in `rabbit@host`; "": a founding place that nobody has taken
+    name: str  # of the node, as in `rabbit@host`; "": a founding place that no node has taken
     incarnation: int  # of its data directory: random, 64 bit; 0 with no name
     cluster_host: str  # where its peers reach it
     cluster_port: int
     host_id: str = ""  # of the machine that it runs on: members of a queue are spread over them
     zone: str = ""
-    amqp: str = ""  # host:port as clients are told it; "" where none was configured
+    amqp: str = ""  # host:port as clients get it; "" where none was configured
     management: str = ""
     draining: bool = False  # in maintenance: takes no clients and no leaders
     amqps: str = ""  # as `amqp`, over TLS

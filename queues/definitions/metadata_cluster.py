@@ -67,7 +67,7 @@ class Roster:
         self.removed: dict[int, RemovedMember] = {}
 
     def named(self, name: str) -> Member | None:
-        """The member of that name; places that nobody has taken have none."""
+        """The member of that name; places that no node has taken have none."""
         found = (each for each in self.members.values() if each.name == name)
         return next(found, None) if name else None
 

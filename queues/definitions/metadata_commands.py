@@ -183,7 +183,7 @@ class ClearTopicPermissions(msgspec.Struct, frozen=True, array_like=True, tag_fi
 
 class Found(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=22):
     """The cluster begins with these members, one for each place of the founding list. Those of
-    which nobody has heard so far have no name and the incarnation 0."""
+    which no node has heard so far have no name and the incarnation 0."""
 
     cluster_id: int
     members: tuple[Member, ...]
@@ -229,7 +229,7 @@ class SetQueueMembers(msgspec.Struct, frozen=True, array_like=True, tag_field="k
 
 
 class RecoverQueue(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=31):
-    """The majority of the quorum queue is lost for ever: its group begins anew, in that term, with
+    """The majority of the quorum queue is lost for ever: its group restarts, in that term, with
     this member alone. What the others had and this one has not is lost (0054)."""
 
     uid: Uid

@@ -1,6 +1,6 @@
 """Processes of the metadata machine at rest: how far their batches are, and what came of them.
 
-An outcome is kept without its changes, which were carried out: what is left is what whoever asked
+An outcome is kept without its changes, which were carried out: what is left is what the asker
 gets to know. Layout: docs/formats/metadata.md.
 """
 

@@ -5,7 +5,7 @@ the state it has to the state at `applied_index`; and makes a machine of the row
 comes into the store whole or not at all, in this order. What fits into one batch is one: rows and
 head together. What does not is written twice: first as parts of a *redo*, then the head that says
 how many parts there are, then the rows, and at last the head without them. So a crash between any
-two batches leaves the old state, with parts that nobody reads, or the new one, whose parts `load`
+two batches leaves the old state, with parts that are never read, or the new one, whose parts `load`
 carries out again. Layout: docs/formats/metadata.md. The same rows can be sent to another node.
 """
 

@@ -1,6 +1,6 @@
 """One vhost of the metadata machine: exchanges, queues, bindings and rules, found from every side.
 
-Whoever holds it reads; only the machine changes it. What goes takes with it what rests on it: a
+Its holders only read; only the machine changes it. What goes takes with it what rests on it: a
 queue or exchange its bindings, the last binding of an auto-delete exchange that exchange.
 """
 

@@ -4,8 +4,8 @@ Takes what sessions ask for (`view`) and gives the bytes, or None and, as soon a
 again, `SessionSink.on_loaded`. Owns who waits, for a body or for a delivered mark (0004). What is
 wanted next is read ahead, up to READ_AHEAD_BYTES, and more of it when half of that was looked at,
 so that a consumer of a backlog seldom waits; not while the queues that do so have brought the node
-CROWDED_BYTES over its budget. A body that cannot be read is told to those who wait
-for it and to nobody else. What was looked at and is over the budget leaves memory again.
+CROWDED_BYTES over its budget. A body that cannot be read is reported to the readers that wait
+for it and to no others. What was looked at and is over the budget leaves memory again.
 """
 
 from typing import TYPE_CHECKING, Final, final
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 UNSEEN_SLACK: Final = 4096  # messages above the last durable mark that may be delivered (0004)
 READ_AHEAD_BYTES: Final = 2 << 20
-CROWDED_BYTES: Final = 128 << 20  # in memory above the budget: nobody reads ahead
+CROWDED_BYTES: Final = 128 << 20  # in memory above the budget: no queue reads ahead
 LOAD_BYTES: Final = 1 << 10  # a chunk counts so much more in that, for it is work of its own
 
 
@@ -123,7 +123,7 @@ class Reading:
         following: Slot | None = None
         if self._seen_seq <= self._ahead_seq:
             following = self._store.find_live(self._ahead_seq)
-        if following is None:  # What was to come next is gone: the next miss begins anew.
+        if following is None:  # What was to come next is gone: the next miss starts again.
             self._ahead_seq = 0
         else:
             self._ask(core, following)
@@ -142,7 +142,7 @@ class Reading:
                 sink.on_loaded(self._uid)
 
     def load_failed(self, chunk: Chunk) -> None:
-        """The bytes cannot be read: whoever waits for them is told."""
+        """The bytes cannot be read: report that to the readers that wait."""
         self._store.loading.discard(chunk)
         told = [(session, each[0]) for session, each in self._waiting.items() if each[1] is chunk]
         for session, sink in told:

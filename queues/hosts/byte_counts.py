@@ -1,9 +1,9 @@
 """Bytes that each process of the cluster gives to a quorum queue and gets of it, at its leader.
 
 Counted for queues alone whose leader is to follow its traffic: `Bodies` has a `Traffic`
-then, which is told of each run of messages that comes in or goes out, and asked what it has counted
+then, which counts each run of messages that comes in or goes out, and asked what it has counted
 since it was asked last. A delivery counts as many bytes as messages of the queue have had here on
-the average; while nobody has published here that is GUESS_BYTES, for then only the shares of the
+the average; before the first publish here that is GUESS_BYTES, for then only the shares of the
 consumers matter. Compiled.
 """
 

@@ -283,7 +283,7 @@ class ClassicHost:
         core.count_answer(effect)
         sink = self._users.get(session_in(effect))
         if sink is None:
-            assert isinstance(effect, Purged), "an answer to nobody"
+            assert isinstance(effect, Purged), "an answer without an asker"
             return  # A session that ended during a long purge.
         tell(sink, self.uid, effect, core.auto_delete and core.machine.attached_count == 0)
 

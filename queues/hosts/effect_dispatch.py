@@ -1,6 +1,6 @@
-"""What sessions are told of a machine's effects: from an effect to a call of a `SessionSink`.
+"""Turn the effects of a machine into calls of a `SessionSink`.
 
-`session_in` says whose business an effect is, `tell` tells it to whoever stands here for that
+`session_in` names the session of an effect, `tell` calls the sink that stands here for that
 session. Effects that concern bodies (Enqueued, Left) or the queue itself are the host's own.
 Compiled.
 """

@@ -87,7 +87,7 @@ class DeadLetterPublisher(Protocol):
         """Whether this turn has no time left for `address`, which routes."""
 
     def new_session(self) -> SessionId:
-        """One that nobody has had."""
+        """One that was never used."""
 
     def address(self, chunk: Chunk, index: int, reason: str) -> Addressed:
         """The dead letter of message `index` of the chunk, whose bytes are in memory."""

@@ -39,7 +39,7 @@ class Log(Protocol):
 
     @property
     def durable_lsn(self) -> int:
-        """Synced up to there, from the start on; whoever waits for it is told by `on_durable`."""
+        """Synced up to there, from the start on; `on_durable` reports it to those that wait."""
 
     @property
     def pending_bytes(self) -> int: ...
@@ -189,8 +189,8 @@ class Journal:
     def end_turn(self, now_ms: i64) -> None:
         """Write what the turn did, and hand it to the disk.
 
-        Nobody waits for settlements: alone, they are gathered up to `settle_later` of the host, so
-        that acknowledgements cost neither a record nor a sync each where nobody publishes.
+        No client waits for settlements: alone, they are gathered up to `settle_later` of the host,
+        so that acknowledgements cost neither a record nor a sync each where no client publishes.
         """
         log = self._log
         urgent = log.appended_lsn != self._appended_lsn  # Log groups have appended.
@@ -293,8 +293,8 @@ class Journal:
         self._write(chunk, [(uid, message_first)], now_ms)
 
     def when_durable(self, done: Callable[[], None]) -> None:
-        """Call back when everything that is in the log, or journaled, by now is synced. Whoever
-        asks sees to it that a turn ends."""
+        """Call back when everything that is in the log, or journaled, by now is synced. The
+        caller makes sure that a turn ends."""
         self._receipt.calls.append(done)
 
     def on_durable(self, lsn: i64) -> None:

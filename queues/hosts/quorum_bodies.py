@@ -4,7 +4,7 @@ Bodies are written before the entry that speaks of them, by the leader when it p
 followers in `promise`, and with the slices of a snapshot that comes in. Until the machine has
 applied the entry, or is that of the snapshot, they are *promised*; then it has them, or has passed
 over their numbers: message_seqs ascend along the log, so what is promised below the machine's next
-number and was not taken is of nobody (of an entry that was cut off, or of one that came a second
+number and was not taken has no owner (of an entry that was cut off, or of one that came a second
 time), and is released. So neither a truncation nor a snapshot that is dropped needs a look at them;
 and it must have none, for the same message may come again, and what was settled once in the log is
 dead for good (docs/formats/wal.md).
@@ -204,7 +204,7 @@ class BodyReader(PublishingOnly):
         self._work()
 
     def clear(self) -> None:
-        """Nobody wants them any more."""
+        """They are no longer wanted."""
         self._waiting.clear()
 
     def _work(self) -> None:

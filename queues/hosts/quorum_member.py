@@ -3,8 +3,8 @@
 Every member applies what is committed, the leader alone speaks: of the effects a follower takes
 what concerns bodies. Sessions of all nodes come in through `hand_down`
 (`queues.remote.remote_interfaces.HomeEnd`)
-with numbered commands; what a leader loses is sent again by them, to whoever leads then, so nothing
-is told of a proposal that is lost.
+with numbered commands; what a leader loses is sent again by them, to the leader of that time, so
+nothing reports a proposal that is lost.
 
 A leader begins when all entries of older terms are applied here: with `Leads(term)`, behind which
 messages are numbered from term << 40 | 1 on, and with the queue's options where they have changed.
@@ -70,11 +70,11 @@ from raft.ready import Lead
 from raft.status import Status
 
 SNAPSHOT_ENTRIES: Final = 4096
-LATE_ENTRIES: Final = 16  # times as many, while somebody gets the last one or it is new
+LATE_ENTRIES: Final = 16  # times as many, while a peer receives the last one or it is new
 LATE_BYTES: Final = 16 << 20  # of entries; with so much it is new no longer
 SNAPSHOT_REST_MS: Final = 10_000  # so long it is new: each one costs the disk a sync
 REATTACH_BYTES: Final = 1 << 20  # bodies with entries for one who is behind, in one go
-CAMPAIGN_MS: Final = 50  # until it is tried again by whoever is to lead a new queue
+CAMPAIGN_MS: Final = 50  # until it is tried again by the member that is to lead a new queue
 RETRY_MS: Final = 20  # until what the group did not take is proposed again
 CAMPAIGNS: Final = 20
 UNTIMED: Final = -1  # of a batch: the turn says what time it is
@@ -126,7 +126,7 @@ class QuorumMember:
         self.bodies = Bodies(core, slicing.sweep_slots)
         self._entries = EntryApply(core, self.bodies, self._died, self._purged)
         self.options = core.options  # what the definitions say
-        self.reborn_term: i64 = 0  # its group began anew in it (0054); 0: it never did
+        self.reborn_term: i64 = 0  # its group restarted in it (0054); 0: it never did
         self._is_sweeping = False  # sessions of before that are ended first
         self._journal = core.journal
         self._turn = core.turn
@@ -253,7 +253,7 @@ class QuorumMember:
 
     def order(self, command: Command) -> bool:
         """A command of the node's own (a process that is gone, suspended, back); False: this node
-        does not lead, and whoever does hears of it as well."""
+        does not lead, and the leader receives it as well."""
         if self.term == 0:
             return False
         self._commands.append(command)
@@ -325,7 +325,7 @@ class QuorumMember:
         self._journal.entry(self)
 
     def _is_sole(self, group: Group) -> bool:
-        """Whether this is the only member, and is to stay so: nobody is sent entries, so messages
+        """Whether this is the only member, and is to stay so: no entries are sent, so messages
         are in the log alone. To copy them is a fifth of what a message of 1 KB costs."""
         config = group.raft.config
         return len(self._wanted) <= 1 and len(config.voters) == 1 and len(config.learners) == 0
@@ -373,7 +373,7 @@ class QuorumMember:
         """The messages of what was stepped are in the log: so shall be its entries."""
         group = self._group
         if group is None or self.term == 0 or group.raft.term != self.term:
-            return  # It leads no more, or anew in another term: `lead` is about to tell.
+            return  # It leads no more, or again in another term: `lead` is about to tell.
         while len(self._stepped) > 0:
             batch = self._stepped[0]
             entry = encode_member_entry(batch.now_ms, batch.message_first, batch.commands)
@@ -507,8 +507,8 @@ class QuorumMember:
         self._follow()
 
     def _sweep(self) -> list[Command]:
-        """The first of a group that has begun anew: what sessions know of it may be lost. All are
-        ended before anybody hears that there is a leader; who comes then finds that out."""
+        """The first of a group that has restarted: what sessions know of it may be lost. All are
+        ended before any session hears of the leader; who comes then finds that out."""
         streams = self.core.machine.streams
         assert streams is not None
         self._is_sweeping = True
@@ -589,7 +589,7 @@ class QuorumMember:
         return len(self._wanted) == 0 or node in self._wanted
 
     def configured(self, config: Config) -> None:
-        """What is in the log may be taken back; what counts is told by `apply`."""
+        """What is in the log may be taken back; what counts comes with `apply`."""
 
     def _settle_members(self, group: Group) -> None:
         """A change of the members is committed."""
@@ -771,7 +771,7 @@ class QuorumMember:
         self._mark()
 
     def part(self) -> None:
-        """The group has begun anew without this member, which leaves when the others say so."""
+        """The group has restarted without this member, which leaves when the others say so."""
         if self.term > 0:
             self._step_down()
         self.leader = 0
@@ -780,7 +780,7 @@ class QuorumMember:
 
     def leave(self) -> None:
         """The definition is gone, or the group has no member here any more: all that is here of it
-        goes. The core is deleted next (`QueueCore.delete`), and whoever added the group
+        goes. The core is deleted next (`QueueCore.delete`), and the part that added the group
         removes it."""
         self.core.settles = False  # The same messages may come again, if a member does.
         if self.term > 0:
@@ -809,7 +809,7 @@ def range_of(entry: Entry) -> tuple[int, int]:
 
 def next_change(config: Config, wanted: Sequence[int], own: i64) -> Change | None:
     """What brings the members nearer to those that are wanted: who is new comes first, and goes
-    on by itself to be a voter; nobody leaves before. The leader leaves last, by a transfer."""
+    on by itself to be a voter; no member leaves before. The leader leaves last, by a transfer."""
     for member in wanted:
         if member not in config.voters and member not in config.joining:
             return AddVoter(member)

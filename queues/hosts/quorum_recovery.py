@@ -3,9 +3,9 @@
 `begin` reads the newest snapshot of each group (its machine, where it stands, and what the node
 wrote down when the member was made: `birth`); then the log's recovery tells entries, terms and
 votes; `restored` says what a member begins with. A group without a snapshot was left: what the log
-has of it is of nobody, but for its term, in case that the member is made anew. Not compiled.
+has of it has no owner, but for its term, in case that the member is created again. Not compiled.
 
-A group of a queue has another incarnation when it has begun anew with one member (0054): the term
+A group of a queue has another incarnation when it has restarted with one member (0054): the term
 of that, which no other member of it can have reached. What the node wrote down when the member was
 made (`birth`) is that incarnation, u32, little-endian, or nothing for the first one. Terms ascend
 over incarnations, so that what the log has is one log; but a member that joined in a later one has
@@ -64,7 +64,7 @@ class FoundGroup:
         return True
 
     def restored(self) -> Restored:
-        """All was told. ValueError: it is no log."""
+        """The end of the records. ValueError: it is no log."""
         return self.log.restored(self.standing.point)
 
     def has_begun_anew(self, restored: Restored, term: int) -> bool:

@@ -15,7 +15,7 @@ What was settled since may be missing in it: the entries that follow settle it t
 
 What comes in is put down at once, the machine into the keyed state, bodies into the log. Nothing
 of it counts before the last slice is durable and the head is written. `Outgoing` and `Incoming` own
-what is under way; both are told when their disk is done, and by `work` when a turn has time for
+what is under way; both are called when their disk is done, and by `work` when a turn has time for
 them. Bytes that are no snapshot are a BadSnapshot, which goes through. Compiled.
 """
 

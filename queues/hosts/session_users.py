@@ -1,7 +1,7 @@
 """The sessions that use a queue on this node: their sinks, and what of theirs is journaled.
 
 Most queues have one session that publishes and one that consumes. Those that did so last are kept
-apart, so that a message looks nobody up: numbers of sessions are long, and a table of each queue's
+apart, so that a message needs no lookup: numbers of sessions are long, and a table of each queue's
 own is out of the processor's cache when thousands of queues take turns (0009). Compiled.
 """
 
@@ -93,7 +93,7 @@ class Users:
         return self._receipts.get(session, 0)
 
     def end(self, session: SessionId) -> None:
-        """Nobody stands here for the session any more."""
+        """No sink stands here for the session any more."""
         self._sinks.pop(session, None)
         self._receipts.pop(session, None)
         self._commander = None

@@ -24,7 +24,7 @@ Runs = list[tuple[int, int]]
 
 @final
 class Sweep:
-    """What is to go: in `old`, which nobody else has, or in `passed`, and not in `kept`.
+    """What is to go: in `old`, which has no other holder, or in `passed`, and not in `kept`.
 
     What is kept may be settled meanwhile; that is let go of by the core.
     """

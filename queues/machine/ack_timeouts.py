@@ -4,7 +4,7 @@ Takes the time, and the timeout that holds where a consumer has none of its own;
 and when the next look is due. How long a consumer has held something is its own knowledge
 (`queues.machine.consumers`). A look costs as much as there are consumers, so there is one for every
 eighth
-of the shortest timeout, and none where nothing is held or nobody has a timeout.
+of the shortest timeout, and none where nothing is held or no consumer has a timeout.
 """
 
 from typing import Final, final

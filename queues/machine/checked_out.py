@@ -37,7 +37,7 @@ class Row:
 @final
 class Rows:
     """Those of one consumer. Invariant: they are what the consumer holds; `delivery_seq`
-    ascends, and so does `order`, but for parts of one row. While somebody has a `copy`, no row is
+    ascends, and so does `order`, but for parts of one row. While a snapshot has a `copy`, no row is
     changed: another one takes its place (0057)."""
 
     def __init__(self) -> None:

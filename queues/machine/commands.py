@@ -230,7 +230,7 @@ class Tick(Command):
 
 @final
 class Restarted(Command):
-    """The only member began anew: all sessions are over, and numbers below are used up."""
+    """The only member restarted: all sessions are over, and numbers below are used up."""
 
     def __init__(self, next_seq: i64) -> None:
         super().__init__(RESTARTED)
@@ -266,8 +266,9 @@ class Leads(Command):
 class Retire(Command):
     """The queue is about to be deleted: from now on it refuses every publish.
 
-    Only if nothing is ready (`if_empty`) and nobody consumes (`if_unused`), where that is asked.
-    Off, or when the session ends, it goes on. The answer, `Inspected`, shows whether they held.
+    Only if nothing is ready (`if_empty`) and there is no consumer (`if_unused`), where that is
+    asked. Off, or when the session ends, it goes on. The answer, `Inspected`, shows whether they
+    held.
     """
 
     def __init__(

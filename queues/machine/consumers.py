@@ -87,7 +87,7 @@ class Consumer:
         return known[0].at_ms if len(known) > 0 else -1
 
     def note_returned(self, first: i64, count: i64) -> None:
-        """It gave these back: if it gets them again, their time begins anew."""
+        """It gave these back: if it gets them again, their time starts again."""
         if len(self.generations) == 0:
             return
         if self.returned is None:
@@ -101,8 +101,8 @@ class Level:
     """The line of consumers of one priority that have credit.
 
     Who leaves keeps an empty place, to be stepped over, for a line may be long. Invariants:
-    `count` consumers stand here; there are at most about as many empty places, and none if nobody
-    stands here. `_first` has the first place, `_line` the others.
+    `count` consumers stand here; there are at most about as many empty places, and none if no
+    consumer stands here. `_first` has the first place, `_line` the others.
     """
 
     def __init__(self, priority: i64) -> None:

@@ -81,7 +81,7 @@ class Delivers(Effect):
     """Messages first..first+count-1 are checked out to the consumer, in this order.
 
     `delivery_seq` numbers the consumer's deliveries from 1: the first message here has it.
-    `attempts` is that of each message (see ACQUIRED_SHIFT), 0 where nobody counts.
+    `attempts` is that of each message (see ACQUIRED_SHIFT), 0 where they are not counted.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class TimedOut(Effect):
 
 @final
 class QueueExpired(Effect):
-    """Nobody has used the queue for as long as it may be unused: it is to be deleted."""
+    """The queue has been unused for as long as it may be unused: it is to be deleted."""
 
 
 @final
@@ -225,7 +225,7 @@ class Applied(Effect):
 class Unwanted(Effect):
     """Of the Enqueue that is next in the batch nothing was taken: it came a second time, or too
     early. Its messages would have been message_first.., and these numbers are used up. Of each
-    Enqueue, in order, `Enqueued` or this is told. Whoever stored their bodies lets them go.
+    Enqueue, in order, `Enqueued` or this follows. The part that stored their bodies releases them.
     """
 
     def __init__(self, session: SessionId, message_first: i64, count: i64) -> None:

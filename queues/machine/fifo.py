@@ -266,7 +266,7 @@ class Fifo:
         if kind == ENQUEUE:
             assert isinstance(command, Enqueue)
             if self.options.levels > 1:
-                self._check_out()  # It must not overtake a message that somebody waits for.
+                self._check_out()  # It must not overtake a message that a consumer waits for.
             self._unserved = True
             self._enqueue(command)
         elif kind == SETTLE:
@@ -395,7 +395,7 @@ class Fifo:
         else:
             self._put_what_fits(session, first, message_first, count, traits)
         if self.due_ms <= self.now_ms:
-            # A lifetime of nothing: whoever waits gets it, or nobody.
+            # A lifetime of nothing: a waiting consumer gets it, or it expires.
             self._check_out()
             pass_time(self)
 
@@ -615,7 +615,7 @@ class Fifo:
         consumer = self.roster.find(command.key)
         if consumer is None or not consumer.attached:
             if command.drain and self.streams is not None:
-                self._effects.append(Drained(command.key, 0))  # Whoever asked waits for it.
+                self._effects.append(Drained(command.key, 0))  # The asker waits for it.
             return
         consumer.auto_return = command.auto_return
         self.roster.give(
@@ -666,7 +666,7 @@ class Fifo:
             roster.activate(self._effects)
 
     def _call_off(self, session: SessionId) -> None:
-        """Nobody is there any more to take what the session wanted to get."""
+        """The session that wanted to get messages is gone."""
         kept: deque[Command] = deque()
         for command in self.put_off:
             if not isinstance(command, Get) or command.session != session:
@@ -695,7 +695,7 @@ class Fifo:
         for session in list(sessions):
             self.end_session(session)
         self.next_seq = max(self.next_seq, next_seq)
-        self.use()  # The time in which nobody could use it does not count.
+        self.use()  # The time in which no client could use it does not count.
 
     # Taking messages
 

@@ -1,6 +1,6 @@
 """The state of a queue machine as one MessagePack array (docs/formats/queue-snapshot.md).
 
-All of it (`machine_state`), or the head of one that is long, without the parts that are told behind
+All of it (`machine_state`), or the head of one that is long, without the parts that follow
 it (`queues.machine.fifo_snapshot`). `restore` puts a new machine into that state; BadSnapshot: no
 machine
 has it. Runs of message_seqs are (first, count) pairs; the first element is the version. Everything
@@ -35,7 +35,7 @@ from queues.runs.seqset import SeqSet
 
 VERSION: Final = 4
 OLD_VERSIONS: Final = (1, 2, 3)  # without annotations, changing leaders, delays
-HEAD: Final = 5  # what may be long is told behind it
+HEAD: Final = 5  # long parts follow it
 Runs = list[tuple[int, int]]
 KEY_BYTES: Final = 20
 SESSION_BYTES: Final = 16
@@ -271,7 +271,7 @@ def _check(state: FifoState, options: Options) -> None:
     pending_dead_letters = [(first, count) for first, count, _ in state.pending_dead_letters]
     kept = _merged(sorted(alive + pending_dead_letters), state.next_seq)
     if state.version == HEAD and state.next_seq > 1:
-        kept = [(1, state.next_seq - 1)]  # They are told behind it.
+        kept = [(1, state.next_seq - 1)]  # They follow it.
     _check_kept(state, pending_dead_letters)
     if any(reason not in DEATHS for _, _, reason in state.pending_dead_letters):
         raise BadSnapshot("a death of an unknown reason")

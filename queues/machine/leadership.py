@@ -86,7 +86,7 @@ def apply_leadership(machine: "Fifo", command: Command) -> None:
 
 
 def admit(machine: "Fifo", command: Numbered) -> bool:
-    """Whether the command in it is to be applied now; if not, all that is to be told is told."""
+    """Whether the command in it is to be applied now; if not, its answers have been given."""
     streams = machine.streams
     assert streams is not None
     session = command.session

@@ -2,7 +2,7 @@
 
 Takes runs of messages that are in no other set of the machine any more; gives sets with the reason
 why they leave. They are still in the queue: the machine lets them go slice by slice, so that a
-backlog that expires or is purged at once holds nobody up.
+backlog that expires or is purged at once delays no other work.
 """
 
 from collections import deque
@@ -21,7 +21,8 @@ class Leaving:
     def __init__(self, seqs: SeqSet, reason: i64) -> None:
         self.seqs = seqs
         self.reason: i64 = reason
-        self.purged: i64 = -1  # how many a purge took; its session is told when all are gone
+        # How many a purge took; its session gets the answer when all are gone.
+        self.purged: i64 = -1
         self.session = SessionId(0)
 
 

@@ -1,6 +1,6 @@
 """What a queue knows of its messages beside their numbers: levels and sizes; how full it is.
 
-Takes the traits of new messages, and is told which messages stop being ready or leave; gives their
+Takes the traits of new messages, and gets the messages that stop being ready or leave; gives their
 levels, and says whether the queue is over its limits and what there is room for. It
 owns a column of levels and one of sizes; what the options do not ask for is not kept. A message
 that it was never told of has no level to be asked for: that is a fault of ours. Compiled.

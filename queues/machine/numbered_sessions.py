@@ -39,7 +39,7 @@ from queues.runs.seqset import SeqSet
 
 TAKEN: Final = 0  # by `admit`; else what is wanted instead, or
 KNOWN: Final = -1  # it has been applied before
-NOBODY: Final = SessionId(0)
+NO_SESSION: Final = SessionId(0)
 ENDED_MAX: Final = 64
 
 
@@ -53,7 +53,7 @@ class Resume:
     ) -> None:
         self.session = session
         self.asked: i64 = asked  # number of the command whose answer is waited for, or 0
-        self.confirmed: i64 = confirmed  # highest publish that the session was told of
+        self.confirmed: i64 = confirmed  # highest publish whose outcome the session has
         self.wanted = wanted  # (number of the consumer, next delivery_seq)
 
 
@@ -64,7 +64,7 @@ class Resumed:
 
     def __init__(self, session: SessionId, number: i64, published: i64) -> None:
         self.session = session
-        self.number: i64 = number  # of the last command that was applied; 0: nobody knows it
+        self.number: i64 = number  # of the last command that was applied; 0: unknown
         self.published: i64 = published  # highest publish: decided up to there
         self.effects: list[Effect] = []
 
@@ -181,9 +181,9 @@ def asks(command: Command) -> bool:
 
 
 def session_answered(effect: Effect) -> SessionId:
-    """Whose command this answers; NOBODY: it is no answer."""
+    """Whose command this answers; NO_SESSION: it is no answer."""
     if isinstance(effect, (Got, Purged, Inspected)):
         return effect.session
     if isinstance(effect, (Attached, AttachRefused, Detached, Drained)):
         return session_of(effect.key)
-    return NOBODY
+    return NO_SESSION

@@ -1,6 +1,6 @@
 """How far each session has published to a queue: its highest number. Compiled.
 
-The one that has published last is kept apart, so that a queue with one publisher looks nobody up
+The one that has published last is kept apart, so that a queue with one publisher needs no lookup
 (0009). Sessions stay in the order in which they came, which all members of a group share.
 """
 
@@ -47,7 +47,7 @@ class Numbers:
         return self._known
 
     def _tidy(self) -> None:
-        """Nobody is kept apart."""
+        """No session is kept apart."""
         if self._apart:
             self._known[self._session] = self._seq
             self._apart = False

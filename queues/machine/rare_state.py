@@ -1,8 +1,8 @@
 """What few queues have: redelivered and overdue messages, words of consumers. Compiled.
 
 All queues share sets that stay empty until one of them needs its own: a queue with few messages is
-a third smaller by that, and what a message looks at is in the processor's cache (0009). Whoever
-changes one of these sets of a machine has it from here.
+a third smaller by that, and what a message looks at is in the processor's cache (0009). Code that
+changes one of these sets of a machine gets it from here.
 """
 
 from typing import TYPE_CHECKING, Final

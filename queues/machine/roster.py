@@ -1,8 +1,9 @@
 """The consumers of one queue: who is there, who may be served, who is the active one. Compiled.
 
 With a single active consumer only that one stands in line. A consumer of a higher
-priority takes over once the active one holds nothing; until then nobody is served. After a cancel
-the next one is active at once, or, with `drain_handover`, once the cancelled one holds nothing.
+priority takes over once the active one holds nothing; until then no consumer is served. After a
+cancel the next one is active at once, or, with `drain_handover`, once the cancelled one holds
+nothing.
 """
 
 from typing import Final, final

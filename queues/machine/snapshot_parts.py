@@ -8,8 +8,8 @@ says that no more is wanted. Sources with the same rows give the same bytes, wha
 Runs are as `queues.runs.seqset` encodes a set. Other rows are numbers: how many rows, then row by
 row
 what `fields` of them say, all varints. `put_*` take such bytes into a part of a machine that is
-being made; `ValueError`: nobody has encoded these. What it checks is each part by itself: that it
-ascends where it has to, and is within its bounds. Compiled.
+being made; `ValueError`: these were not encoded here. What it checks is each part by itself: that
+it ascends where it has to, and is within its bounds. Compiled.
 """
 
 from typing import Final, Protocol, final

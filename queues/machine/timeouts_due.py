@@ -136,6 +136,6 @@ def _expire_queue(machine: "Fifo") -> None:
     due_ms = machine.unused_since_ms + machine.options.expires_ms
     if due_ms <= machine.now_ms:
         machine.tell(QueueExpired())
-        machine.use()  # in case that nobody deletes it
+        machine.use()  # in case that it is not deleted
     else:
         machine.due_by(due_ms)

@@ -44,7 +44,7 @@ class Traits:
         self.ttl_ms: i64 = ttl_ms
         self.priorities = priorities  # i32 each, ABSENT for none
         self.ttls = ttls  # i64 each, ABSENT for none
-        self.sizes = sizes  # i32 body bytes each; None: nobody asked
+        self.sizes = sizes  # i32 body bytes each; None: not needed
 
     def priority_of(self, index: i64) -> i64:
         column = self.priorities

@@ -1,7 +1,7 @@
 """Which node should lead a quorum queue, by where its messages come from and go to. Pure.
 
 The policy key `leader-follows-traffic` is `off`, `advise` or `auto`. `Watch` is of the node that
-leads: it is told how many bytes each node has given to a queue and got of it, sample by sample, and
+leads: it gets how many bytes each node has given to a queue and got of it, sample by sample, and
 says to whom the leader should go: to a node that had more than a share of them in every sample
 for a time. `Moves` is of the one node that allows transfers: only so many at a time in the whole
 cluster, and a queue that has moved rests, each time twice as long, until it was calm for an hour.
@@ -20,7 +20,7 @@ OFF: Final = "off"
 ADVISE: Final = "advise"
 AUTO: Final = "auto"
 MODES: Final = (OFF, ADVISE, AUTO)
-LEAST_BYTES_A_SECOND: Final = 1024  # below that nobody gains by a move
+LEAST_BYTES_A_SECOND: Final = 1024  # below that a move gains nothing
 SAMPLES: Final = 6  # in the time after which a leader is to move
 SPAN_MS_MIN: Final = 500
 DOUBLINGS_MAX: Final = 6
@@ -78,7 +78,7 @@ class Watch:
         is_able: Callable[[int], bool],
     ) -> Advice | None:
         """`carried`: bytes by node in the last `span_ms`. None: the leader is where it should be,
-        or nobody has had enough for long enough."""
+        or no node has had enough for long enough."""
         total = sum(carried.values())
         is_much = 1000 * total >= LEAST_BYTES_A_SECOND * span_ms
         if is_much:

@@ -1,9 +1,10 @@
 """Plans for members and leaders of quorum queues: grow, shrink, rebalance, reconcile.
 
 Takes the groups as they are (`GroupView`) and the nodes (`placement.Candidate`); gives steps. One
-step changes the members of one queue by one, or moves one leader; whoever carries it out asks
-again when it is done. No plan gives a step after which fewer members than a majority of the queue
-would be on nodes that run, two members on one node, or a leader on a node that is drained or down.
+step changes the members of one queue by one, or moves one leader; the caller that carries it out
+asks again when it is done. No plan gives a step after which fewer members than a majority of the
+queue would be on nodes that run, two members on one node, or a leader on a node that is drained or
+down.
 
 Pure, and not compiled: asked by operators, and once in a while for all queues together. What
 `rebalance` takes grows with the number of queues; 10,000 are 60 ms, so it is called in a thread or
@@ -35,7 +36,7 @@ class GroupView:
     name: str
     members: tuple[int, ...]
     online: frozenset[int]
-    leader: int = 0  # 0: nobody that is known
+    leader: int = 0  # 0: unknown
 
     @property
     def has_majority(self) -> bool:

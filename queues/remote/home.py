@@ -219,7 +219,7 @@ class SessionStub:
             self._tell(GRANTED, granted)
 
     def _forget(self, runs: list[tuple[int, int]]) -> None:
-        """These are settled: whoever did that does not want their bodies."""
+        """These are settled: their session does not want their bodies."""
         if len(self._promised) == 0:
             return
         settled = SeqSet()
@@ -410,7 +410,7 @@ class SessionStubs:
         self._publishing: list[SessionStub] = []
         self._parts: list[bytes] = []
         self._bytes: i64 = 0
-        self._counts: dict[int, tuple[int, int, int]] = {}  # as they were told last
+        self._counts: dict[int, tuple[int, int, int]] = {}  # as last received
         self._marked = False
 
     @property

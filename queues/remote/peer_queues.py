@@ -107,7 +107,7 @@ class PeerQueues:
         elif kind == FOR_USER:
             self.proxies.received(message[1:])
         else:
-            raise BadItem("a message of the stream that is for nobody")
+            raise BadItem("a message of the stream for no session")
 
     def lost(self) -> None:
         """The process that was there is gone, with all that was under way."""
@@ -115,14 +115,14 @@ class PeerQueues:
         self._later = []
         self._fault = ""
         self.stubs.peer_lost()
-        self.proxies.is_down = True  # Whoever is told of it may ask.
+        self.proxies.is_down = True  # Receivers of the event may ask.
         self.proxies.home_lost()
         self.proxies.go_on()
         self.proxies.come_back()
 
     def give_up(self, process: int) -> None:
         """It was not heard of for too long. Should its process live, it is to take this one for
-        another, under that number, so that both sides begin anew."""
+        another, under that number, so that both sides restart."""
         self.lost()
         self.proxies.is_down = True
         self.stream = Stream(process)

@@ -132,7 +132,7 @@ class Proxy:
         place = f"queue '{name}' in vhost '{vhost}'"
         self.credit = CreditActor(place, spec, None, QUEUE)
         self.is_gone = False
-        self.is_passing = False  # nobody keeps it: it goes with the last session that uses it
+        self.is_passing = False  # it is not kept: it goes with the last session that uses it
         self._quorum = quorum
         self._single_active = single_active
         self._proxies = proxies
@@ -274,7 +274,7 @@ class Proxy:
     # The end
 
     def home_lost(self) -> None:
-        """The home's node is gone: nobody knows what became of publishes that wait."""
+        """The home's node is gone: the outcome of waiting publishes is unknown."""
         for tie in list(self._ties.values()):
             open_count = tie.published - tie.confirmed
             if open_count > 0:
@@ -382,7 +382,7 @@ class Proxies:
             host.delete()
 
     def forget(self, uid: int) -> None:
-        """Nobody uses it any more."""
+        """It is not in use any more."""
         self.hosts.pop(uid, None)
 
     def put(self, parts: list[bytes]) -> None:
@@ -428,7 +428,7 @@ class Proxies:
 
     def refuse(self, host: Proxy, sink: SessionSink, first_seq: i64, count: i64) -> None:
         """Answer with the turn: these publishes are refused, and to the session the queue is gone,
-        so that it begins anew when the node is back."""
+        so that it starts again when the node is back."""
         if len(self._refusals) == 0:
             self._turn.mark_away(self)
         self._refusals.append(Refusal(host, sink, first_seq, count))

@@ -1,12 +1,12 @@
-"""Quorum queues as the sessions of this node see them, whoever leads them (0036).
+"""Quorum queues as the sessions of this node see them, whichever node leads them (0036).
 
 A `QuorumProxy` is the `QueueHost` of such a queue; it has a `RemoteSession` for each session that
 uses
-it, and is told who leads (`leader`). While nobody does, everything waits. If this node leads, what
+it, and gets the leader (`leader`). Without a leader, everything waits. If this node leads, what
 the strands send goes to its end as objects; else over the road to the node that does, as items.
 
-`QuorumProxies` has the proxies of a node, takes what leaders elsewhere say, and is told when a road
-has
+`QuorumProxies` has the proxies of a node, takes what leaders elsewhere say, and is called when a
+connection has
 lost what was under way (`lost`): then the strands resume, as with a leader that is new to them.
 
 Bounded: publishes that are not known to be applied are kept, up to KEPT_BYTES_MAX for each queue;
@@ -58,7 +58,7 @@ from queues.remote.remote_interfaces import EndOfTurn, FindEnd, FindPeerRoute, H
 from queues.remote.remote_session import RemoteSession
 from queues.sessions.credit import QUEUE, CreditActor, CreditSpec
 
-NOBODY: Final = 0  # no member has this id
+NO_MEMBER: Final = 0  # no member has this id
 KEPT_BYTES_MAX: Final = 64 << 20
 GO_ON_BYTES: Final = KEPT_BYTES_MAX // 2
 BRAKE_SPEC: Final = CreditSpec(1, 1)
@@ -91,8 +91,8 @@ class QuorumProxy:
         self.is_gone = False
         self._single_active = single_active
         self._quorum_proxies = quorum_proxies
-        self.member = NOBODY  # who leads
-        self.term = 0  # in which; 0: nobody leads
+        self.member = NO_MEMBER  # who leads
+        self.term = 0  # in which; 0: no leader
         self.end: HomeEnd | None = None  # if that is this node
         self._peer_route: PeerRoute | None = None  # if it is another
         self._remote_sessions: dict[SessionId, RemoteSession] = {}
@@ -160,16 +160,16 @@ class QuorumProxy:
     # Who leads
 
     def leader(self, member: int, term: int) -> None:
-        """That node leads, in that term, and takes commands; NOBODY: none does that can be reached.
+        """That node leads, in that term, and takes commands; NO_MEMBER: no reachable node leads.
 
         News of an earlier term than one heard of is old.
         """
-        if self.is_gone or (member != NOBODY and term < self.term):
+        if self.is_gone or (member != NO_MEMBER and term < self.term):
             return
         self.member = member
         self.end = None
         self._peer_route = None
-        if member == NOBODY:
+        if member == NO_MEMBER:
             for remote_session in list(self._remote_sessions.values()):
                 remote_session.close()
             return
@@ -324,7 +324,7 @@ class QuorumProxies:
                 host.resume_all(False)
 
     def tick(self) -> None:
-        """About once a second: those that were refused by a leader try again, in case that nobody
-        tells them of another."""
+        """About once a second: those that were refused by a leader try again, in case that no node
+        reports another."""
         for host in list(self.hosts.values()):
             host.resume_all(True)

@@ -2,7 +2,7 @@
 
 A classic queue has one home for ever, and what is under way to it is kept by the stream between
 two nodes. The home of a quorum queue is its leader, and that moves: `HomeEnd` is what its host on a
-node that has a member of it offers, `StreamSink` whoever stands there for a session of any node.
+node that has a member of it offers, `StreamSink` what stands there for a session of any node.
 """
 
 from collections.abc import Callable
@@ -42,7 +42,7 @@ class StreamSink(SessionSink, Protocol):
     """
 
     def on_resumed(self, uid: int, term: int, number: int) -> None:
-        """What was asked by `HomeEnd.resume` is told from here on
+        """The answers to `HomeEnd.resume` follow
         (`queues.remote.resume_replies`)."""
 
     def on_applied(self, uid: int, number: int) -> None:
@@ -60,7 +60,7 @@ class StreamSink(SessionSink, Protocol):
 class HomeEnd(Counts, Protocol):
     """A quorum queue on a node that has a member of it, as sessions of all nodes reach it.
 
-    Commands are `Numbered` ones: what is refused here is sent again, to whoever leads then.
+    Commands are `Numbered` ones: what is refused here is sent again, to the leader of that time.
     """
 
     @property
@@ -69,24 +69,24 @@ class HomeEnd(Counts, Protocol):
     @property
     def term(self) -> int:
         """In which this node leads and takes commands; 0: it does not lead, or not yet. What the
-        watchers of leaders are told is no earlier than this."""
+        watchers of leaders get is no earlier than this."""
 
     def hand_down(self, sink: StreamSink, command: Command, chunk: Chunk | None) -> bool:
         """Propose it. `chunk`: the messages, if it enqueues (`enqueue_of`, whose traits are still
         to be filled in). False: this node does not lead, and nothing was taken. From now on `sink`
-        is told what concerns its session."""
+        gets what concerns its session."""
 
     def resume(self, sink: StreamSink, wanted: Resume) -> Resumed | None:
         """What the session's stream has to know, by the machine as it stands: `Fifo.resume`. From
-        now on `sink`, in place of an older one, is told what concerns the session. None: this node
-        does not lead. Whoever asked sees to it that the session is told."""
+        now on `sink`, in place of an older one, gets what concerns the session. None: this node
+        does not lead. The caller makes sure that the session learns it."""
 
     def view(self, sink: StreamSink, first: int, count: int) -> View | None:
         """See QueueHost. None as well, and for good, if the session holds it no more: it may have
         settled it by a command that came before it asked."""
 
     def forget_sink(self, session: SessionId) -> None:
-        """Whoever stood here for the session has gone; the session itself goes on."""
+        """The sink that stood here for the session is gone; the session itself goes on."""
 
 
 FindEnd = Callable[[int], HomeEnd | None]  # by uid of the queue

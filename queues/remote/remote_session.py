@@ -2,7 +2,7 @@
 
 A `RemoteSession` numbers what its session hands down and keeps it until the machine is known to
 have
-applied it. It goes to whoever leads now (`RemoteSessionHome`): as objects, if that is this node,
+applied it. It goes to the current leader (`RemoteSessionHome`): as objects, if that is this node,
 else as
 items. To a leader that is new to it the strand says what it waits for, hears how the session
 stands, and goes on from there: sends again what was not applied, drops deliveries that it has seen.
@@ -11,8 +11,8 @@ At most one command that wants an answer is under way, and what the session hand
 waits, for the machine keeps one answer for each session. EndSession goes last, once all else is
 applied: a session that a leader does not know any more has then ended, and was not forgotten.
 
-What the session has been told of and not looked at is asked for again from a new leader, in the
-order in which it was told; so bodies are looked at in the order in which they come. Limits: the
+What the session has received and not looked at is asked for again from a new leader, in the
+order in which it was received; so bodies are looked at in the order in which they come. Limits: the
 owner's. Invariant: `_kept` are the commands `_applied + 1` .. `_next - 1`.
 """
 
@@ -99,7 +99,7 @@ class Kept:
         self.first_seq: i64 = first_seq
 
     def fresh(self) -> Chunk:
-        """The messages, in a chunk that nobody has."""
+        """The messages, in a chunk without a holder."""
         old = self.chunk
         assert old is not None and self.data is not None
         return Chunk(old.format_tag, self.data, self.base, old.offsets, old.info, old.names)
@@ -117,14 +117,14 @@ class Taker:
     def __init__(self, timeout_ms: i64) -> None:
         self.timeout_ms: i64 = timeout_ms
         self.next_seq: i64 = 1  # the delivery_seq of the next delivery
-        self.attached = False  # the session was told so
+        self.attached = False  # the session knows it
         self.gone = False  # and that it is no more
         self.active = False
 
 
 @final
 class Told:
-    """Messages that the session was told of, and that it cannot look at yet, or has not."""
+    """Messages that the session received, and that it cannot look at yet, or has not."""
 
     __slots__ = ("count", "delivery_seq", "first", "number")
 
@@ -243,7 +243,7 @@ class RemoteSession:
             self._send(kept, None)
 
     def _send(self, kept: Kept, chunk: Chunk | None) -> None:
-        """`chunk`: as the session has just handed it down; else one is made anew."""
+        """`chunk`: as the session has just handed it down; else a new one is made."""
         self._used = True
         self._sent = kept.number
         command = kept.command
@@ -351,7 +351,7 @@ class RemoteSession:
         self._told.clear()
         self._bodies.clear()
         self._got = None
-        if self._getting is not None:  # Nobody waits for its body any more.
+        if self._getting is not None:  # No client waits for its body any more.
             self._getting = None
             self._asking = 0
         self._home.credit.peer_down(self._sink.credit)
@@ -424,7 +424,7 @@ class RemoteSession:
             self._session_over()
             return
         self.is_open = True
-        self._told.clear()  # It is told again.
+        self._told.clear()  # It is sent again.
         self._sent = number
         if self._asking > number:
             self._asking = 0
@@ -432,7 +432,7 @@ class RemoteSession:
         self._pump()
 
     def _session_over(self) -> None:
-        """Nobody knows the session any more: it has ended as was asked, or the cluster has ended
+        """The session is not known any more: it has ended as was asked, or the cluster has ended
         it. What became of publishes that were not confirmed is not known."""
         self.close()
         open_count = self._published - self._confirmed

@@ -1,4 +1,4 @@
-"""What a leader says of a session that resumes, told to whoever stands for the session (0036).
+"""What a leader says of a session that resumes, passed to the sink of the session (0036).
 
 Takes the effects of `Fifo.resume`; gives them as calls of a `StreamSink`. Compiled.
 """

@@ -1,6 +1,6 @@
 """What an exchange kind may ask of a message beyond its routing key. Compiled.
 
-Nothing is decoded before somebody asks, and nothing twice. Headers that are malformed raise
+Nothing is decoded before it is asked for, and nothing twice. Headers that are malformed raise
 ProtocolError 501 when they are asked for.
 """
 

@@ -1,7 +1,7 @@
 """Sender-selected distribution: headers CC and BCC name further routing keys. Compiled.
 
 Both are arrays; texts in them are routing keys and anything else in them is nothing. Another type
-than an array is refused. BCC is taken out before anybody gets the message.
+than an array is refused. BCC is taken out before a consumer gets the message.
 
 Takes messages in stored form 1 (`warren.wire.amqp091.events`). A headers table that is malformed
 raises ProtocolError 501.
@@ -30,7 +30,7 @@ class Copies:
 
     def __init__(self, keys: tuple[bytes, ...], hidden: bool, fault: str) -> None:
         self.keys = keys
-        self.hidden = hidden  # it has a header BCC, which nobody is to see
+        self.hidden = hidden  # it has a header BCC, which no consumer may see
         self.fault = fault
 
 

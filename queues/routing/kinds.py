@@ -24,7 +24,7 @@ class Kind(Protocol):
     @property
     def per_message(self) -> bool:
         """Whether two messages with the same routing key may go to different targets: by what is
-        in them, or by lot. Then nobody keeps the answer."""
+        in them, or at random. Then the answer is not cached."""
 
     @property
     def by_key(self) -> bool:

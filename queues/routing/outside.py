@@ -1,4 +1,4 @@
-"""What exchange kinds are told by whoever makes their router: lots, and which queues are local.
+"""What exchange kinds get from outside: random numbers, and which queues are local.
 
 The core draws no lots of its own and knows no nodes. `random.Random` keeps `Lots`; the defaults
 are for where neither matters: lots that are even and the same every time, and one node alone.

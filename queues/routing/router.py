@@ -25,7 +25,7 @@ from queues.routing.topic import Topic
 
 ALTERNATE_ARGUMENT: Final = "alternate-exchange"
 NO_CONTENT: Final = NoContent()
-WARNINGS_MAX: Final = 100  # that wait for somebody to take them; more are not kept
+WARNINGS_MAX: Final = 100  # that wait to be taken; more are not kept
 
 
 @final
@@ -123,7 +123,7 @@ class Router:
     """Routes in one vhost.
 
     Invariant: every target of a binding is there. The metadata machine adds and removes in such an
-    order, and so must whoever calls.
+    order, and so must the caller.
     """
 
     def __init__(

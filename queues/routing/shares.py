@@ -1,7 +1,7 @@
 """How consistent hashing parts keys among weighted destinations: `Ring` and `Jump`. Compiled.
 
 Both answer from the set of (name, weight) alone, whatever the order in which it came together, and
-both are lazy: a change costs little, and the first key after it sorts the names anew.
+both are lazy: a change costs little, and the first key after it sorts the names again.
 
 `Ring` has PLACES places, and a key belongs to one of them. At each place every destination has a
 distance, drawn from its name and the place and divided by its weight; the nearest has the place

@@ -486,7 +486,7 @@ class SeqSet:
         self._empty()
 
     def _empty(self) -> None:
-        """Start anew in the only block."""
+        """Start again in the only block."""
         if self._head.shared:
             self._blocks[0] = Block(START_RUNS)
             self._mark()

@@ -97,7 +97,7 @@ class ExchangeTally:
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, bytes], list[int]] = {}  # by vhost and name: in, out
-        self.pairs: PairTally | None = None  # while somebody looks at one channel, exchange, queue
+        self.pairs: PairTally | None = None  # while a client reads one channel, exchange, queue
 
     def count(
         self, vhost: str, keys: list[bytes], firsts: list[int], count: int, widths: list[int]
@@ -202,7 +202,7 @@ class Counts:
         self.dead_letters_dropped_cycle: i64 = 0  # not sent to a queue where they died before
         self.dead_letters_dropped_hops: i64 = 0  # over limits.dead_letter_hops_max
         self.confirm_seconds = Histogram(CONFIRM_BOUNDS_S)  # from publish to confirm
-        self.exchanges: ExchangeTally | None = None  # while somebody looks at exchanges
+        self.exchanges: ExchangeTally | None = None  # while a client reads exchanges
         self.quorum = QuorumCounts()  # included above, but for the time to a confirm
         self.sizes = Sizes()  # of messages that some queue got
         self.handed_bytes: i64 = 0  # to queues, once for each of them

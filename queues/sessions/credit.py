@@ -7,8 +7,8 @@ down what it has, so its credit may go below zero; what it withholds are the gra
 senders. So pressure travels up, and only the source, the socket reader, really stops. The graph
 of actors has no cycle. Counted per batch.
 
-A `FlowLedger` is told whenever an actor begins and ends to be blocked by another, and of nothing
-else, so that a broker in which nobody waits pays nothing for it. It knows the edges that there are
+A `FlowLedger` is called whenever an actor begins and ends to be blocked by another, and of nothing
+else, so that a broker without waiting actors pays nothing for it. It knows the edges that there are
 now, what pairs of names have lost so far (the last PAST_MAX of them), and sums by kinds of actors.
 """
 
@@ -105,7 +105,7 @@ class CreditSpec:
         assert 0 < more_after <= initial
         self.initial: i64 = initial
         self.more_after: i64 = more_after
-        self.ledger = ledger  # is told of the actors with this rule, and of whom they hold back
+        self.ledger = ledger  # gets the actors with this rule, and of whom they hold back
 
 
 @final

@@ -66,7 +66,7 @@ class Receipt:
         self.tag_last: i64 = tag_last
         self.remaining: i64 = 0
         self.begun_s = 0.0  # when it was published, by the channel's clock
-        self.sent = False  # the client was told already, or is never to be told
+        self.sent = False  # the client has the answer already, or never gets one
         self.refused: list[tuple[int, int]] | None = None  # (first tag, last tag), as they came
         self.refused_by: i64 = 0  # the queue that refused some of it last
         self.quorum = False  # the queue that decided last is one
@@ -385,7 +385,7 @@ class Publisher:
         head = self._head
         receipts = self._receipts
         length: i64 = len(receipts)
-        told = self._confirmed  # Everything up to here is told, counting `confirms`.
+        told = self._confirmed  # Everything up to here is answered, counting `confirms`.
         upto: i64 = 0
         refused_count: i64 = 0
         while head < length and receipts[head].remaining == 0:
@@ -505,7 +505,7 @@ def tags_of(runs: list[tuple[int, int]]) -> i64:
 def tell_refused(
     refused: list[tuple[int, int]], told: i64, into: list[tuple[int, bool, bool]]
 ) -> i64:
-    """A nack for each run, after an ack for what is below; return the last tag that is told."""
+    """A nack for each run, after an ack for what is below; return the last tag that is answered."""
     for first, last in refused:
         if first - 1 > told:
             into.append((first - 1, first - 1 - told > 1, True))
