@@ -17,6 +17,7 @@ from node.amqp10.forms import Forms
 from node.amqp10.hints import Timer
 from node.amqp10.locality import ACTIVE
 from node.amqp10.owner import Owner10
+from node.amqp10.stream_source import with_offsets
 from node.amqp10.termini import Consumption
 from node.definitions.definition_changes import queue_deletion
 from queues.machine.commands import (
@@ -35,6 +36,7 @@ from queues.machine.effects import ACQUIRED_SHIFT
 from queues.queue_host import QueueHost
 from queues.sessions.credit import LINK, CreditActor
 from queues.sessions.unacked import TagRun, Unacked
+from queues.streams.host import StreamHost
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
 from warren.wire.amqp10.events import RELEASED
 from warren.wire.amqp10.link import SENDER_SETTLED, Link
@@ -106,6 +108,9 @@ class ConsumingLink:
         if self.host.single_active:
             self._tell_active(False)
         self.link.detach_waits = True
+        host = self.host
+        if self.asked.start is not None and isinstance(host, StreamHost):
+            host.begin_at(self._key, self.asked.start)
         attach = Attach(self._key, 0, False, False, asked.priority, asked.timeout_ms)
         self.host.command(self, attach)
 
@@ -179,7 +184,11 @@ class ConsumingLink:
         """A flow may go out: say what the queue has."""
         sender = self.link.sender
         if sender is not None:
-            sender.available = self.host.ready_count
+            host = self.host
+            if isinstance(host, StreamHost):
+                sender.available = host.available(self._key)
+            else:
+                sender.available = host.ready_count
 
     def renewal(self) -> int:
         """Another number once the queue has taken back what the client held."""
@@ -192,6 +201,8 @@ class ConsumingLink:
         view = self.host.view(self, run.first, run.count)
         if view is None:
             return False
+        if self.asked.start is not None:
+            view = with_offsets(view)
         self.forms.put(run, view)
         return True
 

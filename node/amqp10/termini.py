@@ -9,10 +9,12 @@ from typing import Final
 
 from node.amqp10.dynamic import Made
 from node.amqp10.owner import Owner10
+from node.amqp10.stream_source import start_of_link
 from node.definitions.definition_changes import find_queue, readable_queue
 from queues.conversion.addresses import malformed, parse_source, parse_target, queue_address
 from queues.definitions.queue_arguments import DURATION_MS_MAX
 from queues.queue_host import QueueHost
+from queues.streams.offsets import OffsetSpec
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
 from warren.wire.amqp10.performatives import AnyTarget, Attach, Released, Source, Target
 from warren.wire.errors import ProtocolError as Refusal
@@ -54,6 +56,7 @@ class Consumption:
     target: AnyTarget | None
     made: Made | None  # the queue, if it was made for this link
     is_durable: bool = False  # a subscription that outlives the link
+    start: OffsetSpec | None = None  # of a stream: where it begins
 
 
 def error_of(refusal: Refusal) -> ProtocolError:
@@ -102,7 +105,8 @@ def consumption(
     )
     if not subscription:
         _tell_made(answer, made)
-    return Consumption(host, priority, timeout_ms, answer, attach.target, made, is_durable)
+    start = start_of_link(host, source, answer)
+    return Consumption(host, priority, timeout_ms, answer, attach.target, made, is_durable, start)
 
 
 def publication(

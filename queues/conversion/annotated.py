@@ -78,6 +78,11 @@ def annotated(chunk: Chunk, index: int, words: bytes) -> Chunk:
 # Stored form 2
 
 
+def annotated_form_10(message: bytes, noted: Words) -> bytes:
+    """A message in stored form 2, with these annotations in place of those with the same key."""
+    return _annotated_10(message, 0, len(message), noted)
+
+
 def _annotated_10(data: bytes, start: int, end: int, noted: Words) -> bytes:
     sections = Sections()
     at = int(payload_at(data, start))

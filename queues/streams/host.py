@@ -153,6 +153,13 @@ class StreamHost:
     def consumer_count(self) -> int:
         return len(self._consumers)
 
+    def available(self, key: ConsumerKey) -> int:
+        """How many committed messages the consumer has not been sent."""
+        consumer = self._consumers.get(key)
+        if consumer is None or consumer.reader is None:
+            return 0
+        return consumer.reader.available
+
     # QueueHost
 
     def publish(self, sink: SessionSink, chunk: Chunk, first_seq: int) -> None:

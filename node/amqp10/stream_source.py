@@ -1,0 +1,84 @@
+"""What consumers of AMQP 1.0 may ask of a stream, and how they see its messages.
+
+`rabbitmq:stream-offset-spec` in the filter set says where a link begins: first, last, next, an
+interval (`1h`), an offset, or a timestamp. Every message bears its offset in the annotation
+`x-stream-offset`. Filters that the stream does not apply are left out of the answering attach.
+"""
+
+from typing import Final
+
+from node.amqp10.forms import converted
+from queues.conversion.annotated import annotated_form_10
+from queues.message import FORMAT_10, Chunk
+from queues.queue_host import QueueHost, View
+from queues.streams.host import StreamHost
+from queues.streams.offsets import NEXT, OffsetSpec, Start, parse_offset
+from warren.wire.amqp091.deliver import names_in
+from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
+from warren.wire.amqp10.performatives import Source
+from warren.wire.amqp10.transfers import store
+from warren.wire.amqp10.values import Described, Symbol, Timestamp, ULong
+from warren.wire.amqp10.writer import write_value
+from warren.wire.buffer import BytesWriter
+
+OFFSET_FILTER: Final = "rabbitmq:stream-offset-spec"
+SHOWN_BYTES: Final = 256 * 1024  # at once: about what a link may write in a turn
+OFFSET_KEY: Final = b"x-stream-offset"
+
+
+def start_of_link(host: QueueHost, source: Source, answer: Source) -> OffsetSpec | None:
+    """Where the link begins; None: the queue is no stream. Put what is applied into `answer`.
+
+    ProtocolError: the filter is no offset, or this node has no member of the stream.
+    """
+    if not isinstance(host, StreamHost):
+        return None
+    place = f"queue '{host.name}' in vhost '{host.vhost}'"
+    if not host.has_member:
+        text = f"stream {place} does not have a running replica on the local node"
+        raise ProtocolError(Condition.PRECONDITION_FAILED, text, Scope.LINK)
+    asked = (source.filter or {}).get(Symbol(OFFSET_FILTER))
+    if asked is None:
+        return NEXT
+    value = asked.value if isinstance(asked, Described) else asked
+    spec = _spec_of(value)
+    if spec is None:
+        text = (
+            f"invalid filter {OFFSET_FILTER} for {place}: {value!r}; allowed are first, last, "
+            "next, an offset, a timestamp, and an interval such as 1h (units Y, M, D, h, m, s)"
+        )
+        raise ProtocolError(Condition.INVALID_FIELD, text, Scope.LINK)
+    answer.filter = {Symbol(OFFSET_FILTER): asked}
+    return spec
+
+
+def _spec_of(value: object) -> OffsetSpec | None:
+    if isinstance(value, Timestamp):
+        return OffsetSpec(Start.TIMESTAMP, int(value))
+    return parse_offset(value)
+
+
+def with_offsets(view: View) -> View:
+    """The view's first messages in stored form 2, each with the annotation of its offset."""
+    chunk = view.chunk
+    data = chunk.data
+    assert data is not None
+    parts: list[bytes] = []
+    places = [0]
+    for number in range(view.count):
+        start, end = chunk.span(view.index + number)
+        message = data[start:end]
+        if chunk.format_tag != FORMAT_10:
+            exchange, routing_key = names_in(data, start)
+            message = store(converted(data, start, end, exchange, routing_key))
+        encoded = BytesWriter()
+        write_value(encoded, ULong(view.first - 1 + number))
+        message = annotated_form_10(message, {OFFSET_KEY: encoded.getvalue()})
+        if parts and places[-1] + len(message) > SHOWN_BYTES:
+            break
+        parts.append(message)
+        places.append(places[-1] + len(message))
+    offsets = b"".join([place.to_bytes(4, "little") for place in places])
+    names = chunk.names if chunk.format_tag == FORMAT_10 else b""
+    shown = Chunk(FORMAT_10, b"".join(parts), 0, offsets, chunk.info, names)
+    return View(shown, 0, view.first, len(parts))
