@@ -66,7 +66,8 @@ function modes(row) {
 
 export function channel(name) {
   const flow = new Series();
-  return watched(name, ["channels", name], 3000, (row) => {
+  return watched(name, ["channels", name], 3000, (row, isFirst) => {
+    if (isFirst) flow.begin(row.message_stats, LINES.map(([key]) => key));
     flow.observe(row.message_stats || {});
     return [
       h("h1", {}, `Channel ${name}`),

@@ -1,4 +1,5 @@
-// Live charts: counters as rates, or values as they are. Keeps the last minutes in memory.
+// Live charts: counters as rates, or values as they are, of the last minutes. They begin with what
+// the server sampled before, if the first look asks for HISTORY.
 
 import { h, svg } from "./dom.js";
 import { rate } from "./text.js";
@@ -7,11 +8,20 @@ const NAMES = ["one", "two", "three", "four", "five", "six", "seven"];
 const COLOURS = NAMES.map((name) => `var(--${name})`);
 // For those who see no colours.
 const DASHES = [null, "7 3", "2 3", "9 3 2 3", "4 4", "12 4", "1 4"];
-const POINTS = 120;
+const WINDOW_S = 300;
 const WIDTH = 600;
 const HEIGHT = 144;
 const LEFT = 52;
 const BOTTOM = 18;
+
+const STEP_S = 5;
+/** Query of a first look: samples of all families. */
+export const HISTORY = Object.fromEntries(
+  ["msg_rates", "lengths", "data_rates"].flatMap((family) => [
+    [`${family}_age`, WINDOW_S],
+    [`${family}_incr`, STEP_S],
+  ]),
+);
 
 /** What was seen over time: points of {at, values}, seconds and a figure for each name. */
 export class Series {
@@ -40,14 +50,36 @@ export class Series {
     this.push({ at: atMs / 1000, values });
   }
 
+  /** Begin with the samples in `NAME_details`, newest first; of counters, with their change. */
+  begin(counts, names, areCounters = true, atMs = performance.now()) {
+    const points = new Map();
+    const samplesOf = (name) => ((counts || {})[`${name}_details`] || {}).samples || [];
+    const newest = Math.max(0, ...names.flatMap(samplesOf).map((each) => each.timestamp));
+    for (const name of names) {
+      samplesOf(name).forEach((each, place, samples) => {
+        const before = samples[place + 1];
+        if (areCounters && before === undefined) return;
+        const at = (atMs - newest + each.timestamp) / 1000;
+        if (!points.has(at)) points.set(at, { at, values: {} });
+        points.get(at).values[name] = areCounters ? speed(before, each) : each.sample;
+      });
+    }
+    this.points = [...points.values()].sort((one, other) => one.at - other.at);
+  }
+
   push(point) {
     this.points.push(point);
-    if (this.points.length > POINTS) this.points.shift();
+    while (this.points[0].at < point.at - WINDOW_S) this.points.shift();
   }
 
   newest(name) {
     return this.points.length ? this.points[this.points.length - 1].values[name] : undefined;
   }
+}
+
+function speed(before, each) {
+  const seconds = (each.timestamp - before.timestamp) / 1000;
+  return Math.max(0, (each.sample - before.sample) / seconds);
 }
 
 /** The series as a picture with a legend. `lines`: [name, label] each; `format` is for figures. */
@@ -113,11 +145,10 @@ function yOf(value, top) {
 
 /** Gaps stay gaps: where no sample has the name, the line is broken. */
 function lineOf(points, name, top) {
-  const width = (WIDTH - LEFT) / (POINTS - 1);
-  const shift = POINTS - points.length;
+  const end = points.length ? points[points.length - 1].at : 0;
   let isBroken = true;
   return points
-    .map((point, at) => {
+    .map((point) => {
       const value = point.values[name];
       if (value === undefined) {
         isBroken = true;
@@ -125,7 +156,8 @@ function lineOf(points, name, top) {
       }
       const start = isBroken ? "M" : "L";
       isBroken = false;
-      return `${start}${(LEFT + (at + shift) * width).toFixed(1)} ${yOf(value, top).toFixed(1)}`;
+      const x = WIDTH - ((WIDTH - LEFT) * (end - point.at)) / WINDOW_S;
+      return `${start}${x.toFixed(1)} ${yOf(value, top).toFixed(1)}`;
     })
     .join("");
 }

@@ -54,8 +54,9 @@ function product(row) {
 
 export function connection(name) {
   const flow = new Series();
-  return watched(name, ["connections", name], 3000, async (row) => {
+  return watched(name, ["connections", name], 3000, async (row, isFirst) => {
     const parts = await inside(name, row);
+    if (isFirst) flow.begin(row, TRAFFIC_LINES.map(([key]) => key));
     flow.observe({ recv_oct: row.recv_oct, send_oct: row.send_oct });
     return [
       h("h1", {}, name),

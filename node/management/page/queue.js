@@ -3,7 +3,7 @@
 import { get, path, post, remove } from "./api.js";
 import { bindingListing, queueBinder } from "./bindings.js";
 import { consumerTable, flowTable } from "./channels.js";
-import { Series, chart } from "./chart.js";
+import { HISTORY, Series, chart } from "./chart.js";
 import { card, facts, figures, h, json, link, note } from "./dom.js";
 import { features } from "./exchanges.js";
 import { button, danger } from "./forms.js";
@@ -43,7 +43,11 @@ export function queue(vhost, name) {
   );
   let looks = 0;
   const refresh = async () => {
-    const row = await get(path(["queues", vhost, name]));
+    const row = await get(path(["queues", vhost, name], looks ? {} : HISTORY));
+    if (looks === 0) {
+      flow.begin(row.message_stats, FLOW_LINES.map(([key]) => key));
+      depth.begin(row, DEPTH_LINES.map(([key]) => key), false);
+    }
     flow.observe(row.message_stats || {});
     if (row.counts_known !== false) depth.note(row);
     patch(about, ...aboutOf(vhost, name, row, flow, depth));
