@@ -47,6 +47,7 @@ from queues.machine.commands import (
     Command,
     Configure,
     EndSession,
+    Inspect,
     Leads,
     SessionId,
     Tick,
@@ -140,6 +141,7 @@ class QuorumMember:
         self._group: Group | None = None
         self._birth = b""
         self._wanted: tuple[int, ...] = ()  # members by the definitions; empty: not known
+        self._inspects: list[StreamSink] = []  # to be answered in the next step
         self._commands: list[Command] = []
         self._chunks: list[Chunk] = []
         self._owed: list[tuple[CreditActor, int]] = []
@@ -229,7 +231,28 @@ class QuorumMember:
         self._entries.adopt(sink)
         return self.core.machine.resume(wanted)
 
+    def inspect(self, sink: StreamSink) -> bool:
+        """See HomeEnd."""
+        if self.term == 0:
+            return False
+        self._inspects.append(sink)
+        self._mark()
+        return True
+
+    def _answer_inspects(self) -> None:
+        """Answer from the applied state, as RabbitMQ does: a leader that is cut off may do so until
+        it steps down. Only a queue that expires needs an entry, because using it postpones that."""
+        sinks = self._inspects
+        self._inspects = []
+        core = self.core
+        if core.machine.options.expires_ms >= 0:
+            self._commands.append(Inspect(SessionId(0)))
+        for sink in sinks:
+            sink.on_inspect_ok(int(self.uid), core.ready_count, core.consumer_count)
+
     def forget_sink(self, session: SessionId) -> None:
+        if len(self._inspects) > 0:
+            self._inspects = [sink for sink in self._inspects if sink.session != session]
         self._entries.forget(session)
 
     def view(self, sink: SessionSink, first: int, count: int) -> View | None:
@@ -302,6 +325,8 @@ class QuorumMember:
         if self.term == 0:
             self._campaign(group, now_ms)
             return
+        if len(self._inspects) > 0:
+            self._answer_inspects()
         if len(self._stepped) > 0:
             waiting = self._stepped[0]  # The first of its term, or what the group did not take.
             if waiting.now_ms == UNTIMED:
@@ -530,6 +555,9 @@ class QuorumMember:
         if at_least_once_worker is not None:
             at_least_once_worker.close()
         self._drop_work()
+        for sink in self._inspects:
+            self._entries.adopt(sink)
+        self._inspects = []
         self._entries.lose_leadership()
 
     def _died(self, effect: DeadLettersPending) -> None:

@@ -48,6 +48,8 @@ from queues.remote.items import (
     GOT,
     GOT_BODY,
     GRANTED,
+    INSPECT,
+    INSPECT_OK,
     INSPECTED,
     NOT_LEADER,
     NUMBERED,
@@ -195,6 +197,11 @@ class SessionStub:
         tell_resumed(self, int(self.uid), term, resumed)
         return True
 
+    def inspect(self, term: int) -> bool:
+        """The proxy asks for the counts of the queue; whether this node leads and answers."""
+        end = self._end
+        return end is not None and end.term == term and end.inspect(self)
+
     def taken(self, byte_count: i64) -> None:
         """So many bytes of bodies were looked at."""
         self._room += byte_count
@@ -282,6 +289,11 @@ class SessionStub:
 
     def on_resend(self, uid: int) -> None:
         self._tell(RESEND)
+
+    def on_inspect_ok(self, uid: int, ready: int, consumer_count: int) -> None:
+        self._tell(INSPECT_OK, ready, consumer_count)
+        if self._term == 0 and not self._is_over:
+            self._stubs.leave(self)  # The session has done nothing else here.
 
     def on_leader_lost(self, uid: int) -> None:
         self._promised.clear()
@@ -424,7 +436,7 @@ class SessionStubs:
             if item.kind == NUMBERED:
                 address = item
                 continue
-            if address is not None or item.kind == RESUME:
+            if address is not None or item.kind in (RESUME, INSPECT):
                 self._hand_to_leader(item, address)
                 address = None
                 continue
@@ -445,7 +457,7 @@ class SessionStubs:
             self._stubs[key] = stub
         if address is None:
             term = item.numbers[0]
-            taken = stub.resume(item)
+            taken = stub.inspect(term) if item.kind == INSPECT else stub.resume(item)
         else:
             if item.kind not in (PUBLISH, COMMAND) or address.session != item.session:
                 raise BadItem(f"a number for an item of kind {item.kind}")

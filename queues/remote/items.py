@@ -35,6 +35,7 @@ COMMAND: Final = 2
 TAKEN: Final = 3  # bytes of bodies that were looked at: so many more may come
 NUMBERED: Final = 4  # term, number, confirmed: of the PUBLISH or COMMAND that is the next item
 RESUME: Final = 5  # how does the session stand? (queues.machine.numbered_sessions)
+INSPECT: Final = 6  # term: how many messages and consumers has the queue?
 
 # Back
 BODIES: Final = 16
@@ -60,10 +61,12 @@ APPLIED: Final = 34  # commands up to this number are in the state
 RESUMED: Final = 35  # term, attempt, number of the last command that was applied
 RESEND: Final = 36  # a command is missing
 NOT_LEADER: Final = 37  # in that term this node does not lead, or no longer
+INSPECT_OK: Final = 38  # ready, consumers, as the leader has applied them
 
 NUMBERS: Final = {
     TAKEN: 1,
     NUMBERED: 3,
+    INSPECT: 1,
     CONFIRMS: 1,
     REFUSED: 2,
     DELIVERS: 6,
@@ -84,6 +87,7 @@ NUMBERS: Final = {
     RESUMED: 3,
     RESEND: 0,
     NOT_LEADER: 1,
+    INSPECT_OK: 2,
 }
 
 HEAD: Final = Struct("<BQQQ")

@@ -35,6 +35,8 @@ from queues.remote.items import (
     GONE,
     GOT,
     GOT_BODY,
+    INSPECT,
+    INSPECT_OK,
     INSPECTED,
     NOT_LEADER,
     NUMBERED,
@@ -213,6 +215,9 @@ class QuorumProxy:
     def send_resume(self, attempt: int, wanted: Resume) -> None:
         self._put([put_resume(self.uid, self.term, attempt, wanted)])
 
+    def send_inspect(self, session: SessionId) -> None:
+        self._put([put_numbers(INSPECT, self.uid, session, self.term)])
+
     def send_taken(self, session: SessionId, byte_count: int) -> None:
         self._put([put_numbers(TAKEN, self.uid, session, byte_count)])
 
@@ -267,6 +272,8 @@ class QuorumProxy:
             remote_session.on_applied(self.uid, item.numbers[0])
         elif kind == CONFIRMS:
             remote_session.on_confirms(self.uid, item.numbers[0])
+        elif kind == INSPECT_OK:
+            remote_session.on_inspect_ok(self.uid, item.numbers[0], item.numbers[1])
         elif kind == RESEND:
             remote_session.resume()
         elif kind == GONE:

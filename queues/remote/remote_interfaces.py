@@ -53,6 +53,9 @@ class StreamSink(SessionSink, Protocol):
     def on_resend(self, uid: int) -> None:
         """Effect `ResendFrom`: a command is missing before one that has come."""
 
+    def on_inspect_ok(self, uid: int, ready: int, consumer_count: int) -> None:
+        """Answer to `HomeEnd.inspect`."""
+
     def on_leader_lost(self, uid: int) -> None:
         """This node no longer leads, or leads in another term: nothing more comes from here."""
 
@@ -80,6 +83,10 @@ class HomeEnd(Counts, Protocol):
         """What the session's stream has to know, by the machine as it stands: `Fifo.resume`. From
         now on `sink`, in place of an older one, gets what concerns the session. None: this node
         does not lead. The caller makes sure that the session learns it."""
+
+    def inspect(self, sink: StreamSink) -> bool:
+        """Answer the sink in this turn or the next with the counts that are applied here, without
+        an entry in the log. False: this node does not lead."""
 
     def view(self, sink: StreamSink, first: int, count: int) -> View | None:
         """See QueueHost. None as well, and for good, if the session holds it no more: it may have

@@ -8,8 +8,11 @@ items. To a leader that is new to it the strand says what it waits for, hears ho
 stands, and goes on from there: sends again what was not applied, drops deliveries that it has seen.
 
 At most one command that wants an answer is under way, and what the session hands down after it
-waits, for the machine keeps one answer for each session. EndSession goes last, once all else is
+waits, because the machine keeps one answer for each session. EndSession goes last, once all else is
 applied: a session that a leader does not know any more has then ended, and was not forgotten.
+
+`Inspect` is no command of the log: the leader answers it from what it has applied, once everything
+is applied that the session handed down before. So a redeclare of a queue writes nothing.
 
 What the session has received and not looked at is asked for again from a new leader, in the
 order in which it was received; so bodies are looked at in the order in which they come. Limits: the
@@ -26,6 +29,7 @@ from queues.machine.commands import (
     Command,
     EndSession,
     Enqueue,
+    Inspect,
     Numbered,
     SessionId,
     Settle,
@@ -71,6 +75,8 @@ class RemoteSessionHome(Protocol):
     ) -> None: ...
 
     def send_resume(self, attempt: int, wanted: Resume) -> None: ...
+
+    def send_inspect(self, session: SessionId) -> None: ...
 
     def send_taken(self, session: SessionId, byte_count: int) -> None: ...
 
@@ -176,6 +182,8 @@ class RemoteSession:
         self._taken_bytes: i64 = 0  # looked at, and not told to the leader yet
         self._wanted: i64 = 0  # the session waits for this message; 0: for none
         self._ended = False
+        self._inspects: deque[int] = deque()  # not answered: each waits for this command
+        self._inspecting = False  # the leader that there is was asked for the first of them
 
     @property
     def session(self) -> SessionId:
@@ -204,6 +212,9 @@ class RemoteSession:
             self._tell_taken(TAKEN_BYTES)
         elif isinstance(command, Attach):
             self._takers[command.key & 0xFFFFFFFF] = Taker(command.timeout_ms)
+        elif isinstance(command, Inspect):
+            self._inspect()
+            return
         elif isinstance(command, EndSession):
             self._end()
             if self._next == 1:
@@ -229,10 +240,14 @@ class RemoteSession:
     def _may_go(self, kept: Kept) -> bool:
         if self._asking > 0:
             return False
+        if len(self._inspects) > 0 and kept.number > self._inspects[0]:
+            return False
         return not isinstance(kept.command, EndSession) or self._applied == kept.number - 1
 
     def _pump(self) -> None:
         """Send what may go."""
+        if len(self._inspects) > 0:
+            self._ask_counts()
         if len(self._kept) == 0 or self._kept[len(self._kept) - 1].number <= self._sent:
             return
         for kept in list(self._kept):
@@ -265,6 +280,39 @@ class RemoteSession:
             assert chunk is not None
             confirmed = self._confirmed
             self._home.send_publish(self._session, kept.number, confirmed, chunk, kept.first_seq)
+
+    def _inspect(self) -> None:
+        self._inspects.append(int(self._next - 1))
+        if self.is_open or self._used:
+            self._ask_counts()
+        else:
+            self.begin()
+
+    def _ask_counts(self) -> None:
+        """Ask the leader, if all is applied and answered that was handed down before."""
+        if self._inspecting or not self.is_open:
+            return
+        if self._asking > 0 or self._inspects[0] > self._applied:
+            return
+        self._inspecting = True
+        end = self._home.end
+        if end is None:
+            self._home.send_inspect(self._session)
+        elif end.term != self._home.term or not end.inspect(self):
+            self.refused()
+
+    def on_inspect_ok(self, uid: int, ready: int, consumer_count: int) -> None:
+        if not self._inspecting:
+            return  # Asked before the session resumed.
+        self._inspecting = False
+        due: i64 = 0
+        while len(self._inspects) > 0 and self._inspects[0] <= self._applied:
+            self._inspects.popleft()
+            due += 1
+        while due > 0 and not self._ended:
+            due -= 1
+            self._sink.on_inspected(uid, ready, consumer_count)
+        self._pump()
 
     def view(self, first: i64, count: i64) -> View | None:
         """See QueueHost; what was delivered before `first` was looked at, or never will be."""
@@ -350,6 +398,7 @@ class RemoteSession:
         self._ended = True
         self._told.clear()
         self._bodies.clear()
+        self._inspects.clear()
         self._got = None
         if self._getting is not None:  # No client waits for its body any more.
             self._getting = None
@@ -370,6 +419,7 @@ class RemoteSession:
     def close(self) -> None:
         """The leader that there was is none any more."""
         self.is_open = False
+        self._inspecting = False
         self._credit.peer_down_everywhere()
 
     def refused(self) -> None:

@@ -124,6 +124,7 @@ class StreamMember:
         self._birth = b""
         self._wanted: tuple[int, ...] = ()
         self._sinks: dict[SessionId, StreamSink] = {}
+        self._inspects: list[StreamSink] = []  # to be answered in the next step
         self._waiting = Batch([], [], [])
         self._open: deque[Batch] = deque()
         self._withheld: Owed = []
@@ -200,6 +201,19 @@ class StreamMember:
         self._adopt(sink)
         return self.machine.resume(wanted)
 
+    def inspect(self, sink: StreamSink) -> bool:
+        """See HomeEnd."""
+        if self.term == 0:
+            return False
+        self._inspects.append(sink)
+        self._mark()
+        return True
+
+    def _answer_inspects(self) -> None:
+        sinks, self._inspects = self._inspects, []
+        for sink in sinks:
+            sink.on_inspect_ok(self.uid, self.ready_count, self.consumer_count)
+
     def view(self, sink: SessionSink, first: int, count: int) -> View | None:
         """See HomeEnd. Consumers read on their own node, not here."""
         return None
@@ -212,6 +226,7 @@ class StreamMember:
             self._sinks[sink.session] = sink
 
     def forget_sink(self, session: SessionId) -> None:
+        self._inspects = [sink for sink in self._inspects if sink.session != session]
         sink = self._sinks.pop(session, None)
         if sink is not None:
             self.credit.peer_down(sink.credit)
@@ -253,6 +268,7 @@ class StreamMember:
         if self.term == 0:
             self._campaign(group, now_ms)
             return
+        self._answer_inspects()
         batch = self._waiting
         if not batch.commands or group.raft.term != self.term:
             return
@@ -411,6 +427,8 @@ class StreamMember:
         self._waiting = Batch([], [], [])
         self._withheld = []
         sinks, self._sinks = self._sinks, {}
+        sinks.update({sink.session: sink for sink in self._inspects})
+        self._inspects = []
         self.credit.peer_down_everywhere()
         for sink in sinks.values():
             sink.on_leader_lost(self.uid)

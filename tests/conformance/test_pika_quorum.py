@@ -426,3 +426,31 @@ def test_what_a_quorum_queue_confirmed_survives_a_kill_whatever_its_delivery_mod
     assert (first.body, tries(first)[0], first.redelivered) == (b"2", 1, True)
     assert drain(channel, "q") == numbered(49, first=3)
     connection.close()
+
+
+def commit_index(broker: Broker, queue: str) -> int:
+    assert broker.node is not None
+    (row,) = broker.node.api("GET", f"/api/queues/quorum/%2F/{queue}/status")
+    return int(row["Commit Index"])
+
+
+@pytest.mark.parametrize("passive", [False, True])
+def test_a_redeclare_of_a_quorum_queue_writes_no_entry(
+    own_broker: Broker, channel: Any, quorum: str, passive: bool
+) -> None:
+    publish_all(channel, quorum, numbered(3))
+    before = commit_index(own_broker, quorum)
+    arguments = None if passive else QUORUM
+    for _ in range(5):
+        declared = channel.queue_declare(quorum, passive, durable=True, arguments=arguments)
+        assert declared.method.message_count == 3
+    assert commit_index(own_broker, quorum) == before
+
+
+def test_a_redeclare_of_a_quorum_queue_that_expires_writes_an_entry(
+    own_broker: Broker, channel: Any, name: str
+) -> None:
+    declare(channel, name, "quorum", {"x-expires": 60_000})
+    before = commit_index(own_broker, name)
+    channel.queue_declare(name, passive=True)
+    settle_down(channel, lambda: commit_index(own_broker, name) > before)

@@ -312,6 +312,9 @@ class Face:
     def on_inspected(self, uid: int, ready: int, consumer_count: int) -> None:
         return
 
+    def on_inspect_ok(self, uid: int, ready: int, consumer_count: int) -> None:
+        return
+
     def on_loaded(self, uid: int) -> None:
         self.read_some()
 

@@ -94,6 +94,7 @@ class End:
         self._bodies: dict[int, tuple[Chunk, int]] = {}
         self._sinks: dict[SessionId, StreamSink] = {}
         self._waiting: dict[SessionId, StreamSink] = {}  # for bodies to be loaded
+        self._inspects: list[StreamSink] = []
 
     @property
     def uid(self) -> int:
@@ -135,6 +136,17 @@ class End:
         self._sinks[sink.session] = sink
         return self.machine.resume(wanted)
 
+    def inspect(self, sink: StreamSink) -> bool:
+        if self.term == 0:
+            return False
+        self._inspects.append(sink)
+        return True
+
+    def _answer_inspects(self) -> None:
+        sinks, self._inspects = self._inspects, []
+        for sink in sinks:
+            sink.on_inspect_ok(self._uid, self.ready_count, self.consumer_count)
+
     def view(self, sink: StreamSink, first: int, count: int) -> View | None:
         mine = [key for key in self.machine.consumers if session_of(key) == sink.session]
         held = [self.machine.consumers[key].held.contains(first) for key in mine]
@@ -154,6 +166,7 @@ class End:
         return View(chunk, index, first, end - first)
 
     def forget_sink(self, session: SessionId) -> None:
+        self._inspects = [sink for sink in self._inspects if sink.session != session]
         self._sinks.pop(session, None)
         self._waiting.pop(session, None)
 
@@ -172,6 +185,8 @@ class End:
         self._commands = []
         self._chunks = []
         sinks, self._sinks = self._sinks, {}
+        sinks.update({sink.session: sink for sink in self._inspects})
+        self._inspects = []
         self._waiting = {}
         for sink in sinks.values():
             sink.on_leader_lost(self._uid)
@@ -183,6 +198,7 @@ class End:
 
     def propose(self, now_ms: int) -> None:
         """Make an entry of what was handed down, or of the time."""
+        self._answer_inspects()
         if not self._commands and (self.machine.has_more() or now_ms >= self.machine.due_ms):
             self._commands.append(Tick())
         if self.term > 0 and self._commands:
@@ -263,4 +279,5 @@ class End:
         self._commands = []
         self._chunks = []
         self._sinks = {}
+        self._inspects = []
         self._waiting = {}

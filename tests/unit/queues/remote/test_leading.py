@@ -20,6 +20,8 @@ from queues.remote.items import (
     CONFIRMS,
     DELIVERS,
     GONE,
+    INSPECT,
+    INSPECT_OK,
     NOT_LEADER,
     NUMBERED,
     PUBLISH,
@@ -108,6 +110,21 @@ def test_a_command_for_an_earlier_leadership_of_this_node_is_refused() -> None:
     assert (refusal.kind, refusal.numbers) == (NOT_LEADER, (TERM - 1,))
     assert leader.stubs.count == 0
     assert leader.end.machine.resume(Resume(SESSION, 0, 0, [])).number == 0
+
+
+def test_a_session_that_only_inspects_leaves_no_stub() -> None:
+    leader = Leader()
+    leader.hear(put_numbers(INSPECT, UID, SESSION, TERM))
+    (answer,) = leader.said()
+    assert (answer.kind, answer.numbers) == (INSPECT_OK, (0, 0))
+    assert leader.stubs.count == 0
+    leader.publish(1, b"a", 1)
+    leader.commit()
+    leader.hear(put_numbers(INSPECT, UID, SESSION, TERM))
+    assert leader.said()[-1].numbers == (1, 0)
+    assert leader.stubs.count == 1
+    leader.hear(put_numbers(INSPECT, UID, SESSION, TERM - 1))
+    assert leader.kinds() == [NOT_LEADER]
 
 
 def test_a_node_without_the_queue_does_not_lead_it() -> None:

@@ -13,8 +13,11 @@ from queues.machine.commands import (
 from queues.machine.options import REJECT_PUBLISH, Options
 from queues.remote import quorum_proxy as module
 from queues.remote.items import (
+    APPLIED,
     BODIES,
     CONFIRMS,
+    INSPECT,
+    INSPECT_OK,
     NOT_LEADER,
     NUMBERED,
     RESUME,
@@ -221,9 +224,7 @@ def test_one_question_is_under_way_and_what_comes_after_it_waits() -> None:
     desk.proxy.command(desk.sink, Get(session))
     desk.publish(b"a")
     desk.commit()
-    assert desk.told() == [("inspected", UID, 0, 0)]
-    desk.commit()
-    assert desk.told() == [("got", UID, 0, False, 0)]
+    assert desk.told() == [("inspected", UID, 0, 0), ("got", UID, 0, False, 0)]
     desk.commit()
     assert desk.told() == [("confirms", UID, 1)]
 
@@ -231,7 +232,7 @@ def test_one_question_is_under_way_and_what_comes_after_it_waits() -> None:
 def test_an_answer_that_was_lost_with_its_leader_comes_from_the_next() -> None:
     desk = Desk()
     desk.lead_here(3)
-    desk.proxy.command(desk.sink, Inspect(desk.sink.session))
+    desk.proxy.command(desk.sink, Get(desk.sink.session))
     desk.end.propose(1_000)
     proposed = desk.end.proposed
     desk.end.step_down()
@@ -239,8 +240,58 @@ def test_an_answer_that_was_lost_with_its_leader_comes_from_the_next() -> None:
         desk.end.apply(entry)
     assert desk.told() == []
     desk.lead_here(4)
-    assert desk.told() == [("inspected", UID, 0, 0)]
+    assert desk.told() == [("got", UID, 0, False, 0)]
     desk.lead_here(5)
+    assert desk.told() == []
+
+
+def test_inspect_is_answered_from_applied_state_without_an_entry() -> None:
+    desk = Desk()
+    desk.lead_here(3)
+    desk.proxy.command(desk.sink, Inspect(desk.sink.session))
+    assert desk.told() == []
+    desk.end.propose(desk.now_ms)
+    assert desk.told() == [("inspected", UID, 0, 0)]
+    assert desk.end.proposed == []
+    desk.proxy.command(desk.sink, EndSession(desk.sink.session))
+    assert desk.proxy.sessions == set()
+
+
+def test_inspect_waits_until_earlier_commands_of_the_session_are_applied() -> None:
+    desk = Desk()
+    desk.lead_here(3)
+    desk.publish(b"a", b"b")
+    desk.proxy.command(desk.sink, Inspect(desk.sink.session))
+    desk.end.propose(desk.now_ms)
+    assert desk.told() == []
+    desk.commit()
+    desk.end.propose(desk.now_ms)
+    assert desk.told() == [("confirms", UID, 2), ("inspected", UID, 2, 0)]
+    desk.proxy.leader(THERE, 4)
+    desk.hear(put_numbers(35, UID, desk.sink.session, 4, 1, 1))
+    desk.publish(b"c")
+    desk.proxy.command(desk.sink, Inspect(desk.sink.session))
+    assert INSPECT not in [item.kind for item in desk.peer_route.take()]
+    desk.hear(put_numbers(APPLIED, UID, desk.sink.session, 2))
+    assert [item.kind for item in desk.peer_route.take()] == [INSPECT]
+
+
+def test_a_lost_inspect_is_asked_again_from_the_next_leader() -> None:
+    desk = Desk()
+    desk.lead_here(3)
+    desk.proxy.command(desk.sink, Inspect(desk.sink.session))
+    desk.end.step_down()
+    assert desk.told() == []
+    desk.proxy.leader(THERE, 4)
+    (asked,) = desk.peer_route.take()
+    assert (asked.kind, asked.numbers) == (INSPECT, (4,))
+    desk.hear(put_numbers(NOT_LEADER, UID, desk.sink.session, 4))
+    desk.quorum_proxies.tick()
+    (again,) = desk.peer_route.take()
+    assert again.kind == INSPECT
+    desk.hear(put_numbers(INSPECT_OK, UID, desk.sink.session, 7, 1))
+    assert desk.told() == [("inspected", UID, 7, 1)]
+    desk.hear(put_numbers(INSPECT_OK, UID, desk.sink.session, 7, 1))
     assert desk.told() == []
 
 
