@@ -10,17 +10,17 @@ import pytest
 from tests.conformance.broker import Broker
 from tests.conformance.programs import missing, program, tools_folder
 
-SCRIPT: Final = Path(__file__).resolve().parent / "amqplib" / "session.js"
+SCRIPTS: Final = Path(__file__).resolve().parent / "amqplib"
+SESSIONS: Final = 20
 
 
-@pytest.fixture(scope="module")
-def report(broker: Broker) -> dict[str, Any]:
+def run(broker: Broker, script: str, queue: str, *arguments: str) -> dict[str, Any]:
+    """The report of a script that uses this queue."""
     node = program("node", "nodejs")
     if not (tools_folder() / "node_modules" / "amqplib").is_dir():
         missing(f"amqplib is not there: npm install --prefix {tools_folder().name} amqplib")
-    queue = "amqplib-session"
     done = subprocess.run(
-        [node, str(SCRIPT), broker.url(), queue],
+        [node, str(SCRIPTS / script), broker.url(), queue, *arguments],
         cwd=tools_folder(),
         capture_output=True,
         text=True,
@@ -33,6 +33,16 @@ def report(broker: Broker) -> dict[str, Any]:
     assert done.returncode == 0, done.stderr
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer
+
+
+@pytest.fixture(scope="module")
+def report(broker: Broker) -> dict[str, Any]:
+    return run(broker, "session.js", "amqplib-session")
+
+
+def test_connections_close_with_publishes_under_way(broker: Broker) -> None:
+    report = run(broker, "closing.js", "amqplib-closing", str(SESSIONS))
+    assert report == {"closed": SESSIONS, "errors": []}
 
 
 def test_confirmed_messages_are_in_the_queue(report: dict[str, Any]) -> None:
