@@ -836,8 +836,15 @@ def range_of(entry: Entry) -> tuple[int, int]:
 
 
 def next_change(config: Config, wanted: Sequence[int], own: i64) -> Change | None:
-    """What brings the members nearer to those that are wanted: who is new comes first, and goes
-    on by itself to be a voter; no member leaves before. The leader leaves last, by a transfer."""
+    """Return the next step towards the members that are wanted.
+
+    New members join first and become voters by themselves; only then do others leave, the leader
+    last, by a transfer. A member that is no longer wanted before it has caught up is removed at
+    once: its node may have no member, and the group would wait for it for ever.
+    """
+    for member in config.joining:
+        if member not in wanted:
+            return RemoveMember(member)
     for member in wanted:
         if member not in config.voters and member not in config.joining:
             return AddVoter(member)

@@ -45,8 +45,13 @@ BURYING: Final = Options(
 class GroupWorld:
     """See the module. Members are numbered from 1; a wiped node comes back under a new number."""
 
-    def __init__(self, seed: int, count: int, buries: bool = False) -> None:
-        """`buries`: some messages die, and are kept until their dead letters are safe."""
+    def __init__(
+        self, seed: int, count: int, buries: bool = False, founders: int | None = None
+    ) -> None:
+        """`buries`: some messages die, and are kept until their dead letters are safe.
+
+        `founders`: how many of the `count` nodes have a member at first; None: all.
+        """
         self.random = Random(seed)
         self.buries = buries
         self.options = BURYING if buries else OPTIONS
@@ -54,7 +59,7 @@ class GroupWorld:
         self.now_ms = START_MS
         self.disks = {number: SimDisk() for number in range(1, count + 1)}
         self.nodes: dict[int, GroupNode | None] = dict.fromkeys(self.disks)
-        self.wanted = tuple(sorted(self.disks))
+        self.wanted = tuple(sorted(self.disks)[:founders])
         self.channels: dict[tuple[int, int, int], deque[bytes]] = {}
         self.cut: set[tuple[int, int]] = set()  # ways on which nothing comes through
         self.leaders: dict[int, int] = {}  # term, by member that leads and is ready
@@ -287,10 +292,10 @@ class GroupWorld:
         numbers = sorted(self.nodes)
         lot = random.random()
         down = [number for number in numbers if self.nodes[number] is None]
-        if lot < 0.18:
+        if lot < 0.18 and len(numbers) > 1:
             one, other = random.sample(numbers, 2)
             self.break_link(one, other)
-        elif lot < 0.25:
+        elif 0.18 <= lot < 0.25:
             self.fill_or_free(random.choice(numbers))
         elif lot < 0.35:
             self.mend()
@@ -345,9 +350,7 @@ class GroupWorld:
 
     def change_members(self) -> None:
         """Not before the last change is through: of two disks that are lost at once all is."""
-        leader = self.find_leader()
-        status = None if leader is None or leader.member is None else leader.member.status()
-        if status is None or status.config != Config(self.wanted):
+        if not self.is_as_wanted():
             return
         if self.random.random() < 0.4:
             self.wipe(self.random.choice(self.wanted))
@@ -356,6 +359,12 @@ class GroupWorld:
             self.want([each for each in self.wanted if each != leaver])
         elif others := [number for number in self.nodes if number not in self.wanted]:
             self.want([*self.wanted, self.random.choice(others)])
+
+    def is_as_wanted(self) -> bool:
+        """Whether the last change of members is complete."""
+        leader = self.find_leader()
+        status = None if leader is None or leader.member is None else leader.member.status()
+        return status is not None and status.config == Config(self.wanted)
 
     # Sessions
 

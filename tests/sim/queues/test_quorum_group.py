@@ -11,6 +11,7 @@ from tests.sim.queues.group_world import START_MS, GroupWorld
 
 FIRST, _, LAST = os.environ.get("WARREN_SIM_SEEDS", "0:12").partition(":")
 STEPS = 4000
+POWER_CUTS = 40
 
 
 @pytest.mark.parametrize("seed", range(int(FIRST), int(LAST)))
@@ -37,4 +38,34 @@ def test_whatever_dies_arrives_at_least_once_though_leaders_change(seed: int) ->
     world.run_until("a leader", world.has_leader)
     world.run(STEPS)
     world.run_until("a letter", lambda: any(each.arrived for each in world.targets.values()))
+    world.drain()
+
+
+@pytest.mark.parametrize("seed", range(int(FIRST), int(LAST)))
+def test_group_of_one_member_loses_nothing_that_it_confirmed(seed: int) -> None:
+    """Its node loses power and what is not synced, restarts, and its disk runs full."""
+    world = GroupWorld(seed, 1, buries=seed % 3 == 2)
+    for _ in range(POWER_CUTS):
+        world.run_until("a leader", world.has_leader)
+        world.run(world.random.randint(1, 2 * STEPS // POWER_CUTS))
+        world.crash(1)
+        world.start(1)
+    world.drain()
+
+
+@pytest.mark.parametrize("seed", range(int(FIRST), int(LAST)))
+def test_group_grows_from_one_member_to_three_and_shrinks_to_one(seed: int) -> None:
+    """It may shrink while it still grows; any of the three may be the one that stays."""
+    world = GroupWorld(seed, 3, founders=1)
+    world.is_steady = True
+    world.run_until("a leader", world.has_leader)
+    world.run(STEPS // 4)
+    world.want([1, 2, 3])
+    if seed % 3 > 0:
+        world.calm_down()
+        world.run_until("three members", world.is_as_wanted)
+        world.is_calm = False
+    world.run(STEPS // 4)
+    world.want([world.random.choice(world.wanted)])
+    world.run(STEPS // 4)
     world.drain()
