@@ -70,17 +70,6 @@ class Elsewhere(Protocol):
     def unwatch(self) -> None: ...
 
 
-class NobodyElse:
-    """Keeps `Elsewhere` for a node in no cluster."""
-
-    def watch(self, watcher: Watcher) -> None:
-        """There is no client."""
-        watcher.ready()
-
-    def unwatch(self) -> None:
-        """There was no client."""
-
-
 class Follower:
     """One who follows. Invariant: `_woken` is set while there is something to take."""
 

@@ -63,18 +63,3 @@ def note_found(known: list[Found], found: Found, timed: bool) -> None:
             last.arrived_ms = max(last.arrived_ms, found.arrived_ms)
             return
     known.append(found)
-
-
-def are_missing(known: list[Found], wanted: list[tuple[int, int]]) -> bool:
-    """Whether some message of these ascending runs (first, count) was not found."""
-    runs = sorted([(int(each.first), int(each.first + each.count)) for each in known])
-    place = 0
-    for first, count in wanted:
-        at = first
-        while at < first + count:
-            while place < len(runs) and runs[place][1] <= at:
-                place += 1
-            if place == len(runs) or runs[place][0] > at:
-                return True
-            at = runs[place][1]
-    return False

@@ -469,8 +469,6 @@ OTHER_SITES: Final = {
     # `test_what_cannot_be_removed_now_is_removed_later`
     "Shelf.begin_spare unlink",
     "Shelf.discard unlink",
-    # At the first start after an upgrade, which fails and can be repeated.
-    "SnapshotStore.adopt_files unlink",
     # `test_list_that_cannot_be_made_larger_is_written_later` of `test_manifest`
     "Manifest._grow unlink",
     "Manifest._grow create",
@@ -478,9 +476,7 @@ OTHER_SITES: Final = {
     "Manifest._grow fsync",
     "Manifest._grow rename",
     "Manifest._grow fsync_directory",
-    "SnapshotStore.adopt_files fsync_directory",
 }
-# Files of an earlier version are taken over at start; what fails there ends the start.
 
 
 def sites() -> Iterator[str]:

@@ -9,18 +9,15 @@ The head of a snapshot comes last, in one batch with the end of all older ones. 
 the older one or the new one, and slices without a head, which are never read and `open` removes:
 what was staged does not outlive the process. Layout: docs/formats/snapshot.md. Errors: what is
 there and not whole is KeyedDamaged; writing is the keyed state's business, which tries until it is
-through. Earlier versions had a file for each snapshot; `adopt_files` moves them. Not compiled.
+through. Not compiled.
 """
 
-import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
-from struct import Struct
 from typing import Final
 
 from crc32c import crc32c
 
-from warren.storage.disk import Disk
 from warren.storage.keyed import SNAPSHOTS, Batch, Keyed
 from warren.storage.snapshot_slices import (
     HEAD_1,
@@ -40,17 +37,6 @@ from warren.storage.snapshot_slices import (
 CHUNK_BYTES: Final = SLICE_BYTES_MAX  # of version 1
 OWNER_END: Final = b"\xff" * 9  # behind every key
 NO_KEY: Final = b""  # nothing has it
-
-# Files of earlier versions.
-MAGIC: Final = b"WARRENSN"
-FILE_VERSION: Final = 1
-FILE_HEADER: Final = Struct("<8sIIQQQ")
-FILE_CRC: Final = Struct("<I4x")
-STATE_AT: Final = FILE_HEADER.size + FILE_CRC.size
-PREFIX: Final = "snap-"
-ENDING: Final = ".bin"
-TMP_ENDING: Final = ".bin.tmp"
-
 
 Slice = bytes | Exception | None
 Durable = Callable[[], None]
@@ -291,26 +277,6 @@ class SnapshotStore:
             yield owner
             first = owner_end(owner)
 
-    def adopt_files(self, disk: Disk, directory: str) -> int:
-        """Move what an earlier version left in files; how many owners that were. At start."""
-        names = [each for each in disk.list(directory) if each.startswith(PREFIX)]
-        indexes: dict[int, list[int]] = {}
-        for name in names:
-            if name.endswith(ENDING):
-                uid, _, index = name[len(PREFIX) : -len(ENDING)].partition("-")
-                indexes.setdefault(int(uid), []).append(int(index))
-        for owner in sorted(indexes):
-            newest = newest_file(disk, directory, owner, indexes[owner])
-            if newest is not None and self.load(owner) is None:
-                self._keyed.save_now(batches_of(owner, *newest))
-                self._owners.add(owner)
-        for name in names:
-            if name.endswith((ENDING, TMP_ENDING)):
-                disk.unlink(os.path.join(directory, name))
-        if names:
-            disk.fsync_directory(directory)
-        return len(indexes)
-
 
 class SnapshotWriter:
     """A snapshot of this node that is being written. Ends with `commit` or `drop`, or when the
@@ -383,33 +349,3 @@ def encode_head(state: Sequence[bytes]) -> bytes:
     for part in state:
         crc = crc32c(part, crc)
     return HEAD_1.pack(VERSION_1, sum(map(len, state)), crc)
-
-
-def newest_file(
-    disk: Disk, directory: str, owner: int, indexes: Sequence[int]
-) -> tuple[int, list[bytes]] | None:
-    """Index and state of the newest sound file of the owner."""
-    for index in sorted(indexes, reverse=True):
-        path = os.path.join(directory, f"{PREFIX}{owner:020d}-{index:020d}{ENDING}")
-        handle = disk.open(path)
-        try:
-            whole = disk.pread(handle, disk.size(path), 0)
-        finally:
-            disk.close(handle)
-        state = decode_file(whole, owner, index)
-        if state is not None:
-            return index, [state]
-    return None
-
-
-def encode_file_header(owner: int, index: int, state: bytes) -> bytes:
-    """What came before the state in a file."""
-    head = FILE_HEADER.pack(MAGIC, FILE_VERSION, 0, owner, index, len(state))
-    return head + FILE_CRC.pack(crc32c(state, crc32c(head)))
-
-
-def decode_file(whole: bytes, owner: int, index: int) -> bytes | None:
-    """The state in a file, or None if it is not a sound one of that owner and index."""
-    state = whole[STATE_AT:]
-    sound = len(whole) >= STATE_AT and encode_file_header(owner, index, state) == whole[:STATE_AT]
-    return state if sound else None

@@ -1,9 +1,8 @@
 """Where queues are, as this node knows it: the seam behind all that tells clients of leaders.
 
-Flows of links, `GET /queues/:queue/topology` and the HTTP API ask it. A
-node that is in no cluster answers with `Alone`; in a cluster `node.cluster.queues.places` puts
-together
-what `Leaders` and the definitions say. Nothing here waits or asks another node. No I/O.
+Flows of links, `GET /queues/:queue/topology` and the HTTP API ask it. `node.cluster.queues.places`
+derives the answers from `Leaders` and the definitions. Nothing here waits or asks another node. No
+I/O.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,8 +17,6 @@ RUNNING: Final = "running"
 ELECTING: Final = "electing"  # there is no leader, and there will be one
 MINORITY: Final = "minority"  # this node cannot see enough members for there to be one
 MIGRATING: Final = "migrating"
-
-ALONE_EPOCH: Final = 1  # of a queue that never has another leader
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,32 +82,3 @@ class WhereIs(Protocol):
 
     def queue_changed(self, uid: int) -> None:
         """The definition of the queue is another one: members came or went."""
-
-
-class Alone:
-    """A node that is in no cluster: it leads everything, for ever."""
-
-    def __init__(self, here: str) -> None:
-        self._here = here
-
-    @property
-    def here(self) -> str:
-        return self._here
-
-    def place(self, queue: Queue) -> Place:
-        return Place(queue.node, ALONE_EPOCH, (queue.node,), RUNNING, {queue.node: 0})
-
-    def node(self, name: str) -> NodePlace | None:
-        return NodePlace(name) if name == self._here else None
-
-    def nodes(self) -> list[NodePlace]:
-        return [NodePlace(self._here)]
-
-    def watch(self, uid: int, told: Told) -> None:
-        """Nothing ever changes."""
-
-    def unwatch(self, uid: int, told: Told) -> None:
-        """No node watches."""
-
-    def queue_changed(self, uid: int) -> None:
-        """Its place does not."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from node.auth.permissions import PermissionCache
-from node.cluster.services.whereis import Alone, WhereIs
+from node.cluster.services.whereis import WhereIs
 from node.events.authors import AMQP, BROKER, Author
 from node.operations.peeking import Peeked, PeekFailed
 from queues.definitions.broker_objects import Exchange, Queue
@@ -12,6 +12,7 @@ from queues.definitions.metadata_commands import Command
 from queues.definitions.metadata_outcomes import Deleted, Outcome
 from queues.machine.commands import SessionId
 from tests.unit.node.fake_access import FakeAccess
+from tests.unit.node.fake_places import OneNode
 from tests.unit.queues.definitions.steps import Steps
 from tests.unit.queues.fake_queue import FakeQueue
 from warren.wire.errors import ProtocolError, ReplyCode
@@ -33,7 +34,7 @@ class FakeManaged:
         self.peeks: list[tuple[str, int, int, int]] = []
         self.queues_declared = 0
         self.endpoints = {"one": 1}
-        self.whereis: WhereIs = Alone(HERE)
+        self.whereis: WhereIs = OneNode(HERE)
         self._removed: dict[int, int] = {}
 
     @property

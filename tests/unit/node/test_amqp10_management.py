@@ -5,10 +5,11 @@ import pytest
 from node.amqp10.management import Management
 from node.amqp10.requests import Reply, Request
 from node.cluster.coordination.coordination_interface import Load
-from node.cluster.services.whereis import Alone, NodePlace, Place
+from node.cluster.services.whereis import NodePlace, Place
 from queues.definitions.broker_objects import Queue
 from queues.machine.commands import EndSession, Inspect, Purge
 from tests.unit.node.fake_managed import HERE, FakeManaged, FakeRequester
+from tests.unit.node.fake_places import OneNode
 from warren.wire.amqp10.values import (
     Array,
     Decimal32,
@@ -356,7 +357,7 @@ def test_the_topology_says_where_the_leader_is(room: Room) -> None:
     assert member["role"] == "leader" and member["endpoints"] == ["amqp://127.0.0.1:5672"]
 
 
-class Elsewhere(Alone):
+class Elsewhere(OneNode):
     """Node HERE in a cluster of three, where every queue is led by `n2`."""
 
     def place(self, queue: Queue) -> Place:

@@ -8,7 +8,7 @@ import pytest
 
 from node.auth.login import LoginRules
 from node.auth.login_checks import LoginChecks
-from node.events.event_feed import EventFeed, NobodyElse
+from node.events.event_feed import EventFeed, Watcher
 from node.events.events import Events
 from node.management.access import Context
 from node.management.api.openapi import made, routes_of
@@ -20,6 +20,16 @@ from tests.unit.node.fake_access import FakeAccess
 from tests.unit.node.fake_broker import FakeBroker
 from tests.unit.node.fake_operations import FakeOperations
 from tests.unit.node.fake_timers import FakeTimers
+
+
+class NoNodes:
+    """No other node sends events. Keeps `node.events.event_feed.Elsewhere`."""
+
+    def watch(self, watcher: Watcher) -> None:
+        watcher.ready()
+
+    def unwatch(self) -> None:
+        return
 
 
 class Untouched:
@@ -42,7 +52,7 @@ def routes() -> list[tuple[str, str]]:
     access = FakeAccess(users={})
     desk = LoginChecks(access, LoginRules())
     cluster = ClusterView(view, node.operating, lambda vhost, user, reason: 0)
-    feed = EventFeed(Events("n1", lambda: 5), NobodyElse(), 1, FakeTimers().call_later)
+    feed = EventFeed(Events("n1", lambda: 5), NoNodes(), 1, FakeTimers().call_later)
     app = make_app(
         Context(
             *(view, access, desk, FakeOperations()),

@@ -4,7 +4,7 @@ import pytest
 
 from node.cluster.coordination.coordination_interface import Load
 from node.cluster.queues.places import ClusterPlaces, OnLeader
-from node.cluster.services.whereis import Alone, Place
+from node.cluster.services.whereis import Place
 from queues.definitions.broker_objects import Queue, Uid
 from queues.definitions.members import Member
 
@@ -111,10 +111,3 @@ def test_who_watches_hears_of_leaders_members_and_nodes_until_the_end() -> None:
     cluster.places.unwatch(20, changed)
     cluster.places.nodes_changed()
     assert len(told) == 3 and cluster.watchers[20] == []
-
-
-def test_a_node_alone_leads_everything_for_ever() -> None:
-    alone = Alone("n1")
-    queue = Queue(Uid(20), "/", "q", True, "", False, b"", "n1")
-    assert alone.place(queue) == Place("n1", 1, ("n1",), "running")
-    assert [each.name for each in alone.nodes()] == ["n1"] and alone.node("n2") is None

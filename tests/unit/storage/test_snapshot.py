@@ -1,6 +1,5 @@
 """Snapshots: the newest whole one counts, and there always is one."""
 
-from contextlib import suppress
 from random import Random
 
 import pytest
@@ -13,7 +12,6 @@ from warren.storage.snapshot import (
     CHUNK_BYTES,
     SnapshotStore,
     batches_of,
-    encode_file_header,
     encode_head,
 )
 
@@ -106,57 +104,6 @@ def test_owners_that_are_gone_are_swept() -> None:
     assert store.sweep({1, 30, 99}) == 2
     runner.settle()
     assert [load(disk, owner) is None for owner in (1, 20, 30, 2**63)] == [False, True, False, True]
-
-
-# Files of earlier versions
-
-
-def write_file(disk: SimDisk, owner: int, index: int, state: bytes) -> str:
-    path = f"/data/snap-{owner:020d}-{index:020d}.bin"
-    handle = disk.create(path, 0)
-    disk.pwritev(handle, [encode_file_header(owner, index, state), state], 0, True)
-    disk.close(handle)
-    disk.fsync_directory("/data")
-    return path
-
-
-def test_a_file_of_an_earlier_version_begins_with_these_bytes() -> None:
-    assert encode_file_header(1, 2, b"state").hex() == (
-        "57415252454e534e"  # magic
-        "0100000000000000"  # version, reserved
-        "0100000000000000"  # owner
-        "0200000000000000"  # index
-        "0500000000000000"  # length
-        "ef80803300000000"  # crc, reserved
-    )
-
-
-def test_files_are_moved_over_and_the_newest_sound_one_counts() -> None:
-    disk = SimDisk()
-    write_file(disk, 1, 5, b"five")
-    write_file(disk, 1, 7, LONG)
-    damaged = write_file(disk, 1, 9, b"nine")
-    write_file(disk, 2, 3, b"three")
-    disk.names[damaged].cached[50] ^= 1
-    store, _ = make(disk)
-    assert store.adopt_files(disk, "/data") == 2
-    assert (store.load(1), store.load(2)) == ((7, LONG), (3, b"three"))
-    assert disk.names == {}
-    assert (load(disk, 1), load(disk, 2)) == ((7, LONG), (3, b"three"))
-
-
-def test_a_crash_while_files_are_moved_loses_none() -> None:
-    for crash_in in range(16):
-        disk = SimDisk()
-        write_file(disk, 1, 7, LONG)
-        write_file(disk, 2, 3, b"three")
-        disk.crash_in = crash_in
-        with suppress(Crashed):
-            make(disk)[0].adopt_files(disk, "/data")
-        after = disk.crash(Random(crash_in))
-        store, _ = make(after)
-        store.adopt_files(after, "/data")
-        assert (store.load(1), store.load(2)) == ((7, LONG), (3, b"three")), crash_in
 
 
 def test_the_head_has_the_length_and_a_checksum_of_all_parts() -> None:
