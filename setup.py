@@ -178,6 +178,8 @@ COMPILED = [
     "raft/ready.py",
     "raft/recovery.py",
     "raft/replica.py",
+    "raft/ring.py",
+    "raft/ring_view.py",
     "raft/settings.py",
     "raft/status.py",
     "warren/storage/compaction.py",

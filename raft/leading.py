@@ -216,18 +216,22 @@ class Leadership:
 
     def _beat(self, peer: Progress, commit_index: i64) -> None:
         if peer.state == SNAPSHOT:
-            peer.stalled_ticks += self._settings.heartbeat_ticks
-            if peer.stalled_ticks > self._settings.election_ticks:
-                # The last one once more if it has them all: what it said of that was lost.
-                again = peer.acked_slice
-                if again == peer.slice_count:
-                    again -= 1
-                peer.resume_slices(again)
+            self._beat_slices(peer, self._settings.heartbeat_ticks)
         elif peer.state == STREAM and not peer.is_quiet and peer.sent_commit == commit_index:
             peer.is_quiet = True
             return
         self._send_empty(peer, commit_index)
         peer.is_quiet = True
+
+    def _beat_slices(self, peer: Progress, ticks: i64) -> None:
+        """Send again what was not acknowledged for long."""
+        peer.stalled_ticks += ticks
+        if peer.stalled_ticks > self._settings.election_ticks:
+            # The last one once more if it has them all: what it said of that was lost.
+            again = peer.acked_slice
+            if again == peer.slice_count:
+                again -= 1
+            peer.resume_slices(again)
 
     # Sending
 
@@ -249,6 +253,30 @@ class Leadership:
             ):
                 self._send_empty(peer, commit_index)
         self._read_is_open = False
+
+    # Of a mirror ring (raft/ring.py)
+
+    def carry(self, mark: i64) -> None:
+        """Have each message carry a number, in the place of a round of reads."""
+        self._read_seq = mark
+
+    def tell_carried(self, commit_index: i64) -> None:
+        """Send the number to members that no message took it to."""
+        for peer in self.peers.values():
+            if peer.sent_read_seq < self._read_seq and not peer.is_paused:
+                self._send_empty(peer, commit_index)
+
+    def send_slices(self) -> None:
+        """Of a snapshot alone, to a member that gets entries by another instance."""
+        for peer in self.peers.values():
+            if peer.state == SNAPSHOT:
+                self._ask_slices(peer)
+
+    def beat_slices(self) -> None:
+        """A tick, for `send_slices`."""
+        for peer in self.peers.values():
+            if peer.state == SNAPSHOT:
+                self._beat_slices(peer, 1)
 
     def greet(self, member: i64, commit_index: i64) -> None:
         """It has asked for votes: it does not know that there is a leader, or what is committed."""

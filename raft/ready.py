@@ -85,6 +85,7 @@ class Ready:
     """See the module. Empty but for what there is to do."""
 
     __slots__ = (
+        "base",
         "committed",
         "config",
         "entries",
@@ -118,6 +119,9 @@ class Ready:
         # this point, in one step; only then is the last slice answered. Nothing is handed out in
         # `committed` before that, and after it all entries up to the point are of no use.
         self.install: SnapshotPoint | None = None
+        # Of a mirror that joined empty: keep an empty machine at this point as its snapshot, and
+        # answer `Ring.based(point)` when that is durable. Entries behind it come later.
+        self.base: SnapshotPoint | None = None
         self.slices_dropped = False  # what was staged before `slices` is of no use any more
         self.lead: Lead | None = None  # has changed
         self.config: Config | None = None  # has changed, perhaps back
