@@ -8,9 +8,8 @@ import asyncio
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
-from federation.republishing import Rewriting, republished
 from federation.shovel_parameters import SourceEnd, TargetEnd
 from federation.uris import Uri
 from warren.client import amqp091
@@ -25,6 +24,7 @@ TIMEOUT_S: Final = 10.0
 BATCH_MAX: Final = 512  # messages that are acknowledged together
 
 LocalDial = Callable[[bool], Dial]  # to this node's broker; True: as its internal user
+Rewrite = Callable[[amqp091.Delivery], bytes | None]
 OnBlocked = Callable[[str | None], None]
 
 
@@ -74,29 +74,21 @@ def tls_of(uri: Uri) -> ssl.SSLContext:
     return context
 
 
-class Source(Protocol):
-    """Where messages come from. What `take` gives is settled by `accept`, in any order."""
-
-    async def open(self) -> int:
-        """Connect and declare; how many messages are ready."""
-
-    async def consume(self, prefetch: int) -> None: ...
-    async def take(self) -> Sequence[amqp091.Delivery]: ...
-    def accept(self, deliveries: Sequence[amqp091.Delivery]) -> None: ...
-    async def lost(self) -> None: ...
-    async def close(self) -> None: ...
-
-
 class Source091:
     """Invariant: `_connection` from `open` to `close`, `_consumer` from `consume`."""
 
     def __init__(
-        self, dial: Callable[[], Awaitable[amqp091.Connection]], end: SourceEnd, settled: bool
+        self,
+        dial: Callable[[], Awaitable[amqp091.Connection]],
+        end: SourceEnd,
+        settled: bool,
+        consumer_tag: str = "",
     ) -> None:
         self._dial = dial
         self._end = end
         self._settled = settled
         self._queue = end.queue
+        self._tag = consumer_tag
         self._connection: amqp091.Connection | None = None
         self._consumer: amqp091.Consumer | None = None
         self._rest: list[amqp091.Delivery] = []  # came, and not taken yet
@@ -112,14 +104,29 @@ class Source091:
         await management.bind(end.exchange, queue=made.name, key=end.exchange_key)
         return made.message_count
 
-    async def consume(self, prefetch: int) -> None:
+    async def management(self) -> amqp091.Management:
+        """One more channel for declarations, after `open`."""
+        assert self._connection is not None
+        return await self._connection.management()
+
+    async def consume(self, prefetch: int, paused: bool = False) -> None:
         assert self._connection is not None
         self._consumer = await self._connection.consumer(
             self._queue,
             credit=prefetch,
+            name=self._tag,
             settled=self._settled,
             arguments=dict(self._end.consumer_arguments),
+            paused=paused,
         )
+
+    async def let(self, consumes: bool) -> None:
+        """Consume, or stop: what has come by then is still taken."""
+        assert self._consumer is not None
+        if consumes:
+            self._consumer.resume()
+        else:
+            await self._consumer.pause()
 
     async def take(self) -> list[amqp091.Delivery]:
         assert self._consumer is not None
@@ -132,7 +139,7 @@ class Source091:
         for each in deliveries:
             each.accept()
 
-    async def lost(self) -> None:
+    async def watch(self) -> None:
         assert self._connection is not None
         await self._connection.wait_lost()
 
@@ -147,15 +154,16 @@ class Target091:
         self,
         dial: Callable[[], Awaitable[amqp091.Connection]],
         end: TargetEnd,
-        how: Rewriting,
+        rewrite: Rewrite,
+        mandatory: bool,
         settled: bool,
-        now_s: Callable[[], float],
     ) -> None:
+        """`rewrite` gives what is published for a delivery; None: it is passed over."""
         self._dial = dial
         self._end = end
-        self._how = how
+        self._rewrite = rewrite
+        self._mandatory = mandatory
         self._settled = settled
-        self._now_s = now_s
         self._connection: amqp091.Connection | None = None
         self._publisher: amqp091.Publisher | None = None
         self.bytes = 0
@@ -167,22 +175,22 @@ class Target091:
             management = await connection.management()
             await declared(management, end.queue, end.queue_arguments, end.predeclared)
         self._publisher = await connection.publisher(
-            mandatory=self._how.mandatory, settled=self._settled, window=WINDOW
+            mandatory=self._mandatory, settled=self._settled, window=WINDOW
         )
 
     async def publish(
         self, deliveries: Sequence[amqp091.Delivery]
     ) -> "asyncio.Future[list[Outcome]]":
-        """Send the messages; the future has their outcomes."""
+        """Send the messages; the future has the outcomes of those that are not passed over."""
         publisher = self._publisher
         assert publisher is not None
         await publisher.ready()
-        now_s = int(self._now_s())
-        messages = [republished(each.content, self._how, now_s) for each in deliveries]
+        made = [self._rewrite(each) for each in deliveries]
+        messages = [each for each in made if each is not None]
         self.bytes += sum(map(len, messages))
         return publisher.send_encoded(messages)
 
-    async def lost(self) -> None:
+    async def watch(self) -> None:
         assert self._connection is not None
         await self._connection.wait_lost()
 

@@ -17,7 +17,6 @@ BY_SERVICE: Final = (
 )
 NO_MIRRORS: Final = "classic queues have no mirrors; quorum queues have members (quorum_status)"
 NO_STREAMS: Final = "there are no streams"
-NO_LINKS: Final = "there are no federation links"
 NO_ENCRYPTION: Final = (
     "values of the configuration are not encrypted: write file:PATH or env:NAME in their place"
 )
@@ -51,9 +50,6 @@ ABSENT: Final[Mapping[str, str]] = {
         ("add_replica", "delete_replica", "stream_status", "restart_stream", "coordinator_status",
          "set_stream_retention_policy", "list_stream_connections", "list_stream_consumers",
          "list_stream_publishers", "list_stream_consumer_groups"), NO_STREAMS,
-    ),
-    **dict.fromkeys(
-        ("federation_status", "restart_federation_link"), NO_LINKS,
     ),
     **dict.fromkeys(
         ("encode", "decode", "encrypt_conf_value", "decrypt_conf_value"), NO_ENCRYPTION

@@ -1,8 +1,8 @@
-"""Commands of `warrenctl` for shovels, with RabbitMQ's names."""
+"""Commands of `warrenctl` for shovels and federation links, with RabbitMQ's names."""
 
 from typing import Final, TextIO
 
-from node.cli.api import Api
+from node.cli.api import EXIT_DATA, Api, ApiFailure
 from node.cli.tables import write_json
 from node.cli.verbs import Argument, Commands, Options, Verb, announce, path, show
 
@@ -53,7 +53,38 @@ def _restart_shovel(api: Api, options: Options, out: TextIO) -> None:
     _done(options, out)
 
 
+FEDERATION: Final = (
+    "id", "type", "vhost", "exchange", "queue", "upstream", "upstream_exchange", "upstream_queue",
+    "status", "error", "uri", "node", "timestamp",
+)  # fmt: skip
+ONLY_DOWN: Final = Argument("--only-down", is_flag=True)
+
+
+def _federation_status(api: Api, options: Options, out: TextIO) -> None:
+    announce("Listing federation links of the cluster ...", options, out)
+    rows = api.get_list("/api/federation-links")
+    if options.only_down:
+        rows = [row for row in rows if row.get("status") != "running"]
+    show([dict.fromkeys(FEDERATION, "") | row for row in rows], FEDERATION, options, out)
+
+
+def _restart_federation_link(api: Api, options: Options, out: TextIO) -> None:
+    announce("Restarting federation link {link} ...", options, out)
+    found = [row for row in api.get_list("/api/federation-links") if row.get("id") == options.link]
+    if not found:
+        raise ApiFailure(f"Link with the given ID '{options.link}' was not found", EXIT_DATA)
+    vhost, node = str(found[0].get("vhost")), str(found[0].get("node"))
+    api.delete(path("federation-links", "vhost", vhost, options.link, node, "restart"))
+    _done(options, out)
+
+
 LINKS: Final[Commands] = {
+    "federation_status": Verb(
+        "status of the federation links", "", (ONLY_DOWN,), _federation_status
+    ),
+    "restart_federation_link": Verb(
+        "restart a federation link, by its id", "", (Argument("link"),), _restart_federation_link
+    ),
     "shovel_status": Verb("status of the shovels", "", (), _shovel_status),
     "delete_shovel": Verb("delete a shovel", "", (NAME,), _delete_shovel, True),
     "restart_shovel": Verb("restart a shovel at once", "", (NAME,), _restart_shovel, True),

@@ -261,7 +261,7 @@ TABLES: Final[Sequence[tuple[str, Mapping[str, Described]]]] = (
     ("lists", LISTS),
     ("users, vhosts, permissions, policies, queues, connections, definitions", CHANGES),
     ("limits of vhosts and users", LIMITS),
-    ("shovels", LINKS),
+    ("shovels and federation", LINKS),
     ("messages and dead letters", LETTERS),
     ("the cluster, and members of quorum queues", CLUSTER),
     ("how nodes run", RUNNING),

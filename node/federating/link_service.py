@@ -1,70 +1,80 @@
 """Runs the shovels and federation links that are this node's part of the cluster's.
 
     service = LinkService(broker)
-    await service.run()        # supervised; ends its shovels when it is cancelled
+    await service.run()        # supervised; ends its links when it is cancelled
 
-Looks at the definitions when they have changed, and at who runs what every LOOK_S. Each shovel has
-a task, which is restarted by `supervised` if it fails by a fault of ours.
+Looks at the definitions when they have changed, and at who runs what every LOOK_S. Each shovel or
+link has a task, which is restarted by `supervised` if it fails by a fault of ours.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
 from federation.shovel_parameters import ShovelConfig, shovel_config, shovel_faults
+from federation.upstreams import QUEUE, LinkConfig
 from federation.uris import BadUri, SecretBox
 from node.federating.link_owner import LinkOwner, Members, slot_of
+from node.federating.link_rows import link_row
+from node.federating.local_side import LocalSide
 from node.federating.shovel_rows import shovel_row
 from node.federating.stored_uris import opened
 from node.federating.uri_key import secret_box
+from node.federating.wanted_links import SHOVEL, wanted_links, wanted_shovels
 from node.supervision import supervised
 from queues.definitions.broker_objects import Parameter
 from queues.definitions.metadata_commands import DeleteParameter
 
 if TYPE_CHECKING:
     from federation.ends import Dialler
-    from federation.shovel import Shovel, ShovelStatus
+    from federation.link import Link
+    from federation.shovel import Shovel
     from node.broker import Broker
 
 log = logging.getLogger("warren.federation")
 
-LOOK_S: Final = 0.25
-SHOVEL: Final = "shovel"
+LOOK_S: Final = 0.1
+CLEAN_UP_S: Final = 10.0
 SHOVELS: Final = "shovels"  # questions to other nodes
-RESTART_SHOVEL: Final = "restart-shovel"
+LINKS: Final = "federation-links"
+RESTART: Final = "restart-link"
 CLUSTER_NAME: Final = "cluster_name"
+CLUSTER_ID: Final = "cluster_id"
 
-Key = tuple[str, str]  # vhost, name
+Row = dict[str, object]
+Wanted: TypeAlias = Parameter | LinkConfig
 
 
 class Running:
-    """One shovel and its task."""
+    """A shovel or link and its task."""
 
-    def __init__(self, parameter: Parameter, shovel: "Shovel", task: "asyncio.Task[None]") -> None:
-        self.parameter = parameter
-        self.shovel = shovel
+    def __init__(self, wanted: Wanted, work: "Shovel | Link", task: "asyncio.Task[None]") -> None:
+        self.wanted = wanted
+        self.work = work
         self.task = task
 
 
 class LinkService:
-    """Invariant: `_running` has the shovels whose slots this node owned when it looked last."""
+    """Invariant: `_running` has the links whose slots this node owned when it looked last."""
 
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
         self._box: SecretBox | None = None
         self._owner = LinkOwner(broker.coordination, self._members)
+        self._local = LocalSide(broker)
         self._dialler: Dialler | None = None  # once something runs here
-        self._wanted: dict[Key, Parameter] = {}
+        self._wanted: dict[str, Wanted] = {}
         self._version = -1
-        self._refused: dict[Key, Parameter] = {}  # what makes no sense, and was logged
-        self._running: dict[Key, Running] = {}
+        self._refused: dict[str, Parameter] = {}  # what makes no sense, and was logged
+        self._running: dict[str, Running] = {}
         self._ending: set[asyncio.Task[None]] = set()
         status = broker.operating.status
         status.serve(SHOVELS, self._tell_shovels)
-        status.serve(RESTART_SHOVEL, self._told_restart)
+        status.serve(LINKS, self._tell_links)
+        status.serve(RESTART, self._told_restart)
 
     @property
     def box(self) -> SecretBox:
@@ -77,100 +87,139 @@ class LinkService:
         try:
             while True:
                 self._look()
+                queues = [
+                    (each.wanted.vhost, each.wanted.name)
+                    for each in self._running.values()
+                    if isinstance(each.wanted, LinkConfig) and each.wanted.kind == QUEUE
+                ]
+                if queues:
+                    await self._local.refresh(queues)
                 await asyncio.sleep(LOOK_S)
         finally:
             self._owner.stop()
             for key in list(self._running):
-                self._end(key)
+                self._end(key, for_good=False)
             await asyncio.gather(*self._ending, return_exceptions=True)
 
     # What runs here
 
-    def statuses(self) -> "list[ShovelStatus]":
-        return [each.shovel.status() for each in self._running.values()]
-
-    def rows(self) -> list[dict[str, object]]:
+    def shovel_rows(self) -> list[Row]:
         """Of the shovels that run here, as listings show them."""
-        return [shovel_row(each, self._broker.node_name) for each in self.statuses()]
+        from federation.shovel import Shovel
 
-    def restart(self, vhost: str, name: str) -> bool:
-        """Whether the shovel runs here: it begins again, without waiting."""
-        self._look()
-        if (vhost, name) not in self._running:
-            return False
-        self._end((vhost, name))
-        self._look()
-        return True
+        node = self._broker.node_name
+        works = [each.work for each in self._running.values()]
+        return [shovel_row(each.status(), node) for each in works if isinstance(each, Shovel)]
 
-    async def all_rows(self) -> list[dict[str, object]]:
-        """Of all shovels of the cluster; those that no node runs now are starting."""
-        found = self.rows()
-        for parts in (await self._broker.operating.status.ask_others(SHOVELS)).values():
-            found += parts or ()
+    def link_rows(self) -> list[Row]:
+        """Of the federation links that run here."""
+        from federation.link import Link
+
+        node = self._broker.node_name
+        works = [each.work for each in self._running.values()]
+        return [link_row(each.status(), node) for each in works if isinstance(each, Link)]
+
+    async def all_shovels(self) -> list[Row]:
+        """Of the cluster; those that no node runs now are starting."""
         self._read()
-        found = [row for row in found if (row["vhost"], row["name"]) in self._wanted]
-        known = {(row["vhost"], row["name"]) for row in found}
-        for vhost, name in self._wanted:
-            if (vhost, name) not in known:
-                found.append({"vhost": vhost, "name": name, "type": "dynamic", "state": "starting"})
-        return found
+        wanted = [each for each in self._wanted.values() if isinstance(each, Parameter)]
+        if not wanted:
+            return []
+        names = {(each.vhost, each.name) for each in wanted}
+        rows = [*self.shovel_rows(), *await self._elsewhere(SHOVELS)]
+        found = [row for row in rows if (row["vhost"], row["name"]) in names]
+        missing = names - {(row["vhost"], row["name"]) for row in found}
+        return found + [
+            {"vhost": vhost, "name": name, "type": "dynamic", "state": "starting"}
+            for vhost, name in sorted(missing)
+        ]
 
-    async def restart_anywhere(self, vhost: str, name: str) -> bool:
+    async def all_links(self) -> list[Row]:
+        """The federation links of the cluster."""
+        self._read()
+        if not any(isinstance(each, LinkConfig) for each in self._wanted.values()):
+            return []
+        return [*self.link_rows(), *await self._elsewhere(LINKS)]
+
+    async def _elsewhere(self, question: str) -> list[Row]:
+        answers = await self._broker.operating.status.ask_others(question)
+        return [row for parts in answers.values() for row in parts or ()]
+
+    async def restart_shovel(self, vhost: str, name: str) -> bool:
         """Whether a node of the cluster runs it and has restarted it."""
-        if self.restart(vhost, name):
+        return await self._restart_anywhere(f"{SHOVEL}/{vhost}/{name}")
+
+    async def restart_link(self, link: str) -> bool:
+        """The same for a federation link, by its id."""
+        return await self._restart_anywhere(link)
+
+    async def _restart_anywhere(self, which: str) -> bool:
+        if self._restart(which):
             return True
-        answers = await self._broker.operating.status.ask_others(RESTART_SHOVEL, [vhost, name])
+        answers = await self._broker.operating.status.ask_others(RESTART, which)
         return any(bool(parts and parts[0]) for parts in answers.values())
 
+    def _restart(self, which: str) -> bool:
+        """Begin again without waiting, if it runs here; by key, or by the id of a link."""
+        self._look()
+        for key, running in self._running.items():
+            if which in (key, getattr(running.work, "id", "")):
+                self._end(key, for_good=False)
+                self._look()
+                return True
+        return False
+
     async def _tell_shovels(self, member: int, about: Any) -> AsyncIterator[object]:
-        for row in self.rows():
+        for row in self.shovel_rows() if self._running else ():
+            yield row
+
+    async def _tell_links(self, member: int, about: Any) -> AsyncIterator[object]:
+        for row in self.link_rows() if self._running else ():
             yield row
 
     async def _told_restart(self, member: int, about: Any) -> AsyncIterator[object]:
-        vhost, name = about
-        yield self.restart(str(vhost), str(name))
+        yield self._restart(str(about))
 
     # What is to run
 
     def _look(self) -> None:
         """Bring what runs here to what is defined and owned."""
         self._read()
-        here = self._owner.decide({slot_of(_link(*key)) for key in self._wanted})
+        here = self._owner.decide({slot_of(key) for key in self._wanted})
         for key, running in list(self._running.items()):
-            is_same = self._wanted.get(key) == running.parameter
-            if not is_same or slot_of(_link(*key)) not in here:
-                self._end(key)
-        for key, parameter in self._wanted.items():
-            if key not in self._running and slot_of(_link(*key)) in here:
-                self._begin(key, parameter)
+            wanted = self._wanted.get(key)
+            if wanted != running.wanted or slot_of(key) not in here:
+                self._end(key, for_good=wanted is None)
+        for key, wanted in self._wanted.items():
+            if key not in self._running and slot_of(key) in here:
+                self._begin(key, wanted)
 
     def _read(self) -> None:
         metadata = self._broker.metadata
         if metadata.version == self._version:
             return
         self._version = metadata.version
-        self._wanted = {
-            (vhost.name, parameter.name): parameter
-            for vhost in metadata.vhosts.values()
-            for parameter in vhost.parameters.values()
-            if parameter.component == SHOVEL
-        }
+        links = wanted_links(metadata, lambda: self.box, self._warn)
+        self._wanted = {**wanted_shovels(metadata), **links}
+        properties = self._broker.server_properties
+        properties[CLUSTER_NAME] = self._local.cluster_name()
+        properties[CLUSTER_ID] = self._local.cluster_id()
 
-    def _begin(self, key: Key, parameter: Parameter) -> None:
-        if self._refused.get(key) == parameter:
-            return
-        config = self._config(parameter)
+    def _begin(self, key: str, wanted: Wanted) -> None:
+        config = self._shovel(wanted) if isinstance(wanted, Parameter) else wanted
         if config is None:
-            self._refused[key] = parameter
             return
-        self._refused.pop(key, None)
         # Imported here: a node without links does without the client.
+        from federation.link import Link
         from federation.shovel import Shovel
 
-        shovel = Shovel(config, self._dial(), self._cluster_name)
-        name = f"shovel '{config.name}' in vhost '{config.vhost}'"
-        task = asyncio.create_task(supervised(name, shovel.run))
-        self._running[key] = Running(parameter, shovel, task)
+        work: Shovel | Link
+        if isinstance(config, ShovelConfig):
+            work = Shovel(config, self._dial(), self._local.cluster_name)
+        else:
+            work = Link(config, self._dial(), self._local.local())
+        task = asyncio.create_task(supervised(key, work.run))
+        self._running[key] = Running(wanted, work, task)
         task.add_done_callback(lambda done: self._done(key, task))
 
     def _dial(self) -> "Dialler":
@@ -181,38 +230,65 @@ class LinkService:
             self._dialler = Dialler(LocalDial(self._broker))
         return self._dialler
 
-    def _config(self, parameter: Parameter) -> ShovelConfig | None:
-        """The shovel; None: the parameter was imported and makes no sense."""
+    def _shovel(self, parameter: Parameter) -> ShovelConfig | None:
+        """The shovel; None: its URIs cannot be read, or an earlier version let it in."""
         try:
             value = opened(msgspec.json.decode(parameter.value), self.box)
         except BadUri as error:
-            value, faults = {}, [str(error)]
-        else:
-            faults = shovel_faults(parameter.name, value)
+            self._warn(parameter, str(error))
+            return None
+        faults = shovel_faults(parameter.name, value)
         if faults:
-            log.warning(
-                "shovel '%s' in vhost '%s' is not started: %s",
-                parameter.name,
-                parameter.vhost,
-                "; ".join(faults),
-            )
+            self._warn(parameter, "; ".join(faults))
             return None
         assert isinstance(value, dict)
         return shovel_config(parameter.vhost, parameter.name, value)
 
-    def _end(self, key: Key) -> None:
-        task = self._running.pop(key).task
-        if not task.done():
-            task.cancel()
-            self._ending.add(task)
-            task.add_done_callback(self._ending.discard)
+    def _warn(self, parameter: Parameter, reason: str) -> None:
+        """Say once that a parameter is not used."""
+        key = f"{parameter.component}/{parameter.vhost}/{parameter.name}"
+        if self._refused.get(key) != parameter:
+            self._refused[key] = parameter
+            log.warning(
+                "%s '%s' in vhost '%s' is not used: %s",
+                parameter.component,
+                parameter.name,
+                parameter.vhost,
+                reason,
+            )
 
-    def _done(self, key: Key, task: "asyncio.Task[None]") -> None:
+    def _end(self, key: str, for_good: bool) -> None:
+        running = self._running.pop(key)
+        if not running.task.done():
+            running.task.cancel()
+        ending = asyncio.create_task(self._ended(running, for_good))
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
+
+    async def _ended(self, running: Running, for_good: bool) -> None:
+        """Wait for the end; a link that is gone for good takes along what it made upstream."""
+        await asyncio.wait([running.task])
+        from federation.link import Link
+        from federation.running import FAULTS, reason_of
+
+        if for_good and isinstance(running.work, Link):
+            try:
+                async with asyncio.timeout(CLEAN_UP_S):
+                    await running.work.clean_up()
+            except FAULTS as error:
+                log.warning(
+                    "the queue of a removed federation link stays at upstream '%s': %s",
+                    running.work.config.upstream,
+                    reason_of(error),
+                )
+
+    def _done(self, key: str, task: "asyncio.Task[None]") -> None:
         """A shovel that has moved all that it was to move deletes itself."""
         running = self._running.get(key)
         if running is None or running.task is not task or task.cancelled():
             return
-        vhost, name = key
+        assert isinstance(running.wanted, Parameter)
+        vhost, name = running.wanted.vhost, running.wanted.name
         log.info("shovel '%s' in vhost '%s' has moved all messages and is deleted", name, vhost)
         self._broker.turn.begin()
         self._broker.propose(DeleteParameter(vhost, SHOVEL, name))
@@ -229,19 +305,3 @@ class LinkService:
         if not broker.in_maintenance:
             eligible.add(peers.member)
         return Members(peers.member, members, frozenset(eligible), broker.definitions.is_leader)
-
-    def _cluster_name(self) -> str:
-        broker = self._broker
-        oldest = broker.operating.oldest_node
-        otherwise = broker.config.cluster.name or oldest or broker.node_name
-        return cluster_name(broker.metadata.parameters, otherwise)
-
-
-def cluster_name(parameters: Mapping[tuple[str, str], Parameter], otherwise: str) -> str:
-    found = parameters.get(("", CLUSTER_NAME))
-    value = None if found is None else msgspec.json.decode(found.value)
-    return value if isinstance(value, str) else otherwise
-
-
-def _link(vhost: str, name: str) -> str:
-    return f"{SHOVEL}/{vhost}/{name}"

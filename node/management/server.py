@@ -34,6 +34,7 @@ from node.management.api.definitions import DefinitionFiles
 from node.management.api.events import EventStreams
 from node.management.api.exchanges import Exchanges
 from node.management.api.features import Features
+from node.management.api.federation_links import FederationLinks
 from node.management.api.flow import Flow
 from node.management.api.health import Health
 from node.management.api.limits import Limits
@@ -135,6 +136,7 @@ def of_running(context: Context) -> tuple[Resource, ...]:
         )
     if context.links is not None:
         found.append(Shovels(context, context.links))
+        found.append(FederationLinks(context, context.links))
     if context.controls is not None:
         found.append(Controls(context, context.controls))
     if context.feed is not None:

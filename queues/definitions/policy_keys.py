@@ -185,4 +185,8 @@ def _together_fault(definition: Mapping[str, object]) -> str | None:
         return "ha-mode must be specified when any other ha-* key is"
     if "federation-upstream" in definition and "federation-upstream-set" in definition:
         return "cannot specify both federation-upstream and federation-upstream-set together"
+    if "federation-upstream-pattern" in definition:
+        for key in ("federation-upstream", "federation-upstream-set"):
+            if key in definition:
+                return f"cannot specify both {key} and federation-upstream-pattern together"
     return None

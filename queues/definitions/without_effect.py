@@ -12,9 +12,6 @@ FEDERATION: Final = "federation"
 STREAMS: Final = "streams"
 
 KEYS_WITHOUT_EFFECT: Final[Mapping[str, str]] = {  # by key: the feature that it belongs to
-    "federation-upstream": FEDERATION,
-    "federation-upstream-pattern": FEDERATION,
-    "federation-upstream-set": FEDERATION,
     "ha-mode": MIRRORS,
     "ha-params": MIRRORS,
     "ha-promote-on-failure": MIRRORS,
@@ -30,8 +27,6 @@ KEYS_WITHOUT_EFFECT: Final[Mapping[str, str]] = {  # by key: the feature that it
 
 COMPONENTS_WITHOUT_EFFECT: Final[Mapping[str, str]] = {  # by component: the feature
     "federation": FEDERATION,
-    "federation-upstream": FEDERATION,
-    "federation-upstream-set": FEDERATION,
 }
 
 

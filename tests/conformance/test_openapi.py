@@ -27,6 +27,8 @@ NAMES = {
     "end": "source",
     "user": "guest",
     "component": "shovel",
+    "state": "running",
+    "link": "00000000",
     "password": "secret",
     "protocol": "amqp",
     "pattern": "^q",

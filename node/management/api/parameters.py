@@ -4,14 +4,21 @@ For policymakers. The cluster's name is the global parameter `cluster_name`; lim
 their own (`node.management.api.limits`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Final
 
 import msgspec
 from aiohttp import web
 
 from federation.parameter_checks import validation_failed
 from federation.shovel_parameters import local_vhosts, shovel_faults
+from federation.upstreams import (
+    UPSTREAM,
+    UPSTREAM_SET,
+    upstream_faults,
+    upstream_set_faults,
+)
 from node.federating.stored_uris import sealed, shown
 from node.management.access import Context, caller_of, policy_vhosts
 from node.management.bodies import (
@@ -36,7 +43,12 @@ CLUSTER_NAME = "cluster_name"
 IMPORTED = "imported-definitions"  # digests of files; a component that no list shows
 HIDDEN = frozenset((USER_LIMITS, IMPORTED))
 SHOVEL = "shovel"
-COMPONENTS = ("federation", "federation-upstream", "federation-upstream-set", SHOVEL)
+COMPONENTS = ("federation", UPSTREAM, UPSTREAM_SET, SHOVEL)
+FAULTS: Final[Mapping[str, Callable[[str, object], list[str]]]] = {
+    SHOVEL: shovel_faults,
+    UPSTREAM: upstream_faults,
+    UPSTREAM_SET: upstream_set_faults,
+}
 
 Seal = Callable[[str, str, str, object], object]  # vhost, component, name, value: as it is stored
 
@@ -156,7 +168,8 @@ def parameter_command(
 
 def parameter_faults(component: str, name: str, value: object) -> list[str]:
     """What is wrong with the value of a component that has an effect."""
-    return shovel_faults(name, value) if component == SHOVEL else []
+    check = FAULTS.get(component)
+    return [] if check is None else check(name, value)
 
 
 def sealed_value(context: Context, vhost: str, component: str, name: str, value: object) -> object:

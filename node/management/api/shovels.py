@@ -49,14 +49,14 @@ class Shovels:
         caller.require_monitor()
         seen = set(visible_vhosts(self._context, caller))
         rows = [
-            row for row in await self._links.all_rows() if row["vhost"] in seen and is_meant(row)
+            row for row in await self._links.all_shovels() if row["vhost"] in seen and is_meant(row)
         ]
         return await list_reply(request, rows, lambda row: str(row["name"]), lambda row: row)
 
     async def one(self, request: web.Request) -> web.Response:
         caller_of(request).require_monitor()
         vhost, name = existing_vhost(self._context, request), request.match_info["name"]
-        for row in await self._links.all_rows():
+        for row in await self._links.all_shovels():
             if (row["vhost"], row["name"]) == (vhost, name):
                 return json_reply(row)
         raise ApiError.not_found()
@@ -69,6 +69,6 @@ class Shovels:
     async def restart(self, request: web.Request) -> web.Response:
         caller_of(request).require_policymaker()
         vhost, name = existing_vhost(self._context, request), request.match_info["name"]
-        if not await self._links.restart_anywhere(vhost, name):
+        if not await self._links.restart_shovel(vhost, name):
             raise ApiError.not_found()
         return web.Response(status=204)

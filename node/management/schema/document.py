@@ -19,7 +19,7 @@ PARTS: Final = (
     "overview", "nodes", "connections", "exchanges", "queues", "bindings", "messages", "vhosts",
     "users", "permissions", "limits", "policies", "parameters", "definitions", "health", "cluster",
     "features", "events", "flow", "controls",
-    "security", "shovels",
+    "security", "shovels", "federation_links",
 )  # fmt: skip
 
 OPENAPI: Final = "3.1.0"
@@ -54,6 +54,8 @@ NAMES: Final = {
     "key": "The `properties_key` of a binding, percent-encoded.",
     "user": "Name of a user, percent-encoded.",
     "node": "Name of a node.",
+    "link": "Id of a federation link.",
+    "state": "`running`, `starting` or `error`.",
     "name": "Name of the object, percent-encoded.",
 }
 _HOLE: Final = re.compile(r"\{([^}]+)\}")

@@ -182,13 +182,17 @@ class Connection:
         exclusive: bool = False,
         priority: int | None = None,
         arguments: dict[str, object] | None = None,
+        paused: bool = False,
     ) -> Consumer:
         """A consumer of a queue. No more than `credit` messages (prefetch) are unsettled; with 0
-        nothing comes but for `receive` and `fetch`. `settled`: they need no acknowledgement, and
-        may be lost; `credit` means nothing then, but 0.
+        nothing comes but for `receive` and `fetch`, and `paused` nothing until `resume`.
+        `settled`: they need no acknowledgement, and may be lost; `credit` means nothing then, but
+        0.
         """
         tag = name or f"warren-{uuid.uuid4()}"
-        consumer = Consumer(self, queue, credit, tag, settled, exclusive, priority, arguments or {})
+        consumer = Consumer(
+            self, queue, credit, tag, settled, exclusive, priority, arguments or {}, paused
+        )
         await self._add(consumer.handle)
         return consumer
 

@@ -132,6 +132,7 @@ class Consumer:
         exclusive: bool,
         priority: int | None,
         arguments: dict[str, object],
+        paused: bool = False,
     ) -> None:
         if not 0 <= credit <= CREDIT_MAX:
             raise ValueError(f"credit {credit}: allowed: 0 to {CREDIT_MAX}")
@@ -147,7 +148,7 @@ class Consumer:
         self._settled = settled
         self._credit = credit
         self._wanted = credit  # prefetch of the basic.consume that is to be there; 0: none
-        self._paused = False
+        self._paused = paused
         self._is_up = False  # the channel is open
         self._consuming = False  # basic.consume sent, and no basic.cancel
         self._epoch = 0  # counts the channels

@@ -135,6 +135,10 @@ class Management:
         )
         await self._ask(method, ExchangeDeclareOk.identity)
 
+    async def exchange(self, name: str) -> None:
+        """Look whether the exchange is there. RequestFailed 404: it is not."""
+        await self._ask(ExchangeDeclare(name, "", passive=True), ExchangeDeclareOk.identity)
+
     async def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
         """Delete the exchange if it is there."""
         await self._ask(ExchangeDelete(name, if_unused), ExchangeDeleteOk.identity)

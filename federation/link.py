@@ -1,0 +1,377 @@
+"""A federation link while this node runs it: exchange or queue, its sessions and its status."""
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from hashlib import blake2b
+from typing import Final
+
+from federation.ends import Dialler, OnBlocked, Source091, Target091, closed
+from federation.forwarding import Forwarding
+from federation.hops import (
+    RECEIVED_FROM,
+    SUFFIXES,
+    Place,
+    bound_from,
+    received_from,
+    should_forward,
+    upstream_queue,
+)
+from federation.running import Runner
+from federation.shovel_parameters import NO_ACK, ON_CONFIRM, SourceEnd, TargetEnd
+from federation.upstreams import EXCHANGE, LinkConfig
+from federation.uris import Uri, parse_uri, without_credentials
+from queues.definitions.arguments import decode_arguments
+from warren.client import amqp091
+from warren.client.errors import RequestFailed
+from warren.wire.amqp091.contents import content_parts
+from warren.wire.amqp091.deliver import build
+from warren.wire.amqp091.properties import decode_properties
+
+PURPOSE: Final = {"x-internal-purpose": "federation"}
+LOOK_S: Final = 0.1  # between two looks at local demand, or at the bindings
+PRIORITY: Final = -1  # of consumers at the upstream: its own consumers come first
+NOT_FOUND: Final = 404
+
+LocalBinding = tuple[bytes, bytes]  # binding key, encoded arguments
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """What a link asks of its own cluster."""
+
+    place: Callable[[str], Place]  # of a vhost
+    bindings: Callable[[str, str], frozenset[LocalBinding]]  # of vhost and exchange
+    has_demand: Callable[[str, str], bool]  # of vhost and queue, as known now
+
+
+@dataclass(slots=True)
+class LinkStatus:
+    """What listings show of a link."""
+
+    id: str
+    state: str
+    reason: str
+    since_s: float
+    uri: str
+    blocked: str
+    forwarded: int
+    in_flight: int
+    bytes: int
+    last_s: float
+    config: LinkConfig = field(repr=False)
+
+
+class Link:
+    """See the module. `run` ends when it is cancelled; `clean_up` afterwards, if it is for good."""
+
+    def __init__(self, config: LinkConfig, dialler: Dialler, local: Local) -> None:
+        self.config = config
+        self.id = blake2b(config.key.encode(), digest_size=4).hexdigest()
+        self._dialler = dialler
+        self._local = local
+        self._uri = ""
+        what = f"{config.kind} '{config.name}' in vhost '{config.vhost}'"
+        self._runner = Runner(
+            f"federation of {what} with upstream '{config.upstream}'",
+            Forwarding(config.reconnect_s),
+            config.prefetch,
+            self._sides,
+        )
+        self.run = self._runner.run
+
+    def status(self) -> LinkStatus:
+        runner, core = self._runner, self._runner.core
+        return LinkStatus(
+            self.id,
+            core.state,
+            core.reason,
+            runner.since_s,
+            self._uri,
+            runner.blocked,
+            core.forwarded,
+            core.in_flight,
+            runner.bytes,
+            runner.last_s,
+            self.config,
+        )
+
+    def _sides(self, on_blocked: OnBlocked) -> "tuple[ExchangeSource | QueueSource, Target091]":
+        config = self.config
+        text = random.choice(config.uris)
+        self._uri = without_credentials(text)
+        upstream = Upstream(config, parse_uri(text), self._uri, self._dialler)
+        source: ExchangeSource | QueueSource
+        if config.kind == EXCHANGE:
+            source = ExchangeSource(upstream, self._local)
+        else:
+            source = QueueSource(upstream, self._local)
+        local = Uri("", 0, False, "", "", config.vhost)
+        name = f"Federation link {config.upstream}"
+        target = Target091(
+            partial(self._dialler.connect, local, config.vhost, name, on_blocked),
+            TargetEnd(()),
+            source.rewritten,
+            config.kind != EXCHANGE,
+            config.ack_mode != ON_CONFIRM,
+        )
+        return source, target
+
+    async def clean_up(self) -> None:
+        """Delete what the link has made at the upstream, which it does not use any more."""
+        config = self.config
+        if config.kind != EXCHANGE or not config.cleans_up:
+            return
+        text = random.choice(config.uris)
+        upstream = Upstream(config, parse_uri(text), "", self._dialler)
+        connection = await upstream.connect()
+        try:
+            management = await connection.management()
+            name = upstream.queue_name(self._local.place(config.vhost))
+            for suffix in SUFFIXES:
+                await management.delete_exchange(f"{name} {suffix}")
+            await management.delete_queue(name)
+        finally:
+            await closed(connection)
+
+
+class Upstream:
+    """The other side of a link."""
+
+    def __init__(self, config: LinkConfig, uri: Uri, shown: str, dialler: Dialler) -> None:
+        self.config = config
+        self._uri = uri
+        self._shown = shown
+        self._dialler = dialler
+        self.place = Place("", self.vhost)
+
+    @property
+    def vhost(self) -> str:
+        return self.config.vhost if self._uri.vhost is None else self._uri.vhost
+
+    async def connect(self) -> amqp091.Connection:
+        name = f"Federation link (upstream: {self.config.upstream})"
+        connection = await self._dialler.connect(self._uri, self.config.vhost, name)
+        properties = connection.server_properties
+        self.place = Place(
+            str(properties.get("cluster_name", "")),
+            self.vhost,
+            str(properties.get("cluster_id", "")),
+        )
+        return connection
+
+    def queue_name(self, here: Place) -> str:
+        """Of the queue that buffers for an exchange."""
+        config = self.config
+        return upstream_queue(config.remote_exchange, self.vhost, here, config.name)
+
+    def with_hop(self, delivery: amqp091.Delivery, headers: dict[str, object]) -> None:
+        """Note in the headers that the message came from there."""
+        hop: dict[str, object] = {"uri": self._shown, self.config.kind: self.config.remote}
+        headers[RECEIVED_FROM] = received_from(headers, hop, delivery.redelivered, self.place)
+
+
+class ExchangeSource:
+    """Consumes the upstream's queue, and keeps the bindings there as they are here."""
+
+    def __init__(self, upstream: Upstream, local: Local) -> None:
+        self._upstream = upstream
+        self._config = config = upstream.config
+        self._local = local
+        self._here = local.place(config.vhost)
+        self._queue = upstream.queue_name(self._here)
+        self._source = Source091(
+            upstream.connect,
+            SourceEnd((), queue=self._queue, queue_arguments=self._queue_arguments()),
+            config.ack_mode == NO_ACK,
+        )
+        self._exchange = ""  # the internal one of this session
+        self._suffix = ""
+        self._bound: dict[LocalBinding, dict[str, object]] = {}
+        self._management: amqp091.Management | None = None
+
+    def _queue_arguments(self) -> dict[str, object]:
+        config = self._config
+        found: dict[str, object] = dict(PURPOSE)
+        if config.queue_type != "classic":
+            found["x-queue-type"] = config.queue_type
+        if config.expires is not None:
+            found["x-expires"] = config.expires
+        if config.message_ttl is not None:
+            found["x-message-ttl"] = config.message_ttl
+        return found
+
+    async def open(self) -> int:
+        ready = await self._source.open()
+        management = self._management = await self._source.management()
+        config = self._config
+        if not await _has_exchange(management, config.remote_exchange):
+            await management.declare_exchange(
+                config.remote_exchange,
+                config.type,
+                durable=config.durable,
+                auto_delete=config.auto_delete,
+                arguments=decode_arguments(config.arguments),
+            )
+        await self._renew(management)
+        return ready
+
+    async def _renew(self, management: amqp091.Management) -> None:
+        """Bind through a new internal exchange, then delete that of the session before: messages
+        flow without a gap, and bindings that went meanwhile go."""
+        has_a = await _has_exchange(management, f"{self._queue} {SUFFIXES[0]}")
+        self._suffix, old = SUFFIXES[has_a], SUFFIXES[not has_a]
+        self._exchange = f"{self._queue} {self._suffix}"
+        await management.delete_exchange(self._exchange)
+        await management.declare_exchange(
+            self._exchange, "fanout", internal=True, auto_delete=True, arguments=dict(PURPOSE)
+        )
+        await management.bind(self._exchange, queue=self._queue)
+        self._bound = {}
+        await self._follow(management)
+        await management.delete_exchange(f"{self._queue} {old}")
+
+    async def _follow(self, management: amqp091.Management) -> None:
+        """Bring the bindings at the upstream to those of this cluster."""
+        config = self._config
+        wanted = self._local.bindings(config.vhost, config.name)
+        for each in wanted - self._bound.keys():
+            arguments = bound_from(
+                decode_arguments(each[1]),
+                config.max_hops,
+                self._here,
+                self._upstream.place,
+                f"{config.vhost}:{config.name} {self._suffix}",
+            )
+            if arguments is not None:
+                await management.bind(
+                    config.remote_exchange,
+                    exchange=self._exchange,
+                    key=each[0].decode("utf-8", "surrogateescape"),
+                    arguments=arguments,
+                )
+            self._bound[each] = arguments or {}
+        for each in self._bound.keys() - wanted:
+            arguments = self._bound.pop(each)
+            if arguments:
+                await management.unbind(
+                    config.remote_exchange,
+                    exchange=self._exchange,
+                    key=each[0].decode("utf-8", "surrogateescape"),
+                    arguments=arguments,
+                )
+
+    async def consume(self, prefetch: int) -> None:
+        await self._source.consume(prefetch)
+
+    async def take(self) -> Sequence[amqp091.Delivery]:
+        return await self._source.take()
+
+    def accept(self, deliveries: Sequence[amqp091.Delivery]) -> None:
+        self._source.accept(deliveries)
+
+    async def watch(self) -> None:
+        """Follow the bindings; the end of the connection ends the session."""
+        assert self._management is not None
+        lost = asyncio.ensure_future(self._source.watch())
+        try:
+            while not lost.done():
+                await asyncio.wait((lost,), timeout=LOOK_S)
+                if not lost.done():
+                    await self._follow(self._management)
+        finally:
+            lost.cancel()
+
+    async def close(self) -> None:
+        await self._source.close()
+
+    def rewritten(self, delivery: amqp091.Delivery) -> bytes | None:
+        """The message for the exchange here; None: it has been here, or has come far enough."""
+        content = delivery.content
+        encoded, body = content_parts(content, 0, len(content))
+        properties = decode_properties(encoded)
+        headers = dict(properties.headers or {})
+        if not should_forward(headers, self._config.max_hops, self._here):
+            return None
+        self._upstream.with_hop(delivery, headers)
+        properties.headers = headers
+        if not self._config.trust_user_id:
+            properties.user_id = None
+        key = delivery.routing_key.encode("utf-8", "surrogateescape")
+        return build(self._config.name, key, properties.encode(), body)
+
+
+class QueueSource:
+    """Consumes the upstream queue while there are consumers here and nothing for them."""
+
+    def __init__(self, upstream: Upstream, local: Local) -> None:
+        self._upstream = upstream
+        self._config = config = upstream.config
+        self._local = local
+        arguments = decode_arguments(config.arguments)
+        end = SourceEnd(
+            (),
+            queue=config.remote_queue,
+            queue_arguments=arguments,
+            consumer_arguments={"x-priority": PRIORITY, "x-purpose": "federation"},
+        )
+        self._source = Source091(
+            upstream.connect, end, config.ack_mode == NO_ACK, config.consumer_tag
+        )
+        self._prefetch = 0
+        self._is_consuming = False
+
+    async def open(self) -> int:
+        return await self._source.open()
+
+    async def consume(self, prefetch: int) -> None:
+        """Begins paused: nothing comes until there is demand."""
+        self._prefetch = prefetch
+        await self._source.consume(prefetch, paused=True)
+
+    async def take(self) -> Sequence[amqp091.Delivery]:
+        return await self._source.take()
+
+    def accept(self, deliveries: Sequence[amqp091.Delivery]) -> None:
+        self._source.accept(deliveries)
+
+    async def watch(self) -> None:
+        """Consume by local demand; the end of the connection ends the session."""
+        config = self._config
+        lost = asyncio.ensure_future(self._source.watch())
+        try:
+            while not lost.done():
+                wants = self._local.has_demand(config.vhost, config.name)
+                if wants != self._is_consuming:
+                    self._is_consuming = wants
+                    await self._source.let(wants)
+                await asyncio.wait((lost,), timeout=LOOK_S)
+        finally:
+            lost.cancel()
+
+    async def close(self) -> None:
+        await self._source.close()
+
+    def rewritten(self, delivery: amqp091.Delivery) -> bytes | None:
+        """The message for the queue here."""
+        content = delivery.content
+        encoded, body = content_parts(content, 0, len(content))
+        properties = decode_properties(encoded)
+        headers = dict(properties.headers or {})
+        self._upstream.with_hop(delivery, headers)
+        properties.headers = headers
+        if not self._config.trust_user_id:
+            properties.user_id = None
+        return build("", self._config.name.encode(), properties.encode(), body, bits=1)
+
+
+async def _has_exchange(management: amqp091.Management, name: str) -> bool:
+    try:
+        await management.exchange(name)
+    except RequestFailed as error:
+        if error.status != NOT_FOUND:
+            raise
+        return False
+    return True

@@ -1,0 +1,66 @@
+"""Federation links of the cluster: /api/federation-links, with RabbitMQ's shapes."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from node.management.access import Context, caller_of, visible_vhosts
+from node.management.changes import existing_vhost
+from node.management.replies import ApiError
+from node.management.rows.listing import list_reply
+
+if TYPE_CHECKING:
+    from node.federating.link_service import LinkService
+
+Row = dict[str, object]
+
+
+class FederationLinks:
+    """Status for monitoring users; policymakers restart."""
+
+    def __init__(self, context: Context, links: "LinkService") -> None:
+        self._context = context
+        self._links = links
+
+    def routes(self) -> list[web.RouteDef]:
+        every = "/api/federation-links"
+        in_state = "/api/federation-links/state/{state}"
+        return [
+            web.get(every, self.every),
+            web.get(in_state, self.in_state),
+            web.get(every + "/{vhost}", self.of_vhost),
+            web.get(every + "/{vhost}/{state}", self.of_vhost),
+            web.delete(every + "/vhost/{vhost}/{link}/{node}/restart", self.restart),
+        ]
+
+    async def every(self, request: web.Request) -> web.StreamResponse:
+        return await self._list(request, lambda row: True)
+
+    async def in_state(self, request: web.Request) -> web.StreamResponse:
+        state = request.match_info["state"]
+        return await self._list(request, lambda row: row["status"] == state)
+
+    async def of_vhost(self, request: web.Request) -> web.StreamResponse:
+        vhost, state = existing_vhost(self._context, request), request.match_info.get("state")
+        return await self._list(
+            request, lambda row: row["vhost"] == vhost and state in (None, row["status"])
+        )
+
+    async def _list(
+        self, request: web.Request, is_meant: Callable[[Row], bool]
+    ) -> web.StreamResponse:
+        caller = caller_of(request)
+        caller.require_monitor()
+        seen = set(visible_vhosts(self._context, caller))
+        found = await self._links.all_links()
+        rows = [row for row in found if row["vhost"] in seen and is_meant(row)]
+        return await list_reply(request, rows, lambda row: str(row["id"]), lambda row: row)
+
+    async def restart(self, request: web.Request) -> web.Response:
+        """By its id; the node in the path is where it ran, and may be another one by now."""
+        caller_of(request).require_policymaker()
+        existing_vhost(self._context, request)
+        if not await self._links.restart_link(request.match_info["link"]):
+            raise ApiError.not_found()
+        return web.Response(status=204)

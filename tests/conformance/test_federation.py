@@ -1,0 +1,270 @@
+"""Federation between real nodes: what reaches the other cluster, how often, and what is shown."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from node.cli.warrenctl import main
+from tests.conformance.federation_pair import Cluster
+from tests.waiting import eventually
+from warren.testing import Node
+
+
+@pytest.fixture
+def sides() -> Iterator[tuple[Cluster, Cluster]]:
+    """Downstream and upstream."""
+    with Node(name="down") as down, Node(name="up") as up:
+        found = Cluster(down), Cluster(up)
+        yield found
+        for each in found:
+            each.close()
+
+
+def consume(cluster: Cluster, queue: str, prefetch: int = 10) -> tuple[Any, list[bytes]]:
+    """A consumer that acknowledges; its connection, and what it has got."""
+    channel = cluster.channel()
+    channel.basic_qos(prefetch_count=prefetch)
+    found: list[bytes] = []
+
+    def got(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        found.append(body)
+        channel.basic_ack(method.delivery_tag)
+
+    channel.basic_consume(queue, got)
+    return channel.connection, found
+
+
+def pumped(connection: Any, found: list[bytes], count: int) -> list[bytes]:
+    def has_all() -> bool:
+        connection.process_data_events(time_limit=0.1)
+        return len(found) >= count
+
+    eventually(has_all, lambda: len(found))
+    return found
+
+
+def test_an_exchange_gets_what_its_bindings_ask_for_from_upstream(
+    sides: tuple[Cluster, Cluster],
+) -> None:
+    down, up = sides
+    down.bound("q", "news", "a.#")
+    down.upstream("origin", up.url)
+    down.federate("^news$", "exchanges")
+    (link,) = down.await_links()
+    assert (link["type"], link["exchange"], link["upstream"]) == ("exchange", "news", "origin")
+    up.publish("news", "a.b", headers={"mine": 1}, user_id="guest")
+    up.publish("news", "b.b")
+    down.publish("news", "a.local")
+    eventually(lambda: down.depth("q") == 2)
+    found = {method.routing_key: properties for method, properties, _ in down.got("q")}
+    (hop,) = found["a.b"].headers["x-received-from"]
+    assert (hop["exchange"], hop["redelivered"]) == ("news", False)
+    assert (hop["cluster-name"], hop["vhost"]) == ("up", "/")
+    assert hop["uri"].startswith("amqp://127.0.0.1")
+    assert (found["a.b"].headers["mine"], found["a.b"].user_id) == (1, None)
+    assert "x-received-from" not in (found["a.local"].headers or {})
+
+    down.channel().queue_bind("q", "news", "c")
+    upstream = up.api
+    eventually(lambda: any(each["routing_key"] == "c" for each in upstream.get("/bindings")))
+    down.channel().queue_unbind("q", "news", "a.#")
+    eventually(lambda: not any(each["routing_key"] == "a.#" for each in upstream.get("/bindings")))
+    up.publish("news", "a.b")
+    up.publish("news", "c")
+    eventually(lambda: down.depth("q") == 1)
+
+    buffer = "federation: news -> down"
+    assert [each["name"] for each in upstream.get("/queues")] == [buffer]
+    down.api.delete("/parameters/federation-upstream/%2F/origin")
+    eventually(lambda: upstream.get("/queues") == [])
+    assert not [each for each in upstream.get("/exchanges") if buffer in each["name"]]
+
+
+def test_what_is_published_while_the_link_is_down_arrives_once_it_is_back(
+    sides: tuple[Cluster, Cluster],
+) -> None:
+    down, up = sides
+    down.bound("q", "news", "#")
+    down.upstream("origin", up.url, reconnect_delay=0.2)
+    down.federate("^news$", "exchanges")
+    down.await_links()
+    up.publish("news", "k", 20)
+    eventually(lambda: down.depth("q") == 20)
+    down.close()
+    down.node.kill9()
+    up.publish("news", "k", 20)
+    down.node.start()
+    down.await_links()
+    eventually(lambda: down.depth("q") == 40)
+    up.close()
+    up.node.kill9()
+    eventually(lambda: down.links()[0]["status"] == "error")
+    assert down.links()[0]["error"]
+    up.node.start()
+    down.await_links()
+    up.publish("news", "k", 20)
+    eventually(lambda: down.depth("q") == 60)
+
+
+@pytest.mark.timeout(120)
+def test_a_triangle_of_clusters_gets_each_message_as_often_as_hops_allow() -> None:
+    """Each cluster has the two others as upstreams. A message reaches a cluster on each way
+    without a circle that is no longer than max-hops: 1, or 2 with two hops or more."""
+    with ExitStack() as stack:
+        clusters = [
+            Cluster(stack.enter_context(Node(name=name))) for name in ("alpha", "beta", "gamma")
+        ]
+        for hops, copies in ((1, 1), (2, 2), (3, 2)):
+            name = f"x{hops}"
+            for each in clusters:
+                each.bound(f"q{hops}", name, "#")
+            for each in clusters:
+                for other in clusters:
+                    if other is not each:
+                        upstream = f"{other.api.get('/overview')['node']}{hops}"
+                        each.upstream(upstream, other.url, max_hops=hops)
+                pattern = {"federation-upstream-pattern": f"{hops}$"}
+                each.federate(f"^{name}$", "exchanges", **pattern)
+            for each in clusters:
+                each.await_links(2 * hops)
+            settle(clusters)
+            clusters[0].publish(name, "k", 10)
+            for each, wanted in zip(clusters, (10, 10 * copies, 10 * copies), strict=True):
+                eventually(lambda: each.depth(f"q{hops}") >= wanted)  # noqa: B023
+            settle(clusters)
+            depths = [each.depth(f"q{hops}") for each in clusters]
+            assert depths == [10, 10 * copies, 10 * copies], hops
+        for each in clusters:
+            each.close()
+
+
+def settle(clusters: list[Cluster]) -> None:
+    """Wait until bindings and messages have gone as far as they go: nothing changes any more."""
+    seen: list[object] = []
+
+    def state() -> object:
+        return [
+            (
+                len(each.api.get("/bindings")),
+                sum(row["messages_forwarded"] + row["in_flight"] for row in each.links()),
+                [
+                    row.get("messages", 0)
+                    for row in each.api.get("/queues")
+                    if row["name"].startswith("federation")
+                ],
+            )
+            for each in clusters
+        ]
+
+    def is_same() -> bool:
+        seen.append(state())
+        return len(seen) > 4 and seen[-1] == seen[-2] == seen[-3] == seen[-4]
+
+    eventually(is_same)
+
+
+@pytest.mark.parametrize("queue_type", ["classic", "quorum"])
+def test_a_queue_takes_from_upstream_only_for_its_own_consumers(
+    sides: tuple[Cluster, Cluster], queue_type: str
+) -> None:
+    down, up = sides
+    kind = {"x-queue-type": queue_type}
+    for each in (down, up):
+        each.channel().queue_declare("work", durable=True, arguments=kind)
+    down.upstream("origin", up.url, prefetch_count=5)
+    down.federate("^work$", "queues")
+    (link,) = down.await_links()
+    assert (link["queue"], link["upstream_queue"]) == ("work", "work")
+    up.publish("", "work", 30)
+    down.publish("", "work", 3)
+    assert (up.depth("work"), down.depth("work")) == (30, 3)
+    connection, found = consume(down, "work")
+    pumped(connection, found, 33)
+    assert sorted(map(int, found)) == sorted([*range(30), *range(3)])
+    connection.close()
+    eventually(lambda: up.api.get("/consumers") == [])
+    up.publish("", "work", 10)
+    assert (up.depth("work"), down.depth("work")) == (10, 0)
+
+
+def test_two_queues_that_federate_each_other_leave_messages_where_they_are(
+    sides: tuple[Cluster, Cluster],
+) -> None:
+    down, up = sides
+    for each, other in ((down, up), (up, down)):
+        each.channel().queue_declare("work", durable=True)
+        each.upstream("other", other.url)
+        each.federate("^work$", "queues")
+    for each in sides:
+        each.await_links()
+    down.publish("", "work", 10)
+    up.publish("", "work", 10)
+    assert (down.depth("work"), up.depth("work")) == (10, 10)
+    connection, found = consume(up, "work")
+    pumped(connection, found, 20)
+    assert down.depth("work") == 0
+
+
+def test_a_cluster_is_emptied_into_another_one_under_running_consumers(
+    sides: tuple[Cluster, Cluster],
+) -> None:
+    """Blue-green: publishers and consumers move one after the other, and nothing is lost."""
+    new, old = sides
+    for each in sides:
+        each.channel().queue_declare("orders", durable=True)
+    old.publish("", "orders", 200)
+    new.upstream("old", old.url)
+    new.federate("^orders$", "queues")
+    new.await_links()
+    connection, found = consume(new, "orders")
+    new.publish("", "orders", 100)
+    pumped(connection, found, 300)
+    assert (old.depth("orders"), new.depth("orders")) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("component", "value", "text"),
+    [
+        ("federation-upstream", {}, 'Key "uri" not found in bad'),
+        ("federation-upstream", {"uri": "http://h"}, '"http://h" not a valid URI'),
+        (
+            "federation-upstream",
+            {"uri": "amqp://", "ack-mode": "x"},
+            "ack-mode should be one of ['no-ack','on-publish','on-confirm']",
+        ),
+        ("federation-upstream", {"uri": "amqp://", "z": 1}, 'Unrecognised terms [{<<"z">>,1}]'),
+        ("federation-upstream-set", {"upstream": "u"}, "bad should be list"),
+        ("federation-upstream-set", [{}], 'Key "upstream" not found in bad'),
+    ],
+)
+def test_an_upstream_that_makes_no_sense_is_refused(
+    own_broker: Any, component: str, value: object, text: str
+) -> None:
+    api = Cluster(own_broker.node).api
+    status, reason = api.ask("PUT", f"/parameters/{component}/%2F/bad", {"value": value})
+    assert status == 400
+    assert text in reason["reason"]
+
+
+def test_commands_show_and_restart_links(
+    sides: tuple[Cluster, Cluster], capsys: pytest.CaptureFixture[str]
+) -> None:
+    down, up = sides
+    down.bound("q", "news", "#")
+    down.upstream("origin", up.url)
+    down.federate("^news$", "exchanges", **{"federation-upstream": "origin"})
+    (link,) = down.await_links()
+
+    def ctl(*words: str) -> str:
+        assert main(["--node-url", down.node.management_url, *words]) == 0
+        return capsys.readouterr().out
+
+    shown = ctl("federation_status")
+    assert f"{link['id']}\texchange\t/\tnews\t\torigin\tnews\t\trunning" in shown
+    assert "guest:" not in shown
+    ctl("restart_federation_link", link["id"])
+    down.await_links()
+    assert link["id"] not in ctl("federation_status", "--only-down")
+    assert main(["--node-url", down.node.management_url, "restart_federation_link", "x"]) == 65
