@@ -7,8 +7,8 @@ vhost; in a cluster it ends in the id of its node, which is found by that. The n
 consumer. Answers are transient and at most once: what waits for a client that does not read is
 bounded, and beyond that is dropped and counted.
 
-The desk owns the living names, a host its waiting answers. As any host, it answers later in the
-turn (`flush`), never while it is called.
+`DirectReplies` owns the names in use, a host its waiting answers. As any host, it answers later in
+the turn (`flush`), never while it is called.
 """
 
 import base64
@@ -62,8 +62,8 @@ class AnswerHost:
     Invariant: `_stored` is what the consumer received and has not settled, in order.
     """
 
-    def __init__(self, desk: "DirectReplies", uid: int, vhost: str, name: str) -> None:
-        self._desk = desk
+    def __init__(self, owner: "DirectReplies", uid: int, vhost: str, name: str) -> None:
+        self._owner = owner
         self._uid = uid
         self._vhost = vhost
         self._name = name
@@ -159,13 +159,13 @@ class AnswerHost:
         self._alive = False
         self._stored.clear()
         self._waiting_bytes = 0
-        self._desk.forget(self)
+        self._owner.forget(self)
         self._mark()
 
     def _mark(self) -> None:
         if not self._marked:
             self._marked = True
-            self._desk.mark(self)
+            self._owner.mark(self)
 
     def flush(self) -> None:
         """Answer what was asked, deliver and confirm; once dead, say so to all who published."""

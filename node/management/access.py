@@ -48,7 +48,7 @@ class Context:
 
     view: BrokerView
     access: AccessView
-    desk: LoginChecks
+    logins: LoginChecks
     operations: Operations
     metrics_need_login: bool = False  # from loopback; from elsewhere they always do
     cluster: "ClusterView | None" = None  # None: this node is asked alone
@@ -122,7 +122,7 @@ async def identify(context: Context, request: web.Request) -> Caller:
     credentials = await credentials_of(request)
     if credentials is None:
         raise not_authorized("Login failed", challenge=True)
-    outcome = await context.desk.login_with(credentials, Source(request.remote or "", "http"))
+    outcome = await context.logins.login_with(credentials, Source(request.remote or "", "http"))
     if isinstance(outcome, Refused):
         raise not_authorized("Login failed", log_text=outcome.text, challenge=True)
     assert isinstance(outcome, Accepted)

@@ -1,6 +1,6 @@
 """The management listener: HTTP with JSON on its own port, for operators and their tools.
 
-    server = ManagementServer(Context(view, access, desk, operations))
+    server = ManagementServer(Context(view, access, logins, operations))
     port = await server.start("127.0.0.1", 15672)
     ...
     await server.stop()

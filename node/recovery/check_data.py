@@ -22,7 +22,7 @@ from queues.definitions.metadata import Metadata
 from queues.definitions.metadata_snapshot import BadSnapshot
 from raft.log_group import METADATA_OWNER
 from warren.storage.disk import DirectoryInUse, DirectoryLock, OsDisk
-from warren.storage.files import LogFile, Shelf
+from warren.storage.files import FilePool, LogFile
 from warren.storage.keyed import METADATA, KeyedDamaged, KeyedReader
 from warren.storage.record import KIND_NAMES, Buffer, CorruptRecord
 from warren.storage.recovery import RecoveredPublish, Recovery, RecoveryReport
@@ -255,13 +255,13 @@ def check(directory: str, on_read: Callable[[LogFile], None]) -> Check:
     disk = ReadOnlyDisk()
     place = os.path.join(directory, LOG_DIRECTORY)
     findings, keyed = open_keyed(os.path.join(directory, KEYED_DIRECTORY))
-    shelf = Shelf(disk, place, 0, 0)
-    ledger, report = Recovery(disk, place, shelf, on_read).run(findings)
+    pool = FilePool(disk, place, 0, 0)
+    ledger, report = Recovery(disk, place, pool, on_read).run(findings)
     findings.check_definitions()
     for file in ledger.files.values():
         if file.handle >= 0:  # Else it is lost.
             disk.close(file.handle)
-    shelf.close()
+    pool.close()
     rows = queue_rows(findings, report)
     corrupt = corrupt_rows(findings, report)
     if keyed is not None:

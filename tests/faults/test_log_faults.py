@@ -89,31 +89,36 @@ def header_of_next(call: Call) -> bool:
 
 
 RESERVE_ROWS: Final = (
-    Row("a spare is made", created(True), ("Shelf.begin_spare create",), RESERVE),
-    Row("a spare is written over", written("tmp-", True), ("Shelf._write_slice pwritev",), RESERVE),
+    Row("a spare is made", created(True), ("FilePool.begin_spare create",), RESERVE),
+    Row(
+        "a spare is written over",
+        written("tmp-", True),
+        ("FilePool._write_slice pwritev",),
+        RESERVE,
+    ),
     Row(
         "a spare gets its name",
         on("rename", "tmp-", "spare-"),
-        ("Shelf._write_slice rename",),
+        ("FilePool._write_slice rename",),
         RESERVE,
     ),
     Row(
         "the name of a spare is synced",
         synced_after("rename tmp- spare-"),
-        ("Shelf._write_slice fsync_directory",),
+        ("FilePool._write_slice fsync_directory",),
         RESERVE,
     ),
-    Row("the next file gets its header", header_of_next, ("Shelf.make_ready pwritev",), RESERVE),
+    Row("the next file gets its header", header_of_next, ("FilePool.make_ready pwritev",), RESERVE),
     Row(
         "the next file gets its name",
         on("rename", "spare-", "wal-"),
-        ("Shelf._rename rename",),
+        ("FilePool._rename rename",),
         RESERVE,
     ),
     Row(
         "the name of the next file is synced",
         synced_after("rename spare- wal-"),
-        ("Shelf.make_ready fsync_directory",),
+        ("FilePool.make_ready fsync_directory",),
         RESERVE,
     ),
     Row(
@@ -131,24 +136,24 @@ DROP_ROWS: Final = (
         ("Manifest._write pwritev",),
         UPKEEP,
     ),
-    Row("a dead file is removed", on("unlink", "wal-"), ("Shelf.take_back unlink",), UPKEEP),
+    Row("a dead file is removed", on("unlink", "wal-"), ("FilePool.take_back unlink",), UPKEEP),
     Row(
         "its removal is synced",
         synced_after("unlink wal-"),
-        ("Shelf.take_back fsync_directory",),
+        ("FilePool.take_back fsync_directory",),
         UPKEEP,
     ),
     Row(
         "a dead file becomes a spare",
         on("rename", "wal-", "spare-"),
-        ("Shelf.take_back rename",),
+        ("FilePool.take_back rename",),
         UPKEEP,
         without_spares=True,
     ),
     Row(
         "its new name is synced",
         synced_after("rename wal- spare-"),
-        ("Shelf.take_back fsync_directory",),
+        ("FilePool.take_back fsync_directory",),
         UPKEEP,
         without_spares=True,
     ),
@@ -187,12 +192,12 @@ COPY_ROWS: Final = (
 
 FATAL_ROWS: Final = (
     Row("records are written", written("wal-", True), ("Wal._write pwritev",)),
-    Row("a file is made in time of need", created(True), ("Shelf._blank create",)),
+    Row("a file is made in time of need", created(True), ("FilePool._blank create",)),
 )
 
 START_ROWS: Final = (
     Row("a half-made file is removed", on("unlink", "tmp-"), ("Opening._open_files unlink",)),
-    Row("a spare too many is removed", on("unlink", "spare-"), ("Shelf.adopt_spare unlink",)),
+    Row("a spare too many is removed", on("unlink", "spare-"), ("FilePool.adopt_spare unlink",)),
     Row("the last log is synced", on("fsync", "wal-"), ("Recovery._read fsync",)),
     Row("the last log is sealed", written("wal-", True), ("Recovery._seal pwritev",)),
     Row("the end of the last log is given back", on("truncate", "wal-"), ("Wal._trim truncate",)),
@@ -467,8 +472,8 @@ DISKS: Final = ("OsDisk", "DirectDisk")  # they are what is called
 TABLES: Final = (RESERVE_ROWS, DROP_ROWS, COPY_ROWS, FATAL_ROWS, START_ROWS)
 OTHER_SITES: Final = {
     # `test_what_cannot_be_removed_now_is_removed_later`
-    "Shelf.begin_spare unlink",
-    "Shelf.discard unlink",
+    "FilePool.begin_spare unlink",
+    "FilePool.discard unlink",
     # `test_list_that_cannot_be_made_larger_is_written_later` of `test_manifest`
     "Manifest._grow unlink",
     "Manifest._grow create",

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, Protocol, final
 
 from warren.storage.disk import Disk
-from warren.storage.files import BLOCK_BYTES, SLICE_BYTES, LogFile, Shelf, encode_header
+from warren.storage.files import BLOCK_BYTES, SLICE_BYTES, FilePool, LogFile, encode_header
 from warren.storage.group_log import EntryRun
 from warren.storage.ledger import Ledger
 from warren.storage.places import WALK_BYTES, records_at
@@ -388,11 +388,11 @@ class Compaction:
         self.named = True
         self._disk.fsync_directory(directory)
 
-    def abandon(self, shelf: Shelf) -> None:
+    def abandon(self, pool: FilePool) -> None:
         """Remove what was written; it has not its name yet."""
         if not self.empty:
             handle, self.segment.handle = self.segment.handle, -1
-            shelf.discard(self._tmp_path, handle)
+            pool.discard(self._tmp_path, handle)
 
     def close(self) -> None:
         if not self.empty:

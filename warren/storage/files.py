@@ -1,4 +1,4 @@
-"""Files of the log: their names, their first block, and the shelf of spare ones.
+"""Files of the log: their names, their first block, and the pool of spare ones.
 
     wal-<id>.log     written by appends; the newest ones may have no record yet
     seg-<id>.log     what compaction copied together; whole and synced before it has this name
@@ -196,7 +196,7 @@ def id_of(name: str) -> int:
     return int(digits)
 
 
-class Shelf:
+class FilePool:
     """The spare files, and the making and taking away of files.
 
     Its methods do I/O and are called from the writer and the background thread; what both touch
@@ -320,7 +320,7 @@ class Shelf:
         return True
 
     def write_slice(self) -> bool:
-        """Write zeros over the next slice of it; True when the spare is on the shelf.
+        """Write zeros over the next slice of it; True when the spare is on the pool.
 
         Each slice is synced alone: one sync of the whole file would hold up those of the log.
         """

@@ -15,8 +15,8 @@ from warren.storage.files import (
     SPARE_PREFIX,
     TMP_PREFIX,
     WAL_PREFIX,
+    FilePool,
     LogFile,
-    Shelf,
     copied_header,
     decode_header,
     id_of,
@@ -39,10 +39,10 @@ from warren.storage.scan import Scan
 class Opening:
     """`run` once; then the attributes are what was found."""
 
-    def __init__(self, disk: Disk, directory: str, shelf: Shelf) -> None:
+    def __init__(self, disk: Disk, directory: str, pool: FilePool) -> None:
         self._disk = disk
         self._directory = directory
-        self._shelf = shelf
+        self._pool = pool
         self.logs: list[LogFile] = []
         self.segments: list[LogFile] = []
         self.tail: LogFile | None = None  # the newest log with a record
@@ -66,7 +66,7 @@ class Opening:
 
     def _load_list(self) -> None:
         """Read the list of the files, which is there before any of them."""
-        manifest = self._shelf.manifest
+        manifest = self._pool.manifest
         if manifest.load():
             self._listed = manifest.rows
             self.last_file_id = max(self._listed, default=0)
@@ -89,7 +89,7 @@ class Opening:
             if name.startswith(TMP_PREFIX):
                 self._disk.unlink(path)
             elif name.startswith(SPARE_PREFIX):
-                self._shelf.adopt_spare(path)
+                self._pool.adopt_spare(path)
             else:
                 of_log = name.startswith(WAL_PREFIX)
                 file = self._open(path, id_of(name), logs if of_log else None)
@@ -102,7 +102,7 @@ class Opening:
         found.update(id_of(os.path.basename(bad.path)) for bad in self.unread)
         for file_id in sorted(set(self._listed) - found):
             row = self._listed[file_id]
-            path = self._shelf.path(WAL_PREFIX if row.is_log else SEGMENT_PREFIX, file_id)
+            path = self._pool.path(WAL_PREFIX if row.is_log else SEGMENT_PREFIX, file_id)
             bad = CorruptRecord(path, 0, reason="is missing")
             self.corrupt.append(bad)
             self.unread.append(bad)
@@ -179,7 +179,7 @@ class Opening:
                 return newest
             if scan.was_begun():
                 self.torn = (newest.path, BLOCK_BYTES)
-            self._shelf.take_back(newest)
+            self._pool.take_back(newest)
             logs.pop()
         return None
 

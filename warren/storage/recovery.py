@@ -17,8 +17,8 @@ from warren.storage.damage import Evidence, Hit, Known
 from warren.storage.disk import Disk
 from warren.storage.files import (
     WAL_PREFIX,
+    FilePool,
     LogFile,
-    Shelf,
     id_of,
 )
 from warren.storage.found_entries import FoundEntries
@@ -230,7 +230,7 @@ class Recovery:
         self,
         disk: Disk,
         directory: str,
-        shelf: Shelf,
+        pool: FilePool,
         on_read: Callable[[LogFile], None] | None = None,
         ahead: Executor | None = None,
     ) -> None:
@@ -238,7 +238,7 @@ class Recovery:
         self._ahead = ahead  # reads the next part of a file while one is looked at
         self._disk = disk
         self._directory = directory
-        self._shelf = shelf
+        self._pool = pool
         self._ledger = Ledger()
         self._owners: dict[int, OwnerState] = {}
         self._payloads: dict[int, dict[int, bytes]] = {}  # of ENTRYs, by owner and index
@@ -252,7 +252,7 @@ class Recovery:
         self._counts: dict[int, list[int]] = {}  # of records by kind, by file
         self._sealed: set[int] = set()  # files that had a SEAL
         self._corrupt: list[CorruptRecord] = []
-        self._opening = Opening(disk, directory, shelf)
+        self._opening = Opening(disk, directory, pool)
         self._forgot = False  # an owner, after damage
         self._records = 0
         self._bytes_read = 0
@@ -418,7 +418,7 @@ class Recovery:
         for file in self._ledger.files.values():
             row = self._opening.row(file.id)
             if not file.corrupt and (row is None or row.state != SEALED):
-                self._shelf.manifest.add(self._ledger.listed(file, SEALED))
+                self._pool.manifest.add(self._ledger.listed(file, SEALED))
 
     def _keep_account(
         self, evidence: Evidence | None, known: dict[int, Known], hits: tuple[Hit, ...]

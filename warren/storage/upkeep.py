@@ -24,7 +24,7 @@ from typing import Final, Protocol, final
 from warren.storage.compaction import Alive, Compaction, NotAllFound, Owners, UnreadableFile
 from warren.storage.debts import Debts
 from warren.storage.disk import Disk
-from warren.storage.files import SEGMENT_PREFIX, TMP_PREFIX, LogFile, Shelf
+from warren.storage.files import SEGMENT_PREFIX, TMP_PREFIX, FilePool, LogFile
 from warren.storage.ledger import THIN, Ledger, is_thin
 from warren.storage.log import Location
 from warren.storage.manifest import SEALED
@@ -97,7 +97,7 @@ class Upkeep:
         ledger: Ledger,
         owners: Owners,
         disk: Disk,
-        shelf: Shelf,
+        pool: FilePool,
         runner: Runner,
         directory: str,
         file_bytes: int,
@@ -107,7 +107,7 @@ class Upkeep:
         self._ledger = ledger
         self._owners = owners
         self._disk = disk
-        self._shelf = shelf
+        self._pool = pool
         self._runner = runner
         self._directory = directory
         self._file_bytes = file_bytes
@@ -365,7 +365,7 @@ class Upkeep:
             self._background(lambda: self._take_back(file))
 
     def _take_back(self, file: LogFile) -> None:
-        recycled = self._shelf.take_back(file)
+        recycled = self._pool.take_back(file)
         self._host.post(lambda: self._dropped(file, recycled))
 
     def _dropped(self, file: LogFile, recycled: bool) -> None:
@@ -386,8 +386,8 @@ class Upkeep:
     def _begin_compaction(self, sources: list[LogFile]) -> None:
         """All that is in the sources must have been applied before the owners are asked."""
         segment = self._host.new_segment()
-        tmp_path = self._shelf.path(TMP_PREFIX, segment.id)
-        segment.path = self._shelf.path(SEGMENT_PREFIX, segment.id)
+        tmp_path = self._pool.path(TMP_PREFIX, segment.id)
+        segment.path = self._pool.path(SEGMENT_PREFIX, segment.id)
         self._compaction = Compaction(self._disk, sources, segment, tmp_path)
         self._got_through = 0
         self.tally.begun += 1
@@ -430,7 +430,7 @@ class Upkeep:
             if compaction.segment.id not in self._ledger.files:
                 self._ledger.adopt(compaction.segment)
                 # Durable when the list is written before a source is removed.
-                self._shelf.manifest.add(self._ledger.listed(compaction.segment, SEALED))
+                self._pool.manifest.add(self._ledger.listed(compaction.segment, SEALED))
             if not compaction.relocate_slice(self._owners, self._ledger):
                 self._see_progress(compaction)
                 self._host.post(lambda: self._copied(compaction))
@@ -501,7 +501,7 @@ class Upkeep:
         if compaction.named:
             self._bury(compaction.segment)
         else:
-            self._runner.background(lambda: compaction.abandon(self._shelf))
+            self._runner.background(lambda: compaction.abandon(self._pool))
         self._rest(error)
 
     def _bury(self, segment: LogFile) -> None:

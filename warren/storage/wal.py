@@ -30,8 +30,8 @@ from warren.storage.files import (
     SEGMENT_PREFIX,
     WAL_PREFIX,
     ZEROS,
+    FilePool,
     LogFile,
-    Shelf,
 )
 from warren.storage.ledger import Ledger
 from warren.storage.log import Batch, Location, Log
@@ -119,7 +119,7 @@ class Wal:
         self._on_failure = on_failure
         self._runner: Runner = runner or ThreadRunner(self._fail, rewrite_bytes_per_s)
         self._draw_epoch = draw_epoch or (lambda: secrets.randbits(32))
-        self._shelf = Shelf(disk, directory, file_bytes, max(1, reserve_files - 1))
+        self._pool = FilePool(disk, directory, file_bytes, max(1, reserve_files - 1))
         self._ledger = Ledger()
         self._log: Log | None = None
         self._upkeep: Upkeep | None = None
@@ -158,7 +158,7 @@ class Wal:
     def open(self, sink: RecoverySink) -> RecoveryReport:
         """Recover, begin a new file, durably, and start the threads."""
         with self._runner.ahead() as ahead:
-            recovery = Recovery(self._disk, self._directory, self._shelf, ahead=ahead)
+            recovery = Recovery(self._disk, self._directory, self._pool, ahead=ahead)
             self._ledger, report = recovery.run(sink)
         for file in list(self._ledger.files.values()):
             self._ledger.adopt(file)
@@ -167,7 +167,7 @@ class Wal:
         left_out = 1 if report.corrupt else 0
         self._last_index = recovery.last_index + left_out
         self._last_state = recovery.last_state + left_out
-        self._shelf.manifest.write()  # Before a file is cut, and before the first one is made.
+        self._pool.manifest.write()  # Before a file is cut, and before the first one is made.
         self._trim()
         self._log = Log(self._group_bytes, self._take_file, self._hand_over)
         self.append(OPENED, 0, 0, ())
@@ -187,7 +187,7 @@ class Wal:
             self._ledger,
             owners,
             self._disk,
-            self._shelf,
+            self._pool,
             self._runner,
             self._directory,
             self._file_bytes,
@@ -223,7 +223,7 @@ class Wal:
                 self._disk.close(file.handle)
         if self._next is not None and self._next.handle >= 0:
             self._disk.close(self._next.handle)
-        self._shelf.close()
+        self._pool.close()
 
     def _trim(self) -> None:
         """Give back the unused end of a file that was cut short, so that restarts cost no disk."""
@@ -480,7 +480,7 @@ class Wal:
     @property
     def reserve_count(self) -> int:
         """Files that are ready for the next rolls."""
-        return self._shelf.spare_count + (self._next is not None and self._next.handle >= 0)
+        return self._pool.spare_count + (self._next is not None and self._next.handle >= 0)
 
     # Reading.
 
@@ -578,7 +578,7 @@ class Wal:
     def _write(self, batch: Batch, last: Batch) -> None:
         """Write the parts of `batch`, those of `last` being the end of them."""
         file = batch.file
-        self._shelf.make_ready(file)
+        self._pool.make_ready(file)
         end = last.offset + last.byte_count
         rest = min(-end % BLOCK_BYTES, file.size - end)
         if rest:  # Or the kernel would read the rest of the page, if that has left the cache.
@@ -589,7 +589,7 @@ class Wal:
         self.sync_counts[bisect_left(SYNC_BOUNDS_S, took_s)] += 1
         self.sync_total_s += took_s
         if batch.offset == BLOCK_BYTES:  # Before anything in the file is reported durable.
-            self._shelf.note_records(file)
+            self._pool.note_records(file)
 
     def _fail(self, error: BaseException) -> None:
         """From any thread: the log is at its end."""
@@ -611,7 +611,7 @@ class Wal:
             self._stocked_once = True
             self._stock()
         if batch.file is not self._listed:
-            manifest = self._shelf.manifest
+            manifest = self._pool.manifest
             self._ledger.list_sealed(manifest, self._listed, batch.file, self.durable_lsn)
             self._listed = batch.file
             self._runner.background(self._write_list)
@@ -631,7 +631,7 @@ class Wal:
     def _new_file(self, prefix: str, size: int) -> LogFile:
         file_id = self._new_id()
         epoch = self._draw_epoch() or 1
-        return LogFile(file_id, self._shelf.path(prefix, file_id), epoch, size)
+        return LogFile(file_id, self._pool.path(prefix, file_id), epoch, size)
 
     def new_segment(self) -> LogFile:
         return self._new_file(SEGMENT_PREFIX, 0)
@@ -659,10 +659,10 @@ class Wal:
         """Have the next file and spares behind it; the background thread makes one at a time."""
         if self._stocking or self._closed:
             return
-        if self._next is None and self._shelf.spare_count:
+        if self._next is None and self._pool.spare_count:
             self._next = self._new_file(WAL_PREFIX, self._file_bytes)
         file = self._next
-        in_reserve = self._shelf.spare_count + (file is not None)
+        in_reserve = self._pool.spare_count + (file is not None)
         if file is not None and file.handle < 0:
             preparing = file
             self._stocking = True
@@ -678,7 +678,7 @@ class Wal:
 
     def _prepare(self, file: LogFile) -> None:
         try:
-            self._shelf.make_ready(file)
+            self._pool.make_ready(file)
         except OSError as error:
             self._post_space_error(error)
             return
@@ -686,7 +686,7 @@ class Wal:
 
     def _begin_spare(self, file_id: int) -> None:
         try:
-            made = not self._shelf.begin_spare(file_id)
+            made = not self._pool.begin_spare(file_id)
         except OSError as error:
             self._post_space_error(error)
             return
@@ -697,7 +697,7 @@ class Wal:
 
     def _write_spare(self) -> None:
         try:
-            made = self._shelf.write_slice()
+            made = self._pool.write_slice()
         except OSError as error:
             self._post_space_error(error)
             return
@@ -738,7 +738,7 @@ class Wal:
 
     def _write_list(self) -> None:
         try:
-            self._shelf.manifest.write()
+            self._pool.manifest.write()
         except OSError as error:
             caught = error
             self._post(lambda: self.raise_alarm(LIST, caught))
@@ -748,7 +748,7 @@ class Wal:
     def _list_the_end(self) -> None:
         """The log was closed in good order: its last file is sealed, the next one has no record."""
         assert self._log is not None
-        manifest = self._shelf.manifest
+        manifest = self._pool.manifest
         self._log.active.last_index = self._last_index
         manifest.update(self._ledger.listed(self._log.active, SEALED))
         for row in list(manifest.rows.values()):

@@ -34,10 +34,10 @@ COUNT_MAX: Final = 255
 class ClusterOperations:
     """See the module."""
 
-    def __init__(self, context: Context, desk: ClusterView) -> None:
+    def __init__(self, context: Context, view: ClusterView) -> None:
         self._context = context
-        self._desk = desk
-        self._membership: Membership = desk.operating.membership
+        self._view = view
+        self._membership: Membership = view.operating.membership
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -64,7 +64,7 @@ class ClusterOperations:
     async def map(self, request: web.Request) -> web.Response:
         """Nodes, and which of them leads which quorum queue and has which classic one."""
         caller_of(request).require_monitor()
-        cluster_snapshot = self._desk.operating.cluster_snapshot
+        cluster_snapshot = self._view.operating.cluster_snapshot
         led: dict[str, int] = {}
         for queue in cluster_snapshot.queues():
             name = (
@@ -73,7 +73,7 @@ class ClusterOperations:
                 else queue.node
             )
             led[name] = led.get(name, 0) + 1
-        lags = self._desk.operating.definitions_lags()
+        lags = self._view.operating.definitions_lags()
         rows = [
             {
                 "name": each.name,
@@ -125,7 +125,7 @@ class ClusterOperations:
             raise ApiError.bad_request(
                 "confirm must be the name of the queue: what its other members alone have is lost"
             )
-        operating = self._desk.operating
+        operating = self._view.operating
         if operating.recovering is None:
             raise ApiError.bad_request("the node is in no cluster")
         node = text(
@@ -196,7 +196,7 @@ class ClusterOperations:
             raise ApiError.bad_request(
                 "confirm must be `all`: what other members of these queues alone have is lost"
             )
-        operating = self._desk.operating
+        operating = self._view.operating
         if operating.recovering is None:
             raise ApiError.bad_request("the node is in no cluster")
         many = RecoveringMany(self._membership, operating.status, operating.recovering)
@@ -206,7 +206,7 @@ class ClusterOperations:
         """Unsafe: `confirm` is the name of this node, with which alone the cluster goes on."""
         caller_of(request).require_administrator()
         body = await read_body(request, "confirm")
-        operating = self._desk.operating
+        operating = self._view.operating
         if operating.recovering is None:
             raise ApiError.bad_request("the node is in no cluster")
         if text(body, "confirm") != operating.cluster_snapshot.name_of(
@@ -221,7 +221,7 @@ class ClusterOperations:
 
     async def drain(self, request: web.Request) -> web.Response:
         caller_of(request).require_administrator()
-        maintenance = self._desk.operating.maintenance
+        maintenance = self._view.operating.maintenance
         if maintenance is None:
             raise ApiError(503, "unavailable", "the node is starting")
         force = flag(await read_body(request), "force")
@@ -237,7 +237,7 @@ class ClusterOperations:
 
     async def revive(self, request: web.Request) -> web.Response:
         caller_of(request).require_administrator()
-        maintenance = self._desk.operating.maintenance
+        maintenance = self._view.operating.maintenance
         if maintenance is None:
             raise ApiError(503, "unavailable", "the node is starting")
         await answered(maintenance.revive(request.match_info["node"]))
@@ -246,7 +246,7 @@ class ClusterOperations:
     async def reset(self, request: web.Request) -> web.Response:
         """The node leaves, stops, and starts empty."""
         caller_of(request).require_administrator()
-        leaving = self._desk.operating.leaving
+        leaving = self._view.operating.leaving
         if leaving is None:
             raise ApiError(503, "unavailable", "the node is starting")
         force = flag(await read_body(request), "force")

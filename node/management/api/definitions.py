@@ -138,7 +138,7 @@ class DefinitionFiles:
         metadata = self._context.operations.metadata
         node = self._context.view.node().name
         context = self._context
-        hash_of, rules = context.desk.hash_of, context.default_policies
+        hash_of, rules = context.logins.hash_of, context.default_policies
         seal = partial(sealed_value, self._context)
         importer = Importer(metadata, node, vhost, hash_of, rules, seal)
         run = ImportRun(self._context, await importer.commands_of(file))

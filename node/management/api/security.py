@@ -80,7 +80,7 @@ class Security:
         return found
 
     def _rows(self, what: str) -> list[Body]:
-        return attempt_rows(self._context.desk.log, what)
+        return attempt_rows(self._context.logins.log, what)
 
     async def hash_password(self, request: web.Request) -> web.Response:
         """By default of the kind that every RabbitMQ reads."""
@@ -142,7 +142,7 @@ def answer_others(context: Context) -> None:
     """Answer other nodes what only this one knows."""
 
     async def asked(asker: int, about: Any) -> AsyncIterator[object]:
-        yield attempt_rows(context.desk.log, str(about))
+        yield attempt_rows(context.logins.log, str(about))
 
     if context.cluster is not None:
         context.cluster.operating.status.serve(ATTEMPTS, asked)

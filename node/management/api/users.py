@@ -70,7 +70,7 @@ class Users:
     async def set(self, request: web.Request) -> web.Response:
         caller_of(request).require_administrator()
         name, body = path_name(request, "user"), await read_body(request)
-        command = await user_command(name, body, self._context.desk.hash_of)
+        command = await user_command(name, body, self._context.logins.hash_of)
         return await put(self._context, command)
 
     async def delete(self, request: web.Request) -> web.Response:

@@ -62,7 +62,7 @@ CHURN: Final = (
 NO_LABELS: Final[Mapping[str, str]] = {}
 
 
-def node_families(view: BrokerView, desk: LoginChecks) -> Iterator[Family]:
+def node_families(view: BrokerView, logins: LoginChecks) -> Iterator[Family]:
     """All that needs no look at single queues, connections or channels."""
     node = view.node()
     yield from identity_families(node)
@@ -78,7 +78,7 @@ def node_families(view: BrokerView, desk: LoginChecks) -> Iterator[Family]:
     yield from dead_letter_families(counters)
     yield from locality_families(counters)
     yield from peer_families(counters)
-    yield from auth_families(desk)
+    yield from auth_families(logins)
 
 
 def own_log_families(node: NodeView) -> Iterator[Family]:
@@ -288,9 +288,9 @@ def peer_families(counters: CountersView) -> Iterator[Family]:
         yield by_label(f"warren_{name}", kind, words, "peer", values)
 
 
-def auth_families(desk: LoginChecks) -> Iterator[Family]:
+def auth_families(logins: LoginChecks) -> Iterator[Family]:
     """Logins by protocol."""
-    found = desk.log.by_protocol
+    found = logins.log.by_protocol
     for name, words, counts in (
         ("", "Login attempts", {key: each.every for key, each in found.items()}),
         (

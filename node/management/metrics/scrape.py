@@ -1,6 +1,6 @@
 """One scrape: which families it wants, what has to be looked at for them, and their order.
 
-    families = await Scrape(view, desk, meter, ages).per_object(now_s)
+    families = await Scrape(view, logins, meter, ages).per_object(now_s)
 
 Objects are looked at in slices (`metrics.columns`), before the first family is written. Groups of
 `/metrics/detailed` are RabbitMQ's; two that ask for the same family give it once.
@@ -63,7 +63,7 @@ class Scrape:
     """See the module."""
 
     view: BrokerView
-    desk: LoginChecks
+    logins: LoginChecks
     meter: MetricsView
     ages: HeadAges
 
@@ -89,7 +89,7 @@ class Scrape:
     ) -> Iterator[Family]:
         known: set[str] = set()
         for family in (
-            *of_node.node_families(self.view, self.desk),
+            *of_node.node_families(self.view, self.logins),
             *of_node.meter_families(self.meter),
             *latency_families(self.meter),
             *kinds.families(),
@@ -156,7 +156,7 @@ class Scrape:
             "node_coarse_metrics": lambda: of_node.coarse_families(node),
             "node_metrics": lambda: of_node.limit_families(node),
             "node_persister_metrics": lambda: persister_families(self.view),
-            "auth_attempt_metrics": lambda: of_node.auth_families(self.desk),
+            "auth_attempt_metrics": lambda: of_node.auth_families(self.logins),
         }
         for group in NODE_GROUPS:
             if group in groups:

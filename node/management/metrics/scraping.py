@@ -78,7 +78,7 @@ class Metrics:
 
     def _scrape(self) -> Scrape:
         context = self._context
-        return Scrape(context.view, context.desk, self._meter, self._ages)
+        return Scrape(context.view, context.logins, self._meter, self._ages)
 
     async def _admit(self, request: web.Request) -> None:
         """ApiError 401 for who may not read them."""

@@ -17,7 +17,7 @@ from tests.sim.storage.members import Member, State, resolved
 from tests.sim.storage.queues_model import Queues
 from tests.sim.storage.sim_disk import Crashed, SimDisk
 from tests.sim.storage.world import DIRECTORY, GROUP, World
-from warren.storage.files import BLOCK_BYTES, SEGMENT_PREFIX, WAL_PREFIX, Shelf
+from warren.storage.files import BLOCK_BYTES, SEGMENT_PREFIX, WAL_PREFIX, FilePool
 from warren.storage.recovery import Recovery, RecoveryReport
 
 FIRST, _, LAST = os.environ.get("WARREN_SIM_SEEDS", "0:25").partition(":")
@@ -29,8 +29,8 @@ def recovered(disk: SimDisk, world: World) -> tuple[Queues, RecoveryReport]:
     queues = Queues(set(world.queues.known))
     queues.known_groups = set(world.members.all)
     queues.saved_indexes = {uid: member.point.index for uid, member in world.members.all.items()}
-    shelf = Shelf(disk, DIRECTORY, world.file_bytes, 6)
-    return queues, Recovery(disk, DIRECTORY, shelf).run(queues)[1]
+    pool = FilePool(disk, DIRECTORY, world.file_bytes, 6)
+    return queues, Recovery(disk, DIRECTORY, pool).run(queues)[1]
 
 
 def remove(disk: SimDisk, path: str, random: Random) -> None:

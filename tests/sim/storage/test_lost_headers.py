@@ -16,7 +16,7 @@ from tests.sim.storage.queues_model import Queues
 from tests.sim.storage.sim_disk import Crashed, SimDisk
 from tests.sim.storage.world import DIRECTORY, World
 from warren.storage.disk import Disk
-from warren.storage.files import BLOCK_BYTES, WAL_PREFIX, Shelf, decode_header, id_of
+from warren.storage.files import BLOCK_BYTES, WAL_PREFIX, FilePool, decode_header, id_of
 from warren.storage.ledger import Ledger
 from warren.storage.recovery import Recovery
 from warren.storage.scan import Scan
@@ -38,8 +38,8 @@ def crashed(world: World) -> SimDisk:
 def recovered(disk: SimDisk, world: World) -> tuple[Ledger, Queues, list[str]]:
     """The books, the messages and the files that were reported as damaged."""
     queues = Queues(set(world.queues.known))
-    shelf = Shelf(disk, DIRECTORY, world.file_bytes, 6)
-    ledger, report = Recovery(disk, DIRECTORY, shelf).run(queues)
+    pool = FilePool(disk, DIRECTORY, world.file_bytes, 6)
+    ledger, report = Recovery(disk, DIRECTORY, pool).run(queues)
     return ledger, queues, [os.path.basename(bad.path) for bad in report.corrupt]
 
 

@@ -40,9 +40,9 @@ def with_meter(
             for name, tags in USERS.items()
         }
         rights = FakeAccess(users=table, permitted={})
-        desk = LoginChecks(rights, LoginRules(loopback_users=()))
+        harness = LoginChecks(rights, LoginRules(loopback_users=()))
         view = fake or FakeBroker(the_vhosts=[VhostView(name="/")])
-        context = Context(view, rights, desk, FakeOperations(), meter=meter, controls=controls)
+        context = Context(view, rights, harness, FakeOperations(), meter=meter, controls=controls)
         async with TestClient(TestServer(make_app(context))) as client:
 
             async def call(
@@ -59,6 +59,6 @@ def with_meter(
                     return reply.status, json.loads(text) if is_json else text
 
             await test(call)
-        desk.close()
+        harness.close()
 
     asyncio.run(asyncio.wait_for(run(), 20))

@@ -17,7 +17,7 @@ from warren.wire.amqp10.values import Described, Symbol, ULong
 from warren.wire.errors import ProtocolError as Refusal
 
 
-class Desk:
+class Harness:
     """A connection and the queues that were made for its links."""
 
     def __init__(self) -> None:
@@ -52,25 +52,25 @@ def asked(policy: int | None = None, capability: str | None = None) -> Source:
 
 
 def test_a_dynamic_queue_is_exclusive_and_transient_and_told_with_its_address() -> None:
-    desk = Desk()
-    made = desk.make(asked())
-    queue = desk.broker.queue("/", made.name)
+    harness = Harness()
+    made = harness.make(asked())
+    queue = harness.broker.queue("/", made.name)
     assert queue is not None
     assert (queue.exclusive_owner, queue.durable, queue.auto_delete) == ("c1", False, False)
     assert made.address == f"/queues/{made.name}"
     assert made.capabilities == [TEMPORARY]
     assert made.properties == {"lifetime-policy": Described(ULong(DELETE_ON_CLOSE), [])}
-    assert desk.requester.owns_queues
-    assert desk.broker.queues_declared == 1
+    assert harness.requester.owns_queues
+    assert harness.broker.queues_declared == 1
 
 
 def test_a_reply_queue_needs_no_permission_and_any_other_one_that_to_configure() -> None:
-    desk = Desk()
-    desk.requester.permit("^$", "^$", "^$")
-    assert desk.make(asked(capability=VOLATILE)).capabilities == [VOLATILE]
+    harness = Harness()
+    harness.requester.permit("^$", "^$", "^$")
+    assert harness.make(asked(capability=VOLATILE)).capabilities == [VOLATILE]
     with pytest.raises(Refusal, match="access"):
-        desk.make(asked(capability=TEMPORARY))
-    assert desk.broker.proposed == []
+        harness.make(asked(capability=TEMPORARY))
+    assert harness.broker.proposed == []
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_reply_queue_needs_no_permission_and_any_other_one_that_to_configure()
 )
 def test_what_no_dynamic_terminus_can_be_is_invalid(terminus: Source | Target) -> None:
     with pytest.raises(ProtocolError) as caught:
-        Desk().make(terminus)
+        Harness().make(terminus)
     assert caught.value.condition is Condition.INVALID_FIELD
 
 
@@ -112,54 +112,54 @@ def test_lifetime_policies_are_known_by_number_and_by_name(descriptor: object, p
 )
 def test_a_queue_goes_as_its_lifetime_policy_says(policy: int, stays: list[bool]) -> None:
     """Three links, the second is the one for which it was made; then it holds no message."""
-    desk = Desk()
-    made = desk.make(asked(policy))
-    queue = desk.broker.host(made.uid)
+    harness = Harness()
+    made = harness.make(asked(policy))
+    queue = harness.broker.host(made.uid)
     queue.bodies.append(b"message")
     for _ in range(3):
-        desk.link(made)
+        harness.link(made)
     seen = []
     for number in (1, 2, 3):
         if number == 3:
             queue.bodies.clear()
-        desk.unlink(made, number == 2)
-        seen.append(desk.is_there(made))
+        harness.unlink(made, number == 2)
+        seen.append(harness.is_there(made))
     assert seen == stays
 
 
 def test_a_queue_that_holds_messages_outlives_its_links_where_its_policy_says_so() -> None:
-    desk = Desk()
-    made = desk.make(asked(DELETE_ON_NO_LINKS_OR_MESSAGES))
-    desk.broker.host(made.uid).bodies.append(b"message")
-    desk.link(made)
-    desk.unlink(made, True)
-    assert desk.is_there(made)
-    desk.link(made)
-    desk.broker.host(made.uid).bodies.clear()
-    desk.unlink(made)
-    assert not desk.is_there(made)
+    harness = Harness()
+    made = harness.make(asked(DELETE_ON_NO_LINKS_OR_MESSAGES))
+    harness.broker.host(made.uid).bodies.append(b"message")
+    harness.link(made)
+    harness.unlink(made, True)
+    assert harness.is_there(made)
+    harness.link(made)
+    harness.broker.host(made.uid).bodies.clear()
+    harness.unlink(made)
+    assert not harness.is_there(made)
 
 
 def test_a_link_that_did_not_wait_leaves_no_queue() -> None:
-    desk = Desk()
-    made = desk.make(asked(DELETE_ON_NO_LINKS))
-    desk.dynamics.give_up(made)
-    desk.broker.commit()
-    assert not desk.is_there(made)
+    harness = Harness()
+    made = harness.make(asked(DELETE_ON_NO_LINKS))
+    harness.dynamics.give_up(made)
+    harness.broker.commit()
+    assert not harness.is_there(made)
 
 
 def test_another_queue_of_that_name_is_left_alone() -> None:
-    desk = Desk()
-    made = desk.make(asked())
-    desk.link(made)
-    desk.broker.steps.do(DeleteQueue("/", made.name))
-    desk.dynamics.leave(made.name, made)
-    assert desk.broker.proposed == []
-    desk.dynamics.leave(made.name, made)  # It knows nothing of it any more.
+    harness = Harness()
+    made = harness.make(asked())
+    harness.link(made)
+    harness.broker.steps.do(DeleteQueue("/", made.name))
+    harness.dynamics.leave(made.name, made)
+    assert harness.broker.proposed == []
+    harness.dynamics.leave(made.name, made)  # It knows nothing of it any more.
 
 
 def test_links_of_other_queues_are_not_its_business() -> None:
-    desk = Desk()
-    desk.dynamics.join("other")
-    desk.dynamics.leave("other")
-    assert desk.broker.proposed == []
+    harness = Harness()
+    harness.dynamics.join("other")
+    harness.dynamics.leave("other")
+    assert harness.broker.proposed == []

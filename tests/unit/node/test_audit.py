@@ -17,7 +17,7 @@ QUEUE = Queue(Uid(17), "/", "orders", True, "", False, b"", "n1")
 BINDING = Binding(Uid(18), "/", "x", Destination.QUEUE, "orders", b"k", b"", 17)
 
 
-class Desk:
+class Harness:
     """An audit log, and what it says."""
 
     def __init__(self, extent: Extent, caplog: pytest.LogCaptureFixture) -> None:
@@ -34,10 +34,10 @@ class Desk:
 
 
 def test_a_request_is_a_line_and_an_event(caplog: pytest.LogCaptureFixture) -> None:
-    desk = Desk("api", caplog)
-    desk.audit.requested(API, "PUT", "/api/queues/%2F/orders", "201")
-    assert desk.lines == ["user 'root' at 10.0.0.2 by http: PUT /api/queues/%2F/orders: 201"]
-    (event,) = desk.events
+    harness = Harness("api", caplog)
+    harness.audit.requested(API, "PUT", "/api/queues/%2F/orders", "201")
+    assert harness.lines == ["user 'root' at 10.0.0.2 by http: PUT /api/queues/%2F/orders: 201"]
+    (event,) = harness.events
     assert event.name == "audit.changed"
     assert event.properties == {
         "user": "root",
@@ -51,10 +51,10 @@ def test_a_request_is_a_line_and_an_event(caplog: pytest.LogCaptureFixture) -> N
 
 
 def test_definitions_by_amqp_are_noted_where_all_is(caplog: pytest.LogCaptureFixture) -> None:
-    desk = Desk("all", caplog)
+    harness = Harness("all", caplog)
     vhost = VhostEntry(Uid(19), "v", "", ())
-    desk.audit.definitions_changed((Added(QUEUE), Removed(BINDING), Replaced(vhost)), ANN)
-    assert [line.removeprefix("user 'ann' at 10.0.0.1 by amqp: ") for line in desk.lines] == [
+    harness.audit.definitions_changed((Added(QUEUE), Removed(BINDING), Replaced(vhost)), ANN)
+    assert [line.removeprefix("user 'ann' at 10.0.0.1 by amqp: ") for line in harness.lines] == [
         "create queue 'orders' in vhost '/': ok",
         "delete binding 'x -> orders' in vhost '/': ok",
         "change vhost 'v': ok",
@@ -62,18 +62,18 @@ def test_definitions_by_amqp_are_noted_where_all_is(caplog: pytest.LogCaptureFix
 
 
 def test_what_the_api_changes_is_not_noted_twice(caplog: pytest.LogCaptureFixture) -> None:
-    desk = Desk("all", caplog)
-    desk.audit.definitions_changed((Added(QUEUE),), API)
-    assert desk.lines == []
+    harness = Harness("all", caplog)
+    harness.audit.definitions_changed((Added(QUEUE),), API)
+    assert harness.lines == []
 
 
 def test_a_refused_change_is_noted_and_a_question_is_not(caplog: pytest.LogCaptureFixture) -> None:
-    desk = Desk("all", caplog)
+    harness = Harness("all", caplog)
     text = "access refused"
-    desk.audit.refused(ANN, ProtocolError(ReplyCode.ACCESS_REFUSED, text, None, 50, 10))
-    desk.audit.refused(ANN, ProtocolError(ReplyCode.NOT_FOUND, "no queue", None, 50, 10))
-    desk.audit.refused(ANN, ProtocolError(ReplyCode.ACCESS_REFUSED, text, None, 60, 40))
-    assert desk.lines == [
+    harness.audit.refused(ANN, ProtocolError(ReplyCode.ACCESS_REFUSED, text, None, 50, 10))
+    harness.audit.refused(ANN, ProtocolError(ReplyCode.NOT_FOUND, "no queue", None, 50, 10))
+    harness.audit.refused(ANN, ProtocolError(ReplyCode.ACCESS_REFUSED, text, None, 60, 40))
+    assert harness.lines == [
         "user 'ann' at 10.0.0.1 by amqp: queue.declare definitions: refused: access refused"
     ]
 
@@ -82,8 +82,8 @@ def test_a_refused_change_is_noted_and_a_question_is_not(caplog: pytest.LogCaptu
 def test_less_is_noted_where_less_is_asked_for(
     extent: Extent, count: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    desk = Desk(extent, caplog)
-    desk.audit.requested(API, "DELETE", "/api/queues/%2F/orders", "204")
-    desk.audit.definitions_changed((Added(QUEUE),), ANN)
-    desk.audit.refused(ANN, ProtocolError(ReplyCode.ACCESS_REFUSED, "no", None, 50, 10))
-    assert len(desk.lines) == count
+    harness = Harness(extent, caplog)
+    harness.audit.requested(API, "DELETE", "/api/queues/%2F/orders", "204")
+    harness.audit.definitions_changed((Added(QUEUE),), ANN)
+    harness.audit.refused(ANN, ProtocolError(ReplyCode.ACCESS_REFUSED, "no", None, 50, 10))
+    assert len(harness.lines) == count

@@ -242,13 +242,13 @@ def test_a_storm_of_the_same_login_costs_few_checks() -> None:
     access = FakeAccess(users={"anna": FakeUser(hash_password("right"), "argon2id")})
 
     async def storm() -> tuple[list[LoginOutcome], float]:
-        desk = LoginChecks(access, LoginRules())
+        harness = LoginChecks(access, LoginRules())
         before = time.process_time()
         outcomes = await asyncio.gather(
-            *(desk.login("PLAIN", b"\0anna\0right", FAR) for _ in range(500))
+            *(harness.login("PLAIN", b"\0anna\0right", FAR) for _ in range(500))
         )
-        assert (desk.attempts, desk.succeeded) == (500, 500)
-        desk.close()
+        assert (harness.attempts, harness.succeeded) == (500, 500)
+        harness.close()
         return outcomes, time.process_time() - before
 
     outcomes, seconds = asyncio.run(storm())
@@ -258,12 +258,12 @@ def test_a_storm_of_the_same_login_costs_few_checks() -> None:
 
 def test_only_so_many_logins_wait_at_a_time() -> None:
     async def flood() -> list[LoginOutcome]:
-        desk = LoginChecks(access_with("anna", "right"), LoginRules())
+        harness = LoginChecks(access_with("anna", "right"), LoginRules())
         outcomes = await asyncio.gather(
-            *(desk.login("PLAIN", b"\0anna\0%d" % n, NEAR) for n in range(WAITING_MAX + 5))
+            *(harness.login("PLAIN", b"\0anna\0%d" % n, NEAR) for n in range(WAITING_MAX + 5))
         )
-        assert await desk.login("PLAIN", b"\0anna\0right", NEAR) == Accepted("anna", ())
-        desk.close()
+        assert await harness.login("PLAIN", b"\0anna\0right", NEAR) == Accepted("anna", ())
+        harness.close()
         return outcomes
 
     outcomes = asyncio.run(flood())
@@ -272,17 +272,17 @@ def test_only_so_many_logins_wait_at_a_time() -> None:
     assert len(turned_away) == 5
 
 
-def test_the_desk_refuses_the_wrong_and_counts_them() -> None:
+def test_logins_refuse_the_wrong_and_counts_them() -> None:
     access = access_with("guest", "guest")
 
     async def attempts() -> None:
-        desk = LoginChecks(access, LoginRules())
-        assert isinstance(await desk.login("PLAIN", b"\0guest\0wrong", NEAR), Refused)
-        assert isinstance(await desk.login("PLAIN", b"", NEAR), Malformed)
-        assert isinstance(await desk.login_with(Credentials("guest", b"guest"), FAR), Refused)
-        assert isinstance(await desk.login_with(Credentials("guest", b"guest"), NEAR), Accepted)
-        assert (desk.attempts, desk.succeeded) == (4, 1)
-        desk.close()
+        harness = LoginChecks(access, LoginRules())
+        assert isinstance(await harness.login("PLAIN", b"\0guest\0wrong", NEAR), Refused)
+        assert isinstance(await harness.login("PLAIN", b"", NEAR), Malformed)
+        assert isinstance(await harness.login_with(Credentials("guest", b"guest"), FAR), Refused)
+        assert isinstance(await harness.login_with(Credentials("guest", b"guest"), NEAR), Accepted)
+        assert (harness.attempts, harness.succeeded) == (4, 1)
+        harness.close()
 
     asyncio.run(attempts())
 
@@ -345,32 +345,34 @@ def test_an_address_that_guesses_is_refused_unseen_for_a_while() -> None:
     now = [100.0]
 
     async def guess() -> None:
-        desk = LoginChecks(access_with("anna", "right"), GUARDED, lambda: now[0])
+        harness = LoginChecks(access_with("anna", "right"), GUARDED, lambda: now[0])
         for _ in range(3):
-            assert isinstance(await desk.login("PLAIN", b"\0nobody\0x", FAR), Refused)
-        held = await desk.login("PLAIN", b"\0anna\0right", FAR)
+            assert isinstance(await harness.login("PLAIN", b"\0nobody\0x", FAR), Refused)
+        held = await harness.login("PLAIN", b"\0anna\0right", FAR)
         assert held == Refused("PLAIN login refused: too many failures from this address")
-        assert isinstance(await desk.login_with(Credentials("anna", b"right"), FAR), Refused)
-        assert isinstance(await desk.login("PLAIN", b"\0anna\0right", NEAR), Accepted)
+        assert isinstance(await harness.login_with(Credentials("anna", b"right"), FAR), Refused)
+        assert isinstance(await harness.login("PLAIN", b"\0anna\0right", NEAR), Accepted)
         now[0] += 10.5
-        assert isinstance(await desk.login("PLAIN", b"\0anna\0right", FAR), Accepted)
-        assert desk.log.by_protocol["amqp091"].failed == 5
-        desk.close()
+        assert isinstance(await harness.login("PLAIN", b"\0anna\0right", FAR), Accepted)
+        assert harness.log.by_protocol["amqp091"].failed == 5
+        harness.close()
 
     asyncio.run(guess())
 
 
 def test_a_user_whose_password_is_guessed_elsewhere_still_gets_in_by_a_known_one() -> None:
     async def guess() -> None:
-        desk = LoginChecks(access_with("anna", "right"), GUARDED, lambda: 100.0)
-        assert isinstance(await desk.login("PLAIN", b"\0anna\0right", NEAR), Accepted)
+        harness = LoginChecks(access_with("anna", "right"), GUARDED, lambda: 100.0)
+        assert isinstance(await harness.login("PLAIN", b"\0anna\0right", NEAR), Accepted)
         for number in range(3):
             source = Source(f"10.0.0.{number}")
-            assert isinstance(await desk.login("PLAIN", b"\0anna\0%d" % number, source), Refused)
-        held = await desk.login("PLAIN", b"\0anna\0next", Source("10.0.0.9"))
+            assert isinstance(await harness.login("PLAIN", b"\0anna\0%d" % number, source), Refused)
+        held = await harness.login("PLAIN", b"\0anna\0next", Source("10.0.0.9"))
         assert held == Refused("PLAIN login refused: too many failures of user 'anna'")
-        assert isinstance(await desk.login("PLAIN", b"\0anna\0right", Source("10.9.9.9")), Accepted)
-        desk.close()
+        assert isinstance(
+            await harness.login("PLAIN", b"\0anna\0right", Source("10.9.9.9")), Accepted
+        )
+        harness.close()
 
     asyncio.run(guess())
 
@@ -379,12 +381,12 @@ def test_every_login_is_told_without_its_password() -> None:
     told: list[tuple[str, str, str]] = []
 
     async def logins() -> None:
-        desk = LoginChecks(access_with("anna", "right"), LoginRules())
-        desk.on_login = lambda source, user, why: told.append((source.protocol, user, why))
-        await desk.login("PLAIN", b"\0anna\0right", NEAR)
-        await desk.login("PLAIN", b"\0anna\0s3cret", Source("::1", "amqp10"))
-        await desk.login("PLAIN", b"s3cret", NEAR)
-        desk.close()
+        harness = LoginChecks(access_with("anna", "right"), LoginRules())
+        harness.on_login = lambda source, user, why: told.append((source.protocol, user, why))
+        await harness.login("PLAIN", b"\0anna\0right", NEAR)
+        await harness.login("PLAIN", b"\0anna\0s3cret", Source("::1", "amqp10"))
+        await harness.login("PLAIN", b"s3cret", NEAR)
+        harness.close()
 
     asyncio.run(logins())
     assert [each[:2] for each in told] == [("amqp091", "anna"), ("amqp10", "anna"), ("amqp091", "")]
@@ -401,12 +403,12 @@ def test_a_weak_hash_is_replaced_when_its_password_is_shown_if_that_is_wanted(
     replaced: list[tuple[str, str, str, str]] = []
 
     async def logins() -> None:
-        desk = LoginChecks(access, LoginRules(rehash=is_wanted))
-        desk.on_weak_hash = lambda *news: replaced.append(news)
-        assert isinstance(await desk.login("PLAIN", b"\0anna\0wrong", NEAR), Refused)
-        assert isinstance(await desk.login("PLAIN", b"\0anna\0right", NEAR), Accepted)
-        assert isinstance(await desk.login("PLAIN", b"\0anna\0right", NEAR), Accepted)
-        desk.close()
+        harness = LoginChecks(access, LoginRules(rehash=is_wanted))
+        harness.on_weak_hash = lambda *news: replaced.append(news)
+        assert isinstance(await harness.login("PLAIN", b"\0anna\0wrong", NEAR), Refused)
+        assert isinstance(await harness.login("PLAIN", b"\0anna\0right", NEAR), Accepted)
+        assert isinstance(await harness.login("PLAIN", b"\0anna\0right", NEAR), Accepted)
+        harness.close()
 
     asyncio.run(logins())
     assert len(replaced) == is_wanted
@@ -418,11 +420,13 @@ def test_a_weak_hash_is_replaced_when_its_password_is_shown_if_that_is_wanted(
 @pytest.mark.parametrize("hashing", [SHA256, SHA512, "argon2id"])
 def test_new_passwords_are_hashed_as_the_setting_says(hashing: Hashing) -> None:
     async def hashes() -> None:
-        desk = LoginChecks(FakeAccess(), LoginRules(hashing=hashing))
-        (first, kind), (second, _) = await asyncio.gather(desk.hash_of("x"), desk.hash_of("x"))
+        harness = LoginChecks(FakeAccess(), LoginRules(hashing=hashing))
+        (first, kind), (second, _) = await asyncio.gather(
+            harness.hash_of("x"), harness.hash_of("x")
+        )
         assert kind == hashing
         assert first != second
         assert password_matches(first, hashing, b"x") and not password_matches(first, hashing, b"y")
-        desk.close()
+        harness.close()
 
     asyncio.run(hashes())

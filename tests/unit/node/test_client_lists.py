@@ -66,8 +66,8 @@ class World:
                 for name, tags in USERS.items()
             }
             rights = FakeAccess(users=table, permitted={("shop", "shop"): (".*", ".*", ".*")})
-            desk = LoginChecks(rights, LoginRules(loopback_users=()))
-            context = Context(self.view, rights, desk, FakeOperations(), rates=self.rates)
+            harness = LoginChecks(rights, LoginRules(loopback_users=()))
+            context = Context(self.view, rights, harness, FakeOperations(), rates=self.rates)
             async with TestClient(TestServer(make_app(context))) as client:
 
                 async def ask(
@@ -79,7 +79,7 @@ class World:
                         return reply.status, await reply.json() if reply.status != 204 else None
 
                 await test(ask)
-            desk.close()
+            harness.close()
 
         asyncio.run(asyncio.wait_for(run(), 20))
 

@@ -109,14 +109,14 @@ def test_a_rehearsal_refuses_what_the_machine_would_and_leaves_it_alone() -> Non
 
 def context_of(operations: FakeOperations) -> Context:
     access = FakeAccess(users={})
-    desk = LoginChecks(access, LoginRules())
-    desk.close()
-    return Context(FakeBroker(), access, desk, operations)
+    harness = LoginChecks(access, LoginRules())
+    harness.close()
+    return Context(FakeBroker(), access, harness, operations)
 
 
 async def run(operations: FakeOperations, file: DefinitionsFile) -> ImportRun:
     context = context_of(operations)
-    importer = Importer(operations.metadata, "n", None, context.desk.hash_of)
+    importer = Importer(operations.metadata, "n", None, context.logins.hash_of)
     return ImportRun(context, await importer.commands_of(file))
 
 
@@ -178,7 +178,7 @@ def test_a_long_import_is_done_in_slices() -> None:
 
 def test_a_vhost_that_an_import_makes_begins_with_the_default_policies() -> None:
     rules = (DefaultPolicy(name="d", definition={"max-length": 5}),)
-    hash_of = context_of(FakeOperations()).desk.hash_of
+    hash_of = context_of(FakeOperations()).logins.hash_of
     importer = Importer(Metadata(), "n", None, hash_of, rules)
     file = file_of(vhosts=[{"name": "/"}, {"name": "new"}])
     placed = asyncio.run(importer.commands_of(file))

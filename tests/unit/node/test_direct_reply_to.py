@@ -31,11 +31,11 @@ from warren.wire.amqp091.properties import BasicProperties, decode_properties
 
 
 class Node:
-    """A desk, and the end of the turn."""
+    """A harness, and the end of the turn."""
 
     def __init__(self) -> None:
         self.marked: list[Flushable] = []
-        self.desk = DirectReplies(self.marked.append)
+        self.harness = DirectReplies(self.marked.append)
 
     def turn(self) -> None:
         marked = list(self.marked)
@@ -45,7 +45,7 @@ class Node:
 
     def consumer(self) -> tuple[AnswerHost, FakeSink]:
         """A pseudo-queue whose consumer is number 3 of its session."""
-        host, sink = self.desk.open("/"), FakeSink(1)
+        host, sink = self.harness.open("/"), FakeSink(1)
         host.command(sink, Attach(consumer_key(sink.session, 3), 2048, False, False, 0))
         self.turn()
         assert sink.take() == [("attached", host.uid, 3)]
@@ -89,17 +89,17 @@ def test_answers_are_seen_chunk_by_chunk_and_go_when_they_are_settled() -> None:
 
 def test_a_name_is_known_in_its_vhost_alone_and_cannot_be_guessed() -> None:
     node = Node()
-    names = {node.desk.open("/").name for _ in range(50)}
+    names = {node.harness.open("/").name for _ in range(50)}
     assert len(names) == 50
     name = names.pop()
     assert name.startswith(PREFIX)
     assert len(name) == len(PREFIX) + 22
-    targets = node.desk.targets("/", name.encode())
+    targets = node.harness.targets("/", name.encode())
     assert targets is not None
-    assert targets.hosts == [node.desk.find("/", name)]
-    assert node.desk.targets("/", name.encode()) is targets
-    assert node.desk.find("other", name) is None
-    assert node.desk.targets("/", PREFIX.encode() + b"\xff") is None
+    assert targets.hosts == [node.harness.find("/", name)]
+    assert node.harness.targets("/", name.encode()) is targets
+    assert node.harness.find("other", name) is None
+    assert node.harness.targets("/", PREFIX.encode() + b"\xff") is None
 
 
 def test_a_cancel_ends_the_name_at_once_and_answers_on_their_way_are_confirmed() -> None:
@@ -108,7 +108,7 @@ def test_a_cancel_ends_the_name_at_once_and_answers_on_their_way_are_confirmed()
     answering = FakeSink(2)
     host.publish(answering, chunk_of([b"late"]), 1)
     host.command(asking, Detach(consumer_key(asking.session, 3)))
-    assert node.desk.find("/", host.name) is None
+    assert node.harness.find("/", host.name) is None
     node.turn()
     assert answering.take() == [("confirms", host.uid, 1), ("gone", host.uid)]
     assert asking.take() == [("detached", host.uid, 3, False), ("gone", host.uid)]
@@ -122,9 +122,9 @@ def test_the_end_of_the_channel_ends_the_name_and_only_the_publishers_are_told()
         host.publish(sink, chunk_of([b"x"]), 1)
     node.turn()
     host.command(ended, EndSession(ended.session))
-    assert node.desk.find("/", host.name) is host
+    assert node.harness.find("/", host.name) is host
     host.command(asking, EndSession(asking.session))
-    assert node.desk.find("/", host.name) is None
+    assert node.harness.find("/", host.name) is None
     for sink in (asking, answering, ended):
         sink.take()
     node.turn()
@@ -232,34 +232,34 @@ def test_only_the_default_exchange_leads_to_answers() -> None:
 
 def test_a_name_of_another_node_leads_to_what_that_node_knows_by_its_uid() -> None:
     here, there = Node(), Node()
-    here.desk.member, there.desk.member = 1, 12
+    here.harness.member, there.harness.member = 1, 12
     asked: list[tuple[int, int, str, str]] = []
 
     def elsewhere(member: int, uid: int, vhost: str, name: str) -> AnswerHost | None:
         asked.append((member, uid, vhost, name))
-        return there.desk.of_uid(uid)
+        return there.harness.of_uid(uid)
 
-    here.desk.elsewhere = elsewhere
+    here.harness.elsewhere = elsewhere
     host, _ = there.consumer()
     assert host.name.endswith(".12")
-    targets = here.desk.targets("/", host.name.encode())
+    targets = here.harness.targets("/", host.name.encode())
     assert targets is not None
     assert targets.hosts == [host]
     assert asked == [(12, host.uid, "/", host.name)]
-    assert not here.desk.is_here("/", host.name)
+    assert not here.harness.is_here("/", host.name)
 
 
 def test_names_that_are_none_lead_nowhere() -> None:
     node = Node()
-    node.desk.member = 1
+    node.harness.member = 1
     asked: list[int] = []
-    node.desk.elsewhere = lambda member, uid, vhost, name: asked.append(member)
+    node.harness.elsewhere = lambda member, uid, vhost, name: asked.append(member)
     token = "A" * 22
     for rest in ("", token, f"{token}.", f"{token}.x", f"{token}.1", f"{token}.-2", "A.2", "ü.2"):
-        assert node.desk.find("/", PREFIX + rest) is None
-    assert node.desk.find("/", f"{PREFIX}{token}.{10**9}") is None
+        assert node.harness.find("/", PREFIX + rest) is None
+    assert node.harness.find("/", f"{PREFIX}{token}.{10**9}") is None
     assert asked == []
-    assert node.desk.find("/", f"{PREFIX}{token}.2") is None
+    assert node.harness.find("/", f"{PREFIX}{token}.2") is None
     assert asked == [2]
 
 

@@ -35,9 +35,9 @@ def with_api(test: Callable[[Send], Awaitable[None]]) -> None:
             for name, tags in (("root", ("administrator",)), ("app", ()))
         }
         access = FakeAccess(users=users)
-        desk = LoginChecks(access, LoginRules(loopback_users=()))
+        harness = LoginChecks(access, LoginRules(loopback_users=()))
         audit = Audit(Events("here", lambda: 5), "api")
-        context = Context(FakeBroker(), access, desk, FakeOperations(), audit=audit)
+        context = Context(FakeBroker(), access, harness, FakeOperations(), audit=audit)
         async with TestClient(TestServer(make_app(context))) as client:
 
             async def send(method: str, path: str, **more: Any) -> tuple[int, Any, ClientResponse]:
@@ -45,7 +45,7 @@ def with_api(test: Callable[[Send], Awaitable[None]]) -> None:
                     return reply.status, await reply.json(), reply
 
             await test(send)
-        desk.close()
+        harness.close()
 
     asyncio.run(asyncio.wait_for(run(), 20))
 

@@ -90,9 +90,9 @@ def with_api(
 
     async def run() -> None:
         rights = access()
-        desk = LoginChecks(rights, LoginRules(loopback_users=()))
+        harness = LoginChecks(rights, LoginRules(loopback_users=()))
         app = make_app(
-            Context(fake or broker(), rights, desk, FakeOperations(), metrics_need_login)
+            Context(fake or broker(), rights, harness, FakeOperations(), metrics_need_login)
         )
         async with TestClient(TestServer(app)) as client:
 
@@ -109,7 +109,7 @@ def with_api(
 
             await test(get)
             assert len(asyncio.all_tasks()) < 8  # The server's and this one; none per request.
-        desk.close()
+        harness.close()
 
     asyncio.run(asyncio.wait_for(run(), 20))
 
@@ -130,8 +130,8 @@ def test_without_a_login_everything_is_401(path: str) -> None:
 def test_a_refusal_asks_for_a_login() -> None:
     async def run() -> None:
         rights = access()
-        desk = LoginChecks(rights, LoginRules())
-        server = ManagementServer(Context(broker(), rights, desk, FakeOperations()))
+        harness = LoginChecks(rights, LoginRules())
+        server = ManagementServer(Context(broker(), rights, harness, FakeOperations()))
         port = await server.start("127.0.0.1", 0)
         async with (
             ClientSession() as session,
@@ -142,7 +142,7 @@ def test_a_refusal_asks_for_a_login() -> None:
         await server.stop()
         with pytest.raises(OSError):
             await asyncio.open_connection("127.0.0.1", port)
-        desk.close()
+        harness.close()
 
     asyncio.run(asyncio.wait_for(run(), 20))
 
@@ -530,8 +530,8 @@ def test_a_client_that_leaves_or_never_reads_ends_its_request(
 
     async def run() -> None:
         rights = access()
-        desk = LoginChecks(rights, LoginRules(loopback_users=()))
-        server = ManagementServer(Context(fake, rights, desk, FakeOperations()))
+        harness = LoginChecks(rights, LoginRules(loopback_users=()))
+        server = ManagementServer(Context(fake, rights, harness, FakeOperations()))
         port = await server.start("127.0.0.1", 0)
         before = len(asyncio.all_tasks())
         writer = await ask_and_not_read(port)
@@ -544,7 +544,7 @@ def test_a_client_that_leaves_or_never_reads_ends_its_request(
             await asyncio.sleep(0.001)
         writer.transport.abort()
         await server.stop()
-        desk.close()
+        harness.close()
 
     asyncio.run(asyncio.wait_for(run(), 8))
     assert made < 20_000
@@ -565,8 +565,8 @@ def test_a_node_without_a_majority_says_that_its_answers_may_be_stale() -> None:
         fake = broker()
         fake.is_cut_off = is_cut_off
         rights = access()
-        desk = LoginChecks(rights, LoginRules())
-        app = make_app(Context(fake, rights, desk, FakeOperations()))
+        harness = LoginChecks(rights, LoginRules())
+        app = make_app(Context(fake, rights, harness, FakeOperations()))
         async with TestClient(TestServer(app)) as client:
             login = base64.b64encode(b"root:pw-root").decode()
             headers = {"Authorization": f"Basic {login}"}

@@ -50,18 +50,18 @@ def routes() -> list[tuple[str, str]]:
     node = OperatingWorld(1).nodes[1]
     view = FakeBroker()
     access = FakeAccess(users={})
-    desk = LoginChecks(access, LoginRules())
+    harness = LoginChecks(access, LoginRules())
     cluster = ClusterView(view, node.operating, lambda vhost, user, reason: 0)
     feed = EventFeed(Events("n1", lambda: 5), NoNodes(), 1, FakeTimers().call_later)
     app = make_app(
         Context(
-            *(view, access, desk, FakeOperations()),
+            *(view, access, harness, FakeOperations()),
             cluster=cluster,
             feed=feed,
             controls=Untouched(),
         )
     )
-    desk.close()
+    harness.close()
     return list(routes_of(app))
 
 

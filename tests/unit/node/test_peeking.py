@@ -18,7 +18,7 @@ from queues.hosts.queue_core import QueueCore
 from queues.machine.commands import RELEASE, Attach, consumer_key
 from queues.machine.effects import ACQUIRED_SHIFT
 from queues.machine.ready import Ready
-from tests.unit.queues.classic_desk import Desk
+from tests.unit.queues.classic_harness import Harness
 from warren.wire.amqp091.deliver import build
 from warren.wire.amqp091.properties import BasicProperties
 
@@ -53,11 +53,11 @@ class Hosts:
 class Site:
     """A broker with one queue. Keeps `node.operations.peeking.Site`."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.hosts = Hosts({5: desk.host.core})
+    def __init__(self, harness: Harness) -> None:
+        self.hosts = Hosts({5: harness.host.core})
         self.metadata = Metadata()
-        self.budget: BodyBudget = desk.node.budget
-        self.bodies = Bodies(desk.node.log.files)
+        self.budget: BodyBudget = harness.node.budget
+        self.bodies = Bodies(harness.node.log.files)
         self.operating: Operating  # Asked where other nodes may lead the queue.
 
 
@@ -65,10 +65,10 @@ def message(text: str, **properties: Any) -> bytes:
     return build("x", b"key", BasicProperties(**properties).encode(), text.encode())
 
 
-def publish(desk: Desk, *texts: str, persistent: bool = True, **properties: Any) -> None:
-    desk.publish([message(text, **properties) for text in texts], persistent)
-    desk.turn()
-    desk.sync()
+def publish(harness: Harness, *texts: str, persistent: bool = True, **properties: Any) -> None:
+    harness.publish([message(text, **properties) for text in texts], persistent)
+    harness.turn()
+    harness.sync()
 
 
 def peek(site: Site, offset: int, count: int, payload_bytes: int = 1 << 20) -> list[Peeked]:
@@ -84,9 +84,9 @@ def payloads(site: Site, offset: int = 0, count: int = 100) -> list[bytes]:
 
 
 def test_messages_are_found_by_their_place_and_told_in_full() -> None:
-    desk = Desk()
-    publish(desk, "a", "b", "c", message_id="m", headers={"n": 1})
-    site = Site(desk)
+    harness = Harness()
+    publish(harness, "a", "b", "c", message_id="m", headers={"n": 1})
+    site = Site(harness)
     assert payloads(site) == [b"a", b"b", b"c"]
     assert payloads(site, 1, 1) == [b"b"]
     assert payloads(site, 3, 5) == []
@@ -99,46 +99,46 @@ def test_messages_are_found_by_their_place_and_told_in_full() -> None:
 
 
 def test_a_queue_at_rest_has_nothing_to_be_looked_at() -> None:
-    site = Site(Desk())
+    site = Site(Harness())
     assert payloads(site) == []
     site.hosts.awake.clear()
     assert payloads(site) == []
 
 
 def test_what_a_consumer_holds_has_no_place_and_what_came_back_is_told_as_such() -> None:
-    desk = Desk()
-    publish(desk, "a", "b", "c")
-    key = consumer_key(desk.sink.session, 1)
-    desk.host.command(desk.sink, Attach(key, 2, False, False, 0))
-    desk.turn()
-    site = Site(desk)
+    harness = Harness()
+    publish(harness, "a", "b", "c")
+    key = consumer_key(harness.sink.session, 1)
+    harness.host.command(harness.sink, Attach(key, 2, False, False, 0))
+    harness.turn()
+    site = Site(harness)
     assert payloads(site) == [b"c"]
-    desk.settle(1, RELEASE, [(1, 1)])
-    desk.turn()
+    harness.settle(1, RELEASE, [(1, 1)])
+    harness.turn()
     (first, _) = peek(site, 0, 5)
     assert (first.payload, first.redelivered, first.failures) == (b"a", True, 0)
-    desk.settle(1, RELEASE, [(2, 1)])
-    desk.turn()
-    desk.host.core.machine.attempts.put(
+    harness.settle(1, RELEASE, [(2, 1)])
+    harness.turn()
+    harness.host.core.machine.attempts.put(
         2, 3 << ACQUIRED_SHIFT | 1
     )  # As a queue that counts has it.
     assert [(each.payload, each.failures) for each in peek(site, 0, 5)][1] == (b"b", 1)
 
 
 def test_nothing_of_the_queue_changes() -> None:
-    desk = Desk()
-    publish(desk, "a", "b")
-    machine = desk.host.core.machine
+    harness = Harness()
+    publish(harness, "a", "b")
+    machine = harness.host.core.machine
     before = (machine.ready.runs(), machine.delivered_high, machine.redelivered.count)
-    assert payloads(Site(desk)) == [b"a", b"b"]
+    assert payloads(Site(harness)) == [b"a", b"b"]
     assert (machine.ready.runs(), machine.delivered_high, machine.redelivered.count) == before
-    assert (int(desk.host.core.delivered_count), int(desk.host.core.got_count)) == (0, 0)
-    assert desk.turn() == [] and desk.node.loads == []
+    assert (int(harness.host.core.delivered_count), int(harness.host.core.got_count)) == (0, 0)
+    assert harness.turn() == [] and harness.node.loads == []
 
 
 def test_higher_priorities_come_first_each_in_its_order() -> None:
-    desk = Desk()
-    host = desk.host
+    harness = Harness()
+    host = harness.host
     host.core.machine.ready = Ready(5)
     host.core.machine.ready.add(11, 2, 0)
     host.core.machine.ready.add(20, 1, 3)
@@ -155,31 +155,31 @@ def test_a_far_place_among_scattered_messages_is_found_in_slices(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(peeking, "RUNS", 3)
-    desk = Desk()
+    harness = Harness()
     seqs = [seq for seq in range(1, 60) if seq % 5]
     for seq in seqs:
-        desk.host.core.machine.ready.add(seq, 1, 0)
+        harness.host.core.machine.ready.add(seq, 1, 0)
     for offset in (0, 1, 11, 12, 30, 47, 48):
-        assert asyncio.run(ready_from(desk.host.core, offset, 4)) == seqs[offset : offset + 4]
+        assert asyncio.run(ready_from(harness.host.core, offset, 4)) == seqs[offset : offset + 4]
 
 
 def test_a_body_on_disk_is_read_alone_and_stays_there() -> None:
-    desk = Desk(budget_bytes=0)
-    publish(desk, "first", "second", "third")
-    site = Site(desk)
-    slot = desk.host.core.store.find(2)
+    harness = Harness(budget_bytes=0)
+    publish(harness, "first", "second", "third")
+    site = Site(harness)
+    slot = harness.host.core.store.find(2)
     assert slot.chunk.data is None
     (found,) = peek(site, 1, 1)
     assert found.payload == b"second"
     assert site.bodies.lengths == [len(message("second"))]
-    assert slot.chunk.data is None and int(desk.node.budget.used_bytes) == 0
-    assert desk.node.loads == []
+    assert slot.chunk.data is None and int(harness.node.budget.used_bytes) == 0
+    assert harness.node.loads == []
 
 
 def test_a_body_that_cannot_be_read_is_tried_again_and_then_told_as_such() -> None:
-    desk = Desk(budget_bytes=0)
-    publish(desk, "a", "b")
-    site = Site(desk)
+    harness = Harness(budget_bytes=0)
+    publish(harness, "a", "b")
+    site = Site(harness)
     site.bodies.failures = peeking.TRIES - 1
     assert payloads(site, 0, 1) == [b"a"]
     site.bodies.failures = peeking.TRIES
@@ -189,15 +189,15 @@ def test_a_body_that_cannot_be_read_is_tried_again_and_then_told_as_such() -> No
 
 
 def test_what_leaves_while_it_is_read_gives_its_place_to_the_next() -> None:
-    desk = Desk(budget_bytes=0)
-    publish(desk, "a", "b", "c")
-    site = Site(desk)
+    harness = Harness(budget_bytes=0)
+    publish(harness, "a", "b", "c")
+    site = Site(harness)
     site.bodies.failures = 1
 
     def consume() -> None:
         site.bodies.before = None
-        desk.attach(1, credit=1)
-        desk.turn()
+        harness.attach(1, credit=1)
+        harness.turn()
 
     site.bodies.before = consume
     found = peek(site, 0, 2)
@@ -208,9 +208,9 @@ def test_an_answer_has_no_more_bytes_than_its_limit_but_one_message_at_least(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(peeking, "ANSWER_BYTES", 10)
-    desk = Desk()
-    publish(desk, "x" * 6, "y" * 60, "z", headers=None)
-    site = Site(desk)
+    harness = Harness()
+    publish(harness, "x" * 6, "y" * 60, "z", headers=None)
+    site = Site(harness)
     assert payloads(site) == [b"x" * 6, b"y" * 60]
     assert payloads(site, 1) == [b"y" * 60]
     assert payloads(site, 2) == [b"z"]

@@ -13,7 +13,7 @@ from tests.unit.queues.messages import chunk_of
 UID = 5
 
 
-class Desk:
+class Harness:
     """A node with the one queue that it has a definition of."""
 
     def __init__(self) -> None:
@@ -36,64 +36,64 @@ class Desk:
 
 
 def test_a_queue_has_no_host_until_it_is_used() -> None:
-    desk = Desk()
-    desk.hosts.rest({})
-    assert UID in desk.hosts and not desk.hosts.awake and desk.made == 0
-    host = desk.hosts[UID]
-    assert desk.hosts[UID] is host and desk.hosts.awake == {UID: host.core}
-    desk.node.turn()
-    assert desk.node.log.take() == [("mark", UID, 0)]
-    assert 6 not in desk.hosts
+    harness = Harness()
+    harness.hosts.rest({})
+    assert UID in harness.hosts and not harness.hosts.awake and harness.made == 0
+    host = harness.hosts[UID]
+    assert harness.hosts[UID] is host and harness.hosts.awake == {UID: host.core}
+    harness.node.turn()
+    assert harness.node.log.take() == [("mark", UID, 0)]
+    assert 6 not in harness.hosts
     with pytest.raises(KeyError):
-        desk.hosts[6]
+        harness.hosts[6]
 
 
 @pytest.mark.parametrize("mark", [-1, 0, 7, 9])
 def test_numbers_go_on_behind_those_that_the_log_knows(mark: int) -> None:
-    desk = Desk()
-    desk.hosts.rest({UID: (9, mark)})
-    assert desk.hosts.mark(UID) == max(mark, 0)
-    assert desk.made == 0
-    assert desk.publish() == 10
-    assert desk.hosts.mark(UID) >= max(mark, 0)
-    assert ("mark", UID, 0) not in desk.node.log.take() or mark <= 0
+    harness = Harness()
+    harness.hosts.rest({UID: (9, mark)})
+    assert harness.hosts.mark(UID) == max(mark, 0)
+    assert harness.made == 0
+    assert harness.publish() == 10
+    assert harness.hosts.mark(UID) >= max(mark, 0)
+    assert ("mark", UID, 0) not in harness.node.log.take() or mark <= 0
 
 
 def test_the_log_is_told_how_far_a_queue_has_delivered_before_and_since() -> None:
     """It writes the mark again when the file with the newest one goes."""
-    desk = Desk()
-    desk.hosts.rest({UID: (9, 7)})
-    assert desk.hosts.mark(UID) == 7
+    harness = Harness()
+    harness.hosts.rest({UID: (9, 7)})
+    assert harness.hosts.mark(UID) == 7
     sink = FakeSink()
-    desk.hosts[UID].command(sink, Attach(consumer_key(sink.session, 1), 10, True, False, 0))
-    assert desk.publish() == 10
-    assert desk.hosts.mark(UID) == 10
-    assert desk.hosts.mark(6) == 0
+    harness.hosts[UID].command(sink, Attach(consumer_key(sink.session, 1), 10, True, False, 0))
+    assert harness.publish() == 10
+    assert harness.hosts.mark(UID) == 10
+    assert harness.hosts.mark(6) == 0
 
 
 def test_the_log_hears_of_the_end_of_a_queue_that_it_knows() -> None:
-    desk = Desk()
-    desk.hosts.rest({UID: (9, 2)})
-    del desk.found[UID]
-    assert desk.hosts.remove(desk.queue) == 0
-    desk.node.turn()
-    assert desk.node.log.take() == [("deleted", UID)]
-    assert UID not in desk.hosts and desk.hosts.mark(UID) == 0
+    harness = Harness()
+    harness.hosts.rest({UID: (9, 2)})
+    del harness.found[UID]
+    assert harness.hosts.remove(harness.queue) == 0
+    harness.node.turn()
+    assert harness.node.log.take() == [("deleted", UID)]
+    assert UID not in harness.hosts and harness.hosts.mark(UID) == 0
 
 
 def test_the_end_of_a_queue_that_was_never_used_is_nothing_to_the_log() -> None:
-    desk = Desk()
-    desk.hosts.rest({})
-    del desk.found[UID]
-    assert desk.hosts.remove(desk.queue) == 0
-    desk.node.turn()
-    assert desk.node.log.take() == [] and desk.made == 0
+    harness = Harness()
+    harness.hosts.rest({})
+    del harness.found[UID]
+    assert harness.hosts.remove(harness.queue) == 0
+    harness.node.turn()
+    assert harness.node.log.take() == [] and harness.made == 0
 
 
 def test_the_end_of_a_queue_in_use_tells_how_much_was_ready() -> None:
-    desk = Desk()
-    desk.hosts.rest({})
-    desk.publish()
-    del desk.found[UID]
-    assert desk.hosts.remove(desk.queue) == 1
-    assert desk.hosts.awake == {}
+    harness = Harness()
+    harness.hosts.rest({})
+    harness.publish()
+    del harness.found[UID]
+    assert harness.hosts.remove(harness.queue) == 1
+    assert harness.hosts.awake == {}

@@ -30,7 +30,7 @@ KEYS_A_TURN = int(ROUTE_MS_MAX / 1000 / STEP_S) + 1
 QUEUES = [f"q{number}" for number in range(40)]
 
 
-class Desk:
+class Harness:
     """A channel above a clock that goes on by STEP_S whenever it is looked at."""
 
     def __init__(self) -> None:
@@ -112,103 +112,103 @@ def bodies(queue: FakeQueue) -> list[bytes]:
 
 
 def test_many_new_keys_of_one_write_are_routed_in_several_turns_in_order() -> None:
-    desk = Desk()
+    harness = Harness()
     everything = [
         message(1, b"%d" % (100 * turn + number), name.encode())
         for turn in range(2)
         for number, name in enumerate(QUEUES)
     ]
-    desk.write(*everything[:60])
-    assert len(desk.got()) == KEYS_A_TURN
-    desk.write(*everything[60:])  # They wait behind the others.
-    assert len(desk.got()) == KEYS_A_TURN
-    assert desk.held.waiting_bytes > 0
-    assert desk.turns() == 4
+    harness.write(*everything[:60])
+    assert len(harness.got()) == KEYS_A_TURN
+    harness.write(*everything[60:])  # They wait behind the others.
+    assert len(harness.got()) == KEYS_A_TURN
+    assert harness.held.waiting_bytes > 0
+    assert harness.turns() == 4
     for number, name in enumerate(QUEUES):
-        queue = desk.room.queues[desk.room.uids[name]]
+        queue = harness.room.queues[harness.room.uids[name]]
         assert bodies(queue) == [b"%d" % number, b"%d" % (100 + number)]
-    assert desk.held.waiting_bytes == 0
+    assert harness.held.waiting_bytes == 0
 
 
 def test_keys_that_have_a_plan_never_wait() -> None:
-    desk = Desk()
+    harness = Harness()
     everything = [message(1, b"x", name.encode()) for name in QUEUES]
-    desk.write(*everything)
-    desk.turns()
-    desk.pace._spent_s = 1.0
-    desk.write(*everything)
-    assert len(desk.got()) == 2 * len(QUEUES)
+    harness.write(*everything)
+    harness.turns()
+    harness.pace._spent_s = 1.0
+    harness.write(*everything)
+    assert len(harness.got()) == 2 * len(QUEUES)
 
 
 def test_a_channel_routes_one_key_in_a_turn_whose_time_others_have_spent() -> None:
-    desk = Desk()
-    desk.pace._spent_s = 1.0
-    desk.write(message(1, b"a", b"q1"), message(1, b"b", b"q2"))
+    harness = Harness()
+    harness.pace._spent_s = 1.0
+    harness.write(message(1, b"a", b"q1"), message(1, b"b", b"q2"))
     for expected in ([b"a"], [b"a", b"b"]):
-        assert len(desk.later) == 1
-        desk.later.clear()
-        desk.channel.step(0)
-        assert desk.got() == expected
+        assert len(harness.later) == 1
+        harness.later.clear()
+        harness.channel.step(0)
+        assert harness.got() == expected
 
 
 def test_messages_that_need_a_look_are_looked_at_in_several_turns() -> None:
-    desk = Desk()
+    harness = Harness()
     count = 3 * KEYS_A_TURN
     expiring = BasicProperties(expiration="60000")
-    desk.write(*(message(1, b"%d" % number, b"q1", expiring) for number in range(count)))
-    assert 0 < len(desk.got()) <= KEYS_A_TURN
-    assert 2 < desk.turns() < 6
-    assert desk.got() == [b"%d" % number for number in range(count)]
+    harness.write(*(message(1, b"%d" % number, b"q1", expiring) for number in range(count)))
+    assert 0 < len(harness.got()) <= KEYS_A_TURN
+    assert 2 < harness.turns() < 6
+    assert harness.got() == [b"%d" % number for number in range(count)]
 
 
-def committing(desk: Desk) -> None:
+def committing(harness: Harness) -> None:
     """Begin a commit of one message for each queue, whose routes are not known."""
-    desk.channel._select_transactions()
-    desk.write(*(message(1, b"x", name.encode()) for name in QUEUES))
-    desk.turns()
-    desk.room.steps.queue("another")  # No plan holds any more.
-    desk.pace.begin_turn()
-    desk.channel.handle(Called(1, methods.TxCommit()))
+    harness.channel._select_transactions()
+    harness.write(*(message(1, b"x", name.encode()) for name in QUEUES))
+    harness.turns()
+    harness.room.steps.queue("another")  # No plan holds any more.
+    harness.pace.begin_turn()
+    harness.channel.handle(Called(1, methods.TxCommit()))
 
 
 def test_commit_is_routed_in_several_turns_and_handed_down_in_one() -> None:
-    desk = Desk()
-    committing(desk)
-    desk.write(message(1, b"next", b"q1"))  # It waits for the commit, and is kept for another.
+    harness = Harness()
+    committing(harness)
+    harness.write(message(1, b"next", b"q1"))  # It waits for the commit, and is kept for another.
     handed_down = []
-    while desk.later:
-        handed_down.append(len(desk.got()))
-        desk.turn()
+    while harness.later:
+        handed_down.append(len(harness.got()))
+        harness.turn()
     assert handed_down == [0] * 3
-    assert desk.got() == [b"x"] * len(QUEUES)
-    assert desk.held.transaction_bytes == 0
+    assert harness.got() == [b"x"] * len(QUEUES)
+    assert harness.held.transaction_bytes == 0
 
 
 def test_commit_whose_definitions_change_all_the_time_ends() -> None:
-    desk = Desk()
-    committing(desk)
+    harness = Harness()
+    committing(harness)
     count = 1
-    while desk.later:
-        assert desk.got() == []
-        desk.room.steps.queue(f"another {count}")
-        desk.turn()
+    while harness.later:
+        assert harness.got() == []
+        harness.room.steps.queue(f"another {count}")
+        harness.turn()
         count += 1
-    assert desk.got() == [b"x"] * len(QUEUES)
+    assert harness.got() == [b"x"] * len(QUEUES)
     assert COMMIT_TRIES < count <= COMMIT_TRIES * len(QUEUES) // KEYS_A_TURN + 2
 
 
 def test_refusal_in_a_sliced_commit_publishes_nothing() -> None:
-    desk = Desk()
-    desk.channel._select_transactions()
-    desk.write(*(message(1, b"x", name.encode()) for name in QUEUES))
-    desk.turns()
-    desk.room.access.permitted.clear()
-    desk.room.cache._permissions = PermissionCache(desk.room.access, "guest", "/")
-    desk.room.steps.queue("another")
-    desk.pace.begin_turn()
+    harness = Harness()
+    harness.channel._select_transactions()
+    harness.write(*(message(1, b"x", name.encode()) for name in QUEUES))
+    harness.turns()
+    harness.room.access.permitted.clear()
+    harness.room.cache._permissions = PermissionCache(harness.room.access, "guest", "/")
+    harness.room.steps.queue("another")
+    harness.pace.begin_turn()
     with pytest.raises(ProtocolError):
-        desk.channel.handle(Called(1, methods.TxCommit()))
-    assert desk.got() == []
+        harness.channel.handle(Called(1, methods.TxCommit()))
+    assert harness.got() == []
 
 
 @given(st.lists(st.sampled_from([b"a", b"b", b"c"]), min_size=2, max_size=9), st.data())

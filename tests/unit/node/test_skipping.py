@@ -11,7 +11,7 @@ from node.operations.peeking import Peeking
 from node.operations.skipping import file_of, isolate
 from queues.machine.commands import ACCEPT, Attach, consumer_key
 from tests.unit.node.test_peeking import Site, message, publish
-from tests.unit.queues.classic_desk import Desk
+from tests.unit.queues.classic_harness import Harness
 
 
 def is_refused(site: Site, seq: int) -> bool:
@@ -20,9 +20,9 @@ def is_refused(site: Site, seq: int) -> bool:
 
 
 def test_a_message_is_refused_if_the_disk_fails_each_time() -> None:
-    desk = Desk(budget_bytes=0)
-    publish(desk, "a", "b")
-    site = Site(desk)
+    harness = Harness(budget_bytes=0)
+    publish(harness, "a", "b")
+    site = Site(harness)
     site.bodies.failures = peeking.TRIES - 1
     assert not is_refused(site, 1)
     site.bodies.failures = peeking.TRIES
@@ -34,14 +34,14 @@ def test_a_message_is_refused_if_the_disk_fails_each_time() -> None:
 def test_who_is_in_memory_or_not_ready_or_only_slow_is_not_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    desk = Desk()
-    publish(desk, "a")
-    site = Site(desk)
+    harness = Harness()
+    publish(harness, "a")
+    site = Site(harness)
     site.bodies.failures = 100
     assert not is_refused(site, 1)
-    desk = Desk(budget_bytes=0)
-    publish(desk, "a")
-    site = Site(desk)
+    harness = Harness(budget_bytes=0)
+    publish(harness, "a")
+    site = Site(harness)
     site.bodies.failures = 100
     assert not is_refused(site, 7)
     monkeypatch.setattr(peeking, "READ_S", 0.001)
@@ -55,46 +55,46 @@ def silent(
     """A disk that hangs."""
 
 
-def settle(desk: Desk, seqs: list[int]) -> None:
+def settle(harness: Harness, seqs: list[int]) -> None:
     """They are taken, and done with."""
-    key = consumer_key(desk.sink.session, 1)
-    desk.host.command(desk.sink, Attach(key, 1000, False, False, 0))
-    desk.turn()
-    desk.settle(1, ACCEPT, [(seq, 1) for seq in seqs])
-    desk.turn()
-    desk.sync()
+    key = consumer_key(harness.sink.session, 1)
+    harness.host.command(harness.sink, Attach(key, 1000, False, False, 0))
+    harness.turn()
+    harness.settle(1, ACCEPT, [(seq, 1) for seq in seqs])
+    harness.turn()
+    harness.sync()
 
 
 @pytest.mark.parametrize("seed", range(30))
 def test_what_was_written_with_the_dead_is_read_without_their_bytes(seed: int) -> None:
     random = Random(seed)
-    desk = Desk(budget_bytes=0)
+    harness = Harness(budget_bytes=0)
     bodies = [b"%d" % number * random.randint(1, 9) for number in range(random.randint(2, 12))]
-    desk.publish([b"before"])
-    desk.publish(bodies)
-    desk.publish([b"behind"])
-    desk.turn()
-    desk.sync()
-    host = desk.host
+    harness.publish([b"before"])
+    harness.publish(bodies)
+    harness.publish([b"behind"])
+    harness.turn()
+    harness.sync()
+    host = harness.host
     bad = sorted(random.sample(range(2, 2 + len(bodies)), random.randint(1, len(bodies))))
     chunk = host.core.store.find(2).chunk
-    file = desk.node.log.files[int(chunk.file_id)]
+    file = harness.node.log.files[int(chunk.file_id)]
     at = int(chunk.file_offset)
     spans = [(at + int(chunk.bytes_between(0, seq - 2)), len(bodies[seq - 2])) for seq in bad]
     if len(bad) < len(bodies):
         assert file_of(host.core, bad[0]) == chunk.file_id
-    settle(desk, bad)
+    settle(harness, bad)
     isolate(host.core, bad)
-    assert desk.node.loads == []
+    assert harness.node.loads == []
     host.core.store.tidy()
     read: list[tuple[int, int]] = []
     expected = {1: b"before", 2 + len(bodies): b"behind"}
     expected.update({2 + n: body for n, body in enumerate(bodies) if 2 + n not in bad})
     for seq, body in expected.items():
-        host.view(desk.sink, seq, 1)
-        for _, each in desk.node.loads:
+        host.view(harness.sink, seq, 1)
+        for _, each in harness.node.loads:
             read.append((int(each.file_offset), int(each.file_offset + each.size())))
-        assert body in desk.body(seq)
+        assert body in harness.body(seq)
     for begin, length in spans:
         assert not any(start < begin + length and begin < end for start, end in read)
     assert len(file) > 0

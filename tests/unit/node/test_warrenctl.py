@@ -40,8 +40,8 @@ def with_node(test: Callable[[Call], None], broker: FakeBroker | None = None) ->
     async def run() -> None:
         stored = hash_password("s3cret", "rabbit_password_hashing_sha256", b"salt")
         access = FakeAccess(users={"ada": FakeUser(stored, SHA256, ("administrator",))})
-        desk = LoginChecks(access, LoginRules())
-        server = ManagementServer(Context(broker or filled(), access, desk, FakeOperations()))
+        harness = LoginChecks(access, LoginRules())
+        server = ManagementServer(Context(broker or filled(), access, harness, FakeOperations()))
         port = await server.start("127.0.0.1", 0)
 
         def call(*arguments: str, user: str = "ada", password: str = "s3cret") -> int:
@@ -53,7 +53,7 @@ def with_node(test: Callable[[Call], None], broker: FakeBroker | None = None) ->
             await asyncio.to_thread(test, call)
         finally:
             await server.stop()
-            desk.close()
+            harness.close()
 
     asyncio.run(asyncio.wait_for(run(), 20))
 

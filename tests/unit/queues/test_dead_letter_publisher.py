@@ -27,7 +27,7 @@ from warren.wire.amqp091.properties import BasicProperties, decode_properties
 NOW_MS = 1_700_000_000_000
 
 
-class Desk:
+class Harness:
     """The undertaker of queue `work`, which sends its dead to exchange `dlx`."""
 
     def __init__(
@@ -85,35 +85,35 @@ def bodies(queue: FakeQueue) -> list[bytes]:
 def test_without_its_exchange_the_dead_are_dropped_and_that_is_said_once_in_a_while(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    desk = Desk()
-    queue = desk.bind(7)
-    desk.router.apply((Removed(desk.exchange),))
+    harness = Harness()
+    queue = harness.bind(7)
+    harness.router.apply((Removed(harness.exchange),))
     with caplog.at_level(logging.WARNING):
-        desk.bury([message(1, b"a")])
-        desk.bury([message(1, b"b")])
+        harness.bury([message(1, b"a")])
+        harness.bury([message(1, b"b")])
         assert [record.getMessage() for record in caplog.records] == [
             "queue 'work' in vhost '/': dead-letter exchange 'dlx' does not exist; "
             "messages are dropped"
         ]
-        desk.now_ms += SILENCE_MS
-        desk.bury([message(1, b"c")])
+        harness.now_ms += SILENCE_MS
+        harness.bury([message(1, b"c")])
     assert len(caplog.records) == 2
     assert queue.bodies == []
-    assert desk.counts.dead_lettered == {("classic", "rejected"): 3}
+    assert harness.counts.dead_lettered == {("classic", "rejected"): 3}
 
 
 def test_without_a_route_the_dead_are_dropped_in_silence(caplog: pytest.LogCaptureFixture) -> None:
-    desk = Desk("direct")
-    queue = desk.bind(7, b"other")
-    desk.bury([message(1, b"a", b"key")])
+    harness = Harness("direct")
+    queue = harness.bind(7, b"other")
+    harness.bury([message(1, b"a", b"key")])
     assert (queue.bodies, caplog.records) == ([], [])
 
 
 def test_a_run_is_one_chunk_with_numbers_that_go_on() -> None:
-    desk = Desk()
-    queue = desk.bind(7)
-    desk.bury([message(1, b"a"), message(1, b"b")])
-    desk.bury([message(1, b"c")], "expired")  # FakeQueue checks the numbers.
+    harness = Harness()
+    queue = harness.bind(7)
+    harness.bury([message(1, b"a"), message(1, b"b")])
+    harness.bury([message(1, b"c")], "expired")  # FakeQueue checks the numbers.
     assert bodies(queue) == [b"a", b"b", b"c"]
     assert [chunk.count() for chunk in queue.chunks] == [2, 1]
     exchange, _, properties, _ = extract(queue.bodies[0], 0, len(queue.bodies[0]))
@@ -124,41 +124,41 @@ def test_a_run_is_one_chunk_with_numbers_that_go_on() -> None:
 
 
 def test_each_queue_gets_a_chunk_of_its_own_with_the_same_bytes() -> None:
-    desk = Desk()
-    queues = [desk.bind(7), desk.bind(8)]
-    desk.bury([message(1, b"a")])
+    harness = Harness()
+    queues = [harness.bind(7), harness.bind(8)]
+    harness.bury([message(1, b"a")])
     (one,), (other,) = queues[0].chunks, queues[1].chunks
     assert one is not other
     assert one.data is other.data
 
 
 def test_the_info_of_a_dead_letter_is_that_of_its_message_without_expiration() -> None:
-    desk = Desk()
-    queue = desk.bind(7)
+    harness = Harness()
+    queue = harness.bind(7)
     properties = BasicProperties(delivery_mode=2, expiration="5")
     pending_dead_letters = message(1, b"a", properties=properties)
-    desk.bury([pending_dead_letters], "expired", INFO_PERSISTENT | INFO_EXPIRATION)
+    harness.bury([pending_dead_letters], "expired", INFO_PERSISTENT | INFO_EXPIRATION)
     assert queue.chunks[0].info == INFO_PERSISTENT | INFO_HEADERS
 
 
 def test_a_letter_goes_by_the_key_of_the_rule_or_else_by_its_own() -> None:
     for key, expected in ((None, b"own"), (b"dead", b"dead")):
-        desk = Desk("direct", key)
-        queues = {name: desk.bind(uid, name) for uid, name in ((7, b"own"), (8, b"dead"))}
-        desk.bury([message(1, b"a", b"own")])
+        harness = Harness("direct", key)
+        queues = {name: harness.bind(uid, name) for uid, name in ((7, b"own"), (8, b"dead"))}
+        harness.bury([message(1, b"a", b"own")])
         assert bodies(queues[expected]) == [b"a"]
         assert sum(len(queue.bodies) for queue in queues.values()) == 1
 
 
 def test_where_each_message_is_routed_by_its_content_each_goes_its_own_way() -> None:
-    desk = Desk("headers")
-    left = desk.bind(7, side="left")
-    right = desk.bind(8, side="right")
+    harness = Harness("headers")
+    left = harness.bind(7, side="left")
+    right = harness.bind(8, side="right")
     pending_dead_letters = [
         message(1, b"%d" % number, properties=BasicProperties(headers={"side": side}))
         for number, side in enumerate(("left", "right", "left", "none"))
     ]
-    desk.bury(pending_dead_letters)
+    harness.bury(pending_dead_letters)
     assert bodies(left) == [b"0", b"2"]
     assert bodies(right) == [b"1"]
 
@@ -167,49 +167,49 @@ def test_a_letter_does_not_go_round_in_a_circle_for_ever(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """It died in q7 and now in work, without a client's doing: it does not go to q7 again."""
-    desk = Desk()
-    queue = desk.bind(7)
-    other = desk.bind(8)
-    first = Desk()
+    harness = Harness()
+    queue = harness.bind(7)
+    other = harness.bind(8)
+    first = Harness()
     first.dead_letter_publisher.rule = DeadLetterRule("q7", "dlx")
     work = first.bind(5)
     first.bury([message(1, b"a")], "expired")
     letter = work.bodies[0]
-    desk.bury([letter], "expired")
+    harness.bury([letter], "expired")
     assert (bodies(queue), bodies(other)) == ([], [b"a"])
     assert "in a circle: work <- q7" in caplog.text
-    desk.bury([letter], "rejected")
+    harness.bury([letter], "rejected")
     assert bodies(queue) == [b"a"]
 
 
 def test_at_the_end_the_queues_that_it_used_hear_of_it_but_not_those_that_went_before() -> None:
-    desk = Desk()
-    queues = [desk.bind(7), desk.bind(8)]
+    harness = Harness()
+    queues = [harness.bind(7), harness.bind(8)]
     unused = FakeQueue(9)
-    desk.queues[9] = unused
-    desk.bury([message(1, b"a")])
-    desk.dead_letter_publisher.on_gone(8)
-    del desk.queues[8]
-    desk.dead_letter_publisher.close()
+    harness.queues[9] = unused
+    harness.bury([message(1, b"a")])
+    harness.dead_letter_publisher.on_gone(8)
+    del harness.queues[8]
+    harness.dead_letter_publisher.close()
     (command,) = queues[0].commands
     assert isinstance(command, EndSession)
     assert command.session == SessionId(9)
     assert (queues[1].commands, unused.commands) == ([], [])
-    desk.dead_letter_publisher.close()
+    harness.dead_letter_publisher.close()
     assert len(queues[0].commands) == 1
 
 
 def test_the_letters_of_a_turn_are_bounded_and_the_rest_follow_in_order() -> None:
-    desk = Desk(limits=DeadLetterLimits(work_per_turn=33))
-    left, right = desk.bind(7), desk.bind(8)
+    harness = Harness(limits=DeadLetterLimits(work_per_turn=33))
+    left, right = harness.bind(7), harness.bind(8)
     pending_dead_letters = [message(1, b"%d" % number) for number in range(6)]
     taken: list[int] = []
     while pending_dead_letters:
-        some = desk.bury(pending_dead_letters)
+        some = harness.bury(pending_dead_letters)
         pending_dead_letters = pending_dead_letters[some:]
         taken.append(some)
         if some == 0:
-            desk.limits.begin_turn()
+            harness.limits.begin_turn()
     # A letter alone costs 2 * (1 + 7) = 16, a chunk of two 18: three chunks fill a turn of 33.
     assert taken == [1, 1, 1, 0, 2, 1]
     assert bodies(left) == bodies(right) == [b"%d" % number for number in range(6)]
@@ -228,39 +228,39 @@ class Clock:
 @pytest.mark.parametrize("kind", ["fanout", "headers"])
 def test_dead_letters_whose_routing_is_slow_follow_in_later_turns_in_order(kind: str) -> None:
     routing = RoutingPace(Clock())
-    desk = Desk(kind, limits=DeadLetterLimits(routing=routing))
-    queue = desk.bind(7)
+    harness = Harness(kind, limits=DeadLetterLimits(routing=routing))
+    queue = harness.bind(7)
     expiring = [message(1, b"%d" % number, b"key%d" % number) for number in range(6)]
     turns = 0
     while expiring:
         routing.begin_turn()
-        some = desk.bury(expiring)
+        some = harness.bury(expiring)
         assert 0 < some <= 2
         expiring = expiring[some:]
         while not routing.is_spent() and expiring:
-            some = desk.bury(expiring)
+            some = harness.bury(expiring)
             expiring = expiring[some:]
-        assert desk.bury(expiring or [message(1, b"", b"")]) == 0
+        assert harness.bury(expiring or [message(1, b"", b"")]) == 0
         turns += 1
     assert turns == 3
     assert bodies(queue) == [b"%d" % number for number in range(6)]
 
 
-def hop(desk: Desk, reason: str = "expired") -> None:
+def hop(harness: Harness, reason: str = "expired") -> None:
     """The newest letter of the first queue dies again, in a queue with another name."""
-    letter = desk.queues[7].bodies[-1]
-    desk.dead_letter_publisher.rule.queue = f"hop{len(desk.queues[7].bodies)}"
-    desk.bury([letter], reason)
+    letter = harness.queues[7].bodies[-1]
+    harness.dead_letter_publisher.rule.queue = f"hop{len(harness.queues[7].bodies)}"
+    harness.bury([letter], reason)
 
 
 def test_a_message_makes_a_bounded_number_of_hops(caplog: pytest.LogCaptureFixture) -> None:
-    desk = Desk(limits=DeadLetterLimits(hops_max=3))
-    queue = desk.bind(7)
-    desk.bury([message(1, b"a")], "expired")
+    harness = Harness(limits=DeadLetterLimits(hops_max=3))
+    queue = harness.bind(7)
+    harness.bury([message(1, b"a")], "expired")
     for _ in range(5):
-        hop(desk)
+        hop(harness)
     assert len(queue.bodies) == 3
-    assert desk.counts.dead_letters_dropped_hops == 3
+    assert harness.counts.dead_letters_dropped_hops == 3
     assert [record.getMessage() for record in caplog.records] == [
         "queue 'hop3' in vhost '/': a message was dead-lettered more than 3 times in a row; "
         "messages are dropped (limits.dead_letter_hops_max)"
@@ -268,13 +268,13 @@ def test_a_message_makes_a_bounded_number_of_hops(caplog: pytest.LogCaptureFixtu
 
 
 def test_a_rejection_by_a_client_starts_the_count_of_hops_again() -> None:
-    desk = Desk(limits=DeadLetterLimits(hops_max=3))
-    queue = desk.bind(7)
-    desk.bury([message(1, b"a")], "expired")
+    harness = Harness(limits=DeadLetterLimits(hops_max=3))
+    queue = harness.bind(7)
+    harness.bury([message(1, b"a")], "expired")
     for number in range(2, 30):
-        hop(desk, "rejected" if number % 3 == 0 else "expired")
+        hop(harness, "rejected" if number % 3 == 0 else "expired")
     assert len(queue.bodies) == 29
-    assert desk.counts.dead_letters_dropped_hops == 0
+    assert harness.counts.dead_letters_dropped_hops == 0
 
 
 @pytest.mark.parametrize(
@@ -291,13 +291,13 @@ def test_a_rejection_by_a_client_starts_the_count_of_hops_again() -> None:
 def test_an_alarm_holds_the_letters_that_would_make_it_worse(
     alarm: str, queue_count: int, info: int, is_held: bool
 ) -> None:
-    desk = Desk()
-    queues = [desk.bind(7 + number) for number in range(queue_count)]
-    setattr(desk.limits, alarm, True)
-    taken = desk.bury([message(1, b"a")], info=info)
+    harness = Harness()
+    queues = [harness.bind(7 + number) for number in range(queue_count)]
+    setattr(harness.limits, alarm, True)
+    taken = harness.bury([message(1, b"a")], info=info)
     assert taken == (HELD if is_held else 1)
-    setattr(desk.limits, alarm, False)
+    setattr(harness.limits, alarm, False)
     if is_held:
-        assert desk.counts.dead_lettered == {("classic", "rejected"): 0}
-        assert desk.bury([message(1, b"a")], info=info) == 1
+        assert harness.counts.dead_lettered == {("classic", "rejected"): 0}
+        assert harness.bury([message(1, b"a")], info=info) == 1
     assert [bodies(queue) for queue in queues] == [[b"a"]] * queue_count

@@ -23,7 +23,7 @@ from queues.machine.fifo import Fifo
 from queues.machine.options import Options
 from queues.machine.traits import Traits, encode_meta
 from queues.message import FORMAT_091, FORMAT_10, Chunk
-from tests.unit.queues.classic_desk import Desk
+from tests.unit.queues.classic_harness import Harness
 from tests.unit.queues.messages import table
 
 BOUNDED = settings(max_examples=200, deadline=None, database=None)
@@ -438,136 +438,136 @@ def test_a_backlog_that_the_log_moves_message_by_message_is_folded_again() -> No
 # In a queue
 
 
-def folded_desk() -> Desk:
+def folded_harness() -> Harness:
     """40 single messages of a durable queue, published with a budget of nothing."""
-    desk = Desk(budget_bytes=0)
-    desk.node.budget.extent_slots = SMALL
+    harness = Harness(budget_bytes=0)
+    harness.node.budget.extent_slots = SMALL
     for number in range(40):
-        desk.publish([b"%04d" % number])
-        desk.turn()
-        desk.sync()
-    assert desk.host.core.store.entry_count() < 20
-    assert desk.node.budget.used_bytes == 0
-    return desk
+        harness.publish([b"%04d" % number])
+        harness.turn()
+        harness.sync()
+    assert harness.host.core.store.entry_count() < 20
+    assert harness.node.budget.used_bytes == 0
+    return harness
 
 
 def test_a_folded_backlog_is_delivered_in_order_and_settled_exactly() -> None:
-    desk = folded_desk()
-    desk.attach(1, 40)
-    desk.turn()
+    harness = folded_harness()
+    harness.attach(1, 40)
+    harness.turn()
     for seq in range(1, 41):
-        assert desk.body(seq) == b"%04d" % (seq - 1)
-        desk.settle(1, ACCEPT, [(seq, 1)])
-        desk.turn()
-        assert desk.node.log.live == {1: 4 * (40 - seq)}
-    assert (desk.host.core.store.is_empty(), desk.node.budget.used_bytes) == (True, 0)
+        assert harness.body(seq) == b"%04d" % (seq - 1)
+        harness.settle(1, ACCEPT, [(seq, 1)])
+        harness.turn()
+        assert harness.node.log.live == {1: 4 * (40 - seq)}
+    assert (harness.host.core.store.is_empty(), harness.node.budget.used_bytes) == (True, 0)
 
 
 def test_a_folded_backlog_is_purged_without_reading() -> None:
-    desk = folded_desk()
-    desk.host.command(desk.sink, Purge(desk.sink.session))
-    desk.turn()
-    assert desk.node.loads == []
-    assert desk.node.log.live == {1: 0}
-    assert desk.host.core.store.is_empty()
+    harness = folded_harness()
+    harness.host.command(harness.sink, Purge(harness.sink.session))
+    harness.turn()
+    assert harness.node.loads == []
+    assert harness.node.log.live == {1: 0}
+    assert harness.host.core.store.is_empty()
 
 
 def test_a_folded_backlog_is_listed_for_a_checkpoint_as_it_is() -> None:
-    desk = folded_desk()
-    desk.attach(1, 3)
-    desk.turn()
-    desk.settle(1, ACCEPT, [(2, 1)])
-    desk.turn()
+    harness = folded_harness()
+    harness.attach(1, 3)
+    harness.turn()
+    harness.settle(1, ACCEPT, [(2, 1)])
+    harness.turn()
     listed = [
         seq
-        for first, count in desk.host.core.journaled_from(1)[0]
+        for first, count in harness.host.core.journaled_from(1)[0]
         for seq in range(first, first + count)
     ]
     assert listed == [1, *range(3, 41)]
 
 
 def test_what_leaves_the_midst_of_a_folded_backlog_is_accounted_for_exactly() -> None:
-    desk = folded_desk()
-    before = desk.host.core.store.entry_count()
-    desk.attach(1, 40)
-    desk.turn()
+    harness = folded_harness()
+    before = harness.host.core.store.entry_count()
+    harness.attach(1, 40)
+    harness.turn()
     for seq in range(3, 33, 5):
-        desk.settle(1, ACCEPT, [(seq, 2)])
-        desk.turn()
-    assert desk.node.log.live == {1: 4 * (40 - 12)}
-    assert desk.host.core.store.entry_count() == before
+        harness.settle(1, ACCEPT, [(seq, 2)])
+        harness.turn()
+    assert harness.node.log.live == {1: 4 * (40 - 12)}
+    assert harness.host.core.store.entry_count() == before
     left = [seq for seq in range(1, 41) if seq > 32 or seq % 5 not in (3, 4)]
-    assert desk.bodies() == {seq: b"%04d" % (seq - 1) for seq in left}
-    desk.host.delete()
-    assert desk.node.log.live == {1: 0}
+    assert harness.bodies() == {seq: b"%04d" % (seq - 1) for seq in left}
+    harness.host.delete()
+    assert harness.node.log.live == {1: 0}
 
 
 def test_a_backlog_with_holes_moves_with_the_log() -> None:
-    desk = folded_desk()
-    desk.attach(1, 40)
-    desk.turn()
-    desk.settle(1, ACCEPT, [(6, 1), (8, 4)])
-    desk.turn()
-    desk.node.log.active = 2
+    harness = folded_harness()
+    harness.attach(1, 40)
+    harness.turn()
+    harness.settle(1, ACCEPT, [(6, 1), (8, 4)])
+    harness.turn()
+    harness.node.log.active = 2
     for seq in (5, 6, 7, 12):  # A copy of the sixth was under way when it went.
-        place = desk.node.log.put(b"%04d" % (seq - 1), 4)
-        desk.host.core.relocated(seq, 1, place.file_id, place.offset, table([b"0000"], 0))
-        desk.node.log.release(1 if seq != 6 else 2, 4)
+        place = harness.node.log.put(b"%04d" % (seq - 1), 4)
+        harness.host.core.relocated(seq, 1, place.file_id, place.offset, table([b"0000"], 0))
+        harness.node.log.release(1 if seq != 6 else 2, 4)
     left = [*range(1, 6), 7, *range(12, 41)]
-    assert desk.bodies() == {seq: b"%04d" % (seq - 1) for seq in left}
-    desk.host.delete()
-    assert desk.node.log.live == {1: 0, 2: 0}
+    assert harness.bodies() == {seq: b"%04d" % (seq - 1) for seq in left}
+    harness.host.delete()
+    assert harness.node.log.live == {1: 0, 2: 0}
 
 
 def test_a_folded_backlog_moves_with_the_log_and_can_be_read_there() -> None:
-    desk = folded_desk()
-    desk.node.log.active = 2
+    harness = folded_harness()
+    harness.node.log.active = 2
     for seq in range(5, 15):
-        place = desk.node.log.put(b"%04d" % (seq - 1), 4)
-        desk.host.core.relocated(seq, 1, place.file_id, place.offset, table([b"0000"], 0))
-        desk.node.log.release(1, 4)
-    assert desk.bodies() == {seq: b"%04d" % (seq - 1) for seq in range(1, 41)}
-    assert desk.host.delete() == 40
-    assert desk.node.log.live == {1: 0, 2: 0}
+        place = harness.node.log.put(b"%04d" % (seq - 1), 4)
+        harness.host.core.relocated(seq, 1, place.file_id, place.offset, table([b"0000"], 0))
+        harness.node.log.release(1, 4)
+    assert harness.bodies() == {seq: b"%04d" % (seq - 1) for seq in range(1, 41)}
+    assert harness.host.delete() == 40
+    assert harness.node.log.live == {1: 0, 2: 0}
 
 
 def test_after_a_restart_the_backlog_is_folded_while_it_is_found() -> None:
-    desk = Desk()
-    desk.node.budget.extent_slots = SMALL
+    harness = Harness()
+    harness.node.budget.extent_slots = SMALL
     for seq in range(1, 41):
-        place = desk.node.log.put(b"%04d" % seq, 4)
+        place = harness.node.log.put(b"%04d" % seq, 4)
         chunk = stored([b"0000"], place.offset)
-        desk.host.core.recover(chunk, seq, [(seq, 1)], b"", 1000 + seq)
-    desk.host.recovered(40, 0, 0)
-    assert desk.host.core.store.entry_count() < 20
-    assert desk.host.ready_count == 40
-    assert desk.bodies() == {seq: b"%04d" % seq for seq in range(1, 41)}
+        harness.host.core.recover(chunk, seq, [(seq, 1)], b"", 1000 + seq)
+    harness.host.recovered(40, 0, 0)
+    assert harness.host.core.store.entry_count() < 20
+    assert harness.host.ready_count == 40
+    assert harness.bodies() == {seq: b"%04d" % seq for seq in range(1, 41)}
 
 
 def test_after_a_restart_gaps_are_gaps_and_each_message_has_its_traits() -> None:
-    desk = Desk()
-    desk.host.core.machine = Fifo(Options(levels=10))
+    harness = Harness()
+    harness.host.core.machine = Fifo(Options(levels=10))
     for seq, level in ((1, 0), (2, 0), (4, 0), (5, 3), (6, 0)):
-        place = desk.node.log.put(b"%04d" % seq, 4)
+        place = harness.node.log.put(b"%04d" % seq, 4)
         meta = b"" if level == 0 else encode_meta(Traits(priority=level), 1)
-        desk.host.core.recover(stored([b"0000"], place.offset), seq, [(seq, 1)], meta, 1000)
-    desk.host.recovered(6, 0, 0)
-    assert desk.host.core.live_ranges(1, 9) == [(1, 2), (4, 1), (5, 1), (6, 1)]
-    desk.attach(1, 2)
-    told = [row for row in desk.turn() if row[0] == "delivers"]
+        harness.host.core.recover(stored([b"0000"], place.offset), seq, [(seq, 1)], meta, 1000)
+    harness.host.recovered(6, 0, 0)
+    assert harness.host.core.live_ranges(1, 9) == [(1, 2), (4, 1), (5, 1), (6, 1)]
+    harness.attach(1, 2)
+    told = [row for row in harness.turn() if row[0] == "delivers"]
     assert [(row[4], row[5]) for row in told] == [(5, 1), (1, 1)]
 
 
 def test_after_a_restart_each_message_of_a_queue_with_a_ttl_has_its_own_time() -> None:
-    desk = Desk()
-    desk.host.core.machine = Fifo(Options(ttl_ms=500))
+    harness = Harness()
+    harness.host.core.machine = Fifo(Options(ttl_ms=500))
     for seq, arrived_ms in ((1, 1000), (2, 1300)):
-        place = desk.node.log.put(b"0000", 4)
-        desk.host.core.recover(stored([b"0000"], place.offset), seq, [(seq, 1)], b"", arrived_ms)
-    desk.host.recovered(2, 0, 0)
-    desk.node.now_ms = 1600
-    desk.turn()
-    assert desk.host.core.live_ranges(1, 9) == [(2, 1)]
+        place = harness.node.log.put(b"0000", 4)
+        harness.host.core.recover(stored([b"0000"], place.offset), seq, [(seq, 1)], b"", arrived_ms)
+    harness.host.recovered(2, 0, 0)
+    harness.node.now_ms = 1600
+    harness.turn()
+    assert harness.host.core.live_ranges(1, 9) == [(2, 1)]
 
 
 def columns_of(places: list[int], counts: list[int], sizes: list[int], arrived: int) -> Columns:

@@ -18,7 +18,7 @@ from queues.machine.commands import (
 )
 from queues.machine.options import Options
 from queues.message import FORMAT_10, Chunk
-from tests.unit.queues.classic_desk import Desk
+from tests.unit.queues.classic_harness import Harness
 from tests.unit.queues.fake_grave import FakeGrave
 from tests.unit.queues.fake_sink import FakeSink
 from tests.unit.queues.messages import table
@@ -66,68 +66,68 @@ class Grave(FakeGrave):
         return taken
 
 
-def busy_desk(grave: FakeGrave | None = None, options: Options | None = None) -> Desk:
+def busy_harness(grave: FakeGrave | None = None, options: Options | None = None) -> Harness:
     """A queue with four messages, all with consumer 1, who has credit for more."""
-    desk = Desk()
-    desk.host.configure(options or Options(dead_letters=grave is not None), DEFAULT, grave)
-    desk.turn()
-    desk.host.publish(desk.sink, chunk_of_all(BODIES), 1)
-    desk.attach(1, 9)
-    end(desk)
-    return desk
+    harness = Harness()
+    harness.host.configure(options or Options(dead_letters=grave is not None), DEFAULT, grave)
+    harness.turn()
+    harness.host.publish(harness.sink, chunk_of_all(BODIES), 1)
+    harness.attach(1, 9)
+    end(harness)
+    return harness
 
 
-def end(desk: Desk) -> None:
-    desk.turn()
-    desk.sync()
-    desk.turn()
-    desk.sync()
+def end(harness: Harness) -> None:
+    harness.turn()
+    harness.sync()
+    harness.turn()
+    harness.sync()
 
 
-def settle(desk: Desk, outcome: int, runs: list[tuple[int, int]], words: bytes) -> None:
-    key = consumer_key(desk.sink.session, 1)
-    desk.host.command(desk.sink, Settle(key, outcome, runs, words))
-    end(desk)
+def settle(harness: Harness, outcome: int, runs: list[tuple[int, int]], words: bytes) -> None:
+    key = consumer_key(harness.sink.session, 1)
+    harness.host.command(harness.sink, Settle(key, outcome, runs, words))
+    end(harness)
 
 
 @pytest.mark.parametrize("outcome", [RELEASE, FAIL])
 def test_the_next_consumer_sees_what_was_noted_and_only_there(outcome: int) -> None:
-    desk = busy_desk()
-    settle(desk, outcome, [(2, 1), (4, 1)], WHY)
+    harness = busy_harness()
+    settle(harness, outcome, [(2, 1), (4, 1)], WHY)
     why: dict[str, object] = {"x-why": "bad"}
     expected: list[Found] = [(b"one", {}), (b"two", why), (b"three", {}), (b"four", why)]
-    assert seen(desk.host, desk.sink, 1, 4) == expected
-    settle(desk, outcome, [(4, 1)], AGAIN)
-    settle(desk, outcome, [(2, 1)], b"")
+    assert seen(harness.host, harness.sink, 1, 4) == expected
+    settle(harness, outcome, [(4, 1)], AGAIN)
+    settle(harness, outcome, [(2, 1)], b"")
     expected[3] = (b"four", {"x-why": "worse", "x-n": 2})
-    assert seen(desk.host, desk.sink, 1, 4) == expected
+    assert seen(harness.host, harness.sink, 1, 4) == expected
 
 
 def test_the_dead_letter_exchange_sees_what_was_noted_at_the_end_and_before() -> None:
     grave = Grave()
-    desk = busy_desk(grave)
-    settle(desk, RELEASE, [(2, 1)], words_of({"x-n": 1}))
-    settle(desk, REJECT, [(1, 3)], WHY)
+    harness = busy_harness(grave)
+    settle(harness, RELEASE, [(2, 1)], words_of({"x-n": 1}))
+    settle(harness, REJECT, [(1, 3)], WHY)
     assert grave.found == [
         (b"one", {"x-why": "bad"}),
         (b"two", {"x-n": 1, "x-why": "bad"}),
         (b"three", {"x-why": "bad"}),
     ]
-    settle(desk, REJECT, [(4, 1)], b"")
+    settle(harness, REJECT, [(4, 1)], b"")
     assert grave.found[3:] == [(b"four", {})]
 
 
 def test_nothing_is_kept_of_messages_that_are_gone() -> None:
-    desk = busy_desk(Grave())
-    settle(desk, RELEASE, [(1, 4)], WHY)
-    settle(desk, ACCEPT, [(1, 1)], WHY)
-    settle(desk, REJECT, [(2, 3)], b"")
-    machine = desk.host.core.machine
+    harness = busy_harness(Grave())
+    settle(harness, RELEASE, [(1, 4)], WHY)
+    settle(harness, ACCEPT, [(1, 1)], WHY)
+    settle(harness, REJECT, [(2, 3)], b"")
+    machine = harness.host.core.machine
     assert (machine.annotations.words, machine.annotations.total_bytes) == ({}, 0)
-    assert desk.host.core._pending.noted.words == {}
+    assert harness.host.core._pending.noted.words == {}
 
 
 def test_what_was_accepted_is_noted_nowhere() -> None:
-    desk = busy_desk()
-    settle(desk, ACCEPT, [(1, 1)], WHY)
-    assert desk.host.core.machine.annotations.words == {}
+    harness = busy_harness()
+    settle(harness, ACCEPT, [(1, 1)], WHY)
+    assert harness.host.core.machine.annotations.words == {}

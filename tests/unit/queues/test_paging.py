@@ -9,7 +9,7 @@ from queues.bodies.store import BodyBudget, Store
 from queues.machine.commands import ACCEPT, Attach, Purge, consumer_key
 from queues.message import BEING_PAGED, Chunk
 from queues.sessions.credit import CreditActor, CreditSpec
-from tests.unit.queues.classic_desk import Desk
+from tests.unit.queues.classic_harness import Harness
 from tests.unit.queues.fake_pages import FakePages
 from tests.unit.queues.messages import body_of, chunk_of
 
@@ -266,63 +266,63 @@ def test_publishers_wait_while_the_page_files_are_behind() -> None:
 
 
 def test_transient_messages_over_the_budget_leave_memory_and_come_back_in_order() -> None:
-    desk = Desk(budget_bytes=100)
+    harness = Harness(budget_bytes=100)
     for seq in range(1, 201):
-        desk.publish([b"message %d" % seq], persistent=seq % 3 == 0)
-        desk.turn()
-        desk.sync()
-        desk.node.pages.complete()
-    assert desk.node.budget.used_bytes < 200
-    assert desk.host.core.store.entry_count() == 200  # Two kinds in turn cannot be folded.
-    assert desk.bodies() == {seq: b"message %d" % seq for seq in range(1, 201)}
+        harness.publish([b"message %d" % seq], persistent=seq % 3 == 0)
+        harness.turn()
+        harness.sync()
+        harness.node.pages.complete()
+    assert harness.node.budget.used_bytes < 200
+    assert harness.host.core.store.entry_count() == 200  # Two kinds in turn cannot be folded.
+    assert harness.bodies() == {seq: b"message %d" % seq for seq in range(1, 201)}
 
 
 def test_a_transient_queue_pages_persistent_messages_too() -> None:
-    desk = Desk(budget_bytes=0, durable=False)
-    chunk = desk.publish([b"a", b"b"])
-    desk.turn()
-    desk.node.pages.complete()
+    harness = Harness(budget_bytes=0, durable=False)
+    chunk = harness.publish([b"a", b"b"])
+    harness.turn()
+    harness.node.pages.complete()
     assert chunk.data is None
-    assert desk.node.log.take() == []
-    assert desk.bodies() == {1: b"a", 2: b"b"}
+    assert harness.node.log.take() == []
+    assert harness.bodies() == {1: b"a", 2: b"b"}
 
 
 def test_a_message_of_a_durable_and_a_transient_queue_leaves_memory_and_both_have_it() -> None:
-    desk = Desk(budget_bytes=0)
-    other = desk.node.queue(6, durable=False)
+    harness = Harness(budget_bytes=0)
+    other = harness.node.queue(6, durable=False)
     chunk = chunk_of([b"a", b"b"])
-    for host in (desk.host, other):
-        host.publish(desk.sink, chunk, 1)
-    desk.turn()
-    desk.sync()
+    for host in (harness.host, other):
+        host.publish(harness.sink, chunk, 1)
+    harness.turn()
+    harness.sync()
     assert chunk.data == b"ab"  # In the log, and still to be paged for the other one.
-    desk.node.pages.complete()
+    harness.node.pages.complete()
     assert chunk.data is None
-    assert desk.bodies() == {1: b"a", 2: b"b"}
-    desk.host.delete()
-    desk.host = other
-    assert desk.bodies() == {1: b"a", 2: b"b"}
+    assert harness.bodies() == {1: b"a", 2: b"b"}
+    harness.host.delete()
+    harness.host = other
+    assert harness.bodies() == {1: b"a", 2: b"b"}
     other.delete()
-    assert desk.node.pages.live_bytes() == 0
+    assert harness.node.pages.live_bytes() == 0
 
 
 @pytest.mark.parametrize("way", ["settle", "purge", "delete"])
 def test_paged_messages_leave_their_files_whichever_way_they_go(way: str) -> None:
-    desk = Desk(budget_bytes=0)
+    harness = Harness(budget_bytes=0)
     for seq in range(40):
-        desk.publish([b"%d" % seq] * 3, persistent=False)
-        desk.turn()
-        desk.node.pages.complete()
-    assert desk.node.pages.live_bytes() > 0
+        harness.publish([b"%d" % seq] * 3, persistent=False)
+        harness.turn()
+        harness.node.pages.complete()
+    assert harness.node.pages.live_bytes() > 0
     if way == "settle":
-        desk.host.command(
-            desk.sink, Attach(consumer_key(desk.sink.session, 1), 200, False, False, 0)
+        harness.host.command(
+            harness.sink, Attach(consumer_key(harness.sink.session, 1), 200, False, False, 0)
         )
-        desk.turn()
-        desk.settle(1, ACCEPT, [(1, 120)])
+        harness.turn()
+        harness.settle(1, ACCEPT, [(1, 120)])
     elif way == "purge":
-        desk.host.command(desk.sink, Purge(desk.sink.session))
+        harness.host.command(harness.sink, Purge(harness.sink.session))
     else:
-        desk.host.delete()
-    desk.turn()
-    assert desk.node.pages.live_bytes() == 0
+        harness.host.delete()
+    harness.turn()
+    assert harness.node.pages.live_bytes() == 0

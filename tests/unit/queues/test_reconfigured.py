@@ -7,7 +7,7 @@ from queues.hosts.size_recount import join_runs
 from queues.machine.commands import ACCEPT, REJECT, Purge
 from queues.machine.options import REJECT_PUBLISH, Options
 from queues.message import FORMAT_091, Chunk
-from tests.unit.queues.classic_desk import Desk
+from tests.unit.queues.classic_harness import Harness
 from tests.unit.queues.fake_grave import FakeGrave
 from tests.unit.queues.messages import table
 from warren.wire.amqp091.deliver import build
@@ -29,113 +29,113 @@ def stored(bodies: list[bytes]) -> Chunk:
     return Chunk(FORMAT_091, b"".join(parts), 0, table(parts, 0), INFO_PERSISTENT)
 
 
-def give(desk: Desk, bodies: list[bytes]) -> None:
-    desk.host.publish(desk.sink, stored(bodies), desk.next_seq)
-    desk.next_seq += len(bodies)
+def give(harness: Harness, bodies: list[bytes]) -> None:
+    harness.host.publish(harness.sink, stored(bodies), harness.next_seq)
+    harness.next_seq += len(bodies)
 
 
-def ready(desk: Desk) -> list[int]:
-    host = desk.host
+def ready(harness: Harness) -> list[int]:
+    host = harness.host
     return [
         seq for first, count in host.core.live_ranges(1, 999) for seq in range(first, first + count)
     ]
 
 
 def test_a_limit_on_bytes_counts_the_bodies_that_are_there_already() -> None:
-    desk = Desk()
-    give(desk, [bytes(100), bytes(100)])
-    desk.turn()
-    give(desk, [bytes(300)])
-    desk.turn()
-    desk.host.configure(Options(bytes_max=400), DEFAULT, None)
-    desk.turn()
-    assert ready(desk) == [2, 3]
-    assert desk.host.core.machine.notes.ready_bytes == 400
-    give(desk, [bytes(10)])
-    desk.turn()
-    assert ready(desk) == [3, 4]
+    harness = Harness()
+    give(harness, [bytes(100), bytes(100)])
+    harness.turn()
+    give(harness, [bytes(300)])
+    harness.turn()
+    harness.host.configure(Options(bytes_max=400), DEFAULT, None)
+    harness.turn()
+    assert ready(harness) == [2, 3]
+    assert harness.host.core.machine.notes.ready_bytes == 400
+    give(harness, [bytes(10)])
+    harness.turn()
+    assert ready(harness) == [3, 4]
 
 
 def test_messages_that_were_handed_down_in_the_same_turn_count_too() -> None:
-    desk = Desk()
-    give(desk, [bytes(100)])
-    give(desk, [bytes(30)])
-    desk.host.configure(Options(bytes_max=140), DEFAULT, None)
-    give(desk, [bytes(50)])
-    desk.turn()
-    assert ready(desk) == [2, 3]
-    assert desk.host.core.machine.notes.ready_bytes == 80
+    harness = Harness()
+    give(harness, [bytes(100)])
+    give(harness, [bytes(30)])
+    harness.host.configure(Options(bytes_max=140), DEFAULT, None)
+    give(harness, [bytes(50)])
+    harness.turn()
+    assert ready(harness) == [2, 3]
+    assert harness.host.core.machine.notes.ready_bytes == 80
 
 
 def test_bodies_that_are_on_disk_count_as_large_as_they_are_stored() -> None:
-    desk = Desk(budget_bytes=0)
-    give(desk, [bytes(1000)])
-    desk.turn()
-    desk.sync()
-    desk.host.configure(Options(bytes_max=2000), DEFAULT, None)
-    desk.turn()
-    assert 1000 < desk.host.core.machine.notes.ready_bytes < 1100
+    harness = Harness(budget_bytes=0)
+    give(harness, [bytes(1000)])
+    harness.turn()
+    harness.sync()
+    harness.host.configure(Options(bytes_max=2000), DEFAULT, None)
+    harness.turn()
+    assert 1000 < harness.host.core.machine.notes.ready_bytes < 1100
 
 
 def test_a_limit_on_bytes_that_goes_and_comes_again_begins_anew() -> None:
-    desk = Desk()
+    harness = Harness()
     for bytes_max in (500, -1, 500):
-        desk.host.configure(Options(bytes_max=bytes_max), DEFAULT, None)
-        give(desk, [bytes(100)])
-        desk.turn()
-    desk.settle(1, ACCEPT, [])
-    desk.host.command(desk.sink, Purge(desk.sink.session))
-    desk.turn()
-    assert desk.host.core.machine.notes.ready_bytes == 0
+        harness.host.configure(Options(bytes_max=bytes_max), DEFAULT, None)
+        give(harness, [bytes(100)])
+        harness.turn()
+    harness.settle(1, ACCEPT, [])
+    harness.host.command(harness.sink, Purge(harness.sink.session))
+    harness.turn()
+    assert harness.host.core.machine.notes.ready_bytes == 0
 
 
 def test_what_a_full_queue_does_may_change() -> None:
-    desk = Desk()
-    desk.host.configure(Options(length_max=1, overflow=REJECT_PUBLISH), LAZY, None)
-    give(desk, [b"a", b"b"])
-    told = desk.turn()
+    harness = Harness()
+    harness.host.configure(Options(length_max=1, overflow=REJECT_PUBLISH), LAZY, None)
+    give(harness, [b"a", b"b"])
+    told = harness.turn()
     assert ("refused", 5, 2, 1) in told
-    assert desk.host.core.mode == LAZY
+    assert harness.host.core.mode == LAZY
 
 
 def test_dead_letters_go_where_the_rules_say_now() -> None:
-    desk = Desk()
+    harness = Harness()
     first, second = Grave(), Grave()
-    desk.host.configure(Options(), DEFAULT, first)
-    desk.attach(1, 10)
-    give(desk, [b"a", b"b", b"c"])
-    desk.turn()
-    desk.settle(1, REJECT, [(1, 1)])
-    desk.turn()
-    desk.host.configure(Options(), DEFAULT, second)
-    desk.settle(1, REJECT, [(2, 1)])
-    desk.turn()
-    desk.host.configure(Options(), DEFAULT, None)
-    desk.settle(1, REJECT, [(3, 1)])
-    desk.turn()
+    harness.host.configure(Options(), DEFAULT, first)
+    harness.attach(1, 10)
+    give(harness, [b"a", b"b", b"c"])
+    harness.turn()
+    harness.settle(1, REJECT, [(1, 1)])
+    harness.turn()
+    harness.host.configure(Options(), DEFAULT, second)
+    harness.settle(1, REJECT, [(2, 1)])
+    harness.turn()
+    harness.host.configure(Options(), DEFAULT, None)
+    harness.settle(1, REJECT, [(3, 1)])
+    harness.turn()
     assert [len(each.dead) for each in (first, second)] == [1, 1]
     assert [first.closed, second.closed] == [1, 1]
-    assert ready(desk) == []
+    assert ready(harness) == []
 
 
 def test_what_waits_to_be_buried_still_is_when_the_rule_is_taken_away() -> None:
-    desk = Desk(budget_bytes=0)
+    harness = Harness(budget_bytes=0)
     grave = Grave()
-    desk.host.configure(Options(), DEFAULT, grave)
-    give(desk, [b"a"])
-    desk.turn()
-    desk.sync()
-    desk.attach(1, 1)
-    desk.turn()
-    desk.settle(1, REJECT, [(1, 1)])
-    desk.turn()
-    assert desk.host.core.is_dead_lettering
-    desk.host.configure(Options(), DEFAULT, None)
+    harness.host.configure(Options(), DEFAULT, grave)
+    give(harness, [b"a"])
+    harness.turn()
+    harness.sync()
+    harness.attach(1, 1)
+    harness.turn()
+    harness.settle(1, REJECT, [(1, 1)])
+    harness.turn()
+    assert harness.host.core.is_dead_lettering
+    harness.host.configure(Options(), DEFAULT, None)
     assert grave.closed == 0
-    desk.node.answer_loads()
-    desk.turn()
+    harness.node.answer_loads()
+    harness.turn()
     assert [len(grave.dead), grave.closed] == [1, 1]
-    assert desk.host.core.dead_letter_publisher is None and ready(desk) == []
+    assert harness.host.core.dead_letter_publisher is None and ready(harness) == []
 
 
 @pytest.mark.parametrize(

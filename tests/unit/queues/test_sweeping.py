@@ -10,7 +10,7 @@ from queues.hosts.sweeping import Sweep, runs_both, runs_without, sets_alive
 from queues.machine.commands import Attach, Enqueue, SessionId, Settle, consumer_key
 from queues.machine.fifo import Fifo
 from queues.runs.seqset import SeqSet
-from tests.unit.queues.classic_desk import Desk
+from tests.unit.queues.classic_harness import Harness
 from tests.unit.queues.runs import runs_of, seqs_of
 
 ONE = SessionId(7 << 64 | 1)
@@ -70,19 +70,21 @@ def test_dead_is_what_the_snapshot_has_not_though_it_lives_on(seed: int) -> None
 
 @pytest.mark.parametrize("size", [1, 3000])
 def test_a_long_queue_that_is_deleted_goes_in_slices(size: int) -> None:
-    desk = Desk()
+    harness = Harness()
     chunks = 2 * SPAN_SLOTS if size == 1 else 2 * SPAN_MESSAGES // size + 2
     for _ in range(chunks):
-        desk.publish([b"a"] * size)
-    desk.turn()
-    desk.sync()
-    assert desk.host.delete() == chunks * size
-    assert desk.node.budget.used_bytes > 0
-    assert 0 < desk.node.log.live[1] < chunks * size
+        harness.publish([b"a"] * size)
+    harness.turn()
+    harness.sync()
+    assert harness.host.delete() == chunks * size
+    assert harness.node.budget.used_bytes > 0
+    assert 0 < harness.node.log.live[1] < chunks * size
     for _ in range(4):
-        desk.turn()
-    assert not desk.node.later
-    assert desk.node.log.live == {1: 0}
-    assert desk.node.budget.used_bytes == 0
-    assert desk.host.core.store.is_empty()
-    assert [record[0] for record in desk.node.log.take() if record[0] != "publish"] == ["deleted"]
+        harness.turn()
+    assert not harness.node.later
+    assert harness.node.log.live == {1: 0}
+    assert harness.node.budget.used_bytes == 0
+    assert harness.host.core.store.is_empty()
+    assert [record[0] for record in harness.node.log.take() if record[0] != "publish"] == [
+        "deleted"
+    ]

@@ -26,7 +26,7 @@ class Batch:
         self.error = error
 
 
-class Desk:
+class Harness:
     """Page files over a disk whose threads run when told."""
 
     def __init__(self, disk: SimDisk | None = None) -> None:
@@ -61,35 +61,35 @@ class Desk:
 
 
 def test_what_is_written_can_be_read_and_a_dead_file_goes() -> None:
-    desk = Desk()
+    harness = Harness()
     random = Random(1)
     alive: dict[tuple[int, int], bytes] = {}
     for number in range(300):
         parts = [random.randbytes(random.randint(1, 150)) for _ in range(random.randint(1, 3))]
-        batch = desk.write(*parts)
-        desk.runner.settle()
+        batch = harness.write(*parts)
+        harness.runner.settle()
         assert batch.place is not None
         alive[batch.place] = b"".join(parts)
         while len(alive) > number % 17:
             place = random.choice(sorted(alive))
-            assert desk.read(place, len(alive[place])) == alive[place]
-            desk.pages.release(place[0], len(alive.pop(place)))
-        desk.runner.settle()
-        assert desk.pages.live_bytes == sum(map(len, alive.values()))
+            assert harness.read(place, len(alive[place])) == alive[place]
+            harness.pages.release(place[0], len(alive.pop(place)))
+        harness.runner.settle()
+        assert harness.pages.live_bytes == sum(map(len, alive.values()))
         files = {place[0] for place in alive}
-        assert len(desk.names()) <= len(files) + 1
-        assert desk.pages.file_count <= len(files) + 1
-    assert desk.disk.handles == {} or len(desk.disk.handles) == 1
+        assert len(harness.names()) <= len(files) + 1
+        assert harness.pages.file_count <= len(files) + 1
+    assert harness.disk.handles == {} or len(harness.disk.handles) == 1
 
 
 def test_what_an_earlier_process_left_is_removed_and_its_names_are_not_used_again() -> None:
-    first = Desk()
+    first = Harness()
     first.write(b"a")
     first.runner.settle()
     handle = first.disk.create(f"{DIRECTORY}/note.txt", 0)
     first.disk.close(handle)
     left = first.names()
-    second = Desk(first.disk)
+    second = Harness(first.disk)
     batch = second.write(b"bb")
     second.runner.settle()
     assert "note.txt" in second.names()
@@ -98,46 +98,46 @@ def test_what_an_earlier_process_left_is_removed_and_its_names_are_not_used_agai
 
 
 def test_a_file_stays_until_a_read_of_it_is_done() -> None:
-    desk = Desk()
-    batch = desk.write(b"x" * FILE_BYTES)
-    desk.write(b"next")
-    desk.runner.settle()
+    harness = Harness()
+    batch = harness.write(b"x" * FILE_BYTES)
+    harness.write(b"next")
+    harness.runner.settle()
     assert batch.place is not None
     found: list[bytes | Exception] = []
-    desk.pages.read(batch.place[0], batch.place[1], 5, found.append)
-    desk.pages.release(batch.place[0], FILE_BYTES)
-    assert len(desk.names()) == 2
-    desk.runner.settle()
+    harness.pages.read(batch.place[0], batch.place[1], 5, found.append)
+    harness.pages.release(batch.place[0], FILE_BYTES)
+    assert len(harness.names()) == 2
+    harness.runner.settle()
     assert found == [b"xxxxx"]
-    assert len(desk.names()) == 1
+    assert len(harness.names()) == 1
 
 
 def test_a_failed_write_is_told_and_another_file_is_taken_when_it_heals() -> None:
     for method in ("create", "pwritev"):
-        desk = Desk()
-        desk.disk.failures[method] = OSError(errno.ENOSPC, "no space")
-        batches = [desk.write(b"abc"), desk.write(b"def")]
-        desk.runner.settle()
+        harness = Harness()
+        harness.disk.failures[method] = OSError(errno.ENOSPC, "no space")
+        batches = [harness.write(b"abc"), harness.write(b"def")]
+        harness.runner.settle()
         assert all(batch.error is not None for batch in batches)
-        assert desk.pages.live_bytes == desk.pages.pending_bytes == 0
-        desk.pages.retry()
-        desk.runner.settle()
-        assert set(desk.alarms) == {f"{PLACE}: {errno.ENOSPC}"}
-        del desk.disk.failures[method]
-        desk.pages.retry()
-        desk.runner.settle()
-        assert desk.alarms[-1] == f"{PLACE} healed"
-        batch = desk.write(b"ghi")
-        desk.runner.settle()
-        assert desk.read(batch.place, 3) == b"ghi"
-        assert len(desk.names()) == 1
+        assert harness.pages.live_bytes == harness.pages.pending_bytes == 0
+        harness.pages.retry()
+        harness.runner.settle()
+        assert set(harness.alarms) == {f"{PLACE}: {errno.ENOSPC}"}
+        del harness.disk.failures[method]
+        harness.pages.retry()
+        harness.runner.settle()
+        assert harness.alarms[-1] == f"{PLACE} healed"
+        batch = harness.write(b"ghi")
+        harness.runner.settle()
+        assert harness.read(batch.place, 3) == b"ghi"
+        assert len(harness.names()) == 1
 
 
 def test_a_read_that_fails_is_told_to_whoever_asked() -> None:
-    desk = Desk()
-    batch = desk.write(b"abc")
-    desk.runner.settle()
-    assert isinstance(desk.read((99, 0), 3), ShortRead)
-    assert isinstance(desk.read(batch.place, 30), ShortRead)
-    desk.disk.failures["pread"] = OSError(errno.EIO, "bad sector")
-    assert isinstance(desk.read(batch.place, 3), OSError)
+    harness = Harness()
+    batch = harness.write(b"abc")
+    harness.runner.settle()
+    assert isinstance(harness.read((99, 0), 3), ShortRead)
+    assert isinstance(harness.read(batch.place, 30), ShortRead)
+    harness.disk.failures["pread"] = OSError(errno.EIO, "bad sector")
+    assert isinstance(harness.read(batch.place, 3), OSError)

@@ -34,7 +34,7 @@ class BadSector:
         return self._disk.pread_pieces(handle, offset, pieces)
 
 
-class Desk:
+class Harness:
     """Two files, and reads of them."""
 
     def __init__(self) -> None:
@@ -68,68 +68,72 @@ class Desk:
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return Desk()
+def harness() -> Harness:
+    return Harness()
 
 
-def test_nothing_is_taken_when_nothing_was_asked_for(desk: Desk) -> None:
-    assert desk.taken() == []
+def test_nothing_is_taken_when_nothing_was_asked_for(harness: Harness) -> None:
+    assert harness.taken() == []
 
 
-def test_reads_right_behind_each_other_are_taken_together(desk: Desk) -> None:
-    desk.ask((0, 10), (10, 20), (30 + GAP_BYTES, 5))
-    assert desk.taken() == [[(0, 10), (10, 20), (30 + GAP_BYTES, 5)]]
+def test_reads_right_behind_each_other_are_taken_together(harness: Harness) -> None:
+    harness.ask((0, 10), (10, 20), (30 + GAP_BYTES, 5))
+    assert harness.taken() == [[(0, 10), (10, 20), (30 + GAP_BYTES, 5)]]
 
 
 @pytest.mark.parametrize("second", [(31 + GAP_BYTES, 5), (29, 5), (0, 30), (RUN_BYTES, 10)])
 def test_reads_far_apart_backwards_or_too_long_are_taken_alone(
-    desk: Desk, second: tuple[int, int]
+    harness: Harness, second: tuple[int, int]
 ) -> None:
-    desk.ask((10, 20), second)
-    assert desk.taken() == [[(10, 20)], [second]]
+    harness.ask((10, 20), second)
+    assert harness.taken() == [[(10, 20)], [second]]
 
 
-def test_a_run_ends_at_the_end_of_its_file(desk: Desk) -> None:
-    desk.ask((0, 10))
-    desk.ask((10, 10), file=1)
-    assert desk.taken() == [[(0, 10)], [(10, 10)]]
+def test_a_run_ends_at_the_end_of_its_file(harness: Harness) -> None:
+    harness.ask((0, 10))
+    harness.ask((10, 10), file=1)
+    assert harness.taken() == [[(0, 10)], [(10, 10)]]
 
 
-def test_a_run_has_only_so_many_reads_and_bytes(desk: Desk) -> None:
-    desk.ask(*[(at, 1) for at in range(RUN_READS + 1)])
-    assert [len(run) for run in desk.taken()] == [RUN_READS, 1]
-    desk.ask((0, RUN_BYTES - 1), (RUN_BYTES - 1, 1), (RUN_BYTES, 1))
-    assert [len(run) for run in desk.taken()] == [2, 1]
+def test_a_run_has_only_so_many_reads_and_bytes(harness: Harness) -> None:
+    harness.ask(*[(at, 1) for at in range(RUN_READS + 1)])
+    assert [len(run) for run in harness.taken()] == [RUN_READS, 1]
+    harness.ask((0, RUN_BYTES - 1), (RUN_BYTES - 1, 1), (RUN_BYTES, 1))
+    assert [len(run) for run in harness.taken()] == [2, 1]
 
 
-def test_each_read_of_a_run_gets_its_own_bytes(desk: Desk) -> None:
-    desk.ask((3, 4), (7, 1), (200, 100))
-    content = desk.content
-    assert desk.answers() == [content[3:7], content[7:8], content[200:300]]
+def test_each_read_of_a_run_gets_its_own_bytes(harness: Harness) -> None:
+    harness.ask((3, 4), (7, 1), (200, 100))
+    content = harness.content
+    assert harness.answers() == [content[3:7], content[7:8], content[200:300]]
 
 
-def test_what_lies_behind_the_end_of_the_file_is_short_and_the_rest_is_there(desk: Desk) -> None:
-    end = len(desk.content)
-    desk.ask((end - 8, 4), (end - 4, 2), (end - 2, 4), (end + 2, 1))
-    first, second, *others = desk.answers()
-    assert (first, second) == (desk.content[-8:-4], desk.content[-4:-2])
+def test_what_lies_behind_the_end_of_the_file_is_short_and_the_rest_is_there(
+    harness: Harness,
+) -> None:
+    end = len(harness.content)
+    harness.ask((end - 8, 4), (end - 4, 2), (end - 2, 4), (end + 2, 1))
+    first, second, *others = harness.answers()
+    assert (first, second) == (harness.content[-8:-4], harness.content[-4:-2])
     assert [type(answer) for answer in others] == [ShortRead, ShortRead]
-    desk.ask((end - 1, 2))
-    assert [type(answer) for answer in desk.answers()] == [ShortRead]
+    harness.ask((end - 1, 2))
+    assert [type(answer) for answer in harness.answers()] == [ShortRead]
 
 
-def test_a_bad_sector_fails_its_own_read_and_no_other(desk: Desk) -> None:
-    desk.ask((0, 10), (10, 5), (16, 4))
-    first, bad, last = carry_out(BadSector(desk.disk), desk.files[0].handle, desk.reads.take())
-    assert (first, last) == (desk.content[:10], desk.content[16:20])
+def test_a_bad_sector_fails_its_own_read_and_no_other(harness: Harness) -> None:
+    harness.ask((0, 10), (10, 5), (16, 4))
+    first, bad, last = carry_out(
+        BadSector(harness.disk), harness.files[0].handle, harness.reads.take()
+    )
+    assert (first, last) == (harness.content[:10], harness.content[16:20])
     assert isinstance(bad, OSError)
 
 
 def test_a_reader_is_woken_once_for_a_run_and_again_for_what_came_when_it_was_taken(
-    desk: Desk,
+    harness: Harness,
 ) -> None:
-    desk.ask((0, 10), (10, 10), (20, 10))
-    assert desk.woken == 1
-    assert len(desk.reads.take()) == 3
-    desk.ask((30, 10))
-    assert desk.woken == 2
+    harness.ask((0, 10), (10, 10), (20, 10))
+    assert harness.woken == 1
+    assert len(harness.reads.take()) == 3
+    harness.ask((30, 10))
+    assert harness.woken == 2

@@ -379,7 +379,7 @@ def test_a_thin_file_that_is_damaged_is_kept_and_the_others_are_rewritten(node: 
 
 def test_only_what_lies_around_survivors_is_read() -> None:
     node = Small()
-    node.wal._file_bytes = node.wal._shelf._file_bytes = 64 * FILE_BYTES
+    node.wal._file_bytes = node.wal._pool._file_bytes = 64 * FILE_BYTES
     node.open()
     for number in range(6000):
         seq = node.queues.publish_bodies([10], [body(number)], 0)[0]
@@ -413,7 +413,7 @@ def test_after_a_restart_survivors_are_found_by_place_too() -> None:
 
 def test_a_segment_is_not_taken_for_dead_while_its_owners_are_being_told() -> None:
     node = Small()
-    node.wal._file_bytes = node.wal._shelf._file_bytes = 64 * FILE_BYTES
+    node.wal._file_bytes = node.wal._pool._file_bytes = 64 * FILE_BYTES
     node.open()
     for number in range(5000):
         seq = node.queues.publish_bodies([10], [b"%06d" % number], 0)[0]

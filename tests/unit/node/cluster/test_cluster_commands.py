@@ -37,11 +37,11 @@ def with_cluster(site: Site, test: Callable[[Call], None]) -> None:
     async def run() -> None:
         stored = hash_password("s3cret", SHA256, b"salt")
         access = FakeAccess(users={"ada": FakeUser(stored, SHA256, ("administrator",))})
-        desk = LoginChecks(access, LoginRules())
+        harness = LoginChecks(access, LoginRules())
         operations = FakeOperations()
         operations.metadata = shared(site)
         server = ManagementServer(
-            Context(site.views[1], access, desk, operations, cluster=site.desks[1])
+            Context(site.views[1], access, harness, operations, cluster=site.harnesses[1])
         )
         port = await server.start("127.0.0.1", 0)
         login = ["--node-url", f"http://127.0.0.1:{port}", "--user", "ada", "--password", "s3cret"]
@@ -49,7 +49,7 @@ def with_cluster(site: Site, test: Callable[[Call], None]) -> None:
             await asyncio.to_thread(test, lambda *words: main([*login, *words]))
         finally:
             await server.stop()
-            desk.close()
+            harness.close()
 
     site.run(run())
 

@@ -13,8 +13,7 @@ from node.auth.login_checks import LoginChecks
 from node.auth.passwords import Hashing, hash_password
 from node.management.access import Context
 from node.management.api.health import queue_named
-from node.management.rows import cluster_view as cluster_desk
-from node.management.rows import queue_rows
+from node.management.rows import cluster_view, queue_rows
 from node.management.rows.client_view import Chosen
 from node.management.rows.cluster_view import ClusterView
 from node.management.rows.rates import CHANNEL, CONNECTION, CONSUMER, EXCHANGE, NODE, QUEUE, unknown
@@ -52,7 +51,7 @@ class Site:
     def __init__(self, world: OperatingWorld | None = None) -> None:
         self.world = world or OperatingWorld()
         self.views: dict[int, FakeBroker] = {}
-        self.desks: dict[int, ClusterView] = {}
+        self.harnesses: dict[int, ClusterView] = {}
         self.tallies: dict[int, FakeTallies] = {}
         self.rates: dict[int, Rates] = {}
         self.now_ms = 1_700_000_000_000
@@ -72,7 +71,7 @@ class Site:
             self.views[number] = view
             self.tallies[number] = tallies = FakeTallies()
             self.rates[number] = rates = Rates(tallies, lambda: self.now_ms)
-            self.desks[number] = ClusterView(view, node.operating, self.closing(number), rates)
+            self.harnesses[number] = ClusterView(view, node.operating, self.closing(number), rates)
             view.the_clients.add_channel(f"c{number}", 1, "ada" if number == 2 else "bo")
             view.the_clients.add_consumer(f"c{number}", 1, "q1")
 
@@ -107,8 +106,8 @@ def connection_of(number: int) -> ConnectionView:
 
 def test_all_nodes_are_listed_by_any_of_them() -> None:
     site = Site()
-    for desk in site.desks.values():
-        rows = site.run(desk.nodes())
+    for harness in site.harnesses.values():
+        rows = site.run(harness.nodes())
         assert [(row["name"], row["running"], row["member_id"]) for row in rows] == [
             ("n1", True, 1),
             ("n2", True, 2),
@@ -121,7 +120,7 @@ def test_all_nodes_are_listed_by_any_of_them() -> None:
 def test_a_node_that_is_down_is_listed_as_not_running() -> None:
     site = Site()
     site.world.stop(3)
-    rows = site.run(site.desks[1].nodes())
+    rows = site.run(site.harnesses[1].nodes())
     assert [(row["name"], row["running"]) for row in rows] == [
         ("n1", True),
         ("n2", True),
@@ -134,15 +133,15 @@ def test_a_node_that_is_down_is_listed_as_not_running() -> None:
 def test_nodes_that_run_and_cannot_reach_each_other_say_so() -> None:
     site = Site()
     site.world.net.cut(2, 3)
-    rows = site.run(site.desks[1].nodes())
+    rows = site.run(site.harnesses[1].nodes())
     assert [row["partitions"] for row in rows] == [[], ["n3"], ["n2"]]
 
 
 def test_one_node_is_shown_by_its_name() -> None:
     site = Site()
-    assert site.run(site.desks[1].node("n2"))["name"] == "n2"
-    assert site.run(site.desks[1].node("n1"))["running"] is True
-    assert site.run(site.desks[1].node("n9")) is None
+    assert site.run(site.harnesses[1].node("n2"))["name"] == "n2"
+    assert site.run(site.harnesses[1].node("n1"))["running"] is True
+    assert site.run(site.harnesses[1].node("n9")) is None
 
 
 def test_alarms_of_all_nodes_are_told() -> None:
@@ -150,7 +149,7 @@ def test_alarms_of_all_nodes_are_told() -> None:
     site.world.nodes[2].site.alarms.observe_memory(100)
     site.world.net.run()
     site.views[1].the_node = replace(site.views[1].the_node, disk_alarm=True)
-    assert site.desks[1].alarms() == [
+    assert site.harnesses[1].alarms() == [
         {"node": "n1", "resource": "disk"},
         {"node": "n2", "resource": "memory"},
     ]
@@ -166,53 +165,53 @@ KEYS = [("/", f"q{number}") for number in (1, 2, 3)]
 def test_queues_of_other_nodes_have_the_counts_that_these_know(
     named_max: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cluster_desk, "NAMED_MAX", named_max)
+    monkeypatch.setattr(cluster_view, "NAMED_MAX", named_max)
     site = Site()
-    live = site.run(site.desks[1].live_queues(KEYS, ["/", "none"]))
+    live = site.run(site.harnesses[1].live_queues(KEYS, ["/", "none"]))
     assert {key: view.messages_ready for key, view in live.items()} == {
         ("/", "q2"): 20,
         ("/", "q3"): 30,
     }
     assert live["/", "q2"].published == 21
-    assert site.run(site.desks[1].live_queue("/", "q3")).messages_ready == 30
-    assert site.run(site.desks[3].live_queue("/", "q3")).messages_ready == 30
-    assert site.run(site.desks[1].live_queue("/", "none")) is None
+    assert site.run(site.harnesses[1].live_queue("/", "q3")).messages_ready == 30
+    assert site.run(site.harnesses[3].live_queue("/", "q3")).messages_ready == 30
+    assert site.run(site.harnesses[1].live_queue("/", "none")) is None
 
 
 def test_a_queue_whose_node_is_away_is_shown_as_this_node_knows_it() -> None:
     site = Site()
     site.world.stop(3)
-    assert set(site.run(site.desks[1].live_queues(KEYS, ["/"]))) == {("/", "q2")}
-    assert site.run(site.desks[1].live_queue("/", "q3")).messages_ready == 0
+    assert set(site.run(site.harnesses[1].live_queues(KEYS, ["/"]))) == {("/", "q2")}
+    assert site.run(site.harnesses[1].live_queue("/", "q3")).messages_ready == 0
 
 
 def test_a_queue_that_only_the_other_node_has_is_left_out() -> None:
     site = Site()
     del site.views[1].queues["/", "q2"]
-    assert set(site.run(site.desks[1].live_queues(KEYS, ["/"]))) == {("/", "q3")}
+    assert set(site.run(site.harnesses[1].live_queues(KEYS, ["/"]))) == {("/", "q3")}
 
 
 def test_a_page_asks_for_its_own_queues_alone() -> None:
     site = Site()
-    live = site.run(site.desks[1].live_queues(KEYS[2:], ["/"]))
+    live = site.run(site.harnesses[1].live_queues(KEYS[2:], ["/"]))
     assert list(live) == [("/", "q3")]
-    assert site.run(site.desks[1].live_queues([("/", "none"), ("none", "q2")], ["/"])) == {}
+    assert site.run(site.harnesses[1].live_queues([("/", "none"), ("none", "q2")], ["/"])) == {}
 
 
 def test_vhosts_and_totals_are_those_of_all_nodes_that_answer() -> None:
     site = Site()
-    assert site.run(site.desks[1].vhosts()) == {
+    assert site.run(site.harnesses[1].vhosts()) == {
         "/": {
             "n2": [2, 0, True, [None] * 11, [0] * 8],
             "n3": [3, 0, False, [None] * 11, [3, *[0] * 7]],
         }
     }
     totals = [
-        each["queue_totals"]["messages_ready"] for each in site.run(site.desks[1].overviews())
+        each["queue_totals"]["messages_ready"] for each in site.run(site.harnesses[1].overviews())
     ]
     assert totals == [20, 30]
     site.world.stop(2)
-    assert len(site.run(site.desks[1].overviews())) == 1
+    assert len(site.run(site.harnesses[1].overviews())) == 1
 
 
 # Connections
@@ -220,18 +219,18 @@ def test_vhosts_and_totals_are_those_of_all_nodes_that_answer() -> None:
 
 def test_connections_of_other_nodes_are_found_and_closed_there() -> None:
     site = Site()
-    desk = site.desks[1]
-    rows = site.run(desk.clients.rows(CONNECTION, Chosen()))
+    harness = site.harnesses[1]
+    rows = site.run(harness.clients.rows(CONNECTION, Chosen()))
     assert {row["name"]: row["node"] for row in rows} == {"c2": "n2", "c3": "n3"}
-    places = site.run(desk.clients.keys(CONNECTION, Chosen(user="bo")))
+    places = site.run(harness.clients.keys(CONNECTION, Chosen(user="bo")))
     assert places == [(3, ("c3", 0, 0))]
-    assert site.run(desk.clients.row(CONNECTION, ("c3", 0, 0)))["user"] == "bo"
-    assert site.run(desk.clients.row(CONNECTION, ("none", 0, 0))) is None
-    assert site.run(desk.sessions("c2")) == []
-    assert site.run(desk.close_connection("c2", "why")) is True
-    assert site.run(desk.close_connection("none", "why")) is False
+    assert site.run(harness.clients.row(CONNECTION, ("c3", 0, 0)))["user"] == "bo"
+    assert site.run(harness.clients.row(CONNECTION, ("none", 0, 0))) is None
+    assert site.run(harness.sessions("c2")) == []
+    assert site.run(harness.close_connection("c2", "why")) is True
+    assert site.run(harness.close_connection("none", "why")) is False
     assert site.views[2].closed == [("c2", "why")]
-    site.run(desk.close_connections_of("bo", "why"))
+    site.run(harness.close_connections_of("bo", "why"))
     assert sorted(site.closed) == [(2, "", "bo", "why"), (3, "", "bo", "why")]
 
 
@@ -244,15 +243,15 @@ def over_http(site: Site, test: Callable[[Ask], Awaitable[None]], number: int = 
     async def run() -> None:
         stored = hash_password("s3cret", SHA256, b"salt")
         access = FakeAccess(users={"ada": FakeUser(stored, SHA256, ("administrator",))})
-        desk = LoginChecks(access, LoginRules())
+        harness = LoginChecks(access, LoginRules())
         operations = FakeOperations()
         operations.metadata = shared(site)
         context = Context(
             site.views[number],
             access,
-            desk,
+            harness,
             operations,
-            cluster=site.desks[number],
+            cluster=site.harnesses[number],
             rates=site.rates[number],
         )
         async with TestClient(TestServer(make_app(context))) as client:
@@ -263,7 +262,7 @@ def over_http(site: Site, test: Callable[[Ask], Awaitable[None]], number: int = 
                     return reply.status, await (reply.json() if is_json else reply.text())
 
             await test(ask)
-        desk.close()
+        harness.close()
 
     site.run(run())
 
@@ -354,17 +353,17 @@ def test_values_to_sort_by_come_from_the_nodes_that_have_them() -> None:
         site.tallies[number].numbers[QUEUE, ("/", f"q{number}")] = (ready, ready, *(0,) * 9)
         site.tallies[number].numbers[CONNECTION, f"c{number}"] = (100 * ready, 0)
     site.views[2].queues["/", "q2"] = replace(site.views[2].queues["/", "q2"], consumers=4)
-    desk = site.desks[1]
-    found = site.run(desk.queue_values(["/", "none"], "messages_ready"))
+    harness = site.harnesses[1]
+    found = site.run(harness.queue_values(["/", "none"], "messages_ready"))
     assert found == {("/", "q2"): 50, ("/", "q3"): 20}
-    assert site.run(desk.queue_values(["/"], "consumers"))["/", "q2"] == 4
-    assert site.run(desk.queue_values(["/"], "arguments.x-max-length"))["/", "q3"] == 10
-    found = site.run(desk.clients.values(CONNECTION, Chosen(), "recv_oct"))
+    assert site.run(harness.queue_values(["/"], "consumers"))["/", "q2"] == 4
+    assert site.run(harness.queue_values(["/"], "arguments.x-max-length"))["/", "q3"] == 10
+    found = site.run(harness.clients.values(CONNECTION, Chosen(), "recv_oct"))
     assert found == {(2, ("c2", 0, 0)): 5000, (3, ("c3", 0, 0)): 2000}
-    found = site.run(desk.clients.values(CONNECTION, Chosen(user="bo"), "user"))
+    found = site.run(harness.clients.values(CONNECTION, Chosen(user="bo"), "user"))
     assert found == {(3, ("c3", 0, 0)): "bo"}
     site.world.stop(3)
-    assert set(site.run(desk.queue_values(["/"], "messages_ready"))) == {("/", "q2")}
+    assert set(site.run(harness.queue_values(["/"], "messages_ready"))) == {("/", "q2")}
 
 
 def test_a_sorted_page_has_the_rows_of_all_nodes_in_one_order(
@@ -396,9 +395,11 @@ def test_a_sorted_page_has_the_rows_of_all_nodes_in_one_order(
 def test_clients_of_a_node_that_is_away_are_left_out() -> None:
     site = Site()
     site.world.stop(3)
-    assert {place[0] for place in site.run(site.desks[1].clients.keys(CHANNEL, Chosen()))} == {2}
-    assert site.run(site.desks[1].clients.rows_at(CHANNEL, [(3, ("c3", 1, 0))])) == {}
-    assert len(site.run(site.desks[1].clients.rows(CONSUMER, Chosen(queue="q1")))) == 1
+    assert {place[0] for place in site.run(site.harnesses[1].clients.keys(CHANNEL, Chosen()))} == {
+        2
+    }
+    assert site.run(site.harnesses[1].clients.rows_at(CHANNEL, [(3, ("c3", 1, 0))])) == {}
+    assert len(site.run(site.harnesses[1].clients.rows(CONSUMER, Chosen(queue="q1")))) == 1
 
 
 def test_rates_come_from_where_things_are_and_totals_are_sums() -> None:

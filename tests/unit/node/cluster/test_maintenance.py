@@ -34,15 +34,15 @@ class Site:
         self.world = world
         self.done = world.nodes[1].site.done
         self.doors: dict[int, FakeDoor] = {}
-        self.desks: dict[int, MaintenanceRequests] = {}
+        self.requests: dict[int, MaintenanceRequests] = {}
         for number, node in world.nodes.items():
             self.doors[number] = FakeDoor(node.site.done)
             node.operating.open_to(self.doors[number])
             assert node.operating.maintenance is not None
-            self.desks[number] = node.operating.maintenance
+            self.requests[number] = node.operating.maintenance
 
     def drain(self, node: str, force: bool = False, by: int = 1) -> Report:
-        return self.world.run(self.desks[by].drain(node, force))
+        return self.world.run(self.requests[by].drain(node, force))
 
     def is_draining(self, number: int) -> bool:
         members = self.world.nodes[1].cluster_snapshot.members()
@@ -131,7 +131,7 @@ def test_a_node_that_is_revived_takes_clients_again() -> None:
     site = Site(world)
     site.drain("n1")
     site.done.clear()
-    world.run(site.desks[2].revive("n1"))
+    world.run(site.requests[2].revive("n1"))
     assert site.done == ["opened", "in service"]
     assert not site.is_draining(1)
 
@@ -141,7 +141,7 @@ def test_a_node_whose_port_is_taken_stays_in_maintenance() -> None:
     site = Site(world)
     site.drain("n1")
     site.doors[1].fault = OSError("Address already in use")
-    assert "already in use" in refused(lambda: world.run(site.desks[1].revive("n1")))
+    assert "already in use" in refused(lambda: world.run(site.requests[1].revive("n1")))
     assert site.is_draining(1)
 
 

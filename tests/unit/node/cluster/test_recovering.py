@@ -43,7 +43,7 @@ class FakeAlone:
         self.leader = 1
 
 
-class Desk:
+class Harness:
     """Three nodes of which the first has what is left of queue `q`, without a leader."""
 
     def __init__(self, members: tuple[int, ...] = (1, 2, 3)) -> None:
@@ -92,77 +92,77 @@ class Desk:
         ]
 
 
-def after(desk: Desk) -> Queue:
-    found = desk.world.machine.queue(desk.queue.uid)
+def after(harness: Harness) -> Queue:
+    found = harness.world.machine.queue(harness.queue.uid)
     assert found is not None
     return found
 
 
 @pytest.mark.parametrize("asked", [1, 4])
 def test_the_queue_is_its_one_members_and_everybody_hears_it(asked: int) -> None:
-    desk = Desk()
-    desk.world.stop(2)
-    desk.world.stop(3)
-    done = desk.recover(asked=asked)
+    harness = Harness()
+    harness.world.stop(2)
+    harness.world.stop(3)
+    done = harness.recover(asked=asked)
     assert done == Recovered("/", "q", "n1", 7 + TERM_GAP, 9, ("n2", "n3"))
-    queue = after(desk)
+    queue = after(harness)
     assert (queue.members, queue.reborn_on, queue.reborn_term) == ((1,), 1, done.term)
-    assert desk.told == [done]
+    assert harness.told == [done]
 
 
 def test_no_leader_of_before_can_have_reached_its_term() -> None:
-    desk = Desk()
-    desk.terms.heard = 90
-    assert desk.recover().term == 90 + TERM_GAP
+    harness = Harness()
+    harness.terms.heard = 90
+    assert harness.recover().term == 90 + TERM_GAP
 
 
 def test_a_queue_that_is_led_is_left_as_it_is() -> None:
-    desk = Desk()
-    desk.world.leaders.table[desk.queue.uid] = (2, 8)
-    assert "node 'n2' leads the queue" in desk.refusal()
+    harness = Harness()
+    harness.world.leaders.table[harness.queue.uid] = (2, 8)
+    assert "node 'n2' leads the queue" in harness.refusal()
 
 
 def test_a_member_that_can_be_asked_and_has_more_comes_first() -> None:
-    desk = Desk()
-    desk.groups[3].changed = {"last_index": 10}
-    assert "node 'n3' has more" in desk.refusal()
-    desk.groups[3].changed = {"last_index": 10, "membership": "promotable"}
-    assert desk.recover().node == "n1"
+    harness = Harness()
+    harness.groups[3].changed = {"last_index": 10}
+    assert "node 'n3' has more" in harness.refusal()
+    harness.groups[3].changed = {"last_index": 10, "membership": "promotable"}
+    assert harness.recover().node == "n1"
 
 
 def test_who_takes_no_part_has_none_or_never_had_all_cannot_go_on() -> None:
-    desk = Desk()
-    assert "no member of the queue" in desk.refusal("n4")
-    assert "not a member of the cluster" in desk.refusal("n9")
-    desk.groups[1].changed = {"membership": "promotable"}
-    assert "never had all" in desk.refusal()
-    desk.groups[1].has_none = True
-    assert "its log is not whole" in desk.refusal()
+    harness = Harness()
+    assert "no member of the queue" in harness.refusal("n4")
+    assert "not a member of the cluster" in harness.refusal("n9")
+    harness.groups[1].changed = {"membership": "promotable"}
+    assert "never had all" in harness.refusal()
+    harness.groups[1].has_none = True
+    assert "its log is not whole" in harness.refusal()
 
 
 def test_a_node_that_cannot_be_reached_does_nothing() -> None:
-    desk = Desk()
-    desk.world.stop(2)
-    assert "not connected" in desk.refusal("n2")
+    harness = Harness()
+    harness.world.stop(2)
+    assert "not connected" in harness.refusal("n2")
 
 
 def test_terms_do_not_run_out_in_the_midst_of_it() -> None:
-    desk = Desk()
-    desk.terms.heard = TERM_MAX - TERM_GAP
-    assert "too often" in desk.refusal()
+    harness = Harness()
+    harness.terms.heard = TERM_MAX - TERM_GAP
+    assert "too often" in harness.refusal()
 
 
-def pair() -> Desk:
-    desk = Desk((2, 1))
-    desk.groups[1].changed = {"voters": (1, 2)}
-    return desk
+def pair() -> Harness:
+    harness = Harness((2, 1))
+    harness.groups[1].changed = {"voters": (1, 2)}
+    return harness
 
 
 def test_of_two_members_the_whole_one_goes_on_alone() -> None:
-    desk = pair()
-    desk.heal()
-    assert (after(desk).members, after(desk).reborn_on) == ((1,), 1)
-    assert desk.told[0].lost == ("n2",)
+    harness = pair()
+    harness.heal()
+    assert (after(harness).members, after(harness).reborn_on) == ((1,), 1)
+    assert harness.told[0].lost == ("n2",)
 
 
 @pytest.mark.parametrize(
@@ -176,88 +176,88 @@ def test_of_two_members_the_whole_one_goes_on_alone() -> None:
 def test_it_does_not_if_the_group_may_be_more_than_the_two(
     changed: dict[str, Any], reason: str
 ) -> None:
-    desk = pair()
-    desk.groups[1].changed = changed
+    harness = pair()
+    harness.groups[1].changed = changed
     with pytest.raises(Refused, match=reason):
-        desk.heal()
-    assert not desk.commands()
+        harness.heal()
+    assert not harness.commands()
 
 
 def test_it_does_not_while_a_node_is_silent_or_has_another_member() -> None:
-    desk = pair()
-    desk.world.stop(4)
+    harness = pair()
+    harness.world.stop(4)
     with pytest.raises(Refused, match="another node"):
-        desk.heal()
-    desk = pair()
-    desk.groups[2].has_none = False
+        harness.heal()
+    harness = pair()
+    harness.groups[2].has_none = False
     with pytest.raises(Refused, match="another node"):
-        desk.world.run(desk.parts[2].go_on_with(desk.queue, 1))
-    desk = pair()
-    desk.world.leaders.table[desk.queue.uid] = (1, 8)
+        harness.world.run(harness.parts[2].go_on_with(harness.queue, 1))
+    harness = pair()
+    harness.world.leaders.table[harness.queue.uid] = (1, 8)
     with pytest.raises(Refused, match="is led"):
-        desk.heal()
-    assert not desk.commands()
+        harness.heal()
+    assert not harness.commands()
 
 
 def test_it_does_not_for_a_queue_of_three() -> None:
-    desk = Desk()
-    desk.groups[1].changed = {"voters": (1, 2)}
+    harness = Harness()
+    harness.groups[1].changed = {"voters": (1, 2)}
     with pytest.raises(Refused, match="other members"):
-        desk.heal()
+        harness.heal()
 
 
 # The definitions
 
 
-def lonely(desk: Desk) -> Desk:
+def lonely(harness: Harness) -> Harness:
     for number in (2, 3, 4):
-        desk.world.stop(number)
-    return desk
+        harness.world.stop(number)
+    return harness
 
 
 def test_the_cluster_goes_on_with_the_one_node_that_is_left() -> None:
-    desk = lonely(Desk())
-    assert desk.world.run(desk.parts[1].recover_cluster()) == ("n2", "n3", "n4")
-    assert (desk.alone.cut, desk.alone.terms) == ([2, 3, 4], [5 + TERM_GAP])
-    proposed = desk.world.nodes[1].definitions.proposed
+    harness = lonely(Harness())
+    assert harness.world.run(harness.parts[1].recover_cluster()) == ("n2", "n3", "n4")
+    assert (harness.alone.cut, harness.alone.terms) == ([2, 3, 4], [5 + TERM_GAP])
+    proposed = harness.world.nodes[1].definitions.proposed
     assert [each.member for each in proposed if isinstance(each, RemoveMember)] == [2, 3, 4]
-    assert desk.recover().lost == ("gone@2", "gone@3")
+    assert harness.recover().lost == ("gone@2", "gone@3")
 
 
 def test_it_does_not_while_others_run_or_somebody_leads_or_it_has_no_vote() -> None:
-    desk = Desk()
+    harness = Harness()
     with pytest.raises(Refused, match="node 'n2' is running"):
-        desk.world.run(desk.parts[1].recover_cluster())
-    desk = lonely(Desk())
-    desk.alone.leader = 3
+        harness.world.run(harness.parts[1].recover_cluster())
+    harness = lonely(Harness())
+    harness.alone.leader = 3
     with pytest.raises(Refused, match="have a leader"):
-        desk.world.run(desk.parts[1].recover_cluster())
-    desk.alone.leader = 0
-    desk.groups[1].changed = {"membership": "promotable"}
+        harness.world.run(harness.parts[1].recover_cluster())
+    harness.alone.leader = 0
+    harness.groups[1].changed = {"membership": "promotable"}
     with pytest.raises(Refused, match="no vote"):
-        desk.world.run(desk.parts[1].recover_cluster())
-    assert not desk.alone.cut
+        harness.world.run(harness.parts[1].recover_cluster())
+    assert not harness.alone.cut
 
 
-def many(desk: Desk, pattern: str = "") -> dict[str, tuple[str, tuple[str, ...], str]]:
-    node = desk.world.nodes[1]
-    part = RecoveringMany(node.membership, node.status, desk.parts[1])
-    rows = desk.world.run(part.recover(lambda queue: pattern in queue.name))
+def many(harness: Harness, pattern: str = "") -> dict[str, tuple[str, tuple[str, ...], str]]:
+    node = harness.world.nodes[1]
+    part = RecoveringMany(node.membership, node.status, harness.parts[1])
+    rows = harness.world.run(part.recover(lambda queue: pattern in queue.name))
     return {each.name: (each.node, each.lost, each.error) for each in rows}
 
 
 def test_each_queue_without_a_majority_goes_on_with_the_member_that_has_most() -> None:
-    desk = Desk()
-    desk.world.queue("led", (1, 2, 3), leader=1)
-    desk.world.queue("classic", ())
-    desk.world.queue("elects", (1, 3, 4))
-    desk.world.queue("gone", (2, 3))
-    desk.world.queue("wide", (1, 2, 3, 4))
-    desk.groups[4].changed = {"last_index": 10}
-    desk.world.stop(2)
-    desk.world.stop(3)
-    assert many(desk, "wi") == {"wide": ("n4", ("n1", "n2", "n3"), "")}
-    assert many(desk) == {
+    harness = Harness()
+    harness.world.queue("led", (1, 2, 3), leader=1)
+    harness.world.queue("classic", ())
+    harness.world.queue("elects", (1, 3, 4))
+    harness.world.queue("gone", (2, 3))
+    harness.world.queue("wide", (1, 2, 3, 4))
+    harness.groups[4].changed = {"last_index": 10}
+    harness.world.stop(2)
+    harness.world.stop(3)
+    assert many(harness, "wi") == {"wide": ("n4", ("n1", "n2", "n3"), "")}
+    assert many(harness) == {
         "q": ("n1", ("n2", "n3"), ""),
         "elects": ("", (), HAS_MAJORITY),
         "gone": ("", (), NO_MEMBER),
@@ -265,12 +265,12 @@ def test_each_queue_without_a_majority_goes_on_with_the_member_that_has_most() -
 
 
 def test_a_queue_that_is_refused_holds_up_no_other() -> None:
-    desk = Desk()
-    desk.world.queue("stuck", (1, 2, 3))
-    desk.world.stop(2)
-    desk.world.stop(3)
-    desk.terms.heard = TERM_MAX - TERM_GAP
-    found = many(desk)
+    harness = Harness()
+    harness.world.queue("stuck", (1, 2, 3))
+    harness.world.stop(2)
+    harness.world.stop(3)
+    harness.terms.heard = TERM_MAX - TERM_GAP
+    found = many(harness)
     assert set(found) == {"q", "stuck"} and all("too often" in each[2] for each in found.values())
-    desk.groups[1].changed = {"membership": "promotable"}
-    assert many(desk, "q") == {"q": ("", (), NO_MEMBER)}
+    harness.groups[1].changed = {"membership": "promotable"}
+    assert many(harness, "q") == {"q": ("", (), NO_MEMBER)}

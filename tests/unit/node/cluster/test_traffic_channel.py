@@ -56,7 +56,7 @@ class Held:
         return {}
 
 
-class Desk:
+class Harness:
     """Three nodes, with the part on each."""
 
     def __init__(self, judge: int = 0, bounds: Bounds = BOUNDS) -> None:
@@ -105,109 +105,109 @@ class Desk:
 
 @pytest.mark.parametrize("judge", [0, 1, 3])
 def test_the_leader_goes_to_the_node_that_carries_its_traffic(judge: int) -> None:
-    desk = Desk(judge)
-    queue = desk.queue("q")
-    desk.run(6)
-    assert desk.world.leader_of(queue) == 1  # The first look begins it.
-    desk.run(3)
-    assert desk.world.leader_of(queue) == 2
-    assert desk.told == [("q", "n2")]
-    assert (desk.parts[1].advised, desk.parts[1].moved) == (1, 1)
-    desk.run(30)
-    assert desk.world.leader_of(queue) == 2
-    assert not any(part.advices for part in desk.parts.values())
+    harness = Harness(judge)
+    queue = harness.queue("q")
+    harness.run(6)
+    assert harness.world.leader_of(queue) == 1  # The first look begins it.
+    harness.run(3)
+    assert harness.world.leader_of(queue) == 2
+    assert harness.told == [("q", "n2")]
+    assert (harness.parts[1].advised, harness.parts[1].moved) == (1, 1)
+    harness.run(30)
+    assert harness.world.leader_of(queue) == 2
+    assert not any(part.advices for part in harness.parts.values())
 
 
 def test_what_is_only_advised_is_told_and_shown_on_every_node() -> None:
-    desk = Desk()
-    queue = desk.queue("q", ADVISE)
-    desk.run(20)
-    assert desk.world.leader_of(queue) == 1
-    assert desk.told == [("q", "n2")]
-    for part in desk.parts.values():
-        (row,) = desk.world.run(part.planned(lambda each: True))
+    harness = Harness()
+    queue = harness.queue("q", ADVISE)
+    harness.run(20)
+    assert harness.world.leader_of(queue) == 1
+    assert harness.told == [("q", "n2")]
+    for part in harness.parts.values():
+        (row,) = harness.world.run(part.planned(lambda each: True))
         assert (row["name"], row["from"], row["to"], row["share_percent"]) == ("q", "n1", "n2", 99)
-        assert not desk.world.run(part.planned(lambda each: False))
+        assert not harness.world.run(part.planned(lambda each: False))
 
 
 def test_a_policy_that_is_taken_back_ends_the_advice() -> None:
-    desk = Desk()
-    queue = desk.queue("q", ADVISE)
-    desk.run(9)
-    assert desk.parts[1].advices
-    desk.queues[1].followed.clear()
-    desk.run(2)
-    assert not desk.parts[1].advices
-    asked = desk.queues[1].asked
-    desk.run(9)
-    assert desk.queues[1].asked == asked
-    assert desk.world.leader_of(queue) == 1
+    harness = Harness()
+    queue = harness.queue("q", ADVISE)
+    harness.run(9)
+    assert harness.parts[1].advices
+    harness.queues[1].followed.clear()
+    harness.run(2)
+    assert not harness.parts[1].advices
+    asked = harness.queues[1].asked
+    harness.run(9)
+    assert harness.queues[1].asked == asked
+    assert harness.world.leader_of(queue) == 1
 
 
 def test_nothing_goes_to_nodes_that_are_down_drained_in_alarm_or_behind() -> None:
-    desk = Desk()
-    queue = desk.queue("q")
-    desk.in_alarm.add(2)
-    desk.run(12)
-    desk.in_alarm.clear()
-    desk.world.nodes[1].groups.changed = {"lags": {2: LAG_MAX + 1}}
-    desk.run(12)
-    desk.world.nodes[1].groups.changed = {}
-    desk.world.run(desk.world.nodes[1].membership.set_draining(2, True))
-    desk.run(12)
-    desk.world.run(desk.world.nodes[1].membership.set_draining(2, False))
-    desk.world.nodes[1].groups.settled[queue.uid] = (1, 3)  # The member there does not vote yet.
-    desk.run(12)
-    desk.world.nodes[1].groups.settled.clear()
-    assert desk.world.leader_of(queue) == 1 and not desk.told
-    desk.run(12)
-    assert desk.world.leader_of(queue) == 2
+    harness = Harness()
+    queue = harness.queue("q")
+    harness.in_alarm.add(2)
+    harness.run(12)
+    harness.in_alarm.clear()
+    harness.world.nodes[1].groups.changed = {"lags": {2: LAG_MAX + 1}}
+    harness.run(12)
+    harness.world.nodes[1].groups.changed = {}
+    harness.world.run(harness.world.nodes[1].membership.set_draining(2, True))
+    harness.run(12)
+    harness.world.run(harness.world.nodes[1].membership.set_draining(2, False))
+    harness.world.nodes[1].groups.settled[queue.uid] = (1, 3)  # The member there does not vote yet.
+    harness.run(12)
+    harness.world.nodes[1].groups.settled.clear()
+    assert harness.world.leader_of(queue) == 1 and not harness.told
+    harness.run(12)
+    assert harness.world.leader_of(queue) == 2
 
 
 def test_one_queue_moves_after_the_other() -> None:
-    desk = Desk()
-    queues = [desk.queue(name, leader=leader) for name, leader in (("a", 1), ("b", 3), ("c", 3))]
-    desk.world.nodes[1].groups.stubborn.add(queues[0].uid)
-    desk.run(9)
-    assert [desk.world.leader_of(each) for each in queues].count(2) < 3
-    desk.world.nodes[1].groups.stubborn.clear()
-    desk.run(60)
-    assert [desk.world.leader_of(each) for each in queues] == [2, 2, 2]
+    harness = Harness()
+    queues = [harness.queue(name, leader=leader) for name, leader in (("a", 1), ("b", 3), ("c", 3))]
+    harness.world.nodes[1].groups.stubborn.add(queues[0].uid)
+    harness.run(9)
+    assert [harness.world.leader_of(each) for each in queues].count(2) < 3
+    harness.world.nodes[1].groups.stubborn.clear()
+    harness.run(60)
+    assert [harness.world.leader_of(each) for each in queues] == [2, 2, 2]
 
 
 def test_a_node_that_does_not_decide_moves_nothing() -> None:
-    desk = Desk(judge=3)
-    queue = desk.queue("q")
+    harness = Harness(judge=3)
+    queue = harness.queue("q")
     asked: list[str] = []
 
     async def ask() -> None:
         try:
-            await desk.world.nodes[1].status.ask(2, FOLLOW, [queue.uid, 2])
+            await harness.world.nodes[1].status.ask(2, FOLLOW, [queue.uid, 2])
         except NoAnswer as error:
             asked.append(str(error))
 
-    desk.world.run(ask())
+    harness.world.run(ask())
     assert asked == ["another node decides about leaders"]
-    assert desk.world.leader_of(queue) == 1
+    assert harness.world.leader_of(queue) == 1
 
 
 def test_queues_without_traffic_are_known_to_whoever_spreads_leaders() -> None:
-    desk = Desk()
-    queues = {name: desk.queue(name, leader=place) for place, name in enumerate("abc", 1)}
-    told = desk.queue("told", ADVISE)
+    harness = Harness()
+    queues = {name: harness.queue(name, leader=place) for place, name in enumerate("abc", 1)}
+    told = harness.queue("told", ADVISE)
     for name in ("a", "c"):
-        for each in desk.queues.values():
+        for each in harness.queues.values():
             each.carries[queues[name].uid] = {2: 10}
-    for each in desk.queues.values():
+    for each in harness.queues.values():
         each.carries[told.uid] = {}
-    desk.run(5)
-    assert desk.world.run(desk.parts[2].idle()) == frozenset()
-    desk.run(3)
+    harness.run(5)
+    assert harness.world.run(harness.parts[2].idle()) == frozenset()
+    harness.run(3)
     quiet = {queues["a"].uid, queues["c"].uid}
-    assert desk.world.run(desk.parts[2].idle()) == quiet
-    for each in desk.queues.values():
+    assert harness.world.run(harness.parts[2].idle()) == quiet
+    for each in harness.queues.values():
         each.carries[queues["a"].uid] = {1: MUCH}
-    desk.run(2)
-    assert desk.world.run(desk.parts[2].idle()) == {queues["c"].uid}
-    desk.world.stop(3)
-    assert desk.world.run(desk.parts[2].idle()) == set()
+    harness.run(2)
+    assert harness.world.run(harness.parts[2].idle()) == {queues["c"].uid}
+    harness.world.stop(3)
+    assert harness.world.run(harness.parts[2].idle()) == set()

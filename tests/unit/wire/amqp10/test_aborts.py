@@ -20,7 +20,7 @@ LARGE = data_section(b"x" * 3_000)
 GONE = ProtocolError(Condition.RESOURCE_DELETED, "queue 'q' was deleted", Scope.LINK)
 
 
-class Desk:
+class Harness:
     """A session with a consumer whose large message is under way: `window` frames of seven."""
 
     def __init__(self, window: int, credit: int = 10) -> None:
@@ -40,11 +40,11 @@ class Desk:
 
 
 def test_a_message_under_way_is_aborted_before_its_link_is_detached() -> None:
-    desk = Desk(window=100)
-    first = desk.answers()
+    harness = Harness(window=100)
+    first = harness.answers()
     assert all(isinstance(each, Transfer) and each.more for each in first)
-    desk.session.detach(desk.link, GONE)
-    abort, detach = desk.answers()
+    harness.session.detach(harness.link, GONE)
+    abort, detach = harness.answers()
     assert isinstance(abort, Transfer)
     assert (abort.handle, abort.delivery_id, abort.aborted) == (0, 0, True)
     assert not abort.more
@@ -53,7 +53,7 @@ def test_a_message_under_way_is_aborted_before_its_link_is_detached() -> None:
 
 
 def test_a_peer_takes_nothing_of_an_aborted_message_and_the_next_one_whole() -> None:
-    sender, taker = Desk(window=100), Raw()
+    sender, taker = Harness(window=100), Raw()
     taker.open()
     taker.begin()
     taker.attach(0, False)
@@ -67,51 +67,51 @@ def test_a_peer_takes_nothing_of_an_aborted_message_and_the_next_one_whole() -> 
 
 
 def test_without_a_window_nothing_is_aborted_and_the_link_is_detached_alone() -> None:
-    desk = Desk(window=2)
-    assert len(desk.answers()) == 2
-    assert not desk.session.renew(desk.link)
-    desk.session.detach(desk.link, GONE)
-    [detach] = desk.answers()
+    harness = Harness(window=2)
+    assert len(harness.answers()) == 2
+    assert not harness.session.renew(harness.link)
+    harness.session.detach(harness.link, GONE)
+    [detach] = harness.answers()
     assert isinstance(detach, Detach)
 
 
 def test_a_link_that_the_peer_detaches_is_sent_nothing_more() -> None:
-    desk = Desk(window=100)
-    desk.answers()
-    desk.raw.send(Detach(handle=0, closed=True))
-    [detach] = desk.answers()
+    harness = Harness(window=100)
+    harness.answers()
+    harness.raw.send(Detach(handle=0, closed=True))
+    [detach] = harness.answers()
     assert isinstance(detach, Detach)
 
 
 def test_a_queue_that_took_all_back_is_asked_again_for_the_credit_that_is_left() -> None:
-    desk = Desk(window=100, credit=10)
-    desk.answers()
-    sender = desk.link.sender
+    harness = Harness(window=100, credit=10)
+    harness.answers()
+    sender = harness.link.sender
     assert sender is not None
     assert (sender.credit, sender.waiting, sender.arrived) == (9, 2, 3)
-    assert desk.session.renew(desk.link)
-    [(link, credit)] = desk.session.take_queue_credits()
-    assert link is desk.link
+    assert harness.session.renew(harness.link)
+    [(link, credit)] = harness.session.take_queue_credits()
+    assert link is harness.link
     assert (credit.arrived, credit.credit, credit.drain) == (3, 9, False)
     assert (sender.waiting, len(sender.runs)) == (0, 0)
-    assert not desk.session.has_work()
+    assert not harness.session.has_work()
 
 
 def test_a_drain_that_the_queue_forgot_is_asked_for_again() -> None:
-    desk = Desk(window=100, credit=3)
-    desk.answers()
-    desk.raw.flow(handle=0, delivery_count=1, link_credit=5, drain=True)
-    [(_, asked)] = desk.session.take_queue_credits()
+    harness = Harness(window=100, credit=3)
+    harness.answers()
+    harness.raw.flow(handle=0, delivery_count=1, link_credit=5, drain=True)
+    [(_, asked)] = harness.session.take_queue_credits()
     assert asked.drain
-    assert desk.session.renew(desk.link)
-    [(_, again)] = desk.session.take_queue_credits()
+    assert harness.session.renew(harness.link)
+    [(_, again)] = harness.session.take_queue_credits()
     assert (again.arrived, again.credit, again.drain) == (3, 5, True)
-    desk.session.drained(desk.link, 3 + 5)
-    flows = [each for each in desk.answers() if isinstance(each, Flow)]
+    harness.session.drained(harness.link, 3 + 5)
+    flows = [each for each in harness.answers() if isinstance(each, Flow)]
     assert [(each.delivery_count, each.link_credit, each.drain) for each in flows] == [(6, 0, True)]
 
 
 def test_a_link_that_is_over_is_not_renewed() -> None:
-    desk = Desk(window=100)
-    desk.session.detach(desk.link, GONE)
-    assert not desk.session.renew(desk.link)
+    harness = Harness(window=100)
+    harness.session.detach(harness.link, GONE)
+    assert not harness.session.renew(harness.link)

@@ -11,7 +11,7 @@ from tests.unit.queues.fake_sink import FakeSink, Told
 from tests.unit.queues.messages import body_of, chunk_of
 
 
-class Desk:
+class Harness:
     """One queue and one session with it."""
 
     def __init__(
