@@ -2,10 +2,10 @@
 
     python -m bench.locality [--python PATH] [--queues 6] [--clients 12] [--rate 100] [--seconds 20]
 
-Starts a cluster of three nodes and spreads queues over them. Clients connect to nodes drawn by lot,
-each with a publisher and a consumer of one queue, publish at a steady rate and measure the time to
-the outcome and to the delivery. First they stay where they are (`follow=None`), then the same
-clients follow. Prints a table: how many links are local, the median and the 99th percentile of
+Starts a cluster of three nodes and spreads queues over them. Clients connect to nodes drawn at
+random, each with a publisher and a consumer of one queue, publish at a steady rate and measure the
+time to the outcome and to the delivery. First they stay where they are (`follow=None`), then the
+same clients follow. Prints a table: how many links are local, the median and the 99th percentile of
 both times in ms, messages, and bytes between nodes per message (`warren_peer_sent_bytes_total`).
 """
 

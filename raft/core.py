@@ -152,7 +152,7 @@ class Raft:
 
     @property
     def is_idle(self) -> bool:
-        """May be left without ticks: nothing will happen by itself, and everybody knows it."""
+        """May be left without ticks: nothing will happen by itself, and every member knows it."""
         last_index = self._log.last_index
         if (
             self._is_dirty
@@ -717,7 +717,7 @@ class Raft:
             return
         self._commit_to(index)
         if self.member not in config.voters and self._replica.configs.index <= index:
-            leading.farewell(config.voters, self.commit_index)
+            leading.send_last_commit(config.voters, self.commit_index)
             self._follow(self.term, 0)
 
     def _commit_to(self, index: i64) -> None:

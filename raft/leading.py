@@ -285,7 +285,7 @@ class Leadership:
             peer.known_commit = UNKNOWN
             self._send_empty(peer, commit_index)
 
-    def farewell(self, voters: Sequence[int], commit_index: i64) -> None:
+    def send_last_commit(self, voters: Sequence[int], commit_index: i64) -> None:
         """The leader is no member any more: let all know, and let the foremost take over."""
         foremost: Progress | None = None
         for member, peer in self.peers.items():

@@ -39,7 +39,7 @@ def production_fault(config: "Config", access: AccessView, user_count: int) -> s
         return ""
     if password_matches(default.password_hash, default.hashing, DEFAULT_USER.encode()):
         return (
-            f"auth.production is set and user '{DEFAULT_USER}' has the password that everybody "
+            f"auth.production is set and user '{DEFAULT_USER}' has the well-known password "
             "knows: start without it once, and change the password or delete the user"
         )
     return ""

@@ -224,7 +224,7 @@ def check_encoding(request: web.Request) -> None:
 @web.middleware
 async def require_login(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Put the caller into the request, or end it with 401; mark what may be stale. /metrics
-    looks after itself, and the files of the page are for everybody."""
+    looks after itself, and the files of the page need no login."""
     if request.path.startswith("/api/"):
         caller = request[CALLER] = await identify(request.app[CONTEXT], request)
         REQUESTED_BY.set(Author(caller.name, request.remote or "", HTTP))

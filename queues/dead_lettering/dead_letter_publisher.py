@@ -277,7 +277,7 @@ class QueueDeadLetterPublisher(PublishingOnly):
         return mine.exchange == rule.exchange and mine.routing_key == rule.routing_key
 
     def close(self) -> None:
-        """The queue is gone, or has another undertaker now."""
+        """The queue is gone, or has another dead-letter publisher now."""
         for uid in self._next_seqs:
             self._host_of(uid).command(self, EndSession(self._session))
         self._next_seqs = {}

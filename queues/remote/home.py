@@ -119,7 +119,7 @@ class SessionStub:
         self._last: i64 = 0  # the number of its EndSession
         self._session = session
         self._stubs = stubs
-        self._credit = CreditActor("visitor", VISITOR_CREDIT, self.grant)
+        self._credit = CreditActor("remote session", VISITOR_CREDIT, self.grant)
         self._to_grant: i64 = 0  # publishes handed to the host, and not granted again
         self._promised: deque[Promised] = deque()
         self._room: i64 = WINDOW_BYTES  # what may be sent before the proxy has taken some

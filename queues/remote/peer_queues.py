@@ -1,7 +1,7 @@
 """Everything that this node and one other say to each other about queues (0036). No I/O.
 
 Both are home of some queues and have sessions that use those of the other: a `PeerQueues` has the
-proxies of its queues, the visitors that its sessions are here, and the one stream that both speak
+proxies of its queues, the stubs of its sessions here, and the one stream that both speak
 on. The host tells it when the connection comes and goes, gives it the frames that arrive, and
 takes what is to be sent at the end of a turn (`end_turn`), as far as the connection has room.
 
@@ -132,7 +132,7 @@ class PeerQueues:
         self.proxies.come_back()
 
     def end_turn(self) -> None:
-        """Send what has come together; proxies and visitors were asked before."""
+        """Send what has come together; proxies and stubs were asked before."""
         while self._has_room():
             frame = self.stream.take_frame()
             if frame is None:

@@ -3,14 +3,15 @@
 A `QuorumProxy` is the `QueueHost` of such a queue; it has a `RemoteSession` for each session that
 uses
 it, and gets the leader (`leader`). Without a leader, everything waits. If this node leads, what
-the strands send goes to its end as objects; else over the road to the node that does, as items.
+the sessions send goes to its end as objects; else to the node that does, as items.
 
 `QuorumProxies` has the proxies of a node, takes what leaders elsewhere say, and is called when a
 connection has
-lost what was under way (`lost`): then the strands resume, as with a leader that is new to them.
+lost what was under way (`lost`): then the sessions resume, as with a leader that is new to them.
 
 Bounded: publishes that are not known to be applied are kept, up to KEPT_BYTES_MAX for each queue;
-beyond that, and while the road is full, the sessions that publish to it are held up. Compiled.
+beyond that, and while the connection is full, the sessions that publish to it are held up.
+Compiled.
 """
 
 from typing import Final, final
@@ -187,14 +188,14 @@ class QuorumProxy:
         return self.end is not None or self._peer_route is not None
 
     def resume_all(self, refused_alone: bool) -> None:
-        """All strands are to find out how far they have come, or those that were refused."""
+        """All sessions are to find out how far they have come, or those that were refused."""
         if not self.is_led:
             return
         for remote_session in list(self._remote_sessions.values()):
             if remote_session.is_refused or not refused_alone:
                 remote_session.resume()
 
-    # What strands need (RemoteSessionHome)
+    # What remote sessions need (RemoteSessionHome)
 
     def send_publish(
         self, session: SessionId, number: int, confirmed: int, chunk: Chunk, first_seq: int

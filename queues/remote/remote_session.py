@@ -4,7 +4,7 @@ A `RemoteSession` numbers what its session hands down and keeps it until the mac
 have
 applied it. It goes to the current leader (`RemoteSessionHome`): as objects, if that is this node,
 else as
-items. To a leader that is new to it the strand says what it waits for, hears how the session
+items. To a leader that is new to it the session says what it waits for, hears how the session
 stands, and goes on from there: sends again what was not applied, drops deliveries that it has seen.
 
 At most one command that wants an answer is under way, and what the session hands down after it
@@ -46,7 +46,9 @@ TAKEN_BYTES: Final = WINDOW_BYTES // 4  # looked at, and told to the leader at o
 
 
 class RemoteSessionHome(Protocol):
-    """What a strand needs of its queue's proxy: the leader, and an account of what is kept."""
+    """What a remote session needs of its queue's proxy: the leader, and an account of what is
+    kept.
+    """
 
     @property
     def uid(self) -> int: ...
@@ -162,7 +164,9 @@ class RemoteSession:
         self._sink = sink
         self._session = sink.session
         self._home = home
-        self._credit = CreditActor("strand", VISITOR_CREDIT)  # towards a leader on this node
+        self._credit = CreditActor(
+            "quorum session", VISITOR_CREDIT
+        )  # towards a leader on this node
         self._kept: deque[Kept] = deque()
         self._next: i64 = 1  # number of the next command
         self._applied: i64 = 0

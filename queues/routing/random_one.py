@@ -1,4 +1,4 @@
-"""Exchange kinds `x-random` and `x-local-random`: one destination by lot. Compiled.
+"""Exchange kinds `x-random` and `x-local-random`: one destination at random. Compiled.
 
 Each destination is as likely as any other, however many bindings lead there. The local one draws
 among queues with their leader on this node; if there is none, it finds nothing.

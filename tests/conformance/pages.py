@@ -15,7 +15,7 @@ from tests.conformance.programs import missing, program
 
 CHECKS: Final = (Path(__file__).parent / "page" / "checks.js").read_text("utf-8")
 PATIENCE_MS: Final = 20_000
-DESK: Final = {"width": 1280, "height": 900}
+DESKTOP: Final = {"width": 1280, "height": 900}
 PHONE: Final = {"width": 320, "height": 640}  # what WCAG 2.1 asks to be enough (1.4.10)
 ENTER: Final = """
   if (!sessionStorage.getItem("known")) {
@@ -40,7 +40,7 @@ class Pages:
         **options: Any,
     ) -> Iterator[Any]:
         """A tab at no page yet; its user has its own name as password, None: no login."""
-        context = self._browser.new_context(viewport=size or DESK, **options)
+        context = self._browser.new_context(viewport=size or DESKTOP, **options)
         tab = context.new_page()
         tab.set_default_timeout(PATIENCE_MS)
         asked: list[str] = []

@@ -1,4 +1,6 @@
-"""Damaged files of a log: who is hit is not served, everybody else is, and nothing is hidden."""
+"""Damaged files of a log: queues that are hit are not served, all others are, and nothing is
+hidden.
+"""
 
 import os
 import struct

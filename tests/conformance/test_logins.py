@@ -190,7 +190,7 @@ def test_in_production_a_node_refuses_the_default_user() -> None:
         node.restart()
         node.stop()
         node.settings = {"auth.production": "true"}
-        with pytest.raises(NodeFailed, match="has the password that everybody knows"):
+        with pytest.raises(NodeFailed, match="has the well-known password"):
             node.start()
     finally:
         node.close()

@@ -201,7 +201,7 @@ class Evidence:
     # The verdict
 
     def hits(self, known: dict[int, Known]) -> list[Hit]:
-        """Everybody whose messages, or entries, are or may be missing."""
+        """The owners whose messages, or entries, are or may be missing."""
         found: list[Hit] = []
         for place in self.places:
             found.extend(self._entry_hits(place))

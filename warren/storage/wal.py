@@ -598,7 +598,7 @@ class Wal:
         self._post(lambda: self._on_failure(error))
 
     def _take_notice(self) -> None:
-        """On the loop: tell everybody how far the log is durable."""
+        """On the loop: tell all owners how far the log is durable."""
         self._notice_posted = False  # Before `_written` is read, or a notice could get lost.
         batch = self._written
         if batch is None or self._failed or self._closed or batch.end_lsn == self.durable_lsn:

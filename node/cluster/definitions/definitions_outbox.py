@@ -2,7 +2,7 @@
 
 Takes commands in the order in which they are proposed; gives numbered batches for the leader, the
 same ones again until they are applied, and tells each proposer the outcome once the batch is
-applied here and by everybody who is to be waited for. No I/O, no clock: `now_ms` is monotonic.
+applied here and by every node that must apply it first. No I/O, no clock: `now_ms` is monotonic.
 
 Limits: WINDOW batches are under way, of at most BATCH_COMMANDS and about BATCH_BYTES; behind them
 WAITING_MAX commands of at most WAITING_BYTES wait. What is beyond is refused at once. Who was not

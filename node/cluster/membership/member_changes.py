@@ -1,6 +1,6 @@
 """What operators do to the cluster and to the members of its quorum queues.
 
-    membership = Membership(landscape, definitions, groups, asking)
+    membership = Membership(cluster_snapshot, definitions, groups, asking)
     await membership.add_member(queue, "rabbit@four")       # Refused says why not
     rows = await membership.grow("rabbit@four", all_queues, even=False)
 

@@ -24,7 +24,7 @@ from warren.wire.peer.handshake import Claim, Identity
 
 
 class Admission:
-    """The list at the door."""
+    """The list of connections in their handshake."""
 
     def __init__(
         self, identity: Identity, settings: LinkSettings, on_conflict: Callable[[int, str], None]

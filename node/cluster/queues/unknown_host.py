@@ -2,8 +2,8 @@
 
 A declare is answered when all trusted nodes have applied it; one that lags behind may be asked for
 a queue that is defined and not known here. What is published to it is refused, for nothing else
-would be safe, and to the session the queue is gone: it restarts. Keeps `QueueHost`, for visitors
-(`queues.remote.home`) alone, which may be answered at once.
+would be safe, and to the session the queue is gone: it restarts. Keeps `QueueHost`, for session
+stubs (`queues.remote.home`) alone, which may be answered at once.
 """
 
 from queues.machine.commands import Command, EndSession

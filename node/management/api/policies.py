@@ -1,7 +1,7 @@
 """Policies and operator policies: /api/policies and /api/operator-policies, by vhost and name.
 
-Lists are for everybody, of the vhosts that they see; a single policy is for policymakers, who set
-them; operator policies are set by administrators alone.
+Every user may read the lists of the vhosts that it sees; a single policy is for policymakers, who
+set them; operator policies are set by administrators alone.
 """
 
 import msgspec

@@ -301,7 +301,7 @@ class World:
         if ("", command.name) in other.machine.parameters:
             return
         told = node.definitions._applied.get(other.member)
-        is_new = told is not None and not told.is_serving  # It has only just opened its door.
+        is_new = told is not None and not told.is_serving  # It has only just opened its listener.
         text = f"{node.name} answers {command.name}, and {other.name} does not know it"
         assert is_new, f"{text}\n{self.describe()}"
 
@@ -319,7 +319,7 @@ class World:
         assert known == state, f"{node.name} is another one at {index}\n{self.describe()}"
 
     def settle(self) -> None:
-        """All is well again: everybody is answered, and they come to be the same."""
+        """All is well again: every client is answered, and they come to be the same."""
         self.is_calm = True
         self.is_changing = self.is_removing = False  # Who asked for it may be gone.
         self.stalled.clear()

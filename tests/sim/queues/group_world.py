@@ -463,7 +463,7 @@ class GroupWorld:
         raise AssertionError(f"{what} does not come about")
 
     def drain(self) -> None:
-        """Everybody goes, one who is new takes all."""
+        """All consumers leave, a new one takes all."""
         self.calm_down()
         self.run_until("an end of what was handed down", self.nothing_kept)
         for session in self.sessions:
@@ -476,7 +476,7 @@ class GroupWorld:
         self.sessions = [last]
         last.attach()
         self.run_until("an empty queue", lambda: self.takes_all(last))
-        self.run_until("the end of the last burial", self.all_buried)
+        self.run_until("the end of the last dead-lettering", self.all_buried)
         for letter in self.books.letters.values():
             assert self.is_safe(letter), f"{letter.payload[:20]!r} is lost"
         self.run_until("rest", self.is_at_rest)

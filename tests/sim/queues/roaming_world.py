@@ -1,8 +1,8 @@
 """Nodes with quorum queues whose leaders change, sessions on all of them, and links that break.
 
 The log is not simulated, its word is (`roaming_queue`). Everything else is real: machines, proxies,
-visitors, the streams between nodes. `heal` ends the bad weather; then everything must come to rest,
-and the `Truth` of each queue says what must have happened to whom.
+session stubs, the streams between nodes. `heal` ends the bad weather; then everything must come to
+rest, and the `Truth` of each queue says what must have happened to whom.
 """
 
 from random import Random
@@ -21,7 +21,9 @@ Wire = list[bytes]
 
 
 class Node:
-    """A process: a member of each queue, its proxies, sessions, and the roads to the others."""
+    """A process: a member of each queue, its proxies, sessions, and the connections to the
+    others.
+    """
 
     def __init__(self, member: int, process: int, world: "World") -> None:
         self.member = member
@@ -383,7 +385,7 @@ class World:
                 check_clients(mine, self.queues[uid])
                 assert proxy.kept_bytes == 0, "commands are kept that are applied"
                 sessions = {client.session for client in mine}
-                assert proxy.sessions <= sessions, "strands of sessions that ended"
+                assert proxy.sessions <= sessions, "proxies of sessions that ended"
 
 
 def check_clients(clients: list[Client], queue: LedQueue) -> None:

@@ -270,7 +270,7 @@ class CrowdWorld(Schedule):
         return faults
 
     def heal(self) -> None:
-        """Nothing goes wrong any more, and everybody is there."""
+        """Nothing goes wrong any more, and all members are there."""
         self.tells("healed")
         self.faults = CALM
         self.network.heal()

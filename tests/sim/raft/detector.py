@@ -38,16 +38,16 @@ class Detector:
         self._forced.clear()
 
     def restarted(self, number: int, others: list[int]) -> None:
-        """A process begins: it trusts everybody, and its old connections are gone."""
+        """A process begins: it trusts all peers, and its old connections are gone."""
         for other in others:
             self._suspected.pop((number, other), None)
             self._restarted.discard((number, other))
             self._restarted.add((other, number))
 
-    def beat(self, now: int, up: list[int], everybody: list[int]) -> None:
+    def beat(self, now: int, up: list[int], peers: list[int]) -> None:
         """Those that are `up` look at all. Opinions change with some delay."""
         for one in up:
-            for other in everybody:
+            for other in peers:
                 if one != other and self._random.random() < 0.5:
                     self._look(now, one, other)
 

@@ -217,7 +217,7 @@ class World(Schedule):
     # After the weather
 
     def heal(self) -> None:
-        """Nothing goes wrong any more, and everybody is there."""
+        """Nothing goes wrong any more, and all members are there."""
         self.tells("healed")
         self.faults = CALM
         self.network.heal()

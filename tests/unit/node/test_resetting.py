@@ -1,4 +1,4 @@
-"""What is left of a data directory after a reset: nothing of the node, all of everybody else."""
+"""What is left of a data directory after a reset: nothing of the node, all of other programs."""
 
 from pathlib import Path
 

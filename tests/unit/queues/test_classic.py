@@ -224,7 +224,7 @@ def test_bodies_over_the_budget_are_read_back_when_they_are_wanted() -> None:
 
 
 def test_reading_ahead_leaves_out_what_is_dead() -> None:
-    """The file of a dead message may be gone, and then the read would fail for everybody."""
+    """The file of a dead message may be gone, and then the read would fail for all readers."""
     harness = Harness(budget_bytes=0)
     for body in (b"one", b"two", b"three"):
         harness.publish([body])

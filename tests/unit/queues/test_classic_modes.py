@@ -189,7 +189,7 @@ def test_a_chunk_that_waits_for_a_queue_that_is_deleted_is_let_go() -> None:
 
 
 class SlowGrave(AtMostOnce):
-    """An undertaker that writes down who came."""
+    """A dead-letter publisher that writes down who came."""
 
     def __init__(self) -> None:
         self.dead: list[tuple[bytes, str]] = []

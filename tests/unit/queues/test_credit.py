@@ -56,7 +56,7 @@ class Chain:
             self.hand_down(place, count)
 
     def rest(self) -> None:
-        """Everybody works until there is nothing left to do."""
+        """All actors work until there is nothing left to do."""
         for _ in range(10_000):
             if not any(self.mailboxes):
                 return

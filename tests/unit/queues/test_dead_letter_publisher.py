@@ -28,7 +28,7 @@ NOW_MS = 1_700_000_000_000
 
 
 class Harness:
-    """The undertaker of queue `work`, which sends its dead to exchange `dlx`."""
+    """The dead-letter publisher of queue `work`, which sends its dead to exchange `dlx`."""
 
     def __init__(
         self,

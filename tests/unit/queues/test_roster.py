@@ -233,10 +233,10 @@ def test_only_who_ranks_higher_or_is_active_can_change_who_is_active() -> None:
 def test_lines_keep_their_order_whoever_leaves_and_comes_again(seed: int) -> None:
     chance = random.Random(seed)
     lines = Lines()
-    everybody = [Consumer(ConsumerKey(number), number % 3) for number in range(1, 31)]
+    consumers = [Consumer(ConsumerKey(number), number % 3) for number in range(1, 31)]
     naive: dict[int, list[Consumer]] = {0: [], 1: [], 2: []}
     for _ in range(600):
-        consumer = chance.choice(everybody)
+        consumer = chance.choice(consumers)
         place = naive[int(consumer.priority)]
         what = chance.choice(("join", "leave", "leave", "take"))
         if what == "join":

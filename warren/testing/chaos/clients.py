@@ -1,9 +1,9 @@
 """A publisher and a consumer that never give up, and write down all that they do and see.
 
 Each has a line to one node at a time, its own one to begin with (`homes`). A line that breaks is
-replaced: by its own node if that answers, else by another by lot; one on which nothing happens for
-`patience_s` by that of another node. Who is away goes back when its own node answers again. What
-was published and has no outcome when a line breaks is not published again: it is unknown what
+replaced: by its own node if that answers, else by another at random; one on which nothing happens
+for `patience_s` by that of another node. Who is away goes back when its own node answers again.
+What was published and has no outcome when a line breaks is not published again: it is unknown what
 became of it, and the history says just that.
 
 A publisher has a new name for each line (`p1.3`: publisher 1, its third line), for the broker

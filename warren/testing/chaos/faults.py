@@ -63,7 +63,7 @@ Maker = Callable[[Target, Random], Fault]
 
 
 def make(name: str, target: Target, drawn: Random) -> Fault:
-    """The fault of that name, somewhere by lot."""
+    """The fault of that name, somewhere at random."""
     return MAKERS[name](target, drawn)
 
 

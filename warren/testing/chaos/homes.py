@@ -1,11 +1,11 @@
 """To which node a client of a chaos run has its line: to its own, as long as that answers.
 
 Takes the URLs of all nodes and the client's number; gives lines (`line`), one at a time. When its
-own node does not answer, a client goes to another by lot, as clients do that shuffle their hosts,
-and asks its own every now and then (`after_s`) whether it answers again: `is_back` says so, and the
-next `line` is to it. So the clients of a node that is gone are spread over all others, and all of
-them are spread over all nodes soon after the cluster is whole again: what a fault does then is
-done to the cluster, not to one node that everybody had fled to.
+own node does not answer, a client goes to another at random, as clients do that shuffle their
+hosts, and asks its own every now and then (`after_s`) whether it answers again: `is_back` says so,
+and the next `line` is to it. So the clients of a node that is gone are spread over all others, and
+all of them are spread over all nodes soon after the cluster is whole again: what a fault does then
+is done to the cluster, not to one node that all clients had moved to.
 
 A node on which nothing happened (`shun`) is the last choice once, and its client does not go back
 before `shunned_s`. The lots are those of the client's number. Not compiled.
@@ -87,7 +87,7 @@ class Home:
             await _cancelled(search, self._timeout_s)
 
     def _order(self) -> list[int]:
-        """Its own node first, the others by lot, last the one that is shunned."""
+        """Its own node first, the others at random, last the one that is shunned."""
         others = [place for place in range(len(self._urls)) if place != self._own]
         self._drawn.shuffle(others)
         order = [self._own, *others]

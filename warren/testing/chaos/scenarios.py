@@ -1,7 +1,7 @@
 """Scenarios: which faults a run has, for how long each, and how long the cluster rests between.
 
 The name of each fault is a scenario of that fault alone; the others mix several. Faults come in an
-order drawn by lot, each as often as any other, so that a run that is long enough has them all.
+order drawn at random, each as often as any other, so that a run that is long enough has them all.
 """
 
 from collections.abc import Iterator, Mapping

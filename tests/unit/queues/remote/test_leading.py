@@ -54,7 +54,7 @@ class Never:
 
 
 class Leader:
-    """A node that leads, and the visitors of one other node."""
+    """A node that leads, and the session stubs of one other node."""
 
     def __init__(self) -> None:
         self.end = End(UID, Options(), Never())

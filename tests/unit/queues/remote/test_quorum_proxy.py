@@ -66,7 +66,7 @@ class Steady:
 
 
 class Harness:
-    """One node: a proxy, a session, the end of a member here, and a road to another node."""
+    """One node: a proxy, a session, the end of a member here, and a connection to another node."""
 
     def __init__(self, options: Options | None = None) -> None:
         self.end = End(UID, options or Options(), Steady())
