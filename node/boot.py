@@ -565,7 +565,7 @@ class Node:
             if keeper.should_trim(used, budget.used_bytes, self.turn.count, budget.is_pressed):
                 await asyncio.to_thread(keeper.trim)
             now_ms = broker.monotonic_ms()
-            for place, endpoint in enumerate(list(broker.arrivals.values())):
+            for place, endpoint in enumerate(list(broker.connections.all.values())):
                 tick_or_abort(endpoint, now_ms)
                 if place % TICKS_PER_SLICE == TICKS_PER_SLICE - 1:
                     await asyncio.sleep(0)
@@ -595,12 +595,11 @@ class Node:
         broker = self.broker
         if broker.door is not None:
             broker.door.close()
-        for endpoint in list(broker.arrivals.values()):
-            endpoint.close("broker forced connection closure with reason 'shutdown'")
+        broker.connections.close_all("broker forced connection closure with reason 'shutdown'")
         await self._drain(1.0)
-        for endpoint in list(broker.arrivals.values()):
+        for endpoint in list(broker.connections.all.values()):
             endpoint.abort()
-        broker.partings.abort_all()
+        broker.connections.half_closed.abort_all()
         await self._drain(1.0)
         await self._bury(2.0)
         if front is not None:
@@ -627,7 +626,7 @@ class Node:
 
     async def _drain(self, seconds: float) -> None:
         """Wait until the connections are gone, but no longer than this."""
-        await wait_until(lambda: not self.broker.arrivals, seconds)
+        await wait_until(lambda: not self.broker.connections.all, seconds)
 
 
 async def wait_until(reached: Callable[[], bool], seconds: float) -> None:

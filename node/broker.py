@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol
 
 from node.amqp091.publish_plans import RouteCache
 from node.amqp10.hints import HintCounts
@@ -26,21 +26,21 @@ from node.clock import NodeClock, monotonic_ms
 from node.cluster.queues.unknown_host import UnknownHost
 from node.connections.client_limits import ClientLimits
 from node.connections.connection_properties import server_properties, wire_limits, wire_limits10
+from node.connections.connection_registry import ConnectionRegistry
 from node.connections.direct_reply_to import ANSWERS_FROM, DirectReplies
-from node.connections.half_closed import Partings
 from node.definitions.policing import PolicyKeeper, QueueRules
 from node.definitions.queue_hosts import QueueHosts
 from node.definitions.routes import Routes
-from node.descriptors import Descriptors
+from node.descriptors import Descriptors, files_max
 from node.events.authors import BROKER, Author
 from node.events.events import Events
+from node.events.internal_publisher import InternalPublisher
 from node.events.observers import Observers
 from node.federating.link_service import LinkService
 from node.oversized import OversizedHeaders
 from node.recovery.damage import Damages, Owners
 from node.recovery.unreadable import Unreadable
 from node.resources.alarms import AlarmHold, Alarms
-from node.resources.process_facts import files_max
 from node.resources.publish_hold import Hold
 from node.timers import Timers
 from node.turn import Turn
@@ -59,12 +59,11 @@ from queues.definitions.metadata_commands import (
     Batch,
     Command,
     DeclareQueue,
-    DeleteByOwner,
     DeleteQueue,
     PutUser,
     may_grow,
 )
-from queues.definitions.metadata_outcomes import Added, Change, Deleted, Outcome, Refused, Removed
+from queues.definitions.metadata_outcomes import Added, Change, Outcome, Refused, Removed
 from queues.definitions.queue_arguments import QUORUM, STREAM, queue_type
 from queues.definitions.queue_options import EXPIRES, QueueDefaults
 from queues.hosts.host_interfaces import Steppable, Waking
@@ -81,8 +80,6 @@ from warren.storage.wal import RESERVE
 from warren.wire.errors import ProtocolError, ReplyCode, Scope
 
 if TYPE_CHECKING:
-    from node.amqp091.endpoint import Endpoint091
-    from node.amqp10.endpoint import Endpoint10
     from node.cluster.queues.queues_channel import QueuesChannel
     from node.cluster.services.whereis import WhereIs
     from node.cluster.wiring import ClusterParts
@@ -95,10 +92,6 @@ if TYPE_CHECKING:
     from warren.storage.pages import Pages
 
 log = logging.getLogger("warren.broker")
-
-Endpoint: TypeAlias = "Endpoint091 | Endpoint10"
-
-DELETED_QUEUES_MAX: Final = 512  # of a connection that is gone, in one entry: 2 to 3 ms
 
 
 class BodyLog(Protocol):
@@ -174,17 +167,24 @@ class Broker:
         self.damages = Damages(log_owners, self)
         self.policies = PolicyKeeper(self)
         self.routes = Routes(self._new_cache)
-        self.arrivals: dict[str, Endpoint] = {}  # all connections, by id
+        self.connections = ConnectionRegistry(self.events, self.hold, self.propose)
         self.descriptors = Descriptors(files_max)
-        self.endpoints: dict[str, Endpoint] = {}  # those that have opened a vhost
-        self.endpoints_by_name: dict[str, Endpoint] = {}
-        self.partings = Partings()
-        self.client_limits = ClientLimits(self)
+        self.client_limits = self._make_client_limits()
         self.answers = DirectReplies(turn.mark_endpoint)
         self._removed_ready: dict[int, int] = {}
         self._begin_to_count()
-        self.observers = Observers(self)
+        publisher = InternalPublisher(self)
+        self.observers = Observers(self.events, metadata, config, publisher, self.connections)
         self._join_cluster(parts)
+
+    def _make_client_limits(self) -> ClientLimits:
+        return ClientLimits(
+            self.config.limits,
+            self.metadata,
+            self.connections,
+            self.node_name,
+            self.definitions_version,
+        )
 
     def _make_logins(self) -> LoginChecks:
         logins = LoginChecks(self.access, rules_of(self.config))
@@ -219,8 +219,6 @@ class Broker:
         self.counts = Counts()  # of AMQP 0-9-1, and of dead letters
         self.counts10 = Counts()  # of AMQP 1.0
         self.oversized = OversizedHeaders(self.monotonic_ms)
-        self.connections_opened = self.connections_closed = 0
-        self.channels_opened = self.channels_closed = 0
         self.queues_created = self.queues_deleted = self.queues_declared = 0
         self._replaced_count = 0  # times that the definitions became others all at once
         self._session_count = 0
@@ -337,9 +335,7 @@ class Broker:
             self.routes.user_gone(subject.name)
             return
         self.routes.vhost_gone(subject.name)
-        for each in list(self.endpoints.values()):
-            if each.vhost == subject.name:
-                each.close(f"vhost '{subject.name}' is deleted")
+        self.connections.close_vhost(subject.name)
 
     @property
     def routers(self) -> Mapping[str, Router]:
@@ -601,24 +597,6 @@ class Broker:
 
     # Connections
 
-    def arrived(self, endpoint: "Endpoint") -> None:
-        """A client has begun to speak."""
-        self.arrivals[endpoint.id] = endpoint
-
-    def endpoint_open(self, endpoint: "Endpoint") -> None:
-        self.endpoints[endpoint.id] = endpoint
-        self.endpoints_by_name[endpoint.name] = endpoint
-        self.connections_opened += 1
-        self.observers.connection_created(endpoint)
-
-    def endpoint_gone(self, endpoint: "Endpoint") -> None:
-        self.arrivals.pop(endpoint.id, None)
-        self.hold.gone(endpoint)
-        if self.endpoints.pop(endpoint.id, None) is not None:
-            self.connections_closed += 1
-            self.endpoints_by_name.pop(endpoint.name, None)
-            self.observers.connection_closed(endpoint)
-
     def replace_hash(self, name: str, old: str, new: str, hashing: Hashing) -> None:
         """A better hash of a password that has just been shown, unless the user has changed."""
         user = self.metadata.access.user(name)
@@ -629,29 +607,14 @@ class Broker:
 
     @property
     def client_count(self) -> int:
-        return len(self.arrivals)
+        return len(self.connections.all)
 
     def close_clients(self, reason: str) -> int:
-        """Begin to close all connections, with 320; how many there are."""
-        clients = list(self.arrivals.values())
-        for each in clients:
-            each.close(reason)
-        return len(clients)
+        return self.connections.close_all(reason)
 
     def set_in_maintenance(self, is_so: bool) -> None:
         self.in_maintenance = is_so
         self.observers.maintenance_changed(is_so)
-
-    def delete_queues_of(self, connection_id: str, done: Callable[[], None] | None = None) -> None:
-        """The connection is gone; so are its exclusive queues, some in each turn."""
-
-        def committed(outcome: Outcome) -> None:
-            if isinstance(outcome, Deleted) and len(outcome.subjects) == DELETED_QUEUES_MAX:
-                self.delete_queues_of(connection_id, done)
-            elif done is not None:
-                done()
-
-        self.propose(DeleteByOwner(connection_id, DELETED_QUEUES_MAX), committed)
 
     def _alarms_changed(self) -> None:
         reason = self.alarms.reason()
@@ -660,9 +623,8 @@ class Broker:
         self.turn.dead_letters.low_disk = self.alarms.is_low_on_disk()
         why = "; ".join((reason or "cleared", *self.alarms.details()))
         log.warning("resource alarm: %s", why)
-        self.observers.alarms_changed()
-        for endpoint in list(self.endpoints.values()):
-            endpoint.mark()
+        self.observers.alarms_changed(self.alarms)
+        self.connections.mark_all()
 
     # What queue hosts ask (queues.hosts.host_interfaces.Steps)
 

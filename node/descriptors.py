@@ -6,6 +6,7 @@ says how many are open, and costs no look at the process.
 
 import asyncio
 import logging
+import resource
 from collections.abc import Callable
 from time import monotonic
 from typing import Final
@@ -14,6 +15,11 @@ log = logging.getLogger("warren.listener")
 
 KEPT: Final = 128  # at most, and at most a quarter of the limit
 LOG_S: Final = 60.0
+
+
+def files_max() -> int:
+    """The soft limit of open files."""
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 class Descriptors:

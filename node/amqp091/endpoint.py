@@ -167,8 +167,8 @@ class Endpoint091:
         self._end_channels()
         self.reader.peer_down_everywhere()
         if self.owns_queues:
-            self.broker.delete_queues_of(self.id)
-        self.broker.endpoint_gone(self)
+            self.broker.connections.delete_queues_of(self.id)
+        self.broker.connections.closed(self)
 
     def pause_writing(self) -> None:
         self._writing_paused = True
@@ -225,7 +225,7 @@ class Endpoint091:
             return
         self.owns_queues = False
         self._output_held = True
-        self.broker.delete_queues_of(self.id, self._close_when_sent)
+        self.broker.connections.delete_queues_of(self.id, self._close_when_sent)
 
     def _called(self, event: Called) -> None:
         method = event.method
@@ -256,12 +256,12 @@ class Endpoint091:
         channel = Channel091(self, self.connection, number, session, self.held)
         self.channels[number] = channel
         channel.set_trace(self.broker.observers.firehose.trace_of(self, number))
-        self.broker.channels_opened += 1
+        self.broker.connections.channels_opened_count += 1
         tell_channel(self.broker.events, "created", self, number)
         channel.send(methods.ChannelOpenOk())
 
     def _channel_over(self, number: int) -> None:
-        self.broker.channels_closed += 1
+        self.broker.connections.channels_closed_count += 1
         tell_channel(self.broker.events, "closed", self, number)
 
     # Login and vhost
@@ -321,7 +321,7 @@ class Endpoint091:
         self.permissions = PermissionCache(access, self.user, vhost)
         self._plans = broker.route_cache(vhost, self.user, "impersonator" in self.tags)
         self.connection.accept_open()
-        broker.endpoint_open(self)
+        broker.connections.opened(self)
         interval_s = self.connection.heartbeat_s
         if 0 < interval_s < QUICK_S:
             self._tick_quickly(interval_s / 4)
@@ -419,7 +419,7 @@ class Endpoint091:
         data = self.connection.data_to_send()
         if data:
             self.transport.write(data)
-        self.broker.partings.begin(self.transport, int(self.connection.heartbeat_s))
+        self.broker.connections.half_closed.begin(self.transport, int(self.connection.heartbeat_s))
         self.connection_lost()
 
     def _end_channels(self) -> None:

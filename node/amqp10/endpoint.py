@@ -179,8 +179,8 @@ class Endpoint10:
         self._end_sessions()
         self.reader.peer_down_everywhere()
         if self.owns_queues:
-            self.broker.delete_queues_of(self.id)
-        self.broker.endpoint_gone(self)
+            self.broker.connections.delete_queues_of(self.id)
+        self.broker.connections.closed(self)
 
     def pause_writing(self) -> None:
         self._writing_paused = True
@@ -299,7 +299,7 @@ class Endpoint10:
         mine = Session10(self, core)
         core.owner = mine
         self.sessions[int(core.channel)] = mine
-        self.broker.channels_opened += 1
+        self.broker.connections.channels_opened_count += 1
         tell_channel(self.broker.events, "created", self, int(core.channel))
 
     def _end_in_order(self) -> None:
@@ -309,7 +309,7 @@ class Endpoint10:
             return
         self.owns_queues = False
         self._output_held = True
-        self.broker.delete_queues_of(self.id, self._close_when_sent)
+        self.broker.connections.delete_queues_of(self.id, self._close_when_sent)
 
     def _session_of(self, link: Link) -> Session10 | None:
         session = self.sessions.get(int(link.channel))
@@ -327,7 +327,7 @@ class Endpoint10:
             core.owner = None
             if self.sessions.get(int(core.channel)) is mine:
                 del self.sessions[int(core.channel)]
-            self.broker.channels_closed += 1
+            self.broker.connections.channels_closed_count += 1
             tell_channel(self.broker.events, "closed", self, int(core.channel))
 
     def _end_sessions(self) -> None:
@@ -396,7 +396,7 @@ class Endpoint10:
         self.permissions = PermissionCache(broker.access, self.user, vhost)
         self._plans = broker.route_cache(vhost, self.user, "impersonator" in self.tags)
         self.connection.accept_open(self._open_answer())
-        broker.endpoint_open(self)
+        broker.connections.opened(self)
         idle_ms = asked.idle_time_out or 0
         if 0 < idle_ms < QUICK_MS:
             self._tick_quickly(idle_ms / 4000)
@@ -450,7 +450,7 @@ class Endpoint10:
         if data:
             self.transport.write(data)
         patience_ms = int(self.connection.limits.idle_time_out_ms)
-        self.broker.partings.begin(self.transport, patience_ms / 1000)
+        self.broker.connections.half_closed.begin(self.transport, patience_ms / 1000)
         self.connection_lost()
 
     # What sessions and links ask (node.amqp10.owner.Owner10)

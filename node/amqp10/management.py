@@ -15,7 +15,7 @@ and a text. Owns one session towards queues, for purges; `close` ends it.
 | 503 | the definitions cannot be changed now, or no node can answer for the queue |
 """
 
-from collections.abc import Callable, Sized
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from node.amqp10 import descriptions
@@ -38,6 +38,7 @@ from node.amqp10.requests import (
 from node.auth.permissions import CONFIGURE
 from node.cluster.services.topology import topology_of
 from node.cluster.services.whereis import NodePlace, WhereIs
+from node.connections.connection_registry import ConnectionRegistry
 from node.definitions.definition_changes import (
     Actor,
     Definitions,
@@ -76,9 +77,7 @@ class ManagedBroker(Definitions, LookedAt, Protocol):
     queues_declared: int
     whereis: WhereIs
 
-    @property
-    def endpoints(self) -> Sized:
-        """The open connections."""
+    connections: ConnectionRegistry
 
     def has_exchange(self, vhost: str, name: str) -> bool: ...
 
@@ -377,7 +376,9 @@ class Management:
         broker = self._broker
         if node.name != broker.node_name:
             return None
-        return descriptions.load_description(len(broker.endpoints), broker.metadata.queue_count)
+        return descriptions.load_description(
+            len(broker.connections.open), broker.metadata.queue_count
+        )
 
     # What they share
 

@@ -7,6 +7,7 @@ others as their last word is, so that a burst on several nodes at once can go ov
 the others took meanwhile. Connections are counted only where there is a limit.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
@@ -23,7 +24,9 @@ from queues.definitions.vhost_limits import (
 from warren.wire.errors import ProtocolError, ReplyCode
 
 if TYPE_CHECKING:
-    from node.broker import Broker
+    from node.config.settings import LimitsSection
+    from node.connections.connection_registry import ConnectionRegistry
+    from queues.definitions.metadata import Metadata
 
 NAMES_MAX: Final = 100_000  # of vhosts or users with limits, in one word of a node
 
@@ -62,27 +65,37 @@ class Nowhere:
 class ClientLimits:
     """See the module."""
 
-    def __init__(self, broker: "Broker") -> None:
+    def __init__(
+        self,
+        limits: "LimitsSection",
+        metadata: "Metadata",
+        connections: "ConnectionRegistry",
+        node_name: str,
+        definitions_version: Callable[[], int],
+    ) -> None:
         self.elsewhere: Elsewhere = Nowhere()
-        self._broker = broker
+        self._limits = limits
+        self._metadata = metadata
+        self._connections = connections
+        self._node_name = node_name
+        self._definitions_version = definitions_version
         self._version = -1
         self._vhosts: list[str] = []  # those with a limit, as of that version of the definitions
         self._users: list[str] = []
 
     def connection_refusal(self, user: str, vhost: str) -> ProtocolError | None:
         """Why the node, the vhost or the user takes no more connections; None: they do."""
-        broker = self._broker
-        limit = broker.config.limits.connection_max
-        if 0 <= limit <= len(broker.endpoints):
+        limit = self._limits.connection_max
+        if 0 <= limit <= len(self._connections.open):
             text = f"Connection refused for user '{user}': node connection limit ({limit})"
             return ProtocolError(ReplyCode.NOT_ALLOWED, f"{text} is reached")
-        limit = vhost_limit(broker.metadata.vhosts[vhost].parameters, MAX_CONNECTIONS)
+        limit = vhost_limit(self._metadata.vhosts[vhost].parameters, MAX_CONNECTIONS)
         if 0 <= limit <= self._connections_in(vhost) + self.elsewhere.connections_in(vhost):
             text = (
                 f"access to vhost '{vhost}' refused for user '{user}': connection limit ({limit})"
             )
             return ProtocolError(ReplyCode.NOT_ALLOWED, f"{text} is reached")
-        limit = user_limit(broker.metadata.parameters, user, MAX_CONNECTIONS)
+        limit = user_limit(self._metadata.parameters, user, MAX_CONNECTIONS)
         if 0 <= limit <= self._connections_of(user) + self.elsewhere.connections_of(user):
             text = f"connection refused for user '{user}': user connection limit ({limit})"
             return ProtocolError(ReplyCode.NOT_ALLOWED, f"{text} is reached")
@@ -90,12 +103,15 @@ class ClientLimits:
 
     def channel_refusal(self, user: str) -> ProtocolError | None:
         """Why no more channel, or session, may be opened; None: it may."""
-        broker = self._broker
-        limit = broker.config.limits.channel_max_per_node
-        if 0 < limit <= broker.channels_opened - broker.channels_closed:
-            text = f"number of channels opened on node '{broker.node_name}' has reached the maximum"
+        limit = self._limits.channel_max_per_node
+        if (
+            0
+            < limit
+            <= self._connections.channels_opened_count - self._connections.channels_closed_count
+        ):
+            text = f"number of channels opened on node '{self._node_name}' has reached the maximum"
             return ProtocolError(ReplyCode.NOT_ALLOWED, f"{text} allowed limit of ({limit})")
-        limit = user_limit(broker.metadata.parameters, user, MAX_CHANNELS)
+        limit = user_limit(self._metadata.parameters, user, MAX_CHANNELS)
         if limit < 0 or self._channels_of(user) + self.elsewhere.channels_of(user) < limit:
             return None
         text = f"number of channels opened for user '{user}' has reached the maximum allowed user"
@@ -109,7 +125,7 @@ class ClientLimits:
         in_vhost = dict.fromkeys(self._vhosts[:NAMES_MAX], 0)
         of_user = dict.fromkeys(self._users[:NAMES_MAX], 0)
         channels = dict(of_user)
-        for each in self._broker.endpoints.values():
+        for each in self._connections.open.values():
             if each.vhost in in_vhost:
                 in_vhost[each.vhost] += 1
             if each.user in of_user:
@@ -118,8 +134,8 @@ class ClientLimits:
         return Usage(_more_than_none(in_vhost), _more_than_none(of_user), _more_than_none(channels))
 
     def _find_limits(self) -> None:
-        metadata = self._broker.metadata
-        version = self._broker.definitions_version()
+        metadata = self._metadata
+        version = self._definitions_version()
         if version == self._version:
             return
         self._version = version
@@ -128,13 +144,13 @@ class ClientLimits:
         self._users = [name for component, name in metadata.parameters if component == USER_LIMITS]
 
     def _connections_in(self, vhost: str) -> int:
-        return sum(each.vhost == vhost for each in self._broker.endpoints.values())
+        return sum(each.vhost == vhost for each in self._connections.open.values())
 
     def _connections_of(self, user: str) -> int:
-        return sum(each.user == user for each in self._broker.endpoints.values())
+        return sum(each.user == user for each in self._connections.open.values())
 
     def _channels_of(self, user: str) -> int:
-        of_user = (each for each in self._broker.endpoints.values() if each.user == user)
+        of_user = (each for each in self._connections.open.values() if each.user == user)
         return sum(each.channel_count() for each in of_user)
 
 

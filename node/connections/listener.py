@@ -77,7 +77,7 @@ class Greeting(asyncio.Protocol):
             # A client of 1.0 must begin with SASL, and TLS has a port of its own.
             is_10 = protocol is Protocol.AMQP_10
             transport.write(HEADER_10_SASL if is_10 else HEADER_091)
-            self._broker.partings.begin(transport, 0)
+            self._broker.connections.half_closed.begin(transport, 0)
 
     def _hand_over(
         self,
@@ -92,7 +92,7 @@ class Greeting(asyncio.Protocol):
         endpoint = kind(self._broker, transport, peer, here, self._tls(transport))
         if self._is_internal and isinstance(endpoint, Endpoint091):
             endpoint.is_internal = True
-        self._broker.arrived(endpoint)
+        self._broker.connections.arrived(endpoint)
         transport.set_protocol(cast(asyncio.Protocol, endpoint))
         endpoint.start()
         if rest:

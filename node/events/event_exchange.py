@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from node.events.events import Event
+from node.events.events import Event, Events
 from node.events.internal_publisher import InternalPublisher, Letter
 
 if TYPE_CHECKING:
-    from node.broker import Broker
+    from node.config.settings import EventsSection
+    from queues.definitions.metadata import Metadata
 
 log = logging.getLogger("warren.events")
 
@@ -41,8 +42,16 @@ _DECODE: Final = msgspec.json.Decoder(Wish).decode
 class EventExchange:
     """Invariant: it is subscribed to the events exactly while it is on."""
 
-    def __init__(self, broker: "Broker", publisher: InternalPublisher) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        events: Events,
+        metadata: "Metadata",
+        section: "EventsSection",
+        publisher: InternalPublisher,
+    ) -> None:
+        self._events = events
+        self._metadata = metadata
+        self._section = section
         self._publisher = publisher
         self._leave: Callable[[], None] | None = None
         self.vhost = ""
@@ -58,16 +67,16 @@ class EventExchange:
     def parameter_changed(self) -> None:
         """Some global parameter is another one now."""
         wish = self._wish()
-        self.vhost = wish.vhost or self._broker.config.events.vhost
+        self.vhost = wish.vhost or self._section.vhost
         if wish.enabled and self._leave is None:
-            self._leave = self._broker.events.subscribe(self._heard)
+            self._leave = self._events.subscribe(self._heard)
         elif not wish.enabled and self._leave is not None:
             self._leave()
             self._leave = None
 
     def _wish(self) -> Wish:
-        parameter = self._broker.metadata.parameters.get(PARAMETER)
-        section = self._broker.config.events
+        parameter = self._metadata.parameters.get(PARAMETER)
+        section = self._section
         if parameter is None:
             return Wish(section.exchange, section.vhost)
         try:

@@ -35,8 +35,7 @@ from queues.definitions.vhost_limits import USER_LIMITS, VHOST_LIMITS, limits_in
 from queues.queue_host import QueueHost
 
 if TYPE_CHECKING:
-    from node.amqp091.endpoint import Endpoint091
-    from node.amqp10.endpoint import Endpoint10
+    from node.connections.client_connection import ClientConnection
     from node.resources.alarms import Alarms
 
 Told = tuple[str, dict[str, object]]  # name of the event, properties
@@ -249,7 +248,7 @@ def parameter_properties(parameter: Parameter) -> dict[str, object]:
 # Connections, channels, consumers
 
 
-def tell_connection_created(events: Events, endpoint: "Endpoint091 | Endpoint10") -> None:
+def tell_connection_created(events: Events, endpoint: "ClientConnection") -> None:
     """Its vhost is open."""
     facts = endpoint.facts()
     properties = dict(facts.client_properties)
@@ -275,7 +274,7 @@ def tell_connection_created(events: Events, endpoint: "Endpoint091 | Endpoint10"
     )
 
 
-def tell_connection_closed(events: Events, endpoint: "Endpoint091 | Endpoint10") -> None:
+def tell_connection_closed(events: Events, endpoint: "ClientConnection") -> None:
     """It is gone, in whatever way."""
     facts = endpoint.facts()
     events.tell(
@@ -288,9 +287,7 @@ def tell_connection_closed(events: Events, endpoint: "Endpoint091 | Endpoint10")
     )
 
 
-def tell_channel(
-    events: Events, word: str, endpoint: "Endpoint091 | Endpoint10", number: int
-) -> None:
+def tell_channel(events: Events, word: str, endpoint: "ClientConnection", number: int) -> None:
     """A channel, or a session of AMQP 1.0, was opened or is over; `word`: created, closed."""
     events.tell(
         f"channel.{word}",
@@ -305,7 +302,7 @@ def tell_channel(
 
 def tell_consumer_created(
     events: Events,
-    endpoint: "Endpoint091 | Endpoint10",
+    endpoint: "ClientConnection",
     number: int,
     tag: str,
     host: QueueHost,
@@ -332,7 +329,7 @@ def tell_consumer_created(
 
 
 def tell_consumer_deleted(
-    events: Events, endpoint: "Endpoint091 | Endpoint10", number: int, tag: str, host: QueueHost
+    events: Events, endpoint: "ClientConnection", number: int, tag: str, host: QueueHost
 ) -> None:
     """It was cancelled, or its channel, link or queue is gone."""
     events.tell(

@@ -31,9 +31,9 @@ from warren.wire.buffer import read_i32_le
 from warren.wire.errors import ProtocolError
 
 if TYPE_CHECKING:
-    from node.amqp091.endpoint import Endpoint091
-    from node.amqp10.endpoint import Endpoint10
-    from node.broker import Broker
+    from node.connections.client_connection import ClientConnection
+    from node.connections.connection_registry import ConnectionRegistry
+    from queues.definitions.metadata import Metadata
 
 log = logging.getLogger("warren.firehose")
 
@@ -128,14 +128,18 @@ class ChannelTrace:
 class Firehose:
     """Which vhosts are traced. Invariant: exactly the channels and links of these have a trace."""
 
-    def __init__(self, broker: "Broker", publisher: InternalPublisher) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        node_name: str,
+        metadata: "Metadata",
+        connections: "ConnectionRegistry",
+        publisher: InternalPublisher,
+    ) -> None:
+        self.node_name = node_name
+        self._metadata = metadata
+        self._connections = connections
         self._publisher = publisher
         self._vhosts: set[str] = set()
-
-    @property
-    def node_name(self) -> str:
-        return self._broker.node_name
 
     def is_on(self, vhost: str) -> bool:
         return vhost in self._vhosts
@@ -156,12 +160,12 @@ class Firehose:
 
     def load(self) -> None:
         """The definitions are there; no client is."""
-        vhosts = self._broker.metadata.vhosts.values()
+        vhosts = self._metadata.vhosts.values()
         self._vhosts = {vhost.name for vhost in vhosts if vhost.entry.tracing}
 
     def vhost_changed(self, name: str) -> None:
         """The vhost is new, has other contents, or is gone."""
-        vhost = self._broker.metadata.vhosts.get(name)
+        vhost = self._metadata.vhosts.get(name)
         is_on = vhost is not None and vhost.entry.tracing
         if is_on == (name in self._vhosts):
             return
@@ -170,11 +174,11 @@ class Firehose:
         else:
             self._vhosts.discard(name)
         log.info("tracing of vhost '%s' is switched %s", name, "on" if is_on else "off")
-        for endpoint in self._broker.endpoints.values():
+        for endpoint in self._connections.open.values():
             if endpoint.vhost == name:
                 endpoint.trace_changed()
 
-    def trace_of(self, endpoint: "Endpoint091 | Endpoint10", number: int) -> "ChannelTrace | None":
+    def trace_of(self, endpoint: "ClientConnection", number: int) -> "ChannelTrace | None":
         """For a channel or session of the connection; None: its vhost is not traced."""
         if endpoint.vhost not in self._vhosts:
             return None

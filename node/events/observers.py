@@ -14,32 +14,40 @@ from node.events.event_exchange import EventExchange
 from node.events.event_sources import (
     AlarmEvents,
     tell_changes,
-    tell_connection_closed,
-    tell_connection_created,
     tell_leader,
 )
+from node.events.events import Events
 from node.events.firehose import Firehose
 from node.events.internal_publisher import InternalPublisher
 from queues.definitions.broker_objects import Parameter, VhostEntry
 from queues.definitions.metadata_outcomes import Change, Outcome
 
 if TYPE_CHECKING:
-    from node.amqp091.endpoint import Endpoint091
-    from node.amqp10.endpoint import Endpoint10
-    from node.broker import Broker
+    from node.config.settings import Config
+    from node.connections.connection_registry import ConnectionRegistry
+    from node.resources.alarms import Alarms
+    from queues.definitions.metadata import Metadata
 
 
 class Observers:
     """See the module. One for each broker."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
-        self._events = broker.events
-        self.publisher = InternalPublisher(broker)
-        self.audit = Audit(broker.events, broker.config.log.audit)
-        self.event_exchange = EventExchange(broker, self.publisher)
-        self.firehose = Firehose(broker, self.publisher)
-        self._alarms = AlarmEvents(broker.events)
+    def __init__(
+        self,
+        events: Events,
+        metadata: "Metadata",
+        config: "Config",
+        publisher: InternalPublisher,
+        connections: "ConnectionRegistry",
+    ) -> None:
+        self._events = events
+        self._metadata = metadata
+        self._node_name = config.node.name
+        self.publisher = publisher
+        self.audit = Audit(events, config.log.audit)
+        self.event_exchange = EventExchange(events, metadata, config.events, publisher)
+        self.firehose = Firehose(self._node_name, metadata, connections, publisher)
+        self._alarms = AlarmEvents(events)
 
     def load(self) -> None:
         """The definitions are there, as the disk has them."""
@@ -64,26 +72,20 @@ class Observers:
             self.audit.definitions_changed(outcome.changes, author)
 
     def _member_name(self, member: int) -> str:
-        found = self._broker.metadata.roster.members.get(member)
+        found = self._metadata.roster.members.get(member)
         return str(member) if found is None else found.name
 
     # What runs
 
-    def connection_created(self, endpoint: "Endpoint091 | Endpoint10") -> None:
-        tell_connection_created(self._events, endpoint)
-
-    def connection_closed(self, endpoint: "Endpoint091 | Endpoint10") -> None:
-        tell_connection_closed(self._events, endpoint)
-
-    def alarms_changed(self) -> None:
-        self._alarms.changed(self._broker.alarms)
+    def alarms_changed(self, alarms: "Alarms") -> None:
+        self._alarms.changed(alarms)
 
     def maintenance_changed(self, is_so: bool) -> None:
         word = "draining" if is_so else "revived"
-        self._events.tell(f"node.{word}", name=self._broker.node_name)
+        self._events.tell(f"node.{word}", name=self._node_name)
 
     def leads(self, uid: int, term: int) -> None:
         """This node leads the group, which another one, or none, led before."""
-        queue = self._broker.metadata.queue(uid)
+        queue = self._metadata.queue(uid)
         if queue is not None:
-            tell_leader(self._events, queue, self._broker.node_name, term)
+            tell_leader(self._events, queue, self._node_name, term)

@@ -89,7 +89,7 @@ class LiveOperations:
     def close_connections(self, vhost: str, user: str, reason: str) -> int:
         chosen = [
             each
-            for each in self._broker.endpoints.values()
+            for each in self._broker.connections.open.values()
             if vhost in ("", each.vhost) and user in ("", each.user)
         ]
         for each in chosen:

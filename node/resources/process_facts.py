@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 import psutil
 
+from node.descriptors import files_max
+
 if TYPE_CHECKING:
     from node.broker import Broker
 
@@ -53,10 +55,6 @@ class ResidentMeter:
         return int(self._file.read().split()[1]) * PAGE_BYTES
 
 
-def files_max() -> int:
-    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-
-
 def threads_max() -> int:
     """How many the system allows, of all processes; 0: it does not say."""
     try:
@@ -85,7 +83,6 @@ def resident() -> Resident:
 
 def memory_parts(broker: "Broker", memory: Resident) -> dict[str, int]:
     """Bytes by part; they add up to `memory.total`."""
-    endpoints = broker.endpoints.values()
     counted = {
         "code": memory.from_files,
         "message_bodies": int(broker.budget.used_bytes),
@@ -93,8 +90,8 @@ def memory_parts(broker: "Broker", memory: Resident) -> dict[str, int]:
     }
     estimates = {
         "queues": QUEUE_BYTES * len(broker.hosts.awake),
-        "connections": CONNECTION_BYTES * len(broker.arrivals),
-        "channels": CHANNEL_BYTES * sum(each.channel_count() for each in endpoints),
+        "connections": CONNECTION_BYTES * len(broker.connections.all),
+        "channels": CHANNEL_BYTES * broker.connections.channel_count(),
     }
     return fitted(memory.total, counted, estimates)
 

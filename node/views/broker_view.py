@@ -13,6 +13,7 @@ from node.broker import BodyLog
 from node.cluster.services.topology import Topology, topology_of
 from node.cluster.services.whereis import url_of, urls_told
 from node.connections.amqp_listeners import AMQP, AMQP_TLS
+from node.descriptors import files_max
 from node.management.rows.view import (
     BindingView,
     ConnectionView,
@@ -38,14 +39,13 @@ from node.management.rows.view import (
 from node.recovery.damage import Damages
 from node.resources.process_facts import (
     ESTIMATED,
-    files_max,
     files_used,
     memory_parts,
     resident,
     threads_max,
 )
 from node.turn import TURN_BUCKETS_MS
-from node.views.client_listing import LiveClients
+from node.views.client_listing import Endpoint, LiveClients, endpoint_of
 from node.views.queue_weights import (
     NO_STATS,
     STATS_COUNT,
@@ -64,7 +64,7 @@ from warren.storage.record import KIND_NAMES
 from warren.storage.wal import SYNC_BOUNDS_S
 
 if TYPE_CHECKING:
-    from node.broker import Broker, Endpoint
+    from node.broker import Broker
 
 
 WILDCARDS: Final = frozenset({"0.0.0.0", "::"})  # listen everywhere, and name no host
@@ -113,7 +113,7 @@ class LiveView:
             processors=os.cpu_count() or 1,
             threads_used=threading.active_count(),
             threads_max=threads_max(),
-            sockets_used=len(broker.arrivals),
+            sockets_used=len(broker.connections.all),
             connection_max=broker.config.limits.connection_max,
             recovery=recovery_view(broker.damages),
             crashed_queues=tuple(
@@ -164,8 +164,8 @@ class LiveView:
             exchanges=sum(len(vhost.exchanges) for vhost in vhosts),
             bindings=sum(vhost.binding_count for vhost in vhosts),
             consumers=consumers,
-            connections=len(broker.endpoints),
-            channels=sum(each.channel_count() for each in broker.endpoints.values()),
+            connections=len(broker.connections.open),
+            channels=broker.connections.channel_count(),
         )
 
     def _leadership(self) -> list[QueueCore]:
@@ -180,7 +180,7 @@ class LiveView:
     def counters(self) -> CountersView:
         broker = self._broker
         counts, counts10 = broker.counts, broker.counts10
-        endpoints = list(broker.endpoints.values())
+        endpoints = list(broker.connections.open.values())
         consumers = sums_of(broker.hosts.awake.values())[3]
         publishers = sum(1 for each in endpoints if each.has_published)
         consumers10 = sum(each.consumer_count() for each in endpoints)
@@ -196,10 +196,10 @@ class LiveView:
                 *delivery_counters("amqp091", counts),
                 *delivery_counters("amqp10", counts10),
             ),
-            connections_opened=broker.connections_opened,
-            connections_closed=broker.connections_closed,
-            channels_opened=broker.channels_opened,
-            channels_closed=broker.channels_closed,
+            connections_opened=broker.connections.opened_count,
+            connections_closed=broker.connections.closed_count,
+            channels_opened=broker.connections.channels_opened_count,
+            channels_closed=broker.connections.channels_closed_count,
             queues_declared=broker.queues_declared,
             queues_created=broker.queues_created,
             queues_deleted=broker.queues_deleted,
@@ -269,7 +269,7 @@ class LiveView:
         if queue is None:
             return None
         arguments = decode_arguments(queue.arguments)
-        owner = broker.arrivals.get(queue.exclusive_owner)
+        owner = broker.connections.all.get(queue.exclusive_owner)
         at_rest = QueueView(
             vhost=vhost,
             name=name,
@@ -402,10 +402,11 @@ class LiveView:
         )
 
     def connection_names(self) -> Sequence[str]:
-        return [endpoint.name for endpoint in self._broker.endpoints.values()]
+        return [endpoint.name for endpoint in self._broker.connections.open.values()]
 
-    def _endpoint(self, name: str) -> "Endpoint | None":
-        return self._broker.endpoints_by_name.get(name)
+    def _endpoint(self, name: str) -> Endpoint | None:
+        found = self._broker.connections.open_by_name.get(name)
+        return None if found is None else endpoint_of(found)
 
     def connection(self, name: str) -> ConnectionView | None:
         endpoint = self._endpoint(name)

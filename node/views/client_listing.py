@@ -7,19 +7,23 @@ reply-to are no queues, and their consumers are not listed. Not compiled.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from node.amqp091.channel import Channel091
 from node.amqp091.deliveries import Consumer091
 from node.amqp091.endpoint import Endpoint091
 from node.amqp10.consuming import ConsumingLink
+from node.amqp10.endpoint import Endpoint10
 from node.amqp10.sessions import Session10
 from node.connections.direct_reply_to import ANSWERS_FROM
 from node.management.rows.client_view import ChannelView, Chosen, ConsumerView, Key, PeerOfRow
 from node.management.rows.rates import CHANNEL, CONNECTION
 
 if TYPE_CHECKING:
-    from node.broker import Broker, Endpoint
+    from node.broker import Broker
+    from node.connections.client_connection import ClientConnection
+
+Endpoint: TypeAlias = Endpoint091 | Endpoint10
 
 AMQP091: Final = "AMQP 0-9-1"
 AMQP10: Final = "AMQP 1-0"
@@ -42,13 +46,13 @@ class LiveClients:
             return [(each.name, number, 0) for each in endpoints for number in _numbers(each)]
         return [key for each in endpoints for key in consumer_keys(each, chosen.queue)]
 
-    def _endpoints(self, chosen: Chosen) -> "list[Endpoint]":
+    def _endpoints(self, chosen: Chosen) -> list[Endpoint]:
         broker = self._broker
         if chosen.connection:
-            one = broker.endpoints_by_name.get(chosen.connection)
-            found = [] if one is None else [one]
+            one = broker.connections.open_by_name.get(chosen.connection)
+            found = [] if one is None else [endpoint_of(one)]
         else:
-            found = list(broker.endpoints.values())
+            found = [endpoint_of(each) for each in broker.connections.open.values()]
         return [
             each
             for each in found
@@ -56,9 +60,10 @@ class LiveClients:
         ]
 
     def channel(self, key: Key) -> ChannelView | None:
-        endpoint = self._broker.endpoints_by_name.get(key[0])
-        if endpoint is None:
+        found = self._broker.connections.open_by_name.get(key[0])
+        if found is None:
             return None
+        endpoint = endpoint_of(found)
         if isinstance(endpoint, Endpoint091):
             channel = endpoint.channels.get(key[1])
             return None if channel is None else channel_view(self._peer(endpoint, key[1]), channel)
@@ -66,9 +71,10 @@ class LiveClients:
         return None if session is None else session_view(self._peer(endpoint, key[1]), session)
 
     def consumer(self, key: Key) -> ConsumerView | None:
-        endpoint = self._broker.endpoints_by_name.get(key[0])
-        if endpoint is None:
+        found = self._broker.connections.open_by_name.get(key[0])
+        if found is None:
             return None
+        endpoint = endpoint_of(found)
         peer = self._peer(endpoint, key[1])
         if isinstance(endpoint, Endpoint091):
             channel = endpoint.channels.get(key[1])
@@ -91,7 +97,7 @@ class LiveClients:
         own = -1 if host is None else int(host.options.consumer_timeout_ms)
         return self._broker.config.consumer_timeout if own < 0 else own
 
-    def _peer(self, endpoint: "Endpoint", channel: int) -> PeerOfRow:
+    def _peer(self, endpoint: Endpoint, channel: int) -> PeerOfRow:
         return PeerOfRow(
             connection=endpoint.name,
             channel=channel,
@@ -104,11 +110,17 @@ class LiveClients:
         )
 
 
-def _numbers(endpoint: "Endpoint") -> list[int]:
+def endpoint_of(connection: "ClientConnection") -> Endpoint:
+    """The connection with what only its protocol has."""
+    assert isinstance(connection, (Endpoint091, Endpoint10))
+    return connection
+
+
+def _numbers(endpoint: Endpoint) -> list[int]:
     return list(endpoint.channels if isinstance(endpoint, Endpoint091) else endpoint.sessions)
 
 
-def consumer_keys(endpoint: "Endpoint", queue: str) -> list[Key]:
+def consumer_keys(endpoint: Endpoint, queue: str) -> list[Key]:
     """Of all consumers of the connection, or of those of one queue."""
     name = endpoint.name
     if isinstance(endpoint, Endpoint091):

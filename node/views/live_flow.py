@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from node.management.metrics.view import EdgeView
 from node.resources.alarms import ALARM
+from node.views.client_listing import endpoint_of
 from queues.sessions.credit import CONNECTION
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def flow_edges(broker: "Broker") -> list[EdgeView]:
 def _of_connections(broker: "Broker", alarmed_s: float) -> list[EdgeView]:
     edges: list[EdgeView] = []
     reason = broker.alarms.reason()
-    for endpoint in broker.endpoints.values():
+    for endpoint in map(endpoint_of, broker.connections.open.values()):
         name = endpoint.name
         if reason and endpoint.has_published:
             held = EdgeView(CONNECTION, name, ALARM, reason, alarmed_s, alarmed_s, 1, reason)

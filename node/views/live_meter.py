@@ -19,6 +19,7 @@ from node.management.metrics.view import (
     WaitView,
 )
 from node.management.rows.view import HistogramView
+from node.views.client_listing import endpoint_of
 from node.views.live_flow import flow_edges
 from node.views.queue_weights import unacknowledged_bytes
 from queues.definitions.arguments import decode_arguments
@@ -137,7 +138,7 @@ class LiveMeter:
 
     def channels(self) -> Sequence[ChannelSample]:
         found: list[ChannelSample] = []
-        for endpoint in list(self._broker.endpoints.values()):
+        for endpoint in map(endpoint_of, list(self._broker.connections.open.values())):
             if isinstance(endpoint, Endpoint10):
                 found += sessions_of(endpoint)
             else:

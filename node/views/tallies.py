@@ -15,7 +15,7 @@ from node.management.rows import rates
 from node.management.rows.client_view import channel_key
 from node.management.rows.sampling import Pair
 from node.resources.process_facts import files_used
-from node.views.client_listing import channel_stats, session_stats
+from node.views.client_listing import channel_stats, endpoint_of, session_stats
 from node.views.queue_weights import STATS_COUNT, add_stats
 from queues.hosts.queue_core import QueueCore
 from queues.sessions.counts import ExchangeTally, PairTally
@@ -65,17 +65,17 @@ class LiveTallies:
             ready,
             held,
             *self._messages(),
-            broker.connections_opened,
-            broker.connections_closed,
-            broker.channels_opened,
-            broker.channels_closed,
+            broker.connections.opened_count,
+            broker.connections.closed_count,
+            broker.connections.channels_opened_count,
+            broker.connections.channels_closed_count,
             broker.queues_declared,
             broker.queues_created,
             broker.queues_deleted,
             alarms.memory_used_bytes,
             alarms.disk_free_bytes,
             files_used(),
-            len(broker.arrivals),
+            len(broker.connections.all),
         )
 
     def _count_less(self) -> None:
@@ -169,17 +169,18 @@ class LiveTallies:
         return self._exchanges.of(vhost, name) if broker.has_exchange(vhost, name) else None
 
     def _connection(self, key: Hashable) -> Sequence[int] | None:
-        endpoint = self._broker.endpoints_by_name.get(str(key))
-        if endpoint is None:
+        found = self._broker.connections.open_by_name.get(str(key))
+        if found is None:
             return None
-        core = endpoint.connection
+        core = endpoint_of(found).connection
         return int(core.bytes_received), int(core.bytes_sent)
 
     def _channel(self, key: Hashable) -> Sequence[int] | None:
         assert isinstance(key, tuple)
-        endpoint = self._broker.endpoints_by_name.get(key[0])
-        if endpoint is None:
+        found = self._broker.connections.open_by_name.get(key[0])
+        if found is None:
             return None
+        endpoint = endpoint_of(found)
         if isinstance(endpoint, Endpoint091):
             channel = endpoint.channels.get(key[1])
             return None if channel is None else channel_stats(channel)

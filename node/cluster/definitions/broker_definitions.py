@@ -79,6 +79,5 @@ class BrokerDefinitions:
     def given_up(self) -> None:
         broker = self._broker
         log.warning("the cluster has given this node up: connections of clients are closed")
-        for endpoint in list(broker.arrivals.values()):
-            endpoint.close(GIVEN_UP)
+        broker.connections.close_all(GIVEN_UP)
         broker.incarnation = int.from_bytes(os.urandom(8), "big")

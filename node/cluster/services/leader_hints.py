@@ -157,7 +157,7 @@ class Guiding:
         me = self._definitions.member_named(broker.node_name)
         return Load(
             len(self._leaders.led_here()),
-            len(broker.endpoints),
+            len(broker.connections.open),
             max(0, int(rate)),
             me is not None and me.draining,
         )

@@ -1,11 +1,16 @@
 """A broker and a connection for management over AMQP 1.0: a real metadata machine, fake queues."""
 
 from collections.abc import Callable
+from typing import cast
 
 from node.auth.permissions import PermissionCache
 from node.cluster.services.whereis import WhereIs
+from node.connections.client_connection import ClientConnection
+from node.connections.connection_registry import ConnectionRegistry
 from node.events.authors import AMQP, BROKER, Author
+from node.events.events import Events
 from node.operations.peeking import Peeked, PeekFailed
+from node.resources.publish_hold import Hold
 from queues.definitions.broker_objects import Exchange, Queue
 from queues.definitions.metadata import Metadata
 from queues.definitions.metadata_commands import Command
@@ -33,7 +38,8 @@ class FakeManaged:
         self.elsewhere: set[str] = set()  # queues of other nodes
         self.peeks: list[tuple[str, int, int, int]] = []
         self.queues_declared = 0
-        self.endpoints = {"one": 1}
+        self.connections = ConnectionRegistry(Events(HERE, lambda: 0), Hold(), self.propose)
+        self.connections.open["one"] = cast(ClientConnection, object())
         self.whereis: WhereIs = OneNode(HERE)
         self._removed: dict[int, int] = {}
 

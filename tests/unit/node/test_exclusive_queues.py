@@ -2,7 +2,7 @@
 
 from random import Random
 
-from node.broker import DELETED_QUEUES_MAX
+from node.connections.connection_registry import DELETED_QUEUES_MAX
 from queues.definitions.metadata_commands import Batch, Command, DeclareQueue
 from tests.sim.queues.node import NODE, SimNode
 from tests.sim.storage.sim_disk import SimDisk
@@ -23,7 +23,9 @@ def test_the_queues_of_a_connection_go_in_slices_and_then_the_end_is_told() -> N
     machine = node.broker.metadata
     assert machine.queue_count == count + 1
     index, ended = machine.applied_index, []
-    node.broker.delete_queues_of("connection", lambda: ended.append(machine.queue_count))
+    node.broker.connections.delete_queues_of(
+        "connection", lambda: ended.append(machine.queue_count)
+    )
     node.run_until(lambda: len(ended) == 1)
     assert ended == [1]
     assert machine.applied_index == index + 3  # The last one finds that there are no more.

@@ -54,6 +54,9 @@ class Site:
         self.events = Events("n1", lambda: 5_678)
         self.publisher = InternalPublisher(cast("Any", self))
 
+    def event_exchange(self) -> EventExchange:
+        return EventExchange(self.events, self.metadata, self.config.events, self.publisher)
+
     @property
     def metadata(self) -> Metadata:
         return self.steps.machine
@@ -171,7 +174,7 @@ def test_a_queue_that_is_deleted_begins_anew_when_it_is_there_again() -> None:
 
 def test_the_event_exchange_is_off_unless_the_settings_say_otherwise() -> None:
     site = Site()
-    exchange = EventExchange(cast("Any", site), site.publisher)
+    exchange = site.event_exchange()
     exchange.load()
     assert not exchange.is_on
     assert not site.events.is_watched
@@ -180,7 +183,7 @@ def test_the_event_exchange_is_off_unless_the_settings_say_otherwise() -> None:
 def test_the_parameter_switches_the_event_exchange_on_and_off() -> None:
     site = Site()
     queue = site.bound("q")
-    exchange = EventExchange(cast("Any", site), site.publisher)
+    exchange = site.event_exchange()
     exchange.load()
     site.switch(exchange, b'{"enabled": true}')
     site.switch(exchange, b'{"enabled": true}')
@@ -199,7 +202,7 @@ def test_the_parameter_switches_the_event_exchange_on_and_off() -> None:
 
 def test_a_parameter_that_makes_no_sense_leaves_what_the_settings_say() -> None:
     site = Site()
-    exchange = EventExchange(cast("Any", site), site.publisher)
+    exchange = site.event_exchange()
     for value in (b'{"enabled": "yes"}', b"[]", b'"on"'):
         site.switch(exchange, value)
         assert not exchange.is_on
@@ -207,7 +210,7 @@ def test_a_parameter_that_makes_no_sense_leaves_what_the_settings_say() -> None:
 
 def test_with_nothing_bound_an_event_makes_no_message() -> None:
     site = Site()
-    exchange = EventExchange(cast("Any", site), site.publisher)
+    exchange = site.event_exchange()
     site.switch(exchange, b'{"enabled": true}')
     site.events.tell("queue.created", name="x")
     assert site.publisher.waiting_count == 0

@@ -5,7 +5,8 @@ import os
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.resources.process_facts import OTHER, files_max, files_used, fitted, resident
+from node.descriptors import files_max
+from node.resources.process_facts import OTHER, files_used, fitted, resident
 
 SIZES = st.dictionaries(st.sampled_from(["a", "b", "c"]), st.integers(0, 10**9))
 
