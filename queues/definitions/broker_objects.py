@@ -55,6 +55,18 @@ class Exchange(msgspec.Struct, frozen=True, array_like=True, gc=False):
     arguments: bytes
 
 
+class MirrorView(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The view of a mirrored queue (`raft.ring_view.RingView`). Without members the queue is a
+    plain one; the epoch stays, so that a later view has a higher one."""
+
+    epoch: int
+    term: int = 0
+    members: tuple[int, ...] = ()
+    joined: tuple[int, ...] = ()
+    synchronised: tuple[int, ...] = ()
+    partial: tuple[int, ...] = ()
+
+
 class Queue(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """`auto_delete`: goes when its last consumer goes; the host sees that and deletes it."""
 
@@ -70,6 +82,7 @@ class Queue(msgspec.Struct, frozen=True, array_like=True, gc=False):
     process: int = 0  # it goes when this process of a node has ended; 0: there is none such
     reborn_term: int = 0  # its group restarted in this term (0054); 0: it never did
     reborn_on: int = 0  # with what this member had, and no other
+    mirrors: MirrorView | None = None  # of a classic queue that has or had mirrors
 
     @property
     def exclusive(self) -> bool:

@@ -367,7 +367,7 @@ class Metadata:
                 return self._delete_queues(list(islice(owned, queue_max or None)))
             case commands.Batch() | commands.Numbered():
                 raise AssertionError("a batch is taken apart before")
-            case commands.SetQueueMembers() | commands.RecoverQueue():
+            case commands.SetQueueMembers() | commands.RecoverQueue() | commands.SetMirrorView():
                 return self._set_queue_members(command)
             case commands.NodeDown():
                 return self._end_process(command)
@@ -643,7 +643,7 @@ class Metadata:
         return replace(outcome, changes=(*ended, *outcome.changes)) if ended else outcome
 
     def _set_queue_members(
-        self, command: commands.SetQueueMembers | commands.RecoverQueue
+        self, command: commands.SetQueueMembers | commands.RecoverQueue | commands.SetMirrorView
     ) -> Outcome:
         old = self._queues.get(command.uid)
         if old is None:

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from queues.definitions.broker_objects import Queue
+from queues.definitions.broker_objects import MirrorView, Queue
 from queues.definitions.members import Member, Process, RemovedMember
 from queues.definitions.metadata_commands import (
     AddMember,
@@ -23,6 +23,7 @@ from queues.definitions.metadata_commands import (
     Numbered,
     PutMember,
     RecoverQueue,
+    SetMirrorView,
     SetQueueMembers,
 )
 from queues.definitions.metadata_outcomes import (
@@ -272,9 +273,11 @@ def member_of(member: int, command: AddMember, draining: bool = False) -> Member
 
 
 def with_members(
-    queue: Queue, command: SetQueueMembers | RecoverQueue, roster: Roster
+    queue: Queue, command: SetQueueMembers | RecoverQueue | SetMirrorView, roster: Roster
 ) -> Queue | Refused:
     """The queue with the members that the command gives it."""
+    if isinstance(command, SetMirrorView):
+        return with_mirrors(queue, command.view, roster)
     if isinstance(command, SetQueueMembers):
         members = command.members
         if not members or roster.known(members) != members:
@@ -287,6 +290,39 @@ def with_members(
     return msgspec.structs.replace(
         queue, members=(command.member,), reborn_term=command.term, reborn_on=command.member
     )
+
+
+def with_mirrors(queue: Queue, view: MirrorView, roster: Roster) -> Queue | Refused:
+    """The queue with the next view. A view that is there already is no error: it was sent twice."""
+    if queue.members or queue.exclusive:
+        return refused(f"queue '{queue.name}' cannot have mirrors")
+    known = queue.mirrors
+    if known == view:
+        return queue
+    if view.epoch != (1 if known is None else known.epoch + 1):
+        return refused(f"the view of queue '{queue.name}' was changed by another request")
+    fault = view_fault(view, 0 if known is None else known.term, roster)
+    if fault:
+        return refused(f"view {view.epoch} of queue '{queue.name}': {fault}")
+    return msgspec.structs.replace(queue, mirrors=view)
+
+
+def view_fault(view: MirrorView, last_term: int, roster: Roster) -> str:
+    """What no view may be, whatever the one before it was; "": nothing is wrong."""
+    members = view.members
+    if roster.known(members) != members:
+        return f"members {members} are not different members of the cluster"
+    if len(view.joined) != len(members):
+        return f"{len(members)} members, and epochs of {len(view.joined)}"
+    if any(not 0 < joined <= view.epoch for joined in view.joined):
+        return f"members joined in {view.joined}"
+    if not set(view.synchronised) <= set(members) or not set(view.partial) <= set(members):
+        return f"synchronised {view.synchronised} and partial {view.partial} are not all members"
+    if not members:
+        return ""
+    if not last_term <= view.term <= view.epoch or view.term <= 0:
+        return f"term {view.term}, and the last one was {last_term}"
+    return "" if members[0] in view.synchronised else f"leader {members[0]} is not synchronised"
 
 
 def refused(text: str) -> Refused:

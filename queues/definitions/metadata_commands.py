@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from queues.definitions.broker_objects import NO_ARGUMENTS, Destination, Uid
+from queues.definitions.broker_objects import NO_ARGUMENTS, Destination, MirrorView, Uid
 from queues.definitions.members import Member
 
 FORMAT_VERSION: Final = 1
@@ -237,6 +237,14 @@ class RecoverQueue(msgspec.Struct, frozen=True, array_like=True, tag_field="kind
     term: int
 
 
+class SetMirrorView(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=32):
+    """The next view of a mirrored queue: its epoch is one above that of the present view, else
+    another request came first. Without members: the queue is a plain one."""
+
+    uid: Uid
+    view: MirrorView
+
+
 class NodeUp(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=27):
     """A process of the node begins: the first command of each. The one before it has ended."""
 
@@ -300,6 +308,7 @@ Command = (
     | PutMember
     | SetQueueMembers
     | RecoverQueue
+    | SetMirrorView
     | NodeUp
     | NodeDown
     | DeleteByNode
@@ -311,7 +320,8 @@ Command = (
 ON_FULL_DISK: Final = (
     DeleteVhost, DeleteUser, ClearPermissions, ClearTopicPermissions, DeleteExchange, DeleteQueue,
     Unbind, DeleteByOwner, DeletePolicy, DeleteParameter, DeleteByNode,
-    Found, AddMember, RemoveMember, PutMember, SetQueueMembers, RecoverQueue, NodeUp, NodeDown,
+    Found, AddMember, RemoveMember, PutMember, SetQueueMembers, RecoverQueue, SetMirrorView,
+    NodeUp, NodeDown,
 )  # fmt: skip
 
 

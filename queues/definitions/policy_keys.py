@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from queues.definitions import mirror_policy
 from queues.definitions.arguments import brief_term, cut
 from queues.definitions.expressions import LENGTH_MAX, expression_fault
 from queues.definitions.policies import APPLY_TO
@@ -47,8 +48,9 @@ def _max_age(value: object) -> bool:
     return isinstance(value, str) and bool(re.fullmatch("[0-9]{1,18}[YMDhms]", value))
 
 
-def _mirrors(value: object) -> bool:
-    return isinstance(value, (int, list))
+def _anything(value: object) -> bool:
+    """For keys that are looked at together with others."""
+    return True
 
 
 # What each key may be, and what the sentence calls it.
@@ -69,12 +71,7 @@ KEYS: Final[Mapping[str, tuple[Check, str]]] = {
     "federation-upstream": (_text, "federation upstream name"),
     "federation-upstream-pattern": (_pattern, "federation upstream pattern"),
     "federation-upstream-set": (_text, "federation upstream set name"),
-    "ha-mode": (_one_of("all", "exactly", "nodes"), "ha-mode value"),
-    "ha-params": (_mirrors, "ha-params value"),
-    "ha-promote-on-failure": (_one_of("always", "when-synced"), "ha-promote-on-failure value"),
-    "ha-promote-on-shutdown": (_one_of("always", "when-synced"), "ha-promote-on-shutdown value"),
-    "ha-sync-batch-size": (_whole(1), "ha-sync-batch-size value"),
-    "ha-sync-mode": (_one_of("automatic", "manual"), "ha-sync-mode value"),
+    **{key: (_anything, key) for key in mirror_policy.KEYS},
     "initial-cluster-size": (_whole(1), "cluster size"),
     "leader-follows-traffic": (_one_of("off", "advise", "auto"), "leader-follows-traffic value"),
     "max-age": (_max_age, "max age"),
@@ -179,10 +176,9 @@ def _definition_fault(definition: object, operator: bool, imported: bool) -> str
 
 def _together_fault(definition: Mapping[str, object]) -> str | None:
     """What one key needs of another."""
-    if definition.get("ha-mode") in ("exactly", "nodes") and "ha-params" not in definition:
-        return f"ha-mode={definition['ha-mode']} requires ha-params"
-    if "ha-mode" not in definition and any(key.startswith("ha-") for key in definition):
-        return "ha-mode must be specified when any other ha-* key is"
+    fault = mirror_policy.mirror_fault(definition)
+    if fault is not None:
+        return fault
     if "federation-upstream" in definition and "federation-upstream-set" in definition:
         return "cannot specify both federation-upstream and federation-upstream-set together"
     if "federation-upstream-pattern" in definition:

@@ -7,8 +7,10 @@ one before; nodes learn of them late, and after a restart perhaps of an old one 
 from dataclasses import replace
 from functools import partial
 
+from queues.definitions.mirror_policy import Wanted
+from queues.definitions.mirror_views import LeaderReport, next_view
 from raft.messages import Message, SnapshotSlice
-from raft.ring_view import RingView, successor
+from raft.ring_view import RingView
 from raft.status import LEADER
 from tests.sim.mirrors.member import Member
 from tests.sim.mirrors.truth import Truth
@@ -104,55 +106,31 @@ class World(Schedule):
         """What the definitions leader does about nodes that are gone or back."""
         self.later(LOOK_EVERY, self._look)
         view = self.view
-        epoch = int(view.epoch) + 1
-        gone = [number for number in view.members if number in self.down]
+        gone = set(self.down)
         if not gone and self.random.random() < self.faults.wrong_suspicion / 2:
-            gone = [self.random.choice(view.members)]
-        if view.leader in gone:
-            self._replace_leader(view, gone, epoch)
-        elif gone:
-            self.decide(view.without(gone[0], epoch))
-        else:
-            self._follow(view, epoch)
+            gone = {self.random.choice(view.members)}
+        found = next_view(view, gone, self._wanted(view), self.promotes_always, self._report(view))
+        if found is None:
+            return  # Nothing changed, or the queue is down until its leader is back.
+        if found.leader not in view.synchronised:
+            self.lossy_terms.add(int(found.term))
+        self.decide(found)
 
-    def _replace_leader(self, view: RingView, gone: list[int], epoch: int) -> None:
-        leader = successor(view, gone, self.promotes_always)
-        if leader == 0:
-            return  # The queue is down until its leader is back.
-        if leader not in view.synchronised:
-            self.lossy_terms.add(epoch)
-        self.decide(view.led_by(leader, gone, epoch))
+    def _wanted(self, view: RingView) -> Wanted:
+        """All nodes; now and then a policy takes a mirror away, or the leader is to be another."""
+        leader, mirrors = view.leader, [m for m in self.members if m != view.leader]
+        if self.random.random() < self.faults.change:
+            number = self.random.choice(mirrors)
+            if number in view.synchronised and self.random.random() < 0.5:
+                return Wanted(number, (leader, *(m for m in mirrors if m != number)))
+            mirrors.remove(number)
+        return Wanted(leader, tuple(mirrors))
 
-    def _follow(self, view: RingView, epoch: int) -> None:
-        """Members that restarted, that are synchronised now, that join; changes of policy."""
+    def _report(self, view: RingView) -> LeaderReport | None:
         core = self.members[view.leader].core
-        if core is not None and core.needs_term:
-            self.decide(view.led_by(view.leader, (), epoch))
-            return
-        if core is not None and core.view == view and core.role == LEADER:
-            if core.next_synchronised:
-                self.decide(view.with_synchronised(core.next_synchronised, epoch))
-                return
-            if core.next_partial:
-                self.decide(view.with_partial(core.next_partial, epoch))
-                return
-        for number in self.members:
-            if number not in view.members and number not in self.down:
-                self.decide(view.with_mirror(number, epoch))
-                return
-        chance = self.random.random()
-        if chance < self.faults.change:
-            self.decide_at_random(view, epoch)
-
-    def decide_at_random(self, view: RingView, epoch: int) -> None:
-        """A policy takes a mirror away, or the leadership is handed over."""
-        number = self.random.choice(view.members)
-        if number == view.leader:
-            return
-        if number in view.synchronised and self.random.random() < 0.5:
-            self.decide(view.led_by(number, (), epoch))
-        else:
-            self.decide(view.without(number, epoch))
+        if core is None or core.view != view:
+            return None
+        return LeaderReport(core.next_synchronised, core.next_partial, core.needs_term)
 
     # Faults
 

@@ -178,8 +178,12 @@ def test_what_a_policy_cannot_say_is_refused_in_a_sentence(definition: object, t
     ("definition", "text"),
     [
         ({"max-age": "1x"}, '<<"1x">> is not a valid max age'),
-        ({"ha-mode": "exactly"}, "ha-mode=exactly requires ha-params"),
-        ({"ha-sync-mode": "manual"}, "ha-mode must be specified when any other ha-* key is"),
+        ({"ha-mode": "exactly"}, 'ha-mode="exactly" takes an integer, none given'),
+        (
+            {"ha-sync-mode": "manual"},
+            "ha-mode must be specified to specify ha-params, ha-sync-mode or"
+            " ha-promote-on-shutdown",
+        ),
         ({"nonsense": 1}, '[{<<"nonsense">>,1}] are not recognised policy settings'),
     ],
 )
@@ -193,7 +197,8 @@ def test_a_key_without_effect_is_kept_at_import_and_shown_as_a_warning(key: str)
     values = {"ha-mode": "all", "ha-sync-mode": "manual", "max-age": "1D", "queue-version": 2}
     values |= dict.fromkeys(("ha-promote-on-failure", "ha-promote-on-shutdown"), "always")
     value: object = values.get(key, "x" if key.startswith("federation") else 16)
-    definition: dict[str, object] = {"ha-mode": "all"} if key.startswith("ha-") else {}
+    mode = "exactly" if key == "ha-params" else "all"
+    definition: dict[str, object] = {"ha-mode": mode} if key.startswith("ha-") else {}
     definition[key] = value
     assert fault(definition) is not None
     assert policy_fault("(", "all", 0, definition, False, imported=True) is None

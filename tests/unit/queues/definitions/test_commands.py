@@ -7,7 +7,7 @@ import pytest
 
 from queues.definitions import metadata_commands as commands
 from queues.definitions.arguments import encode_arguments
-from queues.definitions.broker_objects import Destination, Uid
+from queues.definitions.broker_objects import Destination, MirrorView, Uid
 from queues.definitions.members import Member
 from queues.definitions.metadata import Metadata
 from queues.definitions.metadata_commands import (
@@ -77,6 +77,10 @@ GOLDEN: list[tuple[Command, str]] = [
     ),
     (commands.SetQueueMembers(Uid(300), (3, 1)), "01931acd012c920301"),
     (commands.RecoverQueue(Uid(300), 2, 9), "01941fcd012c0209"),
+    (
+        commands.SetMirrorView(Uid(300), MirrorView(4, 2, (3, 1), (2, 4), (3,), (1,))),
+        "019320cd012c960402920301920204910391" + "01",
+    ),
     (commands.NodeUp("n", 3, 255), "01941ba16e03ccff"),
     (commands.NodeDown("n", 255, 9), "01941ca16eccff09"),
     (commands.DeleteByNode("n", 9), "01931da16e09"),
@@ -161,8 +165,8 @@ SNAPSHOT = [
     "746f706963a5746f706963c3c2c2c4009815a12fab616d712e68656164657273a768656164657273",
     "c3c2c2c4009816a12fa9616d712e6d61746368a768656164657273c3c2c2c4009817a12fb2616d71",
     "2e7261626269746d712e7472616365a5746f706963c3c2c3c4009818a12fb2616d712e7261626269",
-    "746d712e6576656e74a5746f706963c3c2c3c400919c1ba12fa171c3a0c2c4130000000f09782d65",
-    "7870697265734900000005a16e9000000091981ca12fa9616d712e746f70696300a171c402ff6bc4001b",
+    "746d712e6576656e74a5746f706963c3c2c3c400919d1ba12fa171c3a0c2c4130000000f09782d65",
+    "7870697265734900000005a16e90000000c091981ca12fa9616d712e746f70696300a171c402ff6bc4001b",
     "90909090" + "96000100909090" + "90",
 ]
 
