@@ -30,6 +30,7 @@ from node.config.default_policies import default_policies
 from node.connections.amqp_listeners import AMQP, AmqpListeners, entries_of
 from node.events import logs
 from node.events.slow_turns import SlowTurns
+from node.federating.link_service import LinkService
 from node.management.management_front import ManagementFront
 from node.operations.resetting import wipe_if_marked
 from node.operations.sighup import SighupHandler
@@ -276,21 +277,22 @@ class Node:
         """Start, serve until told to stop, stop."""
         self.broker = self._recover()
         monitor = self._set_alarms()
+        listeners = AmqpListeners(self.broker, entries_of(self._config, self._keepers))
+        links = LinkService(self.broker)
         front: ManagementFront | None = None
         if await self._is_defined() and self._is_fit():
             self._tell_recovered()
-            front = await self._open()
-            await self._serve(monitor)
+            front = await self._open(listeners, links)
+            await self._serve(monitor, links)
+        listeners.close()
         await self._stop(front)
         return self._status
 
-    async def _open(self) -> ManagementFront:
-        """Let clients come, and say so."""
+    async def _open(self, listeners: AmqpListeners, links: LinkService) -> ManagementFront:
+        """Accept clients, and print `ready`."""
         broker = self.broker
-        door = AmqpListeners(broker, entries_of(self._config, self._keepers))
-        await door.open()
-        broker.door = door
-        front = ManagementFront(broker, self._keepers)
+        await listeners.open()
+        front = ManagementFront(broker, self._keepers, listeners, links)
         management = front.bind()
         metrics = self._config.listeners.metrics
         if metrics is not None:
@@ -303,20 +305,20 @@ class Node:
         asyncio.get_running_loop().call_soon(self._watch_turns)
         words = "".join(
             f" {'amqp' if each.protocol == AMQP else 'amqps'}={each.host}:{each.port}"
-            for each in door.entries
+            for each in listeners.entries
         )
         print(f"ready node={broker.node_name}{words}{management} build={build_name()}", flush=True)
         front.start(build_name())
         return front
 
-    async def _serve(self, monitor: DiskMonitor) -> None:
+    async def _serve(self, monitor: DiskMonitor, links: LinkService) -> None:
         """Until told to stop."""
         loop = asyncio.get_running_loop()
         watching = {
             "clock, memory and heartbeats": self._observe,
             "paging of bodies": self._page_out,
             "free disk space": monitor.run,
-            "shovels and federation links": self.broker.links.run,
+            "shovels and federation links": links.run,
         }
         watchers = [loop.create_task(supervised(*each)) for each in watching.items()]
         if self._keepers:
@@ -591,10 +593,8 @@ class Node:
     # Stopping
 
     async def _stop(self, front: ManagementFront | None) -> None:
-        """Close listeners and connections, write what is left, say that the stop was clean."""
+        """Close connections, write what is left, say that the stop was clean."""
         broker = self.broker
-        if broker.door is not None:
-            broker.door.close()
         broker.connections.close_all("broker forced connection closure with reason 'shutdown'")
         await self._drain(1.0)
         for endpoint in list(broker.connections.all.values()):

@@ -36,7 +36,6 @@ from node.events.authors import BROKER, Author
 from node.events.events import Events
 from node.events.internal_publisher import InternalPublisher
 from node.events.observers import Observers
-from node.federating.link_service import LinkService
 from node.oversized import OversizedHeaders
 from node.recovery.damage import Damages, Owners
 from node.recovery.unreadable import Unreadable
@@ -84,7 +83,6 @@ if TYPE_CHECKING:
     from node.cluster.services.whereis import WhereIs
     from node.cluster.wiring import ClusterParts
     from node.config.settings import Config
-    from node.connections.amqp_listeners import AmqpListeners
     from node.operations.peeking import Browsed, Peeked
     from node.tls.keeper import TlsKeeper
     from queues.hosts.quorum_member import QuorumMember
@@ -148,7 +146,6 @@ class Broker:
         self.named_targets = NamedTargets()
         self.in_service = False
         self.in_maintenance = False
-        self.door: AmqpListeners | None = None
         self.tls_keepers = tls_keepers  # by listener
         self.incarnation = int.from_bytes(os.urandom(8), "big")
         self.events = Events(self.node_name, self.now_ms)
@@ -206,7 +203,6 @@ class Broker:
         self.peer_statuses = wired.peer_statuses
         self.operating = wired.operating
         self.events_elsewhere = wired.events
-        self.links = LinkService(self)  # shovels
 
     def _begin_flow(self) -> None:
         self.flow = FlowLedger(perf_counter)  # who holds back whom

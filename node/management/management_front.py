@@ -21,7 +21,9 @@ from node.tls.acceptor import bound_socket
 
 if TYPE_CHECKING:
     from node.broker import Broker
+    from node.connections.amqp_listeners import AmqpListeners
     from node.events.event_feed import EventFeed
+    from node.federating.link_service import LinkService
     from node.management.rows.view import ListenerView
     from node.tls.keeper import TlsKeeper
 
@@ -47,8 +49,16 @@ class Place:
 class ManagementFront:
     """The management listeners in the making, and then running."""
 
-    def __init__(self, broker: "Broker", keepers: "Mapping[str, TlsKeeper]") -> None:
+    def __init__(
+        self,
+        broker: "Broker",
+        keepers: "Mapping[str, TlsKeeper]",
+        listeners: "AmqpListeners",
+        links: "LinkService",
+    ) -> None:
         self._broker = broker
+        self._amqp = listeners
+        self._links = links
         self._keepers = keepers
         self._places: list[Place] = []
         self._metrics_socket: socket.socket | None = None
@@ -103,13 +113,12 @@ class ManagementFront:
         from warren.storage.disk import OsDisk
 
         broker = self._broker
-        assert broker.door is not None
         view = LiveView(broker, self._listeners(), build, program.installed_version())
         section = broker.config.management
         rates = Rates(LiveTallies(broker, view), broker.now_ms, section.rates_interval_ms)
         operations = LiveOperations(broker)
         operating = broker.operating
-        operating.open_to(broker.door)
+        operating.open_to(self._amqp)
         operations.peeking.serve(operating.status)
         operations.skipping.serve(operating.status)
         directory = str(broker.config.node.data_dir)
@@ -125,9 +134,9 @@ class ManagementFront:
             broker.observers.audit,
             rates,
             meter=LiveMeter(broker),
-            controls=LiveControls(broker),
+            controls=LiveControls(broker.alarms, self._amqp),
             config=broker.config,
-            links=broker.links,
+            links=self._links,
             keepers=self._keepers,
         )
         answer_others(context)
@@ -146,8 +155,7 @@ class ManagementFront:
         from node.management.rows.view import ListenerView
 
         broker = self._broker
-        assert broker.door is not None
-        places = [(each.protocol, each.host, each.port) for each in broker.door.entries]
+        places = [(each.protocol, each.host, each.port) for each in self._amqp.entries]
         places += [(each.protocol, each.host, each.port) for each in self._places]
         peers = broker.config.listeners.cluster
         if peers is not None:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 from node.resources.memory import memory_total_bytes
 
 if TYPE_CHECKING:
-    from node.broker import Broker
+    from node.connections.amqp_listeners import AmqpListeners
+    from node.resources.alarms import Alarms
 
 log = logging.getLogger("warren.broker")
 
@@ -14,15 +15,16 @@ log = logging.getLogger("warren.broker")
 class LiveControls:
     """Of a running broker."""
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(self, alarms: "Alarms", listeners: "AmqpListeners") -> None:
+        self._alarms = alarms
+        self._listeners = listeners
 
     @property
     def memory_total_bytes(self) -> int:
         return memory_total_bytes()
 
     def set_limits(self, memory_bytes: int | None, disk_bytes: int | None) -> None:
-        alarms = self._broker.alarms
+        alarms = self._alarms
         alarms.set_limits(memory_bytes, disk_bytes)
         log.warning(
             "limits were set: memory %d bytes, free disk %d bytes",
@@ -31,11 +33,8 @@ class LiveControls:
         )
 
     async def set_listening(self, is_open: bool) -> None:
-        door = self._broker.door
-        if door is None:
-            raise OSError("the node has no listener yet")
         if is_open:
-            await door.open()
+            await self._listeners.open()
         else:
-            door.close()
+            self._listeners.close()
         log.warning("the listener for clients was %s", "resumed" if is_open else "suspended")
