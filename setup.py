@@ -156,7 +156,6 @@ COMPILED = [
     "queues/machine/ack_timeouts.py",
     "queues/machine/traits.py",
     "queues/sessions/unacked.py",
-    "queues/machine/rare_state.py",
     "raft/codec.py",
     "raft/core.py",
     "raft/detector.py",

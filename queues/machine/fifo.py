@@ -27,6 +27,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from queues.machine.ack_timeouts import Timeouts
+from queues.machine.annotations import Annotations
 from queues.machine.checked_out import Row
 from queues.machine.commands import (
     ACCEPT,
@@ -59,14 +60,7 @@ from queues.machine.commands import (
     consumer_key,
 )
 from queues.machine.consumers import Consumer, Level
-from queues.machine.delays import (
-    Delays,
-    delays_it,
-    delivery_time,
-    drops_delayed,
-    oldest_of,
-    take_delayed,
-)
+from queues.machine.delays import Delays, delivery_time, oldest_of, wait_ms
 from queues.machine.effects import (
     ACQUIRED_SHIFT,
     LEFT_ACCEPTED,
@@ -107,16 +101,16 @@ from queues.machine.leaving import Leaving as Leaving
 from queues.machine.leaving import begin_leave, leave_at_once
 from queues.machine.notes import Notes
 from queues.machine.numbered_sessions import Resume, Resumed, Streams
-from queues.machine.options import DROP_HEAD, REJECT_PUBLISH_DLX, Options
+from queues.machine.options import DELAY_MS_MAX, DROP_HEAD, REJECT_PUBLISH_DLX, Options
 from queues.machine.pending_dead_letters import DEATHS, PendingDeadLetters
 from queues.machine.published_numbers import Numbers
-from queues.machine.rare_state import NONE, NOTHING, mark_redelivered, own_annotations
 from queues.machine.ready import Ready, alike
 from queues.machine.roster import Roster
 from queues.machine.timeouts_due import DUE_SLICE as DUE_SLICE
 from queues.machine.timeouts_due import expire_by_ttl, pass_time, return_all
 from queues.machine.traits import Traits
 from queues.runs.columns import Sparse
+from queues.runs.seqset import SeqSet
 
 # Consumers take turns message by message; in a long backlog a turn is longer, which no client can
 # tell from an uneven start but which keeps runs of message_seqs together.
@@ -126,6 +120,10 @@ LONG_TURN: Final = 32
 LEAVE_SLICE: Final = 8192  # messages that leave in one batch, beside those that are settled in it
 DEAD_SLICE: Final = 1024  # the same where what leaves is dead-lettered
 NO_EFFECTS: Final[list[Effect]] = []  # between batches, when nothing has any
+# All queues share these sets, which stay empty. A queue with few messages is a third smaller so,
+# and what a message looks at is in the cache of the processor.
+NONE: Final = SeqSet()
+NOTHING: Final = Annotations()
 FAILED_MASK: Final = (1 << ACQUIRED_SHIFT) - 1
 
 
@@ -203,7 +201,7 @@ class Fifo:
         assert self.next_seq == 1
         for first, count in self.ready.runs():
             if first <= redelivered_upto:
-                mark_redelivered(self, first, min(count, redelivered_upto - first + 1))
+                self._mark_redelivered(first, min(count, redelivered_upto - first + 1))
         self.next_seq = next_seq
         self.delivered_high = min(redelivered_upto, next_seq - 1)
 
@@ -420,13 +418,26 @@ class Fifo:
     def _drop_head(self) -> None:
         """The oldest of the lowest level go, until the queue is within its limits."""
         while self.notes.is_over():
-            if drops_delayed(self):
+            if self._drops_delayed():
                 continue
             if self.notes.is_far_over() and (self.delays is None or self.delays.seqs.count == 0):
                 leave_at_once(self.leaving, self.notes.drop_many(), LEFT_MAXLEN)
                 continue
             first, count = self.notes.drop_lowest()
             begin_leave(self.leaving, first, count, LEFT_MAXLEN)
+
+    def _drops_delayed(self) -> bool:
+        """Drop the oldest message that waits for its time, if it is older than the ready message
+        that is to be dropped next."""
+        delays = self.delays
+        if delays is None or delays.seqs.count == 0:
+            return False
+        first = delays.seqs.first()
+        if self.ready.count > 0 and self.ready.lowest_lane().first() < first:
+            return False
+        delays.remove(first, 1)
+        begin_leave(self.leaving, first, 1, LEFT_MAXLEN)
+        return True
 
     def _put_what_fits(
         self, session: SessionId, first: i64, message_first: i64, count: i64, traits: Traits | None
@@ -470,7 +481,7 @@ class Fifo:
             for run_first, run_count in consumer.remove_held(first, count):
                 self.checked_out -= run_count
                 if noted:
-                    own_annotations(self).merge(run_first, run_count, command.annotations)
+                    self.own_annotations().merge(run_first, run_count, command.annotations)
                 if outcome == ACCEPT:
                     self._leave(run_first, run_count, LEFT_ACCEPTED)
                 elif outcome == REJECT:
@@ -539,7 +550,7 @@ class Fifo:
             return
         self.ready.add(first, count, 0)
         if outcome != RETURN_UNSEEN:
-            mark_redelivered(self, first, count)
+            self._mark_redelivered(first, count)
         if self.options.ttl_ms >= 0:
             self._watch_returned(first)
 
@@ -577,12 +588,46 @@ class Fifo:
             return
         waits = False
         if outcome != RETURN_UNSEEN:
-            mark_redelivered(self, first, count)
-            waits = self.options.delays and delays_it(self, first, outcome, tries)
+            self._mark_redelivered(first, count)
+            waits = self.options.delays and self._delays(first, outcome, tries)
         if not waits:
             self.notes.put_back(first, count, level)
         if self.options.ttl_ms >= 0:
             self._watch_returned(first)
+
+    def _delays(self, seq: i64, outcome: i64, tries: i64) -> bool:
+        """Keep a message that was given back until its time, if it has to wait."""
+        due_ms = self.now_ms + wait_ms(self.options, outcome, tries)
+        if self.deliver_at_ms > 0:
+            due_ms = min(self.deliver_at_ms, self.now_ms + DELAY_MS_MAX)
+        if due_ms <= self.now_ms:
+            return False
+        if self.delays is None:
+            self.delays = Delays(self.notes)
+        self.due_by(self.delays.add(seq, self.now_ms, due_ms))
+        return True
+
+    # What few queues have: each gets a set of its own when it needs one
+
+    def own_redelivered(self) -> SeqSet:
+        if self.redelivered is NONE:
+            self.redelivered = SeqSet()
+        return self.redelivered
+
+    def _mark_redelivered(self, first: i64, count: i64) -> None:
+        redelivered = self.own_redelivered()
+        redelivered.remove(first, count)  # Those that are marked already.
+        redelivered.add(first, count)
+
+    def own_overdue(self) -> SeqSet:
+        if self.overdue is NONE:
+            self.overdue = SeqSet()
+        return self.overdue
+
+    def own_annotations(self) -> Annotations:
+        if self.annotations is NOTHING:
+            self.annotations = Annotations()
+        return self.annotations
 
     # Consumers
 
@@ -728,7 +773,12 @@ class Fifo:
     def _purge(self, session: SessionId) -> None:
         count = self.ready.count + self.notes.beside_count
         alone = len(self.leaving) == 0
-        for part in self.ready.take_all() + take_delayed(self):
+        parts = self.ready.take_all()
+        if self.delays is not None and self.delays.seqs.count > 0:
+            parts.append(self.delays.seqs)
+            self.notes.count_beside(SeqSet())
+        self.delays = None
+        for part in parts:
             self.leaving.append(Leaving(part, LEFT_PURGED))
         self.notes.ready_bytes = 0
         if count == 0:

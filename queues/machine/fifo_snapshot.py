@@ -26,7 +26,6 @@ from queues.machine.fifo_state import BadSnapshot as BadSnapshot
 from queues.machine.fifo_state import machine_state as machine_state
 from queues.machine.notes import BESIDE, ELSEWHERE, READY
 from queues.machine.pending_dead_letters import DEATHS
-from queues.machine.rare_state import own_overdue, own_redelivered
 from queues.machine.snapshot_parts import (
     ARRIVALS,
     ATTEMPTS,
@@ -338,9 +337,9 @@ class Thawing:
     def _set_of(self, part: int, place: int, sub: int) -> SeqSet:
         machine = self._machine
         if part == REDELIVERED:
-            return own_redelivered(machine)
+            return machine.own_redelivered()
         if part == OVERDUE:
-            return own_overdue(machine)
+            return machine.own_overdue()
         if part == LEAVING:
             return machine.leaving[place].seqs
         if part == DELAYED:
@@ -359,7 +358,7 @@ class Thawing:
     def _delayed(self) -> Delays:
         delays = self._machine.delays
         if delays is None:
-            delays = Delays()
+            delays = Delays(self._machine.notes)
             self._machine.delays = delays
         return delays
 

@@ -17,7 +17,7 @@ from queues.machine.commands import BadCommand, Command, ConsumerKey, SessionId,
 from queues.machine.consumers import Consumer, Generation
 from queues.machine.delays import Delays
 from queues.machine.expiry import FAR
-from queues.machine.fifo import Fifo, Leaving
+from queues.machine.fifo import NONE, Fifo, Leaving
 from queues.machine.leadership_snapshot import (
     LeadershipState,
     RowState,
@@ -30,7 +30,6 @@ from queues.machine.numbered_sessions import Streams
 from queues.machine.options import Options, decode_options
 from queues.machine.pending_dead_letters import DEATHS
 from queues.machine.published_numbers import Numbers
-from queues.machine.rare_state import NONE, own_annotations
 from queues.runs.seqset import SeqSet
 
 VERSION: Final = 4
@@ -229,7 +228,7 @@ def restore(machine: Fifo, state: FifoState) -> None:
     machine.timeouts.look_sooner = state.look_sooner
     machine.put_off.extend(put_off)
     for first, count, words in state.annotations:
-        own_annotations(machine).restore(first, count, words)
+        machine.own_annotations().restore(first, count, words)
     machine.notes.restore(state.levels, state.sizes)
     if state.delays:
         _restore_delays(machine, state)
@@ -237,7 +236,7 @@ def restore(machine: Fifo, state: FifoState) -> None:
 
 
 def _restore_delays(machine: Fifo, state: FifoState) -> None:
-    delays = Delays()
+    delays = Delays(machine.notes)
     delays.seqs = _set(state.delayed)
     for due, first, count in state.delays:
         delays.calendar.restore(due, first, count)

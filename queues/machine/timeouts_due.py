@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Final
 from mypy_extensions import i64
 
 from queues.machine.commands import RELEASE
-from queues.machine.delays import end_delays, expired_below, oldest_of, take_out
+from queues.machine.delays import oldest_of
 from queues.machine.effects import LEFT_EXPIRED, QueueExpired, TimedOut
 from queues.machine.expiry import FAR
 from queues.machine.leadership import return_suspended
 from queues.machine.leaving import Leaving, begin_leave
-from queues.machine.rare_state import own_overdue, own_redelivered
 from queues.runs.seqset import SeqSet
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ def pass_time(machine: "Fifo") -> None:
     if machine.streams is not None and len(machine.streams.suspended) > 0:
         return_suspended(machine)
     if machine.delays is not None:
-        end_delays(machine, machine.delays)
+        machine.due_by(machine.delays.end_due(now_ms))
     if options.ttl_ms >= 0:
         expire_by_ttl(machine)
     if machine.calendar.count > 0 or machine.behind:
@@ -55,7 +54,7 @@ def expire_by_ttl(machine: "Fifo") -> None:
     if boundary > 0:
         _expire_parts(machine, machine.ready.split_below(boundary))
         if machine.delays is not None:
-            gone = expired_below(machine, machine.delays, boundary)
+            gone = machine.delays.split_below(boundary)
             if gone.count > 0:
                 machine.leaving.append(Leaving(gone, LEFT_EXPIRED))
     oldest = oldest_of(machine.delays, machine.ready.oldest())
@@ -68,7 +67,7 @@ def return_all(machine: "Fifo", seqs: SeqSet, is_seen: bool) -> None:
     in as many runs. `is_seen`: they are redelivered the next time. The set is used up."""
     oldest = seqs.first()
     if is_seen:
-        own_redelivered(machine).unite(seqs.copy())
+        machine.own_redelivered().unite(seqs.copy())
     machine.ready.join(seqs)
     if machine.options.ttl_ms >= 0:
         due_ms = machine.arrivals.due_ms(oldest, machine.options.ttl_ms)
@@ -96,7 +95,7 @@ def _expire_by_calendar(machine: "Fifo") -> None:
             begin_leave(machine.leaving, run_first, run_count, LEFT_EXPIRED)
             found += run_count
         if found < count and machine.delays is not None:
-            for run_first, run_count in take_out(machine, machine.delays, first, count):
+            for run_first, run_count in machine.delays.remove(first, count):
                 begin_leave(machine.leaving, run_first, run_count, LEFT_EXPIRED)
                 found += run_count
         if found < count and machine.checked_out > 0:
@@ -113,7 +112,7 @@ def _expire_by_calendar(machine: "Fifo") -> None:
 
 def _note_overdue(machine: "Fifo", first: i64, count: i64) -> None:
     for run_first, run_count in machine.roster.held_within(first, count):
-        overdue = own_overdue(machine)
+        overdue = machine.own_overdue()
         overdue.remove(run_first, run_count)
         overdue.add(run_first, run_count)
 

@@ -10,9 +10,8 @@ from queues.machine.commands import (
     Settle,
     consumer_key,
 )
-from queues.machine.fifo import Fifo
+from queues.machine.fifo import NONE, NOTHING, Fifo
 from queues.machine.fifo_snapshot import decode_fifo, encode_fifo
-from queues.machine.rare_state import NONE, NOTHING
 from queues.machine.traits import Traits
 
 SESSION = SessionId(7 << 64 | 1)
