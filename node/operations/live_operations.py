@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from node.amqp091.stream_rules import refuse_purge
 from node.definitions.definition_changes import UNKNOWN_COUNT
 from node.events.authors import REQUESTED_BY
 from node.management.operations import Got, PublishersBlocked, shown_properties
@@ -101,6 +102,7 @@ class LiveOperations:
     async def purge(self, queue: Queue) -> int:
         session = OperatorSession(self._broker.new_session())
         host = self._broker.host(queue.uid)
+        refuse_purge(host)
         try:
             self._broker.turn.begin()
             return await session.purge(host)

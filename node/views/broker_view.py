@@ -54,6 +54,7 @@ from node.views.queue_weights import (
     sums_of,
     unacknowledged_bytes,
 )
+from node.views.stream_view import stream_in_use
 from queues.definitions.arguments import decode_arguments
 from queues.definitions.broker_objects import Destination
 from queues.definitions.policies import EXCHANGE
@@ -286,7 +287,10 @@ class LiveView:
             reason = f"node {queue.node} cannot be reached"
             return replace(at_rest, state="down", reason=reason, counts_known=False)
         host = broker.hosts.awake.get(queue.uid)
-        if host is None:
+        stream = broker.quorum_queues.stream(queue.uid)
+        if stream is not None:
+            view = stream_in_use(at_rest, stream)
+        elif host is None:
             view = replace(at_rest, counts_known=broker.is_home(queue))
         else:
             view = self._in_use(at_rest, host)

@@ -22,6 +22,7 @@ from node.management.rows.view import HistogramView
 from node.views.client_listing import endpoint_of
 from node.views.live_flow import flow_edges
 from node.views.queue_weights import unacknowledged_bytes
+from node.views.stream_view import stream_sample
 from queues.definitions.arguments import decode_arguments
 from queues.definitions.broker_objects import Queue
 from queues.definitions.queue_arguments import CLASSIC, QUORUM, queue_type
@@ -68,6 +69,9 @@ class LiveMeter:
         host = broker.hosts.awake.get(uid)
         if host is not None:
             return self._in_use(queue, host)
+        stream = broker.quorum_queues.stream(uid)
+        if stream is not None:
+            return stream_sample(queue, stream)
         kind = queue_type(decode_arguments(queue.arguments))
         return QueueSample(uid, queue.vhost, queue.name, kind)
 

@@ -298,6 +298,9 @@ class StreamHost:
         number = consumer.delivery_count + 1
         consumer.delivery_count += count
         consumer.credit -= count
+        member = self._find_member(self.uid)
+        if member is not None:
+            member.delivered_count += count
         consumer.delivered.append(Delivered(first, count, chunk, index))
         consumer.sink.on_delivers(self.uid, consumer.number, number, first, count, False, 0)
 

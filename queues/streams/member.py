@@ -108,6 +108,7 @@ class StreamMember:
         self.fault = ""  # why its files cannot be used; it takes no part then
         self.published_count = 0
         self.consumer_count = 0  # on this node
+        self.delivered_count = 0  # to them
         self.machine = StreamMachine()
         self.tail = Tail()
         self.is_gone = False

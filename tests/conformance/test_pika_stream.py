@@ -19,6 +19,7 @@ from tests.conformance.broker import (
     settle_down,
     wait_until_ready,
 )
+from tests.conformance.http_api import HttpApi
 from tests.conformance.options import declare
 from warren.testing import Node
 
@@ -196,6 +197,26 @@ def test_deleting_a_stream_cancels_its_consumers(
     consumer.add_on_cancel_callback(cancelled.append)
     channel.queue_delete(stream)
     settle_down(consumer, lambda: bool(cancelled))
+
+
+def test_a_listing_shows_counts_members_and_type(node: Node) -> None:
+    broker = Broker("127.0.0.1", node.port, node)
+    channel = broker.connect().channel()
+    channel.queue_declare("s", durable=True, arguments=STREAM)
+    publish_all(channel, "s", numbered(30))
+    read(broker.connect, "s", "first").wait(30)
+    api = HttpApi(f"http://127.0.0.1:{node.management_port}")
+    found = api.get("/queues/%2F/s")
+    assert {key: found[key] for key in ("type", "messages", "consumers", "state")} == {
+        "type": "stream",
+        "messages": 30,
+        "consumers": 1,
+        "state": "running",
+    }
+    assert found["leader"] == found["node"] and found["members"] == [found["node"]]
+    assert found["message_bytes"] > 0
+    status, _ = api.refused("DELETE", "/queues/%2F/s/contents")
+    assert status == 400
 
 
 @pytest.fixture

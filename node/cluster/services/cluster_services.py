@@ -31,7 +31,7 @@ from node.resources.alarms import Alarms
 from node.timers import CallLater
 from queues.definitions.broker_objects import Queue
 from queues.definitions.metadata import Metadata
-from queues.definitions.queue_arguments import QUORUM
+from queues.definitions.queue_arguments import QUORUM, STREAM
 from warren.storage.disk import Disk
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ class Operating:
     def with_place(self, queue: Queue, view: QueueView) -> QueueView:
         """The listing of a queue with where it is, and whether a node serves it."""
         cluster_snapshot = self.cluster_snapshot
-        if view.type == QUORUM:
+        if view.type in (QUORUM, STREAM):
             group = cluster_snapshot.group(queue)
             leader = cluster_snapshot.name_of(group.leader) if group.leader else ""
             state = view.state
