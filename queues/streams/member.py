@@ -41,7 +41,7 @@ from queues.streams.machine import Outcome, StreamMachine, restored_machine
 from queues.streams.settings import StreamSettings
 from queues.streams.storage import Disks, decode_state, encode_state, pieces
 from queues.streams.tail import Tail
-from queues.streams.transfer import IncomingFiles, OutgoingFiles, SliceDone
+from queues.streams.transfer import SLICE_BYTES, IncomingFiles, OutgoingFiles, SliceDone
 from raft.entries import COMMAND, CONFIG, Config, Entry, SnapshotPoint
 from raft.group import Group
 from raft.messages import SnapshotSlice
@@ -92,6 +92,7 @@ class StreamMember:
         credit: CreditActor,
         settings: StreamSettings,
         snapshot_entries: int = SNAPSHOT_ENTRIES,
+        slice_bytes: int = SLICE_BYTES,
     ) -> None:
         self.node = node
         self.uid = uid
@@ -117,6 +118,7 @@ class StreamMember:
         self._shelf = shelf
         self._disks = disks
         self._snapshot_entries = snapshot_entries
+        self._slice_bytes = slice_bytes  # of a snapshot for another member
         self._generation = 1
         self._files = disks.files(uid, 1)
         self.log = disks.log(self._files, (), 0, settings.segment_bytes)
@@ -529,7 +531,7 @@ class StreamMember:
             if self.is_gone or generation != self._generation:
                 return
             self._is_saving = False
-            self._saved = OutgoingFiles(self._disks, self._files, int(point.index), state, segments)
+            self._saved = self._outgoing(int(point.index), state, segments)
             self.log.recorded(segments)
             if done is not None:
                 done()
@@ -537,6 +539,10 @@ class StreamMember:
                 self._group.snapshot_taken(point)
 
         writer.commit(saved)
+
+    def _outgoing(self, index: int, state: bytes, segments: Sequence[Segment]) -> OutgoingFiles:
+        files, step = self._files, self._slice_bytes
+        return OutgoingFiles(self._disks, files, index, state, segments, step)
 
     def read_slice(self, index: int, number: int, done: SliceDone) -> None:
         saved = self._saved
@@ -653,7 +659,7 @@ class StreamMember:
             return
         self._use(restored_machine(machine), segments)
         index = int(standing.point.index)
-        self._saved = OutgoingFiles(self._disks, self._files, index, content, segments)
+        self._saved = self._outgoing(index, content, segments)
 
     def recovered(self) -> None:
         """All was found."""

@@ -120,7 +120,7 @@ class SimNode:
             self._snapshots,
             self.wal,
             self._set_timer,
-            SimStreams(self._disk, self.runner),
+            SimStreams(self._disk, self.runner, self.turn.begin),
             random.choice(SAVES),
         )
         timers = Timers(self._set_timer, self.now_ms, self.turn.begin)

@@ -14,9 +14,10 @@ Work = Callable[[], Callable[[], None]]
 class SimStreams:
     """Keeps `queues.streams.storage.Disks` and `warren.storage.streams.log.Workers`."""
 
-    def __init__(self, disk: SimDisk, runner: StepRunner) -> None:
+    def __init__(self, disk: SimDisk, runner: StepRunner, begin_turn: Callable[[], None]) -> None:
         self._disk = disk
         self._runner = runner
+        self._begin_turn = begin_turn
 
     def files(self, uid: int, generation: int) -> SegmentFiles:
         return SegmentFiles(self._disk, DIRECTORY, uid, generation)
@@ -31,7 +32,14 @@ class SimStreams:
         return StreamLog(files, self, segments, end_offset, segment_bytes)
 
     def write(self, work: Work) -> None:
-        self._runner.background(lambda: self._runner.post(work()))
+        self._runner.page(lambda: self._answer(work()))
 
     def read(self, work: Work) -> None:
-        self._runner.read(lambda: self._runner.post(work()))
+        self._runner.read(lambda: self._answer(work()))
+
+    def _answer(self, answer: Callable[[], None]) -> None:
+        def run() -> None:
+            self._begin_turn()
+            answer()
+
+        self._runner.post(run)

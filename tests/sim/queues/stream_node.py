@@ -1,0 +1,231 @@
+"""A node with one member of one stream: real log, real log groups, real segments and readers, on a
+simulated disk and with threads that run one step at a time."""
+
+from collections.abc import Callable
+from random import Random
+from typing import Protocol
+
+from node.recovery.log_owners import QueueOwners
+from node.timers import Timers
+from node.turn import Turn
+from queues.bodies.store import BodyBudget
+from queues.hosts.journal import Journal
+from queues.hosts.quorum_recovery import INCARNATION, FoundGroups, beginning
+from queues.sessions.credit import CreditActor, CreditSpec
+from queues.streams.member import StreamMember
+from queues.streams.offsets import OffsetSpec, Start
+from queues.streams.reader import StreamReader
+from queues.streams.settings import StreamSettings
+from queues.streams.tail import Tail
+from raft.entries import Config
+from raft.host import RaftHost
+from raft.recovery import Restored
+from raft.settings import Settings
+from tests.sim.queues.group_node import LOG_CREDIT, UID, Sink
+from tests.sim.queues.node import Timer
+from tests.sim.queues.sim_streams import SimStreams
+from tests.sim.storage.sim_disk import SimDisk
+from tests.sim.storage.sim_keyed import SimKeyed
+from tests.sim.storage.steps import StepRunner
+from warren.storage.snapshot import SnapshotStore
+from warren.storage.wal import Wal
+
+DIRECTORY = "/log"
+
+
+class World(Protocol):
+    """What a node asks of the world around it."""
+
+    @property
+    def now_ms(self) -> int: ...
+
+    @property
+    def settings(self) -> Settings: ...
+
+    @property
+    def limits(self) -> StreamSettings: ...
+
+    def send(self, source: int, target: int, lane: int, batch: bytes) -> None: ...
+
+    def is_open(self, source: int, target: int) -> bool: ...
+
+    def leads(self, member: int, leader: int, term: int, is_ready: bool) -> None: ...
+
+    def read(self, node: "StreamNode", offset: int, payload: bytes) -> None: ...
+
+
+class StreamNode:
+    """One life of a node. Keeps `Steps` for the member and `Links` for the groups."""
+
+    def __init__(self, number: int, disk: SimDisk, world: World, random: Random) -> None:
+        self.number = number
+        self.world = world
+        self.disk = disk
+        self.random = random
+        self.runner = StepRunner()
+        self.failed: list[BaseException] = []
+        self._timer_list: list[Timer] = []
+        self.turn = Turn(self.runner.post, self.failed.append)
+        self.wal = Wal(
+            disk,
+            DIRECTORY,
+            post=self.runner.post,
+            on_failure=self.failed.append,
+            file_bytes=random.choice((16_384, 65_536)),
+            group_bytes=random.choice((512, 4096, 1 << 20)),
+            reserve_files=2,
+            slack_bytes=16_384,
+            runner=self.runner,
+            draw_epoch=lambda: random.getrandbits(32),
+        )
+        self.journal = Journal(self.wal, BodyBudget(1 << 30), CreditActor("log", LOG_CREDIT))
+        self.wal.before_upkeep = self._end_turn
+        self.turn.journal = self.journal
+        self.turn.now_ms = lambda: world.now_ms
+        self.timers = Timers(self._set_timer, lambda: world.now_ms, self.turn.begin)
+        self.shelf = SnapshotStore(SimKeyed(disk, self.runner))
+        lots = Random(random.getrandbits(64))
+        self.raft = RaftHost(number, self.wal, self, world.settings, lots, self.turn.begin_groups)
+        self.turn.groups = self.raft
+        self.streams = SimStreams(disk, self.runner, self.turn.begin)
+        self.member = self.make()
+        self.readers: list[StreamReader] = []
+        self.is_joined = False
+        self.recover()
+
+    def make(self) -> StreamMember:
+        member = StreamMember(
+            *(self.number, UID, "/", "s", self, self.shelf, self.streams),
+            CreditActor("stream", CreditSpec(400, 200)),
+            self.world.limits,
+            self.random.choice((4, 16, 64)),
+            self.random.choice((60, 1000)),
+        )
+        member.tail = Tail(self.random.choice((0, 200, 1 << 20)))
+        member.on_lead = self._leads
+        return member
+
+    def recover(self) -> None:
+        """Begin with what the disk has."""
+        self.found = FoundGroups()
+        self.found.begin(self.shelf.owners, self.shelf.load_slices)
+        group = self.found.groups.get(UID)
+        if group is not None:
+            self.member.load(group.standing, group.slices)
+            assert self.member.fault == "", self.member.fault
+        report = self.wal.open(Sink(self.found, lambda: None))
+        assert not report.corrupt, f"corrupt: {report.corrupt}"
+        for owner, index in self.found.strays().items():
+            self.wal.release_log(owner, index)
+        if group is not None:
+            self._join(group.restored())
+        self.wal.on_durable.append(self._durable)
+        self.wal.attach(QueueOwners({}, lambda uid: 0))
+        self.turn.begin()
+
+    def found_member(self, config: Config, is_first: bool) -> None:
+        """A new member of the group."""
+        term = self.found.term_of(UID)
+
+        def begun() -> None:
+            self._join(beginning(self.number, config, term))
+            if is_first:
+                self.member.campaign_first()
+
+        self.member.begin_new(config, term, b"", begun)
+
+    def _join(self, restored: Restored) -> None:
+        self.is_joined = True
+        self.member.join(self.raft.add(UID, INCARNATION, restored, self.member))
+
+    def _leads(self, uid: int, leader: int, term: int, is_ready: bool) -> None:
+        self.world.leads(self.number, leader, term, is_ready)
+
+    # Readers
+
+    def begin_reading(self, spec: OffsetSpec) -> None:
+        if self.is_joined:
+            self.turn.begin()
+            self.readers.append(StreamReader(self.member, spec, nothing))
+
+    def read_some(self) -> None:
+        """Each reader takes what it can have now."""
+        self.turn.begin()
+        for reader in self.readers:
+            assert reader.error is None, f"{self.number} cannot read: {reader.error}"
+            expected = reader.next_offset
+            found = reader.take(self.random.randint(1, 5))
+            if found is None:
+                continue
+            offset, chunk, index, count = found
+            is_cut = expected < self.member.first_offset
+            assert offset == expected or is_cut, f"read {offset} where {expected} comes next"
+            data = chunk.data
+            assert data is not None
+            for place in range(count):
+                begin, end = chunk.span(index + place)
+                self.world.read(self, offset + place, data[begin:end])
+
+    def reads_from_first(self) -> None:
+        self.readers = []
+        self.begin_reading(OffsetSpec(Start.FIRST))
+
+    # Links
+
+    def send(self, member: int, lane: int, parts: list[bytes]) -> None:
+        self.world.send(self.number, member, lane, b"".join(parts))
+
+    def is_full(self, member: int) -> bool:
+        return not self.world.is_open(self.number, member)
+
+    # Steps
+
+    def mark_host(self, host: object) -> None:
+        self.turn.mark_host(host)  # type: ignore[arg-type]
+
+    def mark_host_later(self, host: object) -> None:
+        self.turn.mark_host_later(host)  # type: ignore[arg-type]
+
+    def wake_host(self, host: object, due_ms: int) -> None:
+        self.timers.wake(host, due_ms)  # type: ignore[arg-type]
+
+    def queue_unused(self, uid: int) -> None:
+        raise AssertionError("a stream is never unused")
+
+    def load(self, core: object, chunk: object) -> None:
+        raise AssertionError("a stream has no bodies in the log")
+
+    # Time and disk
+
+    def _set_timer(self, delay_s: float, callback: Callable[[], None]) -> Timer:
+        timer = Timer(self.world.now_ms + 1000 * delay_s, callback)
+        self._timer_list.append(timer)
+        return timer
+
+    def pass_time(self) -> None:
+        due = [timer for timer in self._timer_list if timer.due_ms <= self.world.now_ms + 0.01]
+        self._timer_list = [timer for timer in self._timer_list if timer not in due]
+        for timer in due:
+            self.runner.post(timer.fire)
+
+    def _durable(self, lsn: int) -> None:
+        self.turn.begin()
+        self.raft.on_durable(lsn)
+        self.journal.on_durable(lsn)
+        self.turn.finish_now()
+
+    def _end_turn(self) -> None:
+        self.journal.end_turn(self.world.now_ms)
+        self.journal.settle_now()
+
+    def run(self, steps: int) -> None:
+        """Some pieces of what the loop and the threads have to do."""
+        for _ in range(steps):
+            if not self.runner.step(self.random):
+                break
+        for error in self.failed:
+            raise error
+
+
+def nothing() -> None:
+    """Readers are asked again and again."""

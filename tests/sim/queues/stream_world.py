@@ -1,0 +1,394 @@
+"""A stream on several nodes, in bad weather: what is confirmed is read on all of them.
+
+By lots: nodes run a little, batches arrive, time passes, publishers and readers work; links break,
+nodes lose power and what is not synced, leaders move. One offset is one message for ever, a message
+has one offset, and no reader sees a gap. At the end everything that was confirmed is in the stream,
+and all members have the same.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+from queues.machine.commands import Command, Enqueue, Numbered, SessionId
+from queues.machine.numbered_sessions import Resume
+from queues.queue_host import PublishingOnly
+from queues.sessions.credit import CreditActor, CreditSpec
+from queues.streams.offsets import OffsetSpec, Start
+from queues.streams.settings import StreamSettings
+from raft.entries import Config
+from raft.settings import Settings
+from tests.sim.queues.group_node import UID
+from tests.sim.queues.group_session import chunk_of
+from tests.sim.queues.stream_node import StreamNode
+from tests.sim.storage.sim_disk import Crashed, SimDisk
+
+TICK_MS: Final = 20
+BEAT_MS: Final = 100
+SETTLE_STEPS: Final = 60_000
+
+
+class Publisher:
+    """A session that numbers its publishes and sends again what it does not know to be applied."""
+
+    def __init__(self, number: int, world: "StreamWorld") -> None:
+        self.session = SessionId(number << 64 | 1)
+        self.world = world
+        self.kept: list[tuple[Numbered, list[bytes]]] = []
+        self.payloads: list[bytes] = []  # by number of the publish, from 1
+        self.number = 0
+        self.confirmed = 0
+        self.line: Line | None = None
+
+    def publish(self, payloads: list[bytes]) -> None:
+        first = len(self.payloads) + 1
+        self.payloads.extend(payloads)
+        self.number += 1
+        command: Command = Enqueue(self.session, first, len(payloads))
+        kept = (Numbered(self.session, self.number, self.confirmed, command), payloads)
+        self.kept.append(kept)
+        if self.line is not None:
+            self.line.send(*kept)
+
+    def confirm(self, upto: int) -> None:
+        while self.confirmed < upto:
+            self.world.confirmed.add(self.payloads[self.confirmed])
+            self.confirmed += 1
+
+    def applied(self, number: int) -> None:
+        while self.kept and self.kept[0][0].number <= number:
+            self.kept.pop(0)
+
+
+class Line(PublishingOnly):
+    """A publisher's connection to one leader (`StreamSink`)."""
+
+    def __init__(self, owner: Publisher, node: StreamNode) -> None:
+        self.owner = owner
+        self.node = node
+        self._credit = CreditActor("session", CreditSpec(400, 200))
+        self._is_resumed = False
+        node.runner.post(self._resume)
+
+    @property
+    def session(self) -> SessionId:
+        return self.owner.session
+
+    @property
+    def credit(self) -> CreditActor:
+        return self._credit
+
+    @property
+    def is_up(self) -> bool:
+        return self.owner.line is self
+
+    def _resume(self) -> None:
+        owner = self.owner
+        if not self.is_up:
+            return
+        self.node.turn.begin()
+        wanted = Resume(owner.session, 0, owner.confirmed, [])
+        resumed = self.node.member.resume(self, wanted)
+        if resumed is None:
+            owner.line = None
+            return
+        self._is_resumed = True
+        owner.applied(int(resumed.number))
+        owner.confirm(int(resumed.published))
+        for kept in list(owner.kept):
+            self.send(*kept)
+
+    def send(self, command: Numbered, payloads: list[bytes]) -> None:
+        if self._is_resumed:
+            self.node.runner.post(lambda: self._arrive(command, payloads))
+
+    def _arrive(self, command: Numbered, payloads: list[bytes]) -> None:
+        if self.is_up:
+            self.node.turn.begin()
+            if not self.node.member.hand_down(self, command, chunk_of(payloads)):
+                self.owner.line = None
+
+    def on_confirms(self, uid: int, upto_seq: int) -> None:
+        if self.is_up:
+            self.owner.confirm(upto_seq)
+
+    def on_applied(self, uid: int, number: int) -> None:
+        if self.is_up:
+            self.owner.applied(number)
+
+    def on_refused(self, uid: int, first_seq: int, count: int) -> None:
+        raise AssertionError("a stream refuses nothing")
+
+    def on_resumed(self, uid: int, term: int, number: int) -> None:
+        return
+
+    def _drop(self) -> None:
+        if self.is_up:
+            self.owner.line = None
+
+    def on_resend(self, uid: int) -> None:
+        self._drop()
+
+    def on_leader_lost(self, uid: int) -> None:
+        self._drop()
+
+    def on_gone(self, uid: int) -> None:
+        raise AssertionError("no session is ended here")
+
+
+class StreamWorld:
+    """See the module."""
+
+    def __init__(self, seed: int, count: int = 3) -> None:
+        self.random = random = Random(seed)
+        self.now_ms = 1000
+        self.limits = StreamSettings(
+            bytes_max=random.choice((-1, -1, 3000)),
+            segment_bytes=random.choice((200, 1000, 100_000)),
+        )
+        self.settings = Settings(
+            election_ticks=10,
+            heartbeat_ticks=2,
+            suspicion_ticks=2,
+            append_bytes_max=random.choice((200, 2000, 1 << 20)),
+            window_bytes=random.choice((400, 1 << 20)),
+            window_messages=random.choice((1, 4, 64)),
+            apply_bytes_max=random.choice((300, 1 << 20)),
+            uncommitted_bytes_max=random.choice((4000, 1 << 20)),
+            trailing_entries_max=random.choice((0, 4, 1000)),
+            tells_commits_at_once=random.random() < 0.5,
+        )
+        self.disks = {number: SimDisk() for number in range(1, count + 1)}
+        self.nodes: dict[int, StreamNode | None] = dict.fromkeys(self.disks)
+        self.channels: dict[tuple[int, int, int], deque[bytes]] = {}
+        self.cut: set[tuple[int, int]] = set()
+        self.leaders: dict[int, int] = {}
+        self.publishers = [Publisher(number, self) for number in (100, 101, 102)]
+        self.confirmed: set[bytes] = set()
+        self.by_offset: dict[int, bytes] = {}
+        self.by_payload: dict[bytes, int] = {}
+        self.published = 0
+        self.is_calm = False
+        self.ticked_ms = self.beaten_ms = self.now_ms
+        for number in self.disks:
+            self.start(number)
+
+    # Nodes
+
+    def alive(self) -> list[StreamNode]:
+        return [node for node in self.nodes.values() if node is not None]
+
+    def start(self, number: int) -> None:
+        node = StreamNode(number, self.disks[number], self, Random(self.random.getrandbits(64)))
+        self.nodes[number] = node
+        for other in self.disks:
+            if other != number:
+                node.raft.add_peer(other)
+        for peer in self.alive():
+            if peer is not node and self.is_open(number, peer.number):
+                self.connect(node, peer)
+        if not node.is_joined:
+            node.found_member(Config(tuple(self.disks)), number == 1)
+
+    def connect(self, node: StreamNode, peer: StreamNode) -> None:
+        node.raft.connected(peer.number)
+        peer.raft.connected(node.number)
+
+    def crash(self, number: int) -> None:
+        """The power is gone, and what was not synced."""
+        node = self.nodes[number]
+        if node is None:
+            return
+        self.nodes[number] = None
+        self.leaders.pop(number, None)
+        self.disks[number] = self.disks[number].crash(self.random)
+        for ends, channel in self.channels.items():
+            if number in ends[:2]:
+                channel.clear()
+        for peer in self.alive():
+            peer.raft.lost(number)
+        for publisher in self.publishers:
+            if publisher.line is not None and publisher.line.node is node:
+                publisher.line = None
+
+    # Network
+
+    def is_open(self, source: int, target: int) -> bool:
+        return (source, target) not in self.cut and self.nodes.get(target) is not None
+
+    def send(self, source: int, target: int, lane: int, batch: bytes) -> None:
+        if self.is_open(source, target) and self.nodes.get(source) is not None:
+            self.channels.setdefault((source, target, lane), deque()).append(batch)
+
+    def leads(self, member: int, leader: int, term: int, is_ready: bool) -> None:
+        if is_ready and leader == member:
+            self.leaders[member] = term
+        else:
+            self.leaders.pop(member, None)
+
+    def find_leader(self) -> StreamNode | None:
+        if not self.leaders:
+            return None
+        return self.nodes[max(self.leaders, key=lambda member: self.leaders[member])]
+
+    def deliver(self) -> None:
+        full = [ends for ends, channel in self.channels.items() if channel]
+        if full:
+            source, target, lane = self.random.choice(full)
+            batch = self.channels[source, target, lane].popleft()
+            node = self.nodes.get(target)
+            if node is not None and (source, target) not in self.cut:
+                node.raft.receive(source, memoryview(batch))
+
+    def mend(self) -> None:
+        cut, self.cut = self.cut, set()
+        for one, other in sorted(cut):
+            first, second = self.nodes.get(one), self.nodes.get(other)
+            if first is not None and second is not None:
+                self.connect(first, second)
+
+    def pass_time(self) -> None:
+        self.now_ms += self.random.choice((1, 3, 10))
+        while self.now_ms - self.ticked_ms >= TICK_MS:
+            self.ticked_ms += TICK_MS
+            for node in self.alive():
+                node.raft.tick(self.ticked_ms)
+                node.pass_time()
+        if self.now_ms - self.beaten_ms >= BEAT_MS:
+            self.beaten_ms = self.now_ms
+            for node in self.alive():
+                for peer in self.alive():
+                    ends = (node.number, peer.number)
+                    if node is not peer and ends not in self.cut and ends[::-1] not in self.cut:
+                        node.raft.heard(peer.number)
+
+    # What happens
+
+    def run(self, steps: int) -> None:
+        for _ in range(steps):
+            self.step()
+
+    def run_until(self, what: str, reached: Callable[[], bool]) -> None:
+        for _ in range(SETTLE_STEPS):
+            if reached():
+                return
+            self.step()
+        raise AssertionError(f"{what} is not reached")
+
+    def step(self) -> None:
+        random = self.random
+        lot = random.random()
+        alive = self.alive()
+        if lot < 0.5 and alive:
+            node = random.choice(alive)
+            try:
+                node.run(random.randint(1, 12))
+            except Crashed:
+                self.crash(node.number)
+        elif lot < 0.75:
+            for _ in range(random.randint(1, 4)):
+                self.deliver()
+        elif lot < 0.85:
+            self.pass_time()
+        elif lot < 0.92 and alive:
+            self.read_somewhere(random.choice(alive))
+        elif lot < 0.997 or self.is_calm:
+            self.work()
+        else:
+            self.fault()
+
+    def read_somewhere(self, node: StreamNode) -> None:
+        if len(node.readers) < 3 and node.is_joined and self.random.random() < 0.1:
+            start = self.random.choice((Start.FIRST, Start.NEXT, Start.LAST, Start.OFFSET))
+            value = self.random.randint(0, max(self.by_offset, default=0))
+            if value <= node.member.next_offset or start is not Start.OFFSET:
+                node.begin_reading(OffsetSpec(start, value))
+        node.read_some()
+
+    def work(self) -> None:
+        publisher = self.random.choice(self.publishers)
+        if publisher.line is None:
+            leader = self.find_leader()
+            if leader is not None:
+                publisher.line = Line(publisher, leader)
+        elif self.random.random() < 0.01:
+            publisher.line = None
+        elif len(publisher.kept) < 10 and not self.is_calm:
+            payloads = []
+            for _ in range(self.random.randint(1, 4)):
+                self.published += 1
+                payloads.append(b"%d." % self.published + b"x" * self.random.randint(0, 60))
+            publisher.publish(payloads)
+
+    def fault(self) -> None:
+        random = self.random
+        numbers = sorted(self.nodes)
+        lot = random.random()
+        down = [number for number in numbers if self.nodes[number] is None]
+        if lot < 0.3:
+            self.mend()
+            self.cut = {
+                (a, b) for a in numbers for b in numbers if a != b and random.random() < 0.3
+            }
+        elif lot < 0.45:
+            self.mend()
+        elif lot < 0.65:
+            node = self.nodes[random.choice(numbers)]
+            if node is not None and random.random() < 0.5:
+                node.disk.crash_in = random.randint(0, 12)
+            elif node is not None:
+                self.crash(node.number)
+        elif lot < 0.9 and down:
+            self.start(random.choice(down))
+        elif lot < 0.93:
+            for number in numbers:
+                self.crash(number)
+        else:
+            leader = self.find_leader()
+            if leader is not None:
+                leader.turn.begin()
+                leader.member.transfer(random.choice(numbers))
+
+    # What must be so
+
+    def read(self, node: StreamNode, offset: int, payload: bytes) -> None:
+        known = self.by_offset.setdefault(offset, payload)
+        assert known == payload, f"offset {offset} is {known[:12]!r} and {payload[:12]!r}"
+        place = self.by_payload.setdefault(payload, offset)
+        assert place == offset, f"{payload[:12]!r} has the offsets {place} and {offset}"
+
+    def end(self) -> None:
+        """All is well again: everything that was confirmed is there, on every member."""
+        self.is_calm = True
+        self.mend()
+        for number, disk in self.disks.items():
+            disk.crash_in = -1
+            if self.nodes[number] is None:
+                self.start(number)
+        self.run_until(
+            "an answer to all publishes", lambda: not any(p.kept for p in self.publishers)
+        )
+        self.run_until("the same on all members", self.are_alike)
+        for node in self.alive():
+            node.reads_from_first()
+        self.run_until("the end of reading", self.have_read_all)
+        first = max(node.member.first_offset for node in self.alive())
+        lost = [each for each in self.confirmed if each not in self.by_payload]
+        if self.limits.bytes_max < 0:
+            assert first == 0, "retention without a limit"
+            assert lost == [], f"{len(lost)} confirmed messages are lost"
+        states = {str(node.member.machine.state()) for node in self.alive()}
+        assert len(states) == 1, "members differ at the end"
+
+    def are_alike(self) -> bool:
+        indexes = {node.member.applied_index for node in self.alive()}
+        leader = self.find_leader()
+        group = None if leader is None else leader.raft.group(UID)
+        return group is not None and indexes == {int(group.raft.last_index)}
+
+    def have_read_all(self) -> bool:
+        return all(
+            node.readers and node.readers[0].next_offset >= node.member.next_offset
+            for node in self.alive()
+        )
