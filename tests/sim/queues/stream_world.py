@@ -165,6 +165,7 @@ class StreamWorld:
         self.cut: set[tuple[int, int]] = set()
         self.leaders: dict[int, int] = {}
         self.publishers = [Publisher(number, self) for number in (100, 101, 102)]
+        self.process_count = 102
         self.confirmed: set[bytes] = set()
         self.by_offset: dict[int, bytes] = {}
         self.by_payload: dict[bytes, int] = {}
@@ -314,12 +315,21 @@ class StreamWorld:
                 publisher.line = Line(publisher, leader)
         elif self.random.random() < 0.01:
             publisher.line = None
+        elif self.random.random() < 0.02 and not self.is_calm:
+            self.abandon(publisher)
         elif len(publisher.kept) < 10 and not self.is_calm:
             payloads = []
             for _ in range(self.random.randint(1, 4)):
                 self.published += 1
                 payloads.append(b"%d." % self.published + b"x" * self.random.randint(0, 60))
             publisher.publish(payloads)
+
+    def abandon(self, publisher: Publisher) -> None:
+        """Its process is gone, with all that it kept; what it saw confirmed has to be there."""
+        publisher.line = None
+        self.process_count += 1
+        new = Publisher(self.process_count, self)
+        self.publishers[self.publishers.index(publisher)] = new
 
     def fault(self) -> None:
         random = self.random

@@ -17,6 +17,6 @@ STEPS = 4000
 def test_an_offset_is_one_message_and_what_is_confirmed_is_on_all_members(seed: int) -> None:
     world = StreamWorld(seed, 5 if seed % 4 == 3 else 3)
     world.run_until("a leader", lambda: world.find_leader() is not None)
+    world.run_until("a confirm", lambda: bool(world.confirmed))
     world.run(STEPS)
     world.end()
-    assert world.confirmed
