@@ -120,6 +120,9 @@ class Line(PublishingOnly):
     def on_refused(self, uid: int, first_seq: int, count: int) -> None:
         raise AssertionError("a stream refuses nothing")
 
+    def on_inspect_ok(self, uid: int, ready: int, consumer_count: int) -> None:
+        raise AssertionError("no publisher asks for counts")
+
     def on_resumed(self, uid: int, term: int, number: int) -> None:
         return
 
