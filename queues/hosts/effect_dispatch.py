@@ -22,7 +22,9 @@ from queues.machine.effects import (
     Refused,
     TimedOut,
 )
+from queues.machine.numbered_sessions import Resumed
 from queues.queue_host import SessionSink
+from queues.remote.remote_interfaces import StreamSink
 
 
 def number_of(key: ConsumerKey) -> int:
@@ -81,3 +83,16 @@ def tell_seldom(sink: SessionSink, uid: i64, effect: Effect, goes: bool) -> None
         sink.on_timed_out(uid, number_of(effect.key), effect.timeout_ms)
     else:
         raise AssertionError(f"unexpected effect {type(effect).__name__}")
+
+
+def tell_resumed(sink: StreamSink, uid: int, term: int, resumed: Resumed) -> None:
+    """Tell a session that resumes what `Fifo.resume` found: refusals before confirms."""
+    sink.on_resumed(uid, term, resumed.number)
+    for effect in resumed.effects:
+        if isinstance(effect, Refused):
+            sink.on_refused(uid, effect.first_seq, effect.count)
+    if resumed.published > 0:
+        sink.on_confirms(uid, resumed.published)
+    for effect in resumed.effects:
+        if not isinstance(effect, Refused):
+            tell(sink, uid, effect, False)  # A quorum queue does not go for a consumer that goes.

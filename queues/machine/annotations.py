@@ -13,7 +13,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from queues.runs.value_runs import alike_runs
+from queues.runs.columns import alike_runs
 
 WORDS_BYTES_MAX: Final = 2048  # of one message
 TOTAL_BYTES_MAX: Final = 4 * 1024 * 1024  # of all messages of a queue

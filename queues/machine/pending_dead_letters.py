@@ -16,9 +16,8 @@ from queues.machine.effects import (
     LEFT_REJECTED,
     LEFT_TOO_LARGE,
 )
-from queues.runs.columns import Sparse
+from queues.runs.columns import Sparse, alike_runs
 from queues.runs.seqset import SeqSet
-from queues.runs.value_runs import alike_runs
 
 DEATHS: Final = {  # why messages die, and what their dead letters call it
     LEFT_REJECTED: "rejected",

@@ -17,6 +17,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from queues.hosts.effect_dispatch import tell_resumed
 from queues.machine.commands import (
     ENQUEUE,
     OF_SESSIONS,
@@ -78,7 +79,6 @@ from queues.remote.remote_interfaces import (
     HomeEnd,
     Send,
 )
-from queues.remote.resume_replies import tell_resumed
 from queues.runs.seqset import SeqSet
 from queues.sessions.credit import CreditActor, CreditSpec
 

@@ -43,7 +43,7 @@ class StreamSink(SessionSink, Protocol):
 
     def on_resumed(self, uid: int, term: int, number: int) -> None:
         """The answers to `HomeEnd.resume` follow
-        (`queues.remote.resume_replies`)."""
+        (`queues.hosts.effect_dispatch.tell_resumed`)."""
 
     def on_applied(self, uid: int, number: int) -> None:
         """Effect `Applied`: commands of the session up to this number are in the state for good.

@@ -24,6 +24,7 @@ from typing import Final, Protocol, final
 
 from mypy_extensions import i64
 
+from queues.hosts.effect_dispatch import tell_resumed
 from queues.machine.commands import (
     Attach,
     Command,
@@ -39,7 +40,6 @@ from queues.message import Chunk
 from queues.queue_host import SessionSink, View
 from queues.remote.home import VISITOR_CREDIT
 from queues.remote.remote_interfaces import WINDOW_BYTES, HomeEnd
-from queues.remote.resume_replies import tell_resumed
 from queues.sessions.credit import CreditActor
 
 TAKEN_BYTES: Final = WINDOW_BYTES // 4  # looked at, and told to the leader at once

@@ -3,11 +3,12 @@
 `Column` has a small number of every message (level, size). A block of BLOCK messages that all have
 the same number is that number; it becomes an array when they differ, and goes when its last message
 does. `Sparse` has numbers of some messages. A `copy` of either costs little (0057): it shares the
-blocks, of which those of a column never change for a message that is there.
+blocks, of which those of a column never change for a message that is there. `alike_runs` makes runs
+of values by message.
 """
 
 from array import array
-from typing import Final, final
+from typing import Final, TypeVar, final
 
 from mypy_extensions import i64
 
@@ -195,3 +196,20 @@ class Sparse:
         for key in sorted(self._parts):
             found.extend(sorted(self._parts[key].items()))
         return found
+
+
+Value = TypeVar("Value")
+
+
+def alike_runs(values: dict[int, Value]) -> list[tuple[int, int, Value]]:
+    """Return values by message as runs (first, count, value of each), ascending."""
+    runs: list[tuple[int, int, Value]] = []
+    for seq in sorted(values):
+        value = values[seq]
+        if len(runs) > 0:
+            first, count, before = runs[len(runs) - 1]
+            if first + count == seq and before == value:
+                runs[len(runs) - 1] = (first, count + 1, before)
+                continue
+        runs.append((seq, 1, value))
+    return runs

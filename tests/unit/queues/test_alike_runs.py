@@ -1,6 +1,6 @@
 """Values by message as runs."""
 
-from queues.runs.value_runs import alike_runs
+from queues.runs.columns import alike_runs
 
 
 def test_neighbours_with_the_same_value_are_one_run() -> None:
