@@ -45,6 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SystemExit as stop:  # argparse has printed why; its code for a wrong call is 2.
         return EXIT_USAGE if stop.code == 2 else int(stop.code or 0)
     if options.version:
+        from node.build import installed_version
+
         print(f"warren {installed_version()}")
         return 0
     if options.command == "server":
@@ -156,15 +158,6 @@ def config_file(option: Path | None, environment: Mapping[str, str]) -> Path | N
     """`--config`, or else the file that WARREN_CONFIG names."""
     named = environment.get("WARREN_CONFIG", "")
     return option or (Path(named) if named else None)
-
-
-def installed_version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("warrenmq")
-    except PackageNotFoundError:
-        return "(not installed; run from its sources)"
 
 
 if __name__ == "__main__":

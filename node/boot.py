@@ -19,6 +19,7 @@ import uvloop
 from node.auth.login_rules import production_fault
 from node.auth.passwords import HASHINGS, Hashing, hash_password, new_salt
 from node.broker import Broker
+from node.build import build_name
 from node.clock import NodeClock
 from node.cluster.cluster_node import Cluster
 from node.cluster.membership.introducing import propose
@@ -54,7 +55,6 @@ from queues.definitions.metadata_commands import (
 )
 from queues.definitions.metadata_snapshot import BadSnapshot
 from queues.hosts.journal import Journal
-from queues.machine import fifo
 from queues.sessions.credit import CreditActor, CreditSpec
 from warren.storage.compaction import UnreadableFile
 from warren.storage.direct import DIRECT_BYTES, DirectDisk
@@ -108,11 +108,6 @@ def tls_keepers(config: "Config") -> "Mapping[str, TlsKeeper]":
     from node.tls.tls_listeners import keepers_of
 
     return keepers_of(config)
-
-
-def build_name() -> str:
-    """`compiled` if the hot modules are, else `pure`."""
-    return "pure" if (fifo.__file__ or "").endswith(".py") else "compiled"
 
 
 def run(config: "Config") -> int:

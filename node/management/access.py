@@ -18,7 +18,7 @@ from node.auth.sasl import Credentials, parse_basic, parse_form
 from node.auth.source import Source
 from node.config.default_policies import DefaultPolicy
 from node.management.bodies import read_raw
-from node.management.operations import Operations
+from node.management.operations import NodeControls, Operations
 from node.management.replies import ApiError
 from node.management.rows.pairs import Pairs
 from node.management.rows.sampling import Rates
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from node.events.audit import Audit
     from node.events.event_feed import EventFeed
     from node.federating.link_service import LinkService
-    from node.management.api.controls import NodeControls
     from node.management.metrics.view import MetricsView
     from node.management.rows.cluster_view import ClusterView
     from node.tls.keeper import TlsKeeper
@@ -56,7 +55,7 @@ class Context:
     audit: "Audit | None" = None
     rates: Rates = field(default_factory=Rates)  # nothing is sampled, unless sampling is set up
     meter: "MetricsView | None" = None  # None: no samples of single objects
-    controls: "NodeControls | None" = None  # None: the node cannot be told anything
+    controls: NodeControls | None = None  # None: the node cannot be told anything
     config: "Config | None" = None  # None: it is not shown
     links: "LinkService | None" = None  # None: no shovels and links run here
     keepers: "Mapping[str, TlsKeeper]" = field(default_factory=dict)  # of TLS, by listener

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from node.build import installed_version
 from node.connections.bind_errors import taking
 from node.tls.acceptor import bound_socket
 
@@ -99,7 +100,6 @@ class ManagementFront:
 
     async def _serve(self, build: str) -> None:
         await asyncio.to_thread(importlib.import_module, "node.management.server")
-        from node import __main__ as program
         from node.management.access import Context
         from node.management.api.security import answer_others
         from node.management.rows.cluster_view import ClusterView
@@ -113,7 +113,7 @@ class ManagementFront:
         from warren.storage.disk import OsDisk
 
         broker = self._broker
-        view = LiveView(broker, self._listeners(), build, program.installed_version())
+        view = LiveView(broker, self._listeners(), build, installed_version())
         section = broker.config.management
         rates = Rates(LiveTallies(broker, view), broker.now_ms, section.rates_interval_ms)
         operations = LiveOperations(broker)

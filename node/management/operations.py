@@ -104,3 +104,16 @@ class Operations(Protocol):
 
     def close_connections(self, vhost: str, user: str, reason: str) -> int:
         """Close those of the vhost, or of the user ("": any); how many there were."""
+
+
+class NodeControls(Protocol):
+    """What operators set on this node while it runs."""
+
+    def set_limits(self, memory_bytes: int | None, disk_bytes: int | None) -> None:
+        """None: as it is."""
+
+    @property
+    def memory_total_bytes(self) -> int: ...
+
+    async def set_listening(self, is_open: bool) -> None:
+        """OSError: the port cannot be had."""

@@ -1,4 +1,4 @@
-"""What operators set on this node while it runs (`node.management.api.controls.NodeControls`)."""
+"""What operators set on this node while it runs (`node.management.operations.NodeControls`)."""
 
 import logging
 from typing import TYPE_CHECKING

@@ -7,10 +7,10 @@ from aiohttp import web
 from node.management.access import Context, caller_of, not_authorized
 from node.management.replies import ApiError, json_reply
 from node.management.rows.client_lists import ClientLists
+from node.management.rows.client_rows import session_row
 from node.management.rows.client_view import Chosen
 from node.management.rows.listing import object_reply
 from node.management.rows.rates import CONNECTION, Row
-from node.management.rows.view import LinkView, SessionView
 
 REASON_DEFAULT: Final = "Closed via management plugin"  # RabbitMQ's words; clients show them
 REASON_BYTES_MAX: Final = 200  # it travels in a short string, behind the name of the code
@@ -83,44 +83,3 @@ def reason_of(request: web.Request) -> str:
     """What the client gives as the reason, cut to what a reply text can hold."""
     given = request.headers.get("X-Reason", REASON_DEFAULT).encode("utf-8", "replace")
     return given[:REASON_BYTES_MAX].decode("utf-8", "ignore")
-
-
-def session_row(session: SessionView) -> dict[str, object]:
-    return {
-        "channel_number": session.channel,
-        "handle_max": session.handle_max,
-        "next_incoming_id": session.next_incoming_id,
-        "incoming_window": session.incoming_window,
-        "next_outgoing_id": session.next_outgoing_id,
-        "remote_incoming_window": session.remote_incoming_window,
-        "remote_outgoing_window": session.remote_outgoing_window,
-        "outgoing_unsettled_deliveries": session.unsettled,
-        "incoming_links": [incoming_row(each) for each in session.links if each.incoming],
-        "outgoing_links": [outgoing_row(each) for each in session.links if not each.incoming],
-    }
-
-
-def incoming_row(link: LinkView) -> dict[str, object]:
-    return {
-        "handle": link.handle,
-        "link_name": link.name,
-        "target_address": link.address,
-        "snd_settle_mode": link.settled,
-        "max_message_size": link.message_bytes_max,
-        "delivery_count": link.delivery_count,
-        "credit": link.credit,
-        "unconfirmed_messages": link.unconfirmed,
-    }
-
-
-def outgoing_row(link: LinkView) -> dict[str, object]:
-    return {
-        "handle": link.handle,
-        "link_name": link.name,
-        "source_address": link.address,
-        "queue_name": link.queue,
-        "send_settled": link.settled == "settled",
-        "max_message_size": link.message_bytes_max,
-        "delivery_count": link.delivery_count,
-        "credit": link.credit,
-    }

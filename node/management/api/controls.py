@@ -11,13 +11,14 @@ those that are in stay. Nothing of it is kept in the definitions.
 """
 
 from collections.abc import AsyncIterator, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from aiohttp import web
 
 from node.cluster.services.status_channel import NoAnswer, Unanswerable
 from node.management.access import Context, caller_of
 from node.management.bodies import read_body
+from node.management.operations import NodeControls
 from node.management.replies import ApiError
 from queues.definitions.arguments import term
 
@@ -27,19 +28,6 @@ LISTENERS: Final = "listeners"
 MEMORY: Final = "vm_memory_high_watermark"
 DISK: Final = "disk_free_limit"
 BYTES_MAX: Final = 1 << 60
-
-
-class NodeControls(Protocol):
-    """This node."""
-
-    def set_limits(self, memory_bytes: int | None, disk_bytes: int | None) -> None:
-        """None: as it is."""
-
-    @property
-    def memory_total_bytes(self) -> int: ...
-
-    async def set_listening(self, is_open: bool) -> None:
-        """OSError: the port cannot be had."""
 
 
 class Controls:

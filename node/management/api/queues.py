@@ -15,7 +15,8 @@ from node.management.rows.client_rows import deliveries_of
 from node.management.rows.client_view import Chosen
 from node.management.rows.listing import list_reply, object_reply, sorted_in_slices
 from node.management.rows.node_stats import watched_queue
-from node.management.rows.queue_rows import Key, QueueRows, active_consumers, put_active, queue_row
+from node.management.rows.queue_lists import QueueRows, active_consumers, put_active
+from node.management.rows.queue_rows import Key, queue_row
 from node.management.rows.rates import NO_RANGES, Ranges
 from node.management.rows.sampling import parse_ranges
 from node.management.rows.view import QueueView

@@ -26,7 +26,7 @@ from node.management.rows.rates import (
     with_idle,
 )
 from node.management.rows.sampling import Rates
-from node.management.rows.view import BrokerView, ConnectionView
+from node.management.rows.view import BrokerView, ConnectionView, LinkView, SessionView
 
 COUNT_PLACES: Final = {  # by kind and the path of a column in a row
     (kind, path_of(column)): place
@@ -218,3 +218,44 @@ def deliveries_of(consumers: list[Row], by_queue: bool) -> list[Row]:
         entry["stats"][way] += row["delivered"]
         entry["stats"]["deliver_get"] += row["delivered"]
     return list(found.values())
+
+
+def session_row(session: SessionView) -> dict[str, object]:
+    return {
+        "channel_number": session.channel,
+        "handle_max": session.handle_max,
+        "next_incoming_id": session.next_incoming_id,
+        "incoming_window": session.incoming_window,
+        "next_outgoing_id": session.next_outgoing_id,
+        "remote_incoming_window": session.remote_incoming_window,
+        "remote_outgoing_window": session.remote_outgoing_window,
+        "outgoing_unsettled_deliveries": session.unsettled,
+        "incoming_links": [incoming_row(each) for each in session.links if each.incoming],
+        "outgoing_links": [outgoing_row(each) for each in session.links if not each.incoming],
+    }
+
+
+def incoming_row(link: LinkView) -> dict[str, object]:
+    return {
+        "handle": link.handle,
+        "link_name": link.name,
+        "target_address": link.address,
+        "snd_settle_mode": link.settled,
+        "max_message_size": link.message_bytes_max,
+        "delivery_count": link.delivery_count,
+        "credit": link.credit,
+        "unconfirmed_messages": link.unconfirmed,
+    }
+
+
+def outgoing_row(link: LinkView) -> dict[str, object]:
+    return {
+        "handle": link.handle,
+        "link_name": link.name,
+        "source_address": link.address,
+        "queue_name": link.queue,
+        "send_settled": link.settled == "settled",
+        "max_message_size": link.message_bytes_max,
+        "delivery_count": link.delivery_count,
+        "credit": link.credit,
+    }

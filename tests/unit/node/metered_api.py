@@ -12,7 +12,7 @@ from node.auth.login import LoginRules
 from node.auth.login_checks import LoginChecks
 from node.auth.passwords import Hashing, hash_password
 from node.management.access import Context
-from node.management.api.controls import NodeControls
+from node.management.operations import NodeControls
 from node.management.rows.view import VhostView
 from node.management.server import make_app
 from tests.unit.node.fake_access import FakeAccess, FakeUser

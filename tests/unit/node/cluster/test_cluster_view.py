@@ -13,7 +13,7 @@ from node.auth.login_checks import LoginChecks
 from node.auth.passwords import Hashing, hash_password
 from node.management.access import Context
 from node.management.api.health import queue_named
-from node.management.rows import cluster_view, queue_rows
+from node.management.rows import cluster_view, queue_lists
 from node.management.rows.client_view import Chosen
 from node.management.rows.cluster_view import ClusterView
 from node.management.rows.rates import CHANNEL, CONNECTION, CONSUMER, EXCHANGE, NODE, QUEUE, unknown
@@ -369,7 +369,7 @@ def test_values_to_sort_by_come_from_the_nodes_that_have_them() -> None:
 def test_a_sorted_page_has_the_rows_of_all_nodes_in_one_order(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(queue_rows, "NAMED_MAX", 0)
+    monkeypatch.setattr(queue_lists, "NAMED_MAX", 0)
     site = Site()
     for number, ready in ((1, 5), (2, 50), (3, 20)):
         site.tallies[number].numbers[QUEUE, ("/", f"q{number}")] = (ready, ready, *(0,) * 9)
