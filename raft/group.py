@@ -20,10 +20,12 @@ from mypy_extensions import i64
 
 from raft.core import Raft
 from raft.entries import Config, Entry, SnapshotPoint
-from raft.log_group import COMMITTED, LOST, UNKNOWN, GroupLog, GroupOwner
+from raft.log_group import COMMITTED, LOST, UNKNOWN, GroupLog, GroupOwner, MirrorOwner
 from raft.membership import Change, Refused
 from raft.proposals import Proposals
 from raft.ready import Read
+from raft.ring import Ring
+from raft.ring_view import RingView
 from raft.status import LEADER, Status
 
 
@@ -139,7 +141,7 @@ class Group:
         self,
         uid: i64,
         incarnation: i64,
-        raft: Raft,
+        raft: Raft | Ring,
         owner: GroupOwner,
         log: GroupLog,
         marks: Marks,
@@ -147,8 +149,9 @@ class Group:
     ) -> None:
         self.uid: i64 = uid
         self.incarnation: i64 = incarnation
-        self.raft = raft
+        self.raft: Raft | Ring = raft
         self.owner = owner
+        self.mirror_owner: MirrorOwner | None = None  # the owner, where the core is a ring
         self._log = log
         self._marks = marks
         self._counters = counters
@@ -218,6 +221,14 @@ class Group:
         """Try to lead if there is no leader."""
         if not self.is_closed:
             self.raft.campaign()
+            self._marks.mark(self)
+
+    def change_view(self, view: RingView) -> None:
+        """The definitions decided a view of this mirror ring."""
+        raft = self.raft
+        assert isinstance(raft, Ring)
+        if not self.is_closed:
+            raft.change_view(view)
             self._marks.mark(self)
 
     def snapshot_point(self, index: int) -> SnapshotPoint:

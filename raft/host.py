@@ -33,13 +33,14 @@ from mypy_extensions import i64
 from raft.codec import decode, encode
 from raft.core import Raft
 from raft.detector import Detector
-from raft.entries import Config, Entry
+from raft.entries import Config, Entry, SnapshotPoint
 from raft.group import Counters, Group, GroupStatus, Marks
 from raft.links import BULK, CONTROL, Links, Outbox, open_batch, put
-from raft.log_group import Found, GroupLog, GroupOwner
+from raft.log_group import Found, GroupLog, GroupOwner, MirrorOwner
 from raft.messages import AppendRequest, AppendResponse, Message, SnapshotSlice
 from raft.ready import Lead, Load, LoadSlice, Ready
 from raft.recovery import Restored
+from raft.ring import Ring
 from raft.settings import Lots, Settings
 
 TICK_MS: Final = 20  # between two calls of `tick`; `Settings` counts in them
@@ -129,12 +130,29 @@ class RaftHost:
         self._log.release_log(uid, restored.snapshot.index)
         self._log.truncate_log(uid, restored.last_index + 1)
         raft = Raft(self.member, restored, settings or self._settings, self._lots)
-        group = Group(uid, incarnation, raft, owner, self._log, self._marks, self.counters)
-        self._groups[uid] = group
-        self._configure(group, raft.config)
-        self._marks.mark(group)
+        group = self._begin(uid, incarnation, raft, owner)
         if raft.config.voters == (self.member,):
             raft.campaign()  # No other vote is needed: do not wait for an election timeout.
+        return group
+
+    def add_mirror(
+        self, uid: int, incarnation: int, joined: int, restored: Restored, owner: MirrorOwner
+    ) -> Group:
+        """Begin with a member of a mirror ring, which joined in that epoch. It acts once it has a
+        view (`Group.change_view`)."""
+        assert uid not in self._groups
+        self._log.release_log(uid, restored.snapshot.index)
+        self._log.truncate_log(uid, restored.last_index + 1)
+        ring = Ring(self.member, joined, restored, self._settings)
+        group = self._begin(uid, incarnation, ring, owner)
+        group.mirror_owner = owner
+        return group
+
+    def _begin(self, uid: int, incarnation: int, core: Raft | Ring, owner: GroupOwner) -> Group:
+        group = Group(uid, incarnation, core, owner, self._log, self._marks, self.counters)
+        self._groups[uid] = group
+        self._configure(group, core.config)
+        self._marks.mark(group)
         return group
 
     def remove(self, uid: int) -> None:
@@ -190,8 +208,8 @@ class RaftHost:
         Called again until there are none: a transfer may fail."""
         count = 0
         for group in self._groups.values():
-            if not group.is_leader:
-                continue
+            if not group.is_leader or group.mirror_owner is not None:
+                continue  # The leader of a mirror ring changes by a view.
             others: list[int] = []
             for voter in group.config.voters:
                 if voter != self.member and self.detector.is_trusted(voter):
@@ -442,7 +460,7 @@ class RaftHost:
         hard_state = ready.hard_state
         if hard_state is not None:
             log.append_hard_state(uid, group.incarnation, hard_state.term, hard_state.vote)
-            if hard_state.vote == self.member:
+            if hard_state.vote == self.member and group.mirror_owner is None:
                 self.counters.elections += 1
         if ready.truncated_from > 0:
             self._truncate(group, ready.truncated_from)
@@ -524,7 +542,9 @@ class RaftHost:
             if isinstance(message, AppendResponse) and message.is_matching:
                 group.waits_tick = self._ticks
                 index = min(message.index, group.raft.durable_index)
-                answer = AppendResponse(message.term, True, index, message.commit_index)
+                answer = AppendResponse(
+                    message.term, True, index, message.commit_index, message.hint_index
+                )
                 self._post(group, member, answer)
 
     def _post(self, group: Group, member: int, message: Message) -> None:
@@ -581,6 +601,8 @@ class RaftHost:
             self._configure(group, config)
             self._marks.mark(group)
             group.owner.configured(config)
+        if ready.base is not None:
+            self._begin_at(group, ready.base)
         if ready.slices_dropped:
             group.owner.drop_staged()
         for piece in ready.slices:
@@ -616,6 +638,20 @@ class RaftHost:
     def _answer(self, answer: Callable[[], None]) -> None:
         self._answers.append(answer)
         self._marks.ask()
+
+    def _begin_at(self, group: Group, point: SnapshotPoint) -> None:
+        owner = group.mirror_owner
+        assert owner is not None
+        owner.begin_at(point, partial(self._answer, partial(self._based, group, point)))
+
+    def _based(self, group: Group, point: SnapshotPoint) -> None:
+        """A mirror that joins may take part from there on."""
+        raft = group.raft
+        assert isinstance(raft, Ring)
+        if not group.is_closed:
+            raft.based(point)
+            self._log.release_log(group.uid, point.index)
+            self._marks.mark(group)
 
     def _stored(self, group: Group, piece: SnapshotSlice) -> None:
         """A slice that came in is durable, and with the last one the whole snapshot."""

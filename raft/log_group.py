@@ -66,6 +66,14 @@ class GroupOwner(Protocol):
         """What was staged so far is of no use."""
 
 
+class MirrorOwner(GroupOwner, Protocol):
+    """The owner of a member of a mirror ring (raft/ring.py)."""
+
+    def begin_at(self, point: SnapshotPoint, done: Callable[[], None]) -> None:
+        """This member joins behind the entry at the point: keep an empty machine there as its
+        snapshot; `done` when that is durable."""
+
+
 class GroupLog(Protocol):
     """What the groups need of the write-ahead log. What was appended first is durable first."""
 

@@ -36,6 +36,7 @@ from mypy_extensions import i64
 from raft.entries import COMMAND, NOOP, TERM_MAX, Config, Entry, HardState, SnapshotPoint
 from raft.incoming import Incoming
 from raft.leading import Leadership
+from raft.membership import Change, Refused
 from raft.messages import AppendRequest, AppendResponse, Message, SliceResponse, SnapshotSlice
 from raft.outbox import Outbox
 from raft.ready import Lead, Load, LoadSlice, Ready
@@ -85,6 +86,7 @@ class Ring:
         "_slice_debt",
         "_told",
         "_unreachable",
+        "_view_has_moved",
         "_whole",
         "applied_index",
         "base_index",
@@ -157,6 +159,7 @@ class Ring:
         self._incoming = Incoming(self._outbox)
         self._hard_state_has_moved = False
         self._told: tuple[int, int, bool] = (0, 0, False)
+        self._view_has_moved = False
         self._is_dirty = False
 
     # What there is to know
@@ -300,6 +303,7 @@ class Ring:
             self._hard_state_has_moved = True
         self.view = view
         self.config = Config(view.members)
+        self._view_has_moved = True
         self._leading = None
         self._end_copying()
         self._left_mark = self._returned = self._returned_here = 0
@@ -360,6 +364,27 @@ class Ring:
         if not self.blocks or not self.copies or view is None:
             return False
         return len(view.synchronised) < len(view.members)
+
+    def read(self, context: i64) -> bool:
+        """There are no read barriers: the log of a mirror ring is read by its owner alone."""
+        return False
+
+    def propose_change(self, change: Change) -> tuple[int, int] | Refused:
+        return Refused("the members of a mirrored queue follow its policy")
+
+    def transfer(self, member: i64) -> bool:
+        """Another leader needs another view."""
+        return False
+
+    def campaign(self) -> None:
+        """Leaders come by views."""
+
+    def leader_lost(self) -> None:
+        """Leaders go by views."""
+
+    def stand_alone(self, term: i64) -> bool:
+        """A member goes on alone by a view."""
+        return False
 
     def synchronise(self, is_wanted: bool) -> None:
         """Bring the right neighbour what it lacks, or cancel that."""
@@ -659,6 +684,9 @@ class Ring:
         if self._hard_state_has_moved:
             self._hard_state_has_moved = False
             result.hard_state = HardState(self.epoch, self.joined)
+        if self._view_has_moved:
+            self._view_has_moved = False
+            result.config = self.config
         if self._base_is_asked:
             self._base_is_asked = False
             result.base = self._base_point

@@ -82,7 +82,9 @@ class HostMember(Member):
         self.machine = Machine() if snapshot is None else Machine(snapshot.state)
         self.host = host
         self.group = host.add(self.uid, self.incarnation, begin.restored, self)
-        self.core = self.group.raft
+        core = self.group.raft
+        assert isinstance(core, Raft)
+        self.core = core
         self._commit_index = self._commit_seen = self.core.commit_index
         assert self.core.term >= self.disk.hard_state.term, "the term is forgotten"
         world.tells(f"{self.number} starts: {self.core.term} {self.core.last_index}")

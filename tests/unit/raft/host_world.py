@@ -248,6 +248,10 @@ class Recorder:
     def drop_staged(self) -> None:
         self.staged = []
 
+    def begin_at(self, point: SnapshotPoint, done: Callable[[], None]) -> None:
+        self.applied_index = point.index
+        done()
+
 
 class Node:
     """A host with its log, its links and its owners."""
