@@ -125,11 +125,15 @@ class QueueCore:
 
     def expect(self, chunk: Chunk) -> None:
         """Keep the chunk until it is applied, whatever other queues do with it meanwhile."""
+        self._set_lazy(chunk)
+        self.store.reserve(chunk)
+
+    def _set_lazy(self, chunk: Chunk) -> None:
+        """The queue is about to hold the chunk, which is lazy if only lazy queues do."""
         if self.mode != LAZY:
             chunk.lazy = False
         elif chunk.holders == 0:
             chunk.lazy = True
-        self.store.reserve(chunk)
 
     def traits(self, chunk: Chunk) -> Traits | None:
         """Return what the machine must know of these messages."""
@@ -343,10 +347,7 @@ class QueueCore:
     ) -> None:
         """The log holds this chunk as first..; `runs` of message_seqs are alive."""
         traits = decode_meta(meta) if len(meta) > 0 else None
-        if self.mode != LAZY:
-            chunk.lazy = False
-        elif chunk.holders == 0:
-            chunk.lazy = True
+        self._set_lazy(chunk)
         for run_first, run_count in runs:
             self.store.add(run_first, chunk, run_first - first, run_count, True)
             kept = self.mode != LAZY or (chunk.info & INFO_PERSISTENT) != 0
