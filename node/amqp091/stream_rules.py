@@ -6,6 +6,7 @@ from mypy_extensions import i32, i64
 
 from queues.message import FORMAT_091, Chunk
 from queues.queue_host import QueueHost
+from queues.streams.filtering import parse_filter
 from queues.streams.host import StreamHost
 from queues.streams.offsets import NEXT, OffsetSpec, Start, parse_offset
 from warren.wire.amqp091.methods import BasicConsume
@@ -15,6 +16,8 @@ from warren.wire.buffer import BytesWriter, write_i32_le, write_i64_be
 from warren.wire.errors import ProtocolError, ReplyCode
 
 OFFSET_ARGUMENT: Final = "x-stream-offset"
+FILTER_ARGUMENT: Final = "x-stream-filter"
+UNFILTERED_ARGUMENT: Final = "x-stream-match-unfiltered"
 OFFSET_HEADER: Final = b"x-stream-offset"
 SIGNED_64: Final = 0x6C  # kind of a header
 
@@ -49,10 +52,24 @@ def start_of_consumer(
             "next, an offset, a timestamp, and an interval such as 1h (units Y, M, D, h, m, s)"
         )
         raise ProtocolError(ReplyCode.PRECONDITION_FAILED, text)
+    spec = _filtered(spec, method.arguments, place)
     if not host.has_member:
         text = f"stream {place} does not have a running replica on the local node"
         raise ProtocolError(ReplyCode.PRECONDITION_FAILED, text)
     return spec
+
+
+def _filtered(spec: OffsetSpec, arguments: dict[str, object], place: str) -> OffsetSpec:
+    """The same with the filter that the arguments ask for."""
+    if FILTER_ARGUMENT not in arguments:
+        return spec
+    values = arguments[FILTER_ARGUMENT]
+    found = parse_filter(values, arguments.get(UNFILTERED_ARGUMENT, False))
+    if found is None:
+        text = f"invalid arg '{FILTER_ARGUMENT}' for {place}: {values!r}; allowed are a string "
+        text += "and a list of strings"
+        raise ProtocolError(ReplyCode.PRECONDITION_FAILED, text)
+    return OffsetSpec(spec.start, spec.value, found)
 
 
 def offset_argument(value: object) -> OffsetSpec | None:

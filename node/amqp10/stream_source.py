@@ -1,8 +1,10 @@
 """What consumers of AMQP 1.0 may ask of a stream, and how they see its messages.
 
-`rabbitmq:stream-offset-spec` in the filter set says where a link begins: first, last, next, an
-interval (`1h`), an offset, or a timestamp. Every message bears its offset in the annotation
-`x-stream-offset`. Filters that the stream does not apply are left out of the answering attach.
+In the filter set `rabbitmq:stream-offset-spec` says where a link begins: first, last, next, an
+interval (`1h`), an offset, or a timestamp. `rabbitmq:stream-filter` names the filter values that
+the link wants, and `rabbitmq:stream-match-unfiltered` adds messages without one. Every message
+bears its offset in the annotation `x-stream-offset`. The answering attach leaves out filters that
+the stream does not apply.
 """
 
 from typing import Final
@@ -11,17 +13,20 @@ from node.amqp10.forms import converted
 from queues.conversion.annotated import annotated_form_10
 from queues.message import FORMAT_10, Chunk
 from queues.queue_host import QueueHost, View
+from queues.streams.filtering import StreamFilter, parse_filter
 from queues.streams.host import StreamHost
 from queues.streams.offsets import NEXT, OffsetSpec, Start, parse_offset
 from warren.wire.amqp091.deliver import names_in
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
 from warren.wire.amqp10.performatives import Source
 from warren.wire.amqp10.transfers import store
-from warren.wire.amqp10.values import Described, Symbol, Timestamp, ULong
+from warren.wire.amqp10.values import Array, Described, Symbol, Timestamp, ULong
 from warren.wire.amqp10.writer import write_value
 from warren.wire.buffer import BytesWriter
 
 OFFSET_FILTER: Final = "rabbitmq:stream-offset-spec"
+VALUES_FILTER: Final = "rabbitmq:stream-filter"
+UNFILTERED_FILTER: Final = "rabbitmq:stream-match-unfiltered"
 SHOWN_BYTES: Final = 256 * 1024  # at once: about what a link may write in a turn
 OFFSET_KEY: Final = b"x-stream-offset"
 
@@ -37,10 +42,37 @@ def start_of_link(host: QueueHost, source: Source, answer: Source) -> OffsetSpec
     if not host.has_member:
         text = f"stream {place} does not have a running replica on the local node"
         raise ProtocolError(Condition.PRECONDITION_FAILED, text, Scope.LINK)
-    asked = (source.filter or {}).get(Symbol(OFFSET_FILTER))
-    if asked is None:
+    filters = source.filter or {}
+    spec = _start(filters, place)
+    found = _filter(filters, place)
+    applied = (OFFSET_FILTER, VALUES_FILTER, UNFILTERED_FILTER)
+    answer.filter = {key: each for key, each in filters.items() if key in applied} or None
+    return OffsetSpec(spec.start, spec.value, found)
+
+
+def _value(filters: dict[object, object], key: str) -> object:
+    asked = filters.get(Symbol(key))
+    return asked.value if isinstance(asked, Described) else asked
+
+
+def _filter(filters: dict[object, object], place: str) -> StreamFilter | None:
+    values = _value(filters, VALUES_FILTER)
+    if values is None:
+        return None
+    if isinstance(values, Array):
+        values = values.items
+    found = parse_filter(values, _value(filters, UNFILTERED_FILTER))
+    if found is None:
+        text = f"invalid filter {VALUES_FILTER} for {place}: {values!r}; allowed are a string and "
+        text += "a list of strings"
+        raise ProtocolError(Condition.INVALID_FIELD, text, Scope.LINK)
+    return found
+
+
+def _start(filters: dict[object, object], place: str) -> OffsetSpec:
+    value = _value(filters, OFFSET_FILTER)
+    if value is None:
         return NEXT
-    value = asked.value if isinstance(asked, Described) else asked
     spec = _spec_of(value)
     if spec is None:
         text = (
@@ -48,7 +80,6 @@ def start_of_link(host: QueueHost, source: Source, answer: Source) -> OffsetSpec
             "next, an offset, a timestamp, and an interval such as 1h (units Y, M, D, h, m, s)"
         )
         raise ProtocolError(Condition.INVALID_FIELD, text, Scope.LINK)
-    answer.filter = {Symbol(OFFSET_FILTER): asked}
     return spec
 
 

@@ -37,6 +37,7 @@ from queues.queue_host import SessionSink, View
 from queues.remote.remote_interfaces import StreamSink
 from queues.sessions.credit import CreditActor
 from queues.streams.entry import decode_entry, encode_entry
+from queues.streams.filtering import values_of
 from queues.streams.machine import Outcome, StreamMachine, restored_machine
 from queues.streams.settings import StreamSettings
 from queues.streams.storage import Disks, decode_state, encode_state, pieces
@@ -340,7 +341,7 @@ class StreamMember:
             outcome.now_ms,
             int(entry.term),
             size,
-            bloom_of((), self.settings.filter_bytes),
+            bloom_of(values_of(outcome.chunks), self.settings.filter_bytes),
         )
         begins_segment = self.log.append(head, payload)
         self.tail.append(outcome.first_offset, outcome.chunks)

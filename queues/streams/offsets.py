@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from queues.streams.filtering import StreamFilter
+
 SECOND_MS: Final = 1000
 DAY_MS: Final = 86_400_000
 UNITS_MS: Final = {
@@ -30,14 +32,17 @@ class Start(Enum):
 
 @dataclass(frozen=True, slots=True)
 class OffsetSpec:
+    """Where a consumer begins, and what it wants of what follows."""
+
     start: Start
     value: int = 0  # an offset, milliseconds since 1970, or of the age
+    filter: StreamFilter | None = None  # None: all messages
 
     def at(self, now_ms: int) -> "OffsetSpec":
         """The same with a timestamp in place of an age."""
         if self.start is not Start.AGE:
             return self
-        return OffsetSpec(Start.TIMESTAMP, max(0, now_ms - self.value))
+        return OffsetSpec(Start.TIMESTAMP, max(0, now_ms - self.value), self.filter)
 
 
 NEXT: Final = OffsetSpec(Start.NEXT)

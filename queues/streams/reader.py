@@ -24,12 +24,14 @@ Found = tuple[int, Chunk, int, int]  # offset, chunk, index in it, count
 
 
 class StreamReader:
-    """See the module. Invariant: `_buffer` holds runs from `_offset` on, without a gap."""
+    """See the module. Invariant: `_buffer` has runs from `_offset` on, without a gap but for chunks
+    that the filter does not want."""
 
     def __init__(self, member: StreamMember, spec: OffsetSpec, wake: Callable[[], None]) -> None:
         self.error: Exception | None = None  # a segment cannot be read
         self._member = member
         self._wake = wake
+        self._filter = spec.filter
         self._buffer: deque[Run] = deque()
         self._offset = NOT_KNOWN  # of the next message
         self._place = Place(0, -1)
@@ -72,18 +74,21 @@ class StreamReader:
 
     def take(self, count_max: int) -> Found | None:
         """Take the next messages, all of one chunk; None: there are none in memory now."""
-        if self._is_waiting or self.error is not None:
-            return None
-        if not self._buffer and not self._fill():
-            return None
-        first, chunk = self._buffer[0]
-        index = self._offset - first
-        count = min(count_max, int(chunk.count()) - index)
-        offset = self._offset
-        self._offset += count
-        if index + count == chunk.count():
-            self._buffer.popleft()
-        return offset, chunk, index, count
+        while not self._is_waiting and self.error is None:
+            if not self._buffer and not self._fill():
+                return None
+            first, chunk = self._buffer[0]
+            index = max(self._offset - first, 0)  # What the filter does not want is left out.
+            left = int(chunk.count()) - index
+            if self._filter is not None:
+                index, left = self._filter.run_in(chunk, index)
+            count = min(count_max, left)
+            self._offset = first + index + count
+            if index + count == chunk.count():
+                self._buffer.popleft()
+            if count > 0:
+                return first + index, chunk, index, count
+        return None
 
     def _fill(self) -> bool:
         member = self._member
@@ -101,12 +106,16 @@ class StreamReader:
     def _read(self, chunks: list[tuple[ChunkHead, bytes]], following: Place) -> None:
         self._is_waiting = False
         for head, payload in chunks:
+            if self._filter is not None and not self._filter.wants_chunk(head.bloom):
+                continue
             first = head.first_offset
             for chunk in decode_entry(payload)[2]:
                 if first + chunk.count() > self._offset:
                     self._buffer.append((first, chunk))
                 first += int(chunk.count())
         self._place = following
+        if not self._buffer:
+            self._offset = following.offset
         self._wake()
 
     def _failed(self, error: Exception) -> None:

@@ -129,6 +129,60 @@ def test_an_interval_and_a_timestamp_begin_with_chunks_that_are_not_older(
     assert inbox.bodies == [b"behind"]
 
 
+def publish_by_region(channel: Any, stream: str, count: int) -> None:
+    """Messages of two regions and without one, in turns."""
+    channel.confirm_delivery()
+    for number in range(count):
+        region = ("eu", "us", None)[number % 3]
+        headers = {} if region is None else {"x-stream-filter-value": region}
+        properties = pika.BasicProperties(headers=headers)
+        channel.basic_publish("", stream, b"%d" % number, properties, mandatory=True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        ({"x-stream-filter": "eu"}, (0,)),
+        ({"x-stream-filter": ["eu", "us"]}, (0, 1)),
+        ({"x-stream-filter": "eu", "x-stream-match-unfiltered": True}, (0, 2)),
+        ({"x-stream-filter": "asia"}, ()),
+    ],
+)
+def test_a_filter_leaves_out_other_messages(
+    channel: Any, connect: Connect, stream: str, arguments: dict[str, Any], wanted: tuple[int, ...]
+) -> None:
+    publish_by_region(channel, stream, 60)
+    expected = [number for number in range(60) if number % 3 in wanted]
+    inbox = read(connect, stream, "first", **arguments)
+    channel.basic_publish(
+        "", stream, b"end", pika.BasicProperties(headers={"x-stream-filter-value": "eu"})
+    )
+    at_end = 0 in wanted
+    inbox.wait(len(expected) + at_end)
+    assert offsets(inbox) == [*expected, *([60] if at_end else [])]
+
+
+def test_a_filter_that_is_none_is_refused(connect: Connect, stream: str) -> None:
+    channel = connect().channel()
+    channel.basic_qos(prefetch_count=1)
+    with pytest.raises(
+        pika.exceptions.ChannelClosedByBroker, match="invalid arg 'x-stream-filter'"
+    ):
+        Inbox(channel, stream, arguments={"x-stream-filter": 7})
+
+
+def test_a_filter_skips_chunks_that_are_on_disk_alone(node: Node) -> None:
+    broker = Broker("127.0.0.1", node.port, node)
+    channel = broker.connect().channel()
+    channel.queue_declare("s", durable=True, arguments=STREAM)
+    publish_by_region(channel, "s", 5000)
+    node.kill9()
+    node.start()
+    inbox = read(broker.connect, "s", "first", **{"x-stream-filter": "us"})
+    inbox.wait(COUNT)
+    assert offsets(inbox) == [3 * number + 1 for number in range(COUNT)]
+
+
 def test_prefetch_holds_deliveries_back_until_they_are_acknowledged(
     channel: Any, connect: Connect, stream: str
 ) -> None:

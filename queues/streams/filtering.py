@@ -1,0 +1,99 @@
+"""Filter values of the messages of a stream, and which messages a consumer wants by them.
+
+A publisher puts `x-stream-filter-value` into the headers (AMQP 0-9-1) or message annotations (1.0).
+A chunk's Bloom filter has the values of its messages, and the empty value for those without one. It
+is empty if no message has one. So a reader skips chunks that hold nothing for it, and then looks at
+each message: a consumer gets what it asked for and nothing else. No I/O.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+
+from queues.message import FORMAT_10, Chunk
+from warren.storage.streams.chunk_format import may_contain
+from warren.wire.amqp091.fields import decode_table
+from warren.wire.amqp091.rewrite import raw_headers
+from warren.wire.amqp10.message import Sections
+from warren.wire.amqp10.transfers import payload_at
+from warren.wire.amqp10.values import Symbol
+from warren.wire.errors import ProtocolError
+
+VALUE_KEY: Final = "x-stream-filter-value"
+KEY_BYTES: Final = VALUE_KEY.encode()
+UNFILTERED: Final = b""  # the value of messages without one
+VALUES_MAX: Final = 1024  # that one consumer may name
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFilter:
+    """What a consumer wants: messages with one of these values, and perhaps those without any."""
+
+    values: frozenset[bytes]
+
+    def wants_chunk(self, bloom: bytes) -> bool:
+        """Whether a chunk with this Bloom filter may hold something for the consumer."""
+        return may_contain(bloom, self.values) if bloom else UNFILTERED in self.values
+
+    def run_in(self, chunk: Chunk, index: int) -> tuple[int, int]:
+        """The first wanted messages from `index` on: their index and count; count 0: none."""
+        count = int(chunk.count())
+        while index < count and filter_value(chunk, index) not in self.values:
+            index += 1
+        end = index
+        while end < count and filter_value(chunk, end) in self.values:
+            end += 1
+        return index, end - index
+
+
+def parse_filter(values: object, match_unfiltered: object) -> StreamFilter | None:
+    """The filter for a value or a list of values; None: they are neither.
+
+    An absent filter (`values` None) must not be passed.
+    """
+    listed = [values] if isinstance(values, str) else values
+    if not isinstance(listed, list) or len(listed) > VALUES_MAX:
+        return None
+    found: set[bytes] = set()
+    for value in listed:
+        if not isinstance(value, str):
+            return None
+        found.add(value.encode("utf-8", "surrogateescape"))
+    if match_unfiltered is True:
+        found.add(UNFILTERED)
+    return StreamFilter(frozenset(found))
+
+
+def values_of(chunks: Collection[Chunk]) -> set[bytes]:
+    """The filter values in these chunks; empty if no message has one."""
+    if not any(chunk.data is not None and KEY_BYTES in chunk.data for chunk in chunks):
+        return set()
+    found = {filter_value(chunk, index) for chunk in chunks for index in range(chunk.count())}
+    return set() if found == {UNFILTERED} else found
+
+
+def filter_value(chunk: Chunk, index: int) -> bytes:
+    """The filter value of a message; UNFILTERED if it has none, or none that can be read."""
+    data = chunk.data
+    assert data is not None
+    start, end = chunk.span(index)
+    if data.find(KEY_BYTES, start, end) < 0:
+        return UNFILTERED
+    value = _annotation(data, start, end) if chunk.format_tag == FORMAT_10 else _header(data, start)
+    return value.encode("utf-8", "surrogateescape") if isinstance(value, str) else UNFILTERED
+
+
+def _header(data: bytes, start: int) -> object:
+    try:
+        headers = raw_headers(data, start)
+        return decode_table(len(headers).to_bytes(4) + headers).get(VALUE_KEY)
+    except ProtocolError:
+        return None
+
+
+def _annotation(data: bytes, start: int, end: int) -> object:
+    sections = Sections()
+    if sections.walk_head(data, payload_at(data, start), end) < 0:
+        return None
+    annotations = sections.annotations(data)
+    return annotations.get(Symbol(VALUE_KEY)) if isinstance(annotations, dict) else None
