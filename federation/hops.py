@@ -6,49 +6,23 @@ cluster-name, vhost}, newest first; a binding that was copied upstream carries t
 two clusters of one name are distinct.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Final
 
-RECEIVED_FROM: Final = "x-received-from"
+from queues.routing.federation_upstream import (
+    DOWNSTREAM_ID,
+    DOWNSTREAM_NAME,
+    DOWNSTREAM_VHOST,
+    MAX_HOPS,
+    RECEIVED_FROM,
+    Place,
+    entries,
+    was_there,
+)
+from warren.wire.amqp091.values import Int16, Int64
+
 BOUND_FROM: Final = "x-bound-from"
 SUFFIXES: Final = ("A", "B")
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A vhost of a cluster. `cluster_id` "": unknown, as with RabbitMQ."""
-
-    cluster: str
-    vhost: str
-    cluster_id: str = ""
-
-
-def entries(value: object) -> list[Mapping[str, object]]:
-    """The tables of a header or argument; [] where it is no list of tables."""
-    if not isinstance(value, list):
-        return []
-    return [each for each in value if isinstance(each, dict)]
-
-
-def was_there(place: Place, hops: Sequence[Mapping[str, object]]) -> bool:
-    """Whether one of the hops is this place: by id where both have one, else by name."""
-    for hop in hops:
-        if hop.get("vhost") != place.vhost:
-            continue
-        known = hop.get("cluster-id")
-        if place.cluster_id and isinstance(known, str) and known:
-            if known == place.cluster_id:
-                return True
-        elif hop.get("cluster-name") == place.cluster:
-            return True
-    return False
-
-
-def should_forward(headers: Mapping[str, object], max_hops: int, here: Place) -> bool:
-    """Whether a message may come to this place."""
-    hops = entries(headers.get(RECEIVED_FROM))
-    return len(hops) < max_hops and not was_there(here, hops)
 
 
 def received_from(
@@ -90,7 +64,7 @@ def bound_from(
         "cluster-name": here.cluster,
         "vhost": here.vhost,
         "exchange": exchange,
-        "hops": hops,
+        "hops": Int16(hops),  # RabbitMQ's kinds of numbers, which it insists on
     }
     if here.cluster_id:
         entry["cluster-id"] = here.cluster_id
@@ -106,3 +80,13 @@ def upstream_queue(exchange: str, vhost: str, here: Place, downstream: str) -> s
     else:
         part = here.cluster
     return f"federation: {exchange} -> {part}"
+
+
+def internal_exchange(here: Place, max_hops: int) -> dict[str, object]:
+    """Arguments of the exchange at the upstream that a link's bindings lead to."""
+    return {
+        MAX_HOPS: Int64(max_hops),
+        DOWNSTREAM_NAME: here.cluster,
+        DOWNSTREAM_VHOST: here.vhost,
+        DOWNSTREAM_ID: here.cluster_id,
+    }

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
@@ -11,12 +11,10 @@ from typing import Final
 from federation.ends import Dialler, OnBlocked, Source091, Target091, closed
 from federation.forwarding import Forwarding
 from federation.hops import (
-    RECEIVED_FROM,
     SUFFIXES,
-    Place,
     bound_from,
+    internal_exchange,
     received_from,
-    should_forward,
     upstream_queue,
 )
 from federation.running import Runner
@@ -24,13 +22,16 @@ from federation.shovel_parameters import NO_ACK, ON_CONFIRM, SourceEnd, TargetEn
 from federation.upstreams import EXCHANGE, LinkConfig
 from federation.uris import Uri, parse_uri, without_credentials
 from queues.definitions.arguments import decode_arguments
+from queues.routing.federation_upstream import RECEIVED_FROM, TYPE, Place, should_forward
 from warren.client import amqp091
-from warren.client.errors import RequestFailed
+from warren.client.errors import ClientError, RequestFailed
 from warren.wire.amqp091.contents import content_parts
 from warren.wire.amqp091.deliver import build
 from warren.wire.amqp091.properties import decode_properties
 
-PURPOSE: Final = {"x-internal-purpose": "federation"}
+PURPOSE: Final[Mapping[str, object]] = {"x-internal-purpose": "federation"}
+FANOUT: Final = "fanout"
+UNKNOWN_TYPE: Final = "unknown exchange type"
 LOOK_S: Final = 0.1  # between two looks at local demand, or at the bindings
 PRIORITY: Final = -1  # of consumers at the upstream: its own consumers come first
 NOT_FOUND: Final = 404
@@ -73,6 +74,7 @@ class Link:
         self._dialler = dialler
         self._local = local
         self._uri = ""
+        self._refusals: list[str] = []
         what = f"{config.kind} '{config.name}' in vhost '{config.vhost}'"
         self._runner = Runner(
             f"federation of {what} with upstream '{config.upstream}'",
@@ -105,7 +107,7 @@ class Link:
         upstream = Upstream(config, parse_uri(text), self._uri, self._dialler)
         source: ExchangeSource | QueueSource
         if config.kind == EXCHANGE:
-            source = ExchangeSource(upstream, self._local)
+            source = ExchangeSource(upstream, self._local, self._refusals)
         else:
             source = QueueSource(upstream, self._local)
         local = Uri("", 0, False, "", "", config.vhost)
@@ -176,10 +178,13 @@ class Upstream:
 class ExchangeSource:
     """Consumes the upstream's queue, and keeps the bindings there as they are here."""
 
-    def __init__(self, upstream: Upstream, local: Local) -> None:
+    def __init__(self, upstream: Upstream, local: Local, refusals: list[str]) -> None:
+        """`refusals`: answers of the upstream, in this and earlier sessions, that it does not know
+        the type of the internal exchange."""
         self._upstream = upstream
         self._config = config = upstream.config
         self._local = local
+        self._refusals = refusals
         self._here = local.place(config.vhost)
         self._queue = upstream.queue_name(self._here)
         self._source = Source091(
@@ -225,13 +230,27 @@ class ExchangeSource:
         self._suffix, old = SUFFIXES[has_a], SUFFIXES[not has_a]
         self._exchange = f"{self._queue} {self._suffix}"
         await management.delete_exchange(self._exchange)
-        await management.declare_exchange(
-            self._exchange, "fanout", internal=True, auto_delete=True, arguments=dict(PURPOSE)
-        )
+        await self._declare_internal(management)
         await management.bind(self._exchange, queue=self._queue)
         self._bound = {}
         await self._follow(management)
         await management.delete_exchange(f"{self._queue} {old}")
+
+    async def _declare_internal(self, management: amqp091.Management) -> None:
+        """A fanout where the upstream does not know federation: it refuses the type, mostly by
+        closing the connection, and the next session asks for no other."""
+        config, arguments = self._config, dict(PURPOSE)
+        type_ = FANOUT if self._refusals else TYPE
+        if type_ == TYPE:
+            arguments |= internal_exchange(self._here, config.max_hops)
+        try:
+            await management.declare_exchange(
+                self._exchange, type_, internal=True, auto_delete=True, arguments=arguments
+            )
+        except ClientError as error:
+            if UNKNOWN_TYPE in str(error):
+                self._refusals.append(str(error))
+            raise
 
     async def _follow(self, management: amqp091.Management) -> None:
         """Bring the bindings at the upstream to those of this cluster."""

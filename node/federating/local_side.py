@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from federation.hops import Place
 from node.cluster.services.status_channel import NoAnswer
 from queues.machine.fifo import Fifo
+from queues.routing.federation_upstream import Place
 
 if TYPE_CHECKING:
     from federation.link import Local

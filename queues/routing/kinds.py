@@ -6,11 +6,12 @@ from types import MappingProxyType
 from typing import Final, Protocol
 
 from queues.definitions.broker_objects import Binding, Destination
-from queues.routing import consistent_hash, headers, random_one
+from queues.routing import consistent_hash, federation_upstream, headers, random_one
 from queues.routing.consistent_hash import ConsistentHash
 from queues.routing.content import Content
 from queues.routing.direct import Direct
 from queues.routing.fanout import Fanout
+from queues.routing.federation_upstream import FederationUpstream
 from queues.routing.headers import Headers
 from queues.routing.modulus_hash import ModulusHash
 from queues.routing.outside import Outside
@@ -64,6 +65,11 @@ KINDS: Final[Mapping[str, KindRow]] = MappingProxyType(
     {
         "direct": KindRow(lambda arguments, outside: Direct(), _any_binding, _any_arguments),
         "fanout": KindRow(lambda arguments, outside: Fanout(), _any_binding, _any_arguments),
+        federation_upstream.TYPE: KindRow(
+            lambda arguments, outside: FederationUpstream(arguments),
+            _any_binding,
+            federation_upstream.exchange_fault,
+        ),
         "topic": KindRow(lambda arguments, outside: Topic(), _any_binding, _any_arguments),
         "headers": KindRow(
             lambda arguments, outside: Headers(),

@@ -1,20 +1,28 @@
 """Brokers with queues, exchanges and upstreams, for tests of federation."""
 
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import quote
 
 import pika
 
 from tests.conformance.http_api import HttpApi
 from tests.waiting import eventually
-from warren.testing import Node
+
+
+class Broker(Protocol):
+    """A Warren node, or RabbitMQ."""
+
+    @property
+    def url(self) -> str: ...
+    @property
+    def management_url(self) -> str: ...
 
 
 class Cluster:
-    """A node, or a RabbitMQ with the same surface, as a side of federation."""
+    """A broker as a side of federation."""
 
-    def __init__(self, node: Node) -> None:
-        self.node = node
+    def __init__(self, node: Broker) -> None:
+        self.node: Any = node
         self.url = node.url
         self.api = HttpApi(node.management_url)
         self._connections: list[Any] = []

@@ -4,15 +4,8 @@ from typing import Any
 
 import pytest
 
-from federation.hops import (
-    BOUND_FROM,
-    RECEIVED_FROM,
-    Place,
-    bound_from,
-    received_from,
-    should_forward,
-    upstream_queue,
-)
+from federation.hops import BOUND_FROM, bound_from, received_from, upstream_queue
+from queues.routing.federation_upstream import RECEIVED_FROM, Place, should_forward
 
 HERE = Place("here", "/", "id-1")
 THERE = Place("there", "/", "id-2")

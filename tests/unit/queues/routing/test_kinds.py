@@ -39,7 +39,7 @@ def made(name: str, **arguments: object) -> Kind:
 
 def test_kinds_say_whether_the_key_alone_decides() -> None:
     assert [name for name in KINDS if made(name).per_message] == [
-        *("headers", "x-random", "x-local-random"),
+        *("x-federation-upstream", "headers", "x-random", "x-local-random"),
     ]
     assert not made("x-consistent-hash", **{"x-algorithm": "jump"}).per_message
     for argument in ("hash-header", "x-hash-on", "hash-property"):
