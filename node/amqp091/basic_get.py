@@ -10,8 +10,8 @@ from typing import final
 
 from mypy_extensions import i64
 
-from node.amqp091.channel_owner import Tracing
 from node.amqp091.deliveries import Deliveries, with_counts
+from node.amqp091.plans import Tracing
 from node.oversized import OversizedHeaders
 from queues.conversion.chunks import in_form_1
 from queues.machine.commands import (

@@ -19,8 +19,9 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from node.amqp091.basic_get import Getting
-from node.amqp091.channel_owner import Owner, Parted, PlanCache, Tracing
+from node.amqp091.channel_owner import Owner
 from node.amqp091.deliveries import Consumer091, Deliveries, priority_and_timeout
+from node.amqp091.plans import Parted, PlanCache, Tracing
 from node.amqp091.stream_rules import refuse_get, start_of_consumer
 from node.amqp091.transaction import Transaction
 from node.connections.direct_reply_to import REPLY_TO, REPLY_TO_BYTES, name_answers

@@ -18,7 +18,7 @@ from typing import Final, final
 
 from mypy_extensions import i32, i64, mypyc_attr
 
-from node.amqp091.channel_owner import Tracing
+from node.amqp091.plans import Tracing
 from node.amqp091.stream_rules import with_offsets
 from node.amqp091.transaction import Transaction
 from node.oversized import OversizedHeaders

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from node.amqp091.channel import Channel091
-from node.amqp091.channel_owner import Parted, PlanCache
 from node.amqp091.definition_methods import call_definition, queue_for_read
 from node.amqp091.deliveries import Consumer091
+from node.amqp091.plans import Parted, PlanCache
 from node.amqp091.publish_plans import RouteCache
 from node.auth.access import FULL_ACCESS, INTERNAL_USER
 from node.auth.login import Accepted, Check, LoginOutcome, login_refused_text

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from time import thread_time
 from typing import Final
 
-from node.amqp091.channel_owner import Parted, Plan
+from node.amqp091.plans import Parted, Plan
 from node.auth.permissions import WRITE, PermissionCache
 from node.connections.direct_reply_to import is_answer
 from node.events.logs import ids_of

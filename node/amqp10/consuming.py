@@ -12,7 +12,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from node.amqp091.channel_owner import Tracing
+from node.amqp091.plans import Tracing
 from node.amqp10.forms import Forms
 from node.amqp10.hints import Timer
 from node.amqp10.locality import ACTIVE

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from node.amqp091.channel_owner import Tracing
+from node.amqp091.plans import Tracing
 from node.amqp091.publish_plans import RouteCache
 from node.amqp10.consuming import ConsumingLink
 from node.amqp10.dynamic import Dynamics

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from node.amqp091.channel_owner import PlanCache, Tracing
+from node.amqp091.plans import PlanCache, Tracing
 from node.auth.permissions import PermissionCache
 from node.definitions.definition_changes import Definitions
 from node.events.authors import Author

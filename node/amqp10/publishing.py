@@ -15,7 +15,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from node.amqp091.channel_owner import Plan, Tracing
+from node.amqp091.plans import Plan, Tracing
 from node.amqp10.dynamic import Made
 from node.amqp10.locality import queue_of_target
 from node.amqp10.owner import Owner10

@@ -11,7 +11,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from node.amqp091.channel_owner import Tracing
+from node.amqp091.plans import Tracing
 from node.amqp10.browsing import BrowsingLink, is_browser
 from node.amqp10.consuming import ConsumingLink
 from node.amqp10.dynamic import Made

@@ -9,7 +9,7 @@ content asks for.
 from dataclasses import dataclass
 from typing import Final
 
-from node.amqp091.channel_owner import Plan
+from node.amqp091.plans import Plan
 from node.amqp10.owner import Owner10
 from node.amqp10.termini import error_of, names_of
 from queues.conversion.to_amqp091 import X_CC

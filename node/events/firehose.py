@@ -16,7 +16,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from node.amqp091.channel_owner import Parted
+from node.amqp091.plans import Parted
 from node.events.internal_publisher import InternalPublisher, Letter
 from queues.conversion.chunks import in_form_1
 from queues.message import FORMAT_091, FORMAT_10, Chunk
@@ -45,7 +45,7 @@ PROPERTIES: Final = (
 
 
 class ChannelTrace:
-    """What one channel or session copies; keeps `node.amqp091.channel_owner.Tracing`."""
+    """What one channel or session copies; keeps `node.amqp091.plans.Tracing`."""
 
     __slots__ = ("_about", "_firehose", "_vhost")
 

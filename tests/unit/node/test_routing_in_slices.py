@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from node.amqp091.channel import COMMIT_TRIES, Channel091
-from node.amqp091.channel_owner import Owner, Parted
+from node.amqp091.channel_owner import Owner
+from node.amqp091.plans import Parted
 from node.auth.permissions import PermissionCache
 from node.oversized import OversizedHeaders
 from queues.machine.commands import SessionId
