@@ -17,7 +17,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final, Protocol
 
 from node.clock import monotonic_ms
-from node.cluster.cluster_interfaces import EVENTS, USAGE
+from node.cluster.cluster_interfaces import EVENTS, LEADERS, QUEUES, USAGE
 from node.cluster.cluster_node import Cluster
 from node.cluster.coordination.coordination_interface import Coordination
 from node.cluster.definitions.broker_definitions import BrokerDefinitions
@@ -36,7 +36,7 @@ from node.cluster.queues.healing import Healing
 from node.cluster.queues.leader_table import Leaders
 from node.cluster.queues.log_groups import RaftGroups
 from node.cluster.queues.places import ClusterPlaces
-from node.cluster.queues.queues_channel import TICK_MS, QueuesChannel, wire_queues
+from node.cluster.queues.queues_channel import TICK_MS, QueuesChannel
 from node.cluster.queues.quorum_channel import QuorumQueues
 from node.cluster.queues.reconciling import IDLE_MS, rules_of
 from node.cluster.queues.recovering import Recovered, Recovering
@@ -401,6 +401,24 @@ class ClusterParts:
             self._queues_ticks.stop()
         await self._cluster.close()
         self._broker.turn.groups = None  # The log ends here.
+
+
+def wire_queues(
+    broker: "Broker", peers: Cluster, definitions: DefinitionsGroup
+) -> tuple[QueuesChannel, Leaders]:
+    """Make the channel for queues and the table of leaders. The `member` of the broker is set.
+
+    The caller calls `open` before the first turn, and `tick`."""
+    down_ms = broker.config.cluster.home_down_ms
+    credit = broker.channel_credit
+    channel = QueuesChannel(peers, broker, broker.turn.begin, broker.monotonic_ms, credit, down_ms)
+    leaders = Leaders(peers, channel, broker.home_of_classic)
+    peers.attach(QUEUES, channel)
+    peers.attach(LEADERS, leaders)
+    definitions.on_changed.append(lambda before, after: broker.homes_changed())
+    broker.answers.member = broker.member
+    broker.answers.elsewhere = channel.answers
+    return channel, leaders
 
 
 class DefinitionsAlone:

@@ -21,11 +21,9 @@ import logging
 import os
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
-from node.cluster.cluster_interfaces import LEADERS, QUEUES, QUEUES_LANE, Peers
-from node.cluster.definitions.definitions_interface import Definitions
-from node.cluster.queues.leader_table import Leaders
+from node.cluster.cluster_interfaces import QUEUES, QUEUES_LANE, Peers
 from queues.queue_host import QueueHost
 from queues.remote.home import no_end
 from queues.remote.items import BadItem, Buffer
@@ -35,9 +33,6 @@ from queues.remote.remote_interfaces import Ending, FindEnd, PeerRoute
 from queues.sessions.credit import CreditSpec
 from warren.wire.peer.codes import PeerFault
 from warren.wire.peer.stream import HELLO
-
-if TYPE_CHECKING:
-    from node.broker import Broker
 
 log = logging.getLogger("warren.cluster")
 
@@ -319,20 +314,3 @@ class QueuesChannel:
             log.info("node %d is back, and with it its queues", member)
             other.peer_queues.come_back()
             self._homes.homes_changed()
-
-
-def wire_queues(
-    broker: "Broker", peers: Peers, definitions: Definitions
-) -> tuple[QueuesChannel, Leaders]:
-    """Make the part and the table of leaders for a broker whose `member` is set, before its first
-    turn. The caller calls `open` when the queues of this node are there, and `tick`."""
-    down_ms = broker.config.cluster.home_down_ms
-    credit = broker.channel_credit
-    part = QueuesChannel(peers, broker, broker.turn.begin, broker.monotonic_ms, credit, down_ms)
-    leaders = Leaders(peers, part, broker.home_of_classic)
-    peers.attach(QUEUES, part)
-    peers.attach(LEADERS, leaders)
-    definitions.on_changed.append(lambda before, after: broker.homes_changed())
-    broker.answers.member = broker.member
-    broker.answers.elsewhere = part.answers
-    return part, leaders
