@@ -1,14 +1,10 @@
 """One AMQP 0-9-1 channel: what the client asks, in order, and what the queues answer. Compiled.
 
 Takes the events of the codec for its channel number and the effects of the queues (it is their
-`SessionSink`). Publishing is in `queues.sessions.publishing`, consuming in
-`node.amqp091.deliveries`, basic.get in
-`node.amqp091.basic_get`, definitions in `node.amqp091.definition_methods`, what a transaction keeps
-in
-`node.amqp091.transaction`. While an answer is awaited (a declare waits for the log, a commit for
-its
-confirms) the channel is *busy*: its later events wait in `_stash`, in order, and the endpoint stops
-reading if they grow.
+`SessionSink`). Publishing is in `queues.sessions.publishing`, consuming in `deliveries`, basic.get
+in `basic_get`, definitions in `definition_methods`, the content of a transaction in `transaction`.
+While the channel waits for an answer (a declare for the log, a commit for its confirms) it is
+*busy*: its later events wait in `_stash`, in order, and the endpoint stops reading if they grow.
 """
 
 from collections import deque
@@ -26,13 +22,7 @@ from node.amqp091.stream_rules import refuse_get, start_of_consumer
 from node.amqp091.transaction import Transaction
 from node.connections.direct_reply_to import REPLY_TO, REPLY_TO_BYTES, name_answers
 from node.connections.session_cleanup import SessionCleanup
-from queues.machine.commands import (
-    Command,
-    Get,
-    Inspect,
-    Retire,
-    SessionId,
-)
+from queues.machine.commands import Command, Get, Inspect, Retire, SessionId
 from queues.queue_host import QueueHost
 from queues.routing.pace import RoutingShare
 from queues.sessions.counts import Counts
