@@ -165,11 +165,6 @@ class Ring:
     # What there is to know
 
     @property
-    def vote(self) -> int:
-        """The hard state has it in the place of a vote: which membership the log is of."""
-        return self.joined
-
-    @property
     def last_index(self) -> int:
         return self._log.last_index
 
@@ -250,13 +245,13 @@ class Ring:
         """May be left without ticks."""
         last_index = self._log.last_index
         view = self.view
-        if self._is_dirty or view is None or self._is_hollow or not self._incoming.is_empty:
-            return False
-        if self.member not in view.synchronised:
+        if self._is_dirty or view is None or self._has_news(view):
             return False
         if self.commit_index != last_index or self._replica.durable_index != last_index:
             return False
-        if self.applied_index != last_index or self._copying is not None:
+        if self._copying is not None or not self._incoming.is_empty:
+            return False
+        if self.applied_index != last_index and not self._is_hollow:
             return False
         leading = self._leading
         return leading is None or leading.is_idle(self.commit_index)
@@ -267,7 +262,7 @@ class Ring:
             self.member,
             ROLE_NAMES[self.role],
             self.term,
-            self.vote,
+            self.joined,
             self.leader,
             self.commit_index,
             self.applied_index,
@@ -431,8 +426,14 @@ class Ring:
                 self._returned_here = 0
                 self._is_dirty = True
             view = self.view
-            if view is not None and self.member not in view.synchronised:
+            if view is not None and self._has_news(view):
                 self._report(view)
+
+    def _has_news(self, view: RingView) -> bool:
+        """Whether this member has more than the definitions know of."""
+        if self._is_hollow:
+            return self.member not in view.partial
+        return self.member not in view.synchronised
 
     def _report(self, view: RingView) -> None:
         """Say to the leader how much this member has."""

@@ -248,6 +248,25 @@ def test_synchronisation_can_be_cancelled_and_begun_again() -> None:
     assert not rings.cores[3].is_hollow
 
 
+def test_a_ring_rests_while_a_mirror_is_left_unsynchronised() -> None:
+    rings = Rings([1, 2])
+    rings.cores[2].synchronise(False)
+    joined(rings)
+    rings.publish(b"z")
+    rings.tick(3)
+    assert not rings.cores[3].is_idle, "the leader has to have it declared partial"
+    rings.take(rings.view.with_partial(3, 3))
+    rings.tick(5)
+    assert all(core.is_idle for core in rings.cores.values())
+    sent = len(rings.sent)
+    rings.cores[3].tick()
+    rings.run()
+    assert len(rings.sent) == sent
+    rings.publish(b"last")
+    rings.tick(5)
+    assert rings.applied[1][-1] == b"last"
+
+
 def test_the_throughput_of_a_synchronisation_is_limited() -> None:
     rings = Rings([1, 2])
     rings.cores[2].slice_bytes_per_tick = 25
