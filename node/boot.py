@@ -275,7 +275,7 @@ class Node:
         listeners = AmqpListeners(self.broker, entries_of(self._config, self._keepers))
         links = LinkService(self.broker)
         front: ManagementFront | None = None
-        if await self._is_defined() and self._is_fit():
+        if await self._is_defined() and await self._is_loaded(links) and self._is_fit():
             self._tell_recovered()
             front = await self._open(listeners, links)
             await self._serve(monitor, links)
@@ -338,6 +338,26 @@ class Node:
             log.critical("%s", fault)
             self._status = EXIT_FAILED
         return not fault
+
+    async def _is_loaded(self, links: LinkService) -> bool:
+        """Import `load_definitions`; False: the node is to stop, and the log says why."""
+        path = self._config.load_definitions
+        if path is None:
+            return True
+        from node.management.definitions_load import DefinitionsLoader
+        from node.management.replies import ApiError
+        from node.operations.live_operations import LiveOperations
+
+        broker, rules = self.broker, self._config.default_operator_policies
+        operations, hash_of = LiveOperations(broker), broker.logins.hash_of
+        loader = DefinitionsLoader(operations, broker.node_name, hash_of, rules, links)
+        try:
+            return await finished(loader.load(path), self._stopping)
+        except (ApiError, OSError) as error:
+            reason = error.reason if isinstance(error, ApiError) else error
+            log.critical("load_definitions: %s cannot be imported: %s", path, reason)
+            self._status = EXIT_FAILED
+            return False
 
     async def _is_defined(self) -> bool:
         """Wait for the definitions; False: the node is to stop."""
@@ -447,7 +467,7 @@ class Node:
         known = metadata.vhosts
         commands: list[Command] = []
         is_first = not metadata.access.users
-        for name in self._config.vhosts:
+        for name in self._config.first_vhosts():
             if name not in known:
                 commands.append(DeclareVhost(name))
             if name not in known or is_first:  # The machine starts with one predeclared.

@@ -22,6 +22,13 @@ ENVIRONMENT_PREFIX = "WARREN_"
 # Names with our prefix that are not settings of a node: other programs of the project read
 # them, and the nodes that they start inherit them.
 ENVIRONMENT_APART = frozenset({"WARREN_PURE", "WARREN_CONFIG", "WARREN_TOOLS", "WARREN_TOXIPROXY"})
+# Variables of RabbitMQ's container image, so that its compose files start Warren unchanged.
+RABBITMQ_PREFIX = "RABBITMQ_"
+RABBITMQ_NAMES: Mapping[str, str] = {
+    "RABBITMQ_DEFAULT_USER": "default_user",
+    "RABBITMQ_DEFAULT_PASS": "default_pass",
+    "RABBITMQ_DEFAULT_VHOST": "default_vhost",
+}
 
 BYTE_UNITS: Mapping[str, int] = {
     "": 1, "b": 1,
@@ -125,6 +132,13 @@ def environment_layer(environment: Mapping[str, str], keys: Keys) -> tuple[Layer
     layer: Layer = {}
     warnings: list[str] = []
     for name in sorted(environment):
+        if name.startswith(RABBITMQ_PREFIX):
+            key = RABBITMQ_NAMES.get(name.removesuffix("_FILE"))
+            if key is None:
+                warnings.append(f"environment variable {name} of RabbitMQ was not used")
+            else:
+                layer[key] = Setting(_rabbitmq_text(name, environment[name]), True, name)
+            continue
         if not name.startswith(ENVIRONMENT_PREFIX) or name in ENVIRONMENT_APART:
             continue
         if name in by_name:
@@ -136,6 +150,16 @@ def environment_layer(environment: Mapping[str, str], keys: Keys) -> tuple[Layer
         else:
             warnings.append(f"environment variable {name} is not a setting and was not used")
     return layer, tuple(warnings)
+
+
+def _rabbitmq_text(name: str, text: str) -> str:
+    """The value of a variable of RabbitMQ's image; of one that ends in _FILE, the file's line."""
+    if not name.endswith("_FILE"):
+        return text
+    try:
+        return revealed(f"file:{text}")
+    except ValueError as error:
+        raise ConfigError(f"{name}: {error}") from error
 
 
 def set_layer(sets: Sequence[str], keys: Keys) -> Layer:

@@ -270,14 +270,6 @@ class UserConfig:
     permissions: tuple[PermissionConfig, ...] = ()
 
 
-GUEST = UserConfig(
-    name="guest",
-    password="guest",
-    tags=("administrator",),
-    permissions=(PermissionConfig(vhost="/", configure=".*", write=".*", read=".*"),),
-)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """Everything that can be set. The names are those of the file; RabbitMQ's where it has one."""
@@ -307,15 +299,40 @@ class Config:
     users: tuple[UserConfig, ...] = ()
     vhosts: tuple[str, ...] = ("/",)
     default_operator_policies: tuple[DefaultPolicy, ...] = ()  # of each vhost that is made
-    default_vhost: str = "/"  # of AMQP 1.0 clients that name none
+    # The first user of an empty node without `users`: an administrator with all permissions in
+    # `default_vhost`, which is also the vhost of AMQP 1.0 clients that name none.
+    default_user: Annotated[str, Meta(min_length=1, max_length=NAME_BYTES_MAX)] = "guest"
+    default_pass: Secret = field(default="guest", repr=False)
+    default_vhost: Annotated[str, Meta(min_length=1, max_length=NAME_BYTES_MAX)] = "/"
+    load_definitions: Path | None = None  # a file, or a directory of them; imported at each start
     log: LogSection = LogSection()
     events: EventsSection = EventsSection()
     testing: TestingSection = TestingSection()
     warnings: tuple[str, ...] = ()  # for the log; not a setting
 
     def first_users(self) -> tuple[UserConfig, ...]:
-        """The users of an empty node: those of the file, or else guest, but not in production."""
-        return self.users or (() if self.auth.production else (GUEST,))
+        """The users of an empty node: those of the file, or else the default user.
+
+        There is no default user where definitions are loaded, nor `guest` in production.
+        """
+        if self.users:
+            return self.users
+        if self.default_user == "guest" and (self.auth.production or self.load_definitions):
+            return ()
+        permission = PermissionConfig(
+            vhost=self.default_vhost, configure=".*", write=".*", read=".*"
+        )
+        user = UserConfig(
+            name=self.default_user,
+            password=self.default_pass,
+            tags=("administrator",),
+            permissions=(permission,),
+        )
+        return (user,)
+
+    def first_vhosts(self) -> tuple[str, ...]:
+        """The vhosts that every start declares: those of the file and the default one."""
+        return tuple(dict.fromkeys((*self.vhosts, self.default_vhost)))
 
 
 KEYS = keys_of(Config, apart=("warnings",))
@@ -372,7 +389,7 @@ def _check(config: Config) -> None:
     for user in config.users:
         if names.count(user.name) > 1:
             raise ConfigError(f"users: '{user.name}' is there twice; allowed: once")
-        _check_user(user, config.vhosts)
+        _check_user(user, config.first_vhosts())
 
 
 def _check_cluster(config: Config) -> None:

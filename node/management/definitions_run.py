@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from node.management.access import Context
 from node.management.changes import refuse
+from node.management.operations import Operations
 from node.management.rehearsal import rehearsal_of
 from node.management.replies import ApiError
 from queues.definitions.metadata_commands import Batch, Command
@@ -40,8 +40,8 @@ class Placed:
 class ImportRun:
     """See the module."""
 
-    def __init__(self, context: Context, placed: Sequence[Placed]) -> None:
-        self._context = context
+    def __init__(self, operations: Operations, placed: Sequence[Placed]) -> None:
+        self._operations = operations
         self._placed = placed
 
     @property
@@ -59,7 +59,7 @@ class ImportRun:
 
     async def try_out(self) -> None:
         """ApiError for the first command that would be refused."""
-        machine = rehearsal_of(self._context.operations.metadata)
+        machine = rehearsal_of(self._operations.metadata)
         for done, each in enumerate(self._placed, 1):
             outcome = machine.apply(machine.applied_index + 1, each.command)
             if isinstance(outcome, Refused):
@@ -71,7 +71,7 @@ class ImportRun:
         for start in range(0, self.total, SLICE):
             some = self._placed[start : start + SLICE]
             batch = Batch(tuple(each.command for each in some))
-            outcome = await self._context.operations.carry_out(batch)
+            outcome = await self._operations.carry_out(batch)
             if isinstance(outcome, Refused):
                 self._refuse(start, outcome, done=start)
             assert isinstance(outcome, Batched)

@@ -139,9 +139,9 @@ class DefinitionFiles:
         node = self._context.view.node().name
         context = self._context
         hash_of, rules = context.logins.hash_of, context.default_policies
-        seal = partial(sealed_value, self._context)
+        seal = partial(sealed_value, metadata, context.links)
         importer = Importer(metadata, node, vhost, hash_of, rules, seal)
-        run = ImportRun(self._context, await importer.commands_of(file))
+        run = ImportRun(context.operations, await importer.commands_of(file))
         await run.try_out()
         if is_watched:
             return await self._watched(request, run, vhost, file.digest)

@@ -6,7 +6,7 @@ their own (`node.management.api.limits`).
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from aiohttp import web
@@ -34,14 +34,19 @@ from node.management.changes import delete, put
 from node.management.replies import ApiError, json_reply, with_warnings
 from node.management.rows.listing import list_reply
 from queues.definitions.broker_objects import Parameter
+from queues.definitions.metadata import Metadata
 from queues.definitions.metadata_commands import DeleteParameter, PutParameter
 from queues.definitions.policy_warnings import parameter_warnings
 from queues.definitions.vhost_limits import USER_LIMITS, VHOST_LIMITS
 from queues.definitions.without_effect import COMPONENTS_WITHOUT_EFFECT
 
+if TYPE_CHECKING:
+    from node.federating.link_service import LinkService
+
 CLUSTER_NAME = "cluster_name"
 IMPORTED = "imported-definitions"  # digests of files; a component that no list shows
-HIDDEN = frozenset((USER_LIMITS, IMPORTED))
+LOADED = "loaded-definitions"  # the same, of files that nodes import when they start
+HIDDEN = frozenset((USER_LIMITS, IMPORTED, LOADED))
 SHOVEL = "shovel"
 COMPONENTS = ("federation", UPSTREAM, UPSTREAM_SET, SHOVEL)
 FAULTS: Final[Mapping[str, Callable[[str, object], list[str]]]] = {
@@ -98,7 +103,7 @@ class Parameters:
         component, name = request.match_info["component"], path_name(request, "name")
         if component == SHOVEL:
             check_local_vhosts(self._context, caller_of(request).name, body["value"])
-        seal = partial(sealed_value, self._context)
+        seal = partial(sealed_value, self._context.operations.metadata, self._context.links)
         command = parameter_command(vhost, component, name, body["value"], seal)
         return await put(self._context, command)
 
@@ -172,14 +177,21 @@ def parameter_faults(component: str, name: str, value: object) -> list[str]:
     return [] if check is None else check(name, value)
 
 
-def sealed_value(context: Context, vhost: str, component: str, name: str, value: object) -> object:
-    """The value with encrypted URIs."""
-    if context.links is None:
+def sealed_value(
+    metadata: Metadata,
+    links: "LinkService | None",
+    vhost: str,
+    component: str,
+    name: str,
+    value: object,
+) -> object:
+    """The value with encrypted URIs; unchanged where no links are run."""
+    if links is None:
         return value
-    place = context.operations.metadata.vhosts.get(vhost)
+    place = metadata.vhosts.get(vhost)
     found = None if place is None else place.parameters.get((component, name))
     earlier = None if found is None else msgspec.json.decode(found.value)
-    return sealed(value, context.links.box, earlier)
+    return sealed(value, links.box, earlier)
 
 
 def check_local_vhosts(context: Context, user: str, value: object) -> None:

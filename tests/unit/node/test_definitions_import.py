@@ -117,7 +117,7 @@ def context_of(operations: FakeOperations) -> Context:
 async def run(operations: FakeOperations, file: DefinitionsFile) -> ImportRun:
     context = context_of(operations)
     importer = Importer(operations.metadata, "n", None, context.logins.hash_of)
-    return ImportRun(context, await importer.commands_of(file))
+    return ImportRun(context.operations, await importer.commands_of(file))
 
 
 def test_nothing_is_done_before_all_has_been_tried() -> None:

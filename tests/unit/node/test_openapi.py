@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -59,6 +59,7 @@ def routes() -> list[tuple[str, str]]:
             cluster=cluster,
             feed=feed,
             controls=Untouched(),
+            links=cast(Any, object()),  # Their resources are only routed here.
         )
     )
     harness.close()

@@ -10,7 +10,7 @@ from node.cluster.cluster_node import member_of
 from node.cluster.peering.link_settings import link_settings
 from node.config.config_layers import parse_address, parse_byte_count
 from node.config.config_view import HIDDEN, shown
-from node.config.settings import GUEST, KEYS, Address, Config, ConfigError, load
+from node.config.settings import KEYS, Address, Config, ConfigError, load
 from node.tls.tls_listeners import MANAGEMENT_TLS, settings_of, tls_listeners
 
 
@@ -211,6 +211,7 @@ def test_a_bad_value_that_another_layer_overrides_is_still_refused(tmp_path: Pat
 
 
 SECURITY: Final = {
+    "default_user": "u", "default_pass": "p", "load_definitions": "d",
     "limits.channel_max_per_node": "9",
     "listeners.plain": "true", "listeners.amqps": "h:1",
     "listeners.management_tls": "[::1]:2", "listeners.proxy_protocol": "amqp,amqps",
@@ -309,7 +310,8 @@ def test_the_defaults_are_those_of_the_current_release() -> None:
     assert config.credit_flow_default_credit == (400, 200)
     assert config.disk_free_limit.absolute == 50_000_000
     assert config.loopback_users == ("guest",)
-    assert config.first_users() == (GUEST,)
+    (user,) = config.first_users()
+    assert (user.name, user.password, user.tags) == ("guest", "guest", ("administrator",))
 
 
 def test_the_3x_profile_changes_defaults_and_no_setting(tmp_path: Path) -> None:
@@ -408,11 +410,40 @@ def test_listeners_over_tls_have_what_tls_says_but_for_their_own() -> None:
     assert among_nodes.fail_if_no_peer_cert  # Nodes have certificates, whatever clients have.
 
 
+def test_the_default_user_has_the_names_of_rabbitmqs_image(tmp_path: Path) -> None:
+    secret = tmp_path / "pass"
+    secret.write_text("s3cret\n")
+    environment = {
+        "RABBITMQ_DEFAULT_USER": "shop",
+        "RABBITMQ_DEFAULT_PASS_FILE": str(secret),
+        "RABBITMQ_DEFAULT_VHOST": "orders",
+        "RABBITMQ_ERLANG_COOKIE": "x",
+    }
+    config = load(environment=environment)
+    (user,) = config.first_users()
+    assert (user.name, user.password, user.tags) == ("shop", "s3cret", ("administrator",))
+    assert [permission.vhost for permission in user.permissions] == ["orders"]
+    assert config.first_vhosts() == ("/", "orders")
+    assert config.warnings == (
+        "environment variable RABBITMQ_ERLANG_COOKIE of RabbitMQ was not used",
+    )
+    ours = load(environment={**environment, "WARREN_DEFAULT_USER": "own"}).first_users()
+    assert [each.name for each in ours] == ["own"]
+    missing = {"RABBITMQ_DEFAULT_PASS_FILE": str(tmp_path / "none")}
+    assert "RABBITMQ_DEFAULT_PASS_FILE: cannot read" in refusal(environment=missing)
+
+
+def test_a_node_that_loads_definitions_has_no_guest() -> None:
+    assert load(sets=("load_definitions=d.json",)).first_users() == ()
+    named = load(sets=("load_definitions=d.json", "default_user=own")).first_users()
+    assert [each.name for each in named] == ["own"]
+
+
 def test_in_production_there_is_no_default_user_and_nobody_is_anonymous() -> None:
     config = load(sets=("auth.production=true",))
     assert config.first_users() == ()
     assert "ANONYMOUS" not in config.auth.offered
-    assert load().first_users() == (GUEST,)
+    assert [user.name for user in load().first_users()] == ["guest"]
 
 
 def test_secrets_are_read_from_files_and_the_environment(
