@@ -103,6 +103,10 @@ class LinkService:
 
     # What runs here
 
+    @property
+    def runs_any(self) -> bool:
+        return bool(self._running)
+
     def shovel_rows(self) -> list[Row]:
         """Of the shovels that run here, as listings show them."""
         from federation.shovel import Shovel
@@ -127,9 +131,11 @@ class LinkService:
             return []
         names = {(each.vhost, each.name) for each in wanted}
         rows = [*self.shovel_rows(), *await self._elsewhere(SHOVELS)]
-        found = [row for row in rows if (row["vhost"], row["name"]) in names]
-        missing = names - {(row["vhost"], row["name"]) for row in found}
-        return found + [
+        rows.sort(key=lambda row: row["state"] == "running")
+        # While a shovel moves, two nodes may show it: the one where it runs counts.
+        found = {(row["vhost"], row["name"]): row for row in rows}
+        missing = names - found.keys()
+        return [row for name, row in found.items() if name in names] + [
             {"vhost": vhost, "name": name, "type": "dynamic", "state": "starting"}
             for vhost, name in sorted(missing)
         ]
@@ -139,7 +145,9 @@ class LinkService:
         self._read()
         if not any(isinstance(each, LinkConfig) for each in self._wanted.values()):
             return []
-        return [*self.link_rows(), *await self._elsewhere(LINKS)]
+        rows = [*self.link_rows(), *await self._elsewhere(LINKS)]
+        rows.sort(key=lambda row: row["status"] == "running")
+        return list({row["id"]: row for row in rows}.values())
 
     async def _elsewhere(self, question: str) -> list[Row]:
         answers = await self._broker.operating.status.ask_others(question)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
@@ -261,6 +262,8 @@ def test_commands_show_and_restart_links(
         assert main(["--node-url", down.node.management_url, *words]) == 0
         return capsys.readouterr().out
 
+    metrics = urlopen(f"{down.node.management_url}/metrics").read().decode()
+    assert 'rabbitmq_federation_links{status="running"} 1' in metrics
     shown = ctl("federation_status")
     assert f"{link['id']}\texchange\t/\tnews\t\torigin\tnews\t\trunning" in shown
     assert "guest:" not in shown

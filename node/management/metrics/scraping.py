@@ -11,6 +11,7 @@ loop makes more than SLICE objects or ROWS samples; who does not read its answer
 import asyncio
 import time
 from collections.abc import Iterable
+from itertools import chain
 from typing import Final
 
 from aiohttp import web
@@ -18,6 +19,7 @@ from aiohttp import web
 from node.auth.source import is_loopback
 from node.management.access import Context, identify
 from node.management.metrics.ages import HeadAges
+from node.management.metrics.link_families import link_families
 from node.management.metrics.node_families import identity_families
 from node.management.metrics.scrape import GROUPS, Scrape
 from node.management.metrics.text import CONTENT_TYPE, Family, gauge, texts
@@ -47,7 +49,8 @@ class Metrics:
 
     async def aggregated(self, request: web.Request) -> web.StreamResponse:
         await self._admit(request)
-        return await written(request, await self._scrape().aggregated(time.monotonic()))
+        families = await self._scrape().aggregated(time.monotonic())
+        return await written(request, chain(families, link_families(self._context.links)))
 
     async def per_object(self, request: web.Request) -> web.StreamResponse:
         await self._admit(request)
