@@ -13,8 +13,6 @@ from typing import Final
 
 from queues.machine.commands import Command, Enqueue, Numbered, SessionId
 from queues.machine.numbered_sessions import Resume
-from queues.queue_host import PublishingOnly
-from queues.sessions.credit import CreditActor, CreditSpec
 from queues.streams.offsets import OffsetSpec, Start
 from queues.streams.settings import StreamSettings
 from raft.entries import Config
@@ -23,6 +21,7 @@ from tests.sim.queues.group_node import UID
 from tests.sim.queues.group_session import chunk_of
 from tests.sim.queues.stream_node import StreamNode
 from tests.sim.storage.sim_disk import Crashed, SimDisk
+from tests.unit.queues.fake_sink import FakeSink
 
 TICK_MS: Final = 20
 BEAT_MS: Final = 100
@@ -61,23 +60,19 @@ class Publisher:
             self.kept.pop(0)
 
 
-class Line(PublishingOnly):
+class Line(FakeSink):
     """A publisher's connection to one leader (`StreamSink`)."""
 
     def __init__(self, owner: Publisher, node: StreamNode) -> None:
+        super().__init__()
         self.owner = owner
         self.node = node
-        self._credit = CreditActor("session", CreditSpec(400, 200))
         self._is_resumed = False
         node.runner.post(self._resume)
 
     @property
     def session(self) -> SessionId:
         return self.owner.session
-
-    @property
-    def credit(self) -> CreditActor:
-        return self._credit
 
     @property
     def is_up(self) -> bool:
