@@ -22,7 +22,7 @@ from queues.definitions.broker_objects import Exchange, Queue
 from queues.definitions.metadata_vhost import VHost
 from queues.definitions.policies import EXCHANGE, NOTHING, Effective, with_policy
 from queues.definitions.policy_warnings import stored_warnings
-from queues.definitions.queue_arguments import QUORUM, queue_type
+from queues.definitions.queue_arguments import QUORUM, STREAM, queue_type
 from queues.definitions.queue_options import (
     EXPIRES,
     SharedOptions,
@@ -89,7 +89,10 @@ class PolicyKeeper:
         found = self._broker.metadata.vhosts.get(queue.vhost)
         if found is None or found.policies.is_empty():
             return declared
-        policy = found.policies.effective(queue_type(declared), queue.name)
+        kind = queue_type(declared)
+        policy = found.policies.effective(kind, queue.name)
+        if kind == STREAM:  # RabbitMQ lets the policy of a stream replace its arguments.
+            return declared | {f"x-{key}": value for key, value in policy.definition.items()}
         return with_policy(declared, policy.definition)
 
     def can_refuse(self, queue: Queue) -> bool:

@@ -9,7 +9,6 @@ from typing import Final
 
 MIRRORS: Final = "mirrored queues"
 FEDERATION: Final = "federation"
-STREAMS: Final = "streams"
 
 KEYS_WITHOUT_EFFECT: Final[Mapping[str, str]] = {  # by key: the feature that it belongs to
     "ha-mode": MIRRORS,
@@ -18,11 +17,7 @@ KEYS_WITHOUT_EFFECT: Final[Mapping[str, str]] = {  # by key: the feature that it
     "ha-promote-on-shutdown": MIRRORS,
     "ha-sync-batch-size": MIRRORS,
     "ha-sync-mode": MIRRORS,
-    "initial-cluster-size": STREAMS,
-    "max-age": STREAMS,
     "queue-version": "versions of classic queue storage",
-    "stream-filter-size-bytes": STREAMS,
-    "stream-max-segment-size-bytes": STREAMS,
 }
 
 COMPONENTS_WITHOUT_EFFECT: Final[Mapping[str, str]] = {  # by component: the feature

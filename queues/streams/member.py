@@ -180,6 +180,7 @@ class StreamMember:
         """Arguments and policies say this from now on."""
         self.settings = settings
         self.log.segment_bytes = settings.segment_bytes
+        self.retain(self.machine.last_ms)
 
     # HomeEnd
 

@@ -16,6 +16,7 @@ from tests.conformance.broker import (
     connection_closed,
     numbered,
     publish_all,
+    ready_count,
     settle_down,
     wait_until_ready,
 )
@@ -295,6 +296,26 @@ def test_a_stream_is_there_after_kill_9_and_goes_on(node: Node) -> None:
     inbox.wait(COUNT + 1)
     assert offsets(inbox) == list(range(COUNT + 1))
     assert inbox.bodies == [*(b"%d" % number * 20 for number in range(COUNT)), b"behind"]
+
+
+def test_a_policy_replaces_the_limits_of_a_stream_at_once(node: Node) -> None:
+    broker = Broker("127.0.0.1", node.port, node)
+    arguments = {
+        **STREAM,
+        "x-stream-max-segment-size-bytes": 10_000,
+        "x-max-length-bytes": 50_000,
+    }
+    channel = broker.connect().channel()
+    channel.queue_declare("s", durable=True, arguments=arguments)
+    api = HttpApi(f"http://127.0.0.1:{node.management_port}")
+    policy = {"pattern": "s", "apply-to": "streams", "definition": {"max-length-bytes": 200_000}}
+    api.put("/policies/%2F/more", policy)
+    publish_all(channel, "s", [b"x" * 1000] * COUNT)
+    kept = ready_count(channel, "s")
+    assert 150 < kept < 200
+    policy["definition"] = {"max-length-bytes": 20_000, "max-age": "1h"}
+    api.put("/policies/%2F/more", policy)
+    settle_down(channel, lambda: ready_count(channel, "s") < 30)
 
 
 def test_retention_by_size_cuts_the_oldest_segments(node: Node) -> None:

@@ -25,8 +25,14 @@ BANNED: Final = (
     "innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function",
     "javascript:", "DOMParser", "createContextualFragment", "srcdoc", "console.log",
 )  # fmt: skip
-WITHOUT_FORM: Final = frozenset(("queue-master-locator",)) | KEYS_WITHOUT_EFFECT.keys()
-"""Old names of others, and keys that the node refuses."""
+OF_STREAMS: Final = frozenset(
+    (
+        *("initial-cluster-size", "max-age", "stream-filter-size-bytes"),
+        "stream-max-segment-size-bytes",
+    )
+)
+WITHOUT_FORM: Final = OF_STREAMS | {"queue-master-locator"} | KEYS_WITHOUT_EFFECT.keys()
+"""Keys that only streams know, old names of others, and keys that the node refuses."""
 
 
 @cache
