@@ -141,7 +141,7 @@ def test_no_other_levels_and_categories_than_those_there_are(level: str, categor
 @pytest.mark.source
 def test_every_logger_of_the_node_is_a_category() -> None:
     found = set()
-    for folder in ("node", "queues", "raft"):
+    for folder in ("node", "federation", "queues", "raft"):
         for path in (HERE / folder).rglob("*.py"):
             for line in path.read_text().splitlines():
                 _, called, rest = line.partition('getLogger("warren.')
