@@ -39,6 +39,9 @@ export const KEYS = {
   "queue-mode": {
     kind: ["default", "lazy"], is: "classic_queues", means: "lazy: bodies on disk alone",
   },
+  "federation-upstream": { kind: "text", is: "all", means: "one upstream to federate from" },
+  "federation-upstream-set": { kind: "text", is: "all", means: "upstream set; all: every one" },
+  "federation-upstream-pattern": { kind: "text", is: "all", means: "upstreams by their names" },
   "queue-leader-locator": {
     kind: ["client-local", "balanced"], is: "queues", means: "where a new queue is led",
   },

@@ -6,8 +6,8 @@ import { h } from "./dom.js";
 import { patch } from "./patch.js";
 
 /**
- * `where`: its path in the API; `partsOf`: what is shown of it, or a promise of that. The first look
- * asks for the samples of charts, and `partsOf` is called with true.
+ * `where`: its path in the API; `partsOf`: what is shown of it, or a promise of that. The first
+ * look asks for the samples of charts, and `partsOf` is called with true.
  */
 export function watched(title, where, everyMs, partsOf) {
   const element = h("div");
