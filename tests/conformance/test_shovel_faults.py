@@ -1,0 +1,81 @@
+"""A shovel whose link breaks again and again, behind the real Toxiproxy: nothing is lost."""
+
+from collections.abc import Iterator
+
+import pika
+import pytest
+
+from tests.cluster.toxiproxy import server_program
+from tests.conformance.http_api import HttpApi
+from tests.waiting import eventually
+from warren.testing import Node, free_ports
+from warren.testing.toxiproxy import Proxy, Toxic, ToxiproxyServer
+
+COUNT = 3_000
+FAULTS = {
+    "reset": Toxic("reset_peer", "downstream", {"timeout": 50}),
+    "latency": Toxic("latency", "downstream", {"latency": 200, "jitter": 50}),
+    "bandwidth": Toxic("bandwidth", "downstream", {"rate": 200}),
+    "slicer": Toxic("slicer", "downstream", {"average_size": 700, "size_variation": 300}),
+}
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture
+def server() -> Iterator[ToxiproxyServer]:
+    (port,) = free_ports(1)
+    made = ToxiproxyServer(port, [], server_program())
+    yield made
+    made.stop()
+
+
+@pytest.mark.parametrize("fault", ["down", *FAULTS])
+def test_nothing_is_lost_by_a_link_that_breaks(server: ToxiproxyServer, fault: str) -> None:
+    with Node(name="here") as here, Node(name="there") as there:
+        (listen,) = free_ports(1)
+        server.proxies["link"] = Proxy("link", listen, f"{there.host}:{there.port}")
+        server.start()
+        connection = pika.BlockingConnection(pika.URLParameters(there.url))
+        channel = connection.channel()
+        channel.queue_declare("q", durable=True)
+        channel.confirm_delivery()
+        for number in range(COUNT):
+            channel.basic_publish("", "q", b"%05d" % number + bytes(250))
+        connection.close()
+        value = {
+            "src-uri": f"amqp://guest:guest@127.0.0.1:{listen}?connection_timeout=3000",
+            "src-queue": "q",
+            "src-prefetch-count": 100,
+            "dest-uri": "amqp:///%2F",
+            "dest-queue": "q",
+            "reconnect-delay": 0.1,
+        }
+        api = HttpApi(here.management_url)
+        api.put("/parameters/shovel/%2F/s", {"value": value})
+        place = "/shovels/vhost/%2F/s"
+        for least in (200, 600, 1_000):
+            eventually(lambda: api.get(place).get("messages_forwarded", 0) >= least)  # noqa: B023
+            if fault == "down":
+                server.down("link")
+                eventually(lambda: api.get(place)["state"] != "running")
+            else:
+                server.add("link", FAULTS[fault])
+                before = api.get(place)
+                eventually(lambda: api.get(place) != before)  # noqa: B023
+            server.heal()
+        left = HttpApi(there.management_url)
+        eventually(lambda: left.get("/queues/%2F/q")["messages"] == 0, seconds=40)
+        assert distinct(here) == COUNT
+
+
+def distinct(node: Node) -> int:
+    """How many different messages are in the queue; what came twice counts once."""
+    connection = pika.BlockingConnection(pika.URLParameters(node.url))
+    channel = connection.channel()
+    ready = channel.queue_declare("q", passive=True).method.message_count
+    found = {
+        body[:5] for _ in range(ready) for _, _, body in [channel.basic_get("q", auto_ack=True)]
+    }
+    connection.close()
+    return len(found)
