@@ -101,6 +101,7 @@ class Endpoint10:
         self.mechanism = ""
         self.permissions: PermissionCache = broker.no_permissions
         self.sessions: dict[int, Session10] = {}  # by our channel
+        self._parting_count = 0  # of sessions that the client has ended
         self.has_published = False
         self.is_publishing = False  # lately (`node.resources.publish_hold`)
         self.is_amqp10 = True
@@ -261,7 +262,7 @@ class Endpoint10:
         elif isinstance(event, SessionBegun):
             self._begin_session(event.session)
         elif isinstance(event, SessionEnded):
-            self._session_over(event.session)
+            self._part(event.session)
         elif isinstance(event, SessionFailed):
             number = int(event.session.channel)
             log.info("%s session %d: %s", self.name, number, event.error, extra=self.ids())
@@ -298,6 +299,7 @@ class Endpoint10:
             return
         mine = Session10(self, core)
         core.owner = mine
+        core.end_waits = True
         self.sessions[int(core.channel)] = mine
         self.broker.connections.channels_opened_count += 1
         tell_channel(self.broker.events, "created", self, int(core.channel))
@@ -319,6 +321,21 @@ class Endpoint10:
         session = self.sessions.get(int(link.channel))
         if session is not None:
             session.detached(link, closed)
+
+    def _part(self, core: Session) -> None:
+        """The client has ended the session: answer once its queues have their messages back."""
+        mine = core.owner
+        if isinstance(mine, Session10):
+            mine.part()
+            self._parting_count += 1
+            self.mark()
+
+    def _answer_ends(self) -> None:
+        for session in list(self.sessions.values()):
+            if session.is_parting and session.has_parted():
+                self._parting_count -= 1
+                self._session_over(session.core)
+                self.connection.answer_end(session.core)
 
     def _session_over(self, core: Session) -> None:
         mine = core.owner
@@ -560,6 +577,8 @@ class Endpoint10:
             link.in_work = False
             link.flush()
         self._judge_windows()
+        if self._parting_count > 0:
+            self._answer_ends()
         if not self._writing_paused:
             self._write()
         self._grant()

@@ -66,6 +66,7 @@ class Session10:
         self._parting: list[ConsumingLink] = []  # detached, until their queue has let go
         self._leaving: list[PublishingLink] = []  # detached, with outcomes still to be told
         self.ended = False
+        self.is_parting = False  # the client's end waits for queues
         self._management: ManagementLinks | None = None
         self._transactions: Transactions | None = None
         self.unacked = Unacked()  # `uid` of a run is that of the link
@@ -96,6 +97,18 @@ class Session10:
         self.publishing = {}
         if self._management is not None:
             self._management.end()
+
+    def part(self) -> None:
+        """The client has ended the session: have the queues take back what it holds."""
+        self.is_parting = True
+        if self._transactions is not None:
+            self._transactions.end()
+        for consuming in list(self.consuming.values()):
+            self.detached(consuming.link)
+
+    def has_parted(self) -> bool:
+        """Whether every queue has taken back what the session's consumers held."""
+        return all(each.is_over for each in self._parting)
 
     def set_trace(self, trace: Tracing | None) -> None:
         """From now on messages are copied, or no longer."""

@@ -197,6 +197,24 @@ def test_detach_is_answered_after_the_queue_has_the_messages(
         channel.queue_purge(name)
 
 
+@pytest.mark.parametrize("arguments", [{}, QUORUM])
+def test_end_of_a_session_is_answered_after_the_queue_has_the_messages(
+    session: Raw10, channel: Any, name: str, arguments: Any
+) -> None:
+    channel.queue_declare(name, durable=True, arguments=arguments)
+    for _ in range(5):
+        publish_all(channel, name, numbered(4))
+        session.attach_receiver(f"/queues/{name}", handle=0)
+        session.credit(4, handle=0)
+        for _ in range(4):
+            session.until(TRANSFER)
+        session.call(END)
+        assert session.until(END).error is None
+        assert channel.queue_declare(name, passive=True).method.message_count == 4
+        channel.queue_purge(name)
+        session.begin()
+
+
 def test_session_goes_on_while_a_detach_waits(session: Raw10, channel: Any, name: str) -> None:
     channel.queue_declare(name, durable=True, arguments=QUORUM)
     publish_all(channel, name, numbered(1))

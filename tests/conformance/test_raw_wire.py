@@ -412,18 +412,6 @@ def test_the_default_exchange_cannot_be_declared_passively(broker: Broker) -> No
         assert client.expect_channel_close() == (403, text)
 
 
-def test_a_stream_is_refused_without_the_end_of_the_connection(
-    own_broker: Broker, name: str
-) -> None:
-    with raw.RawClient(own_broker.host, own_broker.port) as client:
-        client.begin_channel()
-        table = raw.short("x-queue-type") + b"S" + raw.long(b"stream")
-        client.send(raw.declare(1, name, 2, table))
-        code, text = client.expect_channel_close()
-        assert (code, "'stream' is not supported" in text) == (406, True)
-        client.send(raw.channel_open(1)).expect(raw.CHANNEL_OPEN_OK)
-
-
 @pytest.mark.parametrize("size", [4_100, 7_900])
 def test_a_start_ok_of_two_smallest_frames_is_accepted(broker: Broker, size: int) -> None:
     with raw.RawClient(broker.host, broker.port) as client:

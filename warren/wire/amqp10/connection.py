@@ -57,7 +57,7 @@ from warren.wire.amqp10.performatives import (
     read_sasl_frame,
 )
 from warren.wire.amqp10.reader import Reader
-from warren.wire.amqp10.session import BEGINNING, ENDING, MAPPED, Session
+from warren.wire.amqp10.session import BEGINNING, ENDED, ENDING, MAPPED, Session
 from warren.wire.amqp10.transfers import STOP_SHORT, TransferScanner
 from warren.wire.buffer import BytesWriter, read_i16_be
 
@@ -548,8 +548,8 @@ class Connection:
             raise ProtocolError(Condition.ILLEGAL_STATE, text)
         elif isinstance(frame, End):
             del self._by_channel[channel]
-            del self.sessions[session.channel]
-            session.ended()
+            if session.ended():
+                del self.sessions[session.channel]
             self._events.append(SessionEnded(session, frame.error))
         elif session.status == MAPPED:
             try:
@@ -589,6 +589,12 @@ class Connection:
         session = Session(channel, self.output, self.limits, self.held, not self.in_alarm)
         self.sessions[channel] = session
         return session
+
+    def answer_end(self, session: Session) -> None:
+        """Answer the peer's end of a session with `end_waits`; nothing, once that was done."""
+        if session.status == ENDED and self.sessions.get(session.channel) is session:
+            del self.sessions[session.channel]
+            self.output.frame(session.channel, End())
 
     def _free_channel(self, wanted: i64) -> i64:
         """A channel for our side: the peer's number if it is free, else the lowest."""

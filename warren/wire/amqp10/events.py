@@ -179,7 +179,11 @@ class SessionBegun:
 
 @final
 class SessionEnded:
-    """The peer ended the session (`error`: why), or answered to our end. All its links are over."""
+    """The peer ended the session (`error`: why), or answered to our end. All its links are over.
+
+    The end is answered already, unless the session has `end_waits`: then the host calls
+    `Connection.answer_end`.
+    """
 
     def __init__(self, session: "Session", error: Error | None) -> None:
         self.session = session

@@ -85,6 +85,7 @@ class Session:
         self.status: i64 = MAPPED
         self.limits = limits
         self.owner: object = None  # the host's
+        self.end_waits = False  # the peer's end is answered by the host
         self.links = Links(channel, output, limits)
         self.remote_outgoing_window: i64 = 0
         self.incoming = IncomingWindow(limits.max_incoming_window, window_is_open)
@@ -128,13 +129,16 @@ class Session:
         self._output.ending(self.channel, End(error=None if error is None else error_of(error)))
         self.forget()
 
-    def ended(self) -> None:
-        """The peer's end has come."""
+    def ended(self) -> bool:
+        """The peer's end has come. False: the host answers it (`Connection.answer_end`)."""
+        is_answered = self.status >= ENDING or not self.end_waits
         if self.status < ENDING:
             self.flush()
-            self._output.frame(self.channel, End())
+            if is_answered:
+                self._output.frame(self.channel, End())
         self.status = ENDED
         self.forget()
+        return is_answered
 
     def lost(self) -> None:
         """The connection is over, and nothing is written any more."""
