@@ -7,7 +7,15 @@ import pytest
 from proton import symbol, ubyte, uint
 
 from node.amqp10 import transactions
-from tests.conformance.broker import Broker, drain, numbered, publish_all, ready_count, take
+from tests.conformance.broker import (
+    Broker,
+    drain,
+    numbered,
+    publish_all,
+    ready_count,
+    take,
+    wait_until_ready,
+)
 from tests.conformance.raw10 import (
     ACCEPTED,
     ATTACH,
@@ -150,7 +158,7 @@ def test_retired_messages_leave_with_the_commit_and_come_back_without(
         session.until(DETACH)
         assert drain(channel, filled) == [b"4"]
         return
-    assert ready_count(channel, filled) == 4
+    wait_until_ready(channel, filled, 4)
     first = take(channel, filled)
     assert (first.body, first.redelivered) == (b"1", True)
 
@@ -200,7 +208,7 @@ def test_commit_to_a_full_queue_is_rolled_back(
     post(session, txn_id)
     retire(session, txn_id, 0, 3)
     assert error_of(discharge(session, txn_id)) == "amqp:transaction:rollback"
-    assert ready_count(channel, filled) == 4
+    wait_until_ready(channel, filled, 4)
 
 
 def test_unknown_transaction_is_refused_wherever_it_is_named(
@@ -216,7 +224,7 @@ def test_unknown_transaction_is_refused_wherever_it_is_named(
     receive(session, filled, 1)
     retire(session, txn_id, 0, 0)
     assert session.until(END).error == "amqp:transaction:unknown-id"
-    assert ready_count(channel, filled) == 4
+    wait_until_ready(channel, filled, 4)
 
 
 @pytest.mark.parametrize("end", ["detach", "end", "cut"])
