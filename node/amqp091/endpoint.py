@@ -660,6 +660,8 @@ class Endpoint091:
             core.client_properties,
             core.bytes_received,
             core.bytes_sent,
+            self.reading.read_count,
+            int(core.write_count),
         )
 
     def state(self) -> str:

@@ -682,6 +682,8 @@ class Endpoint10:
             properties,
             int(core.bytes_received),
             int(core.bytes_sent),
+            self.reading.read_count,
+            int(core.write_count),
             "" if opened is None else opened.container_id,
         )
 

@@ -16,4 +16,6 @@ class ConnectionFacts:
     client_properties: Mapping[str, object]
     received_bytes: int
     sent_bytes: int
+    reads: int  # of the socket
+    writes: int
     container_id: str = ""  # of a client of AMQP 1.0

@@ -60,10 +60,12 @@ class Reading:
         self._backlog: list[bytes] = []  # input that waits for the next turn
         self._read_bytes = 0  # in this turn
         self.is_paused = False
+        self.read_count = 0
 
     def receive(self, data: bytes) -> bytes:
         """A read has come: what is to be taken in now, or nothing."""
         turn = self._turn
+        self.read_count += 1
         self._read_bytes += len(data)
         if self._read_bytes >= READ_BYTES_MAX and not self.is_paused:
             self.is_paused = True  # Until the end of this turn at least.

@@ -437,6 +437,8 @@ class LiveView:
             client_properties=facts.client_properties,
             received_bytes=facts.received_bytes,
             sent_bytes=facts.sent_bytes,
+            received_packets=facts.reads,
+            sent_packets=facts.writes,
             container_id=facts.container_id,
             pending_bytes=endpoint.transport.get_write_buffer_size(),
             tls=endpoint.tls,

@@ -151,6 +151,18 @@ def full(api: HttpApi, queue: str) -> Any:
     return shown if shown["messages"] == 2 else None
 
 
+def test_reads_and_writes_of_connections_are_counted(api: HttpApi, link: Any) -> None:
+    channel = link.channel()
+    queue = channel.queue_declare("", exclusive=True).method.queue
+
+    def counts() -> list[tuple[int, int]]:
+        return [(row["recv_cnt"], row["send_cnt"]) for row in api.get("/connections")]
+
+    for _ in range(20):
+        channel.queue_declare(queue, passive=True)  # one write and one read of each side
+    eventually(lambda: any(min(pair) >= 20 for pair in counts()))
+
+
 def test_rates_follow_the_traffic_and_fall_back_to_nothing(api: HttpApi, link: Any) -> None:
     channel = link.channel()
     queue = channel.queue_declare("", exclusive=True).method.queue

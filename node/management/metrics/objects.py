@@ -62,8 +62,8 @@ CONNECTION_COARSE: Final[tuple[Column[ConnectionView], ...]] = (
     Column("connection_outgoing_bytes_total", COUNTER, "Sent", lambda c: c.sent_bytes),
 )
 CONNECTION_METRICS: Final[tuple[Column[ConnectionView], ...]] = (
-    Column("connection_incoming_packets_total", COUNTER, "Received", lambda c: c.received_frames),
-    Column("connection_outgoing_packets_total", COUNTER, "Sent", lambda c: c.sent_frames),
+    Column("connection_incoming_packets_total", COUNTER, "Received", lambda c: c.received_packets),
+    Column("connection_outgoing_packets_total", COUNTER, "Sent", lambda c: c.sent_packets),
     Column("connection_pending_packets", GAUGE, "Waiting to be sent", lambda c: c.pending_bytes),
     Column("connection_channels", GAUGE, "Channels on a connection", lambda c: c.channels),
 )

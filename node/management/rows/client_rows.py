@@ -126,9 +126,9 @@ def connection_row(connection: ConnectionView) -> Row:
         "connected_at": connection.connected_at_ms,
         "client_properties": connection.client_properties,
         "recv_oct": connection.received_bytes,
-        "recv_cnt": connection.received_frames,
+        "recv_cnt": connection.received_packets,
         "send_oct": connection.sent_bytes,
-        "send_cnt": connection.sent_frames,
+        "send_cnt": connection.sent_packets,
         "send_pend": connection.pending_bytes,
         **({"container_id": connection.container_id} if connection.container_id else {}),
     }

@@ -295,8 +295,8 @@ class ConnectionView:
     container_id: str = ""  # of AMQP 1.0
     received_bytes: int = 0
     sent_bytes: int = 0
-    received_frames: int = 0
-    sent_frames: int = 0
+    received_packets: int = 0  # reads of the socket
+    sent_packets: int = 0
     pending_bytes: int = 0  # written and not yet taken by the peer
     tls: TlsPeer | None = None  # None: without
 

@@ -141,6 +141,7 @@ class Connection:
         self.heartbeat_s: i64 = limits.heartbeat_s
         self.bytes_received: i64 = 0
         self.bytes_sent: i64 = 0
+        self.write_count: i64 = 0  # outputs that were taken
         self.mechanism = ""
         self.client_properties: dict[str, object] = {}
         self.consumer_cancel_notify = False
@@ -284,6 +285,7 @@ class Connection:
             return b""
         taken = self.writer.getvalue()
         self.bytes_sent += size
+        self.write_count += 1
         if size > WRITER_BYTES_KEPT:
             self.writer = BytesWriter()
         else:
@@ -294,6 +296,7 @@ class Connection:
         """Take the pending output, some of which is as it lies in memory."""
         parts = self.parts
         self.bytes_sent += self.pending_bytes()
+        self.write_count += 1
         self.parts = []
         if len(self.writer) > 0:
             parts.append(self.writer.getvalue())

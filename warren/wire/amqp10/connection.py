@@ -98,6 +98,7 @@ class Connection:
         self.channel_max: i64 = limits.channel_max
         self.bytes_received: i64 = 0
         self.bytes_sent: i64 = 0
+        self.write_count: i64 = 0  # outputs that were taken
         self.has_more = False  # the last `receive` stopped at EVENTS_MAX
         self.sessions: dict[int, Session] = {}  # by our channel
         self.held = Held(limits.held_bytes_max)
@@ -214,6 +215,7 @@ class Connection:
             return b""
         taken = writer.getvalue()
         self.bytes_sent += size
+        self.write_count += 1
         if size > WRITER_BYTES_KEPT:
             self.output.writer = BytesWriter()
         else:
