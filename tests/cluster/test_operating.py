@@ -156,7 +156,7 @@ def publish_rates(node: Node) -> list[float]:
     _, queues = ask(node, "queues?columns=name,message_stats.publish_details")
     totals = [row["message_stats"] for row in queues]
     totals.append(ask(node, "overview")[1]["message_stats"])
-    return [float(each.get("publish_details", {}).get("rate", 0)) for each in totals]
+    return [float((each.get("publish_details") or {}).get("rate", 0)) for each in totals]
 
 
 def test_connections_and_totals_are_those_of_all_nodes(cluster: ClusterOfNodes) -> None:

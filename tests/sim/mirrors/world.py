@@ -279,7 +279,7 @@ def live(world: World) -> None:
 def describe(message: Message) -> str:
     if isinstance(message, SnapshotSlice):
         return f"slice {message.slice_number} of {message.index} in {message.term}"
-    names = [name for name in type(message).__slots__ if name != "entries"]
+    names = [name for name in dir(message) if not name.startswith("_") and name != "entries"]
     values = ", ".join(f"{name}={getattr(message, name)}" for name in names)
     entries = len(getattr(message, "entries", ()))
     return f"{type(message).__name__}({values}, {entries} entries)"
