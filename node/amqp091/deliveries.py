@@ -312,6 +312,7 @@ class Deliveries:
             consumer.granted = consumer.delivered
             consumer.host.command(self._sink, Credit(consumer.key, 0, 0, False, False))
         elif consumer.granted <= consumer.delivered and not consumer.no_ack:
+            self._release(consumer, consumer.probing)
             self._wait(consumer)
         return kept
 
@@ -327,7 +328,8 @@ class Deliveries:
             if gap > 0:
                 self._grant_beyond(consumer, self._allowance(consumer, 0), False)
             return
-        if consumer.probing > 0 and (delivery_count == 0 or delivery_count == consumer.granted):
+        # A count above `granted` answers a larger grant from before the limit was lowered.
+        if consumer.probing > 0 and (delivery_count == 0 or delivery_count >= consumer.granted):
             self._release(consumer, consumer.probing)
             standing = self._allowance(consumer, max(self._room(), 1))
             if standing > 0:

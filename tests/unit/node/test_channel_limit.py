@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from node.amqp091.deliveries import Consumer091, Deliveries
@@ -385,6 +385,23 @@ def test_commands_of_the_limit_name_the_consumer_and_its_delivery_count() -> Non
         ),
         max_size=40,
     )
+)
+@example(
+    [
+        ("consume", 5, 3, True),
+        ("consume", 0, 1, True),
+        ("limit", 5, 4, False),
+        ("publish", 2, 1, False),
+        ("limit", 3, 7, False),
+    ]
+)
+@example(
+    [
+        ("consume", 2, 7, False),
+        ("consume", 1, 1, True),
+        ("limit", 1, 4, False),
+        ("limit", 0, 2, True),
+    ]
 )
 def test_no_room_is_left_while_a_consumer_could_be_served(
     steps: list[tuple[str, int, int, bool]],
