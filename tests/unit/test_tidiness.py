@@ -255,8 +255,7 @@ def test_subjects_of_new_commits_have_at_most_72_columns() -> None:
 
 
 def prose_files() -> list[Path]:
-    documents = [path for path in markdown_files() if path.name != "CHANGELOG.md"]
-    return [*python_files(*FOLDERS), *documents]
+    return [*python_files(*FOLDERS), *markdown_files()]
 
 
 def test_prose_uses_plain_words() -> None:
