@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -28,6 +29,7 @@ import psutil
 
 PORT_FIRST: Final = 20_000  # Below the range from which systems take the ports of clients.
 PORT_LAST: Final = 32_000
+RECENT: Final[deque[int]] = deque(maxlen=500)  # ports that this process has drawn
 LOG_TAIL_CHARS: Final = 4_000
 PACKAGES_DIR: Final = Path(__file__).resolve().parent.parent.parent
 
@@ -37,15 +39,25 @@ class NodeFailed(Exception):
 
 
 def free_port() -> int:
-    """A loopback port that is free now and no outgoing connection will be given."""
+    """A loopback port that is free now and no outgoing connection will be given.
+
+    A port is not bound before its node starts. Each worker of pytest-xdist therefore has ports of
+    its own, and a process does not return a port again soon.
+    """
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    width = (PORT_LAST - PORT_FIRST) // workers
     drawn = random.SystemRandom()
     for _ in range(200):
-        port = drawn.randrange(PORT_FIRST, PORT_LAST)
+        port = PORT_FIRST + width * worker + drawn.randrange(width)
+        if port in RECENT:
+            continue
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
+            RECENT.append(port)
             return port
     raise NodeFailed("no free loopback port found")
 
