@@ -63,7 +63,7 @@ def is_special(run: Transfers, frame_max: int) -> bool:
 
 
 def look(owner: Owner10, run: Transfers, names: bytes | None, plan: Plan | None) -> list[Special]:
-    """Part the run by where its messages go.
+    """Split the run by the destinations of its messages.
 
     Stop when the time that this turn has for routing is spent: `rest_of` has the other messages.
     """

@@ -21,7 +21,7 @@ from node.management.bodies import DEFINITIONS_BYTES_MAX
 from node.management.changes import refuse
 from node.management.definitions_file import DefinitionsFile
 from node.management.definitions_import import Importer
-from node.management.definitions_run import ImportRun, tell_nobody
+from node.management.definitions_run import ImportRun, ignore_progress
 from node.management.operations import Operations
 from node.management.replies import ApiError
 from queues.definitions.metadata_commands import PutParameter
@@ -55,7 +55,7 @@ class DefinitionsLoader:
             await self._load(each)
 
     async def _load(self, path: Path) -> None:
-        file = DefinitionsFile(await asyncio.to_thread(content_of, path))
+        file = await asyncio.to_thread(lambda: DefinitionsFile(content_of(path)))
         metadata = self._operations.metadata
         digest = msgspec.json.encode(file.digest)
         earlier = metadata.parameters.get((LOADED, path.name))
@@ -66,7 +66,7 @@ class DefinitionsLoader:
         importer = Importer(metadata, self._node, None, self._hash_of, self._rules, seal)
         run = ImportRun(self._operations, await importer.commands_of(file))
         await run.try_out()
-        await run.carry_out(tell_nobody)
+        await run.carry_out(ignore_progress)
         run.warnings()
         outcome = await self._operations.carry_out(PutParameter("", LOADED, path.name, digest))
         if isinstance(outcome, Refused):

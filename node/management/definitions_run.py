@@ -91,7 +91,7 @@ class ImportRun:
         refuse(refused.code, text)
 
 
-async def tell_nobody(done: int) -> None:
+async def ignore_progress(done: int) -> None:
     """Of an import that is not watched."""
 
 

@@ -1,9 +1,8 @@
 """How much CPU one turn of the loop uses for routing, of all sources together. Pure, compiled.
 
 Routing one message may cost milliseconds: thousands of bindings with `#`, or exchanges bound to
-exchanges. Who finds the time of the turn spent goes on in the next turn: channels and connections
-with the rest of what they received, commits with the rest of their routes, queues with the rest of
-their dead letters.
+exchanges. When the time of a turn is used up, the rest waits for the next turn: received messages
+of channels and connections, routes of commits, dead letters of queues.
 """
 
 from collections.abc import Callable

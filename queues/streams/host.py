@@ -44,15 +44,16 @@ FindMember = Callable[[int], StreamMember | None]
 
 
 class Delivered:
-    """Messages that a consumer was sent the numbers of and has not settled."""
+    """A run of messages that a consumer received; kept until all of them are settled."""
 
-    __slots__ = ("chunk", "count", "first", "index")
+    __slots__ = ("chunk", "count", "first", "index", "unsettled")
 
     def __init__(self, first: int, count: int, chunk: Chunk, index: int) -> None:
         self.first = first  # as the session has it
         self.count = count
         self.chunk = chunk
         self.index = index
+        self.unsettled = count
 
 
 class StreamConsumer:
@@ -73,19 +74,21 @@ class StreamConsumer:
         for first, count in runs:
             if self.auto_return:
                 self.credit += count
-            self._let_go(first, first + count)
+            self._release(first, first + count)
 
-    def _let_go(self, first: int, end: int) -> None:
-        """Of messages first..end-1 the bytes are not needed any more."""
-        if self.delivered and self.delivered[0].first >= first:
-            while self.delivered and self.delivered[0].first + self.delivered[0].count <= end:
-                self.delivered.popleft()
-            return
-        kept: deque[Delivered] = deque()
+    def _release(self, first: int, end: int) -> None:
+        """Release the chunks of the runs that have no unsettled message but first..end-1."""
+        is_done = False
         for each in self.delivered:
-            if not first <= each.first < each.first + each.count <= end:
-                kept.append(each)
-        self.delivered = kept
+            if each.first >= end:
+                break
+            each.unsettled -= max(0, min(end, each.first + each.count) - max(first, each.first))
+            is_done = is_done or each.unsettled == 0
+        while self.delivered and self.delivered[0].unsettled == 0:
+            self.delivered.popleft()
+            is_done = False
+        if is_done:
+            self.delivered = deque(each for each in self.delivered if each.unsettled > 0)
 
     def grant(self, command: Credit) -> None:
         self.credit = max(0, int(command.delivery_count + command.credit) - self.delivery_count)
@@ -147,7 +150,7 @@ class StreamHost:
     @property
     def checked_out_count(self) -> int:
         """Delivered to consumers of this node and not settled."""
-        return sum(each.count for one in self._consumers.values() for each in one.delivered)
+        return sum(each.unsettled for one in self._consumers.values() for each in one.delivered)
 
     @property
     def consumer_count(self) -> int:

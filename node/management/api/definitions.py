@@ -28,7 +28,7 @@ from node.management.bodies import DEFINITIONS_BYTES_MAX, Body, query_flag, read
 from node.management.changes import change, existing_vhost
 from node.management.definitions_file import DefinitionsFile, file_in
 from node.management.definitions_import import OPERATOR_POLICY, Importer
-from node.management.definitions_run import ImportRun, failure_row, tell_nobody
+from node.management.definitions_run import ImportRun, failure_row, ignore_progress
 from node.management.replies import ApiError, json_reply, with_warnings
 from queues.definitions.arguments import decode_arguments
 from queues.definitions.broker_objects import (
@@ -145,7 +145,7 @@ class DefinitionFiles:
         await run.try_out()
         if is_watched:
             return await self._watched(request, run, vhost, file.digest)
-        await run.carry_out(tell_nobody)
+        await run.carry_out(ignore_progress)
         await self._keep_digest(vhost, file.digest)
         warnings = run.warnings()
         return json_reply({"warnings": warnings}) if warnings else web.Response(status=204)

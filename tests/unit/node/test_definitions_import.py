@@ -12,7 +12,7 @@ from node.config.default_policies import DefaultPolicy
 from node.management.access import Context
 from node.management.definitions_file import DefinitionsFile, file_in
 from node.management.definitions_import import Importer
-from node.management.definitions_run import ImportRun, tell_nobody
+from node.management.definitions_run import ImportRun, ignore_progress
 from node.management.rehearsal import rehearsal_of
 from node.management.replies import ApiError
 from queues.definitions.broker_objects import Destination
@@ -169,7 +169,7 @@ def test_a_long_import_is_done_in_slices() -> None:
         await trial.carry_out(tell)
         again = await run(operations, file_of(queues=rows))
         assert again.total == 0
-        await again.carry_out(tell_nobody)
+        await again.carry_out(ignore_progress)
 
     asyncio.run(test())
     assert told == [256, 512, 600]
