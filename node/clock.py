@@ -51,10 +51,16 @@ class NodeClock:
 
     def __init__(self) -> None:
         self._core = ClockCore(time.time_ns(), time.monotonic_ns())
+        self._advanced_ms = 0
 
     def now_ms(self) -> int:
         """Milliseconds since 1970; never less than before."""
-        return self._core.now_ns(time.monotonic_ns()) // NS_PER_MS
+        return self._core.now_ns(time.monotonic_ns()) // NS_PER_MS + self._advanced_ms
+
+    def advance(self, ms: int) -> None:
+        """Move the clock forward for a test; `Timers.clock_advanced` must be called after it."""
+        assert ms >= 0
+        self._advanced_ms += ms
 
     def observe(self) -> None:
         """Compare with the wall clock; the owner calls it once a second."""

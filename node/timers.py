@@ -63,6 +63,13 @@ class Timers:
             self._sweep()
         self._set()
 
+    def clock_advanced(self) -> None:
+        """Set the timer of the loop again: `now_ms` went forward by more than the time passed."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+        self._set()
+
     def _sweep(self) -> None:
         """Let go of who is gone, and of what means nothing any more."""
         self._dues = {each: due_ms for each, due_ms in self._dues.items() if not each.is_gone}

@@ -227,6 +227,7 @@ class TestingSection:
     slow_ms: Annotated[int, Meta(ge=0, le=60_000)] = 50
     # In pairs: the address of a peer, and the one that is dialed in its place (a proxy before it).
     peer_routes: tuple[Address, ...] = ()
+    adjustable_clock: bool = False  # PUT /api/nodes/NODE/clock may advance the clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -134,7 +134,12 @@ class ManagementFront:
             broker.observers.audit,
             rates,
             meter=LiveMeter(broker),
-            controls=LiveControls(broker.alarms, self._amqp),
+            controls=LiveControls(
+                broker.alarms,
+                self._amqp,
+                broker.clock if broker.config.testing.adjustable_clock else None,
+                broker.timers,
+            ),
             config=broker.config,
             links=self._links,
             keepers=self._keepers,

@@ -106,6 +106,9 @@ class Operations(Protocol):
         """Close those of the vhost, or of the user ("": any); how many there were."""
 
 
+NOT_ADJUSTABLE: Final = "the clock of this node is not adjustable: set testing.adjustable_clock"
+
+
 class NodeControls(Protocol):
     """What operators set on this node while it runs."""
 
@@ -117,3 +120,6 @@ class NodeControls(Protocol):
 
     async def set_listening(self, is_open: bool) -> None:
         """OSError: the port cannot be had."""
+
+    def advance_clock(self, ms: int) -> None:
+        """Move the node's clock forward. OSError: `testing.adjustable_clock` is not set."""

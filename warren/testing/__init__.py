@@ -1,16 +1,25 @@
 """Real nodes for tests: start one, talk to it with any client, kill it, start it again.
 
-`Node` runs a broker as a process of its own, `ClusterOfNodes` several that form a cluster;
-`warren.testing.plugin` offers both to pytest:
+`Broker` runs an empty broker for the tests of an application, `Node` a node as a process of its
+own, `ClusterOfNodes` several that form a cluster; `Faults` is a broker behind Toxiproxy. pytest
+finds `broker`, `cluster`, `faults` and `history` as fixtures (`warren.testing.plugin`):
 
-    # conftest.py
-    pytest_plugins = ["warren.testing.plugin"]
-
-    def test_a_job_is_queued(warren_node: Node) -> None:
-        connection = pika.BlockingConnection(pika.URLParameters(warren_node.url))
+    def test_a_job_is_queued(broker):
+        connection = pika.BlockingConnection(pika.URLParameters(broker.url))
 """
 
+from warren.testing.broker import Broker, VirtualHost
 from warren.testing.cluster import ClusterOfNodes
+from warren.testing.faults import Faults
 from warren.testing.node import Node, NodeFailed, free_port, free_ports
 
-__all__ = ["ClusterOfNodes", "Node", "NodeFailed", "free_port", "free_ports"]
+__all__ = [
+    "Broker",
+    "ClusterOfNodes",
+    "Faults",
+    "Node",
+    "NodeFailed",
+    "VirtualHost",
+    "free_port",
+    "free_ports",
+]

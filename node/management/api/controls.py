@@ -1,10 +1,12 @@
-"""What operators set on a running node, until it restarts: limits of alarms, and its listener.
+"""What operators set on a running node, until it restarts: limits of alarms, its listener, and in
+tests its clock.
 
     PUT  /api/nodes/{node}/limits     {"vm_memory_high_watermark": {"relative": 0.5}
                                                                  | {"absolute": 1000000000},
                                        "disk_free_limit": {"absolute": 50000000}
                                                         | {"mem_relative": 1.0}}
     POST /api/nodes/{node}/listeners  {"action": "suspend" | "resume"}
+    PUT  /api/nodes/{node}/clock      {"advance_ms": 3600000}
 
 Administrators ask any node of the cluster for any other. A suspended listener takes no new clients;
 those that are in stay. Nothing of it is kept in the definitions.
@@ -18,13 +20,15 @@ from aiohttp import web
 from node.cluster.services.status_channel import NoAnswer, Unanswerable
 from node.management.access import Context, caller_of
 from node.management.bodies import read_body
-from node.management.operations import NodeControls
+from node.management.operations import NOT_ADJUSTABLE, NodeControls
 from node.management.replies import ApiError
 from queues.definitions.arguments import term
 
 CONTROL: Final = "control"  # the question to other nodes: what, value
 LIMITS: Final = "limits"
 LISTENERS: Final = "listeners"
+CLOCK: Final = "clock"
+ADVANCE_MS_MAX: Final = 100 * 365 * 86_400_000
 MEMORY: Final = "vm_memory_high_watermark"
 DISK: Final = "disk_free_limit"
 BYTES_MAX: Final = 1 << 60
@@ -43,6 +47,7 @@ class Controls:
         return [
             web.put("/api/nodes/{node}/limits", self.limits),
             web.post("/api/nodes/{node}/listeners", self.listeners),
+            web.put("/api/nodes/{node}/clock", self.clock),
         ]
 
     async def limits(self, request: web.Request) -> web.Response:
@@ -63,6 +68,19 @@ class Controls:
         if action not in ("suspend", "resume"):
             raise ApiError.bad_request(f"unknown action: {term(action)}; known: suspend, resume")
         return await self._have(request.match_info["node"], LISTENERS, action == "resume")
+
+    async def clock(self, request: web.Request) -> web.Response:
+        """Have time to live, delays and queue expiry act as if the time had passed."""
+        caller_of(request).require_administrator()
+        config = self._context.config
+        if config is None or not config.testing.adjustable_clock:
+            raise ApiError.bad_request(NOT_ADJUSTABLE)
+        ms = (await read_body(request, "advance_ms"))["advance_ms"]
+        if not isinstance(ms, int) or isinstance(ms, bool) or not 0 <= ms <= ADVANCE_MS_MAX:
+            raise ApiError.bad_request(
+                f"advance_ms is {term(ms)}; allowed: whole numbers from 0 to {ADVANCE_MS_MAX}"
+            )
+        return await self._have(request.match_info["node"], CLOCK, ms)
 
     async def _have(self, node: str, what: str, value: object) -> web.Response:
         """Have that node do it."""
@@ -92,6 +110,8 @@ class Controls:
             self._controls.set_limits(*value)
         elif what == LISTENERS:
             await self._controls.set_listening(value is True)
+        elif what == CLOCK:
+            self._controls.advance_clock(value)
         else:
             raise Unanswerable(f"unknown: {what}")
 

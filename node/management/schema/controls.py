@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from node.management.schema.model import ADMINISTRATOR, MAP, one_of, posts, puts, wanted
+from node.management.schema.model import ADMINISTRATOR, INTEGER, MAP, one_of, posts, puts, wanted
 
 NODE: Final = "/api/nodes/{node}"
 
@@ -19,5 +19,12 @@ OPERATIONS: Final = (
         "Close the listener of clients, or open it again.",
         wanted({"action": one_of("suspend", "resume")}),
         rights=ADMINISTRATOR,
+    ),
+    puts(
+        f"{NODE}/clock",
+        "Advance the clock of a node that was started with testing.adjustable_clock.",
+        wanted({"advance_ms": INTEGER}),
+        ADMINISTRATOR,
+        statuses=(204,),
     ),
 )

@@ -72,3 +72,12 @@ def test_the_clock_of_this_machine_goes_forward() -> None:
     assert clock.now_ms() >= first
     assert not clock.step_alarm
     assert abs(clock.behind_ms) < 5_000
+
+
+def test_a_clock_that_was_advanced_stays_so() -> None:
+    clock = NodeClock()
+    first = clock.now_ms()
+    clock.advance(3_600_000)
+    clock.observe()
+    assert 0 <= clock.now_ms() - first - 3_600_000 < 60_000
+    assert not clock.step_alarm

@@ -2,6 +2,7 @@
 
 import pytest
 
+from node.management.operations import NOT_ADJUSTABLE
 from node.resources.alarms import Alarms
 from tests.unit.node.metered_api import Call, with_meter
 
@@ -26,6 +27,9 @@ class FakeNode:
         if self.fault:
             raise OSError(self.fault)
         self.listening.append(is_open)
+
+    def advance_clock(self, ms: int) -> None:
+        raise OSError(NOT_ADJUSTABLE)
 
 
 def test_limits_are_shares_of_the_memory_or_bytes() -> None:

@@ -43,6 +43,9 @@ class Untouched:
     async def set_listening(self, is_open: bool) -> None:
         """Nothing listens."""
 
+    def advance_clock(self, ms: int) -> None:
+        """Time passes as it does."""
+
 
 @pytest.fixture(scope="module")
 def routes() -> list[tuple[str, str]]:

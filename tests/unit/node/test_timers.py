@@ -91,6 +91,19 @@ def test_a_timer_of_the_loop_that_fires_early_wakes_nobody_and_is_set_again() ->
     assert [each.due_ms for each in loop.waiting()] == [1100]
 
 
+def test_a_clock_that_was_advanced_wakes_what_is_due_by_it() -> None:
+    loop = FakeLoop()
+    host = Host(loop)
+    loop.timers.clock_advanced()
+    assert loop.waiting() == []
+    loop.timers.wake(host, 3_601_000)
+    loop.now_ms += 3_600_000
+    loop.timers.clock_advanced()
+    assert [each.due_ms for each in loop.waiting()] == [loop.now_ms]
+    loop.fire()
+    assert host.woken_ms == [3_601_000]
+
+
 def test_what_is_due_already_is_woken_in_a_call_of_its_own() -> None:
     loop = FakeLoop()
     host = Host(loop)
