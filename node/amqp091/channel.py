@@ -16,7 +16,7 @@ from mypy_extensions import i64
 
 from node.amqp091.basic_get import Getting
 from node.amqp091.channel_owner import Owner
-from node.amqp091.deliveries import Consumer091, Deliveries, priority_and_timeout
+from node.amqp091.deliveries import Consumer091, Deliveries, limits_of, priority_and_timeout
 from node.amqp091.plans import Parted, PlanCache, Tracing
 from node.amqp091.stream_rules import refuse_get, start_of_consumer
 from node.amqp091.transaction import Transaction
@@ -372,11 +372,20 @@ class Channel091:
             tag = self.owner.new_name("amq.ctag-")
         arguments = method.arguments
         priority, timeout_ms = priority_and_timeout(arguments, host)
+        window_bytes, rate_max = limits_of(arguments, host)
         exclusive = method.exclusive and not answers
         deliveries = self.deliveries
         start = start_of_consumer(host, method, deliveries.prefetch, deliveries.limit)
         consumer = deliveries.attach(
-            tag, host, method.no_ack, exclusive, priority, timeout_ms, start
+            tag,
+            host,
+            method.no_ack,
+            exclusive,
+            priority,
+            timeout_ms,
+            start,
+            window_bytes,
+            rate_max,
         )
         if len(arguments) > 0:
             consumer.arguments = arguments

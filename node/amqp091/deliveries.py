@@ -24,10 +24,12 @@ from node.amqp091.transaction import Transaction
 from node.oversized import OversizedHeaders
 from queues.conversion.chunks import in_form_1
 from queues.definitions.arguments import is_integer, type_name
+from queues.definitions.consumer_limits import BadLimit, own_limits
 from queues.definitions.queue_arguments import DURATION_MS_MAX
 from queues.machine.commands import (
     ACCEPT,
     FAIL,
+    QUEUE_LIMIT,
     REJECT,
     REJECT_TOO_LARGE,
     RELEASE,
@@ -175,6 +177,8 @@ class Deliveries:
         priority: i64,
         timeout_ms: i64 = -1,
         start: OffsetSpec | None = None,
+        window_bytes: i64 = QUEUE_LIMIT,
+        rate_max: i64 = QUEUE_LIMIT,
     ) -> Consumer091:
         """Start a consumer; the queue's answer comes to the channel. `start`: of a stream."""
         number = self._next_number
@@ -197,7 +201,9 @@ class Deliveries:
             self._wait(consumer)
         consumer.granted = credit
         auto_return = self._auto_returns(consumer)
-        attach = Attach(key, credit, auto_return, exclusive, priority, timeout_ms)
+        attach = Attach(
+            key, credit, auto_return, exclusive, priority, timeout_ms, window_bytes, rate_max
+        )
         host.command(self._sink, attach)
         return consumer
 
@@ -744,6 +750,14 @@ def priority_and_timeout(arguments: dict[str, object], host: QueueHost) -> tuple
     if timeout_ms > DURATION_MS_MAX:
         raise bad_argument("x-consumer-timeout", host, f"{{value_too_large,{timeout_ms}}}")
     return max(-PRIORITY_MAX, min(priority, PRIORITY_MAX)), timeout_ms
+
+
+def limits_of(arguments: dict[str, object], host: QueueHost) -> tuple[int, int]:
+    """Return byte window and rate of basic.consume; raise 406 for bad values."""
+    try:
+        return own_limits(arguments, "x-", isinstance(host, StreamHost))
+    except BadLimit as fault:
+        raise bad_argument(fault.key, host, f'"{fault.reason}"') from fault
 
 
 def whole_number(arguments: dict[str, object], key: str, absent: int, host: QueueHost) -> int:

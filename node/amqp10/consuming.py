@@ -111,7 +111,16 @@ class ConsumingLink:
         host = self.host
         if self.asked.start is not None and isinstance(host, StreamHost):
             host.begin_at(self._key, self.asked.start)
-        attach = Attach(self._key, 0, False, False, asked.priority, asked.timeout_ms)
+        attach = Attach(
+            self._key,
+            0,
+            False,
+            False,
+            asked.priority,
+            asked.timeout_ms,
+            asked.window_bytes,
+            asked.rate_max,
+        )
         self.host.command(self, attach)
 
     def leave(self, held: list[TagRun]) -> None:

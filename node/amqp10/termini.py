@@ -12,8 +12,11 @@ from node.amqp10.owner import Owner10
 from node.amqp10.stream_source import start_of_link
 from node.definitions.definition_changes import find_queue, readable_queue
 from queues.conversion.addresses import malformed, parse_source, parse_target, queue_address
+from queues.definitions.consumer_limits import BadLimit, own_limits
 from queues.definitions.queue_arguments import DURATION_MS_MAX
+from queues.machine.commands import QUEUE_LIMIT
 from queues.queue_host import QueueHost
+from queues.streams.host import StreamHost
 from queues.streams.offsets import OffsetSpec
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
 from warren.wire.amqp10.performatives import AnyTarget, Attach, Released, Source, Target
@@ -24,6 +27,7 @@ NAME_BYTES_MAX: Final = 255
 PRIORITY_MAX: Final = (1 << 31) - 1
 PRIORITY: Final = "rabbitmq:priority"
 CONSUMER_TIMEOUT: Final = "rabbitmq:consumer-timeout"
+OWN_PREFIX: Final = "warren:"
 NEVER: Final = "never"  # expiry policies
 UNSETTLED_STATE: Final = 2  # terminus-durability
 LINK_DETACH: Final = "link-detach"
@@ -57,6 +61,8 @@ class Consumption:
     made: Made | None  # the queue, if it was made for this link
     is_durable: bool = False  # a subscription that outlives the link
     start: OffsetSpec | None = None  # of a stream: where it begins
+    window_bytes: int = QUEUE_LIMIT
+    rate_max: int = QUEUE_LIMIT
 
 
 def error_of(refusal: Refusal) -> ProtocolError:
@@ -93,6 +99,10 @@ def consumption(
     timeout_ms = _integer(properties, CONSUMER_TIMEOUT, -1)
     if CONSUMER_TIMEOUT in properties and not 0 <= timeout_ms <= DURATION_MS_MAX:
         raise invalid(f"{CONSUMER_TIMEOUT} of {timeout_ms} ms")
+    try:
+        window_bytes, rate_max = own_limits(properties, OWN_PREFIX, isinstance(host, StreamHost))
+    except BadLimit as fault:
+        raise invalid(f"{fault.key}: {fault.reason}") from fault
     priority = max(-PRIORITY_MAX, min(priority, PRIORITY_MAX))
     answer = Source(
         address=source.address,
@@ -106,7 +116,10 @@ def consumption(
     if not subscription:
         _tell_made(answer, made)
     start = start_of_link(host, source, answer)
-    return Consumption(host, priority, timeout_ms, answer, attach.target, made, is_durable, start)
+    return Consumption(
+        *(host, priority, timeout_ms, answer, attach.target, made, is_durable, start),
+        *(window_bytes, rate_max),
+    )
 
 
 def publication(

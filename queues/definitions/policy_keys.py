@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from queues.definitions import mirror_policy
+from queues.definitions.address_keys import ADDRESS_KEYS, AddressKey, stream_fault
 from queues.definitions.arguments import brief_term, cut
 from queues.definitions.expressions import LENGTH_MAX, expression_fault
 from queues.definitions.policies import APPLY_TO
@@ -53,6 +54,10 @@ def _anything(value: object) -> bool:
     return True
 
 
+def _setting(key: AddressKey) -> Check:
+    return lambda value: key.convert(value) is not None
+
+
 # What each key may be, and what the sentence calls it.
 KEYS: Final[Mapping[str, tuple[Check, str]]] = {
     "alternate-exchange": (_name, "alternate exchange name"),
@@ -72,6 +77,7 @@ KEYS: Final[Mapping[str, tuple[Check, str]]] = {
     "federation-upstream-pattern": (_pattern, "federation upstream pattern"),
     "federation-upstream-set": (_text, "federation upstream set name"),
     **{key: (_anything, key) for key in mirror_policy.KEYS},
+    **{key.name: (_setting(key), f"{key.what}: expected {key.allowed}") for key in ADDRESS_KEYS},
     "initial-cluster-size": (_whole(1), "cluster size"),
     "leader-follows-traffic": (_one_of("off", "advise", "auto"), "leader-follows-traffic value"),
     "max-age": (_max_age, "max age"),
@@ -121,6 +127,7 @@ def policy_fault(
         _priority_fault(priority),
         _apply_to_fault(apply_to),
         _definition_fault(definition, operator, imported),
+        stream_fault(definition, apply_to) if isinstance(definition, dict) else None,
     ]
     found = [fault for fault in faults if fault is not None]
     if not found:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from queues.definitions.address_keys import ADDRESS_KEYS, AddressKey
 from queues.definitions.arguments import inequivalence, inequivalent, is_integer, shown, type_name
 
 QUEUE_TYPE: Final = "x-queue-type"
@@ -172,6 +173,13 @@ def _max_age(value: object, arguments: dict[str, object]) -> Reason:
     return None if good else "invalid_max_age"
 
 
+def _setting(key: AddressKey) -> Check:
+    def check(value: object, arguments: dict[str, object]) -> Reason:
+        return None if key.convert(value) is not None else f'"expected {key.allowed}"'
+
+    return check
+
+
 def _number(value: object) -> int:
     assert isinstance(value, int)
     return value
@@ -222,4 +230,5 @@ RULES: Final = (
     Rule("x-max-in-memory-length", _not_negative, (QUORUM,)),
     Rule("x-max-in-memory-length-bytes", _not_negative, (QUORUM,)),
     Rule("x-max-in-memory-bytes", _not_negative, (QUORUM,)),
+    *(Rule(f"x-{key.name}", _setting(key), _BOTH) for key in ADDRESS_KEYS),
 )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from queues.dead_lettering.dead_letters import DeadLetterRule
+from queues.definitions.address_keys import address_settings
 from queues.definitions.queue_arguments import QUORUM, queue_type
 from queues.machine.options import (
     DELAY_ALL,
@@ -94,6 +95,7 @@ def options_of(arguments: dict[str, object], defaults: QueueDefaults) -> Options
         delay_min_ms=_duration(arguments, RETRY_MIN, 0) if is_late else 0,
         delay_max_ms=_duration(arguments, RETRY_MAX, -1) if is_late else -1,
         counts_returns=quorum and counts_returns(arguments, defaults),
+        address=address_settings(arguments),
     )
 
 

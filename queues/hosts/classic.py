@@ -26,6 +26,7 @@ from queues.machine.effects import (
     Left,
     Purged,
     QueueExpired,
+    SizesWanted,
 )
 from queues.machine.expiry import FAR
 from queues.machine.options import DROP_HEAD, Options
@@ -54,6 +55,7 @@ class ClassicHost:
         self._commands: list[Command] | None = None  # None: there are none
         self._chunks: list[Chunk] | None = None  # of the Enqueue commands, in order
         self._marked = False
+        self._wants_sizes = False  # of its messages, once those of this batch are in the store
         self._mark: i64 = 0  # the last delivered mark in the journal
         self._timer_ms: i64 = FAR
         self._shift_end: i64 = 0  # messages before this one have yet to follow a change of mode
@@ -122,6 +124,10 @@ class ClassicHost:
             self._shift_end = FAR  # What is in the queue follows, in slices.
             self._mark_self()
         core.dead_letter_to(dead_letter_publisher)
+        self._reconfigure(core.wanted(options))
+
+    def _reconfigure(self, options: Options) -> None:
+        core = self.core
         if not core.options.same(options):
             chunks = NO_CHUNKS if self._chunks is None else self._chunks
             self._hand_down(core.reconfigured(options, core.machine.next_seq, chunks))
@@ -190,6 +196,9 @@ class ClassicHost:
         self._carry_out(effects, chunks)
         for chunk in chunks:
             core.store.cancel_reserve(chunk)
+        if self._wants_sizes:
+            self._wants_sizes = False
+            self._reconfigure(core.wanted(core.options))
         late = self._settled_late
         if late is not None:
             self._settled_late = None
@@ -277,6 +286,9 @@ class ClassicHost:
         core = self.core
         if isinstance(effect, (LastConsumerGone, QueueExpired)):
             core.unused(effect)
+            return
+        if isinstance(effect, SizesWanted):
+            self._wants_sizes = True
             return
         # A session on the same node neither repeats nor leaves out a number.
         assert not isinstance(effect, KnownAlready), "a local session repeated a publish"

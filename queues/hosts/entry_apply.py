@@ -27,6 +27,7 @@ from queues.machine.effects import (
     QueueExpired,
     ResendFrom,
     SessionOver,
+    SizesWanted,
     Unwanted,
 )
 from queues.remote.remote_interfaces import StreamSink
@@ -38,8 +39,9 @@ Numbers = list[tuple[SessionId, int]]
 class EntryApply:
     """See the module. Invariant: there are sinks only while this node leads.
 
-    `on_pending` and `on_purged` are called where it leads: messages wait in the machine to be
-    dead-lettered at least once, and the queue is purged.
+    `on_pending`, `on_purged` and `on_sizes_wanted` are called where it leads: messages wait in the
+    machine to be dead-lettered at least once, the queue is purged, and it is to count the bytes of
+    its messages.
     """
 
     def __init__(
@@ -48,11 +50,13 @@ class EntryApply:
         bodies: Bodies,
         on_pending: Callable[[DeadLettersPending], None],
         on_purged: Callable[[], None],
+        on_sizes_wanted: Callable[[], None],
     ) -> None:
         self._core = core
         self._bodies = bodies
         self._on_pending = on_pending
         self._on_purged = on_purged
+        self._on_sizes_wanted = on_sizes_wanted
         self._sinks: dict[SessionId, StreamSink] = {}
 
     # Sessions
@@ -131,6 +135,8 @@ class EntryApply:
             core.unused(effect)
         elif isinstance(effect, DeadLettersPending):
             self._on_pending(effect)
+        elif isinstance(effect, SizesWanted):
+            self._on_sizes_wanted()
         elif isinstance(effect, ResendFrom):
             sink = self._sinks.get(effect.session)
             if sink is not None:

@@ -138,7 +138,7 @@ class QueueCore:
     def traits(self, chunk: Chunk) -> Traits | None:
         """Return what the machine must know of these messages."""
         options = self.options
-        sized = options.bytes_max >= 0
+        sized = options.counts_bytes
         ranked = options.levels > 1 and (chunk.info & INFO_PRIORITY) != 0
         if not sized and not ranked and (chunk.info & INFO_EXPIRATION) == 0:
             return None
@@ -148,10 +148,16 @@ class QueueCore:
             chunk.traits = known
         return known
 
+    def wanted(self, options: Options) -> Options:
+        """Options that the definitions ask for, with what the consumers need beside them."""
+        if options.counts_bytes or not self.machine.limiter.wants_sizes():
+            return options
+        return options.counting()
+
     def reconfigured(self, options: Options, next_seq: i64, chunks: list[Chunk]) -> Configure:
         """Return the command that sets the options. `chunks`, numbered from `next_seq` on, were
         handed down and are not applied yet."""
-        begins = options.bytes_max >= 0 and self.options.bytes_max < 0
+        begins = options.counts_bytes and not self.options.counts_bytes
         self.options = options
         return Configure(options, sizes_in(self.store, next_seq, chunks) if begins else None)
 

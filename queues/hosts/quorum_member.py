@@ -125,7 +125,9 @@ class QuorumMember:
         self.applied_index: i64 = 0
         slicing = Slicing() if slicing is None else slicing
         self.bodies = Bodies(core, slicing.sweep_slots)
-        self._entries = EntryApply(core, self.bodies, self._died, self._purged)
+        self._entries = EntryApply(
+            core, self.bodies, self._died, self._purged, self._follow_options
+        )
         self.options = core.options  # what the definitions say
         self.reborn_term: i64 = 0  # its group restarted in it (0054); 0: it never did
         self._is_sweeping = False  # sessions of before that are ended first
@@ -289,13 +291,18 @@ class QuorumMember:
         """The definitions say so from now on; the leader has all members follow."""
         self.core.dead_letter_to(dead_letter_publisher)
         self.options = options
-        if self.term > 0 and not self.core.options.same(options):
+        self._follow_options()
+
+    def _follow_options(self) -> None:
+        """Have all members follow what the definitions say and consumers need, if this leads."""
+        if self.term > 0 and not self.core.options.same(self.core.wanted(self.options)):
             self._commands.append(self._configuration())
             self._mark()
 
     def _configuration(self) -> Configure:
         """Bodies of what is promised are in the store; of what is only handed down, here."""
-        return self.core.reconfigured(self.options, self._next_seq, self._chunks)
+        options = self.core.wanted(self.options)
+        return self.core.reconfigured(options, self._next_seq, self._chunks)
 
     # The turn
 
@@ -523,7 +530,7 @@ class QuorumMember:
         commands: list[Command] = [Leads(term)]
         if machine.next_seq >> TERM_SHIFT < self.reborn_term:
             commands.extend(self._sweep())
-        if is_new or not machine.options.same(self.options):
+        if is_new or not machine.options.same(self.core.wanted(self.options)):
             commands.append(self._configuration())
         self._stepped.append(Batch(UNTIMED, self._next_seq, commands))
         self._mark()

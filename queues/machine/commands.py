@@ -14,6 +14,7 @@ from typing import Final, NewType, final
 
 from mypy_extensions import i64, mypyc_attr
 
+from queues.machine.address_settings import VALUE_MAX
 from queues.machine.annotations import WORDS_BYTES_MAX, decode_words
 from queues.machine.options import Options, decode_options, options_bytes
 from queues.machine.traits import Traits
@@ -25,6 +26,8 @@ VERSION: Final = 1
 SIZED_VERSION: Final = 2  # of a CONFIGURE with sizes
 SIZE_BYTES: Final = 16
 ANNOTATED: Final = 2  # the version of a SETTLE that has annotations
+LIMITED: Final = 2  # the version of an ATTACH with limits of the consumer's own
+QUEUE_LIMIT: Final = -2  # a consumer's own limit: it has none, and that of the queue holds
 ENQUEUE: Final = 1
 SETTLE: Final = 2
 ATTACH: Final = 3
@@ -136,6 +139,8 @@ class Attach(Command):
         exclusive: bool,
         priority: i64,
         timeout_ms: i64 = -1,
+        window_bytes: i64 = QUEUE_LIMIT,
+        rate_max: i64 = QUEUE_LIMIT,
     ) -> None:
         super().__init__(ATTACH)
         self.key = key
@@ -144,6 +149,8 @@ class Attach(Command):
         self.exclusive = exclusive
         self.priority: i64 = priority  # higher is served first
         self.timeout_ms: i64 = timeout_ms  # for settling a delivery; -1: the queue's own
+        self.window_bytes: i64 = window_bytes  # -1: no limit; QUEUE_LIMIT: the queue's own
+        self.rate_max: i64 = rate_max  # messages per second; the same
 
 
 @final
@@ -369,6 +376,10 @@ def encode(command: Command) -> bytes:
         flags = Flag.AUTO_RETURN * command.auto_return | Flag.EXCLUSIVE * command.exclusive
         numbers = int(command.priority).to_bytes(4, "little", signed=True)
         numbers += int(command.timeout_ms).to_bytes(8, "little", signed=True)
+        if command.window_bytes != QUEUE_LIMIT or command.rate_max != QUEUE_LIMIT:
+            head = bytes((ATTACH, LIMITED))
+            for limit in (command.window_bytes, command.rate_max):
+                numbers += int(limit).to_bytes(8, "little", signed=True)
         return head + _key(command.key) + bytes((flags,)) + _u64(command.credit) + numbers
     if isinstance(command, Credit):
         flags = Flag.AUTO_RETURN * command.auto_return | Flag.DRAIN * command.drain
@@ -423,9 +434,10 @@ def decode(data: bytes) -> Command:
 
 
 def _is_known(kind: int, version: int) -> bool:
-    if kind == SETTLE and version == ANNOTATED:
+    if version == VERSION:
         return True
-    return version == VERSION or (kind == CONFIGURE and version == SIZED_VERSION)
+    assert ANNOTATED == LIMITED == SIZED_VERSION
+    return version == ANNOTATED and kind in (SETTLE, ATTACH, CONFIGURE)
 
 
 def _decode(kind: int, reader: "_Reader") -> Command:
@@ -446,7 +458,10 @@ def _decode(kind: int, reader: "_Reader") -> Command:
         credit = reader.take(8)
         priority, timeout = reader.signed(4), reader.signed(8)
         auto_return, exclusive = bool(flags & Flag.AUTO_RETURN), bool(flags & Flag.EXCLUSIVE)
-        return Attach(key, credit, auto_return, exclusive, priority, timeout)
+        if reader.data[1] != LIMITED:
+            return Attach(key, credit, auto_return, exclusive, priority, timeout)
+        limits = reader.limit(), reader.limit()
+        return Attach(key, credit, auto_return, exclusive, priority, timeout, *limits)
     if kind == CREDIT:
         key = ConsumerKey(reader.take(20))
         flags = reader.flags(Flag.AUTO_RETURN | Flag.DRAIN)
@@ -522,6 +537,13 @@ class _Reader:
         self.place += size
         return int.from_bytes(self.data[self.place - size : self.place], "little", signed=True)
 
+    def limit(self) -> int:
+        """A limit of a consumer's own, or QUEUE_LIMIT."""
+        value = self.signed(8)
+        if not QUEUE_LIMIT <= value <= VALUE_MAX:
+            raise BadCommand(f"a limit of {value}")
+        return value
+
     def column(self, flag: int, flags: int, size: int) -> bytes | None:
         """A column of that many bytes, if `flags` say that it is there."""
         if not flags & flag:
@@ -585,11 +607,10 @@ class _Reader:
         return words
 
     def options(self) -> Options:
-        self.need(1)
-        size = options_bytes(self.data[self.place])
-        self.need(size)
-        self.place += size
         try:
+            size = options_bytes(self.data, self.place)
+            self.need(size)
+            self.place += size
             return decode_options(self.data[self.place - size : self.place])
         except ValueError as error:
             raise BadCommand(str(error)) from error

@@ -6,7 +6,8 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from queues.machine.checked_out import Rows
-from queues.machine.commands import ConsumerKey
+from queues.machine.commands import QUEUE_LIMIT, ConsumerKey
+from queues.machine.consumer_limits import Limits
 from queues.runs.seqset import SeqSet
 
 VOID_SLACK: Final = 16  # empty places that a short line may have
@@ -37,6 +38,10 @@ class Consumer:
         self.held = SeqSet()
         self.rows: Rows | None = None  # of what it holds, where it may have to be sent again
         self.suspended = False  # its process cannot be reached: it gets nothing new
+        self.barred = False  # suspended, or its limits are reached: it stands in no line
+        self.own_window_bytes: i64 = QUEUE_LIMIT
+        self.own_rate_max: i64 = QUEUE_LIMIT
+        self.limits: Limits | None = None  # None: it has neither a window nor a rate
         self.timeout_ms: i64 = -1  # for settling a delivery; -1: the queue's own
         self.generations: list[Generation] = []  # of what it holds, oldest first
         self.returned: SeqSet | None = None  # given back since the last look at the generations

@@ -208,6 +208,12 @@ class Inspected(Effect):
 
 
 @final
+class SizesWanted(Effect):
+    """A consumer has a byte window: the queue is to be configured so that it counts the bytes of
+    its messages (`Options.counting`). Until then the consumer gets nothing."""
+
+
+@final
 class LastConsumerGone(Effect):
     """The queue had consumers and has none now (auto-delete)."""
 

@@ -87,6 +87,7 @@ from queues.machine.effects import (
     Purged,
     Refused,
     ResendFrom,
+    SizesWanted,
 )
 from queues.machine.expiry import Arrivals, Calendar
 from queues.machine.leadership import (
@@ -99,6 +100,7 @@ from queues.machine.leadership import (
 )
 from queues.machine.leaving import Leaving as Leaving
 from queues.machine.leaving import begin_leave, leave_at_once
+from queues.machine.limiter import Limiter
 from queues.machine.notes import Notes
 from queues.machine.numbered_sessions import Resume, Resumed, Streams
 from queues.machine.options import DELAY_MS_MAX, DROP_HEAD, REJECT_PUBLISH_DLX, Options
@@ -146,6 +148,7 @@ class Fifo:
         self.redelivered = NONE
         self.checked_out: i64 = 0
         self.roster = Roster(self.options.single_active, self.options.drain_handover)
+        self.limiter = Limiter(self.roster, self.notes)
         self.last_seqs = Numbers()
         self.leaving: deque[Leaving] = deque()
         self.delivered_high: i64 = 0  # highest message_seq ever checked out
@@ -178,8 +181,8 @@ class Fifo:
         self.notes.configure(options)
         self.roster.drain_handover = options.drain_handover
         self._one_by_one = options.counts_deliveries or options.delays
-        self._noted = options.levels > 1 or options.bytes_max >= 0 or self._one_by_one
-        limited = options.length_max >= 0 or options.bytes_max >= 0
+        self._noted = options.levels > 1 or options.counts_bytes or self._one_by_one
+        limited = options.length_max >= 0 or options.counts_bytes
         self._plain = not limited and options.levels == 1 and options.ttl_ms < 0
 
     # After a restart
@@ -475,11 +478,14 @@ class Fifo:
         noted = len(command.annotations) > 0 and outcome != ACCEPT
         if noted and self.options.delays:
             self.deliver_at_ms = delivery_time(command.annotations)
+        limits = consumer.limits
         self.roster.held_changes()
         self._settling = True
         for first, count in command.runs:
             for run_first, run_count in consumer.remove_held(first, count):
                 self.checked_out -= run_count
+                if limits is not None:
+                    self.limiter.settled(consumer, limits, run_first, run_count)
                 if noted:
                     self.own_annotations().merge(run_first, run_count, command.annotations)
                 if outcome == ACCEPT:
@@ -645,8 +651,12 @@ class Fifo:
         consumer.timeout_ms = command.timeout_ms
         if self.streams is not None:
             begin_consumer(self, consumer)
+        consumer.own_window_bytes = command.window_bytes
+        consumer.own_rate_max = command.rate_max
         roster.attach(consumer, command.exclusive)
         self._effects.append(Attached(command.key))
+        if self.limiter.begin(consumer, self.now_ms):
+            self._effects.append(SizesWanted())
         if self.options.single_active and roster.may_change(consumer):
             roster.activate(self._effects)
         roster.give(consumer, command.credit)
@@ -808,8 +818,14 @@ class Fifo:
             want = consumer.credit
             if level.count > 0:
                 want = min(want, LONG_TURN if self.ready.count >= LONG_BACKLOG else 1)
-            self._deliver(consumer, min(want, self.ready.count))
-            consumer.in_turn = consumer.credit > 0
+            if consumer.limits is None:
+                self._deliver(consumer, min(want, self.ready.count))
+            else:
+                self._deliver(
+                    consumer, self.limiter.allowed(consumer, self.ready, want, self.now_ms)
+                )
+                self.due_by(self.limiter.due_ms)
+            consumer.in_turn = consumer.credit > 0 and not consumer.barred
             if consumer.in_turn:
                 level.put(consumer)
 
@@ -839,7 +855,7 @@ class Fifo:
 
     def _take(self, consumer: Consumer, first: i64, count: i64) -> None:
         self.ready.drop_head(count)
-        if self.options.bytes_max >= 0:
+        if self.options.counts_bytes:
             self.notes.taken(first, count)
         consumer.held.add(first, count)
         self.roster.held_changes()
@@ -880,7 +896,7 @@ class Fifo:
         assert options.counts_deliveries == old.counts_deliveries
         assert options.single_active == old.single_active
         self.set_options(options)
-        if options.bytes_max >= 0 and old.bytes_max < 0:
+        if options.counts_bytes and not old.counts_bytes:
             self.notes.begin_sizes(self.queue_within(1, self.next_seq - 1), command.sizes)
             if self.delays is not None:
                 self.notes.count_beside(self.delays.seqs)
@@ -893,6 +909,8 @@ class Fifo:
         if options.expires_ms != old.expires_ms:
             self.use()
         self.timeouts.look_sooner = True
+        if self.limiter.configured(self.now_ms):
+            self._effects.append(SizesWanted())
         if options.single_active:
             self.activate()
         if options.overflow == DROP_HEAD:

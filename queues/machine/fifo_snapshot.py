@@ -7,7 +7,7 @@ for machines with little in them, which are one array (`queues.machine.fifo_stat
 with the
 sessions and consumers of the queue, not with its messages.
 
-A long one is version u8 (5), length u32, the head; then records: part u8, place u32, sub u32,
+A long one is version u8 (5 or 7), length u32, the head; then records: part u8, place u32, sub u32,
 length u32 and the bytes of `queues.machine.snapshot_parts`; the last one is END, its place the
 number of the
 others. Little-endian (docs/formats/queue-snapshot.md). BadSnapshot: no machine has written these
@@ -21,7 +21,15 @@ from typing import Final
 from queues.machine.consumers import Consumer
 from queues.machine.delays import Delays
 from queues.machine.fifo import Fifo
-from queues.machine.fifo_state import HEAD, decode_state, encode_state, head_of, restore
+from queues.machine.fifo_state import (
+    HEAD,
+    HEADS,
+    LIMITED_HEAD,
+    decode_state,
+    encode_state,
+    head_of,
+    restore,
+)
 from queues.machine.fifo_state import BadSnapshot as BadSnapshot
 from queues.machine.fifo_state import machine_state as machine_state
 from queues.machine.notes import BESIDE, ELSEWHERE, READY
@@ -80,8 +88,10 @@ class Frozen:
         self._kept: bytes | None = None  # a record that did not fit into the last piece
         self._is_open = weight_of(machine) > small  # END is to come
         if self._is_open:
-            head = encode_state(head_of(machine))
-            self._head = LONG.pack(HEAD, len(head)) + head
+            state = head_of(machine)
+            head = encode_state(state)
+            version = HEAD if len(state.limits) == 0 else LIMITED_HEAD
+            self._head = LONG.pack(version, len(head)) + head
             self._sources.extend(sources_of(machine))
         else:
             self._head = encode_state(machine_state(machine))
@@ -162,7 +172,7 @@ def weight_of(machine: Fifo) -> int:
             sets.append(consumer.returned)
         if consumer.rows is not None:
             rows += len(consumer.rows.rows)
-    if notes.options.levels > 1 or notes.options.bytes_max >= 0:
+    if notes.options.levels > 1 or notes.options.counts_bytes:
         rows += alive_count(machine)
     return rows + sum(seqs.run_count() for seqs in sets if seqs.count)
 
@@ -237,7 +247,7 @@ class Thawing:
     def feed(self, piece: bytes) -> None:
         self._rest += piece
         if not self._is_long:
-            self._is_long = self._rest[:1] == bytes((HEAD,))
+            self._is_long = self._rest[:1] in (bytes((HEAD,)), bytes((LIMITED_HEAD,)))
         if not self._is_long:
             return  # One array: all of it is needed.
         at = 0 if self._has_head else self._take_head()
@@ -254,7 +264,7 @@ class Thawing:
         """All pieces were fed."""
         if not self._is_long:
             state = decode_state(bytes(self._rest))
-            if state.version == HEAD:
+            if state.version in HEADS:
                 raise BadSnapshot("a head alone")
             restore(self._machine, state)
             return
@@ -271,7 +281,7 @@ class Thawing:
         if len(self._rest) < end:
             return 0
         state = decode_state(bytes(self._rest[LONG.size : end]))
-        if state.version != HEAD:
+        if state.version not in HEADS:
             raise BadSnapshot(f"a head of version {state.version}")
         restore(self._machine, state)
         self._has_head = True
@@ -373,7 +383,7 @@ class Thawing:
         notes.beside_count = 0 if delays is None else delays.seqs.count
         notes.pending_dead_letter_bytes = machine.pending_dead_letters.bytes
         alive = alive_count(machine)
-        wanted = {LEVELS: notes.options.levels > 1, SIZES: notes.options.bytes_max >= 0}
+        wanted = {LEVELS: notes.options.levels > 1, SIZES: notes.options.counts_bytes}
         if any(self._noted[part] != (alive if wanted[part] else 0) for part in wanted):
             raise BadSnapshot("levels or sizes of other messages than there are")
         machine.due_by(machine.now_ms)

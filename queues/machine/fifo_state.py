@@ -13,7 +13,15 @@ import msgspec
 
 from queues.machine.annotations import WORDS_BYTES_MAX, decode_words
 from queues.machine.checked_out import Rows
-from queues.machine.commands import BadCommand, Command, ConsumerKey, SessionId, decode, encode
+from queues.machine.commands import (
+    QUEUE_LIMIT,
+    BadCommand,
+    Command,
+    ConsumerKey,
+    SessionId,
+    decode,
+    encode,
+)
 from queues.machine.consumers import Consumer, Generation
 from queues.machine.delays import Delays
 from queues.machine.expiry import FAR
@@ -35,7 +43,11 @@ from queues.runs.seqset import SeqSet
 VERSION: Final = 4
 OLD_VERSIONS: Final = (1, 2, 3)  # without annotations, changing leaders, delays
 HEAD: Final = 5  # long parts follow it
+LIMITED: Final = 6  # the same as VERSION and HEAD, with what only few queues have behind it
+LIMITED_HEAD: Final = 7
+HEADS: Final = (HEAD, LIMITED_HEAD)
 Runs = list[tuple[int, int]]
+COMMON_FIELDS: Final = 31  # of every state
 KEY_BYTES: Final = 20
 SESSION_BYTES: Final = 16
 
@@ -57,6 +69,19 @@ class ConsumerState(msgspec.Struct, frozen=True, array_like=True):
     returned: Runs
     suspended: bool = False
     rows: list[RowState] | None = None
+
+
+class LimitState(msgspec.Struct, frozen=True, array_like=True):
+    """What a consumer has of its own, and where it stands with its limits, if it has any."""
+
+    key: bytes
+    own_window_bytes: int
+    own_rate_max: int
+    barred: bool
+    held_bytes: int = 0
+    tokens: int = 0
+    filled_ms: int = 0
+    next_ms: int = 0
 
 
 class FifoState(msgspec.Struct, frozen=True, array_like=True):
@@ -93,6 +118,7 @@ class FifoState(msgspec.Struct, frozen=True, array_like=True):
     ] = []  # first, count, body bytes, where they count
     delayed: Runs = []
     delays: list[tuple[int, int, int]] = []  # due, first, count; some may be gone
+    limits: list[LimitState] = []  # of consumers with a window or a rate
 
 
 def machine_state(machine: Fifo) -> FifoState:
@@ -113,7 +139,7 @@ def _state_of(machine: Fifo, whole: bool) -> FifoState:
         machine.delays,
     )
     everything: Runs = []
-    if whole and (machine.options.levels > 1 or machine.options.bytes_max >= 0):
+    if whole and (machine.options.levels > 1 or machine.options.counts_bytes):
         everything = machine.queue_within(1, machine.next_seq - 1)
     arrivals = zip(machine.arrivals.firsts, machine.arrivals.times, strict=True)
     return FifoState(
@@ -155,6 +181,7 @@ def _state_of(machine: Fifo, whole: bool) -> FifoState:
         pending_dead_letters.size_runs() if whole else [],
         [] if delays is None else _runs(delays.seqs, whole),
         delays.calendar.entries() if whole and delays is not None else [],
+        [found for each in roster.consumers.values() for found in _limit_states(each)],
     )
 
 
@@ -163,7 +190,11 @@ def _runs(seqs: SeqSet, whole: bool) -> Runs:
 
 
 def encode_state(state: FifoState) -> bytes:
-    return msgspec.msgpack.encode(state)
+    fields = list(msgspec.structs.astuple(state))
+    if len(state.limits) == 0:
+        return msgspec.msgpack.encode(fields[:COMMON_FIELDS])
+    fields[0] = LIMITED_HEAD if state.version == HEAD else LIMITED
+    return msgspec.msgpack.encode(fields)
 
 
 def decode_state(data: bytes) -> FifoState:
@@ -172,7 +203,7 @@ def decode_state(data: bytes) -> FifoState:
         state = msgspec.msgpack.decode(data, type=FifoState)
     except (msgspec.DecodeError, ValueError) as error:
         raise BadSnapshot(str(error)) from error
-    if state.version not in (*OLD_VERSIONS, VERSION, HEAD):
+    if state.version not in (*OLD_VERSIONS, VERSION, LIMITED, *HEADS):
         raise BadSnapshot(f"a snapshot of version {state.version}")
     return state
 
@@ -232,7 +263,33 @@ def restore(machine: Fifo, state: FifoState) -> None:
     machine.notes.restore(state.levels, state.sizes)
     if state.delays:
         _restore_delays(machine, state)
+    for each in state.limits:
+        _restore_limits(machine, each)
     machine.due_by(state.now_ms)
+
+
+def _limit_states(consumer: Consumer) -> list[LimitState]:
+    own = consumer.own_window_bytes, consumer.own_rate_max
+    limits = consumer.limits
+    if limits is None:
+        has_own = own != (QUEUE_LIMIT, QUEUE_LIMIT)
+        return [LimitState(_key(consumer.key), *own, consumer.barred)] if has_own else []
+    now = limits.held_bytes, limits.tokens, limits.filled_ms, limits.next_ms
+    return [LimitState(_key(consumer.key), *own, consumer.barred, *now)]
+
+
+def _restore_limits(machine: Fifo, state: LimitState) -> None:
+    consumer = machine.roster.consumers[_to_key(state.key)]
+    consumer.own_window_bytes = state.own_window_bytes
+    consumer.own_rate_max = state.own_rate_max
+    limits = machine.limiter.restore(consumer, machine.now_ms)
+    consumer.barred = state.barred
+    if limits is not None:
+        limits.held_bytes = state.held_bytes
+        limits.tokens = state.tokens
+        limits.filled_ms = state.filled_ms
+        limits.next_ms = state.next_ms
+        machine.limiter.due_ms = min(machine.limiter.due_ms, state.next_ms)
 
 
 def _restore_delays(machine: Fifo, state: FifoState) -> None:
@@ -250,6 +307,9 @@ def _check(state: FifoState, options: Options) -> None:
     numbers += [seq for _, seq in state.last_seqs] + [tries for _, tries in state.attempts]
     numbers += [time for _, time in state.arrivals] + [due for due, _, _ in state.calendar]
     numbers += [due for due, _, _ in state.delays]
+    for each in state.limits:
+        numbers += [each.held_bytes, each.tokens, each.filled_ms, each.next_ms]
+        numbers += [each.own_window_bytes - QUEUE_LIMIT, each.own_rate_max - QUEUE_LIMIT]
     if not 1 <= state.next_seq <= FAR or min(numbers) < 0 or max(numbers) > FAR:
         raise BadSnapshot("a number out of its bounds")
     _check_keys(state)
@@ -269,14 +329,14 @@ def _check(state: FifoState, options: Options) -> None:
     everything = _merged(sorted(alive), state.next_seq)
     pending_dead_letters = [(first, count) for first, count, _ in state.pending_dead_letters]
     kept = _merged(sorted(alive + pending_dead_letters), state.next_seq)
-    if state.version == HEAD and state.next_seq > 1:
+    if state.version in HEADS and state.next_seq > 1:
         kept = [(1, state.next_seq - 1)]  # They follow it.
     _check_kept(state, pending_dead_letters)
     if any(reason not in DEATHS for _, _, reason in state.pending_dead_letters):
         raise BadSnapshot("a death of an unknown reason")
     if len(state.lanes) != options.levels:
         raise BadSnapshot(f"{len(state.lanes)} levels of messages")
-    for rows, wanted in ((state.levels, options.levels > 1), (state.sizes, options.bytes_max >= 0)):
+    for rows, wanted in ((state.levels, options.levels > 1), (state.sizes, options.counts_bytes)):
         noted = _merged([(first, count) for first, count, _ in rows], state.next_seq)
         if noted != (everything if wanted else []):
             raise BadSnapshot("levels or sizes of other messages than there are")
@@ -330,6 +390,9 @@ def _check_keys(state: FifoState) -> None:
     sessions += [state.retired] if state.retired else []
     if any(len(session) != SESSION_BYTES for session in sessions):
         raise BadSnapshot("a session of a wrong length")
+    known_limits = [each.key for each in state.limits]
+    if len(set(known_limits)) != len(known_limits) or not known.issuperset(known_limits):
+        raise BadSnapshot("limits of a consumer twice, or of one that is not there")
     standing = [key for line in state.lines for key in line]
     standing += [state.exclusive] if state.exclusive else []
     if len(known) != len(state.consumers) or not known.issuperset(standing):
@@ -368,6 +431,7 @@ def _restore_consumers(machine: Fifo, state: FifoState, rows: list[Rows | None])
         consumer.held = _set(each.held)
         consumer.rows = own
         consumer.suspended = each.suspended
+        consumer.barred = each.suspended
         consumer.generations = [Generation(at, _set(runs)) for at, runs in each.generations]
         consumer.returned = _set(each.returned) if each.returned else None
         roster.add(consumer)

@@ -223,6 +223,7 @@ def begin_consumer(machine: "Fifo", consumer: Consumer) -> None:
     assert streams is not None
     consumer.rows = Rows()
     consumer.suspended = (consumer.key >> PROCESS_SHIFT) in streams.suspended
+    consumer.barred = consumer.suspended
 
 
 def _of_process(machine: "Fifo", process: int) -> list[Consumer]:
@@ -239,7 +240,7 @@ def _suspend(machine: "Fifo", command: Suspend) -> None:
     streams.suspended[command.process] = due_ms
     for consumer in _of_process(machine, command.process):
         consumer.suspended = True
-        machine.roster.lines.leave(consumer)
+        machine.limiter.open_or_close(consumer)
     if machine.options.single_active:
         machine.activate()
     machine.due_by(due_ms)
@@ -252,7 +253,7 @@ def _unsuspend(machine: "Fifo", process: int) -> None:
         return
     for consumer in _of_process(machine, process):
         consumer.suspended = False
-        machine.roster.give(consumer, consumer.credit)
+        machine.limiter.open_or_close(consumer)
     if machine.options.single_active:
         machine.activate()
 

@@ -47,7 +47,7 @@ class Notes:
 
     def configure(self, options: Options) -> None:
         """Limits may change. Where one on bytes begins, `begin_sizes` is next."""
-        if options.bytes_max < 0:
+        if not options.counts_bytes:
             self._sizes = Column("i")
             self.ready_bytes = 0
             self.beside_bytes = 0
@@ -87,7 +87,7 @@ class Notes:
             self.ready.add(first, count, 0)
         else:
             self._put_by_level(first, count, traits, index)
-        if self.options.bytes_max >= 0:
+        if self.options.counts_bytes:
             at: i64 = 0
             while at < count:
                 size = size_of(traits, index + at)
@@ -123,24 +123,32 @@ class Notes:
     def put_back(self, first: i64, count: i64, level: i64) -> None:
         """Messages first.., which are of this level, are ready again."""
         self.ready.add(first, count, level)
-        if self.options.bytes_max >= 0:
+        if self.options.counts_bytes:
             self.ready_bytes += self._sizes.sum(first, count)
 
     def taken(self, first: i64, count: i64) -> None:
         """Messages first.. are no longer ready."""
-        if self.options.bytes_max >= 0:
+        if self.options.counts_bytes:
             self.ready_bytes -= self._sizes.sum(first, count)
 
     def forget(self, first: i64, count: i64) -> None:
         """Messages first.. are no longer in the queue."""
         if self.options.levels > 1:
             self._levels.release(first, count)
-        if self.options.bytes_max >= 0:
+        if self.options.counts_bytes:
             self._sizes.release(first, count)
 
     def bytes_of(self, first: i64, count: i64) -> i64:
         """Of the bodies of messages first..; 0 where there is no limit on bytes."""
-        return self._sizes.sum(first, count) if self.options.bytes_max >= 0 else 0
+        return self._sizes.sum(first, count) if self.options.counts_bytes else 0
+
+    def fitting(self, first: i64, count: i64, room: i64) -> i64:
+        """How many of the messages first.. begin within `room` bytes of bodies."""
+        at: i64 = 0
+        while at < count and room > 0:
+            room -= self._sizes.get(first + at)
+            at += 1
+        return at
 
     def stands_beside(self, first: i64, count: i64) -> None:
         """Messages first.. are not ready, and count as if they were."""
@@ -168,7 +176,7 @@ class Notes:
 
     def is_far_over(self) -> bool:
         """Whether there are so many too many that they are to go at once, by `drop_many`."""
-        if self.options.length_max < 0 or self.options.bytes_max >= 0:
+        if self.options.length_max < 0 or self.options.counts_bytes:
             return False
         return self.ready.count + self.beside_count - self.options.length_max >= MANY
 
@@ -222,7 +230,7 @@ class Notes:
 
     def size_runs(self, alive: list[tuple[int, int]]) -> Noted:
         """Sizes of these messages, where they are counted."""
-        return noted_runs(self._sizes, alive) if self.options.bytes_max >= 0 else []
+        return noted_runs(self._sizes, alive) if self.options.counts_bytes else []
 
     def level_column(self) -> Column | None:
         """Levels as they are now, where there are several."""
@@ -230,7 +238,7 @@ class Notes:
 
     def size_column(self) -> Column | None:
         """Sizes as they are now, where they are counted."""
-        return self._sizes.copy() if self.options.bytes_max >= 0 else None
+        return self._sizes.copy() if self.options.counts_bytes else None
 
     def restore_level(self, first: i64, count: i64, level: i64) -> None:
         """Messages first.. are in the queue."""
@@ -250,7 +258,7 @@ class Notes:
             self._levels.fill(first, count, level)
         for first, count, size in sizes:
             self._sizes.fill(first, count, size)
-        if self.options.bytes_max >= 0:
+        if self.options.counts_bytes:
             self._sum_ready()
 
 

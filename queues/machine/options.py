@@ -9,6 +9,8 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from queues.machine.address_settings import AddressSettings, decode_settings, settings_bytes
+
 DROP_HEAD: Final = 0  # what a full queue does
 REJECT_PUBLISH: Final = 1
 REJECT_PUBLISH_DLX: Final = 2
@@ -21,6 +23,7 @@ KEEPS_DEAD: Final = 16
 DELAYS: Final = 32
 RETRIES_LATE: Final = 64  # three more fields follow
 COUNTS_RETURNS: Final = 128
+ADDRESS: Final = 128  # bit of the overflow byte: address settings follow as the last field
 
 DELAY_NONE: Final = 0  # which messages that are given back wait
 DELAY_ALL: Final = 1
@@ -57,6 +60,7 @@ class Options:
         delay_min_ms: i64 = 0,
         delay_max_ms: i64 = -1,
         counts_returns: bool = False,
+        address: AddressSettings | None = None,
     ) -> None:
         self.levels: i64 = levels  # of priority; a higher one clamps to the highest
         self.default_level: i64 = default_level  # of a message without a priority
@@ -78,6 +82,12 @@ class Options:
         self.delay_max_ms: i64 = delay_max_ms
         self.counts_returns = counts_returns  # a requeue by the client is a failed delivery, too
         assert delays or delay_type == DELAY_NONE
+        if address is not None and address.is_default():
+            address = None
+        self.address = address  # None: all of them have their defaults
+        self.counts_bytes = bytes_max >= 0  # sizes of messages are known
+        if address is not None and (address.window_bytes > 0 or address.counts_bytes > 0):
+            self.counts_bytes = True
 
     def encode(self) -> bytes:
         flags = SINGLE_ACTIVE if self.single_active else 0
@@ -92,9 +102,13 @@ class Options:
         if self.delay_type != DELAY_NONE:
             flags |= RETRIES_LATE
             late = LATE_LAYOUT.pack(self.delay_type, self.delay_min_ms, self.delay_max_ms)
+        overflow = self.overflow
+        if self.address is not None:
+            overflow |= ADDRESS
+            late += self.address.encode()
         fixed = LAYOUT.pack(
             flags,
-            self.overflow,
+            overflow,
             self.levels - 1,
             self.default_level,
             self.ttl_ms,
@@ -106,6 +120,15 @@ class Options:
         )
         return fixed + late
 
+    def counting(self) -> "Options":
+        """The same, in a queue that counts the bytes of its messages."""
+        address = AddressSettings() if self.address is None else self.address
+        data = bytearray(self.encode())
+        tail = b"" if self.address is None else self.address.encode()
+        del data[len(data) - len(tail) :]
+        data[1] |= ADDRESS
+        return decode_options(bytes(data) + address.counting().encode())
+
     def same(self, other: "Options") -> bool:
         return self.encode() == other.encode()
 
@@ -116,18 +139,30 @@ class Options:
         return hash(self.encode())
 
 
-def options_bytes(flags: int) -> int:
-    """How long options are that begin with this byte."""
-    return LAYOUT.size + (LATE_LAYOUT.size if flags & RETRIES_LATE else 0)
+def options_bytes(data: bytes, place: int = 0) -> int:
+    """How many bytes the options take that begin at `place`. ValueError: `data` is cut short."""
+    if place + 2 > len(data):
+        raise ValueError(f"options of {len(data) - place} bytes")
+    size = LAYOUT.size + (LATE_LAYOUT.size if data[place] & RETRIES_LATE else 0)
+    if data[place + 1] & ADDRESS:
+        size += settings_bytes(data, place + size)
+    return size
 
 
 def decode_options(data: bytes) -> Options:
     """ValueError: these are not the bytes of options that this node knows."""
-    if len(data) == 0 or len(data) != options_bytes(data[0]):
+    if len(data) != options_bytes(data):
         raise ValueError(f"options of {len(data)} bytes")
     flags, overflow, levels, default, ttl, length, size, limit, timeout, expires = (
         LAYOUT.unpack_from(data)
     )
+    address: AddressSettings | None = None
+    place = LAYOUT.size + (LATE_LAYOUT.size if flags & RETRIES_LATE else 0)
+    if overflow & ADDRESS:
+        overflow -= ADDRESS
+        address = decode_settings(data[place:])
+        if address.is_default():
+            raise ValueError(f"unknown options {data.hex()}")
     if overflow > REJECT_PUBLISH_DLX or default > levels:
         raise ValueError(f"unknown options {data.hex()}")
     delay_type, delay_min, delay_max = DELAY_NONE, 0, -1
@@ -155,6 +190,7 @@ def decode_options(data: bytes) -> Options:
         delay_min,
         delay_max,
         bool(flags & COUNTS_RETURNS),
+        address,
     )
 
 

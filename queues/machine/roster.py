@@ -90,7 +90,7 @@ class Roster:
 
     def give(self, consumer: Consumer, credit: i64) -> None:
         consumer.credit = credit if credit > 0 else 0
-        if consumer.suspended:
+        if consumer.barred:
             return
         if consumer.credit > 0 and not consumer.in_turn and consumer.attached:
             if self.single_active and (self.gives_way or self.active_key != consumer.key):

@@ -38,6 +38,8 @@ def pass_time(machine: "Fifo") -> None:
         expire_by_ttl(machine)
     if machine.calendar.count > 0 or machine.behind:
         _expire_by_calendar(machine)
+    if machine.limiter.due_ms < FAR:
+        machine.due_by(machine.limiter.end_waits(now_ms))
     if now_ms >= machine.timeouts.check_ms:
         _check_timeouts(machine)
         if machine.checked_out > 0:
@@ -79,7 +81,7 @@ def return_all(machine: "Fifo", seqs: SeqSet, is_seen: bool) -> None:
 
 def _expire_parts(machine: "Fifo", parts: list[SeqSet]) -> None:
     for part in parts:
-        if machine.options.bytes_max >= 0:
+        if machine.options.counts_bytes:
             for first, count in part.runs():
                 machine.notes.taken(first, count)
         machine.leaving.append(Leaving(part, LEFT_EXPIRED))

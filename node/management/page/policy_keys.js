@@ -36,6 +36,10 @@ export const KEYS = {
   "delayed-retry-min": { kind: "number", is: "quorum_queues", means: "its first delay, ms" },
   "delayed-retry-max": { kind: "number", is: "quorum_queues", means: "its longest delay, ms" },
   "consumer-timeout": { kind: "number", is: "queues", means: "longest time to acknowledge, ms" },
+  "consumer-window-size": {
+    kind: "number", is: "queues", means: "most bytes that a consumer holds; 0: one message",
+  },
+  "consumer-max-rate": { kind: "number", is: "queues", means: "messages a second to a consumer" },
   "queue-mode": {
     kind: ["default", "lazy"], is: "classic_queues", means: "lazy: bodies on disk alone",
   },

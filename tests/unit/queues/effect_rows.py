@@ -22,6 +22,7 @@ from queues.machine.effects import (
     Refused,
     ResendFrom,
     SessionOver,
+    SizesWanted,
     TimedOut,
     Unwanted,
 )
@@ -96,6 +97,8 @@ def _row_of(effect: Effect) -> Row:
             return ("session over", effect.session)
         case Applied():
             return ("applied", effect.session, effect.number)
+        case SizesWanted():
+            return ("sizes wanted",)
         case LastConsumerGone():
             return ("last consumer gone",)
         case _:

@@ -9,8 +9,10 @@ from random import Random
 
 from hypothesis import strategies as st
 
+from queues.machine.address_settings import AddressSettings
 from queues.machine.annotations import encode_words
 from queues.machine.commands import (
+    QUEUE_LIMIT,
     Attach,
     Command,
     Configure,
@@ -37,6 +39,8 @@ SESSIONS = [SessionId(7 << 64 | counter) for counter in (1, 2, 3)]
 LIFETIMES = (0, 5_000, 15_000, 35_000)
 DELAY_MS = 3_700  # no small multiple of it is near one of 10 s
 LEAPS = (0, 0, 0, 10_000, 20_000, 60_000)
+WINDOWS = (-1, 0, 30, 200)
+RATES = (-1, 3, 10)  # so low that one message is kept of them at most
 NOTES = (
     b"",
     b"",
@@ -72,6 +76,12 @@ def batches_of(kinds: tuple[str, ...], leaps: tuple[int, ...]) -> st.SearchStrat
 
 PLAIN_BATCHES = batches_of(KINDS, (0,))
 BATCHES = batches_of((*KINDS, *SELDOM), LEAPS)
+ADDRESSES = st.builds(
+    AddressSettings,
+    window_bytes=st.sampled_from(WINDOWS),
+    rate_max=st.sampled_from(RATES),
+    counts_bytes=st.sampled_from([0, 1]),
+)
 SMALL = st.sampled_from([-1, -1, 0, 1, 3, 6])
 OPTIONS = st.builds(
     Options,
@@ -92,6 +102,7 @@ OPTIONS = st.builds(
     delay_min_ms=st.just(DELAY_MS),
     delay_max_ms=st.sampled_from([-1, 13_300]),
     counts_returns=st.booleans(),
+    address=st.one_of(st.none(), ADDRESSES),
 )
 
 
@@ -115,6 +126,7 @@ def story_of(seed: int) -> tuple[Options, list[Batch]]:
         delay_min_ms=DELAY_MS,
         delay_max_ms=lots.choice([-1, 13_300]),
         counts_returns=seed % 2 == 0,
+        address=AddressSettings(lots.choice(WINDOWS), lots.choice(RATES), seed % 3 == 0),
     )
     kinds = KINDS if lots.random() < 0.5 else (*KINDS, *SELDOM)
     leaps = LEAPS if lots.random() < 0.7 else (0,)
@@ -163,7 +175,7 @@ class Script:
             case "enqueue":
                 return self._enqueue(session, a, b, c)
             case "attach":
-                return self._attach(session, a, b, c)
+                return self._attach(session, who, a, b, c)
             case "settle":
                 return self._settle(key, a, b, c)
             case "credit":
@@ -177,7 +189,7 @@ class Script:
             case "inspect":
                 return Inspect(session)
             case "configure":
-                begins = self._options.bytes_max < 0
+                begins = not self._options.counts_bytes
                 options = self._other_options(who, a, b, c)
                 return Configure(options, self._sizes(a, b) if begins else None)
             case "tick":
@@ -202,7 +214,7 @@ class Script:
         return Enqueue(session, first, count, self._traits(a, count, c))
 
     def _traits(self, a: int, count: int, c: int) -> Traits | None:
-        sized = self._options.bytes_max >= 0
+        sized = self._options.counts_bytes
         if not self._with_traits or (c < 4 and not sized):
             return None
         places = range(count)
@@ -213,12 +225,15 @@ class Script:
         sizes = [(a * 11 + place * 17) % 60 for place in places] if sized else None
         return traits_of(priorities, ttls, sizes)
 
-    def _attach(self, session: SessionId, a: int, b: int, c: int) -> Attach:
+    def _attach(self, session: SessionId, who: int, a: int, b: int, c: int) -> Attach:
         key = consumer_key(session, self._next_number)
         self._next_number += 1
         self._keys.append(key)
         timeout = (-1, -1, 0, 20_000, 90_000)[(a + b + c) % 5] if self._with_traits else -1
-        return Attach(key, a % 4, c % 3 != 0, c == 1, b % 3 - 1, timeout)
+        if not self._with_traits or who < 4:
+            return Attach(key, a % 4, c % 3 != 0, c == 1, b % 3 - 1, timeout)
+        limits = (QUEUE_LIMIT, *WINDOWS)[(a + c) % 5], (QUEUE_LIMIT, *RATES)[b % 4]
+        return Attach(key, a % 4, c % 3 != 0, c == 1, b % 3 - 1, timeout, *limits)
 
     def _settle(self, key: ConsumerKey, a: int, b: int, c: int) -> Settle:
         """Of what it holds, from some place on; at times also what it does not hold."""
@@ -232,6 +247,10 @@ class Script:
         """Of some messages, and of some that are none."""
         start = max(self._naive.next_seq - 2 * a, 1)
         return [(start, b + 1, 7 * a), (start + b + 1 + a % 2, a + 1, 5 * b)]
+
+    @staticmethod
+    def _other_address(a: int, b: int, c: int) -> AddressSettings:
+        return AddressSettings(WINDOWS[(a + b) % 4], RATES[c % 3], (a + c) % 2)
 
     def _other_options(self, who: int, a: int, b: int, c: int) -> Options:
         """What may change in the life of a queue."""
@@ -254,5 +273,6 @@ class Script:
             delay_min_ms=DELAY_MS,
             delay_max_ms=(-1, 13_300)[b % 2],
             counts_returns=a % 2 == 0,
+            address=self._other_address(a, b, c) if self._with_traits else None,
         )
         return self._options

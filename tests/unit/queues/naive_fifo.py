@@ -10,6 +10,7 @@ from queues.machine.annotations import decode_words
 from queues.machine.commands import (
     ACCEPT,
     FAIL,
+    QUEUE_LIMIT,
     REJECT,
     REJECT_TOO_LARGE,
     RELEASE,
@@ -84,6 +85,12 @@ class NaiveConsumer:
         self.exclusive = False
         self.attached = True
         self.timeout_ms = -1
+        self.own_window = QUEUE_LIMIT
+        self.own_rate = QUEUE_LIMIT
+        self.rate = -1
+        self.tokens = 1000  # of a message; rates are so low that no more are kept
+        self.filled_ms = 0
+        self.until_ms = 0  # it waits for tokens; 0: it does not
         self.held: list[int] = []
         self.seen_ms: dict[int, int] = {}  # when what it holds was first looked at
 
@@ -314,6 +321,8 @@ class NaiveFifo:
                 self._requeue(seq, command.outcome, at_ms, self.options.counts_returns)
             if consumer.auto_return and consumer.attached:
                 self._give(command.key, consumer.credit + 1)
+        if consumer.attached and self._has_limits(consumer):
+            self._give(command.key, consumer.credit)
         if not consumer.attached and not consumer.held:
             del self.consumers[command.key]
         self._choose()
@@ -370,7 +379,11 @@ class NaiveFifo:
         consumer.auto_return = command.auto_return
         consumer.exclusive = command.exclusive
         consumer.timeout_ms = command.timeout_ms
+        consumer.own_window, consumer.own_rate = command.window_bytes, command.rate_max
+        consumer.filled_ms = self.now_ms
         self.effects.append(("attached", command.key))
+        self._set_limits(command.key)
+        self._ask_for_sizes([command.key])
         self._choose()
         self._give(command.key, command.credit)
         self.look_sooner = True
@@ -390,8 +403,67 @@ class NaiveFifo:
 
     def _give(self, key: int, credit: int) -> None:
         self.consumers[key].credit = max(credit, 0)
-        if credit > 0 and key not in self.line:
+        if credit > 0 and key not in self.line and not self._is_closed(self.consumers[key]):
             self.line.append(key)
+
+    # Windows and rates
+
+    def _window(self, consumer: NaiveConsumer) -> int:
+        address = self.options.address
+        if consumer.own_window != QUEUE_LIMIT:
+            return consumer.own_window
+        return -1 if address is None else address.window_bytes
+
+    def _rate(self, consumer: NaiveConsumer) -> int:
+        address = self.options.address
+        if consumer.own_rate != QUEUE_LIMIT:
+            return consumer.own_rate
+        return -1 if address is None else address.rate_max
+
+    def _has_limits(self, consumer: NaiveConsumer) -> bool:
+        return self._window(consumer) >= 0 or self._rate(consumer) > 0
+
+    def _is_closed(self, consumer: NaiveConsumer) -> bool:
+        if consumer.until_ms:
+            return True
+        window = self._window(consumer)
+        if window == 0:
+            return bool(consumer.held)
+        if window < 0:
+            return False
+        return not self.options.counts_bytes or self.held_bytes(consumer) >= window
+
+    def held_bytes(self, consumer: NaiveConsumer) -> int:
+        return sum(self.messages[seq].size for seq in consumer.held)
+
+    def _set_limits(self, key: int) -> None:
+        """The consumer came, or the options are others."""
+        consumer = self.consumers[key]
+        rate = self._rate(consumer)
+        if rate != consumer.rate:
+            consumer.rate, consumer.until_ms = rate, 0
+            consumer.tokens, consumer.filled_ms = 1000, self.now_ms
+        if self._is_closed(consumer):
+            if key in self.line:
+                self.line.remove(key)
+        else:
+            self._give(key, consumer.credit)
+
+    def _ask_for_sizes(self, keys: list[int]) -> None:
+        has_window = any(self._window(self.consumers[key]) > 0 for key in keys)
+        if has_window and not self.options.counts_bytes:
+            self.effects.append(("sizes wanted",))
+
+    def _has_token(self, consumer: NaiveConsumer) -> bool:
+        if consumer.rate <= 0:
+            return True
+        elapsed = self.now_ms - consumer.filled_ms
+        consumer.tokens = min(consumer.tokens + elapsed * consumer.rate, 1000)
+        consumer.filled_ms = self.now_ms
+        if consumer.tokens < 1000:
+            consumer.until_ms = self.now_ms + 1000
+            return False
+        return True
 
     def _go(self, key: int) -> None:
         """The consumer is attached no more; what it holds stays its own."""
@@ -482,14 +554,15 @@ class NaiveFifo:
             key = next(key for key in self._served() if self.consumers[key].priority == highest)
             self.line.remove(key)
             consumer = self.consumers[key]
-            if consumer.credit == 0:
+            if consumer.credit == 0 or not self._has_token(consumer):
                 continue
             message = self._take(consumer)
             consumer.credit -= 1
+            consumer.tokens -= 1000 if consumer.rate > 0 else 0
             consumer.delivery_count += 1
             row = (key, consumer.delivery_count, message.seq, message.redelivered)
             self.effects.append(("delivers", *row, self._attempts(message)))
-            if consumer.credit > 0:
+            if consumer.credit > 0 and not self._is_closed(consumer):
                 self.line.append(key)
 
     # Time
@@ -502,6 +575,10 @@ class NaiveFifo:
                 self.messages[seq].until_ms = None
                 self.ready.append(seq)
         self._expire()
+        for key, consumer in self.consumers.items():
+            if 0 < consumer.until_ms <= self.now_ms:
+                consumer.until_ms = 0
+                self._give(key, consumer.credit)
         if self.look_ms is not None and self.look_ms <= self.now_ms:
             self.look_ms = None
             self._look()
@@ -552,7 +629,7 @@ class NaiveFifo:
         """What came before there was a TTL counts from now on, and with the given sizes."""
         options = command.options
         old = self.options
-        if old.bytes_max < 0:
+        if not old.counts_bytes:
             told = {first + at: size for first, n, size in command.sizes for at in range(n)}
             for seq, message in self.messages.items():
                 message.size = told.get(seq, 0)
@@ -563,6 +640,11 @@ class NaiveFifo:
         if old.expires_ms != options.expires_ms:
             self.used_ms = self.now_ms
         self.look_sooner = True
+        for key in self.attached():
+            consumer = self.consumers[key]
+            if self._has_limits(consumer) or consumer.rate > 0 or key not in self.line:
+                self._set_limits(key)
+        self._ask_for_sizes(self.attached())
         self._choose()
         self._drop()
         self._pass_time()

@@ -97,6 +97,12 @@ def check_alike(fifo: Fifo, naive: NaiveFifo) -> None:
         assert fifo.notes.beside_bytes == naive.waiting_bytes() - naive.ready_bytes()
     assert delayed_in(fifo) == sorted(naive.delayed())
     assert fifo.notes.beside_count == len(naive.delayed())
+    for key, consumer in fifo.consumers.items():
+        other = naive.consumers[key]
+        assert not consumer.attached or consumer.barred == naive._is_closed(other)
+        if consumer.limits is not None and naive._window(other) > 0 and consumer.attached:
+            held_bytes = naive.held_bytes(other) if naive.options.counts_bytes else 0
+            assert consumer.limits.held_bytes == held_bytes
 
 
 def delayed_in(fifo: Fifo) -> list[int]:
@@ -120,7 +126,8 @@ def check_laws(fifo: Fifo) -> None:
     assert all(0 < seq < fifo.next_seq for seq in alive)
     assert all(each.attached or each.held.count for each in fifo.consumers.values())
     assert fifo.due_ms > fifo.now_ms
-    waiting = [each for each in fifo.consumers.values() if each.attached and each.credit > 0]
+    attached = [each for each in fifo.consumers.values() if each.attached]
+    waiting = [each for each in attached if each.credit > 0 and not each.barred]
     if not fifo.options.single_active:
         assert not ready or not waiting
 

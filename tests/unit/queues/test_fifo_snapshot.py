@@ -6,10 +6,12 @@ from random import Random
 import msgspec
 import pytest
 
+from queues.machine.address_settings import AddressSettings
 from queues.machine.annotations import WORDS_BYTES_MAX, encode_words
 from queues.machine.commands import (
     ACCEPT,
     FAIL,
+    QUEUE_LIMIT,
     REJECT,
     REJECT_TOO_LARGE,
     RELEASE,
@@ -71,6 +73,7 @@ class Story:
             delay_type=pick((0, 1, 2, 3)),
             delay_min_ms=pick((0, 40)),
             delay_max_ms=pick((-1, 100)),
+            address=pick((None, AddressSettings(pick((-1, 0, 30)), pick((-1, 4)), pick((0, 1))))),
         )
 
     def batch(self) -> tuple[list[Command], int]:
@@ -95,6 +98,8 @@ class Story:
                 choice < 0.66,
                 self._consumers % 3,
                 timeout,
+                self.random.choice((QUEUE_LIMIT, -1, 0, 25)),
+                self.random.choice((QUEUE_LIMIT, -1, 7)),
             )
         if choice < 0.85:
             return Get(session)
@@ -118,7 +123,7 @@ class Story:
         levels = [self.random.choice((-1, 0, 2, 9)) for _ in range(count)]
         ttls = [self.random.choice((-1, -1, 0, 300, 900)) for _ in range(count)]
         packed = [struct.pack(f"<{count}i", *column) for column in (levels, sizes)]
-        sized = self.options.bytes_max >= 0
+        sized = self.options.counts_bytes
         if not sized and self.random.random() < 0.3:
             return Enqueue(session, first, count)
         lives = struct.pack(f"<{count}q", *ttls)

@@ -4,7 +4,7 @@ import pytest
 
 from queues.hosts.queue_core import DEFAULT, LAZY
 from queues.hosts.size_recount import join_runs
-from queues.machine.commands import ACCEPT, REJECT, Purge
+from queues.machine.commands import ACCEPT, REJECT, Attach, Detach, Purge, consumer_key
 from queues.machine.options import REJECT_PUBLISH, Options
 from queues.message import FORMAT_091, Chunk
 from tests.unit.queues.classic_harness import Harness
@@ -151,3 +151,29 @@ def test_runs_of_the_same_weight_are_joined(
     runs: list[tuple[int, int, int]], joined: list[tuple[int, int, int]]
 ) -> None:
     assert join_runs(runs) == joined
+
+
+def test_queue_counts_bytes_while_a_consumer_has_a_window_whatever_policies_say() -> None:
+    harness = Harness()
+    give(harness, [bytes(30), bytes(30)])
+    harness.turn()
+    key = consumer_key(harness.sink.session, 1)
+    harness.host.command(harness.sink, Attach(key, 9, True, False, 0, -1, 50))
+    give(harness, [bytes(40), bytes(40)])  # in the same batch
+    harness.turn()
+    harness.turn()
+    machine = harness.host.core.machine
+    assert harness.host.checked_out_count == 2
+    harness.settle(1, ACCEPT, [(1, 2)])
+    harness.turn()
+    assert harness.host.checked_out_count == 2
+    assert machine.notes.bytes_of(3, 2) == 80
+    harness.host.configure(Options(length_max=100), DEFAULT, None)
+    harness.turn()
+    assert machine.options.counts_bytes
+    assert machine.options.length_max == 100
+    harness.host.command(harness.sink, Detach(key))
+    harness.turn()
+    harness.host.configure(Options(), DEFAULT, None)
+    harness.turn()
+    assert not machine.options.counts_bytes

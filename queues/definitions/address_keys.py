@@ -1,0 +1,81 @@
+"""Keys of the address settings of queues: one table for policies, queue arguments and options.
+
+A key is a policy key `KEY` and a queue argument `x-KEY` of classic and quorum queues. Each row says
+which setting of `queues.machine.address_settings` the key gives, what value is allowed, and what
+the machine's number is for it.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from queues.machine.address_settings import RATE_MAX, AddressSettings
+
+WINDOW: Final = "consumer-window-size"
+RATE: Final = "consumer-max-rate"
+BYTES_MAX: Final = 1 << 40
+
+Convert = Callable[[object], int | None]  # the machine's number; None: the value is not allowed
+
+
+@dataclass(frozen=True, slots=True)
+class AddressKey:
+    """One key."""
+
+    name: str
+    setting: str  # a parameter of AddressSettings
+    convert: Convert
+    allowed: str  # as an error text says it
+    what: str  # as the text of a policy fault says it
+
+
+def _whole(low: int, high: int, absent: int | None = None) -> Convert:
+    """A whole number, or `absent`."""
+
+    def convert(value: object) -> int | None:
+        if isinstance(value, bool) or not isinstance(value, int):
+            return None
+        return int(value) if low <= value <= high or value == absent else None
+
+    return convert
+
+
+ADDRESS_KEYS: Final = (
+    AddressKey(
+        *(WINDOW, "window_bytes", _whole(-1, BYTES_MAX)),
+        f"a whole number of bytes up to {BYTES_MAX}, 0 for one message, -1 for no limit",
+        "consumer window in bytes",
+    ),
+    AddressKey(
+        *(RATE, "rate_max", _whole(1, RATE_MAX, -1)),
+        f"messages per second from 1 to {RATE_MAX}, or -1 for no limit",
+        "consumer rate",
+    ),
+)
+BY_NAME: Final[Mapping[str, AddressKey]] = {key.name: key for key in ADDRESS_KEYS}
+
+
+def value_fault(name: str, value: object) -> str | None:
+    """What a value of this key has to be, if it is not that."""
+    key = BY_NAME[name]
+    return None if key.convert(value) is not None else f"expected {key.allowed}"
+
+
+def address_settings(arguments: dict[str, object]) -> AddressSettings | None:
+    """The settings of a queue whose arguments are good; None: it has none of them."""
+    given: dict[str, int] = {}
+    for key in ADDRESS_KEYS:
+        value = arguments.get(f"x-{key.name}")
+        if value is not None:
+            number = key.convert(value)
+            assert number is not None
+            given[key.setting] = number
+    return AddressSettings(**given) if given else None
+
+
+def stream_fault(definition: Mapping[str, object], apply_to: object) -> str | None:
+    """Why a policy for streams cannot have these keys."""
+    found = [key for key in definition if key in BY_NAME] if apply_to == "streams" else []
+    if not found:
+        return None
+    return f"{found[0]} does not apply to streams: their consumers read a log at their own place"

@@ -1,0 +1,78 @@
+"""Settings of a queue that only few queues have, named after the address settings of Artemis.
+
+`Options.address` is None for a queue that has none of them, so that they cost such a queue nothing.
+Encoded as count u8, then tag u8 and value i64 of each setting that differs from its default;
+-1 stands for "no limit" where nothing else is said. Compiled.
+"""
+
+from struct import Struct
+from typing import Final, final
+
+from mypy_extensions import i64
+
+ENTRY: Final = Struct("<Bq")
+VALUE_MAX: Final = 1 << 53
+MILLI: Final = 1000  # fractions are whole numbers of thousandths
+RATE_MAX: Final = 1_000_000  # messages per second
+
+
+@final
+class AddressSettings:
+    """Immutable. The order of the parameters is the order of the tags, from 1 on."""
+
+    def __init__(
+        self,
+        window_bytes: i64 = -1,
+        rate_max: i64 = -1,
+        counts_bytes: i64 = 0,
+    ) -> None:
+        self.window_bytes: i64 = window_bytes  # of bodies that a consumer may hold; 0: one message
+        self.rate_max: i64 = rate_max  # messages per second to a consumer
+        self.counts_bytes: i64 = counts_bytes  # 1: a consumer has a byte window of its own
+
+    def values(self) -> list[int]:
+        """All settings, by tag."""
+        return [self.window_bytes, self.rate_max, self.counts_bytes]
+
+    def encode(self) -> bytes:
+        defaults = AddressSettings().values()
+        entries = [
+            ENTRY.pack(place + 1, value)
+            for place, value in enumerate(self.values())
+            if value != defaults[place]
+        ]
+        return bytes((len(entries),)) + b"".join(entries)
+
+    def is_default(self) -> bool:
+        return self.values() == AddressSettings().values()
+
+    def counting(self) -> "AddressSettings":
+        """The same in a queue that counts the bytes of its messages."""
+        values = self.values()
+        values[2] = 1
+        return settings_of(values)
+
+
+def settings_of(values: list[int]) -> AddressSettings:
+    """Settings from their values by tag."""
+    return AddressSettings(*values)
+
+
+def settings_bytes(data: bytes, place: int) -> int:
+    """How many bytes the settings take that begin at `place`. ValueError: `data` is cut short."""
+    if place >= len(data):
+        raise ValueError(f"options of {len(data)} bytes")
+    return 1 + data[place] * ENTRY.size
+
+
+def decode_settings(data: bytes) -> AddressSettings:
+    """ValueError: these are not the bytes of settings that this node knows."""
+    values = AddressSettings().values()
+    last = 0
+    for place in range(1, len(data), ENTRY.size):
+        tag, value = ENTRY.unpack_from(data, place)
+        if not last < tag <= len(values) or not -1 <= value <= VALUE_MAX:
+            raise ValueError(f"unknown address setting {tag} of {value}")
+        last = tag
+        values[tag - 1] = value
+    return settings_of(values)

@@ -1,0 +1,70 @@
+"""Byte window and rate of one consumer: how much it may get now.
+
+A consumer with a window of N bytes gets a message while the bodies that it holds are fewer than N
+bytes, so it exceeds the window by one message at most; with a window of 0 it holds one message at
+most. What it settles, whatever the outcome, returns the bytes. A rate is a token bucket: tokens are
+thousandths of a message, so that a rate per second adds itself per millisecond. The bucket of a
+consumer that waits for tokens keeps 100 ms of them, which makes up for late timers; that of any
+other consumer keeps 10 ms, so that no burst follows a pause.
+
+Which consumers have limits is in `queues.machine.limiter`. Compiled.
+"""
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from queues.machine.expiry import FAR
+from queues.machine.notes import Notes
+
+TOKENS: Final = 1000  # of one message
+PACE_MS: Final = 5  # least time between two deliveries to a consumer that waits for tokens
+IDLE_MS: Final = 10  # so many milliseconds of tokens are kept
+LATE_MS: Final = 100  # the same while the consumer waits for them
+
+
+@final
+class Limits:
+    """Invariant: `held_bytes` is the sum of the sizes of what the consumer holds; it is 0 without
+    a window of bytes. `next_ms` is FAR unless the consumer waits for tokens."""
+
+    def __init__(self, now_ms: i64) -> None:
+        self.window_bytes: i64 = -1
+        self.rate_max: i64 = -1
+        self.held_bytes: i64 = 0
+        self.tokens: i64 = TOKENS
+        self.filled_ms: i64 = now_ms  # when tokens were added last
+        self.next_ms: i64 = FAR  # when the consumer is served again
+
+    def allows(self, notes: Notes, held_count: i64, first: i64, count: i64, now_ms: i64) -> i64:
+        """How many of the messages first.. the consumer may get now; 0: none."""
+        if self.window_bytes == 0:
+            count = min(count, 1 - held_count)
+        elif self.window_bytes > 0:
+            count = notes.fitting(first, count, self.window_bytes - self.held_bytes)
+        if self.rate_max > 0 and count > 0:
+            self.fill(now_ms)
+            count = min(count, self.tokens // TOKENS)
+            if count == 0:
+                self.next_ms = now_ms + max(self._lack_ms(), PACE_MS)
+        return max(count, 0)
+
+    def fill(self, now_ms: i64) -> None:
+        kept_ms: i64 = LATE_MS if self.next_ms < FAR else IDLE_MS
+        elapsed = min(now_ms - self.filled_ms, 1 << 20)
+        self.filled_ms = now_ms
+        most = max(kept_ms * self.rate_max, TOKENS)
+        self.tokens = max(self.tokens, min(self.tokens + elapsed * self.rate_max, most))
+        self.next_ms = FAR
+
+    def _lack_ms(self) -> i64:
+        """Milliseconds until there are tokens for a message."""
+        return (TOKENS - self.tokens + self.rate_max - 1) // self.rate_max
+
+    def is_closed(self, counts_bytes: bool, held_count: i64) -> bool:
+        """Whether the consumer gets nothing until it settles something, or for its rate."""
+        if self.next_ms < FAR:
+            return True
+        if self.window_bytes > 0:
+            return not counts_bytes or self.held_bytes >= self.window_bytes
+        return self.window_bytes == 0 and held_count > 0

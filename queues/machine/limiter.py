@@ -1,0 +1,136 @@
+"""Which consumers of a queue have byte windows or rates, and when these let them be served.
+
+The limits of a consumer are its own, or else those of the queue. A consumer without any has no
+`Limits` and costs one test per turn. A consumer whose limits are reached stands in no line: it is
+`barred`, until it settles something or its time has come. Compiled.
+"""
+
+from typing import final
+
+from mypy_extensions import i64
+
+from queues.machine.commands import QUEUE_LIMIT
+from queues.machine.consumer_limits import TOKENS, Limits
+from queues.machine.consumers import Consumer
+from queues.machine.expiry import FAR
+from queues.machine.notes import Notes
+from queues.machine.ready import Ready
+from queues.machine.roster import Roster
+
+
+@final
+class Limiter:
+    """Invariant: no consumer waits for its rate longer than until `due_ms`."""
+
+    def __init__(self, roster: Roster, notes: Notes) -> None:
+        self._roster = roster
+        self._notes = notes
+        self.due_ms: i64 = FAR  # when a consumer may get messages again by its rate
+
+    def restore(self, consumer: Consumer, now_ms: i64) -> Limits | None:
+        """Give the consumer the limits that are its own or the queue's, or none."""
+        address = self._notes.options.address
+        window: i64 = consumer.own_window_bytes
+        if window == QUEUE_LIMIT:
+            window = -1 if address is None else address.window_bytes
+        rate: i64 = consumer.own_rate_max
+        if rate == QUEUE_LIMIT:
+            rate = -1 if address is None else address.rate_max
+        if window < 0 and rate <= 0:
+            consumer.limits = None
+            return None
+        limits = consumer.limits
+        if limits is None:
+            limits = Limits(now_ms)
+            consumer.limits = limits
+        if rate != limits.rate_max:
+            limits.next_ms = FAR
+            limits.tokens = TOKENS
+            limits.filled_ms = now_ms
+        limits.window_bytes = window
+        limits.rate_max = rate
+        return limits
+
+    def begin(self, consumer: Consumer, now_ms: i64) -> bool:
+        """The consumer is new, or the options have changed. Return whether it wants sizes of
+        messages that the queue does not count."""
+        had_limits = consumer.limits is not None
+        limits = self.restore(consumer, now_ms)
+        if limits is None:
+            if had_limits:
+                self.open_or_close(consumer)
+            return False
+        limits.held_bytes = 0
+        if limits.window_bytes > 0:
+            for first, count in consumer.held.runs():
+                limits.held_bytes += self._notes.bytes_of(first, count)
+        self.open_or_close(consumer)
+        return limits.window_bytes > 0 and not self._notes.options.counts_bytes
+
+    def configured(self, now_ms: i64) -> bool:
+        """The options have changed. Return as `begin`."""
+        wants_sizes = False
+        for consumer in self._roster.consumers.values():
+            if consumer.attached and self.begin(consumer, now_ms):
+                wants_sizes = True
+        return wants_sizes
+
+    def wants_sizes(self) -> bool:
+        """Whether a consumer has a byte window of its own."""
+        for consumer in self._roster.consumers.values():
+            if consumer.own_window_bytes > 0 and consumer.attached:
+                return True
+        return False
+
+    def open_or_close(self, consumer: Consumer) -> None:
+        """Have the consumer stand in line, or leave it, as its limits ask."""
+        self._bar(consumer, consumer.held.count)
+        if consumer.barred:
+            self._roster.lines.leave(consumer)
+        else:
+            self._roster.give(consumer, consumer.credit)
+
+    def _bar(self, consumer: Consumer, held_count: i64) -> None:
+        limits = consumer.limits
+        counts_bytes = self._notes.options.counts_bytes
+        is_closed = limits is not None and limits.is_closed(counts_bytes, held_count)
+        consumer.barred = consumer.suspended or is_closed
+
+    def allowed(self, consumer: Consumer, ready: Ready, want: i64, now_ms: i64) -> i64:
+        """How many ready messages to deliver to it now; they count as delivered. 0: none, and the
+        consumer, which has left its line, stays out of it."""
+        limits = consumer.limits
+        assert limits is not None
+        notes = self._notes
+        first = ready.first()
+        count = min(want, ready.head_run())
+        count = limits.allows(notes, consumer.held.count, first, count, now_ms)
+        if limits.window_bytes > 0:
+            limits.held_bytes += notes.bytes_of(first, count)
+        if limits.rate_max > 0:
+            limits.tokens -= count * TOKENS
+        self.due_ms = min(self.due_ms, limits.next_ms)
+        self._bar(consumer, consumer.held.count + count)
+        return count
+
+    def settled(self, consumer: Consumer, limits: Limits, first: i64, count: i64) -> None:
+        """The consumer held these messages until now."""
+        if limits.window_bytes > 0:
+            limits.held_bytes -= self._notes.bytes_of(first, count)
+        self._bar(consumer, consumer.held.count)
+        self._roster.give(consumer, consumer.credit)
+
+    def end_waits(self, now_ms: i64) -> i64:
+        """Have consumers stand in line that have waited long enough for their rates; return when
+        to call this next."""
+        self.due_ms = FAR
+        for consumer in self._roster.consumers.values():
+            limits = consumer.limits
+            if limits is None or limits.next_ms == FAR:
+                continue
+            if limits.next_ms <= now_ms:
+                limits.fill(now_ms)
+                self.open_or_close(consumer)
+            else:
+                self.due_ms = min(self.due_ms, limits.next_ms)
+        return self.due_ms
