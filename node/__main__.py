@@ -1,6 +1,6 @@
 """The `warren` command. `warren server` runs one node, `warren cluster` several of them,
 `warren check-data` verifies files, `warren bench` measures links of one connection, `warren chaos`
-breaks clusters.
+breaks clusters, `warren declare`, `publish`, `get` and `tail` try out a broker as its client.
 
 Only the arguments are read here. The broker is imported after they and the configuration have been
 found good, so that a mistake is answered at once.
@@ -16,6 +16,8 @@ from typing import Final
 from node.cli.bench_arguments import add_arguments as add_bench
 from node.cli.chaos_arguments import add_arguments as add_chaos
 from node.cli.cluster_arguments import add_arguments as add_cluster
+from node.cli.try_arguments import COMMANDS as TRY_COMMANDS
+from node.cli.try_arguments import add_arguments as add_try
 
 EXIT_USAGE: Final = 64  # sysexits
 EXIT_CONFIG: Final = 78
@@ -61,6 +63,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return bench(options, sys.stdout, sys.stderr)
     if options.command == "chaos":
         return chaos(options)
+    if options.command in TRY_COMMANDS:
+        from node.cli.try_out import main as try_out
+
+        return try_out(options, sys.stdout, sys.stderr)
     if options.command == "cluster":
         from node.cli.cluster import main as cluster
 
@@ -111,6 +117,7 @@ def make_parser() -> argparse.ArgumentParser:
     add_bench(commands)
     add_chaos(commands)
     add_cluster(commands)
+    add_try(commands)
     return parser
 
 
