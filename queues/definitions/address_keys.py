@@ -7,13 +7,17 @@ the machine's number is for it.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Final
 
-from queues.machine.address_settings import RATE_MAX, AddressSettings
+from queues.machine.address_settings import MILLI, RATE_MAX, AddressSettings
 
 WINDOW: Final = "consumer-window-size"
 RATE: Final = "consumer-max-rate"
 BYTES_MAX: Final = 1 << 40
+DURATION_MS_MAX: Final = 315_360_000_000  # ten years
+CONSUMERS_MAX: Final = 100_000
+LIFETIME: Final = "milliseconds from 0 to ten years, or -1 for none"
 
 Convert = Callable[[object], int | None]  # the machine's number; None: the value is not allowed
 
@@ -40,6 +44,17 @@ def _whole(low: int, high: int, absent: int | None = None) -> Convert:
     return convert
 
 
+def _fraction(low: int, high: int) -> Convert:
+    """A number, as thousandths."""
+
+    def convert(value: object) -> int | None:
+        if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
+            return None
+        return round(value * MILLI) if low <= value <= high else None
+
+    return convert
+
+
 ADDRESS_KEYS: Final = (
     AddressKey(
         *(WINDOW, "window_bytes", _whole(-1, BYTES_MAX)),
@@ -50,6 +65,44 @@ ADDRESS_KEYS: Final = (
         *(RATE, "rate_max", _whole(1, RATE_MAX, -1)),
         f"messages per second from 1 to {RATE_MAX}, or -1 for no limit",
         "consumer rate",
+    ),
+    AddressKey(
+        *("redelivery-delay", "redelivery_ms", _whole(0, DURATION_MS_MAX)),
+        *("milliseconds from 0 to ten years", "redelivery delay"),
+    ),
+    AddressKey(
+        *("redelivery-delay-multiplier", "redelivery_multiplier", _fraction(1, 1000)),
+        *("a number from 1 to 1000", "multiplier of redelivery delays"),
+    ),
+    AddressKey(
+        *("redelivery-collision-avoidance-factor", "redelivery_collision", _fraction(0, 1)),
+        *("a number from 0 to 1", "factor of collision avoidance"),
+    ),
+    AddressKey(
+        *("max-redelivery-delay", "redelivery_max_ms", _whole(0, DURATION_MS_MAX, -1)),
+        "milliseconds from 0 to ten years, or -1 for ten times the redelivery delay",
+        "greatest redelivery delay",
+    ),
+    AddressKey(
+        *("expiry-delay", "expiry_ms", _whole(0, DURATION_MS_MAX, -1)),
+        *(LIFETIME, "lifetime of messages without an expiration"),
+    ),
+    AddressKey(
+        *("min-expiry-delay", "expiry_min_ms", _whole(0, DURATION_MS_MAX, -1)),
+        *(LIFETIME, "shortest lifetime of messages"),
+    ),
+    AddressKey(
+        *("max-expiry-delay", "expiry_max_ms", _whole(0, DURATION_MS_MAX, -1)),
+        *(LIFETIME, "longest lifetime of messages"),
+    ),
+    AddressKey(
+        *("consumers-before-dispatch", "dispatch_consumers", _whole(0, CONSUMERS_MAX)),
+        *(f"a number from 0 to {CONSUMERS_MAX}", "number of consumers before dispatch"),
+    ),
+    AddressKey(
+        *("delay-before-dispatch", "dispatch_delay_ms", _whole(0, DURATION_MS_MAX, -1)),
+        "milliseconds from 0 to ten years, or -1 for no delay",
+        "delay before dispatch",
     ),
 )
 BY_NAME: Final[Mapping[str, AddressKey]] = {key.name: key for key in ADDRESS_KEYS}

@@ -358,7 +358,7 @@ class QueueCore:
             self.store.add(run_first, chunk, run_first - first, run_count, True)
             kept = self.mode != LAZY or (chunk.info & INFO_PERSISTENT) != 0
             found = Found(run_first, run_count, run_first - first, traits, arrived_ms, kept)
-            note_found(self._found, found, self.machine.options.ttl_ms >= 0)
+            note_found(self._found, found, self._times_arrivals())
 
     def recover_stretch(self, first: i64, count: i64, whole: Chunk, columns: Columns) -> None:
         """The log holds records one behind the other whose messages are all alive, as first..
@@ -368,7 +368,12 @@ class QueueCore:
         kept = self.mode != LAZY or (whole.info & INFO_PERSISTENT) != 0
         whole.lazy = self.mode == LAZY
         self.store.add_stretch(first, whole, columns)
-        note_stretch(self._found, columns, first, kept, self.machine.options.ttl_ms >= 0)
+        note_stretch(self._found, columns, first, kept, self._times_arrivals())
+
+    def _times_arrivals(self) -> bool:
+        """Whether messages expire by when they arrived."""
+        options = self.machine.options
+        return options.ttl_ms >= 0 or options.bounds_expiry
 
     def take_found(self) -> list[Found]:
         """Return what a recovery has found, in no order."""

@@ -25,14 +25,46 @@ class AddressSettings:
         window_bytes: i64 = -1,
         rate_max: i64 = -1,
         counts_bytes: i64 = 0,
+        redelivery_ms: i64 = 0,
+        redelivery_multiplier: i64 = MILLI,
+        redelivery_collision: i64 = 0,
+        redelivery_max_ms: i64 = -1,
+        expiry_ms: i64 = -1,
+        expiry_min_ms: i64 = -1,
+        expiry_max_ms: i64 = -1,
+        dispatch_consumers: i64 = 0,
+        dispatch_delay_ms: i64 = -1,
     ) -> None:
         self.window_bytes: i64 = window_bytes  # of bodies that a consumer may hold; 0: one message
         self.rate_max: i64 = rate_max  # messages per second to a consumer
         self.counts_bytes: i64 = counts_bytes  # 1: a consumer has a byte window of its own
+        self.redelivery_ms: i64 = redelivery_ms  # before the first redelivery
+        self.redelivery_multiplier: i64 = redelivery_multiplier  # thousandths, for each further one
+        self.redelivery_collision: i64 = redelivery_collision  # thousandths of the delay
+        self.redelivery_max_ms: i64 = redelivery_max_ms
+        self.expiry_ms: i64 = expiry_ms  # of messages without an expiration
+        self.expiry_min_ms: i64 = expiry_min_ms  # bounds of the expiration of messages
+        self.expiry_max_ms: i64 = expiry_max_ms
+        self.bounds_expiry = expiry_ms >= 0 or expiry_min_ms >= 0 or expiry_max_ms >= 0
+        self.dispatch_consumers: i64 = dispatch_consumers  # that there are before any is served
+        self.dispatch_delay_ms: i64 = dispatch_delay_ms  # from the first consumer on
 
     def values(self) -> list[int]:
         """All settings, by tag."""
-        return [self.window_bytes, self.rate_max, self.counts_bytes]
+        return [
+            self.window_bytes,
+            self.rate_max,
+            self.counts_bytes,
+            self.redelivery_ms,
+            self.redelivery_multiplier,
+            self.redelivery_collision,
+            self.redelivery_max_ms,
+            self.expiry_ms,
+            self.expiry_min_ms,
+            self.expiry_max_ms,
+            self.dispatch_consumers,
+            self.dispatch_delay_ms,
+        ]
 
     def encode(self) -> bytes:
         defaults = AddressSettings().values()

@@ -6,7 +6,8 @@ milliseconds, and never early. What expires, is dropped or purged meanwhile leav
 
 How long a message waits: until the delivery time that its consumer named (`x-opt-delivery-time`),
 or else, if the queue delays that kind of return, its least delay times the failed deliveries that
-it has had, at most the greatest delay. A queue that has delayed nothing yet has no `Delays`.
+it has had, at most the greatest delay; or its redelivery delay, which is multiplied with each
+further delivery. A queue that has delayed nothing yet has no `Delays`.
 Compiled.
 """
 
@@ -14,6 +15,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from queues.machine.address_settings import MILLI, AddressSettings
 from queues.machine.annotations import decode_words
 from queues.machine.commands import FAIL
 from queues.machine.effects import ACQUIRED_SHIFT
@@ -32,6 +34,8 @@ DELIVERY_TIME: Final = b"x-opt-delivery-time"
 DUE_SLICE: Final = 2048  # entries of the calendar looked at in one batch
 FAILED_MASK: Final = (1 << ACQUIRED_SHIFT) - 1
 FAILED_MAX: Final = 1 << 20  # more failures than these count as these
+MAX_FACTOR: Final = 10  # of the first delay: the greatest one where nothing else is said
+STEPS_MAX: Final = 1000  # multiplications
 TIMESTAMP: Final = 0x83  # as AMQP 1.0 encodes them: 8 bytes follow
 ULONG: Final = 0x80
 LONG: Final = 0x81
@@ -102,8 +106,37 @@ def oldest_of(delays: Delays | None, than: i64) -> i64:
     return first if than == 0 else min(first, than)
 
 
-def wait_ms(options: Options, outcome: i64, tries: i64) -> i64:
+def wait_ms(options: Options, outcome: i64, seq: i64, tries: i64) -> i64:
     """How long a message that is given back now waits by the options of the queue; 0: not."""
+    address = options.address
+    late_ms: i64 = 0
+    if address is not None and address.redelivery_ms > 0:
+        late_ms = redelivery_wait_ms(address, seq, tries >> ACQUIRED_SHIFT)
+    return max(late_ms, retry_wait_ms(options, outcome, tries))
+
+
+def redelivery_wait_ms(address: AddressSettings, seq: i64, count: i64) -> i64:
+    """How long a message waits for its `count`th redelivery by the address settings."""
+    most_ms = address.redelivery_max_ms
+    if most_ms < 0:
+        most_ms = MAX_FACTOR * address.redelivery_ms
+    most_ms = min(most_ms, DELAY_MS_MAX)
+    delay_ms = min(address.redelivery_ms, most_ms)
+    step: i64 = 1
+    if address.redelivery_multiplier > MILLI:
+        while step < min(count, STEPS_MAX) and delay_ms < most_ms:
+            delay_ms = delay_ms * address.redelivery_multiplier // MILLI
+            step += 1
+    if address.redelivery_collision > 0:
+        # Not random, because all members have to compute the same: mixed from the message's number.
+        lot = ((seq & 0xFFFFFFFF) * 2654435761 + count * 40503 >> 8) & 0xFFFF
+        width = min(delay_ms, most_ms) * address.redelivery_collision // MILLI
+        delay_ms = min(delay_ms, most_ms) + width * (lot - 0x8000) // 0x8000
+    return max(min(delay_ms, most_ms), 1)
+
+
+def retry_wait_ms(options: Options, outcome: i64, tries: i64) -> i64:
+    """The same by the options for delayed retries."""
     kind = options.delay_type
     has_failed = outcome == FAIL
     if kind == DELAY_NONE or kind == (DELAY_RETURNED if has_failed else DELAY_FAILED):

@@ -12,8 +12,10 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from queues.machine.traits import Traits
+from queues.machine.address_settings import AddressSettings
+from queues.machine.traits import ABSENT, Traits
 from queues.runs.packed_runs import PackedRuns
+from warren.wire.buffer import BytesWriter, write_i64_le
 
 FAR: Final = 1 << 62  # a time that never comes
 STEP_MS_MIN: Final = 1
@@ -84,6 +86,27 @@ def step_of(ttl_ms: i64) -> i64:
     """How long one row of `Arrivals` lasts."""
     step = ttl_ms // 1000
     return min(max(step, STEP_MS_MIN), STEP_MS_MAX)
+
+
+def bounded_lifetimes(
+    address: AddressSettings, traits: Traits | None, first: i64, count: i64
+) -> Traits:
+    """Lifetimes of messages first.. of the traits, with the queue's bounds, as other traits."""
+    if traits is None or traits.ttls is None:
+        return Traits(ABSENT, bounded_ttl(address, ABSENT if traits is None else traits.ttl_ms))
+    column = BytesWriter()
+    for place in range(first, first + count):
+        write_i64_le(column, bounded_ttl(address, traits.ttl_of(place)))
+    return Traits(ABSENT, ABSENT, None, column.getvalue())
+
+
+def bounded_ttl(address: AddressSettings, ttl_ms: i64) -> i64:
+    """The lifetime of a message that has this one, or none."""
+    if ttl_ms < 0:
+        return address.expiry_max_ms if address.expiry_ms < 0 else address.expiry_ms
+    if address.expiry_max_ms >= 0:
+        ttl_ms = min(ttl_ms, address.expiry_max_ms)
+    return max(ttl_ms, address.expiry_min_ms)
 
 
 @final

@@ -89,7 +89,7 @@ from queues.machine.effects import (
     ResendFrom,
     SizesWanted,
 )
-from queues.machine.expiry import Arrivals, Calendar
+from queues.machine.expiry import Arrivals, Calendar, bounded_lifetimes
 from queues.machine.leadership import (
     admit,
     apply_leadership,
@@ -149,6 +149,7 @@ class Fifo:
         self.checked_out: i64 = 0
         self.roster = Roster(self.options.single_active, self.options.drain_handover)
         self.limiter = Limiter(self.roster, self.notes)
+        self.limiter.configure_dispatch(0)
         self.last_seqs = Numbers()
         self.leaving: deque[Leaving] = deque()
         self.delivered_high: i64 = 0  # highest message_seq ever checked out
@@ -174,15 +175,19 @@ class Fifo:
         self._settling = False  # what comes back now is given back by a client
         self._one_by_one = False  # messages that come back differ
         self._noted = False  # some message has more to it than its number
+        self._counts = False  # deliveries of each message
+        self._delays_returns = False  # a message that comes back may have to wait
         self.set_options(self.options)
 
     def set_options(self, options: Options) -> None:
         self.options = options
         self.notes.configure(options)
         self.roster.drain_handover = options.drain_handover
-        self._one_by_one = options.counts_deliveries or options.delays
+        self._counts = options.counts_deliveries or options.redelivers_late
+        self._delays_returns = options.delays or options.redelivers_late
+        self._one_by_one = self._counts or self._delays_returns
         self._noted = options.levels > 1 or options.counts_bytes or self._one_by_one
-        limited = options.length_max >= 0 or options.counts_bytes
+        limited = options.length_max >= 0 or options.counts_bytes or options.bounds_expiry
         self._plain = not limited and options.levels == 1 and options.ttl_ms < 0
 
     # After a restart
@@ -410,6 +415,10 @@ class Fifo:
                 self.arrivals.prune(self.roster.oldest_held(oldest))
             self.arrivals.note(first, self.now_ms, options.ttl_ms)
             self.due_by(self.arrivals.due_ms(first, options.ttl_ms))
+        if options.bounds_expiry:
+            assert options.address is not None
+            traits = bounded_lifetimes(options.address, traits, index, count)
+            index = 0
         if traits is not None and (traits.ttls is not None or traits.ttl_ms >= 0):
             due_ms = self.calendar.note(first, count, self.now_ms, traits, index)
             if self.calendar.wants_sweep(self.length()):
@@ -580,7 +589,7 @@ class Fifo:
 
     def _return_alike(self, first: i64, count: i64, level: i64, outcome: i64) -> None:
         tries: i64 = 0
-        if self.options.counts_deliveries and outcome != RETURN_UNSEEN:
+        if self._counts and outcome != RETURN_UNSEEN:
             tries = self.attempts.get(first)
             tries += 1 << ACQUIRED_SHIFT
             returned = self._settling and self.options.counts_returns
@@ -595,15 +604,15 @@ class Fifo:
         waits = False
         if outcome != RETURN_UNSEEN:
             self._mark_redelivered(first, count)
-            waits = self.options.delays and self._delays(first, outcome, tries)
+            waits = self._delays_returns and self._wait(first, outcome, tries)
         if not waits:
             self.notes.put_back(first, count, level)
         if self.options.ttl_ms >= 0:
             self._watch_returned(first)
 
-    def _delays(self, seq: i64, outcome: i64, tries: i64) -> bool:
+    def _wait(self, seq: i64, outcome: i64, tries: i64) -> bool:
         """Keep a message that was given back until its time, if it has to wait."""
-        due_ms = self.now_ms + wait_ms(self.options, outcome, tries)
+        due_ms = self.now_ms + wait_ms(self.options, outcome, seq, tries)
         if self.deliver_at_ms > 0:
             due_ms = min(self.deliver_at_ms, self.now_ms + DELAY_MS_MAX)
         if due_ms <= self.now_ms:
@@ -657,6 +666,7 @@ class Fifo:
         self._effects.append(Attached(command.key))
         if self.limiter.begin(consumer, self.now_ms):
             self._effects.append(SizesWanted())
+        self.due_by(self.limiter.due_ms)
         if self.options.single_active and roster.may_change(consumer):
             roster.activate(self._effects)
         roster.give(consumer, command.credit)
@@ -696,6 +706,7 @@ class Fifo:
         self.roster.detach(consumer)
         if self.roster.attached_count == 0:
             self.use()
+            self.limiter.configure_dispatch(self.now_ms)
             self._effects.append(LastConsumerGone())
 
     def _holds_nothing(self, consumer: Consumer) -> None:
@@ -908,6 +919,8 @@ class Fifo:
             self.arrivals.change(self.now_ms, old.ttl_ms, options.ttl_ms)
         if options.expires_ms != old.expires_ms:
             self.use()
+        if not self._counts and self.attempts.count > 0:
+            self.attempts = Sparse()
         self.timeouts.look_sooner = True
         if self.limiter.configured(self.now_ms):
             self._effects.append(SizesWanted())

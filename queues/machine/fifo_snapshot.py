@@ -28,6 +28,7 @@ from queues.machine.fifo_state import (
     decode_state,
     encode_state,
     head_of,
+    is_limited,
     restore,
 )
 from queues.machine.fifo_state import BadSnapshot as BadSnapshot
@@ -90,7 +91,7 @@ class Frozen:
         if self._is_open:
             state = head_of(machine)
             head = encode_state(state)
-            version = HEAD if len(state.limits) == 0 else LIMITED_HEAD
+            version = LIMITED_HEAD if is_limited(state) else HEAD
             self._head = LONG.pack(version, len(head)) + head
             self._sources.extend(sources_of(machine))
         else:

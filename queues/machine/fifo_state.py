@@ -119,6 +119,7 @@ class FifoState(msgspec.Struct, frozen=True, array_like=True):
     delayed: Runs = []
     delays: list[tuple[int, int, int]] = []  # due, first, count; some may be gone
     limits: list[LimitState] = []  # of consumers with a window or a rate
+    dispatch: tuple[int, int] = (0, -1)  # 1: no consumer is served; when the first of them came
 
 
 def machine_state(machine: Fifo) -> FifoState:
@@ -182,6 +183,7 @@ def _state_of(machine: Fifo, whole: bool) -> FifoState:
         [] if delays is None else _runs(delays.seqs, whole),
         delays.calendar.entries() if whole and delays is not None else [],
         [found for each in roster.consumers.values() for found in _limit_states(each)],
+        (int(machine.limiter.holds_all), machine.limiter.first_ms),
     )
 
 
@@ -189,9 +191,14 @@ def _runs(seqs: SeqSet, whole: bool) -> Runs:
     return seqs.runs() if whole else []
 
 
+def is_limited(state: FifoState) -> bool:
+    """Whether the machine has more to it than the elements of versions 4 and 5 say."""
+    return len(state.limits) > 0 or state.dispatch != (0, -1)
+
+
 def encode_state(state: FifoState) -> bytes:
     fields = list(msgspec.structs.astuple(state))
-    if len(state.limits) == 0:
+    if not is_limited(state):
         return msgspec.msgpack.encode(fields[:COMMON_FIELDS])
     fields[0] = LIMITED_HEAD if state.version == HEAD else LIMITED
     return msgspec.msgpack.encode(fields)
@@ -265,6 +272,7 @@ def restore(machine: Fifo, state: FifoState) -> None:
         _restore_delays(machine, state)
     for each in state.limits:
         _restore_limits(machine, each)
+    _restore_dispatch(machine, *state.dispatch)
     machine.due_by(state.now_ms)
 
 
@@ -292,6 +300,16 @@ def _restore_limits(machine: Fifo, state: LimitState) -> None:
         machine.limiter.due_ms = min(machine.limiter.due_ms, state.next_ms)
 
 
+def _restore_dispatch(machine: Fifo, holds: int, first_ms: int) -> None:
+    limiter = machine.limiter
+    limiter.holds_all = bool(holds)
+    limiter.first_ms = first_ms
+    if limiter.holds_all:
+        limiter.due_ms = machine.now_ms
+        for consumer in machine.roster.consumers.values():
+            consumer.barred = consumer.barred or consumer.attached
+
+
 def _restore_delays(machine: Fifo, state: FifoState) -> None:
     delays = Delays(machine.notes)
     delays.seqs = _set(state.delayed)
@@ -307,6 +325,7 @@ def _check(state: FifoState, options: Options) -> None:
     numbers += [seq for _, seq in state.last_seqs] + [tries for _, tries in state.attempts]
     numbers += [time for _, time in state.arrivals] + [due for due, _, _ in state.calendar]
     numbers += [due for due, _, _ in state.delays]
+    numbers += [state.dispatch[0], state.dispatch[1] + 1]
     for each in state.limits:
         numbers += [each.held_bytes, each.tokens, each.filled_ms, each.next_ms]
         numbers += [each.own_window_bytes - QUEUE_LIMIT, each.own_rate_max - QUEUE_LIMIT]

@@ -25,7 +25,9 @@ class Limiter:
     def __init__(self, roster: Roster, notes: Notes) -> None:
         self._roster = roster
         self._notes = notes
-        self.due_ms: i64 = FAR  # when a consumer may get messages again by its rate
+        self.due_ms: i64 = FAR  # when a consumer may get messages again
+        self.holds_all = False  # no consumer is served until there are enough, or long enough
+        self.first_ms: i64 = -1  # when the first consumer came that is held so
 
     def restore(self, consumer: Consumer, now_ms: i64) -> Limits | None:
         """Give the consumer the limits that are its own or the queue's, or none."""
@@ -55,6 +57,9 @@ class Limiter:
         """The consumer is new, or the options have changed. Return whether it wants sizes of
         messages that the queue does not count."""
         had_limits = consumer.limits is not None
+        if self.holds_all:
+            self.configure_dispatch(now_ms)
+            consumer.barred = consumer.barred or self.holds_all
         limits = self.restore(consumer, now_ms)
         if limits is None:
             if had_limits:
@@ -69,6 +74,7 @@ class Limiter:
 
     def configured(self, now_ms: i64) -> bool:
         """The options have changed. Return as `begin`."""
+        self.configure_dispatch(now_ms)
         wants_sizes = False
         for consumer in self._roster.consumers.values():
             if consumer.attached and self.begin(consumer, now_ms):
@@ -94,7 +100,37 @@ class Limiter:
         limits = consumer.limits
         counts_bytes = self._notes.options.counts_bytes
         is_closed = limits is not None and limits.is_closed(counts_bytes, held_count)
-        consumer.barred = consumer.suspended or is_closed
+        consumer.barred = consumer.suspended or is_closed or self.holds_all
+
+    # Consumers before dispatch
+
+    def configure_dispatch(self, now_ms: i64) -> None:
+        """The options have changed, or consumers have come or gone."""
+        address = self._notes.options.address
+        wanted: i64 = 0 if address is None else address.dispatch_consumers
+        delay_ms: i64 = -1 if address is None else address.dispatch_delay_ms
+        attached = self._roster.attached_count
+        if wanted == 0 and delay_ms <= 0:
+            self._hold_all(False)
+        elif attached == 0:
+            self.first_ms = -1
+            self._hold_all(True)
+        elif self.holds_all:
+            if self.first_ms < 0:
+                self.first_ms = now_ms
+            if 0 < wanted <= attached or (delay_ms >= 0 and now_ms >= self.first_ms + delay_ms):
+                self._hold_all(False)
+            elif delay_ms >= 0:
+                self.due_ms = min(self.due_ms, self.first_ms + delay_ms)
+
+    def _hold_all(self, holds: bool) -> None:
+        if self.holds_all != holds:
+            self.holds_all = holds
+            for consumer in self._roster.consumers.values():
+                if consumer.attached:
+                    self.open_or_close(consumer)
+
+    # Serving and settling
 
     def allowed(self, consumer: Consumer, ready: Ready, want: i64, now_ms: i64) -> i64:
         """How many ready messages to deliver to it now; they count as delivered. 0: none, and the
@@ -124,6 +160,8 @@ class Limiter:
         """Have consumers stand in line that have waited long enough for their rates; return when
         to call this next."""
         self.due_ms = FAR
+        if self.holds_all:
+            self.configure_dispatch(now_ms)
         for consumer in self._roster.consumers.values():
             limits = consumer.limits
             if limits is None or limits.next_ms == FAR:

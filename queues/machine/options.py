@@ -86,6 +86,8 @@ class Options:
             address = None
         self.address = address  # None: all of them have their defaults
         self.counts_bytes = bytes_max >= 0  # sizes of messages are known
+        self.bounds_expiry = address is not None and address.bounds_expiry
+        self.redelivers_late = address is not None and address.redelivery_ms > 0
         if address is not None and (address.window_bytes > 0 or address.counts_bytes > 0):
             self.counts_bytes = True
 

@@ -40,6 +40,25 @@ export const KEYS = {
     kind: "number", is: "queues", means: "most bytes that a consumer holds; 0: one message",
   },
   "consumer-max-rate": { kind: "number", is: "queues", means: "messages a second to a consumer" },
+  "redelivery-delay": { kind: "number", is: "queues", means: "wait before a redelivery, ms" },
+  "redelivery-delay-multiplier": {
+    kind: "number", is: "queues", means: "factor of that wait for each further redelivery",
+  },
+  "redelivery-collision-avoidance-factor": {
+    kind: "number", is: "queues", means: "share by which that wait varies, 0 to 1",
+  },
+  "max-redelivery-delay": { kind: "number", is: "queues", means: "longest such wait, ms" },
+  "expiry-delay": {
+    kind: "number", is: "queues", means: "lifetime of messages without an expiration, ms",
+  },
+  "min-expiry-delay": { kind: "number", is: "queues", means: "shortest lifetime, ms" },
+  "max-expiry-delay": { kind: "number", is: "queues", means: "longest lifetime, ms" },
+  "consumers-before-dispatch": {
+    kind: "number", is: "queues", means: "consumers that there are before any is served",
+  },
+  "delay-before-dispatch": {
+    kind: "number", is: "queues", means: "wait from the first consumer to the first delivery, ms",
+  },
   "queue-mode": {
     kind: ["default", "lazy"], is: "classic_queues", means: "lazy: bodies on disk alone",
   },

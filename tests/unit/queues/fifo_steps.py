@@ -81,6 +81,14 @@ ADDRESSES = st.builds(
     window_bytes=st.sampled_from(WINDOWS),
     rate_max=st.sampled_from(RATES),
     counts_bytes=st.sampled_from([0, 1]),
+    redelivery_ms=st.sampled_from([0, 0, DELAY_MS]),
+    redelivery_multiplier=st.sampled_from([1000, 2000]),
+    redelivery_max_ms=st.sampled_from([-1, 13_300]),
+    expiry_ms=st.sampled_from([-1, -1, 35_000]),
+    expiry_min_ms=st.sampled_from([-1, -1, 15_000]),
+    expiry_max_ms=st.sampled_from([-1, -1, 15_000]),
+    dispatch_consumers=st.sampled_from([0, 0, 2]),
+    dispatch_delay_ms=st.sampled_from([-1, 15_000]),
 )
 SMALL = st.sampled_from([-1, -1, 0, 1, 3, 6])
 OPTIONS = st.builds(
@@ -126,7 +134,16 @@ def story_of(seed: int) -> tuple[Options, list[Batch]]:
         delay_min_ms=DELAY_MS,
         delay_max_ms=lots.choice([-1, 13_300]),
         counts_returns=seed % 2 == 0,
-        address=AddressSettings(lots.choice(WINDOWS), lots.choice(RATES), seed % 3 == 0),
+        address=AddressSettings(
+            *(lots.choice(WINDOWS), lots.choice(RATES), seed % 3 == 0),
+            redelivery_ms=lots.choice([0, DELAY_MS]),
+            redelivery_multiplier=lots.choice([1000, 2000]),
+            expiry_ms=lots.choice([-1, -1, 35_000]),
+            expiry_min_ms=lots.choice([-1, -1, 15_000]),
+            expiry_max_ms=lots.choice([-1, -1, 15_000]),
+            dispatch_consumers=lots.choice([0, 0, 2]),
+            dispatch_delay_ms=lots.choice([-1, -1, 15_000]),
+        ),
     )
     kinds = KINDS if lots.random() < 0.5 else (*KINDS, *SELDOM)
     leaps = LEAPS if lots.random() < 0.7 else (0,)
@@ -250,7 +267,15 @@ class Script:
 
     @staticmethod
     def _other_address(a: int, b: int, c: int) -> AddressSettings:
-        return AddressSettings(WINDOWS[(a + b) % 4], RATES[c % 3], (a + c) % 2)
+        return AddressSettings(
+            *(WINDOWS[(a + b) % 4], RATES[c % 3], (a + c) % 2),
+            redelivery_ms=(0, DELAY_MS)[b % 2],
+            redelivery_multiplier=(1000, 2000, 3000)[c % 3],
+            expiry_ms=(-1, -1, 35_000)[a % 3],
+            expiry_max_ms=(-1, 15_000)[c % 2],
+            dispatch_consumers=(0, 0, 2)[c % 3],
+            dispatch_delay_ms=(-1, 15_000)[a % 2],
+        )
 
     def _other_options(self, who: int, a: int, b: int, c: int) -> Options:
         """What may change in the life of a queue."""

@@ -116,6 +116,8 @@ class NaiveFifo:
         self.used_ms: int | None = None
         self.look_ms: int | None = None  # when to look at what consumers hold
         self.look_sooner = False
+        self.holds_all = self._waits_for_consumers()
+        self.first_ms: int | None = None  # the first consumer that waits for others
         self.effects: list[Row] = []
         self.unserved = False  # messages or credit came since consumers were served last
 
@@ -255,12 +257,23 @@ class NaiveFifo:
         if traits is not None:
             priority, ttl = traits.priority_of(place), traits.ttl_of(place)
             size = traits.size_of(place) if traits.sizes is not None else 0
+        ttl = self._bounded(ttl)
         level = min(priority, self.options.levels - 1)
         if priority < 0:
             level = self.options.default_level
         seq = self.next_seq
         self.next_seq += 1
         return NaiveMessage(seq, level, size, self.now_ms, ttl)
+
+    def _bounded(self, ttl: int) -> int:
+        address = self.options.address
+        if address is None:
+            return ttl
+        if ttl < 0:
+            return address.expiry_ms if address.expiry_ms >= 0 else address.expiry_max_ms
+        if address.expiry_max_ms >= 0:
+            ttl = min(ttl, address.expiry_max_ms)
+        return max(ttl, address.expiry_min_ms)
 
     def _admit(self, message: NaiveMessage, session: int, number: int) -> bool:
         """Let it in if there is room; return whether it is due already."""
@@ -340,7 +353,7 @@ class NaiveFifo:
         assert outcome in (RELEASE, RETURN_UNSEEN, FAIL)
         if outcome != RETURN_UNSEEN:
             message.redelivered = True
-            if self.options.counts_deliveries:
+            if self.options.counts_deliveries or self.options.redelivers_late:
                 message.acquired += 1
                 message.failed += outcome == FAIL or counts
         if outcome != RETURN_UNSEEN and 0 <= self.options.delivery_limit < message.failed:
@@ -354,9 +367,24 @@ class NaiveFifo:
 
     def _until(self, message: NaiveMessage, outcome: int, at_ms: int) -> int:
         """When it may be delivered again."""
-        options = self.options
         if at_ms:
             return at_ms
+        return max(self._late_until(message), self._retry_until(message, outcome))
+
+    def _late_until(self, message: NaiveMessage) -> int:
+        address = self.options.address
+        if address is None or address.redelivery_ms == 0:
+            return 0
+        most = address.redelivery_max_ms
+        if most < 0:
+            most = 10 * address.redelivery_ms
+        wait = address.redelivery_ms
+        for _ in range(1, message.acquired):
+            wait *= address.redelivery_multiplier // 1000
+        return self.now_ms + max(min(wait, most), 1)
+
+    def _retry_until(self, message: NaiveMessage, outcome: int) -> int:
+        options = self.options
         if options.delay_type not in (
             DELAY_ALL,
             DELAY_FAILED if outcome == FAIL else DELAY_RETURNED,
@@ -382,6 +410,7 @@ class NaiveFifo:
         consumer.own_window, consumer.own_rate = command.window_bytes, command.rate_max
         consumer.filled_ms = self.now_ms
         self.effects.append(("attached", command.key))
+        self._see_dispatch()
         self._set_limits(command.key)
         self._ask_for_sizes([command.key])
         self._choose()
@@ -424,7 +453,7 @@ class NaiveFifo:
         return self._window(consumer) >= 0 or self._rate(consumer) > 0
 
     def _is_closed(self, consumer: NaiveConsumer) -> bool:
-        if consumer.until_ms:
+        if consumer.until_ms or self.holds_all:
             return True
         window = self._window(consumer)
         if window == 0:
@@ -435,6 +464,30 @@ class NaiveFifo:
 
     def held_bytes(self, consumer: NaiveConsumer) -> int:
         return sum(self.messages[seq].size for seq in consumer.held)
+
+    def _waits_for_consumers(self) -> bool:
+        address = self.options.address
+        if address is None:
+            return False
+        return address.dispatch_consumers > 0 or address.dispatch_delay_ms > 0
+
+    def _see_dispatch(self) -> None:
+        """Whether there are consumers enough, or for long enough."""
+        address, attached, held = self.options.address, len(self.attached()), self.holds_all
+        if address is None or not self._waits_for_consumers():
+            self.holds_all = False
+        elif attached == 0:
+            self.holds_all, self.first_ms = True, None
+        elif self.holds_all:
+            if self.first_ms is None:
+                self.first_ms = self.now_ms
+            delay = address.dispatch_delay_ms
+            is_enough = 0 < address.dispatch_consumers <= attached
+            if is_enough or (delay >= 0 and self.now_ms >= self.first_ms + delay):
+                self.holds_all = False
+        if held != self.holds_all:
+            for key in self.attached():
+                self._set_limits(key)
 
     def _set_limits(self, key: int) -> None:
         """The consumer came, or the options are others."""
@@ -477,6 +530,7 @@ class NaiveFifo:
         if not consumer.held:
             del self.consumers[key]
         if not self.attached():
+            self._see_dispatch()
             self.used_ms = self.now_ms
             self.effects.append(("last consumer gone",))
 
@@ -575,6 +629,7 @@ class NaiveFifo:
                 self.messages[seq].until_ms = None
                 self.ready.append(seq)
         self._expire()
+        self._see_dispatch()
         for key, consumer in self.consumers.items():
             if 0 < consumer.until_ms <= self.now_ms:
                 consumer.until_ms = 0
@@ -640,6 +695,10 @@ class NaiveFifo:
         if old.expires_ms != options.expires_ms:
             self.used_ms = self.now_ms
         self.look_sooner = True
+        if not (options.counts_deliveries or options.redelivers_late):
+            for message in self.messages.values():
+                message.acquired = message.failed = 0
+        self._see_dispatch()
         for key in self.attached():
             consumer = self.consumers[key]
             if self._has_limits(consumer) or consumer.rate > 0 or key not in self.line:

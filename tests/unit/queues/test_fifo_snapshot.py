@@ -1,6 +1,7 @@
 """Snapshots of the queue machine: the same bytes again, the same life afterwards, no nonsense."""
 
 import struct
+from collections.abc import Callable
 from random import Random
 
 import msgspec
@@ -41,6 +42,18 @@ from tests.unit.queues.runs import runs_of
 SESSIONS = [SessionId(7 << 64 | counter) for counter in (1, 2, 3)]
 
 
+def pick_address(pick: Callable[[tuple[int, ...]], int]) -> AddressSettings:
+    return AddressSettings(
+        *(pick((-1, 0, 30)), pick((-1, 4)), pick((0, 1))),
+        redelivery_ms=pick((0, 50)),
+        redelivery_multiplier=pick((1000, 1500)),
+        redelivery_collision=pick((0, 200)),
+        expiry_max_ms=pick((-1, 700)),
+        dispatch_consumers=pick((0, 0, 2)),
+        dispatch_delay_ms=pick((-1, 90)),
+    )
+
+
 class Story:
     """Random commands that the sessions of one machine could send."""
 
@@ -73,7 +86,7 @@ class Story:
             delay_type=pick((0, 1, 2, 3)),
             delay_min_ms=pick((0, 40)),
             delay_max_ms=pick((-1, 100)),
-            address=pick((None, AddressSettings(pick((-1, 0, 30)), pick((-1, 4)), pick((0, 1))))),
+            address=pick((None, pick_address(pick))),
         )
 
     def batch(self) -> tuple[list[Command], int]:

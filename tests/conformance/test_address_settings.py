@@ -1,0 +1,113 @@
+"""Address settings of queues beside windows and rates, with pika and python-qpid-proton."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import proton
+import pytest
+
+from tests.conformance.broker import Broker, Inbox, publish_all, settle_down, wait_until_ready
+from tests.conformance.options import both_kinds, declare, onward, publish
+from tests.conformance.proton10 import connect10
+
+
+@pytest.fixture
+def open10(own_broker: Broker, name: str) -> Iterator[Callable[..., Any]]:
+    """Opens connections that are closed before `name` is cleaned up."""
+    opened: list[Any] = []
+
+    def open_one(**options: Any) -> Any:
+        opened.append(connect10(own_broker, **options))
+        return opened[-1]
+
+    yield open_one
+    for connection in opened:
+        connection.close()
+
+
+@both_kinds
+def test_requeued_message_comes_back_after_the_redelivery_delay_and_later_each_time(
+    own_broker: Broker, connection: Any, channel: Any, name: str, kind: str
+) -> None:
+    arguments = {"x-redelivery-delay": 200, "x-redelivery-delay-multiplier": 2}
+    declare(channel, name, kind, arguments)
+    consuming = connection.channel()
+    inbox = Inbox(consuming, name)
+    publish(channel, name, b"1")
+    inbox.wait(1)
+    for count, delay in ((2, 0.2), (3, 0.4)):
+        begun = time.monotonic()
+        consuming.basic_nack(inbox.tags[-1], requeue=True)
+        inbox.wait(count)
+        assert time.monotonic() - begun >= delay - 0.005
+        assert inbox.messages[-1].redelivered
+
+
+def test_released_message_of_amqp10_comes_back_after_the_redelivery_delay(
+    open10: Callable[..., Any], channel: Any, name: str
+) -> None:
+    declare(channel, name, "classic", {"x-redelivery-delay": 200})
+    publish(channel, name, b"1")
+    receiver = open10().create_receiver(f"/queues/{name}", credit=1)
+    receiver.receive(timeout=5)
+    begun = time.monotonic()
+    receiver.release(delivered=False)
+    receiver.flow(1)
+    receiver.receive(timeout=5)
+    assert time.monotonic() - begun >= 0.195
+
+
+@both_kinds
+def test_message_without_expiration_is_dead_lettered_after_the_expiry_delay(
+    own_broker: Broker, channel: Any, name: str, kind: str
+) -> None:
+    dead = channel.queue_declare("", exclusive=True).method.queue
+    declare(channel, name, kind, {"x-expiry-delay": 100, **onward(dead)})
+    publish(channel, name, b"1")
+    wait_until_ready(channel, dead, 1)
+
+
+@both_kinds
+def test_expiration_of_a_message_is_at_most_max_expiry_delay(
+    own_broker: Broker, channel: Any, name: str, kind: str
+) -> None:
+    declare(channel, name, kind, {"x-max-expiry-delay": 100})
+    publish(channel, name, b"1", expiration="3600000")
+    wait_until_ready(channel, name, 0)
+
+
+def test_time_to_live_of_amqp10_is_at_most_max_expiry_delay(
+    open10: Callable[..., Any], channel: Any, name: str
+) -> None:
+    declare(channel, name, "quorum", {"x-max-expiry-delay": 100})
+    open10().create_sender(f"/queues/{name}").send(proton.Message(body="1", ttl=3600))
+    wait_until_ready(channel, name, 0)
+
+
+@both_kinds
+def test_no_message_is_dispatched_before_there_are_enough_consumers(
+    own_broker: Broker, connect: Callable[..., Any], channel: Any, name: str, kind: str
+) -> None:
+    declare(channel, name, kind, {"x-consumers-before-dispatch": 2, "x-consumer-window-size": 0})
+    publish_all(channel, name, [b"1", b"2"])
+    first, second = connect().channel(), connect().channel()
+    inbox = Inbox(first, name)
+    wait_until_ready(channel, name, 2)
+    assert inbox.messages == []
+    other = Inbox(second, name)
+    other.wait(1)
+    inbox.wait(1)
+
+
+@both_kinds
+def test_dispatch_begins_after_its_delay_though_consumers_are_missing(
+    own_broker: Broker, connection: Any, channel: Any, name: str, kind: str
+) -> None:
+    arguments = {"x-consumers-before-dispatch": 2, "x-delay-before-dispatch": 200}
+    declare(channel, name, kind, arguments)
+    publish(channel, name, b"1")
+    begun = time.monotonic()
+    inbox = Inbox(connection.channel(), name)
+    settle_down(channel, lambda: len(inbox.messages) == 1)
+    assert time.monotonic() - begun >= 0.195

@@ -1,0 +1,200 @@
+"""Address settings of queues beside windows and rates: redelivery, lifetimes, dispatch."""
+
+import struct
+
+import pytest
+
+from queues.definitions.address_keys import ADDRESS_KEYS, address_settings
+from queues.definitions.policy_keys import policy_fault
+from queues.machine.address_settings import AddressSettings
+from queues.machine.commands import (
+    ACCEPT,
+    FAIL,
+    RELEASE,
+    RETURN_UNSEEN,
+    Attach,
+    Configure,
+    Detach,
+    Enqueue,
+    SessionId,
+    Settle,
+    consumer_key,
+)
+from queues.machine.delays import redelivery_wait_ms
+from queues.machine.effects import Delivers, Effect, Left
+from queues.machine.fifo import Fifo
+from queues.machine.options import Options
+from queues.machine.traits import Traits
+
+PUBLISHER = SessionId(7 << 64 | 1)
+KEYS = [consumer_key(SessionId(7 << 64 | counter), 1) for counter in (2, 3, 4)]
+KEY = KEYS[0]
+
+
+def queue_with(**settings: int) -> Fifo:
+    return Fifo(Options(address=AddressSettings(**settings)))
+
+
+def attach(place: int) -> Attach:
+    return Attach(KEYS[place], 100, True, False, 0)
+
+
+def delivered(effects: list[Effect]) -> list[int]:
+    found = [each for each in effects if isinstance(each, Delivers)]
+    return [each.first + place for each in found for place in range(each.count)]
+
+
+def left(effects: list[Effect]) -> list[int]:
+    found = [each for each in effects if isinstance(each, Left)]
+    return [each.first + place for each in found for place in range(each.count)]
+
+
+# Redelivery
+
+
+@pytest.mark.parametrize("outcome", [RELEASE, FAIL])
+def test_classic_queue_redelivers_after_a_delay_that_is_multiplied(outcome: int) -> None:
+    fifo = queue_with(redelivery_ms=100, redelivery_multiplier=2500, redelivery_max_ms=500)
+    now_ms = 1000
+    assert delivered(fifo.apply([Enqueue(PUBLISHER, 1, 1), attach(0)], now_ms)) == [1]
+    for wait_ms in (100, 250, 500, 500):
+        fifo.apply([Settle(KEY, outcome, [(1, 1)])], now_ms)
+        assert delivered(fifo.apply([], now_ms + wait_ms - 1)) == []
+        now_ms += wait_ms + 5
+        assert delivered(fifo.apply([], now_ms)) == [1]
+
+
+def test_what_was_never_sent_is_not_delayed() -> None:
+    fifo = queue_with(redelivery_ms=100)
+    fifo.apply([Enqueue(PUBLISHER, 1, 1), attach(0)], 1000)
+    assert delivered(fifo.apply([Settle(KEY, RETURN_UNSEEN, [(1, 1)])], 1000)) == [1]
+
+
+def test_greatest_delay_is_ten_times_the_first_unless_it_is_given() -> None:
+    address = AddressSettings(redelivery_ms=70, redelivery_multiplier=3000)
+    assert [redelivery_wait_ms(address, 1, count) for count in (1, 2, 3, 4, 99)] == [
+        *(70, 210, 630, 700, 700)
+    ]
+
+
+def test_collision_avoidance_spreads_delays_within_its_factor_and_always_alike() -> None:
+    address = AddressSettings(redelivery_ms=1000, redelivery_collision=200, redelivery_max_ms=5000)
+    waits = [redelivery_wait_ms(address, seq, 1) for seq in range(1, 500)]
+    assert waits == [redelivery_wait_ms(address, seq, 1) for seq in range(1, 500)]
+    assert 800 <= min(waits) < 840
+    assert 1160 < max(waits) <= 1200
+    assert 980 < sum(waits) / len(waits) < 1020
+    assert len(set(waits)) > 200
+
+
+def test_counts_of_deliveries_end_with_the_setting() -> None:
+    fifo = queue_with(redelivery_ms=100)
+    fifo.apply([Enqueue(PUBLISHER, 1, 2), attach(0)], 1000)
+    fifo.apply([Settle(KEY, RELEASE, [(1, 1)])], 1000)
+    assert fifo.attempts.count == 1
+    fifo.apply([Configure(Options())], 1001)
+    assert fifo.attempts.count == 0
+    assert delivered(fifo.apply([], 1200)) == [1]
+
+
+# Lifetimes
+
+
+@pytest.mark.parametrize(
+    ("own_ms", "settings", "lifetime_ms"),
+    [
+        (-1, {"expiry_ms": 500}, 500),
+        (-1, {"expiry_max_ms": 700}, 700),
+        (-1, {"expiry_ms": 500, "expiry_max_ms": 300}, 500),
+        (-1, {"expiry_min_ms": 700}, None),
+        (900, {"expiry_ms": 500}, 900),
+        (900, {"expiry_max_ms": 700}, 700),
+        (100, {"expiry_min_ms": 300, "expiry_max_ms": 700}, 300),
+        (400, {"expiry_min_ms": 300, "expiry_max_ms": 700}, 400),
+    ],
+)
+def test_lifetime_of_a_message_is_within_the_bounds_of_the_queue(
+    own_ms: int, settings: dict[str, int], lifetime_ms: int | None
+) -> None:
+    fifo = queue_with(**settings)
+    traits = None if own_ms < 0 else Traits(-1, own_ms)
+    fifo.apply([Enqueue(PUBLISHER, 1, 1, traits)], 1000)
+    if lifetime_ms is None:
+        assert left(fifo.apply([], 1 << 40)) == []
+        return
+    assert left(fifo.apply([], 1000 + lifetime_ms - 1)) == []
+    assert left(fifo.apply([], 1000 + lifetime_ms + 5)) == [1]
+
+
+def test_lifetimes_of_a_run_are_bounded_one_by_one() -> None:
+    fifo = queue_with(expiry_min_ms=300, expiry_max_ms=700)
+    traits = Traits(-1, -1, None, struct.pack("<4q", 100, -1, 500, 9000))
+    fifo.apply([Enqueue(PUBLISHER, 1, 4, traits)], 1000)
+    gone = [left(fifo.apply([], now_ms)) for now_ms in (1299, 1305, 1499, 1505, 1699, 1705)]
+    assert gone == [[], [1], [], [3], [], [2, 4]]
+
+
+# Dispatch
+
+
+def test_no_consumer_is_served_before_there_are_enough() -> None:
+    fifo = queue_with(dispatch_consumers=3)
+    assert delivered(fifo.apply([Enqueue(PUBLISHER, 1, 6), attach(0), attach(1)], 1000)) == []
+    assert delivered(fifo.apply([], 9_000_000)) == []
+    assert sorted(delivered(fifo.apply([attach(2)], 9_000_001))) == [1, 2, 3, 4, 5, 6]
+
+
+def test_consumers_are_served_on_while_one_is_left_and_wait_again_after_the_last() -> None:
+    fifo = queue_with(dispatch_consumers=2)
+    fifo.apply([attach(0), attach(1), Detach(KEYS[1])], 1000)
+    assert delivered(fifo.apply([Enqueue(PUBLISHER, 1, 1)], 1001)) == [1]
+    fifo.apply([Settle(KEY, ACCEPT, [(1, 1)]), Detach(KEY)], 1002)
+    assert delivered(fifo.apply([Enqueue(PUBLISHER, 2, 1), attach(2)], 1003)) == []
+
+
+def test_delay_before_dispatch_begins_with_the_first_consumer() -> None:
+    fifo = queue_with(dispatch_consumers=5, dispatch_delay_ms=200)
+    fifo.apply([Enqueue(PUBLISHER, 1, 1)], 1000)
+    fifo.apply([attach(0)], 2000)
+    assert fifo.due_ms == 2200
+    assert delivered(fifo.apply([attach(1)], 2199)) == []
+    assert delivered(fifo.apply([], 2200)) == [1]
+
+
+def test_end_of_the_setting_serves_consumers_that_wait() -> None:
+    fifo = queue_with(dispatch_consumers=5)
+    fifo.apply([Enqueue(PUBLISHER, 1, 2), attach(0)], 1000)
+    assert delivered(fifo.apply([Configure(Options())], 1001)) == [1, 2]
+
+
+# Keys
+
+
+def test_each_key_sets_its_setting_and_is_refused_for_streams() -> None:
+    for key in ADDRESS_KEYS:
+        value = next(value for value in (3, 1, 0.5) if key.convert(value) is not None)
+        made = address_settings({f"x-{key.name}": value})
+        assert made is not None
+        assert getattr(made, key.setting) == key.convert(value)
+        fault = policy_fault(".*", "streams", 0, {key.name: value}, False)
+        assert fault is not None
+        assert f"{key.name} does not apply to streams" in fault
+        assert policy_fault(".*", "queues", 0, {key.name: value}, False) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "allowed"),
+    [
+        ("redelivery-delay-multiplier", 0.5, "a number from 1 to 1000"),
+        ("redelivery-collision-avoidance-factor", 1.5, "a number from 0 to 1"),
+        ("max-redelivery-delay", -2, "or -1 for ten times the redelivery delay"),
+        ("consumers-before-dispatch", -1, "a number from 0 to 100000"),
+        ("expiry-delay", "soon", "milliseconds from 0 to ten years, or -1 for none"),
+    ],
+)
+def test_policy_with_a_wrong_value_is_refused_with_what_is_allowed(
+    key: str, value: object, allowed: str
+) -> None:
+    fault = policy_fault(".*", "queues", 0, {key: value}, False)
+    assert fault is not None
+    assert allowed in fault
