@@ -40,6 +40,7 @@ from node.recovery.log_owners import QueueOwners, Recovered
 from node.resources.disk_monitor import DiskMonitor
 from node.resources.memory import BodyPaging, MemoryKeeper, bound_allocator, memory_total_bytes
 from node.resources.process_facts import ResidentMeter, raise_files_max
+from node.service_manager import ALIVE, READY, STOPPING, is_watched, notify
 from node.supervision import supervised, tick_or_abort
 from node.timers import Timers
 from node.tls.contexts import TlsFault
@@ -303,6 +304,7 @@ class Node:
             for each in listeners.entries
         )
         print(f"ready node={broker.node_name}{words}{management} build={build_name()}", flush=True)
+        notify(READY)
         front.start(build_name())
         return front
 
@@ -571,8 +573,11 @@ class Node:
         resident = ResidentMeter()
         broker = self.broker
         keeper = MemoryKeeper()
+        watched = is_watched()
         while True:
             await asyncio.sleep(OBSERVE_S)
+            if watched:
+                notify(ALIVE)
             self.clock.observe()
             self._parts.tick()
             used = resident.read_bytes()
@@ -609,6 +614,7 @@ class Node:
 
     async def _stop(self, front: ManagementFront | None) -> None:
         """Close connections, write what is left, say that the stop was clean."""
+        notify(STOPPING)
         broker = self.broker
         broker.connections.close_all("broker forced connection closure with reason 'shutdown'")
         await self._drain(1.0)
