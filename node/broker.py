@@ -345,7 +345,8 @@ class Broker:
         if not self.is_home(queue):
             return
         arguments = self.policies.arguments_of(queue)
-        if queue_type(arguments) in (QUORUM, STREAM):
+        is_grouped = queue_type(arguments) in (QUORUM, STREAM) or queue.holders
+        if is_grouped or self.quorum_queues.is_found(queue.uid):
             self.quorum_queues.add(queue)
         elif EXPIRES in arguments and queue.uid not in self.hosts.awake:
             self.hosts.add(queue)
@@ -365,7 +366,7 @@ class Broker:
             queue.auto_delete,
             rules.first_options,
             rules.mode,
-            rules.quorum,
+            rules.replicated,
             self.dead_letter_publisher(queue, rules),
         )
 
@@ -442,14 +443,14 @@ class Broker:
 
     def is_home(self, queue: Queue) -> bool:
         """Whether it is on this node: home of a classic queue, member of a quorum queue."""
-        if queue.members:
-            return self.member in queue.members
+        if queue.holders:
+            return self.member in queue.holders
         return queue.node == self.node_name
 
     def is_down(self, queue: Queue) -> bool:
         """Whether it is a classic queue of another node that cannot be reached, or where no host
         listens now."""
-        if queue.members or self.is_home(queue):
+        if queue.holders or self.is_home(queue):
             return False
         home = self.home_of(queue)
         return self.away.is_down(home) or self.away.is_refusing(home)
@@ -467,7 +468,7 @@ class Broker:
     def home_of_classic(self, uid: int) -> int | None:
         """See `node.cluster.queues.leader_table.HomeOf`."""
         queue = self.metadata.queue(uid)
-        return None if queue is None or queue.members else self.home_of(queue)
+        return None if queue is None or queue.holders else self.home_of(queue)
 
     def check_served(self, queue: Queue) -> None:
         """Raise 404 for a queue that the log does not hold whole, or whose home is down."""
@@ -504,7 +505,7 @@ class Broker:
         if crashed is not None:
             return crashed
         queue = self.metadata.queue(uid)
-        if queue is not None and queue.members:
+        if queue is not None and queue.holders:
             return self.quorum_queues.host(queue)
         if queue is not None and not self.is_home(queue):
             return self._proxy(self.away, queue)
@@ -530,8 +531,8 @@ class Broker:
         queue = self.metadata.queue(uid)
         if queue is None and uid < self.metadata.next_uid:
             return None
-        if queue is None or not self.is_home(queue):
-            return UnknownHost(uid)  # Declared there, and not known here yet.
+        if queue is None or queue.holders or not self.is_home(queue):
+            return UnknownHost(uid)  # Not known here yet, or there that it has mirrors.
         return self.host(uid)
 
     def homes_changed(self) -> None:
@@ -552,7 +553,7 @@ class Broker:
             self.policies.apply_to_queue(queue.uid)
             self.propose(Batch(()), done.set_result)
 
-        if queue.members:
+        if queue.holders:
             self.quorum_queues.accept_damage(queue, told)
         else:
             self.damages.accept(self.hosts[queue.uid], told)

@@ -149,6 +149,9 @@ class Group:
     ) -> None:
         self.uid: i64 = uid
         self.incarnation: i64 = incarnation
+        # In records of the log: of a mirror the epoch in which it joined, which tells its records
+        # from those of an earlier membership on this node.
+        self.record_incarnation: i64 = incarnation
         self.raft: Raft | Ring = raft
         self.owner = owner
         self.mirror_owner: MirrorOwner | None = None  # the owner, where the core is a ring
@@ -229,6 +232,14 @@ class Group:
         assert isinstance(raft, Ring)
         if not self.is_closed:
             raft.change_view(view)
+            self._marks.mark(self)
+
+    def synchronise(self, is_wanted: bool) -> None:
+        """Have this member of a mirror ring bring its right neighbour what it lacks, or not."""
+        raft = self.raft
+        assert isinstance(raft, Ring)
+        if not self.is_closed and raft.copies != is_wanted:
+            raft.synchronise(is_wanted)
             self._marks.mark(self)
 
     def snapshot_point(self, index: int) -> SnapshotPoint:

@@ -136,16 +136,25 @@ class RaftHost:
         return group
 
     def add_mirror(
-        self, uid: int, incarnation: int, joined: int, restored: Restored, owner: MirrorOwner
+        self,
+        uid: int,
+        incarnation: int,
+        joined: int,
+        restored: Restored,
+        owner: MirrorOwner,
+        is_whole: bool = False,
     ) -> Group:
         """Begin with a member of a mirror ring, which joined in that epoch. It acts once it has a
-        view (`Group.change_view`)."""
+        view (`Group.change_view`). `is_whole`: see `Ring.restore_whole`."""
         assert uid not in self._groups
         self._log.release_log(uid, restored.snapshot.index)
         self._log.truncate_log(uid, restored.last_index + 1)
         ring = Ring(self.member, joined, restored, self._settings)
+        if is_whole:
+            ring.restore_whole()
         group = self._begin(uid, incarnation, ring, owner)
         group.mirror_owner = owner
+        group.record_incarnation = joined
         return group
 
     def _begin(self, uid: int, incarnation: int, core: Raft | Ring, owner: GroupOwner) -> Group:
@@ -175,6 +184,7 @@ class RaftHost:
         if not group.raft.stand_alone(term):
             return False
         group.incarnation = incarnation
+        group.record_incarnation = incarnation
         self._arrived = [each for each in self._arrived if each[0] is not group]
         for pending in self._waiting:
             if pending.group is group:
@@ -459,7 +469,7 @@ class RaftHost:
         uid = group.uid
         hard_state = ready.hard_state
         if hard_state is not None:
-            log.append_hard_state(uid, group.incarnation, hard_state.term, hard_state.vote)
+            log.append_hard_state(uid, group.record_incarnation, hard_state.term, hard_state.vote)
             if hard_state.vote == self.member and group.mirror_owner is None:
                 self.counters.elections += 1
         if ready.truncated_from > 0:
@@ -513,7 +523,7 @@ class RaftHost:
     ) -> None:
         self._log.append_raft_entries(
             group.uid,
-            group.incarnation,
+            group.record_incarnation,
             first.index,
             first.term,
             first.appended_term,
@@ -617,6 +627,8 @@ class RaftHost:
             self._lead(group, ready.lead)
         if len(ready.reads) > 0 or group.has_reads:
             group.answer_reads(ready.reads)
+        if group.mirror_owner is not None:
+            self._ask_snapshot(group)
         for load in ready.loads:
             self._load(group, load)
         for wanted in ready.slice_loads:
@@ -643,6 +655,12 @@ class RaftHost:
         owner = group.mirror_owner
         assert owner is not None
         owner.begin_at(point, partial(self._answer, partial(self._based, group, point)))
+
+    def _ask_snapshot(self, group: Group) -> None:
+        owner = group.mirror_owner
+        raft = group.raft
+        if owner is not None and isinstance(raft, Ring) and raft.wanted_snapshot_index > 0:
+            owner.snapshot_wanted(raft.wanted_snapshot_index)
 
     def _based(self, group: Group, point: SnapshotPoint) -> None:
         """A mirror that joins may take part from there on."""

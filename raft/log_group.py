@@ -73,6 +73,10 @@ class MirrorOwner(GroupOwner, Protocol):
         """This member joins behind the entry at the point: keep an empty machine there as its
         snapshot; `done` when that is durable."""
 
+    def snapshot_wanted(self, index: int) -> None:
+        """The right neighbour lacks entries up to `index`: take a snapshot there or behind it.
+        Repeated until there is one."""
+
 
 class GroupLog(Protocol):
     """What the groups need of the write-ahead log. What was appended first is durable first."""

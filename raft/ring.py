@@ -42,7 +42,7 @@ from raft.outbox import Outbox
 from raft.ready import Lead, Load, LoadSlice, Ready
 from raft.recovery import Restored
 from raft.replica import Replica
-from raft.ring_view import RingView
+from raft.ring_view import Heard, RingView
 from raft.settings import Settings
 from raft.status import FOLLOWER, LEADER, ROLE_NAMES, MemberStatus, Status
 
@@ -64,6 +64,7 @@ class Ring:
         "_copying",
         "_first_index",
         "_hard_state_has_moved",
+        "_heard",
         "_held",
         "_incoming",
         "_is_dirty",
@@ -76,7 +77,6 @@ class Ring:
         "_needed_index",
         "_next_view",
         "_outbox",
-        "_partial",
         "_replica",
         "_restored_epoch",
         "_returned",
@@ -87,7 +87,6 @@ class Ring:
         "_told",
         "_unreachable",
         "_view_has_moved",
-        "_whole",
         "applied_index",
         "base_index",
         "blocks",
@@ -149,8 +148,7 @@ class Ring:
         self._mark_elapsed: i64 = 0  # ticks since then
         # Of the leader: what is committed in a view needs all its members, what was before does not
         self._needed_index: i64 = 0  # committed when it took the view
-        self._partial: set[int] = set()  # members that take part, as they said in this view
-        self._whole: set[int] = set()  # and those that have everything
+        self._heard = Heard()
         self._unreachable: set[int] = set()
         self._held: set[int] = set()
         # Towards the host
@@ -161,6 +159,11 @@ class Ring:
         self._told: tuple[int, int, bool] = (0, 0, False)
         self._view_has_moved = False
         self._is_dirty = False
+
+    def restore_whole(self) -> None:
+        """The restored snapshot is one of the queue, not the empty machine of a base."""
+        self._is_hollow = False
+        self.base_index = 0
 
     # What there is to know
 
@@ -217,18 +220,12 @@ class Ring:
     @property
     def next_partial(self) -> int:
         """A member that the leader should have declared `partial`; 0: none."""
-        view = self.view
-        for member in self._partial:
-            if view is not None and member not in view.partial:
-                return member
-        return 0
+        return self._heard.next_partial(self.view)
 
     @property
     def next_synchronised(self) -> int:
         """A member that the leader should have declared synchronised; 0: none."""
-        for member in self._whole:
-            return member
-        return 0
+        return self._heard.next_synchronised()
 
     @property
     def copied_slices(self) -> tuple[int, int]:
@@ -246,6 +243,9 @@ class Ring:
         last_index = self._log.last_index
         view = self.view
         if self._is_dirty or view is None or self._has_news(view):
+            return False
+        right = view.right_of(self.member)
+        if self.copies and right != 0 and right not in view.synchronised:
             return False
         if self.commit_index != last_index or self._replica.durable_index != last_index:
             return False
@@ -304,8 +304,7 @@ class Ring:
         self._left_mark = self._returned = self._returned_here = 0
         self._right_base = NO_BASE
         self._needed_index = self.commit_index
-        self._partial = set()
-        self._whole = set()
+        self._heard = Heard()
         if self.member in view.synchronised:
             self._complete(view)
         if view.term != self.term:
@@ -603,7 +602,8 @@ class Ring:
             if sender == view.last:
                 self._returned = max(self._returned, message.index)
                 self._maybe_commit()
-            self._heard_of(view, sender, message)
+            is_hollow = message.hint_index > 0
+            self._heard.note(view, sender, is_hollow, message.index >= self._needed_index)
         leading = self._leading
         if leading is None or sender not in leading.peers:
             return
@@ -613,15 +613,6 @@ class Ring:
             if base_index != self._right_base:
                 self._right_base = base_index
                 self._end_copying()  # It has all, or a restart gave it another base.
-
-    def _heard_of(self, view: RingView, sender: i64, message: AppendResponse) -> None:
-        """How much a member has that is not synchronised by the view."""
-        if sender in view.synchronised or sender not in view.members:
-            return
-        if message.hint_index > 0:
-            self._partial.add(sender)
-        elif message.index >= self._needed_index:
-            self._whole.add(sender)
 
     def _on_slice(self, sender: i64, message: SnapshotSlice) -> None:
         if not self._is_hollow:

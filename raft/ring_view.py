@@ -144,6 +144,38 @@ class RingView:
         return RingView(epoch, term, members, joined, synchronised, partial)
 
 
+@final
+class Heard:
+    """What a leader has heard in one view from members that are not synchronised by it."""
+
+    __slots__ = ("_partial", "_whole")
+
+    def __init__(self) -> None:
+        self._partial: set[int] = set()  # they take part
+        self._whole: set[int] = set()  # they have everything
+
+    def note(self, view: RingView, sender: i64, is_hollow: bool, is_whole: bool) -> None:
+        if sender in view.synchronised or sender not in view.members:
+            return
+        if is_hollow:
+            self._partial.add(sender)
+        elif is_whole:
+            self._whole.add(sender)
+
+    def next_partial(self, view: RingView | None) -> int:
+        """A member to be declared partial; 0: none."""
+        for member in self._partial:
+            if view is not None and member not in view.partial:
+                return member
+        return 0
+
+    def next_synchronised(self) -> int:
+        """A member to be declared synchronised; 0: none."""
+        for member in self._whole:
+            return member
+        return 0
+
+
 def successor(view: RingView, gone: Sequence[int], promotes_always: bool) -> int:
     """The member that leads when the leader is among `gone`: the oldest synchronised one; with
     `promotes_always` the oldest of those that have some entries, if none is synchronised. 0: none

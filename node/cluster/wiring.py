@@ -35,6 +35,7 @@ from node.cluster.queues.group_exits import GroupExits
 from node.cluster.queues.healing import Healing
 from node.cluster.queues.leader_table import Leaders
 from node.cluster.queues.log_groups import RaftGroups
+from node.cluster.queues.mirror_proposals import MirrorProposals
 from node.cluster.queues.places import ClusterPlaces
 from node.cluster.queues.queues_channel import TICK_MS, QueuesChannel
 from node.cluster.queues.quorum_channel import QuorumQueues
@@ -118,6 +119,7 @@ class ClusterParts:
         self._broker: Broker
         self._queues: QueuesChannel
         self._quorum: QuorumQueues
+        self._is_adopted = False
         self._hits: Sequence[Hit] = ()  # bad places of the log
         self._lost_uid = 0  # the highest that may be of a lost definition; 0: none is lost
         self._last: Mapping[int, tuple[int, int]] = {}  # message_seq and mark, by owner
@@ -129,6 +131,7 @@ class ClusterParts:
         self._exits: GroupExits
         self._events: EventsChannel
         self._usage: UsageChannel
+        self._mirrors: MirrorProposals
         self._healing: Healing
         self._queues_ticks: Repeating | None = None
         self.definitions: DefinitionsGroup
@@ -170,8 +173,13 @@ class ClusterParts:
             self._quorum.found.hard_state(owner, incarnation, term, vote)
 
     def has_member(self, owner: int) -> bool:
-        self._quorum.adopt(self._recovery.queue)  # Births were replayed before.
+        if not self._is_adopted:
+            self._is_adopted = True
+            self._quorum.adopt(self._recovery.queue)  # Births were replayed before.
         return self._quorum.found.knows(owner)
+
+    def is_founding(self, queue: Queue) -> bool:
+        return self._quorum.is_founding(queue)
 
     def saved_index(self, owner: int) -> int:
         if owner == METADATA_OWNER:
@@ -304,6 +312,20 @@ class ClusterParts:
         recovering.on_recovered = self._recovered
         operating.recovering = recovering
         self._follow_traffic()
+        self._propose_mirrors()
+
+    def _propose_mirrors(self) -> None:
+        """Mirrored queues get the views that policies and lost nodes ask for."""
+        quorum, operating = self._quorum, self._operating
+        self._mirrors = MirrorProposals(
+            operating.membership,
+            quorum.mirrors,
+            lambda: self.definitions.is_leader,
+            quorum.is_damaged,
+            self._broker.config.compat != "3.x",
+        )
+        quorum.mirrors.on_changed = self._mirrors.look_at
+        operating.placing.first_mirrors = self._mirrors.first_view
 
     def _follow_traffic(self) -> None:
         """Leaders go to where their clients are."""
@@ -376,6 +398,7 @@ class ClusterParts:
         self._queues.tick()
         self._leaders.tick()
         self._usage.tick()
+        self._mirrors.tick(monotonic_ms())
 
     def tick(self) -> None:
         """About once a second."""
@@ -394,7 +417,9 @@ class ClusterParts:
         self._events.stop()
         self._healing.stop()
         self._guiding.stop()
-        await until(lambda: self._cluster.raft.hand_over() == 0, seconds)
+        hand_over = self._cluster.raft.hand_over
+        await until(lambda: self._mirrors.hand_over() + hand_over() == 0, seconds)
+        self._mirrors.stop()
         self.definitions.save()
         await until(lambda: not self.definitions.is_saving, seconds)
         if self._queues_ticks is not None:

@@ -60,9 +60,7 @@ class QueueRules:
     expires: bool
     follows: str = OFF  # where its leader goes (`queues.placement.leader_traffic`)
 
-    @property
-    def quorum(self) -> bool:
-        return self.type == QUORUM
+    replicated: bool = False  # its options change through the log of its group
 
 
 class PolicyKeeper:
@@ -107,16 +105,20 @@ class PolicyKeeper:
         arguments = self.arguments_of(queue)
         options = self._options.of(options_of(arguments, broker.queue_defaults))
         quorum = kind == QUORUM
+        replicated = quorum or len(queue.holders) > 0 or broker.quorum_queues.is_found(queue.uid)
         if quorum:
             self._see_strategy(queue, arguments)
         return QueueRules(
             kind,
-            self._options.of(options_of(declared, broker.queue_defaults)) if quorum else options,
+            self._options.of(options_of(declared, broker.queue_defaults))
+            if replicated
+            else options,
             options,
-            LAZY if is_lazy(arguments) and not quorum else DEFAULT,
+            LAZY if is_lazy(arguments) and not replicated else DEFAULT,
             dead_letter_rule(queue.name, arguments, broker.config.compat == "3.x"),
             EXPIRES in arguments,
             mode_of(self.effective(queue.vhost, kind, queue.name).definition) if quorum else OFF,
+            replicated,
         )
 
     def _see_strategy(self, queue: Queue, arguments: dict[str, object]) -> None:
@@ -196,6 +198,7 @@ class PolicyKeeper:
         queue = broker.metadata.queue(uid)
         if queue is None or uid in broker.damages.hosts or not broker.is_home(queue):
             return
+        broker.quorum_queues.mirrors.look_at(uid)
         stream = broker.quorum_queues.stream(uid)
         if stream is not None:
             stream.configure(stream_settings(self.arguments_of(queue)))

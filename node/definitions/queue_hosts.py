@@ -78,6 +78,15 @@ class QueueHosts:
             return core.machine.delivered_high
         return max(0, self._numbers.get(uid, (0, 0))[1])
 
+    def is_used(self, uid: int) -> bool:
+        """Whether a classic queue has a host, or the log has given numbers to its messages."""
+        return uid in self.classic or uid in self._numbers
+
+    def give_core(self, uid: int) -> QueueCore:
+        """Take the core from the host of a classic queue: another host has it from now on."""
+        del self.classic[uid]
+        return self.awake[uid]
+
     def remove(self, queue: Queue) -> int:
         """The definition is gone; how many messages were ready."""
         core = self.awake.pop(queue.uid, None)

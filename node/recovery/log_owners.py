@@ -11,6 +11,7 @@ from typing import Protocol
 from node.definitions.queue_hosts import FindQueue, QueueHosts
 from node.recovery.damage import Damage, Damages, shown
 from queues.bodies.extents import Columns
+from queues.definitions.broker_objects import Queue
 from queues.hosts.body_reads import UNSEEN_SLACK
 from queues.hosts.classic import ClassicHost
 from queues.hosts.queue_core import QueueCore
@@ -49,6 +50,9 @@ class GroupsFound(Protocol):
     def has_member(self, owner: int) -> bool:
         """Whether this node has a member of that queue's group, which takes its messages. All
         entries were replayed."""
+
+    def is_founding(self, queue: Queue) -> bool:
+        """Whether this node is to make a mirror ring of the classic queue that it has."""
 
 
 class ReleaseLog(Protocol):
@@ -105,14 +109,21 @@ class Recovered:
     def knows(self, owner: int) -> bool:
         self.owner_high = max(self.owner_high, owner)
         queue = self._find(owner)
-        if queue is not None and queue.members:
-            return self._found.has_member(owner)
-        return queue is not None and queue.outlives_restart
+        if queue is None:
+            return False
+        return self._found.has_member(owner) if self._is_grouped(queue) else queue.outlives_restart
+
+    def _is_grouped(self, queue: Queue) -> bool:
+        """Whether a log group has its messages. Those of a queue that was about to get mirrors
+        when the node stopped are not in its group yet."""
+        if queue.members or self._found.has_member(queue.uid):
+            return True
+        return len(queue.holders) > 0 and not self._found.is_founding(queue)
 
     def all_owners(self) -> tuple[list[int], list[int]]:
         end = max(self.owner_high + 1, self._next_uid())
         queues = [queue for queue in map(self._find, range(1, end)) if queue is not None]
-        groups = [int(queue.uid) for queue in queues if queue.members]
+        groups = [int(queue.uid) for queue in queues if self._is_grouped(queue)]
         grouped = {*groups}
         return (
             [int(queue.uid) for queue in queues if int(queue.uid) not in grouped],
@@ -125,7 +136,7 @@ class Recovered:
     def _is_member(self, owner: int) -> bool:
         """Whether what becomes of the queue is the business of its group."""
         queue = self._find(owner)
-        return queue is not None and len(queue.members) > 0
+        return queue is not None and self._is_grouped(queue)
 
     def owner(self, owner: int, last_seq: int, mark: int) -> None:
         self.last[owner] = (last_seq, mark)

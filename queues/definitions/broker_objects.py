@@ -85,6 +85,14 @@ class Queue(msgspec.Struct, frozen=True, array_like=True, gc=False):
     mirrors: MirrorView | None = None  # of a classic queue that has or had mirrors
 
     @property
+    def holders(self) -> tuple[int, ...]:
+        """The nodes that have a member of its log group: of a quorum queue or stream in a cluster,
+        or of a mirrored queue. Empty: a queue that one node has alone."""
+        if self.members or self.mirrors is None:
+            return self.members
+        return self.mirrors.members
+
+    @property
     def exclusive(self) -> bool:
         return self.exclusive_owner != ""
 

@@ -39,7 +39,14 @@ from queues.definitions.broker_objects import (
 )
 from queues.definitions.members import Member, Process, process_of_connection
 from queues.definitions.metadata_access import Access
-from queues.definitions.metadata_cluster import Processes, Roster, RosterRow, refused, with_members
+from queues.definitions.metadata_cluster import (
+    Processes,
+    Roster,
+    RosterRow,
+    first_mirrors,
+    refused,
+    with_members,
+)
 from queues.definitions.metadata_commands import Command
 from queues.definitions.metadata_outcomes import (
     NOTHING_DELETED,
@@ -570,6 +577,7 @@ class Metadata:
             command.node,
             self.roster.known(command.members),
             self._process_of(command),
+            mirrors=first_mirrors(command, self.roster),
         )
         self._note_queue(queue)
         return Created(queue, (vhost.add(queue),))
@@ -675,7 +683,7 @@ class Metadata:
         of_node = (
             queue
             for queue in self._queues.values()
-            if queue.node == command.node and not queue.members
+            if queue.node == command.node and not queue.holders
         )
         return self._delete_queues(list(islice(of_node, command.queue_max)))
 

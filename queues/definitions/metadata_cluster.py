@@ -18,6 +18,7 @@ from queues.definitions.broker_objects import MirrorView, Queue
 from queues.definitions.members import Member, Process, RemovedMember
 from queues.definitions.metadata_commands import (
     AddMember,
+    DeclareQueue,
     Found,
     NodeUp,
     Numbered,
@@ -305,6 +306,15 @@ def with_mirrors(queue: Queue, view: MirrorView, roster: Roster) -> Queue | Refu
     if fault:
         return refused(f"view {view.epoch} of queue '{queue.name}': {fault}")
     return msgspec.structs.replace(queue, mirrors=view)
+
+
+def first_mirrors(command: DeclareQueue, roster: Roster) -> MirrorView | None:
+    """The view with which a queue is declared. One that does not hold any more is left out: the
+    queue gets its mirrors later."""
+    view = command.mirrors
+    if view is None or command.members or command.exclusive_owner or view.epoch != 1:
+        return None
+    return None if view_fault(view, 0, roster) else view
 
 
 def view_fault(view: MirrorView, last_term: int, roster: Roster) -> str:

@@ -86,6 +86,7 @@ class DeclareQueue(msgspec.Struct, frozen=True, array_like=True, tag_field="kind
     node: str = ""
     server_named: bool = False  # the broker made the name: `amq.` is allowed
     members: tuple[int, ...] = ()  # of a quorum queue in a cluster; the first is to lead at first
+    mirrors: MirrorView | None = None  # the first view of a mirrored queue
 
 
 class DeleteQueue(msgspec.Struct, frozen=True, array_like=True, tag_field="kind", tag=10):

@@ -37,7 +37,9 @@ def next_view(
         leader = successor(view, missing, promotes_always)
         return view.led_by(leader, missing, epoch) if leader else None
     if missing:
-        return view.without(missing[0], epoch)
+        for member in missing:
+            view = view.without(member, epoch)
+        return view
     if report is not None:
         if report.needs_term:
             return view.led_by(view.leader, (), epoch)

@@ -7,16 +7,9 @@ builds a feature removes its names here; nothing else lists them.
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-MIRRORS: Final = "mirrored queues"
 FEDERATION: Final = "federation"
 
 KEYS_WITHOUT_EFFECT: Final[Mapping[str, str]] = {  # by key: the feature that it belongs to
-    "ha-mode": MIRRORS,
-    "ha-params": MIRRORS,
-    "ha-promote-on-failure": MIRRORS,
-    "ha-promote-on-shutdown": MIRRORS,
-    "ha-sync-batch-size": MIRRORS,
-    "ha-sync-mode": MIRRORS,
     "queue-version": "versions of classic queue storage",
 }
 

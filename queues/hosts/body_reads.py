@@ -47,6 +47,10 @@ class Reading:
         self._ahead_bytes: i64 = 0  # of what comes before it and was not looked at, at most
         self._seen_seq: i64 = 0  # messages before it were looked at, once or more
 
+    def heed_no_marks(self) -> None:
+        """From now on deliveries are in a replicated log, and need no delivered mark."""
+        self._heeds_marks = False
+
     def view(self, core: "QueueCore", sink: SessionSink, first: i64, count: i64) -> View | None:
         """The head of these messages with their bytes, or None while they are being read, or
         while the log does not know yet that as much as that has been delivered.

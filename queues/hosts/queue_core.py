@@ -388,6 +388,15 @@ class QueueCore:
             machine.begin_streams()
         return machine
 
+    def begin_group(self) -> None:
+        """From now on the queue's commands come from a replicated log: no session uses it, and the
+        log has all its messages."""
+        self.quorum = True
+        self.mode = DEFAULT
+        self.promises = SeqSet()
+        self.machine.begin_streams()
+        self.reading.heed_no_marks()
+
     def restore(self, last_seq: i64, redelivered_upto: i64) -> None:
         """Make the messages ready that were found in the log, which has given numbers up to
         `last_seq`. Those up to `redelivered_upto` may have been delivered before."""

@@ -41,6 +41,7 @@ from queues.hosts.quorum_entry import (
     take_attached,
     twin_of,
 )
+from queues.hosts.quorum_recovery import born_in, is_mirror, mirror_birth
 from queues.hosts.quorum_snapshot import Incoming, Outgoing, Shelf, Slicing, Standing
 from queues.machine.commands import (
     TERM_SHIFT,
@@ -68,6 +69,8 @@ from raft.group import Group
 from raft.membership import AddVoter, Change, RemoveMember
 from raft.messages import SnapshotSlice
 from raft.ready import Lead
+from raft.ring import Ring
+from raft.ring_view import RingView
 from raft.status import Status
 
 SNAPSHOT_ENTRIES: Final = 4096
@@ -98,6 +101,17 @@ class Batch:
         self.is_bare = False  # its messages are not attached, for there is no other member
         self.owed: list[tuple[CreditActor, int]] = []  # whose messages these are
         self.place: tuple[int, int] = (0, 0)  # index and term, once it is proposed
+
+
+@final
+class Mirror:
+    """What a member of a mirror ring has beside others."""
+
+    def __init__(self) -> None:
+        self.joined: i64 = 0  # the epoch in which it joined; 0: it is not one of a ring
+        self.next_view: RingView | None = None  # taken as soon as entries are applied
+        self.wanted_index: i64 = 0  # its right neighbour needs a snapshot there or behind it
+        self.on_lost: Callable[[int], None] | None = None  # it leads, and lacks messages
 
 
 @final
@@ -151,6 +165,7 @@ class QuorumMember:
         self._open: deque[Batch] = deque()  # proposed, and not known to be committed
         self._next_seq: i64 = 1  # of the leader's next message
         self._grows = False  # a member is to be added as soon as entries are applied
+        self.mirror = Mirror()
         self._marked = False
         self._timer_ms: i64 = FAR
         self._campaigns: i64 = 0  # left, of a new queue that begins here
@@ -459,6 +474,9 @@ class QuorumMember:
         if self._grows:
             self._grows = False
             self._follow()
+        following = self.mirror.next_view
+        if following is not None:
+            self.take_view(following)
 
     def _apply(self, entry: Entry) -> None:
         core = self.core
@@ -528,7 +546,7 @@ class QuorumMember:
         self._next_seq = term << TERM_SHIFT | 1
         self.core.options = machine.options
         commands: list[Command] = [Leads(term)]
-        if machine.next_seq >> TERM_SHIFT < self.reborn_term:
+        if machine.next_seq >> TERM_SHIFT < self.reborn_term or self._has_lost(term):
             commands.extend(self._sweep())
         if is_new or not machine.options.same(self.core.wanted(self.options)):
             commands.append(self._configuration())
@@ -537,6 +555,19 @@ class QuorumMember:
         if machine.pending_dead_letters.count > 0:
             self._at_least_once_worker_here().begin(machine.pending_dead_letters)
         self._follow()
+
+    def _has_lost(self, term: i64) -> bool:
+        """Whether this mirror was promoted in that term without being synchronised."""
+        group = self._group
+        assert group is not None
+        raft = group.raft
+        if not isinstance(raft, Ring) or raft.lost_index < 0:
+            return False
+        raft.lost_index = -1
+        lost = self.mirror.on_lost
+        if lost is not None:
+            lost(int(self.uid))
+        return True
 
     def _sweep(self) -> list[Command]:
         """The first of a group that has restarted: what sessions know of it may be lost. All are
@@ -639,7 +670,7 @@ class QuorumMember:
     def _follow(self) -> None:
         """One step from the group's members to those that are wanted, if this node leads."""
         group = self._group
-        if group is None or self.term == 0 or len(self._wanted) == 0:
+        if group is None or self.term == 0 or len(self._wanted) == 0 or self.mirror.joined > 0:
             return
         config = group.raft.config
         change = next_change(config, self._wanted, self.node)
@@ -659,11 +690,14 @@ class QuorumMember:
         outgoing = self._outgoing
         outgoing.write(group.raft.durable_index, self._saved)
         behind = self.applied_index - group.raft.snapshot_index
-        if behind < self._snapshot_entries or outgoing.is_busy:
+        is_wanted = group.raft.snapshot_index < self.mirror.wanted_index <= self.applied_index
+        if (behind < self._snapshot_entries and not is_wanted) or outgoing.is_busy:
             return
         machine = self.core.machine
-        if behind < LATE_ENTRIES * self._snapshot_entries and (
-            group.raft.is_sending_snapshot or self._is_snapshot_new(machine.now_ms)
+        if (
+            not is_wanted
+            and behind < LATE_ENTRIES * self._snapshot_entries
+            and (group.raft.is_sending_snapshot or self._is_snapshot_new(machine.now_ms))
         ):
             return
         self._snapshot_ms = machine.now_ms
@@ -750,7 +784,47 @@ class QuorumMember:
     def drop_staged(self) -> None:
         self._incoming.drop()
 
+    # MirrorOwner
+
+    def take_view(self, view: RingView) -> None:
+        """The definitions decided this view of the mirror ring. A leader that was alone waits until
+        no entry without its messages is left in memory."""
+        self._wanted = view.members
+        self.mirror.next_view = None
+        group = self._group
+        if group is None:
+            return
+        was_alone = len(group.raft.config.members()) == 1
+        if was_alone and len(view.members) > 1 and not self._forget_bare(group):
+            self.mirror.next_view = view  # Once they are applied.
+            return
+        group.change_view(view)
+
+    def begin_at(self, point: SnapshotPoint, done: Callable[[], None]) -> None:
+        def begun(at: SnapshotPoint) -> None:
+            if not self.core.is_gone:
+                self.applied_index = at.index
+                done()
+
+        self._outgoing.give_up()
+        birth = mirror_birth(int(self.mirror.joined), True)
+        self._outgoing.take(Standing(point, 1, birth), self.core.machine)
+        self._outgoing.write(point.index, begun)
+        self._mark()
+
+    def snapshot_wanted(self, index: int) -> None:
+        self.mirror.wanted_index = index
+        group = self._group
+        if group is not None:
+            self._take_snapshot(group)
+
     # Beginning and end
+
+    def begin_mirror(self, joined: int, done: Callable[[], None]) -> None:
+        """A mirror that is new here and joined in that epoch, with the messages that the core has.
+        `done` when it may take part."""
+        self.mirror.joined = joined
+        self.begin_new(Config(()), 0, mirror_birth(joined, False), done)
 
     def begin_new(
         self, config: Config, appended_term: i64, birth: bytes, done: Callable[[], None]
@@ -762,8 +836,9 @@ class QuorumMember:
         this one's.
         """
         self._birth = birth
+        machine = self.core.machine
         point = SnapshotPoint(0, 0, appended_term, config)
-        self._outgoing.take(Standing(point, 1, birth), self.core.machine)
+        self._outgoing.take(Standing(point, machine.next_seq, birth), machine)
 
         def begun(at: SnapshotPoint) -> None:
             done()
@@ -793,6 +868,9 @@ class QuorumMember:
         thawing.finish()
         self.core.options = self.core.machine.options
         self._birth = standing.birth
+        if is_mirror(standing.birth):
+            self.mirror.joined = born_in(standing.birth)
+            self._birth = mirror_birth(int(self.mirror.joined), False)
         self.applied_index = standing.point.index
         self._outgoing.stands(standing, len(slices))
 

@@ -10,6 +10,9 @@ of that, which no other member of it can have reached. What the node wrote down 
 made (`birth`) is that incarnation, u32, little-endian, or nothing for the first one. Terms ascend
 over incarnations, so that what the log has is one log; but a member that joined in a later one has
 nothing of those before.
+
+Of a mirror the `birth` is the epoch in which it joined its ring, u32, and 1 if the snapshot is the
+empty machine with which it began, u8. Its records have that epoch as incarnation.
 """
 
 from collections.abc import Callable
@@ -23,6 +26,7 @@ from raft.recovery import FoundLog, Restored
 
 INCARNATION: Final = 1  # of every group of a queue, as it began: a uid is never used again
 BIRTH: Final = Struct("<I")
+MIRROR_BIRTH: Final = Struct("<IB")
 
 
 Load = Callable[[int], tuple[bytes, list[bytes]] | None]  # point and slices of the newest snapshot
@@ -39,11 +43,22 @@ def birth_of(incarnation: int) -> bytes:
 
 
 def born_in(birth: bytes) -> int:
-    """The incarnation in which the member was made."""
+    """The incarnation in which the member was made; of a mirror, the epoch in which it joined."""
+    if is_mirror(birth):
+        return int(MIRROR_BIRTH.unpack(birth)[0])
     if len(birth) != BIRTH.size:
         return INCARNATION
     (incarnation,) = BIRTH.unpack(birth)
     return int(incarnation)
+
+
+def mirror_birth(joined: int, is_base: bool) -> bytes:
+    """What a mirror writes down. `is_base`: its snapshot is an empty machine."""
+    return MIRROR_BIRTH.pack(joined, is_base)
+
+
+def is_mirror(birth: bytes) -> bool:
+    return len(birth) == MIRROR_BIRTH.size
 
 
 class FoundGroup:
@@ -55,6 +70,10 @@ class FoundGroup:
         self.born = born_in(standing.birth)
         self.incarnation = self.born  # the last that anything here is of
         self.log = FoundLog(INCARNATION)
+        birth = standing.birth
+        self.is_mirror = is_mirror(birth)
+        # Its snapshot is one of the queue, not the empty machine with which a mirror begins.
+        self.is_whole = self.is_mirror and standing.point.index > 0 and birth[-1] == 0
 
     def knows(self, incarnation: int) -> bool:
         """Whether a record of it is this member's, and not of one that was here before."""

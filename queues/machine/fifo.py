@@ -216,8 +216,10 @@ class Fifo:
     # Where the leader may change (queues.machine.leadership)
 
     def begin_streams(self) -> None:
-        """Called of a new machine."""
-        assert self.next_seq == 1
+        """Called of a machine without consumers and sessions."""
+        assert (
+            self.checked_out == 0 and self.attached_count == 0
+        )  # Of a new machine, or handed over.
         self.streams = Streams()
 
     def resume(self, wanted: Resume) -> Resumed:

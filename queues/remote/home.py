@@ -124,7 +124,7 @@ class SessionStub:
         self._promised: deque[Promised] = deque()
         self._room: i64 = WINDOW_BYTES  # what may be sent before the proxy has taken some
         self._got: tuple[int, int, int, int] | None = None  # an answer whose body is being read
-        self._is_over = False  # the node was lost: another session may have this number now
+        self.is_over = False  # the node was lost: another session may have this number now
 
     @property
     def session(self) -> SessionId:
@@ -209,7 +209,7 @@ class SessionStub:
 
     def end(self) -> None:
         """The session's node is gone, or what was under way to it and from it."""
-        self._is_over = True
+        self.is_over = True
         self._promised.clear()
         self._got = None
         if self._host is not None:
@@ -292,7 +292,7 @@ class SessionStub:
 
     def on_inspect_ok(self, uid: int, ready: int, consumer_count: int) -> None:
         self._tell(INSPECT_OK, ready, consumer_count)
-        if self._term == 0 and not self._is_over:
+        if self._term == 0 and not self.is_over:
             self._stubs.leave(self)  # The session has done nothing else here.
 
     def on_leader_lost(self, uid: int) -> None:
@@ -388,7 +388,7 @@ class SessionStub:
         self._stubs.leave(self)
 
     def _tell(self, kind: int, *numbers: int) -> None:
-        if self._is_over:
+        if self.is_over:
             return
         self._stubs.put([put_numbers(kind, int(self.uid), self._session, *numbers)])
 
@@ -504,6 +504,12 @@ class SessionStubs:
         """Its session is over, or its queue, or the time in which this node leads it."""
         self._stubs.pop((int(stub.uid), stub.session), None)
         stub.credit.peer_down_everywhere()
+
+    def drop(self, uid: int) -> None:
+        """The queue has another kind of host now: its sessions hear that from their own node."""
+        for key in [each for each in self._stubs if each[0] == uid]:
+            self._stubs[key].is_over = True
+            self.leave(self._stubs[key])
 
     def want_pump(self, stub: SessionStub) -> None:
         """It has bodies to send: behind all that this turn tells it."""

@@ -381,6 +381,14 @@ class Proxies:
         if host is not None:
             host.delete()
 
+    def leave(self, uid: int) -> None:
+        """The queue has mirrors now and is reached in another way: sessions start again, and what
+        was not confirmed is refused."""
+        host = self.hosts.pop(uid, None)
+        if host is not None:
+            host.is_gone = True
+            host.home_lost()
+
     def forget(self, uid: int) -> None:
         """It is not in use any more."""
         self.hosts.pop(uid, None)

@@ -85,6 +85,7 @@ class QuorumProxy:
         single_active: bool,
         spec: CreditSpec,
         quorum_proxies: "QuorumProxies",
+        quorum: bool = True,
     ) -> None:
         self.uid: int = uid
         self.vhost = vhost
@@ -93,6 +94,7 @@ class QuorumProxy:
         self.credit = CreditActor(place, spec, None, QUEUE)
         self.is_gone = False
         self._single_active = single_active
+        self._quorum = quorum  # False: it is a mirrored queue
         self._quorum_proxies = quorum_proxies
         self.member = NO_MEMBER  # who leads
         self.term = 0  # in which; 0: no leader
@@ -106,7 +108,7 @@ class QuorumProxy:
 
     @property
     def quorum(self) -> bool:
-        return True
+        return self._quorum
 
     @property
     def single_active(self) -> bool:

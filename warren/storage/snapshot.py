@@ -25,6 +25,7 @@ from warren.storage.snapshot_slices import (
     KEY,
     OWNER,
     SLICE_BYTES_MAX,
+    STAGED,
     VERSION_1,
     SnapshotHead,
     Staged,
@@ -178,11 +179,12 @@ class SnapshotStore:
         """Put down slice `number` of the snapshot (source, index, term); `done` when it is durable.
 
         Slice 0 of another snapshot than the one that is staged drops that. False, and nothing is
-        done, if the slice is not the next one, or the owner has a newer snapshot.
+        done, if the slice is not the next one, or the owner has a snapshot as new from elsewhere,
+        or a newer one.
         """
         staged = self._staged.get(owner)
         if staged is None or not staged.is_of(source, index, term):
-            if number != 0 or index <= self._newest_index(owner):
+            if number != 0 or not self._may_stage(owner, index):
                 return False
             self.drop_staged(owner)
             staged = self._staged[owner] = Staged(owner, source, index, term)
@@ -205,7 +207,7 @@ class SnapshotStore:
         All older ones go with that, and one of this node that is being written.
         """
         staged = self._staged.pop(owner)
-        assert staged.index > self._newest_index(owner)
+        assert self._may_stage(owner, staged.index)
         self._give_up_writer(owner)
         self.commit(staged.stream, point, done)
 
@@ -214,6 +216,14 @@ class SnapshotStore:
         staged = self._staged.pop(owner, None)
         if staged is not None:
             self.give_up(staged.stream)
+
+    def _may_stage(self, owner: int, index: int) -> bool:
+        """Whether a snapshot at that index may come in. At the index of one that was written here
+        it replaces that: a mirror begins with an empty machine at the index of its base."""
+        newest = self._newest.get(owner)
+        if newest is not None and newest.index == index:
+            return newest.first != STAGED
+        return index > self._newest_index(owner)
 
     def _newest_index(self, owner: int) -> int:
         head = self._newest.get(owner)

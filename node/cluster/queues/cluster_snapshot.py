@@ -109,9 +109,9 @@ class ClusterSnapshot:
     def _count(self, held: dict[int, int], led: dict[int, int]) -> None:
         ids = {each.name: each.id for each in self.members()}
         for queue in self.queues():
-            for member in queue.members:
+            for member in queue.holders:
                 held[member] = held.get(member, 0) + 1
-            leader = self.leader_of(queue) if queue.members else 0
+            leader = self.leader_of(queue) if queue.holders else 0
             leader = leader or ids.get(queue.node, 0)
             led[leader] = led.get(leader, 0) + 1
 

@@ -85,18 +85,18 @@ class ClusterPlaces:
         found = self._leaders.leader_of(queue.uid)
         leader = None if found is None else names.get(found[0])
         epoch = 0 if found is None else found[1]
-        if not queue.members:
+        if not queue.holders:
             state = MINORITY if leader is None else RUNNING
             return Place(leader, epoch, (queue.node,), state)
-        replicas = tuple(names[each] for each in queue.members if each in names)
+        replicas = tuple(names[each] for each in queue.holders if each in names)
         lags = {
             names[each]: lag
             for each, lag in self._lags_of(queue.uid).items()
-            if each in names and each in queue.members
+            if each in names and each in queue.holders
         }
         if leader is None and replicas == (self._here,):
             leader = self._here  # The only member of a new queue, about to elect itself.
-        state = RUNNING if leader is not None else self._state_without(queue.members)
+        state = RUNNING if leader is not None else self._state_without(queue.holders)
         return Place(leader, epoch, replicas, state, lags)
 
     def _state_without(self, members: tuple[int, ...]) -> str:

@@ -9,7 +9,7 @@ for each text. Asked by `Broker.propose` of a node in a cluster, and by no other
 
 import dataclasses
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Final
 
@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from node.cluster.queues.cluster_snapshot import ClusterSnapshot, placement_tag
 from queues.definitions.arguments import decode_arguments
+from queues.definitions.broker_objects import MirrorView
 from queues.definitions.metadata_commands import Batch, Command, DeclareQueue, DeclareVhost
 from queues.definitions.metadata_refusals import with_default_type
 from queues.definitions.policies import with_policy
@@ -55,6 +56,8 @@ class Placing:
         self._locator = locator
         self._group_size = group_size
         self._warned: set[str] = set()
+        # The first view of a classic queue, by vhost, name and home; None: it has no mirrors.
+        self.first_mirrors: Callable[[str, str, int], MirrorView | None] | None = None
 
     def placed(self, command: Command) -> Command:
         """The command as it is to be proposed."""
@@ -106,7 +109,14 @@ class Placing:
             candidates = load.candidates(locator != CLIENT_LOCAL)
             home = choose_home(candidates, here, locator, count, self._random)
             load.took(home)
-            return replace(command, node=cluster_snapshot.name_of(home))
+            name = cluster_snapshot.name_of(home)
+            first = self.first_mirrors
+            if first is None or not command.durable:
+                return replace(command, node=name)
+            mirrors = first(command.vhost, command.name, home)
+            if mirrors is not None:
+                name = cluster_snapshot.name_of(mirrors.members[0])
+            return replace(command, node=name, mirrors=mirrors)
         size = self._size_of(kind, arguments)
         is_chosen = size < len(cluster_snapshot.members())
         candidates = load.candidates(is_chosen or locator != CLIENT_LOCAL)

@@ -31,6 +31,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from node.cluster.queues.group_member import GroupMember
+from node.cluster.queues.mirrors import Mirrors
 from node.cluster.queues.suspending import Suspending
 from node.events.logs import ids_of
 from node.recovery.damage import Damage, shown
@@ -38,6 +39,7 @@ from queues.definitions.arguments import decode_arguments
 from queues.definitions.broker_objects import Queue
 from queues.definitions.queue_arguments import STREAM, queue_type
 from queues.hosts.byte_counts import Traffic
+from queues.hosts.queue_core import QueueCore
 from queues.hosts.quorum_member import SNAPSHOT_ENTRIES, QuorumMember
 from queues.hosts.quorum_recovery import (
     INCARNATION,
@@ -103,6 +105,8 @@ class QuorumQueues:
         self._streams = streams
         self._proxies: dict[int, QuorumProxy] = {}
         self._watches: dict[int, Callable[[Leader | None], None]] = {}
+        self.mirrors = Mirrors(broker, cluster, self)
+        self._founding: list[int] = []  # queues that were about to get mirrors
         self._late: list[int] = []  # named by the definitions, and not on this disk
         self._unknown: list[int] = []  # the other way round
         self._is_joined = False
@@ -116,10 +120,17 @@ class QuorumQueues:
     def add(self, queue: Queue) -> None:
         """The queue is declared, or was found in the definitions; this node is one of its
         members."""
-        if queue.uid in self.members:
+        if queue.uid in self.members and queue.mirrors is not None:
+            self.mirrors.begin(queue)
+        elif queue.uid in self.members:
             self._settle(queue, self.members[queue.uid])
         elif queue.uid in self.found.groups and not self._is_joined:
             self._restore(queue)
+        elif self.is_founding(queue) and not self._is_joined:
+            self._founding.append(queue.uid)
+            self._broker.hosts.add(queue)
+        elif queue.mirrors is not None and self._is_joined:
+            self.mirrors.begin(queue)
         elif self._is_joined:
             is_new = queue.reborn_term == 0
             is_first = is_new and queue.members[0] == self._cluster.member
@@ -129,6 +140,9 @@ class QuorumQueues:
 
     def changed(self, queue: Queue) -> None:
         """The definitions name other members."""
+        if queue.mirrors is not None:
+            self.mirrors.changed(queue)
+            return
         self._leaders.expect(queue.uid, queue.reborn_term)
         member = self.members.get(queue.uid)
         if member is not None:
@@ -158,21 +172,36 @@ class QuorumQueues:
             if self._cluster.raft.group(queue.uid) is not None:
                 self._cluster.raft.remove(queue.uid)
             member.leave()
-            if self._cluster.member not in queue.members:  # It had not left yet.
+            if self._cluster.member not in queue.holders:  # It had not left yet.
                 self._broker.hosts.remove(queue)
 
     # Members
+
+    def is_found(self, uid: int) -> bool:
+        """Whether this node's disk has a member that is not restored yet."""
+        return not self._is_joined and uid in self.found.groups
+
+    def is_founding(self, queue: Queue) -> bool:
+        """Whether this node is to make a mirror ring of the classic queue that it has: it is the
+        ring's leader, and has no member yet."""
+        if queue.members or not queue.holders or queue.uid in self.members:
+            return False
+        return queue.holders[0] == self._cluster.member and queue.uid not in self.found.groups
 
     def _make(self, queue: Queue) -> GroupMember:
         arguments = self._broker.policies.arguments_of(queue)
         if queue_type(arguments) == STREAM:
             member: GroupMember = self._make_stream(queue, arguments)
         else:
-            member = self._make_quorum(queue)
+            member = self.make_member(queue, self._broker.hosts.add_core(queue))
         member.rebirth(queue.reborn_term)
+        return self.keep(member)
+
+    def keep(self, member: GroupMember) -> GroupMember:
+        """Have the member among those of this node."""
         member.on_lead = self._leadership
         member.on_left = self.leave
-        self.members[queue.uid] = member
+        self.members[int(member.uid)] = member
         return member
 
     def _make_stream(self, queue: Queue, arguments: dict[str, object]) -> StreamMember:
@@ -191,9 +220,8 @@ class QuorumQueues:
             self.snapshot_entries,
         )
 
-    def _make_quorum(self, queue: Queue) -> QuorumMember:
+    def make_member(self, queue: Queue, core: QueueCore) -> QuorumMember:
         broker = self._broker
-        core = broker.hosts.add_core(queue)
         rules = broker.policies.rules_of(queue)
         member = QuorumMember(
             self._cluster.member,
@@ -218,13 +246,13 @@ class QuorumQueues:
             if self.members.get(uid) is member:
                 self._broker.turn.begin()
                 restored = beginning(self._cluster.member, config, term)
-                member.join(self._cluster.raft.add(uid, incarnation, restored, self._owner(member)))
+                member.join(self._cluster.raft.add(uid, incarnation, restored, self.owner(member)))
                 if is_first:
                     member.campaign_first()
 
         member.begin_new(config, term, birth_of(incarnation), begun)
 
-    def _owner(self, member: GroupMember) -> GroupOwner:
+    def owner(self, member: GroupMember) -> GroupOwner:
         """The member as owner of its group; slowed down if the setting for tests names it."""
         testing = self._broker.config.testing
         if member.name not in testing.slow_queues:
@@ -277,6 +305,9 @@ class QuorumQueues:
                     extra=ids_of(queue=member.name, vhost=member.vhost),
                 )
                 continue
+            if group.is_mirror and isinstance(member, QuorumMember):
+                self.mirrors.rejoin(member, group)
+                continue
             self._rejoin(uid, member, group)
         self.found.groups.clear()
         self._is_joined = True
@@ -286,6 +317,11 @@ class QuorumQueues:
             self._wal.release_log(uid, INDEX_MAX)
             self._snapshots.forget(uid)
         self._begin_late()
+        for uid in self._founding:
+            founded = self._broker.metadata.queue(uid)
+            if founded is not None and self.is_founding(founded):
+                self.mirrors.found(founded)
+        self._founding = []
 
     def _crash(
         self, member: QuorumMember, group: FoundGroup, hits: list[Hit], last: tuple[int, int]
@@ -314,7 +350,7 @@ class QuorumQueues:
                 self._broker.turn.begin()
                 del self.damaged[uid]
                 member.join(
-                    self._cluster.raft.add(uid, group.incarnation, restored, self._owner(member))
+                    self._cluster.raft.add(uid, group.incarnation, restored, self.owner(member))
                 )
                 damages.serve(self.host(queue))
             done()
@@ -334,7 +370,7 @@ class QuorumQueues:
         if queue is not None and is_alone and not group.has_begun_anew(restored, queue.reborn_term):
             incarnation = group.born  # The power went before that was in the log.
         member.recovered()
-        member.join(self._cluster.raft.add(uid, incarnation, restored, self._owner(member)))
+        member.join(self._cluster.raft.add(uid, incarnation, restored, self.owner(member)))
         if queue is not None:
             self._settle(queue, member)
 
@@ -343,7 +379,9 @@ class QuorumQueues:
         late, self._late = self._late, []
         for uid in late:
             queue = self._broker.metadata.queue(uid)
-            if queue is not None and uid not in self.members:
+            if queue is not None and queue.mirrors is not None:
+                self.mirrors.changed(queue)
+            elif queue is not None and uid not in self.members:
                 self._begin(queue, Config(()), False)
 
     # Groups that start again
@@ -429,7 +467,9 @@ class QuorumQueues:
         if isinstance(member, QuorumMember):
             self._broker.hosts.awake.pop(uid).delete([], False)
         queue = self._broker.metadata.queue(uid)
-        if queue is not None and self._cluster.member in queue.members:
+        if queue is not None and queue.mirrors is not None:
+            self.mirrors.begin(queue)
+        elif queue is not None and self._cluster.member in queue.members:
             self._begin(queue, Config(()), False)  # It is named again already.
 
     # Leaders and sessions
@@ -440,7 +480,7 @@ class QuorumQueues:
         found = self.stream_hosts.get(uid)
         if found is not None:
             return found
-        proxy = self._proxy(queue)
+        proxy = self.proxy(queue)
         if queue_type(decode_arguments(queue.arguments)) != STREAM:
             return proxy
         found = self.stream_hosts[uid] = StreamHost(proxy, self.stream, self._broker)
@@ -456,7 +496,7 @@ class QuorumQueues:
         member = self.members.get(uid)
         return member if isinstance(member, StreamMember) else None
 
-    def _proxy(self, queue: Queue) -> QuorumProxy:
+    def proxy(self, queue: Queue) -> QuorumProxy:
         """The way to the queue's leader."""
         uid = queue.uid
         proxy = self._proxies.get(uid)
@@ -466,7 +506,13 @@ class QuorumQueues:
         single = broker.policies.rules_of(queue).options.single_active
         self._leaders.expect(uid, queue.reborn_term)
         proxy = QuorumProxy(
-            uid, queue.vhost, queue.name, single, broker.channel_credit, self.quorum_proxies
+            uid,
+            queue.vhost,
+            queue.name,
+            single,
+            broker.channel_credit,
+            self.quorum_proxies,
+            queue.mirrors is None,
         )
         self.quorum_proxies.add(proxy)
         self._proxies[uid] = proxy

@@ -29,7 +29,7 @@ from node.cluster.services.status_channel import StatusChannel
 from node.management.rows.view import QueueView
 from node.resources.alarms import Alarms
 from node.timers import CallLater
-from queues.definitions.broker_objects import Queue
+from queues.definitions.broker_objects import MirrorView, Queue
 from queues.definitions.metadata import Metadata
 from queues.definitions.queue_arguments import QUORUM, STREAM
 from warren.storage.disk import Disk
@@ -152,7 +152,7 @@ class Operating:
         return queue is not None and self._led_by(queue) == self.cluster_snapshot.here
 
     def _led_by(self, queue: Queue) -> int:
-        if queue.members:
+        if queue.holders:
             return self.cluster_snapshot.leader_of(queue)
         home = self.cluster_snapshot.member_named(queue.node)
         return 0 if home is None else home.id
@@ -180,11 +180,36 @@ class Operating:
                 ),
                 state=state,
             )
+        if queue.mirrors is not None and queue.mirrors.members:
+            return self._with_mirrors(queue, queue.mirrors, view)
+        is_mirrored = queue.durable and "ha-mode" in view.policy.definition
+        view = replace(view, is_mirrored=is_mirrored and not queue.exclusive)
         home = self._led_by(queue)
         if cluster_snapshot.is_running(home):
             return view
         reason = f"its node {queue.node} is not running"
         return replace(view, state=DOWN, reason=reason, counts_known=False)
+
+    def _with_mirrors(self, queue: Queue, mirrors: MirrorView, view: QueueView) -> QueueView:
+        """The same of a mirrored queue. `recoverable_mirrors`: those that could be promoted."""
+        cluster_snapshot = self.cluster_snapshot
+        name = cluster_snapshot.name_of
+        found = cluster_snapshot.leader_of(queue)
+        others = [each for each in mirrors.members[1:] if cluster_snapshot.is_running(each)]
+        synchronised = [each for each in others if each in mirrors.synchronised]
+        state = view.state if found or view.state == CRASHED else DOWN
+        reason = "" if found else f"its leader on node {name(mirrors.members[0])} is not running"
+        return replace(
+            view,
+            node=name(found or mirrors.members[0]),
+            mirrors=tuple(name(each) for each in others),
+            synchronised_mirrors=tuple(name(each) for each in synchronised),
+            recoverable_mirrors=tuple(name(each) for each in synchronised),
+            is_mirrored=len(mirrors.members) > 1 or "ha-mode" in view.policy.definition,
+            state=state,
+            reason=view.reason or reason,
+            counts_known=view.counts_known and found != 0,
+        )
 
     def tick(self, now_ms: int) -> None:
         self.reconciling.tick(now_ms)

@@ -131,7 +131,7 @@ class Maintenance:
     def _classic_count(self) -> int:
         snapshot = self._cluster_snapshot
         here = snapshot.name_of(snapshot.here)
-        return sum(1 for each in snapshot.queues() if not each.members and each.node == here)
+        return sum(1 for each in snapshot.queues() if not each.holders and each.node == here)
 
     def _is_led(self, uid: int) -> bool:
         queue = self._cluster_snapshot.metadata.queue(uid)

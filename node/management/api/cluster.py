@@ -69,7 +69,7 @@ class ClusterOperations:
         for queue in cluster_snapshot.queues():
             name = (
                 cluster_snapshot.name_of(cluster_snapshot.leader_of(queue))
-                if queue.members
+                if queue.holders
                 else queue.node
             )
             led[name] = led.get(name, 0) + 1

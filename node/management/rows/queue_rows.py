@@ -113,6 +113,8 @@ def queue_row(queue: QueueView, details: Sequence[Any] = ()) -> Row:
         row["leader"] = queue.leader
         row["members"] = list(queue.members)
         row["online"] = list(queue.online)
+    if queue.is_mirrored:
+        row.update(mirror_columns(queue))
     if queue.policy.warnings:
         row["warnings"] = list(queue.policy.warnings)
     if queue.exclusive:
@@ -120,6 +122,20 @@ def queue_row(queue: QueueView, details: Sequence[Any] = ()) -> Row:
     if not queue.counts_known:
         return {**row, **UNKNOWN}
     return with_idle(put_details(row, QUEUE, details), queue.idle_since_ms)
+
+
+def mirror_columns(queue: QueueView) -> Row:
+    """Under RabbitMQ's names, and under new ones."""
+    mirrors, synchronised = list(queue.mirrors), list(queue.synchronised_mirrors)
+    recoverable = list(queue.recoverable_mirrors)
+    return {
+        "slave_nodes": mirrors,
+        "synchronised_slave_nodes": synchronised,
+        "recoverable_slaves": recoverable,
+        "mirror_nodes": mirrors,
+        "synchronised_mirror_nodes": synchronised,
+        "recoverable_mirrors": recoverable,
+    }
 
 
 def _columns(queue: QueueView) -> Row:

@@ -239,6 +239,10 @@ class QueueView:
     leader: str = ""  # of a quorum queue: the same; "": none
     members: tuple[str, ...] = ()  # of a quorum queue: names of nodes
     online: tuple[str, ...] = ()  # those of them that run
+    is_mirrored: bool = False
+    mirrors: tuple[str, ...] = ()  # of a mirrored queue: names of nodes that run
+    synchronised_mirrors: tuple[str, ...] = ()
+    recoverable_mirrors: tuple[str, ...] = ()  # those that would be promoted
     policy: PolicyView = PolicyView()
     state: str = "running"
     reason: str = ""  # why the state is not good

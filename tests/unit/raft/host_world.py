@@ -146,6 +146,9 @@ class Recorder:
         self.on_apply: Callable[[Sequence[Entry]], None] | None = None
         self.on_outcome: Callable[[int, int, int], None] | None = None
 
+    def snapshot_wanted(self, index: int) -> None:
+        """Taken where a test says so."""
+
     def store(self, entry: Entry) -> None:
         self.log.append_body(self.uid)
         self.bodies[entry.index] = tuple(entry.attached)

@@ -242,7 +242,20 @@ def test_a_snapshot_of_this_node_and_one_from_another_at_the_same_index_do_not_m
     place.runner.settle()
     assert place.restarted().found() == (9, b"own", [b"own 0", b"own 1"])
     assert place.rows() == [(9, 0), (9, 1), (9, HEAD_NUMBER)]
-    assert not place.store.stage(OWNER, SOURCE, 9, 3, 0, [b"late"], place.tell("never"))
+    assert not place.store.stage(OWNER, SOURCE, 8, 3, 0, [b"late"], place.tell("never"))
+
+
+def test_a_snapshot_from_another_node_replaces_one_of_this_node_at_the_same_index_once() -> None:
+    place = Place()
+    writer = place.store.begin(OWNER, 9, b"empty")
+    writer.add([b"empty"])
+    writer.commit(place.tell("committed"))
+    place.stage(9, [b"whole 0", b"whole 1"])
+    place.store.install(OWNER, b"whole", place.tell("installed"))
+    place.runner.settle()
+    assert place.restarted().found() == (9, b"whole", [b"whole 0", b"whole 1"])
+    assert place.rows() == [(9, STAGED), (9, STAGED + 1), (9, HEAD_NUMBER)]
+    assert not place.store.stage(OWNER, SOURCE, 9, 4, 0, [b"again"], place.tell("never"))
 
 
 def test_an_installed_snapshot_ends_the_one_that_was_being_written() -> None:

@@ -46,7 +46,7 @@ GOLDEN: list[tuple[Command, str]] = [
     (commands.DeleteExchange("v", "x", True), "019408a176a178c3"),
     (
         commands.DeclareQueue("v", "q", True, "c", False, ARGUMENTS, "n", True),
-        "019a09a176a171c3a163c2c4130000000f09782d657870697265734900000005a16ec390",
+        "019b09a176a171c3a163c2c4130000000f09782d657870697265734900000005a16ec390c0",
     ),
     (commands.DeleteQueue("v", "q", Uid(300), "c"), "01950aa176a171cd012ca163"),
     (commands.Bind("v", "x", TO_QUEUE, "q", KEY), "01980ba176a17800a171c402ff6bc400a0"),

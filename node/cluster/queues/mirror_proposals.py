@@ -1,0 +1,267 @@
+"""Views of mirrored queues are proposed: who leads, who has mirrors, who is synchronised.
+
+Each proposal is a `SetMirrorView` of the definitions with the next epoch, so that of two proposals
+for one view the definitions take one. Who proposes what:
+
+- the node of a ring's leader: what the ring reports (a mirror takes part, or has all messages; the
+  leader needs a new term after a restart), what the policy wants, and mirrors that it cannot reach;
+- the left neighbour of a mirror that it cannot reach: the view without it;
+- the leader of the definitions: members that it cannot reach, a leader among them;
+- a member whose log is damaged: the view without itself;
+- the node of a classic queue whose policy wants mirrors: the first view.
+
+A node counts as lost when the failure detector does not trust it for `LOST_MS`. Told the time by
+`tick`: queues of lost members and those whose policy has changed are looked at first, of all others
+QUEUES_A_TICK in each. No I/O.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from node.cluster.membership.member_changes import Membership, Refused
+from node.cluster.queues.mirrors import Mirrors, mirror_view, ring_view
+from queues.definitions.broker_objects import MirrorView, Queue
+from queues.definitions.metadata_commands import SetMirrorView
+from queues.definitions.mirror_policy import (
+    NODES,
+    MirrorPolicy,
+    Wanted,
+    mirror_policy,
+    wanted_members,
+)
+from queues.definitions.mirror_views import LeaderReport, next_view
+from queues.definitions.policies import NOTHING
+from queues.definitions.queue_arguments import CLASSIC
+from raft.ring_view import RingView
+
+log = logging.getLogger("warren.mirroring")
+
+LOST_MS: Final = 500
+QUEUES_A_TICK: Final = 100
+
+
+class MirrorProposals:
+    """See the module. All methods run on the loop thread."""
+
+    def __init__(
+        self,
+        membership: Membership,
+        mirrors: Mirrors,
+        leads_definitions: Callable[[], bool],
+        is_damaged: Callable[[int], bool],
+        synchronises: bool,
+    ) -> None:
+        """`synchronises`: whether mirrors are synchronised automatically where no policy says."""
+        self._membership = membership
+        self._snapshot = membership.cluster_snapshot
+        self._mirrors = mirrors
+        self._leads_definitions = leads_definitions
+        self._is_damaged = is_damaged
+        self._synchronises = synchronises
+        self._away: dict[int, int] = {}  # nodes that are not trusted, since when
+        self._lost: frozenset[int] = frozenset()
+        self._waiting: list[int] = []  # uids that this round has still to look at
+        self._urgent: dict[int, None] = {}  # uids to look at next
+        self._open: set[int] = set()  # uids whose proposal is not answered yet
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    # Policies
+
+    def policy_of(self, queue: Queue) -> MirrorPolicy | None:
+        """What its policy says about mirrors; None: it is to have none."""
+        if queue.members or queue.exclusive or not queue.durable:
+            return None
+        return self.policy_for(queue.vhost, queue.name)
+
+    def policy_for(self, vhost: str, name: str) -> MirrorPolicy | None:
+        found = self._snapshot.metadata.vhosts.get(vhost)
+        effective = NOTHING if found is None else found.policies.effective(CLASSIC, name)
+        return mirror_policy(effective.definition, self._synchronises)
+
+    def first_view(self, vhost: str, name: str, home: int) -> MirrorView | None:
+        """The view with which a new queue is declared; None: it gets no mirrors."""
+        policy = self.policy_for(vhost, name)
+        if policy is None:
+            return None
+        wanted = wanted_members(policy, home, (), (home,), self._running(home))
+        members = (home, *wanted.mirrors)
+        if policy.mode == NODES and home not in self._named(policy) and wanted.mirrors:
+            members = wanted.mirrors
+        if members == (home,):
+            return None
+        ones = (1,) * len(members)
+        return MirrorView(1, 1, members, ones, members)
+
+    def _named(self, policy: MirrorPolicy) -> set[int]:
+        ids = {each.name: each.id for each in self._snapshot.members()}
+        return {ids[name] for name in policy.nodes if name in ids}
+
+    def _running(self, first: int) -> Mapping[str, int]:
+        """Nodes that may get a mirror: begin behind `first`, so that mirrors spread."""
+        members = [
+            each
+            for each in self._snapshot.members()
+            if self._snapshot.is_running(each.id) and not each.draining
+        ]
+        behind = [each for each in members if each.id >= first]
+        return {each.name: each.id for each in behind + [m for m in members if m.id < first]}
+
+    # Time
+
+    def look_at(self, uid: int) -> None:
+        """Something that concerns the queue has changed."""
+        self._urgent[uid] = None
+
+    def tick(self, now_ms: int) -> None:
+        """By a clock that does not jump."""
+        lost = self._look_at_nodes(now_ms)
+        if lost != self._lost:
+            self._lost = lost
+            self._urgent.update(dict.fromkeys(self._mirrored()))
+        urgent, self._urgent = self._urgent, {}
+        if not self._waiting:
+            self._waiting = [int(each.uid) for each in self._snapshot.queues()]
+        some, self._waiting = self._waiting[:QUEUES_A_TICK], self._waiting[QUEUES_A_TICK:]
+        for uid in dict.fromkeys((*urgent, *some)):
+            queue = self._snapshot.metadata.queue(uid)
+            if queue is not None:
+                self._look(queue)
+
+    def _look_at_nodes(self, now_ms: int) -> frozenset[int]:
+        away = [c.id for c in self._snapshot.candidates() if not c.is_running]
+        self._away = {each: self._away.get(each, now_ms) for each in away}
+        return frozenset(m for m, since_ms in self._away.items() if now_ms - since_ms >= LOST_MS)
+
+    def _mirrored(self) -> Iterable[int]:
+        return (int(each.uid) for each in self._snapshot.queues() if self._is_mirrored(each))
+
+    def _is_mirrored(self, queue: Queue) -> bool:
+        return queue.mirrors is not None and len(queue.mirrors.members) > 0
+
+    # One queue
+
+    def _look(self, queue: Queue) -> None:
+        if queue.uid in self._open:
+            return
+        view = self._next(queue)
+        if view is None:
+            return
+        self._open.add(queue.uid)
+        task = asyncio.get_running_loop().create_task(self._propose(queue, view))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _next(self, queue: Queue) -> MirrorView | None:
+        if not self._is_mirrored(queue):
+            return self._first(queue)
+        assert queue.mirrors is not None
+        view = ring_view(queue.mirrors)
+        here = self._snapshot.here
+        if here in view.members:
+            self._mirrors.synchronise(queue, view, self._synchronises_by_policy(queue))
+        if here not in view.members:
+            return self._next_without(queue, view)
+        if self._is_damaged(queue.uid):
+            return self._following(queue, view, frozenset((here,)), None)
+        if view.leader == here:
+            return self._next_of_leader(queue, view)
+        right = view.right_of(here)
+        if right in self._gone(view) and not self._leads_definitions():
+            return mirror_view(view.without(right, view.epoch + 1))
+        return self._next_without(queue, view)
+
+    def _synchronises_by_policy(self, queue: Queue) -> bool:
+        policy = self.policy_of(queue)
+        return policy is None or policy.synchronises
+
+    def _first(self, queue: Queue) -> MirrorView | None:
+        """Of a classic queue of this node that is to get mirrors."""
+        here = self._snapshot.here
+        if queue.node != self._snapshot.name_of(here) or queue.auto_delete:
+            return None
+        policy = self.policy_of(queue)
+        if policy is None:
+            return None
+        wanted = wanted_members(policy, here, (), (here,), self._running(here))
+        if wanted.leader == here and not wanted.mirrors:
+            return None
+        epoch = 1 if queue.mirrors is None else queue.mirrors.epoch + 1
+        return MirrorView(epoch, epoch, (here,), (epoch,), (here,))
+
+    def _gone(self, view: RingView) -> frozenset[int]:
+        """Members that are lost, or that the cluster has forgotten."""
+        known = {each.id for each in self._snapshot.members()}
+        return frozenset(m for m in view.members if m in self._lost or m not in known)
+
+    def _next_without(self, queue: Queue, view: RingView) -> MirrorView | None:
+        """Who leads the definitions sees to members that are lost."""
+        gone = self._gone(view)
+        if not gone or not self._leads_definitions():
+            return None
+        return self._following(queue, view, gone, None)
+
+    def _next_of_leader(self, queue: Queue, view: RingView) -> MirrorView | None:
+        ring = self._mirrors.ring(queue.uid)
+        if ring is None or ring.view is None or ring.view.epoch != view.epoch:
+            return None
+        report = LeaderReport(ring.next_synchronised, ring.next_partial, ring.needs_term)
+        return self._following(queue, view, self._gone(view), report)
+
+    def _following(
+        self, queue: Queue, view: RingView, gone: frozenset[int], report: LeaderReport | None
+    ) -> MirrorView | None:
+        policy = self.policy_of(queue)
+        wanted = Wanted(view.leader, ())
+        if policy is not None:
+            mirrors = [each for each in view.members if each != view.leader]
+            running = self._running(view.leader)
+            wanted = wanted_members(policy, view.leader, mirrors, view.synchronised, running)
+        always = policy is None or policy.always_on_failure
+        found = next_view(view, gone, wanted, always, report)
+        return None if found is None else mirror_view(found)
+
+    async def _propose(self, queue: Queue, view: MirrorView) -> None:
+        try:
+            await self._membership.carry_out(SetMirrorView(queue.uid, view))
+        except Refused as error:
+            log.info(
+                "queue '%s' in vhost '%s': view %d of its mirrors was not taken: %s",
+                *(queue.name, queue.vhost, view.epoch, error),
+            )
+        finally:
+            self._open.discard(queue.uid)
+            self._urgent[int(queue.uid)] = None
+
+    # Stopping
+
+    def hand_over(self) -> int:
+        """This node is to stop: have synchronised mirrors lead what is led here; how many queues
+        that concerns. Called again until there are none."""
+        count = 0
+        here = self._snapshot.here
+        for queue in list(self._snapshot.queues()):
+            if not self._is_mirrored(queue):
+                continue
+            assert queue.mirrors is not None
+            view = ring_view(queue.mirrors)
+            others = [
+                each
+                for each in view.members
+                if each != here and each in view.synchronised and self._snapshot.is_running(each)
+            ]
+            if view.leader != here or not others:
+                continue
+            count += 1
+            if queue.uid not in self._open:
+                self._open.add(queue.uid)
+                following = mirror_view(view.led_by(others[0], (), view.epoch + 1))
+                task = asyncio.get_running_loop().create_task(self._propose(queue, following))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+        return count

@@ -1,0 +1,276 @@
+"""Mirrored queues on a node: its members of their rings, and how a classic queue becomes one.
+
+The definitions have the view of each ring (`Queue.mirrors`). A member is a `QuorumMember` whose
+group has a ring as its core; `QuorumQueues` keeps it among the members of this node, and the
+proxies by which sessions reach the leader. `changed` brings this node to a new view:
+
+- the node is no member of the view, or joined it again: what is here is discarded;
+- it is a member and has none yet: it begins empty, or, as the leader of the first view, with the
+  messages of the classic queue (`queues.hosts.founding`);
+- else its member takes the view.
+
+A queue whose mirrors all go stays a ring of one member.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from node.events.logs import ids_of
+from queues.definitions.broker_objects import MirrorView, Queue
+from queues.hosts.founding import Founding
+from queues.hosts.host_interfaces import Steps
+from queues.hosts.quorum_member import QuorumMember
+from queues.hosts.quorum_recovery import INCARNATION, FoundGroup, beginning
+from raft.entries import Config
+from raft.recovery import Restored
+from raft.ring import Ring
+from raft.ring_view import RingView
+
+if TYPE_CHECKING:
+    from node.cluster.cluster_node import Cluster
+    from node.cluster.queues.group_member import GroupMember
+    from node.definitions.queue_hosts import QueueHosts
+    from node.events.events import Events
+    from node.recovery.damage import Damages
+    from node.turn import Turn
+    from queues.definitions.metadata import Metadata
+    from queues.hosts.queue_core import QueueCore
+    from queues.remote.peer_queues import PeerQueues
+    from queues.remote.quorum_proxy import QuorumProxy
+
+log = logging.getLogger("warren.mirroring")
+
+
+def ring_view(view: MirrorView) -> RingView:
+    """The view as the ring has it; it has members."""
+    return RingView(
+        view.epoch, view.term, view.members, view.joined, view.synchronised, view.partial
+    )
+
+
+def mirror_view(view: RingView) -> MirrorView:
+    """The view as the definitions have it."""
+    return MirrorView(
+        int(view.epoch),
+        int(view.term),
+        view.members,
+        view.joined,
+        view.synchronised,
+        view.partial,
+    )
+
+
+class Site(Steps, Protocol):
+    """The broker of this node, as far as it is needed here."""
+
+    hosts: "QueueHosts"
+    turn: "Turn"
+    damages: "Damages"
+    events: "Events"
+    incarnation: int
+
+    def now_ms(self) -> int: ...
+
+    @property
+    def metadata(self) -> "Metadata": ...
+
+    @property
+    def all_peer_queues(self) -> "dict[int, PeerQueues]": ...
+
+    def forget_routes(self) -> None: ...
+
+
+class Groups(Protocol):
+    """The members of groups on this node (`node.cluster.queues.quorum_channel`)."""
+
+    members: "dict[int, GroupMember]"
+    over: set[int]
+
+    def quorum(self, uid: int) -> QuorumMember | None: ...
+
+    def is_founding(self, queue: Queue) -> bool: ...
+
+    def is_damaged(self, uid: int) -> bool: ...
+
+    def keep(self, member: "GroupMember") -> "GroupMember": ...
+
+    def make_member(self, queue: Queue, core: "QueueCore") -> QuorumMember: ...
+
+    def proxy(self, queue: Queue) -> "QuorumProxy": ...
+
+    def leave(self, uid: int) -> None: ...
+
+
+class Mirrors:
+    """See the module. All methods run on the loop thread."""
+
+    def __init__(self, broker: Site, cluster: "Cluster", queues: Groups) -> None:
+        self._broker = broker
+        self._cluster = cluster
+        self._queues = queues
+        self._founding: set[int] = set()  # uids of classic queues that are handed over
+        self.on_changed: Callable[[int], None] | None = None  # a view or a policy is another one
+        self.wanted: set[int] = set()  # uids of queues that an operator has synchronised
+        self._drained_at: dict[int, tuple[int, int]] = {}  # right neighbour's join, next seq then
+
+    def ring(self, uid: int) -> Ring | None:
+        """This node's member of a ring; None: it takes no part in one."""
+        group = self._cluster.raft.group(uid)
+        return group.raft if group is not None and isinstance(group.raft, Ring) else None
+
+    def look_at(self, uid: int) -> None:
+        if self.on_changed is not None:
+            self.on_changed(uid)
+
+    # Synchronisation
+
+    def synchronise(self, queue: Queue, view: RingView, by_policy: bool) -> None:
+        """Let the member here bring its right neighbour what it lacks, or not: by the policy, by an
+        operator's command, or when none of those messages is left."""
+        uid = int(queue.uid)
+        if len(view.synchronised) == len(view.members):
+            self.wanted.discard(uid)
+            self._drained_at.pop(uid, None)
+        group = self._cluster.raft.group(uid)
+        right = view.right_of(self._cluster.member)
+        if group is None or right == 0 or right in view.synchronised:
+            return
+        is_wanted = by_policy or uid in self.wanted or self._is_drained(uid, view.joined_in(right))
+        group.synchronise(is_wanted)
+
+    def _is_drained(self, uid: int, joined: int) -> bool:
+        """Whether all messages are gone that were in the queue when the neighbour joined."""
+        core = self._broker.hosts.awake.get(uid)
+        if core is None:
+            return False
+        known = self._drained_at.get(uid)
+        if known is None or known[0] != joined:
+            known = self._drained_at[uid] = (joined, int(core.machine.next_seq))
+        return not core.machine.alive_within(1, known[1] - 1)
+
+    # Views
+
+    def changed(self, queue: Queue) -> None:
+        """The definitions have another view."""
+        self._broker.turn.begin()
+        self._broker.forget_routes()
+        for each in self._broker.all_peer_queues.values():
+            each.proxies.leave(queue.uid)  # It was a classic queue of another node until now.
+        self.begin(queue)
+        self.look_at(queue.uid)
+
+    def begin(self, queue: Queue) -> None:
+        """Bring the member here to the view of the definitions."""
+        uid = queue.uid
+        member = self._queues.quorum(uid)
+        if member is None:
+            if self._queues.is_founding(queue):
+                self.found(queue)
+            elif self._cluster.member in queue.holders:
+                self._begin_new(queue)
+            return
+        known = queue.mirrors
+        assert known is not None
+        here = self._cluster.member
+        joined = known.joined[known.members.index(here)] if here in known.members else 0
+        if known.epoch < member.mirror.joined:
+            return  # The definitions are older than what this node has taken part in.
+        if joined != member.mirror.joined:
+            self._discard(queue, member)
+        elif not self._queues.is_damaged(uid):
+            member.take_view(ring_view(known))
+
+    def _discard(self, queue: Queue, member: QuorumMember) -> None:
+        """A newer view is without this membership; if it names the node, it joins again, empty."""
+        log.info(
+            "queue '%s' in vhost '%s': deleting the content of the mirror on this node, because "
+            "the cluster removed the mirror from the queue",
+            *(queue.name, queue.vhost),
+            extra=ids_of(queue=queue.name, vhost=queue.vhost),
+        )
+        uid = int(member.uid)
+        if self._cluster.raft.group(uid) is None:
+            self._queues.over.add(uid)  # Its log is damaged, or it has not begun.
+        self._queues.leave(uid)
+
+    def _begin_new(self, queue: Queue) -> None:
+        core = self._broker.hosts.add_core(queue)
+        self._make(queue, self._queues.make_member(queue, core))
+
+    def _make(self, queue: Queue, member: QuorumMember) -> None:
+        """A new member, with the messages that its core has: written down first."""
+        view = queue.mirrors
+        assert view is not None
+        uid = queue.uid
+        joined = view.joined[view.members.index(self._cluster.member)]
+        self._queues.keep(member)
+
+        def begun() -> None:
+            if self._queues.members.get(uid) is member:
+                self._broker.turn.begin()
+                restored = beginning(self._cluster.member, Config(()), 0)
+                self._join(member, joined, restored, False)
+
+        member.begin_mirror(joined, begun)
+
+    def _join(self, member: QuorumMember, joined: int, restored: Restored, is_whole: bool) -> None:
+        uid = int(member.uid)
+        raft = self._cluster.raft
+        member.mirror.on_lost = self._lost
+        group = raft.add_mirror(uid, INCARNATION, joined, restored, member, is_whole)
+        group.synchronise(False)  # Until it is known what the policy says.
+        member.join(group)
+        self.look_at(uid)
+        queue = self._broker.metadata.queue(uid)
+        if queue is not None and queue.holders:
+            self.begin(queue)
+
+    def rejoin(self, member: QuorumMember, found: FoundGroup) -> None:
+        """The node starts: a member as it was found."""
+        member.recovered()
+        self._join(member, found.born, found.restored(), found.is_whole)
+
+    def _lost(self, uid: int) -> None:
+        """The mirror here was promoted without being synchronised."""
+        queue = self._broker.metadata.queue(uid)
+        if queue is None:
+            return
+        log.error(
+            "queue '%s' in vhost '%s': the mirror on this node leads without being synchronised; "
+            "messages that only the other mirrors had are lost",
+            *(queue.name, queue.vhost),
+            extra=ids_of(queue=queue.name, vhost=queue.vhost),
+        )
+        self._broker.events.tell(
+            "queue.mirror.promoted.unsynchronised", name=queue.name, vhost=queue.vhost
+        )
+
+    # A classic queue gets mirrors
+
+    def found(self, queue: Queue) -> None:
+        """Make the classic queue of this node the first member of its ring."""
+        uid = queue.uid
+        broker = self._broker
+        if uid in self._founding or uid in broker.damages.hosts:
+            return
+        if not broker.hosts.is_used(uid):
+            self._begin_new(queue)
+            return
+        self._founding.add(uid)
+        host = broker.hosts[uid]
+        host.divert(self._queues.proxy(queue), broker.incarnation)
+        Founding(host, broker, broker.now_ms, lambda: self._founded(uid)).begin()
+
+    def _founded(self, uid: int) -> None:
+        """Its sessions are gone, and the log has all its messages."""
+        broker = self._broker
+        self._founding.discard(uid)
+        queue = broker.metadata.queue(uid)
+        if queue is None:
+            return
+        for each in broker.all_peer_queues.values():
+            each.stubs.drop(uid)
+        core = broker.hosts.give_core(uid)
+        core.begin_group()
+        self._make(queue, self._queues.make_member(queue, core))
