@@ -33,6 +33,7 @@ from node.definitions.queue_hosts import QueueHosts
 from node.definitions.routes import Routes
 from node.descriptors import Descriptors, files_max
 from node.events.authors import BROKER, Author
+from node.events.event_sources import tell_slow_consumer
 from node.events.events import Events
 from node.events.internal_publisher import InternalPublisher
 from node.events.observers import Observers
@@ -69,6 +70,7 @@ from queues.hosts.host_interfaces import Steppable, Waking
 from queues.hosts.journal import Journal
 from queues.hosts.queue_core import QueueCore
 from queues.machine.commands import SessionId
+from queues.machine.effects import SlowConsumer
 from queues.message import Chunk
 from queues.queue_host import QueueHost
 from queues.routing.router import Router
@@ -149,6 +151,7 @@ class Broker:
         self.tls_keepers = tls_keepers  # by listener
         self.incarnation = int.from_bytes(os.urandom(8), "big")
         self.events = Events(self.node_name, self.now_ms)
+        self.slow_consumer_count = 0  # that were found since the node started
         self._begin_flow()
         self.topic_hashes_max = config.limits.topic_binding_hashes_max
         turn.dead_letters.hops_max = config.limits.dead_letter_hops_max
@@ -639,6 +642,13 @@ class Broker:
         queue = self.metadata.queue(uid)
         if queue is not None:
             self.propose(DeleteQueue(queue.vhost, queue.name, queue.uid))
+
+    def consumer_slow(self, uid: int, effect: SlowConsumer) -> None:
+        """A consumer of the queue settles fewer messages than the queue's threshold asks."""
+        self.slow_consumer_count += 1
+        queue = self.metadata.queue(uid)
+        if queue is not None:
+            tell_slow_consumer(self.events, queue, effect)
 
     def load(self, core: QueueCore, chunk: Chunk) -> None:
         """Read the chunk's bytes from its page file, or from the log."""

@@ -16,7 +16,7 @@ from mypy_extensions import i64
 
 from node.amqp091.basic_get import Getting
 from node.amqp091.channel_owner import Owner
-from node.amqp091.deliveries import Consumer091, Deliveries, limits_of, priority_and_timeout
+from node.amqp091.deliveries import Consumer091, Deliveries, consumer_terms, timed_out_text
 from node.amqp091.plans import Parted, PlanCache, Tracing
 from node.amqp091.stream_rules import refuse_get, start_of_consumer
 from node.amqp091.transaction import Transaction
@@ -371,8 +371,7 @@ class Channel091:
         if tag == "":
             tag = self.owner.new_name("amq.ctag-")
         arguments = method.arguments
-        priority, timeout_ms = priority_and_timeout(arguments, host)
-        window_bytes, rate_max = limits_of(arguments, host)
+        priority, timeout_ms, window_bytes, rate_max = consumer_terms(arguments, host)
         exclusive = method.exclusive and not answers
         deliveries = self.deliveries
         start = start_of_consumer(host, method, deliveries.prefetch, deliveries.limit)
@@ -660,11 +659,7 @@ class Channel091:
             if consumer is not None:
                 self._notify_cancel(consumer)
             return
-        text = (
-            f"delivery acknowledgement on channel {self.number} timed out. Timeout value used: "
-            f"{timeout_ms} ms. This timeout value can be configured, see consumers doc guide to "
-            "learn more"
-        )
+        text = timed_out_text(self.number, timeout_ms)
         self.owner.fail(self, ProtocolError(ReplyCode.PRECONDITION_FAILED, text))
 
     def on_drained(self, uid: int, number: int, delivery_count: int) -> None:

@@ -741,23 +741,31 @@ def write_count(table: BytesWriter, name: bytes, value: i64) -> None:
     write_i64_be(table, value)
 
 
-def priority_and_timeout(arguments: dict[str, object], host: QueueHost) -> tuple[int, int]:
-    """Return priority and timeout (ms, -1: none) of basic.consume; raise 406 for bad values."""
+def consumer_terms(arguments: dict[str, object], host: QueueHost) -> tuple[int, int, int, int]:
+    """Return priority, timeout (ms, -1: none), byte window and rate of basic.consume; raise 406 for
+    bad values."""
     priority = whole_number(arguments, "x-priority", 0, host)
     timeout_ms = whole_number(arguments, "x-consumer-timeout", -1, host)
     if timeout_ms < 0 and "x-consumer-timeout" in arguments:
         raise bad_argument("x-consumer-timeout", host, f"{{value_negative,{timeout_ms}}}")
     if timeout_ms > DURATION_MS_MAX:
         raise bad_argument("x-consumer-timeout", host, f"{{value_too_large,{timeout_ms}}}")
-    return max(-PRIORITY_MAX, min(priority, PRIORITY_MAX)), timeout_ms
-
-
-def limits_of(arguments: dict[str, object], host: QueueHost) -> tuple[int, int]:
-    """Return byte window and rate of basic.consume; raise 406 for bad values."""
     try:
-        return own_limits(arguments, "x-", isinstance(host, StreamHost))
+        window_bytes, rate_max = own_limits(arguments, "x-", isinstance(host, StreamHost))
     except BadLimit as fault:
         raise bad_argument(fault.key, host, f'"{fault.reason}"') from fault
+    return max(-PRIORITY_MAX, min(priority, PRIORITY_MAX)), timeout_ms, window_bytes, rate_max
+
+
+def timed_out_text(channel: i64, timeout_ms: i64) -> str:
+    """Why a channel is closed whose client does not know basic.cancel from the broker."""
+    if timeout_ms == 0:
+        return f"a consumer on channel {channel} is slower than slow-consumer-threshold"
+    return (
+        f"delivery acknowledgement on channel {channel} timed out. Timeout value used: "
+        f"{timeout_ms} ms. This timeout value can be configured, see consumers doc guide to "
+        "learn more"
+    )
 
 
 def whole_number(arguments: dict[str, object], key: str, absent: int, host: QueueHost) -> int:

@@ -348,6 +348,10 @@ class ConsumingLink:
         """
         if self.ended:
             return
+        if timeout_ms == 0:
+            text = "the consumer is slower than slow-consumer-threshold"
+            self._fail(Condition.RESOURCE_LIMIT_EXCEEDED, text)
+            return
         text = f"delivery acknowledgement timed out. Timeout value used: {timeout_ms} ms"
         sender = self.link.sender
         assert sender is not None

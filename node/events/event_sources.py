@@ -6,6 +6,7 @@ is reported that did not happen. A change that a node learns of by a snapshot al
 reported, nor is one whose proposer ended before it applied it. Called on the loop thread; rare.
 """
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -32,6 +33,7 @@ from queues.definitions.members import Member, Process
 from queues.definitions.metadata_outcomes import Added, Change, Removed
 from queues.definitions.queue_arguments import queue_type
 from queues.definitions.vhost_limits import USER_LIMITS, VHOST_LIMITS, limits_in
+from queues.machine.effects import SlowConsumer
 from queues.queue_host import QueueHost
 
 if TYPE_CHECKING:
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
     from node.resources.alarms import Alarms
 
 Told = tuple[str, dict[str, object]]  # name of the event, properties
+
+log = logging.getLogger("warren.broker")
 
 AUTHOR: Final = "user_who_performed_action"
 KINDS: Final[Mapping[Destination, str]] = {
@@ -325,6 +329,27 @@ def tell_consumer_created(
         prefetch_count=prefetch,
         arguments=dict(arguments or {}),
         user_who_performed_action=endpoint.user,
+    )
+
+
+def tell_slow_consumer(events: Events, queue: Queue, effect: SlowConsumer) -> None:
+    """A consumer settles fewer messages than the queue's threshold asks. `session` and `number` are
+    those of its deliveries; the event of its creation has the consumer's tag."""
+    action = "closed" if effect.is_killed else "notified"
+    log.warning(
+        "queue '%s' in vhost '%s': a consumer settled %d messages in %d ms while messages waited, "
+        "which is less than slow-consumer-threshold: %s",
+        *(queue.name, queue.vhost, effect.settled_count, effect.period_ms, action),
+    )
+    events.tell(
+        "consumer.slow",
+        vhost=queue.vhost,
+        queue=queue.name,
+        session=f"{int(effect.key) >> 32:x}",
+        number=int(effect.key) & 0xFFFFFFFF,
+        settled=int(effect.settled_count),
+        period_ms=int(effect.period_ms),
+        action=action,
     )
 
 

@@ -210,6 +210,7 @@ class LiveView:
             dead_letters_dropped_cycle=int(counts.dead_letters_dropped_cycle),
             dead_letters_dropped_hops=int(counts.dead_letters_dropped_hops),
             headers_too_large=broker.oversized.count,
+            slow_consumers=broker.slow_consumer_count,
             links_local=broker.hint_counts.local,
             links_remote=broker.hint_counts.remote,
             leader_pushes=broker.hint_counts.pushes,

@@ -14,7 +14,9 @@ from queues.machine.address_settings import MILLI, RATE_MAX, AddressSettings
 
 WINDOW: Final = "consumer-window-size"
 RATE: Final = "consumer-max-rate"
+RING: Final = "ring-size"
 BYTES_MAX: Final = 1 << 40
+MESSAGES_MAX: Final = 1 << 40
 DURATION_MS_MAX: Final = 315_360_000_000  # ten years
 CONSUMERS_MAX: Final = 100_000
 LIFETIME: Final = "milliseconds from 0 to ten years, or -1 for none"
@@ -27,7 +29,7 @@ class AddressKey:
     """One key."""
 
     name: str
-    setting: str  # a parameter of AddressSettings
+    setting: str  # a parameter of AddressSettings; empty: it is no setting of its own
     convert: Convert
     allowed: str  # as an error text says it
     what: str  # as the text of a policy fault says it
@@ -51,6 +53,27 @@ def _fraction(low: int, high: int) -> Convert:
         if isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
             return None
         return round(value * MILLI) if low <= value <= high else None
+
+    return convert
+
+
+def _seconds(high: int) -> Convert:
+    """Whole seconds, as milliseconds."""
+
+    def convert(value: object) -> int | None:
+        seconds = _whole(1, high)(value)
+        return None if seconds is None else 1000 * seconds
+
+    return convert
+
+
+def _word(*words: str) -> Convert:
+    """One of the words, in any case, by its place."""
+
+    def convert(value: object) -> int | None:
+        if not isinstance(value, str) or value.lower() not in words:
+            return None
+        return words.index(value.lower())
 
     return convert
 
@@ -104,6 +127,24 @@ ADDRESS_KEYS: Final = (
         "milliseconds from 0 to ten years, or -1 for no delay",
         "delay before dispatch",
     ),
+    AddressKey(
+        *("slow-consumer-threshold", "slow_threshold", _whole(1, RATE_MAX, -1)),
+        f"messages per second from 1 to {RATE_MAX}, or -1 for none",
+        "threshold of slow consumers",
+    ),
+    AddressKey(
+        *("slow-consumer-check-period", "slow_period_ms", _seconds(86_400)),
+        *("seconds from 1 to 86400", "check period of slow consumers"),
+    ),
+    AddressKey(
+        *("slow-consumer-policy", "slow_kills", _word("notify", "kill")),
+        *("'notify' or 'kill'", "policy for slow consumers"),
+    ),
+    AddressKey(
+        *(RING, "", _whole(1, MESSAGES_MAX)),
+        f"a number of messages from 1 to {MESSAGES_MAX}",
+        "ring size",
+    ),
 )
 BY_NAME: Final[Mapping[str, AddressKey]] = {key.name: key for key in ADDRESS_KEYS}
 
@@ -119,11 +160,19 @@ def address_settings(arguments: dict[str, object]) -> AddressSettings | None:
     given: dict[str, int] = {}
     for key in ADDRESS_KEYS:
         value = arguments.get(f"x-{key.name}")
-        if value is not None:
+        if value is not None and key.setting:
             number = key.convert(value)
             assert number is not None
             given[key.setting] = number
     return AddressSettings(**given) if given else None
+
+
+def ring_fault(arguments: Mapping[str, object], prefix: str) -> str | None:
+    """Why a queue with these arguments, or this policy, cannot be a ring."""
+    overflow = arguments.get(f"{prefix}overflow", "drop-head")
+    if f"{prefix}{RING}" not in arguments or overflow == "drop-head":
+        return None
+    return f"{RING} drops the oldest messages, which excludes the overflow {overflow}"
 
 
 def stream_fault(definition: Mapping[str, object], apply_to: object) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from queues.definitions.address_keys import ADDRESS_KEYS, AddressKey
+from queues.definitions.address_keys import ADDRESS_KEYS, AddressKey, ring_fault
 from queues.definitions.arguments import inequivalence, inequivalent, is_integer, shown, type_name
 
 QUEUE_TYPE: Final = "x-queue-type"
@@ -175,7 +175,10 @@ def _max_age(value: object, arguments: dict[str, object]) -> Reason:
 
 def _setting(key: AddressKey) -> Check:
     def check(value: object, arguments: dict[str, object]) -> Reason:
-        return None if key.convert(value) is not None else f'"expected {key.allowed}"'
+        if key.convert(value) is None:
+            return f'"expected {key.allowed}"'
+        fault = ring_fault(arguments, "x-")
+        return None if fault is None else f'"{fault}"'
 
     return check
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from queues.dead_lettering.dead_letters import DeadLetterRule
-from queues.definitions.address_keys import address_settings
+from queues.definitions.address_keys import RING, address_settings
 from queues.definitions.queue_arguments import QUORUM, queue_type
 from queues.machine.options import (
     DELAY_ALL,
@@ -24,6 +24,7 @@ from queues.machine.options import (
 )
 
 EXPIRES: Final = "x-expires"
+RING_SIZE: Final = f"x-{RING}"
 RETRY_MIN: Final = "x-delayed-retry-min"
 RETRY_MAX: Final = "x-delayed-retry-max"
 QUORUM_LEVELS: Final = 32  # Q-63
@@ -79,9 +80,9 @@ def options_of(arguments: dict[str, object], defaults: QueueDefaults) -> Options
         levels=levels,
         default_level=QUORUM_DEFAULT_LEVEL if quorum else 0,
         ttl_ms=_number(arguments, "x-message-ttl", -1),
-        length_max=_number(arguments, "x-max-length", -1),
+        length_max=_length_max(arguments),
         bytes_max=_number(arguments, "x-max-length-bytes", -1),
-        overflow=OVERFLOWS[str(arguments.get("x-overflow", "drop-head"))],
+        overflow=overflow_of(arguments),
         single_active=arguments.get("x-single-active-consumer") is True,
         drain_handover=defaults.drain_handover,
         counts_deliveries=quorum,
@@ -120,7 +121,7 @@ def wants_at_least_once(arguments: dict[str, object]) -> bool:
 
 def at_least_once_fault(arguments: dict[str, object]) -> str:
     """Why they cannot be, and are sent at most once; nothing: they can."""
-    overflow = arguments.get("x-overflow", "drop-head")
+    overflow = "drop-head" if RING_SIZE in arguments else arguments.get("x-overflow", "drop-head")
     if OVERFLOWS[str(overflow)] == REJECT_PUBLISH:
         return ""
     return f"overflow is {overflow} and not reject-publish"
@@ -149,9 +150,21 @@ def is_lazy(arguments: dict[str, object]) -> bool:
 
 def can_refuse(arguments: dict[str, object]) -> bool:
     """Whether a queue refuses messages that would make it too long."""
-    overflow = OVERFLOWS[str(arguments.get("x-overflow", "drop-head"))]
+    overflow = overflow_of(arguments)
     limits = (_number(arguments, key, -1) for key in ("x-max-length", "x-max-length-bytes"))
     return overflow != DROP_HEAD and any(limit >= 0 for limit in limits)
+
+
+def overflow_of(arguments: dict[str, object]) -> int:
+    """A ring drops the oldest messages, whatever else an argument or a policy says."""
+    if RING_SIZE in arguments:
+        return DROP_HEAD
+    return OVERFLOWS[str(arguments.get("x-overflow", "drop-head"))]
+
+
+def _length_max(arguments: dict[str, object]) -> int:
+    limits = [_number(arguments, key, -1) for key in ("x-max-length", RING_SIZE)]
+    return min((limit for limit in limits if limit >= 0), default=-1)
 
 
 def _number(arguments: dict[str, object], name: str, absent: int) -> int:

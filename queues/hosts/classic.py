@@ -22,10 +22,8 @@ from queues.machine.effects import (
     Effect,
     Enqueued,
     KnownAlready,
-    LastConsumerGone,
     Left,
     Purged,
-    QueueExpired,
     SizesWanted,
 )
 from queues.machine.expiry import FAR
@@ -303,8 +301,7 @@ class ClassicHost:
     def _answer(self, effect: Effect) -> None:
         """What concerns one session, or the queue itself."""
         core = self.core
-        if isinstance(effect, (LastConsumerGone, QueueExpired)):
-            core.unused(effect)
+        if core.has_changed(effect):
             return
         if isinstance(effect, SizesWanted):
             self._wants_sizes = True

@@ -21,10 +21,8 @@ from queues.machine.effects import (
     Effect,
     Enqueued,
     KnownAlready,
-    LastConsumerGone,
     Left,
     Purged,
-    QueueExpired,
     ResendFrom,
     SessionOver,
     SizesWanted,
@@ -131,9 +129,9 @@ class EntryApply:
     def _answer(self, effect: Effect) -> None:
         """What is not about bodies, nor for the end of the entry."""
         core = self._core
-        if isinstance(effect, (LastConsumerGone, QueueExpired)):
-            core.unused(effect)
-        elif isinstance(effect, DeadLettersPending):
+        if core.has_changed(effect):
+            return
+        if isinstance(effect, DeadLettersPending):
             self._on_pending(effect)
         elif isinstance(effect, SizesWanted):
             self._on_sizes_wanted()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol, final
 from mypy_extensions import i64
 
 from queues.machine.commands import SessionId
+from queues.machine.effects import SlowConsumer
 from queues.message import Chunk
 
 if TYPE_CHECKING:
@@ -46,6 +47,9 @@ class Steps(Protocol):
 
     def queue_unused(self, uid: int) -> None:
         """The queue is to be deleted: its last consumer is gone, or its time is over."""
+
+    def consumer_slow(self, uid: int, effect: SlowConsumer) -> None:
+        """Tell operators that a consumer of the queue is slow."""
 
     def load(self, core: "QueueCore", chunk: Chunk) -> None:
         """Read the chunk's bytes from its file, then call `core.loaded(chunk)`."""

@@ -30,9 +30,11 @@ from queues.machine.effects import (
     Delivers,
     Effect,
     Got,
+    LastConsumerGone,
     Left,
     QueueExpired,
     Refused,
+    SlowConsumer,
 )
 from queues.machine.fifo import Fifo
 from queues.machine.options import Options
@@ -189,10 +191,17 @@ class QueueCore:
         if effect.redelivered:
             self.redelivered_count += effect.count
 
-    def unused(self, effect: Effect) -> None:
-        """The last consumer is gone, or the queue has expired."""
+    def has_changed(self, effect: Effect) -> bool:
+        """Whether the effect concerns the queue itself, and is carried out: its last consumer is
+        gone, it has expired, or a consumer is slow."""
+        if isinstance(effect, SlowConsumer):
+            self.turn.consumer_slow(int(self.uid), effect)
+            return True
+        if not isinstance(effect, (LastConsumerGone, QueueExpired)):
+            return False
         if self.auto_delete or isinstance(effect, QueueExpired):
             self.turn.queue_unused(int(self.uid))
+        return True
 
     def left(self, effect: Left) -> None:
         """Messages left the queue: dead-letter or release them."""

@@ -34,6 +34,9 @@ class AddressSettings:
         expiry_max_ms: i64 = -1,
         dispatch_consumers: i64 = 0,
         dispatch_delay_ms: i64 = -1,
+        slow_threshold: i64 = -1,
+        slow_period_ms: i64 = 5000,
+        slow_kills: i64 = 0,
     ) -> None:
         self.window_bytes: i64 = window_bytes  # of bodies that a consumer may hold; 0: one message
         self.rate_max: i64 = rate_max  # messages per second to a consumer
@@ -48,6 +51,9 @@ class AddressSettings:
         self.bounds_expiry = expiry_ms >= 0 or expiry_min_ms >= 0 or expiry_max_ms >= 0
         self.dispatch_consumers: i64 = dispatch_consumers  # that there are before any is served
         self.dispatch_delay_ms: i64 = dispatch_delay_ms  # from the first consumer on
+        self.slow_threshold: i64 = slow_threshold  # messages per second that a consumer settles
+        self.slow_period_ms: i64 = slow_period_ms  # between two looks at consumers
+        self.slow_kills: i64 = slow_kills  # 1: a consumer that is slower goes
 
     def values(self) -> list[int]:
         """All settings, by tag."""
@@ -64,6 +70,9 @@ class AddressSettings:
             self.expiry_max_ms,
             self.dispatch_consumers,
             self.dispatch_delay_ms,
+            self.slow_threshold,
+            self.slow_period_ms,
+            self.slow_kills,
         ]
 
     def encode(self) -> bytes:

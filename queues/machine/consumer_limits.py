@@ -35,6 +35,8 @@ class Limits:
         self.tokens: i64 = TOKENS
         self.filled_ms: i64 = now_ms  # when tokens were added last
         self.next_ms: i64 = FAR  # when the consumer is served again
+        self.settled_count: i64 = 0  # since the last look for slow consumers
+        self.waiting_count: i64 = 0  # messages that waited for it then
 
     def allows(self, notes: Notes, held_count: i64, first: i64, count: i64, now_ms: i64) -> i64:
         """How many of the messages first.. the consumer may get now; 0: none."""
@@ -60,6 +62,15 @@ class Limits:
     def _lack_ms(self) -> i64:
         """Milliseconds until there are tokens for a message."""
         return (TOKENS - self.tokens + self.rate_max - 1) // self.rate_max
+
+    def look(self, waiting_count: i64, wanted_count: i64) -> bool:
+        """Whether the consumer has settled fewer messages than are wanted since the last look,
+        although messages waited for it from then until now."""
+        settled = self.settled_count
+        is_slow = settled < wanted_count and settled < self.waiting_count and waiting_count > 0
+        self.settled_count = 0
+        self.waiting_count = waiting_count
+        return is_slow
 
     def is_closed(self, counts_bytes: bool, held_count: i64) -> bool:
         """Whether the consumer gets nothing until it settles something, or for its rate."""

@@ -167,7 +167,8 @@ class Activated(Effect):
 
 @final
 class TimedOut(Effect):
-    """The consumer kept a delivery for longer than this: what it held is ready."""
+    """The consumer kept a delivery for longer than this: what it held is ready. A timeout of 0: it
+    is closed because it is slow."""
 
     def __init__(self, key: ConsumerKey, timeout_ms: i64) -> None:
         self.key = key
@@ -211,6 +212,22 @@ class Inspected(Effect):
 class SizesWanted(Effect):
     """A consumer has a byte window: the queue is to be configured so that it counts the bytes of
     its messages (`Options.counting`). Until then the consumer gets nothing."""
+
+
+@final
+class SlowConsumer(Effect):
+    """While messages waited, the consumer settled fewer of them than the queue's threshold asks.
+
+    `settled_count` in `period_ms`. `TimedOut` with a timeout of 0 follows if it is closed for it.
+    """
+
+    def __init__(
+        self, key: ConsumerKey, settled_count: i64, period_ms: i64, is_killed: bool
+    ) -> None:
+        self.key = key
+        self.settled_count: i64 = settled_count
+        self.period_ms: i64 = period_ms
+        self.is_killed = is_killed
 
 
 @final

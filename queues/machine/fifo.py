@@ -668,7 +668,7 @@ class Fifo:
         self._effects.append(Attached(command.key))
         if self.limiter.begin(consumer, self.now_ms):
             self._effects.append(SizesWanted())
-        self.due_by(self.limiter.due_ms)
+        self.due_by(min(self.limiter.due_ms, self.limiter.look_ms))
         if self.options.single_active and roster.may_change(consumer):
             roster.activate(self._effects)
         roster.give(consumer, command.credit)

@@ -82,6 +82,8 @@ class LimitState(msgspec.Struct, frozen=True, array_like=True):
     tokens: int = 0
     filled_ms: int = 0
     next_ms: int = 0
+    settled_count: int = 0
+    waiting_count: int = 0
 
 
 class FifoState(msgspec.Struct, frozen=True, array_like=True):
@@ -120,6 +122,7 @@ class FifoState(msgspec.Struct, frozen=True, array_like=True):
     delays: list[tuple[int, int, int]] = []  # due, first, count; some may be gone
     limits: list[LimitState] = []  # of consumers with a window or a rate
     dispatch: tuple[int, int] = (0, -1)  # 1: no consumer is served; when the first of them came
+    look_ms: int = FAR  # for slow consumers
 
 
 def machine_state(machine: Fifo) -> FifoState:
@@ -184,6 +187,7 @@ def _state_of(machine: Fifo, whole: bool) -> FifoState:
         delays.calendar.entries() if whole and delays is not None else [],
         [found for each in roster.consumers.values() for found in _limit_states(each)],
         (int(machine.limiter.holds_all), machine.limiter.first_ms),
+        machine.limiter.look_ms,
     )
 
 
@@ -193,7 +197,7 @@ def _runs(seqs: SeqSet, whole: bool) -> Runs:
 
 def is_limited(state: FifoState) -> bool:
     """Whether the machine has more to it than the elements of versions 4 and 5 say."""
-    return len(state.limits) > 0 or state.dispatch != (0, -1)
+    return len(state.limits) > 0 or state.dispatch != (0, -1) or state.look_ms < FAR
 
 
 def encode_state(state: FifoState) -> bytes:
@@ -273,6 +277,7 @@ def restore(machine: Fifo, state: FifoState) -> None:
     for each in state.limits:
         _restore_limits(machine, each)
     _restore_dispatch(machine, *state.dispatch)
+    machine.limiter.look_ms = state.look_ms
     machine.due_by(state.now_ms)
 
 
@@ -283,7 +288,8 @@ def _limit_states(consumer: Consumer) -> list[LimitState]:
         has_own = own != (QUEUE_LIMIT, QUEUE_LIMIT)
         return [LimitState(_key(consumer.key), *own, consumer.barred)] if has_own else []
     now = limits.held_bytes, limits.tokens, limits.filled_ms, limits.next_ms
-    return [LimitState(_key(consumer.key), *own, consumer.barred, *now)]
+    seen = limits.settled_count, limits.waiting_count
+    return [LimitState(_key(consumer.key), *own, consumer.barred, *now, *seen)]
 
 
 def _restore_limits(machine: Fifo, state: LimitState) -> None:
@@ -297,6 +303,8 @@ def _restore_limits(machine: Fifo, state: LimitState) -> None:
         limits.tokens = state.tokens
         limits.filled_ms = state.filled_ms
         limits.next_ms = state.next_ms
+        limits.settled_count = state.settled_count
+        limits.waiting_count = state.waiting_count
         machine.limiter.due_ms = min(machine.limiter.due_ms, state.next_ms)
 
 
@@ -325,9 +333,16 @@ def _check(state: FifoState, options: Options) -> None:
     numbers += [seq for _, seq in state.last_seqs] + [tries for _, tries in state.attempts]
     numbers += [time for _, time in state.arrivals] + [due for due, _, _ in state.calendar]
     numbers += [due for due, _, _ in state.delays]
-    numbers += [state.dispatch[0], state.dispatch[1] + 1]
+    numbers += [state.look_ms, state.dispatch[0], state.dispatch[1] + 1]
     for each in state.limits:
-        numbers += [each.held_bytes, each.tokens, each.filled_ms, each.next_ms]
+        numbers += [
+            each.settled_count,
+            each.waiting_count,
+            each.held_bytes,
+            each.tokens,
+            each.filled_ms,
+            each.next_ms,
+        ]
         numbers += [each.own_window_bytes - QUEUE_LIMIT, each.own_rate_max - QUEUE_LIMIT]
     if not 1 <= state.next_seq <= FAR or min(numbers) < 0 or max(numbers) > FAR:
         raise BadSnapshot("a number out of its bounds")

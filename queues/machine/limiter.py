@@ -12,6 +12,7 @@ from mypy_extensions import i64
 from queues.machine.commands import QUEUE_LIMIT
 from queues.machine.consumer_limits import TOKENS, Limits
 from queues.machine.consumers import Consumer
+from queues.machine.effects import SlowConsumer
 from queues.machine.expiry import FAR
 from queues.machine.notes import Notes
 from queues.machine.ready import Ready
@@ -26,6 +27,7 @@ class Limiter:
         self._roster = roster
         self._notes = notes
         self.due_ms: i64 = FAR  # when a consumer may get messages again
+        self.look_ms: i64 = FAR  # when to look for slow consumers
         self.holds_all = False  # no consumer is served until there are enough, or long enough
         self.first_ms: i64 = -1  # when the first consumer came that is held so
 
@@ -38,7 +40,8 @@ class Limiter:
         rate: i64 = consumer.own_rate_max
         if rate == QUEUE_LIMIT:
             rate = -1 if address is None else address.rate_max
-        if window < 0 and rate <= 0:
+        watches = address is not None and address.slow_threshold > 0
+        if window < 0 and rate <= 0 and not watches:
             consumer.limits = None
             return None
         limits = consumer.limits
@@ -66,6 +69,11 @@ class Limiter:
                 self.open_or_close(consumer)
             return False
         limits.held_bytes = 0
+        limits.settled_count = 0
+        limits.waiting_count = 0
+        address = self._notes.options.address
+        if address is not None and address.slow_threshold > 0:
+            self.look_ms = min(self.look_ms, now_ms + address.slow_period_ms)
         if limits.window_bytes > 0:
             for first, count in consumer.held.runs():
                 limits.held_bytes += self._notes.bytes_of(first, count)
@@ -151,6 +159,7 @@ class Limiter:
 
     def settled(self, consumer: Consumer, limits: Limits, first: i64, count: i64) -> None:
         """The consumer held these messages until now."""
+        limits.settled_count += count
         if limits.window_bytes > 0:
             limits.held_bytes -= self._notes.bytes_of(first, count)
         self._bar(consumer, consumer.held.count)
@@ -172,3 +181,26 @@ class Limiter:
             else:
                 self.due_ms = min(self.due_ms, limits.next_ms)
         return self.due_ms
+
+    # Slow consumers
+
+    def take_slow(self, now_ms: i64) -> list[SlowConsumer]:
+        """Look, because it is time: which consumers are slow?"""
+        self.look_ms = FAR
+        address = self._notes.options.address
+        found: list[SlowConsumer] = []
+        if address is None or address.slow_threshold <= 0 or self._roster.attached_count == 0:
+            return found
+        self.look_ms = now_ms + address.slow_period_ms
+        wanted = address.slow_threshold * address.slow_period_ms // 1000
+        ready_count = self._notes.ready.count
+        for consumer in self._roster.consumers.values():
+            limits = consumer.limits
+            if limits is None or not consumer.attached:
+                continue
+            waiting = consumer.held.count + (ready_count if consumer.credit > 0 else 0)
+            settled = limits.settled_count
+            if limits.look(waiting, max(wanted, 1)):
+                kills = address.slow_kills > 0
+                found.append(SlowConsumer(consumer.key, settled, address.slow_period_ms, kills))
+        return found

@@ -40,6 +40,9 @@ def pass_time(machine: "Fifo") -> None:
         _expire_by_calendar(machine)
     if machine.limiter.due_ms < FAR:
         machine.due_by(machine.limiter.end_waits(now_ms))
+    if now_ms >= machine.limiter.look_ms:
+        _check_slow(machine)
+    machine.due_by(machine.limiter.look_ms)
     if now_ms >= machine.timeouts.check_ms:
         _check_timeouts(machine)
         if machine.checked_out > 0:
@@ -128,6 +131,20 @@ def _check_timeouts(machine: "Fifo") -> None:
         machine.tell(TimedOut(consumer.key, timeout))
         machine.end_consumer(consumer, RELEASE)
     if machine.options.single_active and len(late) > 0:
+        machine.activate()
+
+
+def _check_slow(machine: "Fifo") -> None:
+    """Tell of consumers that are slow; close them if the queue is set so."""
+    is_any_killed = False
+    for slow in machine.limiter.take_slow(machine.now_ms):
+        machine.tell(slow)
+        if slow.is_killed:
+            consumer = machine.roster.remove(slow.key)
+            machine.tell(TimedOut(slow.key, 0))
+            machine.end_consumer(consumer, RELEASE)
+            is_any_killed = True
+    if machine.options.single_active and is_any_killed:
         machine.activate()
 
 

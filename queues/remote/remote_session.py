@@ -667,7 +667,7 @@ class RemoteSession:
         self._told = deque([each for each in self._told if each.number != number])
         if not self._ended:
             own = -1 if taker is None else int(taker.timeout_ms)
-            self._sink.on_timed_out(uid, number, own if own >= 0 else timeout_ms)
+            self._sink.on_timed_out(uid, number, own if own >= 0 and timeout_ms > 0 else timeout_ms)
 
     def on_drained(self, uid: int, number: int, delivery_count: int) -> None:
         taker = self._takers.get(number)

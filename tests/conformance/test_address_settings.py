@@ -3,13 +3,14 @@
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
+from urllib.request import urlopen
 
 import proton
 import pytest
 
 from tests.conformance.broker import Broker, Inbox, publish_all, settle_down, wait_until_ready
 from tests.conformance.options import both_kinds, declare, onward, publish
-from tests.conformance.proton10 import connect10
+from tests.conformance.proton10 import connect10, link_refused
 
 
 @pytest.fixture
@@ -111,3 +112,71 @@ def test_dispatch_begins_after_its_delay_though_consumers_are_missing(
     inbox = Inbox(connection.channel(), name)
     settle_down(channel, lambda: len(inbox.messages) == 1)
     assert time.monotonic() - begun >= 0.195
+
+
+SLOW = {
+    "x-slow-consumer-threshold": 100,
+    "x-slow-consumer-check-period": 1,
+    "x-slow-consumer-policy": "KILL",
+}
+
+
+@both_kinds
+def test_slow_consumer_is_cancelled_and_its_messages_are_redelivered(
+    own_broker: Broker, connection: Any, channel: Any, name: str, kind: str
+) -> None:
+    declare(channel, name, kind, SLOW)
+    publish_all(channel, name, [b"1", b"2"])
+    consuming = connection.channel()
+    cancelled: list[str] = []
+    consuming.add_on_cancel_callback(lambda frame: cancelled.append(frame.method.consumer_tag))
+    inbox = Inbox(consuming, name)
+    inbox.wait(2)
+    settle_down(consuming, lambda: cancelled == [inbox.consumer_tag])
+    wait_until_ready(channel, name, 2)
+    assert channel.basic_get(name)[0].redelivered
+
+
+def slow_consumers_of(broker: Broker) -> int:
+    """How often the node has found one."""
+    assert broker.node is not None
+    with urlopen(broker.node.management_url + "/metrics", timeout=20) as reply:
+        lines = reply.read().decode().splitlines()
+    (line,) = [line for line in lines if line.startswith("warren_slow_consumers_total")]
+    return int(line.split()[-1])
+
+
+def test_slow_consumer_is_counted_and_kept_by_default(
+    own_broker: Broker, connection: Any, channel: Any, name: str
+) -> None:
+    declare(channel, name, "classic", {**SLOW, "x-slow-consumer-policy": "NOTIFY"})
+    publish_all(channel, name, [b"1"])
+    consuming = connection.channel()
+    inbox = Inbox(consuming, name)
+    inbox.wait(1)
+    before = slow_consumers_of(own_broker)
+    settle_down(channel, lambda: slow_consumers_of(own_broker) > before)
+    consuming.basic_ack(inbox.tags[0])
+    publish_all(channel, name, [b"2"])
+    inbox.wait(2)
+
+
+def test_slow_receiver_of_amqp10_is_detached(
+    open10: Callable[..., Any], channel: Any, name: str
+) -> None:
+    declare(channel, name, "quorum", SLOW)
+    publish_all(channel, name, [b"1", b"2"])
+    receiver = open10().create_receiver(f"/queues/{name}", credit=5)
+    with link_refused("amqp:resource-limit-exceeded"):
+        for _ in range(3):
+            receiver.receive(timeout=10)
+
+
+@both_kinds
+def test_ring_keeps_the_newest_messages(
+    own_broker: Broker, channel: Any, name: str, kind: str
+) -> None:
+    declare(channel, name, kind, {"x-ring-size": 2})
+    publish_all(channel, name, [b"1", b"2", b"3"])
+    wait_until_ready(channel, name, 2)
+    assert channel.basic_get(name, auto_ack=True)[2] == b"2"

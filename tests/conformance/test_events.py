@@ -483,3 +483,15 @@ def test_the_log_level_is_changed_by_the_api(node: Node, api: HttpApi) -> None:
     assert heard == ["DELETE"]
     assert api.refused("PUT", path, {"level": "loud"})[0] == 400
     assert api.ask("PUT", "/nodes/none/log-level", {"level": "info"})[0] == 404
+
+
+def test_slow_consumer_is_reported(channel: Any) -> None:
+    events = bound(channel, EVENTS, "consumer.slow")
+    arguments = {"x-slow-consumer-threshold": 100, "x-slow-consumer-check-period": 1}
+    channel.queue_declare("slow", durable=True, arguments=arguments)
+    channel.basic_publish("", "slow", b"1")
+    Inbox(channel, "slow").wait(1)
+    headers = events.wait(1)[0].properties.headers
+    assert (headers["vhost"], headers["queue"], headers["settled"]) == ("/", "slow", 0)
+    assert (headers["number"], headers["period_ms"], headers["action"]) == (2, 1000, "notified")
+    channel.queue_delete("slow")

@@ -258,6 +258,8 @@ def dead_letter_families(counters: CountersView) -> Iterator[Family]:
     yield by_label("warren_dead_letters_dropped_total", COUNTER, words, "rule", dropped)
     words = "Messages rejected because a content header exceeded a consumer's frame_max"
     yield counter("warren_headers_too_large", words, counters.headers_too_large)
+    words = "Times that a consumer was found slower than its queue's threshold"
+    yield counter("warren_slow_consumers", words, counters.slow_consumers)
 
 
 def locality_families(counters: CountersView) -> Iterator[Family]:

@@ -59,6 +59,16 @@ export const KEYS = {
   "delay-before-dispatch": {
     kind: "number", is: "queues", means: "wait from the first consumer to the first delivery, ms",
   },
+  "slow-consumer-threshold": {
+    kind: "number", is: "queues", means: "messages a second that a consumer settles at least",
+  },
+  "slow-consumer-check-period": {
+    kind: "number", is: "queues", means: "time between looks at that, s",
+  },
+  "slow-consumer-policy": {
+    kind: ["notify", "kill"], is: "queues", means: "an event, or the consumer is closed",
+  },
+  "ring-size": { kind: "number", is: "queues", means: "most messages, of which the newest stay" },
   "queue-mode": {
     kind: ["default", "lazy"], is: "classic_queues", means: "lazy: bodies on disk alone",
   },

@@ -208,6 +208,7 @@ class CountersView:
     dead_letters_dropped_cycle: int = 0
     dead_letters_dropped_hops: int = 0
     headers_too_large: int = 0  # messages rejected for clients of AMQP 0-9-1
+    slow_consumers: int = 0  # times that one was found
     links_local: int = 0  # of AMQP 1.0, whose queue is led by this node; now
     links_remote: int = 0
     leader_pushes: int = 0  # flows that told of another leader

@@ -23,6 +23,7 @@ from queues.hosts.quorum_recovery import (
     birth_of,
 )
 from queues.hosts.quorum_snapshot import Slicing
+from queues.machine.effects import SlowConsumer
 from queues.machine.options import Options
 from queues.message import Chunk
 from queues.sessions.credit import CreditActor, CreditSpec
@@ -301,6 +302,9 @@ class GroupNode:
 
     def queue_unused(self, uid: int) -> None:
         """No test deletes it here."""
+
+    def consumer_slow(self, uid: int, effect: SlowConsumer) -> None:
+        """No test asks for it."""
 
     def load(self, core: QueueCore, chunk: Chunk) -> None:
         def done(result: bytes | Exception) -> None:

@@ -11,6 +11,7 @@ from node.turn import Turn
 from queues.bodies.store import BodyBudget
 from queues.hosts.journal import Journal
 from queues.hosts.quorum_recovery import INCARNATION, FoundGroups, beginning
+from queues.machine.effects import SlowConsumer
 from queues.sessions.credit import CreditActor, CreditSpec
 from queues.streams.member import StreamMember
 from queues.streams.offsets import OffsetSpec, Start
@@ -191,6 +192,9 @@ class StreamNode:
 
     def queue_unused(self, uid: int) -> None:
         raise AssertionError("a stream is never unused")
+
+    def consumer_slow(self, uid: int, effect: SlowConsumer) -> None:
+        raise AssertionError("a stream has no slow consumers")
 
     def load(self, core: object, chunk: object) -> None:
         raise AssertionError("a stream has no bodies in the log")

@@ -23,6 +23,7 @@ from queues.machine.effects import (
     ResendFrom,
     SessionOver,
     SizesWanted,
+    SlowConsumer,
     TimedOut,
     Unwanted,
 )
@@ -97,6 +98,8 @@ def _row_of(effect: Effect) -> Row:
             return ("session over", effect.session)
         case Applied():
             return ("applied", effect.session, effect.number)
+        case SlowConsumer():
+            return ("slow", effect.key, effect.settled_count, bool(effect.is_killed))
         case SizesWanted():
             return ("sizes wanted",)
         case LastConsumerGone():

@@ -6,6 +6,7 @@ from queues.hosts.classic import ClassicHost
 from queues.hosts.host_interfaces import Steppable, Waking
 from queues.hosts.journal import Journal
 from queues.hosts.queue_core import DEFAULT, QueueCore
+from queues.machine.effects import SlowConsumer
 from queues.message import Chunk
 from queues.sessions.credit import CreditActor, CreditSpec
 from tests.unit.queues.fake_log import FakeLog
@@ -25,6 +26,7 @@ class FakeNode:
         self.pages = FakePages()
         self.pager = Pager(self.pages, self.budget, 0)
         self.unused: list[int] = []
+        self.slow: list[tuple[int, SlowConsumer]] = []
         self.loads: list[tuple[QueueCore, Chunk]] = []
         self.now_ms = 1000
         self.wakes: list[tuple[Waking, int]] = []
@@ -53,6 +55,9 @@ class FakeNode:
 
     def queue_unused(self, uid: int) -> None:
         self.unused.append(uid)
+
+    def consumer_slow(self, uid: int, effect: SlowConsumer) -> None:
+        self.slow.append((uid, effect))
 
     def load(self, core: QueueCore, chunk: Chunk) -> None:
         self.loads.append((core, chunk))

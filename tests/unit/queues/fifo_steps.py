@@ -89,6 +89,9 @@ ADDRESSES = st.builds(
     expiry_max_ms=st.sampled_from([-1, -1, 15_000]),
     dispatch_consumers=st.sampled_from([0, 0, 2]),
     dispatch_delay_ms=st.sampled_from([-1, 15_000]),
+    slow_threshold=st.sampled_from([-1, 1]),
+    slow_period_ms=st.sampled_from([5000, 15_000]),
+    slow_kills=st.sampled_from([0, 1]),
 )
 SMALL = st.sampled_from([-1, -1, 0, 1, 3, 6])
 OPTIONS = st.builds(
@@ -143,6 +146,8 @@ def story_of(seed: int) -> tuple[Options, list[Batch]]:
             expiry_max_ms=lots.choice([-1, -1, 15_000]),
             dispatch_consumers=lots.choice([0, 0, 2]),
             dispatch_delay_ms=lots.choice([-1, -1, 15_000]),
+            slow_threshold=lots.choice([-1, 1]),
+            slow_kills=lots.choice([0, 1]),
         ),
     )
     kinds = KINDS if lots.random() < 0.5 else (*KINDS, *SELDOM)
@@ -275,6 +280,8 @@ class Script:
             expiry_max_ms=(-1, 15_000)[c % 2],
             dispatch_consumers=(0, 0, 2)[c % 3],
             dispatch_delay_ms=(-1, 15_000)[a % 2],
+            slow_threshold=(-1, 1)[b % 2],
+            slow_kills=(0, 1)[c % 2],
         )
 
     def _other_options(self, who: int, a: int, b: int, c: int) -> Options:

@@ -90,6 +90,8 @@ class NaiveConsumer:
         self.rate = -1
         self.tokens = 1000  # of a message; rates are so low that no more are kept
         self.filled_ms = 0
+        self.settled = 0  # since the last look for slow consumers
+        self.waiting = 0  # for it, then
         self.until_ms = 0  # it waits for tokens; 0: it does not
         self.held: list[int] = []
         self.seen_ms: dict[int, int] = {}  # when what it holds was first looked at
@@ -118,6 +120,7 @@ class NaiveFifo:
         self.look_sooner = False
         self.holds_all = self._waits_for_consumers()
         self.first_ms: int | None = None  # the first consumer that waits for others
+        self.slow_ms: int | None = None  # when to look for slow consumers
         self.effects: list[Row] = []
         self.unserved = False  # messages or credit came since consumers were served last
 
@@ -321,6 +324,7 @@ class NaiveFifo:
             if seq not in consumer.held:
                 continue
             consumer.put_down(seq)
+            consumer.settled += 1
             if command.outcome != ACCEPT:
                 self.messages[seq].words.update(decode_words(command.annotations))
             if command.outcome == ACCEPT:
@@ -412,6 +416,7 @@ class NaiveFifo:
         self.effects.append(("attached", command.key))
         self._see_dispatch()
         self._set_limits(command.key)
+        self._plan_slow()
         self._ask_for_sizes([command.key])
         self._choose()
         self._give(command.key, command.credit)
@@ -506,6 +511,34 @@ class NaiveFifo:
         has_window = any(self._window(self.consumers[key]) > 0 for key in keys)
         if has_window and not self.options.counts_bytes:
             self.effects.append(("sizes wanted",))
+
+    def _plan_slow(self) -> None:
+        address = self.options.address
+        if address is not None and address.slow_threshold > 0:
+            planned = self.now_ms + address.slow_period_ms
+            self.slow_ms = planned if self.slow_ms is None else min(self.slow_ms, planned)
+
+    def _look_for_slow(self) -> None:
+        address = self.options.address
+        self.slow_ms = None
+        if address is None or address.slow_threshold < 0 or not self.attached():
+            return
+        self.slow_ms = self.now_ms + address.slow_period_ms
+        slow = []
+        wanted = address.slow_threshold * address.slow_period_ms // 1000
+        for key in self.attached():
+            consumer = self.consumers[key]
+            waiting = len(consumer.held) + (len(self.ready) if consumer.credit > 0 else 0)
+            if consumer.settled < min(wanted, consumer.waiting) and waiting > 0:
+                slow.append((key, consumer.settled))
+            consumer.settled, consumer.waiting = 0, waiting
+        for key, settled in slow:
+            self.effects.append(("slow", key, settled, address.slow_kills == 1))
+            if address.slow_kills:
+                self.effects.append(("timed out", key, 0))
+                self._remove(key, RELEASE)
+        if address.slow_kills:
+            self._choose()
 
     def _has_token(self, consumer: NaiveConsumer) -> bool:
         if consumer.rate <= 0:
@@ -634,6 +667,8 @@ class NaiveFifo:
             if 0 < consumer.until_ms <= self.now_ms:
                 consumer.until_ms = 0
                 self._give(key, consumer.credit)
+        if self.slow_ms is not None and self.slow_ms <= self.now_ms:
+            self._look_for_slow()
         if self.look_ms is not None and self.look_ms <= self.now_ms:
             self.look_ms = None
             self._look()
@@ -703,6 +738,9 @@ class NaiveFifo:
             consumer = self.consumers[key]
             if self._has_limits(consumer) or consumer.rate > 0 or key not in self.line:
                 self._set_limits(key)
+        for key in self.attached():
+            self.consumers[key].settled = self.consumers[key].waiting = 0
+            self._plan_slow()
         self._ask_for_sizes(self.attached())
         self._choose()
         self._drop()

@@ -6,6 +6,8 @@ import pytest
 
 from queues.definitions.address_keys import ADDRESS_KEYS, address_settings
 from queues.definitions.policy_keys import policy_fault
+from queues.definitions.queue_arguments import argument_fault
+from queues.definitions.queue_options import QueueDefaults, can_refuse, options_of
 from queues.machine.address_settings import AddressSettings
 from queues.machine.commands import (
     ACCEPT,
@@ -21,10 +23,11 @@ from queues.machine.commands import (
     consumer_key,
 )
 from queues.machine.delays import redelivery_wait_ms
-from queues.machine.effects import Delivers, Effect, Left
+from queues.machine.effects import Delivers, Effect, Left, SlowConsumer, TimedOut
 from queues.machine.fifo import Fifo
-from queues.machine.options import Options
+from queues.machine.options import DROP_HEAD, Options
 from queues.machine.traits import Traits
+from tests.unit.queues.classic_harness import Harness
 
 PUBLISHER = SessionId(7 << 64 | 1)
 KEYS = [consumer_key(SessionId(7 << 64 | counter), 1) for counter in (2, 3, 4)]
@@ -167,15 +170,102 @@ def test_end_of_the_setting_serves_consumers_that_wait() -> None:
     assert delivered(fifo.apply([Configure(Options())], 1001)) == [1, 2]
 
 
+# Slow consumers
+
+
+def slow_in(effects: list[Effect]) -> list[tuple[int, int, bool]]:
+    found = [each for each in effects if isinstance(each, SlowConsumer)]
+    return [(each.key, each.settled_count, each.is_killed) for each in found]
+
+
+def queue_that_watches(kills: int = 0) -> Fifo:
+    """A threshold of 2 messages per second, with a look each second; two consumers."""
+    fifo = queue_with(slow_threshold=2, slow_period_ms=1000, slow_kills=kills, window_bytes=0)
+    fifo.apply([Enqueue(PUBLISHER, 1, 50), attach(0), attach(1)], 1000)
+    fifo.apply([], 2000)
+    return fifo
+
+
+def test_consumer_below_the_threshold_is_reported_while_messages_wait() -> None:
+    fifo = queue_that_watches()
+    fifo.apply([Settle(KEYS[1], ACCEPT, [(2, 1)])], 2100)
+    fifo.apply([Settle(KEYS[1], ACCEPT, [(3, 1)])], 2200)
+    fifo.apply([Settle(KEYS[0], ACCEPT, [(1, 1)])], 2300)
+    assert slow_in(fifo.apply([], 2999)) == []
+    effects = fifo.apply([], 3000)
+    assert slow_in(effects) == [(KEYS[0], 1, False)]
+    assert not any(isinstance(each, TimedOut) for each in effects)
+    assert slow_in(fifo.apply([], 4000)) == [(KEYS[0], 0, False), (KEYS[1], 0, False)]
+
+
+def test_slow_consumer_is_killed_and_its_messages_go_to_others() -> None:
+    fifo = queue_that_watches(kills=1)
+    fifo.apply([Settle(KEYS[1], ACCEPT, [(2, 1)])], 2100)
+    fifo.apply([Settle(KEYS[1], ACCEPT, [(3, 1)])], 2200)
+    effects = fifo.apply([], 3000)
+    assert slow_in(effects) == [(KEYS[0], 0, True)]
+    assert [each.timeout_ms for each in effects if isinstance(each, TimedOut)] == [0]
+    assert list(fifo.consumers) == [KEYS[1]]
+    assert delivered(fifo.apply([Settle(KEYS[1], ACCEPT, [(4, 1)])], 3001)) == [1]
+
+
+def test_consumer_for_which_nothing_waits_is_not_slow() -> None:
+    fifo = queue_with(slow_threshold=100, slow_period_ms=1000)
+    fifo.apply([attach(0)], 1000)
+    for now_ms in range(1500, 9000, 1000):
+        fifo.apply([Enqueue(PUBLISHER, now_ms // 1000, 1)], now_ms)
+        fifo.apply([Settle(KEY, ACCEPT, [(now_ms // 1000, 1)])], now_ms + 10)
+        assert slow_in(fifo.apply([], now_ms + 500)) == []
+
+
+def test_host_tells_the_node_of_a_slow_consumer() -> None:
+    harness = Harness()
+    address = AddressSettings(slow_threshold=1, slow_period_ms=1000)
+    harness.host.configure(Options(address=address), 0, None)
+    harness.publish([b"x"] * 3)
+    harness.attach(1, 1)
+    harness.turn()
+    for _ in range(2):
+        harness.node.now_ms += 1000
+        harness.host.on_timer()
+        harness.turn()
+    assert [uid for uid, _ in harness.node.slow] == [5]
+
+
+# Rings
+
+
+def test_ring_keeps_the_newest_messages() -> None:
+    options = options_of({"x-ring-size": 3, "x-max-length": 9}, QueueDefaults())
+    fifo = Fifo(options)
+    fifo.apply([Enqueue(PUBLISHER, 1, 8)], 1000)
+    assert fifo.ready.runs() == [(6, 3)]
+
+
+def test_ring_excludes_refusing_publishes() -> None:
+    fault = argument_fault(
+        "queue 'q' in vhost '/'", {"x-ring-size": 3, "x-overflow": "reject-publish"}
+    )
+    assert fault is not None
+    assert (
+        "ring-size drops the oldest messages, which excludes the overflow reject-publish" in fault
+    )
+    definition = {"ring-size": 3, "overflow": "reject-publish"}
+    assert policy_fault(".*", "queues", 0, definition, False) is not None
+    both = {"x-ring-size": 3, "x-overflow": "reject-publish"}
+    assert options_of(dict(both), QueueDefaults()).overflow == DROP_HEAD
+    assert not can_refuse(dict(both))
+
+
 # Keys
 
 
 def test_each_key_sets_its_setting_and_is_refused_for_streams() -> None:
     for key in ADDRESS_KEYS:
-        value = next(value for value in (3, 1, 0.5) if key.convert(value) is not None)
+        value = next(each for each in (3, 1, 500, "kill") if key.convert(each) is not None)
         made = address_settings({f"x-{key.name}": value})
-        assert made is not None
-        assert getattr(made, key.setting) == key.convert(value)
+        assert (made is None) == (key.setting == "")
+        assert made is None or getattr(made, key.setting) == key.convert(value)
         fault = policy_fault(".*", "streams", 0, {key.name: value}, False)
         assert fault is not None
         assert f"{key.name} does not apply to streams" in fault

@@ -51,6 +51,9 @@ def pick_address(pick: Callable[[tuple[int, ...]], int]) -> AddressSettings:
         expiry_max_ms=pick((-1, 700)),
         dispatch_consumers=pick((0, 0, 2)),
         dispatch_delay_ms=pick((-1, 90)),
+        slow_threshold=pick((-1, 5)),
+        slow_period_ms=pick((100, 400)),
+        slow_kills=pick((0, 1)),
     )
 
 
