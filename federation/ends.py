@@ -12,6 +12,7 @@ from typing import Final
 
 from federation.shovel_parameters import SourceEnd, TargetEnd
 from federation.uris import Uri
+from warren import client
 from warren.client import amqp091
 from warren.client.errors import ClientError, RequestFailed
 from warren.client.outcome import Outcome
@@ -24,7 +25,8 @@ TIMEOUT_S: Final = 10.0
 BATCH_MAX: Final = 512  # messages that are acknowledged together
 
 LocalDial = Callable[[bool], Dial]  # to this node's broker; True: as its internal user
-Rewrite = Callable[[amqp091.Delivery], bytes | None]
+AnyDelivery = amqp091.Delivery | client.Delivery
+Rewrite = Callable[[AnyDelivery], bytes | None]
 OnBlocked = Callable[[str | None], None]
 
 
@@ -135,7 +137,7 @@ class Source091:
         taken, self._rest = self._rest[:BATCH_MAX], self._rest[BATCH_MAX:]
         return taken
 
-    def accept(self, deliveries: Sequence[amqp091.Delivery]) -> None:
+    def accept(self, deliveries: Sequence[AnyDelivery]) -> None:
         for each in deliveries:
             each.accept()
 
@@ -178,9 +180,7 @@ class Target091:
             mandatory=self._mandatory, settled=self._settled, window=WINDOW
         )
 
-    async def publish(
-        self, deliveries: Sequence[amqp091.Delivery]
-    ) -> "asyncio.Future[list[Outcome]]":
+    async def publish(self, deliveries: Sequence[AnyDelivery]) -> "asyncio.Future[list[Outcome]]":
         """Send the messages; the future has the outcomes of those that are not passed over."""
         publisher = self._publisher
         assert publisher is not None
@@ -211,7 +211,7 @@ async def declared(
     return (await management.declare_queue(queue, arguments=dict(arguments))).message_count
 
 
-async def closed(connection: amqp091.Connection | None) -> None:
+async def closed(connection: amqp091.Connection | client.Connection | None) -> None:
     """Close it; one that is lost or does not answer is closed all the same."""
     if connection is not None:
         try:

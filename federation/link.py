@@ -8,7 +8,7 @@ from functools import partial
 from hashlib import blake2b
 from typing import Final
 
-from federation.ends import Dialler, OnBlocked, Source091, Target091, closed
+from federation.ends import AnyDelivery, Dialler, OnBlocked, Source091, Target091, closed
 from federation.forwarding import Forwarding
 from federation.hops import (
     SUFFIXES,
@@ -285,10 +285,10 @@ class ExchangeSource:
     async def consume(self, prefetch: int) -> None:
         await self._source.consume(prefetch)
 
-    async def take(self) -> Sequence[amqp091.Delivery]:
+    async def take(self) -> Sequence[AnyDelivery]:
         return await self._source.take()
 
-    def accept(self, deliveries: Sequence[amqp091.Delivery]) -> None:
+    def accept(self, deliveries: Sequence[AnyDelivery]) -> None:
         self._source.accept(deliveries)
 
     async def watch(self) -> None:
@@ -306,8 +306,9 @@ class ExchangeSource:
     async def close(self) -> None:
         await self._source.close()
 
-    def rewritten(self, delivery: amqp091.Delivery) -> bytes | None:
+    def rewritten(self, delivery: AnyDelivery) -> bytes | None:
         """The message for the exchange here; None: it has been here, or has come far enough."""
+        assert isinstance(delivery, amqp091.Delivery)
         content = delivery.content
         encoded, body = content_parts(content, 0, len(content))
         properties = decode_properties(encoded)
@@ -350,10 +351,10 @@ class QueueSource:
         self._prefetch = prefetch
         await self._source.consume(prefetch, paused=True)
 
-    async def take(self) -> Sequence[amqp091.Delivery]:
+    async def take(self) -> Sequence[AnyDelivery]:
         return await self._source.take()
 
-    def accept(self, deliveries: Sequence[amqp091.Delivery]) -> None:
+    def accept(self, deliveries: Sequence[AnyDelivery]) -> None:
         self._source.accept(deliveries)
 
     async def watch(self) -> None:
@@ -373,8 +374,9 @@ class QueueSource:
     async def close(self) -> None:
         await self._source.close()
 
-    def rewritten(self, delivery: amqp091.Delivery) -> bytes | None:
+    def rewritten(self, delivery: AnyDelivery) -> bytes | None:
         """The message for the queue here."""
+        assert isinstance(delivery, amqp091.Delivery)
         content = delivery.content
         encoded, body = content_parts(content, 0, len(content))
         properties = decode_properties(encoded)

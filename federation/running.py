@@ -12,10 +12,9 @@ from functools import partial
 from time import time
 from typing import Final, Protocol
 
-from federation.ends import SideFailed
+from federation.ends import AnyDelivery, SideFailed
 from federation.forwarding import Forwarding
 from federation.uris import BadUri
-from warren.client import amqp091
 from warren.client.errors import ClientError
 from warren.client.outcome import Outcome
 
@@ -32,8 +31,8 @@ class Source(Protocol):
         """Connect and declare; how many messages are ready."""
 
     async def consume(self, prefetch: int) -> None: ...
-    async def take(self) -> Sequence[amqp091.Delivery]: ...
-    def accept(self, deliveries: Sequence[amqp091.Delivery]) -> None: ...
+    async def take(self) -> Sequence[AnyDelivery]: ...
+    def accept(self, deliveries: Sequence[AnyDelivery]) -> None: ...
     async def watch(self) -> None:
         """What is to be done beside; returns or raises when the session is over."""
 
@@ -46,9 +45,7 @@ class Target(Protocol):
     bytes: int
 
     async def open(self) -> None: ...
-    async def publish(
-        self, deliveries: Sequence[amqp091.Delivery]
-    ) -> "asyncio.Future[list[Outcome]]":
+    async def publish(self, deliveries: Sequence[AnyDelivery]) -> "asyncio.Future[list[Outcome]]":
         """Send the messages; the future has the outcomes of those that are not passed over."""
 
     async def watch(self) -> None: ...
@@ -153,7 +150,7 @@ class Runner:
     def _settled(
         self,
         source: Source,
-        taken: Sequence[amqp091.Delivery],
+        taken: Sequence[AnyDelivery],
         future: "asyncio.Future[list[Outcome]]",
     ) -> None:
         """The target has answered for a batch."""

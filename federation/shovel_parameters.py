@@ -25,6 +25,7 @@ NO_ACK: Final = "no-ack"
 ACK_MODES: Final = (NO_ACK, ON_PUBLISH, ON_CONFIRM)
 AMQP_091: Final = "amqp091"
 AMQP_10: Final = "amqp10"
+LOCAL: Final = "local"  # AMQP 0-9-1 to this cluster itself: the URI's host does not count
 NEVER: Final = "never"
 QUEUE_LENGTH: Final = "queue-length"
 PREFETCH: Final = 1000
@@ -76,7 +77,8 @@ class ShovelConfig:
     reconnect_s: float = RECONNECT_S
 
 
-_PROTOCOL: Final = one_of(AMQP_10, AMQP_091)
+PROTOCOL_OF: Final = {"src-uri": "src-protocol", "dest-uri": "dest-protocol"}
+_PROTOCOL: Final = one_of(AMQP_10, AMQP_091, LOCAL)
 
 
 def _delete_after(key: str, value: object) -> str | None:
@@ -86,6 +88,16 @@ def _delete_after(key: str, value: object) -> str | None:
         return None
     return (
         f'{key} should be a number greater than or equal to 0, "never" or "queue-length", '
+        f"actually was {brief_term(value)}"
+    )
+
+
+def _delete_after_10(key: str, value: object) -> str | None:
+    """AMQP 1.0 does not tell the length of a queue."""
+    if value == NEVER or (value != QUEUE_LENGTH and _delete_after(key, value) is None):
+        return None
+    return (
+        f'{key} should be a number greater than or equal to 0 or "never", '
         f"actually was {brief_term(value)}"
     )
 
@@ -115,7 +127,7 @@ _SOURCE: Final[Mapping[str, Spec]] = {
         "src-uri": (uri, MANDATORY),
         "src-address": (text, MANDATORY),
         "src-prefetch-count": (number, OPTIONAL),
-        "src-delete-after": (_delete_after, OPTIONAL),
+        "src-delete-after": (_delete_after_10, OPTIONAL),
     },
 }
 _TARGET: Final[Mapping[str, Spec]] = {
@@ -150,28 +162,35 @@ def shovel_faults(name: str, value: object) -> list[str]:
     if not isinstance(value, dict):
         return [f"{name} should be a JSON object, actually was {brief_term(value)}"]
     source, target = _protocol(value, "src-protocol"), _protocol(value, "dest-protocol")
-    found = _source_faults(value) if source == AMQP_091 else []
-    if target == AMQP_091 and "dest-exchange" in value and "dest-queue" in value:
+    found = _queue_or_exchange_faults(value) if source != AMQP_10 else []
+    found += _counted_faults(value)
+    if target != AMQP_10 and "dest-exchange" in value and "dest-queue" in value:
         found.append("Cannot specify 'dest-exchange' and 'dest-queue'")
-    spec = {**_COMMON, **_SOURCE[source], **_TARGET[target]}
+    spec = {
+        **_COMMON,
+        **_SOURCE[AMQP_10 if source == AMQP_10 else AMQP_091],
+        **_TARGET[AMQP_10 if target == AMQP_10 else AMQP_091],
+    }
     return found + faults_of(name, spec, value)
 
 
-def _source_faults(value: Mapping[str, object]) -> list[str]:
-    found: list[str] = []
+def _queue_or_exchange_faults(value: Mapping[str, object]) -> list[str]:
     named = ("src-exchange" in value) + ("src-queue" in value)
     if named == 0:
-        found.append("Must specify 'src-exchange' or 'src-queue'")
-    elif named == 2:
-        found.append("Cannot specify 'src-exchange' and 'src-queue'")
+        return ["Must specify 'src-exchange' or 'src-queue'"]
+    return ["Cannot specify 'src-exchange' and 'src-queue'"] if named == 2 else []
+
+
+def _counted_faults(value: Mapping[str, object]) -> list[str]:
     is_counted = isinstance(_first(value, "src-delete-after", "delete-after"), int)
     if is_counted and value.get("ack-mode") == NO_ACK:
-        found.append("Cannot specify 'no-ack' and numerical 'delete-after'")
-    return found
+        return ["Cannot specify 'no-ack' and numerical 'delete-after'"]
+    return []
 
 
 def _protocol(value: Mapping[str, object], key: str) -> str:
-    return AMQP_10 if value.get(key) == AMQP_10 else AMQP_091
+    named = value.get(key)
+    return str(named) if named in (AMQP_10, LOCAL) else AMQP_091
 
 
 def shovel_config(vhost: str, name: str, value: Mapping[str, object]) -> ShovelConfig:
@@ -242,12 +261,13 @@ def local_vhosts(value: object) -> list[str]:
     them as itself."""
     found: list[str] = []
     for key in ("src-uri", "dest-uri"):
+        is_here = isinstance(value, dict) and value.get(PROTOCOL_OF[key]) == LOCAL
         uris = uris_of(value.get(key, "")) if isinstance(value, dict) else ()
         for each in uris:
             try:
                 uri = parse_uri(each)
             except BadUri:
                 continue  # Reported as a fault of the value, or sealed: it has a user.
-            if uri.is_local and not uri.user:
+            if (uri.is_local or is_here) and not uri.user:
                 found.append(uri.vhost or "/")
     return found

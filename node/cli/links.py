@@ -12,10 +12,10 @@ COLUMNS: Final = (
     "destination_uri", "destination_protocol", "termination_reason", "last_changed",
 )  # fmt: skip
 PLACES: Final = {  # of the columns in a row of the API
-    "source": ("src_queue", "src_exchange"),
+    "source": ("src_queue", "src_exchange", "src_address"),
     "source_uri": ("src_uri",),
     "source_protocol": ("src_protocol",),
-    "destination": ("dest_queue", "dest_exchange"),
+    "destination": ("dest_queue", "dest_exchange", "dest_address"),
     "destination_uri": ("dest_uri",),
     "destination_protocol": ("dest_protocol",),
     "termination_reason": ("reason",),

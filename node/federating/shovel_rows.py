@@ -4,6 +4,7 @@ from time import gmtime, strftime
 from typing import TYPE_CHECKING
 
 from federation.forwarding import RUNNING, TERMINATED
+from federation.shovel_parameters import AMQP_10
 
 if TYPE_CHECKING:
     from federation.shovel import ShovelStatus
@@ -28,10 +29,10 @@ def shovel_row(status: "ShovelStatus", node: str) -> dict[str, object]:
         row["src_uri"] = status.source
         row["dest_uri"] = status.target
     named = {
-        "src_queue": config.source.queue,
+        "src_address" if config.source.protocol == AMQP_10 else "src_queue": config.source.queue,
         "src_exchange": config.source.exchange,
         "src_exchange_key": config.source.exchange_key,
-        "dest_queue": config.target.queue,
+        "dest_address" if config.target.protocol == AMQP_10 else "dest_queue": config.target.queue,
         "dest_exchange": config.target.exchange,
         "dest_exchange_key": config.target.exchange_key,
     }

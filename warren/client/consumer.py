@@ -81,6 +81,11 @@ class Delivery:
             self._message = try_decode(self._payload, 0, len(self._payload))
         return self._message
 
+    @property
+    def payload(self) -> bytes:
+        """The sections as they came, for a program that forwards them."""
+        return self._payload
+
     def accept(self) -> None:
         """It is done with, and leaves the queue."""
         self._settle(ACCEPTED)

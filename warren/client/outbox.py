@@ -122,9 +122,9 @@ class Outbox:
         self.waiting_count += len(payloads)
         return future
 
-    async def wait_room(self) -> int:
-        """Until more may be put in; how many."""
-        while self.waiting_count >= self.waiting_max:
+    async def wait_room(self, count: int = 1) -> int:
+        """Wait until `count` more may be put in; how many may be."""
+        while self.waiting_count and self.waiting_count + count > self.waiting_max:
             self._room.clear()
             await self._room.wait()
         return self.waiting_max - self.waiting_count

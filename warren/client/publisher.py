@@ -129,9 +129,9 @@ class Publisher:
         self._schedule()
         return future
 
-    async def ready(self) -> int:
-        """Wait until fewer than `waiting_max` messages wait for credit; how many more may."""
-        room = await self._outbox.wait_room()
+    async def ready(self, count: int = 1) -> int:
+        """Wait until `count` more messages may wait for credit; how many more may."""
+        room = await self._outbox.wait_room(count)
         self.handle.check()
         return room
 

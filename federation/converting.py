@@ -1,0 +1,86 @@
+"""A delivered message of either protocol as it is published by a shovel, in either protocol.
+
+Between equal protocols the message is passed on byte for byte. Between different ones it is
+converted as the broker converts it (`queues.conversion`). Over AMQP 1.0 a shovel changes message
+annotations only, since the bare message is immutable: `x-opt-shovelled-by`, `x-opt-shovel-type`,
+`x-opt-shovel-name` and `x-opt-shovelled-timestamp`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from federation.republishing import Rewriting, delivered, republished
+from queues.conversion.annotated import annotated_form_10
+from queues.conversion.to_amqp091 import to_amqp091
+from queues.conversion.to_amqp10 import to_amqp10
+from warren.wire.amqp10.descriptors import MESSAGE_ANNOTATIONS
+from warren.wire.amqp10.message import Sections, fail_sections
+from warren.wire.amqp10.performatives import Header
+from warren.wire.amqp10.transfers import payload_at, store
+from warren.wire.amqp10.writer import write_ulong, write_value
+from warren.wire.buffer import BytesWriter
+
+STAMP: Final = "x-opt-shovelled-timestamp"  # milliseconds
+
+
+@dataclass(frozen=True, slots=True)
+class Annotating:
+    """What a shovel notes on messages of AMQP 1.0."""
+
+    added: Mapping[str, str] = field(default_factory=dict)
+    stamped: bool = False
+
+    def words(self, now_ms: int) -> dict[bytes, bytes]:
+        """Annotations by key, encoded."""
+        values: dict[str, object] = dict(self.added)
+        if self.stamped:
+            values[STAMP] = now_ms
+        return {name.encode(): _encoded(value) for name, value in values.items()}
+
+
+def annotated(payload: bytes, how: Annotating, now_ms: int) -> bytes:
+    """A message of AMQP 1.0 with the shovel's annotations; unchanged if there are none."""
+    words = how.words(now_ms)
+    if not words:
+        return payload
+    stored = annotated_form_10(store(payload), words)
+    return stored[int(payload_at(stored, 0)) :]
+
+
+def as_amqp10(content: bytes, how: Annotating, now_ms: int) -> bytes:
+    """A delivery of AMQP 0-9-1 as a message of AMQP 1.0. ProtocolError: malformed headers."""
+    method = delivered(content)
+    published = republished(content, Rewriting(method.exchange, method.routing_key), 0)
+    made = to_amqp10(published, 0, len(published))
+    writer = BytesWriter()
+    if made.header != Header():
+        made.header.encode(writer)
+    if made.annotations:
+        writer.append(0)
+        write_ulong(writer, MESSAGE_ANNOTATIONS)
+        write_value(writer, made.annotations)
+    writer.write(made.bare)
+    return annotated(writer.getvalue(), how, now_ms)
+
+
+def as_amqp091(payload: bytes, how: Rewriting, now_s: int) -> bytes:
+    """A message of AMQP 1.0 as basic.publish. ProtocolError: its sections are malformed.
+
+    Without an exchange in `how` the default one is used; without a key, the message's subject.
+    """
+    sections = Sections()
+    key = how.key
+    if key is None:
+        if not sections.walk(payload, 0, len(payload)):
+            fail_sections(sections)
+        key = (sections.properties(payload).subject or "").encode()
+    exchange = how.exchange or ""
+    content = to_amqp091(payload, 0, len(payload), exchange, key)
+    return republished(content, replace(how, exchange=exchange, key=key), now_s)
+
+
+def _encoded(value: object) -> bytes:
+    writer = BytesWriter()
+    write_value(writer, value)
+    return writer.getvalue()
