@@ -40,7 +40,8 @@ async def connect(
 
 
 class Source10:
-    """Invariant: `_connection` from `open` to `close`, `_consumer` from `consume`."""
+    """Invariant: `_connection` from `open` to `close`, `_consumer` from `consume`. At most
+    `_prefetch` deliveries are taken and not accepted: credit alone does not bound them."""
 
     def __init__(self, dial: Connect, end: SourceEnd, settled: bool) -> None:
         self._dial = dial
@@ -49,6 +50,9 @@ class Source10:
         self._connection: client.Connection | None = None
         self._consumer: client.Consumer | None = None
         self._rest: list[client.Delivery] = []  # received, and not taken yet
+        self._prefetch = 0
+        self._unaccepted = 0
+        self._accepted = asyncio.Event()
 
     async def open(self) -> int:
         """Connect. AMQP 1.0 does not tell how many messages are ready: 0."""
@@ -57,6 +61,7 @@ class Source10:
 
     async def consume(self, prefetch: int) -> None:
         assert self._connection is not None
+        self._prefetch = prefetch
         self._consumer = await self._connection.consumer(
             self._end.queue, credit=prefetch, settled=self._settled
         )
@@ -65,12 +70,21 @@ class Source10:
         assert self._consumer is not None
         if not self._rest:
             self._rest = await self._consumer.get_many()
-        taken, self._rest = self._rest[:BATCH_MAX], self._rest[BATCH_MAX:]
+        while self._unaccepted >= self._prefetch:
+            self._accepted.clear()
+            await self._accepted.wait()
+        count = min(BATCH_MAX, self._prefetch - self._unaccepted)
+        taken, self._rest = self._rest[:count], self._rest[count:]
+        if not self._settled:
+            self._unaccepted += len(taken)
         return taken
 
     def accept(self, deliveries: Sequence[AnyDelivery]) -> None:
         for each in deliveries:
             each.accept()
+        if not self._settled:
+            self._unaccepted -= len(deliveries)
+        self._accepted.set()
 
     async def watch(self) -> None:
         assert self._connection is not None
