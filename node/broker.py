@@ -13,6 +13,7 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Protocol
 
+from node.addresses.address_keeper import AddressKeeper
 from node.amqp091.publish_plans import RouteCache
 from node.amqp10.hints import HintCounts
 from node.amqp10.named_targets import NamedTargets
@@ -166,6 +167,7 @@ class Broker:
         self.hosts = QueueHosts(parts.queue, self._make_core)
         self.damages = Damages(log_owners, self)
         self.policies = PolicyKeeper(self)
+        self.addresses = AddressKeeper(self)
         self.routes = Routes(self._new_cache)
         self.connections = ConnectionRegistry(self.events, self.hold, self.propose)
         self.descriptors = Descriptors(files_max)
@@ -589,6 +591,7 @@ class Broker:
             partial(self.answers.targets, vhost),
             partial(self.observers.firehose.is_on, vhost),
             self.turn.routing,
+            partial(self.addresses.gate_of, vhost),
         )
 
     def definitions_version(self) -> int:

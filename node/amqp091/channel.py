@@ -22,6 +22,7 @@ from node.amqp091.stream_rules import refuse_get, start_of_consumer
 from node.amqp091.transaction import Transaction
 from node.connections.direct_reply_to import REPLY_TO, REPLY_TO_BYTES, name_answers
 from node.connections.session_cleanup import SessionCleanup
+from queues.addresses.rate import ProducerRate
 from queues.machine.commands import Command, Get, Inspect, Retire, SessionId
 from queues.queue_host import QueueHost
 from queues.routing.pace import RoutingShare
@@ -72,6 +73,7 @@ class Channel091:
         self.getting = Getting(
             self, connection, number, self.deliveries, self.counts, owner.oversized
         )
+        self.rate: ProducerRate | None = None  # of its publishes, if their address has one
         self.plans: PlanCache = owner.plan_cache()
         self.current_queue = ""  # queue.declare remembers the last name
         self.flow_active = True
@@ -180,6 +182,16 @@ class Channel091:
     # Publishing
 
     def _publish(self, event: Publishes) -> None:
+        rate = self.rate
+        if rate is not None:
+            allowed: i64 = rate.allowed(perf_counter())
+            if event.count > allowed:
+                wait_ms = rate.wait_ms()
+                if allowed == 0:
+                    self._publish_later(event, wait_ms)
+                    return
+                event, rest = event.split(allowed)
+                self._publish_later(rest, wait_ms)
         cache = self.plans
         cache.refresh()
         plans: list[Targets] = []
@@ -215,12 +227,15 @@ class Channel091:
             return False
         return self._share.must_wait(self.plans.is_spent())
 
-    def _publish_later(self, event: Publishes) -> None:
-        """Go on with these messages, and what comes behind them, in the next turn."""
+    def _publish_later(self, event: Publishes, wait_ms: i64 = 0) -> None:
+        """Go on with these messages, and what comes behind them, in the next turn, or later."""
         self._stash.appendleft(event)
         self._count_stash(held_bytes(event))
         self._busy = True
-        self.owner.step_later(self)
+        if wait_ms > 0:
+            self.owner.step_after(self, int(wait_ms))
+        else:
+            self.owner.step_later(self)
 
     def step(self, now_ms: i64) -> None:
         """Go on with publishes for which the last turn had no time (`Steppable`)."""
@@ -284,6 +299,8 @@ class Channel091:
         self.publisher.now_s = perf_counter()
         if self.publisher.publish(event, plans):
             self.owner.mark_channel(self)
+        if self.publisher.gate is not None:
+            self.owner.weigh_gate(self, int(count))
 
     def _publish_special(self, event: Publishes) -> None:
         """Some message needs a look of its own: headers routing, return, refusal."""

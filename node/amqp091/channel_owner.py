@@ -65,6 +65,12 @@ class Owner(Protocol):
     def step_later(self, work: Steppable) -> None:
         """Step it in the next turn."""
 
+    def step_after(self, work: Steppable, wait_ms: int) -> None:
+        """Step it in a turn after so many milliseconds."""
+
+    def weigh_gate(self, channel: "Channel091", count: int) -> None:
+        """The channel has published to an address with limits: hold it if it has to wait."""
+
     def dispatch(self, channel: "Channel091", event: Publishes | Settles | Called) -> None:
         """Let the channel handle the event; settle its ProtocolError, if any."""
 

@@ -30,6 +30,7 @@ from node.events.event_sources import tell_channel, tell_consumer_created, tell_
 from node.events.logs import Ids, ids_of
 from node.oversized import OversizedHeaders
 from node.supervision import tick_or_abort
+from queues.addresses.rate import rate_after
 from queues.hosts.host_interfaces import Steppable
 from queues.queue_host import QueueHost
 from queues.sessions.counts import Counts
@@ -101,6 +102,7 @@ class Endpoint091:
         self.reading = Reading(broker.turn, transport, self.connection, broker.monotonic_ms)
         self.held = Held()
         self.reader = CreditActor(self.name, broker.channel_credit, self._on_unblocked, CONNECTION)
+        self.is_held_by_address = False  # an address that it publishes to is full
         self._plans: RouteCache | None = None
         self._readable: dict[str, QueueHost] = {}  # queues that the user may read, by name
         self._readable_version = -1
@@ -165,6 +167,8 @@ class Endpoint091:
         if self._ticker is not None:
             self._ticker.cancel()
         self._end_channels()
+        if self.is_held_by_address:
+            self.broker.addresses.gone(self)
         self.reader.peer_down_everywhere()
         if self.owns_queues:
             self.broker.connections.delete_queues_of(self.id)
@@ -474,6 +478,27 @@ class Endpoint091:
         self.broker.turn.mark_host_later(work)
         self.broker.turn.begin()
 
+    def step_after(self, work: Steppable, wait_ms: int) -> None:
+        asyncio.get_running_loop().call_later(wait_ms / 1000, self.step_later, work)
+
+    def weigh_gate(self, channel: Channel091, count: int) -> None:
+        publisher = channel.publisher
+        gate, publisher.gate = publisher.gate, None
+        assert gate is not None
+        channel.rate = rate_after(gate, channel.rate, count, publisher.now_s)
+        if self.broker.addresses.hold(self, gate):
+            self.is_held_by_address = True
+            self.connection.holds_publishes = True
+            self.mark()
+
+    @property
+    def credit_source(self) -> CreditActor:
+        return self.reader
+
+    def address_has_room(self) -> None:
+        self.is_held_by_address = self.broker.addresses.is_waiting(self)
+        self.mark()
+
     def count_published(self, channel: Channel091, count: int) -> None:
         self.reader.send(channel.credit, count)
         channel.credit.ack(self.reader, count)
@@ -583,8 +608,9 @@ class Endpoint091:
         """
         connection = self.connection
         alarmed = self.broker.alarms.is_set()
-        connection.holds_publishes = alarmed
-        if connection.publish_held and not alarmed and not self._closing:
+        held = alarmed or self.is_held_by_address
+        connection.holds_publishes = held
+        if connection.publish_held and not held and not self._closing:
             self._take(b"")
             self.mark()
         blocked = alarmed and (self.has_published or connection.publish_held)

@@ -23,7 +23,7 @@ from queues.routing.content import Content, Content091
 from queues.routing.copies import copies_of, may_copy, may_copy_at, without_hidden
 from queues.routing.pace import RoutingPace
 from queues.routing.router import Route, Router
-from queues.sessions.publishing import Targets
+from queues.sessions.publishing import Gate, Targets
 from warren.wire.amqp091.events import INFO_EXPIRATION, INFO_HEADERS, INFO_USER_ID, Publishes
 from warren.wire.amqp091.properties import expiration_of, user_id_of
 from warren.wire.buffer import BytesWriter, read_i32_le, write_i32_le
@@ -68,6 +68,7 @@ class RouteCache:
         answers_of: Callable[[bytes], Targets | None] = lambda _: None,
         is_traced: Callable[[], bool] = lambda: False,
         pace: RoutingPace | None = None,
+        gate_of: Callable[[str, tuple[int, ...]], Gate | None] = lambda exchange, uids: None,
     ) -> None:
         self._pace = pace or RoutingPace(thread_time)
         self.router = router
@@ -79,9 +80,10 @@ class RouteCache:
         self._version_of = version_of
         self._answers_of = answers_of
         self._is_traced = is_traced
+        self._gate_of = gate_of
         self._version = -1
         self._plans: dict[bytes, Plan] = {}
-        self._targets: dict[tuple[int, ...], Targets] = {(): NOWHERE}
+        self._targets: dict[tuple[str, tuple[int, ...]], Targets] = {}
 
     def refresh(self) -> None:
         """Forget everything if a definition has changed since."""
@@ -89,7 +91,7 @@ class RouteCache:
         if version != self._version:
             self._version = version
             self._plans = {}
-            self._targets = {(): NOWHERE}
+            self._targets = {}
             for warning in self.router.take_warnings():
                 log.warning("%s", warning, extra=ids_of(vhost=self._vhost))
 
@@ -124,7 +126,7 @@ class RouteCache:
             return plan
         if len(self._plans) >= PLANS_MAX:
             self._plans = {}
-            self._targets = {(): NOWHERE}
+            self._targets = {}
         self._plans[key] = plan
         return plan
 
@@ -150,15 +152,18 @@ class RouteCache:
         answers = self._answers_of(routing_key) if is_answer(exchange, routing_key) else None
         if answers is not None:
             return Plan(exchange, routing_key, answers, mandatory, False, None)
-        targets = self.targets(route.queues)
+        targets = self.targets(route.queues, exchange)
         return Plan(exchange, routing_key, targets, mandatory, route.per_message, None)
 
-    def targets(self, uids: tuple[int, ...]) -> Targets:
-        """The one `Targets` of these queues."""
-        known = self._targets.get(uids)
+    def targets(self, uids: tuple[int, ...], exchange: str) -> Targets:
+        """The one `Targets` of these queues, for messages published to this exchange."""
+        if len(uids) == 0:
+            return NOWHERE
+        known = self._targets.get((exchange, uids))
         if known is None:
-            known = Targets([self._host_of(uid) for uid in uids])
-            self._targets[uids] = known
+            hosts = [self._host_of(uid) for uid in uids]
+            known = Targets(hosts, self._gate_of(exchange, uids))
+            self._targets[exchange, uids] = known
         return known
 
     def _refusal(
@@ -239,7 +244,7 @@ class RouteCache:
         elif plan.per_message:
             content = Content091(event.data, start)
             route = self.router.route(plan.exchange, plan.routing_key, content)
-            look.targets = self.targets(route.queues)
+            look.targets = self.targets(route.queues, plan.exchange)
         return look
 
     def _copy(self, data: bytes, look: "Look") -> None:
@@ -256,7 +261,7 @@ class RouteCache:
         if copies.keys or plan.per_message:
             content = Content091(data, look.start)
             route = self.router.route(plan.exchange, plan.routing_key, content, copies.keys)
-            look.targets = self.targets(route.queues)
+            look.targets = self.targets(route.queues, plan.exchange)
             if is_answer(plan.exchange, plan.routing_key) and plan.targets.hosts:
                 look.targets = Targets([*plan.targets.hosts, *look.targets.hosts])
         if copies.hidden:

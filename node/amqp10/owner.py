@@ -20,6 +20,7 @@ from queues.sessions.publishing import Held, Targets
 from warren.wire.errors import ProtocolError
 
 if TYPE_CHECKING:
+    from node.addresses.address_keeper import AddressKeeper
     from node.amqp10.consuming import ConsumingLink
     from node.amqp10.dynamic import Dynamics
     from node.amqp10.hints import LinkHints, Timer
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 class Plans(PlanCache, Protocol):
     """Plans, and routes that differ by message."""
 
-    def targets(self, uids: tuple[int, ...]) -> Targets: ...
+    def targets(self, uids: tuple[int, ...], exchange: str) -> Targets: ...
 
     def route(
         self, exchange: str, key: bytes, content: Content, more_keys: tuple[bytes, ...]
@@ -63,6 +64,10 @@ class Node(Definitions, Protocol):
 
     @property
     def policies(self) -> Policies: ...
+
+    @property
+    def addresses(self) -> "AddressKeeper":
+        """The limits of addresses."""
 
     async def browse(self, queue: Queue, level: int, seq: int, count: int) -> "Sequence[Browsed]":
         """Messages behind a cursor (`node.operations.peeking`)."""

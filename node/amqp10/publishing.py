@@ -20,6 +20,7 @@ from node.amqp10.dynamic import Made
 from node.amqp10.locality import queue_of_target
 from node.amqp10.owner import Owner10
 from node.amqp10.special import Special, is_special, look, rest_of
+from queues.addresses.rate import BURST_S, ProducerRate, rate_after
 from queues.machine.commands import EndSession, SessionId
 from queues.queue_host import PublishingOnly
 from queues.sessions.credit import LINK, CreditActor
@@ -80,6 +81,9 @@ class PublishingLink(PublishingOnly):
         self._key = b"" if names is None else names + b"\x00"
         self._plan: Plan | None = None  # of an exchange; what flows tell of it
         self.trace: Tracing | None = None  # while messages of the vhost are traced
+        self.rate: ProducerRate | None = None  # of its publishes, if their address has one
+        self._scheme = (0, 0)  # credit of the link while it is not held; 0: the node's own
+        self._is_held = False  # by a full address, or by its rate: no credit is granted
         self._sent = Unacked()
         self._full: dict[int, Rejected] = {}  # by queue that refused
         self._down: dict[int, Rejected] = {}  # the same of queues that cannot take anything
@@ -95,6 +99,7 @@ class PublishingLink(PublishingOnly):
 
     def start(self) -> None:
         """The link is up."""
+        self._set_scheme()
         if self.queue is not None:
             owner = self.owner
             owner.dynamics.join(self.queue)
@@ -106,6 +111,49 @@ class PublishingLink(PublishingOnly):
         elif self.names is not None:
             self.plans.refresh()
             self._resolve(self.plans.get(self._key) or self.plans.make(self._key))
+
+    def _set_scheme(self) -> None:
+        """Grant credit as the address wants it, and no more at once than its rate allows."""
+        receiver = self.link.receiver
+        assert receiver is not None
+        credit, low = receiver.credit_max, receiver.credit_low
+        broker, exchange = self.owner.broker, exchange_in(self.names)
+        for limits in broker.addresses.limits_of_target(self.owner.vhost, exchange, self.queue):
+            if limits.credits > 0:
+                credit, low = limits.credits, limits.credits_low
+            if limits.rate_max > 0:
+                credit = min(credit, max(1, int(limits.rate_max * BURST_S)))
+                low = min(low, credit // 2)
+        self._scheme = (int(credit), int(low))
+        self.core.set_scheme(self.link, credit, low)
+
+    def _weigh_gate(self, count: i64) -> None:
+        """It has published to an address with limits: grant no credit while it has to wait."""
+        publisher = self.publisher
+        gate = publisher.gate
+        assert gate is not None
+        publisher.gate = None
+        self.rate = rate_after(gate, self.rate, int(count), publisher.now_s)
+        must_wait = self.owner.broker.addresses.hold(self, gate)
+        if self.rate is not None and self.rate.allowed(publisher.now_s) == 0:
+            must_wait = True
+            if not self._is_held:
+                self.owner.call_later(self.rate.wait_ms(), self.address_has_room)
+        if must_wait and not self._is_held:
+            self._is_held = True
+            self.core.set_scheme(self.link, self._scheme[0], -1)
+
+    @property
+    def credit_source(self) -> CreditActor:
+        return self._credit
+
+    def address_has_room(self) -> None:
+        """An address, or the rate, lets it go on."""
+        if self.ended or self.owner.broker.addresses.is_waiting(self):
+            return
+        self._is_held = False
+        self.core.set_scheme(self.link, *self._scheme)
+        self.owner.mark()
 
     def _resolve(self, plan: Plan) -> None:
         """Where the plan of an exchange leads to one queue alone, flows tell of that."""
@@ -133,6 +181,8 @@ class PublishingLink(PublishingOnly):
             return
         self.is_over = True
         self.publisher.let_go()
+        if self._is_held:
+            self.owner.broker.addresses.gone(self)
         for outbox in self.publisher.outboxes.values():
             outbox.host.command(self, EndSession(self._session))
         self._credit.peer_down_everywhere()
@@ -214,6 +264,8 @@ class PublishingLink(PublishingOnly):
         tag = publisher.next_tag
         if publisher.publish_transfers(run, targets, names):
             self.owner.mark_link(self)
+        if publisher.gate is not None:
+            self._weigh_gate(count)
         kind: i64 = SETTLED if run.settled else 0
         if not self._credit.is_blocked() and is_classic(targets):
             kind |= TAKEN
@@ -269,10 +321,17 @@ class PublishingLink(PublishingOnly):
                 if decided.refused_by == 0:
                     self.core.settle(run.first & MASK, run.count, ACCEPTED)
                 else:
-                    state = self._why[int(decided.refused_by)]
+                    state = self._refusal(int(decided.refused_by))
                     self.core.settle(run.first & MASK, run.count, REJECTED, state)
             if run.number & TAKEN == 0 and not self.ended:
                 self.core.confirm(self.link, run.count)
+
+    def _refusal(self, by: int) -> Rejected:
+        """Why a queue, or the address with the number -`by`, refused a message."""
+        if by > 0:
+            return self._why[by]
+        text = self.owner.broker.addresses.refusal_text(-by)
+        return Rejected(error=Error(condition=FULL[0], description=text, info={"reason": "full"}))
 
     def _refusal_of(self, uid: int) -> Rejected:
         """Why a queue took no more; the same object each time, so that outcomes are joined."""
@@ -340,3 +399,8 @@ class PublishingLink(PublishingOnly):
 def is_classic(targets: Targets) -> bool:
     """Whether none of them waits for other nodes to take a message."""
     return not any(host.quorum for host in targets.hosts)
+
+
+def exchange_in(names: bytes | None) -> str:
+    """The exchange in what a chunk has of names."""
+    return "" if names is None else names[1 : 1 + names[0]].decode("utf-8", "replace")

@@ -160,7 +160,7 @@ def _way(
     if keys or plan.per_message:
         content = Content10(data, start, end)
         route = owner.plans().route(plan.exchange, plan.routing_key, content, keys)
-        return Way(owner.plans().targets(route.queues), names, None)
+        return Way(owner.plans().targets(route.queues, plan.exchange), names, None)
     return Way(plan.targets, names, None)
 
 

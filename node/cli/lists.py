@@ -170,6 +170,17 @@ LISTS: Final[Mapping[str, Listing]] = {
         shown=2,
         said="Listing exchanges for vhost {vhost} ...",
     ),
+    "list_addresses": Listing(
+        "listing addresses with limits",
+        everywhere("addresses"),
+        (
+            "vhost", "kind", "name", "policy", "full", "bytes", "max_size_bytes", "messages",
+            "max_size_messages", "blocked_publishers", "refused", "dropped", "blocked_times",
+            "queues", "over_bytes_max", "refusing_above_bytes", "refusing_above_messages",
+            "producer_max_rate", "amqp_credits", "amqp_low_credits",
+        ),
+        shown=12,
+    ),
     "list_bindings": Listing(
         "listing bindings",
         in_vhost("bindings"),

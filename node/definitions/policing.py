@@ -114,12 +114,16 @@ class PolicyKeeper:
             if replicated
             else options,
             options,
-            LAZY if is_lazy(arguments) and not replicated else DEFAULT,
+            LAZY if self._is_lazy(queue, arguments) and not replicated else DEFAULT,
             dead_letter_rule(queue.name, arguments, broker.config.compat == "3.x"),
             EXPIRES in arguments,
             mode_of(self.effective(queue.vhost, kind, queue.name).definition) if quorum else OFF,
             replicated,
         )
+
+    def _is_lazy(self, queue: Queue, arguments: dict[str, object]) -> bool:
+        """Whether bodies stay on disk alone: by its mode, or because its address is full."""
+        return is_lazy(arguments) or queue.uid in self._broker.addresses.paging
 
     def _see_strategy(self, queue: Queue, arguments: dict[str, object]) -> None:
         """Say once of a queue that its dead letters are sent at most once, for all that it asks."""

@@ -24,6 +24,7 @@ from aiohttp.typedefs import Handler
 
 from node.events.authors import HTTP, REQUESTED_BY, Author
 from node.management.access import CALLER, Context, identify
+from node.management.api.addresses import Addresses
 from node.management.api.bindings import Bindings
 from node.management.api.channels import Channels
 from node.management.api.cluster import ClusterOperations
@@ -112,6 +113,7 @@ def make_app(context: Context) -> web.Application:
         DefinitionFiles(context),
         Health(context),
         Flow(context),
+        Addresses(context),
         Metrics(context),
         Security(context),
         Assets(),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from node.amqp10.endpoint import Endpoint10
 from node.management.metrics.node_families import type_label
 from node.management.metrics.view import (
+    AddressView,
     ChannelSample,
     EdgeView,
     MemberSample,
@@ -44,6 +45,22 @@ class LiveMeter:
 
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
+
+    # Addresses
+
+    def addresses(self, every: bool = False) -> Sequence[AddressView]:
+        keeper = self._broker.addresses
+        return [
+            AddressView(
+                *(account.vhost, account.kind, account.name, account.limits),
+                account.is_full(),
+                *(account.size_bytes, account.size_count, len(address.uids)),
+                *(len(address.waiting), address.blocked_count),
+                *(account.refused_count, account.dropped_count, account.over_bytes),
+            )
+            for address in (keeper.all_limited() if every else keeper.addresses.values())
+            for account in (address.account,)
+        ]
 
     # Queues
 

@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from queues.addresses.limits import KEYS, arguments_fault
 from queues.definitions import metadata_commands as commands
 from queues.definitions.arguments import (
     decode_arguments,
@@ -64,6 +65,10 @@ def exchange_declare_refusal(vhost: VHost, command: commands.DeclareExchange) ->
     if not isinstance(alternate, str):
         kind, where = type_name(alternate), exchange_text(command.name, vhost)
         return _precondition(f"invalid type '{kind}' for arg '{ALTERNATE_ARGUMENT}' in {where}")
+    wrong = arguments_fault(arguments)
+    if wrong is not None:
+        where = exchange_text(command.name, vhost)
+        return _precondition(f"invalid arg '{wrong[0]}' for {where}: \"{wrong[1]}\"")
     fault = KINDS[command.type].exchange_fault(arguments)
     return _precondition(fault) if fault is not None else None
 
@@ -165,7 +170,9 @@ def _exchange_difference(command: commands.DeclareExchange, old: Exchange) -> st
         if received != current:
             return inequivalent(name, text, _boolean_text(received), _boolean_text(current))
     arguments = (decode_arguments(command.arguments), decode_arguments(old.arguments))
-    return inequivalence(ALTERNATE_ARGUMENT, text, *arguments)
+    compared = (ALTERNATE_ARGUMENT, *(f"x-{key.name}" for key in KEYS))
+    faults = (inequivalence(name, text, *arguments) for name in compared)
+    return next((fault for fault in faults if fault is not None), None)
 
 
 def _queue_difference(command: commands.DeclareQueue, old: Queue) -> Refused | None:

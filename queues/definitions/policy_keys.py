@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from queues.addresses import limits
 from queues.definitions import mirror_policy
 from queues.definitions.address_keys import ADDRESS_KEYS, AddressKey, ring_fault, stream_fault
 from queues.definitions.arguments import brief_term, cut
@@ -78,6 +79,7 @@ KEYS: Final[Mapping[str, tuple[Check, str]]] = {
     "federation-upstream-set": (_text, "federation upstream set name"),
     **{key: (_anything, key) for key in mirror_policy.KEYS},
     **{key.name: (_setting(key), f"{key.what}: expected {key.allowed}") for key in ADDRESS_KEYS},
+    **{key.name: (key.allows, f"{key.name}: expected {key.allowed}") for key in limits.KEYS},
     "initial-cluster-size": (_whole(1), "cluster size"),
     "leader-follows-traffic": (_one_of("off", "advise", "auto"), "leader-follows-traffic value"),
     "max-age": (_max_age, "max age"),
@@ -128,6 +130,7 @@ def policy_fault(
         _apply_to_fault(apply_to),
         _definition_fault(definition, operator, imported),
         stream_fault(definition, apply_to) if isinstance(definition, dict) else None,
+        limits.stream_fault(definition, apply_to) if isinstance(definition, dict) else None,
     ]
     found = [fault for fault in faults if fault is not None]
     if not found:
@@ -186,7 +189,7 @@ def _together_fault(definition: Mapping[str, object]) -> str | None:
     fault = ring_fault(definition, "")
     if fault is not None:
         return fault
-    fault = mirror_policy.mirror_fault(definition)
+    fault = mirror_policy.mirror_fault(definition) or limits.together_fault(definition)
     if fault is not None:
         return fault
     if "federation-upstream" in definition and "federation-upstream-set" in definition:

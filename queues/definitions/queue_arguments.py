@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from queues.addresses.limits import KEYS as LIMIT_KEYS
+from queues.addresses.limits import Key, together_fault
 from queues.definitions.address_keys import ADDRESS_KEYS, AddressKey, ring_fault
 from queues.definitions.arguments import inequivalence, inequivalent, is_integer, shown, type_name
 
@@ -183,6 +185,22 @@ def _setting(key: AddressKey) -> Check:
     return check
 
 
+def _limit(key: Key) -> Check:
+    def check(value: object, arguments: dict[str, object]) -> Reason:
+        fault = f"expected {key.allowed}" if not key.allows(value) else _limits_fault(arguments)
+        return None if fault is None else f'"{fault}"'
+
+    return check
+
+
+def _limits_fault(arguments: dict[str, object]) -> str | None:
+    """Why the limits of an address cannot be given together, if each of them is good."""
+    given = [key for key in LIMIT_KEYS if f"x-{key.name}" in arguments]
+    if not all(key.allows(arguments[f"x-{key.name}"]) for key in given):
+        return None  # A rule of its own says so.
+    return together_fault(arguments, "x-")
+
+
 def _number(value: object) -> int:
     assert isinstance(value, int)
     return value
@@ -234,4 +252,5 @@ RULES: Final = (
     Rule("x-max-in-memory-length-bytes", _not_negative, (QUORUM,)),
     Rule("x-max-in-memory-bytes", _not_negative, (QUORUM,)),
     *(Rule(f"x-{key.name}", _setting(key), _BOTH) for key in ADDRESS_KEYS),
+    *(Rule(f"x-{key.name}", _limit(key), _BOTH) for key in LIMIT_KEYS),
 )

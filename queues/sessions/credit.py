@@ -25,6 +25,7 @@ CHANNEL: Final = "channel"
 LINK: Final = "link"
 QUEUE: Final = "queue"
 DEAD_LETTERS: Final = "dead letters"
+ADDRESS: Final = "address"
 
 
 @final

@@ -10,7 +10,7 @@ bounds the bytes in flight. A publish is refused if any of its queues refused it
 that is deleted meanwhile counts as accepted, unless it refused before.
 """
 
-from typing import Final, final
+from typing import Final, Protocol, final
 
 from mypy_extensions import i32, i64, mypyc_attr
 
@@ -41,12 +41,31 @@ class Held:
         self.transaction_bytes: i64 = 0  # published, and not committed yet
 
 
+class Gate(Protocol):
+    """The limits of the addresses that messages go to (`queues.addresses.account`)."""
+
+    @property
+    def rate_max(self) -> int:
+        """Messages per second and publisher; -1: any number."""
+
+    def admit(self, offsets: bytes, first: int, last: int) -> tuple[int, int]:
+        """How many of first..last-1 are taken, and who refuses the others, as a negative number;
+        0: they are dropped."""
+
+    def decided(self, uid: int, size: int, count: int) -> None:
+        """The queue has decided on messages that were admitted."""
+
+    def must_wait(self) -> bool:
+        """Whether publishers have to wait until there is room."""
+
+
 @final
 class Targets:
     """The queues that a publish goes to; one object per distinct set, so that `is` compares."""
 
-    def __init__(self, hosts: list[QueueHost]) -> None:
+    def __init__(self, hosts: list[QueueHost], gate: Gate | None = None) -> None:
         self.hosts = hosts
+        self.gate = gate  # None: no address that the messages go to has limits
         self._names: list[str] | None = None
 
     def names(self) -> list[str]:
@@ -116,6 +135,7 @@ class Handed:
         self.last: i64 = part.last
         self.runs = part.runs
         self.receipt = receipt
+        self.gate = part.targets.gate
 
     def all_runs(self) -> list[tuple[int, int]]:
         return [(self.first, self.last)] if self.runs is None else self.runs
@@ -156,6 +176,7 @@ class Publisher:
         self.outboxes: dict[int, Outbox] = {}
         self.confirming = False
         self.now_s = 0.0  # the time, told by the channel; for the latency of confirms only
+        self.gate: Gate | None = None  # of the last messages that went to an address with limits
         self.next_tag: i64 = 1
         self.in_flight_bytes: i64 = 0
         self._receipts: list[Receipt] = []  # in the order of tags, the confirmed head cut off
@@ -220,6 +241,10 @@ class Publisher:
                 k += 1
             last: i64 = firsts[k] if k < length else count
             part = Part(targets, info, first, last)
+            if targets.gate is not None and not self._admit(
+                targets.gate, event.offsets, part, receipt
+            ):
+                continue
             chunk = chunk_of(FORMAT_10, event.data, event.offsets, part, names)
             self._hand_down(chunk, part, receipt)
         if receipt.remaining == 0:
@@ -250,7 +275,7 @@ class Publisher:
             if width == 0:
                 self._counts.unroutable += last - first
                 continue
-            if width > 1:
+            if width > 1 or targets.gate is not None:
                 self._flush(event, groups, receipt)
                 groups = {}
                 self._send(event, Part(targets, info, first, last), receipt)
@@ -277,8 +302,25 @@ class Publisher:
             self._send(event, group, receipt)
 
     def _send(self, event: Publishes, part: Part, receipt: Receipt) -> None:
+        gate = part.targets.gate
+        if gate is not None and not self._admit(gate, event.offsets, part, receipt):
+            return
         chunk = chunk_of(FORMAT_091, event.data, event.offsets, part, b"")
         self._hand_down(chunk, part, receipt)
+
+    def _admit(self, gate: Gate, offsets: bytes, part: Part, receipt: Receipt) -> bool:
+        """Leave in `part`, which is one run, what its addresses take; return whether that is any.
+        The others are refused, or count as accepted."""
+        self.gate = gate
+        count = part.last - part.first
+        kept, refused_by = gate.admit(offsets, part.first, part.last)
+        if kept == count:
+            return True
+        if refused_by != 0:
+            receipt.refused_by = refused_by
+            refuse(receipt, [(int(part.first), int(part.last))], kept, count)
+        part.last = part.first + kept
+        return kept > 0
 
     def _hand_down(self, chunk: Chunk, part: Part, receipt: Receipt) -> None:
         """The chunk has the messages `part` of the event that `receipt` is for."""
@@ -318,6 +360,9 @@ class Publisher:
             if each.upto > upto_seq:
                 break
             size += each.size
+            gate = each.gate
+            if gate is not None:
+                gate.decided(uid, each.size, messages_of(each.all_runs()))
             receipt = each.receipt
             receipt.remaining -= 1
             if receipt.remaining == 0 and not receipt.sent:
@@ -366,6 +411,12 @@ class Publisher:
         """The channel is over: what it has in flight holds its connection's reading no more."""
         self._held.in_flight_bytes -= self.in_flight_bytes
         self._held = Held()
+        for uid, outbox in self.outboxes.items():
+            for each in outbox.handed[outbox.head :]:
+                gate = each.gate
+                if gate is not None:
+                    each.gate = None
+                    gate.decided(uid, each.size, messages_of(each.all_runs()))
 
     def all_decided(self) -> bool:
         """Whether `take_confirms` has told everything that was published."""

@@ -26,6 +26,7 @@ FILE_LINES_MAX: Final = 800
 STATE_MACHINE_LINES_MAX: Final = 1000
 STATE_MACHINES: Final = frozenset(
     {
+        "node/amqp091/channel.py",
         "queues/machine/fifo.py",
         "queues/hosts/classic.py",
         "queues/hosts/quorum_member.py",

@@ -18,6 +18,7 @@ from aiohttp import web
 
 from node.auth.source import is_loopback
 from node.management.access import Context, identify
+from node.management.metrics.address_families import address_families
 from node.management.metrics.ages import HeadAges
 from node.management.metrics.link_families import link_families
 from node.management.metrics.node_families import identity_families
@@ -50,7 +51,9 @@ class Metrics:
     async def aggregated(self, request: web.Request) -> web.StreamResponse:
         await self._admit(request)
         families = await self._scrape().aggregated(time.monotonic())
-        return await written(request, chain(families, link_families(self._context.links)))
+        links = link_families(self._context.links)
+        addresses = address_families(self._meter.addresses())
+        return await written(request, chain(families, links, addresses))
 
     async def per_object(self, request: web.Request) -> web.StreamResponse:
         await self._admit(request)

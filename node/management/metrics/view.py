@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from node.management.rows.view import HistogramView
+from queues.addresses.limits import AddressLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +127,25 @@ class EdgeView:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class AddressView:
+    """An address with limits. Counts are of publishers of this node."""
+
+    vhost: str
+    kind: str
+    name: str
+    limits: AddressLimits
+    is_full: bool
+    size_bytes: int
+    size_count: int
+    queue_count: int
+    blocked_publishers: int
+    blocked_times: int
+    refused_count: int
+    dropped_count: int
+    over_bytes: int  # the most above its limit
+
+
 class MetricsView(Protocol):
     """See the module."""
 
@@ -150,6 +170,9 @@ class MetricsView(Protocol):
 
     def edges(self) -> Sequence[EdgeView]:
         """Single actors; those that were held back and are no more as far as they are kept."""
+
+    def addresses(self, every: bool = False) -> Sequence[AddressView]:
+        """Those with limits that messages were published to; `every`: the others, too."""
 
 
 class Unmetered:
@@ -180,4 +203,7 @@ class Unmetered:
         return ()
 
     def edges(self) -> Sequence[EdgeView]:
+        return ()
+
+    def addresses(self, every: bool = False) -> Sequence[AddressView]:
         return ()

@@ -36,6 +36,20 @@ export const KEYS = {
   "delayed-retry-min": { kind: "number", is: "quorum_queues", means: "its first delay, ms" },
   "delayed-retry-max": { kind: "number", is: "quorum_queues", means: "its longest delay, ms" },
   "consumer-timeout": { kind: "number", is: "queues", means: "longest time to acknowledge, ms" },
+  "max-size-bytes": { kind: "number", is: "all", means: "size at which an address is full" },
+  "max-size-messages": { kind: "number", is: "all", means: "messages at which it is full" },
+  "address-full-policy": {
+    kind: ["PAGE", "BLOCK", "DROP", "FAIL"], is: "all", means: "what a full address does",
+  },
+  "max-size-bytes-reject-threshold": {
+    kind: "number", is: "all", means: "with BLOCK: size above which publishes are refused",
+  },
+  "page-limit-bytes": { kind: "number", is: "all", means: "with PAGE: most bytes on top" },
+  "page-limit-messages": { kind: "number", is: "all", means: "with PAGE: most messages on top" },
+  "page-full-policy": { kind: ["DROP", "FAIL"], is: "all", means: "beyond the page limits" },
+  "producer-max-rate": { kind: "number", is: "all", means: "messages a second of a publisher" },
+  "amqp-credits": { kind: "number", is: "all", means: "credit of an AMQP 1.0 sender" },
+  "amqp-low-credits": { kind: "number", is: "all", means: "credit at which it is granted again" },
   "consumer-window-size": {
     kind: "number", is: "queues", means: "most bytes that a consumer holds; 0: one message",
   },

@@ -18,7 +18,7 @@ from node.management.schema.model import STRING, Operation, Schema
 PARTS: Final = (
     "overview", "nodes", "connections", "exchanges", "queues", "bindings", "messages", "vhosts",
     "users", "permissions", "limits", "policies", "parameters", "definitions", "health", "cluster",
-    "features", "events", "flow", "controls",
+    "features", "events", "flow", "addresses", "controls",
     "security", "shovels", "federation_links",
 )  # fmt: skip
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from node.management.metrics.view import (
+    AddressView,
     ChannelSample,
     EdgeView,
     MemberSample,
@@ -25,6 +26,7 @@ class FakeMeter:
     the_raft: RaftView = field(default_factory=RaftView)
     the_waits: list[WaitView] = field(default_factory=list)
     the_edges: list[EdgeView] = field(default_factory=list)
+    the_addresses: list[AddressView] = field(default_factory=list)
 
     def queues(self, vhosts: frozenset[str] | None = None) -> Sequence[int]:
         rows = self.all_queues.items()
@@ -54,3 +56,6 @@ class FakeMeter:
 
     def edges(self) -> Sequence[EdgeView]:
         return self.the_edges
+
+    def addresses(self, every: bool = False) -> Sequence[AddressView]:
+        return self.the_addresses

@@ -3,7 +3,8 @@
 The broker is the receiver of a publisher's link. It grants `credit_max`, and grants again, back to
 that, when no more than half is left *and* fewer than `credit_max` messages are unconfirmed: so a
 slow queue slows the links that publish to it, and nothing else. With `credit_max` 0 nothing is
-granted but what the host asks for (`grant`), as a consuming client does.
+granted but what the host asks for (`grant`), as a consuming client does. The host may choose
+another mark than half (`credit_low`); -1 stops grants.
 
 Credit is counted when the first frame of a delivery comes, and granted when the flow is written, so
 that it makes no difference how the input was cut into reads. Parts of an unfinished message are
@@ -29,6 +30,7 @@ class Receiver:
 
     def __init__(self, credit_max: i64, message_bytes_max: i64) -> None:
         self.credit_max: i64 = credit_max  # 0: the host grants by itself
+        self.credit_low: i64 = credit_max // 2  # granted again when so few are left; -1: never
         self.message_bytes_max: i64 = message_bytes_max  # 0: any size
         self.delivery_count: i64 = 0
         self.credit: i64 = 0
@@ -76,13 +78,18 @@ class Receiver:
     def is_due(self) -> bool:
         """Whether a flow is to be written: by the rule of granting, or for another reason."""
         return self.flow_due or (
-            self.credit * 2 <= self.credit_max and self.unconfirmed < self.credit_max
+            self.credit <= self.credit_low and self.unconfirmed < self.credit_max
         )
+
+    def set_scheme(self, credit_max: i64, credit_low: i64) -> None:
+        """Grant up to `credit_max` when `credit_low` are left from now on."""
+        self.credit_max = credit_max
+        self.credit_low = credit_low
 
     def regrant(self) -> None:
         """A flow is being written: grant up to the limit again, if the rule says so."""
         self.flow_due = False
-        if self.credit * 2 <= self.credit_max and self.unconfirmed < self.credit_max:
+        if self.credit <= self.credit_low and self.unconfirmed < self.credit_max:
             self.credit = self.credit_max
 
     def grant(self, credit: i64, drain: bool, echo: bool) -> None:

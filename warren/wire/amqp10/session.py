@@ -204,7 +204,7 @@ class Session:
         receiver = link.receiver
         if receiver is not None:
             if credit_max >= 0:
-                receiver.credit_max = credit_max
+                receiver.set_scheme(credit_max, credit_max // 2)
             if message_bytes_max >= 0:
                 receiver.message_bytes_max = message_bytes_max
         self._flush_first()
@@ -245,6 +245,13 @@ class Session:
         receiver = link.receiver
         assert receiver is not None
         receiver.confirm(count)
+        self._flows.watch(link)
+
+    def set_scheme(self, link: Link, credit_max: i64, credit_low: i64) -> None:
+        """Grant the sender `credit_max` whenever it has `credit_low` left; -1: never."""
+        receiver = link.receiver
+        assert receiver is not None
+        receiver.set_scheme(credit_max, credit_low)
         self._flows.watch(link)
 
     def grant(self, link: Link, credit: i64, drain: bool = False, echo: bool = False) -> None:

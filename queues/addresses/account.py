@@ -1,0 +1,229 @@
+"""What an address holds, and how much more it takes. Pure.
+
+The account is not a ledger that must survive: it is measured. `measure` sums what the queues of the
+address hold, so the account is right after a restart, a change of leaders, a purge or an expiry.
+Between two measurements it adds what was handed to queues since:
+
+- `fresh`: to queues that take messages at the end of this turn, after which it is `charged`;
+- `charged`: what a measurement would see; dropped at the next one;
+- `pending`: to queues that decide later (quorum queues, queues of other nodes), until they do; then
+  it is `charged`.
+
+These are added to what was measured, so the sum is never too small. It is measured again only when
+the sum says that the address is full, once per turn at most: an address with room costs additions.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, final
+
+from queues.addresses.limits import BLOCK, FAIL, PAGE, AddressLimits
+from warren.wire.buffer import read_i32_le
+
+Measure = Callable[[], tuple[int, int]]  # bytes and messages of all queues of the address
+NO_TURN: Final = -1
+
+
+@final
+class Account:
+    """See the module. `number` is unique in the node and positive."""
+
+    def __init__(
+        self,
+        number: int,
+        vhost: str,
+        kind: str,
+        name: str,
+        limits: AddressLimits,
+        measure: Measure,
+        turn: Callable[[], int],
+    ) -> None:
+        self.number = number
+        self.vhost = vhost
+        self.kind = kind  # "exchange" or "queue"
+        self.name = name
+        self.limits = limits
+        self._measure = measure
+        self._turn = turn
+        self._measured_in = NO_TURN
+        self._fresh_in = NO_TURN
+        self.held_bytes = 0  # by its queues, when they were measured
+        self.held_count = 0
+        self.charged_bytes = 0
+        self.charged_count = 0
+        self.fresh_bytes = 0
+        self.fresh_count = 0
+        self.pending_bytes = 0
+        self.pending_count = 0
+        self.refused_count = 0
+        self.dropped_count = 0
+        self.over_bytes = 0  # the most that it ever held above its limit
+
+    @property
+    def size_bytes(self) -> int:
+        return self.held_bytes + self.charged_bytes + self.fresh_bytes + self.pending_bytes
+
+    @property
+    def size_count(self) -> int:
+        return self.held_count + self.charged_count + self.fresh_count + self.pending_count
+
+    def refresh(self) -> None:
+        """Measure, unless that was done in this turn: queues take what they got at its end."""
+        turn = self._turn()
+        if turn == self._measured_in:
+            return
+        self._measured_in = turn
+        self._end_turns(turn)
+        self.held_bytes, self.held_count = self._measure()
+        self.charged_bytes = 0
+        self.charged_count = 0
+
+    def _end_turns(self, turn: int) -> None:
+        """What was handed down before this turn has reached the queues."""
+        if turn == self._fresh_in:
+            return
+        self._fresh_in = turn
+        self.charged_bytes += self.fresh_bytes
+        self.charged_count += self.fresh_count
+        self.fresh_bytes = 0
+        self.fresh_count = 0
+
+    def is_full(self) -> bool:
+        """Whether its policy holds now."""
+        if not self._is_over(self.limits.bytes_max, self.limits.count_max):
+            return False
+        self.refresh()
+        return self._is_over(self.limits.bytes_max, self.limits.count_max)
+
+    def _is_over(self, bytes_max: int, count_max: int) -> bool:
+        return (0 <= bytes_max <= self.size_bytes) or (0 <= count_max <= self.size_count)
+
+    def is_blocking(self) -> bool:
+        """Whether publishers have to wait."""
+        return self.limits.policy == BLOCK and self.is_full()
+
+    def is_paging(self) -> bool:
+        """Whether bodies have to leave memory."""
+        return self.limits.policy == PAGE and self.is_full()
+
+    def fitting(self, offsets: bytes, first: int, last: int, copies: int) -> int:
+        """How many of the messages first..last-1, which `copies` of its queues get, it takes.
+
+        It takes a message while it is below its limit, so a message may exceed the limit once.
+        `offsets`: where each message begins, as little-endian integers of 32 bits.
+        """
+        bytes_max, count_max = self.limits.hard
+        if bytes_max < 0 and count_max < 0:
+            return last - first
+        begin = read_i32_le(offsets, 4 * first)
+        before_last = (read_i32_le(offsets, 4 * (last - 1)) - begin) * copies
+        room_bytes, room_count = self._room(bytes_max, count_max)
+        if before_last >= room_bytes or (last - first - 1) * copies >= room_count:
+            self.refresh()
+            room_bytes, room_count = self._room(bytes_max, count_max)
+        kept = min(last - first, -(-room_count // copies))
+        low, high = 0, max(kept, 0)
+        while low < high:  # Find the first message that begins where there is no room.
+            middle = (low + high) >> 1
+            if (read_i32_le(offsets, 4 * (first + middle)) - begin) * copies < room_bytes:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _room(self, bytes_max: int, count_max: int) -> tuple[int, int]:
+        room_bytes = bytes_max - self.size_bytes if bytes_max >= 0 else 1 << 62
+        room_count = count_max - self.size_count if count_max >= 0 else 1 << 62
+        return max(room_bytes, 0), max(room_count, 0)
+
+    def charge(self, size: int, count: int, copies_now: int, copies_later: int) -> None:
+        """So many messages were handed to its queues."""
+        self._end_turns(self._turn())
+        self.fresh_bytes += size * copies_now
+        self.fresh_count += count * copies_now
+        self.pending_bytes += size * copies_later
+        self.pending_count += count * copies_later
+        if 0 <= self.limits.bytes_max < self.size_bytes - self.over_bytes:
+            self.refresh()
+            self.over_bytes = max(self.over_bytes, self.size_bytes - self.limits.bytes_max)
+
+    def decided(self, size: int, count: int) -> None:
+        """A queue that decides later has these messages, or refused them."""
+        self.pending_bytes -= size
+        self.pending_count -= count
+        self.charged_bytes += size
+        self.charged_count += count
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """How many of the target queues belong to an account, and which of them decide later."""
+
+    account: Account
+    copies_now: int
+    later: frozenset[int]
+
+
+@final
+class Gate:
+    """The accounts that a set of target queues charges (`queues.sessions.publishing.Gate`)."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self.entries = entries
+        rates = [each.account.limits.rate_max for each in entries]
+        self.rate_max = min((rate for rate in rates if rate > 0), default=-1)
+
+    def admit(self, offsets: bytes, first: int, last: int) -> tuple[int, int]:
+        """Charge the messages of first..last-1 that go on: the first so many. Return how many, and
+        for the others the number of the account that refuses them, negative; 0: they are dropped.
+        """
+        kept = last - first
+        refused_by = 0
+        for entry in self.entries:
+            account = entry.account
+            fitting = account.fitting(
+                offsets, first, first + kept, entry.copies_now + len(entry.later)
+            )
+            if fitting < kept:
+                if account.limits.drops:
+                    account.dropped_count += kept - fitting
+                    refused_by = 0
+                else:
+                    account.refused_count += kept - fitting
+                    refused_by = -account.number
+                kept = fitting
+            if kept == 0:
+                return 0, refused_by
+        size = read_i32_le(offsets, 4 * (first + kept)) - read_i32_le(offsets, 4 * first)
+        for entry in self.entries:
+            entry.account.charge(size, kept, entry.copies_now, len(entry.later))
+        return kept, refused_by
+
+    def decided(self, uid: int, size: int, count: int) -> None:
+        """A queue has decided on messages that were charged."""
+        for entry in self.entries:
+            if uid in entry.later:
+                entry.account.decided(size, count)
+
+    def must_wait(self) -> bool:
+        """Whether publishers have to wait until there is room."""
+        return any(entry.account.is_blocking() for entry in self.entries)
+
+
+def refusal_text(account: Account) -> str:
+    """Why the address takes no message."""
+    limits = account.limits
+    bytes_max, count_max = limits.hard
+    over_bytes = 0 <= bytes_max <= account.size_bytes
+    what = (
+        f"{account.size_bytes} bytes, the limit is {bytes_max}"
+        if over_bytes
+        else f"{account.size_count} messages, the limit is {count_max}"
+    )
+    return f"address {account.kind} '{account.name}' in vhost '{account.vhost}' is full: {what}"
+
+
+def refuses(limits: AddressLimits) -> bool:
+    """Whether publishers may get refusals."""
+    return limits.policy == FAIL or (not limits.drops and max(limits.hard) >= 0)
