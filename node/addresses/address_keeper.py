@@ -20,7 +20,12 @@ from queues.definitions.queue_arguments import STREAM, queue_type
 from queues.sessions.credit import ADDRESS, CreditActor, CreditSpec
 
 if TYPE_CHECKING:
-    from node.broker import Broker
+    from node.definitions.queue_hosts import QueueHosts
+    from node.events.events import Events
+    from node.timers import Timers
+    from node.turn import Turn
+    from queues.definitions.metadata import Metadata
+    from queues.sessions.credit import FlowLedger
     from queues.sessions.publishing import Gate as AnyGate
 
 log = logging.getLogger("warren.addresses")
@@ -32,6 +37,35 @@ DROP_LOG_MS: Final = 60_000
 ARGUMENTS: Final = tuple(f"x-{key.name}".encode() for key in KEYS)
 
 Place = tuple[str, str, str]  # vhost, kind, name
+
+
+class Rules(Protocol):
+    """What holds for queues (`node.definitions.policing`)."""
+
+    def apply_to_queue(self, uid: int) -> None:
+        """Its host shall do what the rules say now."""
+
+
+class Node(Protocol):
+    """The broker, as accounts need it."""
+
+    flow: "FlowLedger"
+    turn: "Turn"
+    metadata: "Metadata"
+    hosts: "QueueHosts"
+    timers: "Timers"
+    events: "Events"
+
+    @property
+    def policies(self) -> Rules: ...
+
+    def is_home(self, queue: Queue) -> bool: ...
+
+    def now_ms(self) -> int: ...
+
+    def monotonic_ms(self) -> int: ...
+
+    def definitions_version(self) -> int: ...
 
 
 class Waiter(Protocol):
@@ -67,7 +101,7 @@ class Address:
 class AddressKeeper:
     """See the module. All methods run on the loop thread."""
 
-    def __init__(self, broker: "Broker") -> None:
+    def __init__(self, broker: Node) -> None:
         self._broker = broker
         self._spec = CreditSpec(1, 1, broker.flow)
         self.addresses: dict[Place, Address] = {}
