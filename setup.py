@@ -124,6 +124,7 @@ COMPILED = [
     "queues/dead_lettering/dead_letter_publisher.py",
     "queues/hosts/session_users.py",
     "queues/machine/leaving.py",
+    "queues/machine/known_ids.py",
     "queues/machine/leadership.py",
     "queues/machine/limiter.py",
     "queues/message.py",

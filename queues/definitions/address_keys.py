@@ -19,6 +19,7 @@ BYTES_MAX: Final = 1 << 40
 MESSAGES_MAX: Final = 1 << 40
 DURATION_MS_MAX: Final = 315_360_000_000  # ten years
 CONSUMERS_MAX: Final = 100_000
+IDS_MAX: Final = 1_000_000
 LIFETIME: Final = "milliseconds from 0 to ten years, or -1 for none"
 
 Convert = Callable[[object], int | None]  # the machine's number; None: the value is not allowed
@@ -139,6 +140,10 @@ ADDRESS_KEYS: Final = (
     AddressKey(
         *("slow-consumer-policy", "slow_kills", _word("notify", "kill")),
         *("'notify' or 'kill'", "policy for slow consumers"),
+    ),
+    AddressKey(
+        *("id-cache-size", "id_cache_size", _whole(0, IDS_MAX)),
+        *(f"a number of ids from 0 to {IDS_MAX}", "size of the cache of ids"),
     ),
     AddressKey(
         *(RING, "", _whole(1, MESSAGES_MAX)),

@@ -22,6 +22,7 @@ from queues.hosts.body_reads import Reading
 from queues.hosts.found_state import Found, note_found, note_stretch
 from queues.hosts.host_interfaces import DeadLetterPublisher, Steps
 from queues.hosts.journal import Journal
+from queues.hosts.message_digests import DUPLICATE_IDS, digests_of
 from queues.hosts.size_recount import sizes_in
 from queues.hosts.sweeping import Remains, Sweep, runs_both, stored_runs
 from queues.machine.commands import Configure
@@ -139,6 +140,16 @@ class QueueCore:
 
     def traits(self, chunk: Chunk) -> Traits | None:
         """Return what the machine must know of these messages."""
+        traits = self._common_traits(chunk)
+        address = self.options.address
+        if address is None or address.id_cache_size <= 0:
+            return traits
+        ids = digests_of(chunk, DUPLICATE_IDS)
+        if ids is None:
+            return traits
+        return (Traits() if traits is None else traits).with_ids(ids)
+
+    def _common_traits(self, chunk: Chunk) -> Traits | None:
         options = self.options
         sized = options.counts_bytes
         ranked = options.levels > 1 and (chunk.info & INFO_PRIORITY) != 0

@@ -37,6 +37,7 @@ class AddressSettings:
         slow_threshold: i64 = -1,
         slow_period_ms: i64 = 5000,
         slow_kills: i64 = 0,
+        id_cache_size: i64 = 0,
     ) -> None:
         self.window_bytes: i64 = window_bytes  # of bodies that a consumer may hold; 0: one message
         self.rate_max: i64 = rate_max  # messages per second to a consumer
@@ -54,6 +55,7 @@ class AddressSettings:
         self.slow_threshold: i64 = slow_threshold  # messages per second that a consumer settles
         self.slow_period_ms: i64 = slow_period_ms  # between two looks at consumers
         self.slow_kills: i64 = slow_kills  # 1: a consumer that is slower goes
+        self.id_cache_size: i64 = id_cache_size  # ids of messages that are known; 0: none
 
     def values(self) -> list[int]:
         """All settings, by tag."""
@@ -73,6 +75,7 @@ class AddressSettings:
             self.slow_threshold,
             self.slow_period_ms,
             self.slow_kills,
+            self.id_cache_size,
         ]
 
     def encode(self) -> bytes:

@@ -16,6 +16,7 @@ from mypy_extensions import i64, mypyc_attr
 
 from queues.machine.address_settings import VALUE_MAX
 from queues.machine.annotations import WORDS_BYTES_MAX, decode_words
+from queues.machine.known_ids import DIGEST_BYTES
 from queues.machine.options import Options, decode_options, options_bytes
 from queues.machine.traits import Traits
 
@@ -63,6 +64,7 @@ TRAITS: Final = 1  # bits of the flag byte before traits: there are some; and ea
 PRIORITIES: Final = 2
 TTLS: Final = 4
 SIZES: Final = 8
+IDS: Final = 16
 
 
 # What sessions give; the others are the host's own, or the cluster's.
@@ -553,7 +555,7 @@ class _Reader:
         return self.data[self.place - size : self.place]
 
     def traits(self, count: int) -> Traits | None:
-        flags = self.flags(TRAITS | PRIORITIES | TTLS | SIZES)
+        flags = self.flags(TRAITS | PRIORITIES | TTLS | SIZES | IDS)
         if flags == 0:
             return None
         if not flags & TRAITS:
@@ -561,7 +563,9 @@ class _Reader:
         priority, ttl = self.signed(4), self.signed(8)
         priorities = self.column(PRIORITIES, flags, 4 * count)
         ttls = self.column(TTLS, flags, 8 * count)
-        return Traits(priority, ttl, priorities, ttls, self.column(SIZES, flags, 4 * count))
+        sizes = self.column(SIZES, flags, 4 * count)
+        ids = self.column(IDS, flags, DIGEST_BYTES * count)
+        return Traits(priority, ttl, priorities, ttls, sizes, ids)
 
     def wide(self) -> int:
         """The next 8 bytes, all of whose bits count: the number of a process."""
@@ -639,7 +643,12 @@ class _Reader:
 def _traits(traits: Traits | None) -> bytes:
     if traits is None:
         return b"\x00"
-    columns = ((PRIORITIES, traits.priorities), (TTLS, traits.ttls), (SIZES, traits.sizes))
+    columns = (
+        (PRIORITIES, traits.priorities),
+        (TTLS, traits.ttls),
+        (SIZES, traits.sizes),
+        (IDS, traits.ids),
+    )
     flags = TRAITS
     parts: list[bytes] = []
     for flag, column in columns:

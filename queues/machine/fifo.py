@@ -65,6 +65,7 @@ from queues.machine.effects import (
     ACQUIRED_SHIFT,
     LEFT_ACCEPTED,
     LEFT_DELIVERY_LIMIT,
+    LEFT_DUPLICATE,
     LEFT_EXPIRED,
     LEFT_MAXLEN,
     LEFT_PURGED,
@@ -90,6 +91,7 @@ from queues.machine.effects import (
     SizesWanted,
 )
 from queues.machine.expiry import Arrivals, Calendar, bounded_lifetimes
+from queues.machine.known_ids import KnownIds
 from queues.machine.leadership import (
     admit,
     apply_leadership,
@@ -174,6 +176,7 @@ class Fifo:
         self._unserved = False  # messages or credit came since consumers were served last
         self._settling = False  # what comes back now is given back by a client
         self._one_by_one = False  # messages that come back differ
+        self.known_ids: KnownIds | None = None  # where duplicates are found by ids
         self._noted = False  # some message has more to it than its number
         self._counts = False  # deliveries of each message
         self._delays_returns = False  # a message that comes back may have to wait
@@ -187,8 +190,18 @@ class Fifo:
         self._delays_returns = options.delays or options.redelivers_late
         self._one_by_one = self._counts or self._delays_returns
         self._noted = options.levels > 1 or options.counts_bytes or self._one_by_one
+        self._remember_ids()
         limited = options.length_max >= 0 or options.counts_bytes or options.bounds_expiry
         self._plain = not limited and options.levels == 1 and options.ttl_ms < 0
+
+    def _remember_ids(self) -> None:
+        address = self.options.address
+        if address is None or address.id_cache_size <= 0:
+            self.known_ids = None
+        elif self.known_ids is None:
+            self.known_ids = KnownIds(address.id_cache_size)
+        else:
+            self.known_ids.resize(address.id_cache_size)
 
     # After a restart
 
@@ -390,22 +403,47 @@ class Fifo:
         else:
             self._admit(session, first, message_first, count, traits)
 
+    def _put_new(
+        self, session: SessionId, first: i64, message_first: i64, count: i64, traits: Traits
+    ) -> None:
+        """Messages with ids, one by one: those that are known are gone at once."""
+        known = self.known_ids
+        ids = traits.ids
+        assert known is not None and ids is not None
+        at: i64 = 0
+        while at < count:
+            if known.knows(ids, at):
+                self._effects.append(Left(message_first + at, 1, LEFT_DUPLICATE))
+            else:
+                own = traits.one(at)
+                if self._put_or_refuse(session, first + at, message_first + at, 1, own):
+                    known.remember(ids, at)
+            at += 1
+
     def _admit(
         self, session: SessionId, first: i64, message_first: i64, count: i64, traits: Traits | None
     ) -> None:
         """Messages that need a look, or a queue that has limits."""
-        options = self.options
-        if options.overflow == DROP_HEAD:
-            self._put(message_first, count, traits, 0)
-            if self.notes.is_over():
-                self._check_out()
-                self._drop_head()
+        if self.known_ids is not None and traits is not None and traits.ids is not None:
+            self._put_new(session, first, message_first, count, traits)
         else:
-            self._put_what_fits(session, first, message_first, count, traits)
+            self._put_or_refuse(session, first, message_first, count, traits)
+        if self.options.overflow == DROP_HEAD and self.notes.is_over():
+            self._check_out()
+            self._drop_head()
         if self.due_ms <= self.now_ms:
             # A lifetime of nothing: a waiting consumer gets it, or it expires.
             self._check_out()
             pass_time(self)
+
+    def _put_or_refuse(
+        self, session: SessionId, first: i64, message_first: i64, count: i64, traits: Traits | None
+    ) -> bool:
+        """Return whether all of the messages are in the queue."""
+        if self.options.overflow != DROP_HEAD:
+            return self._put_what_fits(session, first, message_first, count, traits)
+        self._put(message_first, count, traits, 0)
+        return True
 
     def _put(self, first: i64, count: i64, traits: Traits | None, index: i64) -> None:
         """Messages first.. are ready; they are `index`.. of the traits."""
@@ -455,9 +493,11 @@ class Fifo:
 
     def _put_what_fits(
         self, session: SessionId, first: i64, message_first: i64, count: i64, traits: Traits | None
-    ) -> None:
-        """Take each message for which there is room at its turn, refuse the others."""
+    ) -> bool:
+        """Take each message for which there is room at its turn, refuse the others; return
+        whether there was room for all."""
         at: i64 = 0
+        is_whole = True
         while at < count:
             room = self.notes.room(traits, at, count)
             if room == 0 and self.is_able():
@@ -470,6 +510,8 @@ class Fifo:
             refused: i64 = 1 if self.options.bytes_max >= 0 else count - at
             self._refuse(session, first + at, message_first + at, refused)
             at += refused
+            is_whole = False
+        return is_whole
 
     def _refuse(self, session: SessionId, first: i64, message_first: i64, count: i64) -> None:
         dead = self.options.overflow == REJECT_PUBLISH_DLX

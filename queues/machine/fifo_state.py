@@ -26,6 +26,7 @@ from queues.machine.consumers import Consumer, Generation
 from queues.machine.delays import Delays
 from queues.machine.expiry import FAR
 from queues.machine.fifo import NONE, Fifo, Leaving
+from queues.machine.known_ids import KnownIds
 from queues.machine.leadership_snapshot import (
     LeadershipState,
     RowState,
@@ -123,6 +124,7 @@ class FifoState(msgspec.Struct, frozen=True, array_like=True):
     limits: list[LimitState] = []  # of consumers with a window or a rate
     dispatch: tuple[int, int] = (0, -1)  # 1: no consumer is served; when the first of them came
     look_ms: int = FAR  # for slow consumers
+    ids: bytes = b""  # digests of the ids that are known, the oldest first
 
 
 def machine_state(machine: Fifo) -> FifoState:
@@ -188,6 +190,7 @@ def _state_of(machine: Fifo, whole: bool) -> FifoState:
         [found for each in roster.consumers.values() for found in _limit_states(each)],
         (int(machine.limiter.holds_all), machine.limiter.first_ms),
         machine.limiter.look_ms,
+        b"" if machine.known_ids is None else machine.known_ids.encode(),
     )
 
 
@@ -197,7 +200,9 @@ def _runs(seqs: SeqSet, whole: bool) -> Runs:
 
 def is_limited(state: FifoState) -> bool:
     """Whether the machine has more to it than the elements of versions 4 and 5 say."""
-    return len(state.limits) > 0 or state.dispatch != (0, -1) or state.look_ms < FAR
+    if len(state.limits) > 0 or len(state.ids) > 0:
+        return True
+    return state.dispatch != (0, -1) or state.look_ms < FAR
 
 
 def encode_state(state: FifoState) -> bytes:
@@ -229,6 +234,7 @@ def restore(machine: Fifo, state: FifoState) -> None:
     if options.levels != machine.options.levels:
         raise BadSnapshot(f"{options.levels} levels of priority")
     _check(state, options)
+    ids = restored_ids(state.ids, options)
     try:
         streams = None if state.led is None else restored_streams(state.led)
         rows = [_rows(each, streams) for each in state.consumers]
@@ -236,6 +242,7 @@ def restore(machine: Fifo, state: FifoState) -> None:
         raise BadSnapshot(str(error)) from error
     assert machine.next_seq == 1
     machine.set_options(options)
+    machine.known_ids = ids
     machine.streams = streams if streams is not None else machine.streams
     machine.next_seq = state.next_seq
     machine.now_ms = state.now_ms
@@ -274,10 +281,7 @@ def restore(machine: Fifo, state: FifoState) -> None:
     machine.notes.restore(state.levels, state.sizes)
     if state.delays:
         _restore_delays(machine, state)
-    for each in state.limits:
-        _restore_limits(machine, each)
-    _restore_dispatch(machine, *state.dispatch)
-    machine.limiter.look_ms = state.look_ms
+    _restore_limiter(machine, state)
     machine.due_by(state.now_ms)
 
 
@@ -308,8 +312,26 @@ def _restore_limits(machine: Fifo, state: LimitState) -> None:
         machine.limiter.due_ms = min(machine.limiter.due_ms, state.next_ms)
 
 
-def _restore_dispatch(machine: Fifo, holds: int, first_ms: int) -> None:
+def restored_ids(encoded: bytes, options: Options) -> KnownIds | None:
+    address = options.address
+    if address is None or address.id_cache_size <= 0:
+        if encoded:
+            raise BadSnapshot("ids of a queue that knows none")
+        return None
+    known = KnownIds(address.id_cache_size)
+    try:
+        known.restore(encoded)
+    except ValueError as error:
+        raise BadSnapshot(str(error)) from error
+    return known
+
+
+def _restore_limiter(machine: Fifo, state: FifoState) -> None:
+    for each in state.limits:
+        _restore_limits(machine, each)
     limiter = machine.limiter
+    limiter.look_ms = state.look_ms
+    holds, first_ms = state.dispatch
     limiter.holds_all = bool(holds)
     limiter.first_ms = first_ms
     if limiter.holds_all:

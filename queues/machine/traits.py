@@ -10,6 +10,7 @@ from typing import Final, final
 
 from mypy_extensions import i32, i64, mypyc_attr
 
+from queues.machine.known_ids import DIGEST_BYTES
 from queues.message import FORMAT_091, Chunk
 from warren.wire.amqp091.deliver import content_size
 from warren.wire.amqp091.properties import expiration_of, priority_of
@@ -39,12 +40,14 @@ class Traits:
         priorities: bytes | None = None,
         ttls: bytes | None = None,
         sizes: bytes | None = None,
+        ids: bytes | None = None,
     ) -> None:
         self.priority: i64 = priority
         self.ttl_ms: i64 = ttl_ms
         self.priorities = priorities  # i32 each, ABSENT for none
         self.ttls = ttls  # i64 each, ABSENT for none
         self.sizes = sizes  # i32 body bytes each; None: not needed
+        self.ids = ids  # digests of DIGEST_BYTES each; None: not needed, or no message has an id
 
     def priority_of(self, index: i64) -> i64:
         column = self.priorities
@@ -59,6 +62,16 @@ class Traits:
         assert column is not None
         return i64(read_i32_le(column, 4 * index))
 
+    def one(self, index: i64) -> "Traits":
+        """Of that message alone, without its id."""
+        sizes = self.sizes
+        size = None if sizes is None else sizes[4 * index : 4 * index + 4]
+        return Traits(self.priority_of(index), self.ttl_of(index), None, None, size)
+
+    def with_ids(self, ids: bytes) -> "Traits":
+        """The same of messages that have ids."""
+        return Traits(self.priority, self.ttl_ms, self.priorities, self.ttls, self.sizes, ids)
+
     def from_index(self, first: i64) -> "Traits":
         """Of the messages from `first` on."""
         return Traits(
@@ -67,6 +80,7 @@ class Traits:
             None if self.priorities is None else self.priorities[4 * first :],
             None if self.ttls is None else self.ttls[8 * first :],
             None if self.sizes is None else self.sizes[4 * first :],
+            None if self.ids is None else self.ids[DIGEST_BYTES * first :],
         )
 
 

@@ -8,9 +8,16 @@ from urllib.request import urlopen
 import proton
 import pytest
 
-from tests.conformance.broker import Broker, Inbox, publish_all, settle_down, wait_until_ready
+from tests.conformance.broker import (
+    Broker,
+    Inbox,
+    drain,
+    publish_all,
+    settle_down,
+    wait_until_ready,
+)
 from tests.conformance.options import both_kinds, declare, onward, publish
-from tests.conformance.proton10 import connect10, link_refused
+from tests.conformance.proton10 import ACCEPTED, connect10, link_refused, outcome_of
 
 
 @pytest.fixture
@@ -180,3 +187,30 @@ def test_ring_keeps_the_newest_messages(
     publish_all(channel, name, [b"1", b"2", b"3"])
     wait_until_ready(channel, name, 2)
     assert channel.basic_get(name, auto_ack=True)[2] == b"2"
+
+
+@both_kinds
+def test_second_message_with_the_same_duplicate_id_is_confirmed_and_dropped(
+    own_broker: Broker, channel: Any, name: str, kind: str
+) -> None:
+    declare(channel, name, kind, {"x-id-cache-size": 100})
+    for body, value in ((b"1", "a"), (b"2", "b"), (b"3", "a")):
+        publish(channel, name, body, headers={"_AMQ_DUPL_ID": value})
+    publish(channel, name, b"4")
+    wait_until_ready(channel, name, 3)
+    assert drain(channel, name) == [b"1", b"2", b"4"]
+    publish(channel, name, b"5", headers={"x-deduplication-header": "b"})
+    wait_until_ready(channel, name, 0)
+
+
+def test_duplicate_of_amqp10_is_accepted_and_dropped(
+    open10: Callable[..., Any], channel: Any, name: str
+) -> None:
+    declare(channel, name, "quorum", {"x-id-cache-size": 100})
+    sender = open10().create_sender(f"/queues/{name}")
+    for body in ("1", "2"):
+        sent = proton.Message(body=body, annotations={proton.symbol("_AMQ_DUPL_ID"): "a"})
+        assert outcome_of(sender, sent) == ACCEPTED
+    sent = proton.Message(body="3", properties={"_AMQ_DUPL_ID": "a"})
+    assert outcome_of(sender, sent) == ACCEPTED
+    wait_until_ready(channel, name, 1)

@@ -82,6 +82,9 @@ export const KEYS = {
   "slow-consumer-policy": {
     kind: ["notify", "kill"], is: "queues", means: "an event, or the consumer is closed",
   },
+  "id-cache-size": {
+    kind: "number", is: "queues", means: "ids of messages by which duplicates are found",
+  },
   "ring-size": { kind: "number", is: "queues", means: "most messages, of which the newest stay" },
   "queue-mode": {
     kind: ["default", "lazy"], is: "classic_queues", means: "lazy: bodies on disk alone",

@@ -92,6 +92,7 @@ ADDRESSES = st.builds(
     slow_threshold=st.sampled_from([-1, 1]),
     slow_period_ms=st.sampled_from([5000, 15_000]),
     slow_kills=st.sampled_from([0, 1]),
+    id_cache_size=st.sampled_from([0, 2, 5]),
 )
 SMALL = st.sampled_from([-1, -1, 0, 1, 3, 6])
 OPTIONS = st.builds(
@@ -148,6 +149,7 @@ def story_of(seed: int) -> tuple[Options, list[Batch]]:
             dispatch_delay_ms=lots.choice([-1, -1, 15_000]),
             slow_threshold=lots.choice([-1, 1]),
             slow_kills=lots.choice([0, 1]),
+            id_cache_size=lots.choice([0, 2, 5]),
         ),
     )
     kinds = KINDS if lots.random() < 0.5 else (*KINDS, *SELDOM)
@@ -245,7 +247,11 @@ class Script:
         if c % 2 == 0:
             ttls = [(-1, *LIFETIMES)[(a + place * (c % 4)) % 5] for place in places]
         sizes = [(a * 11 + place * 17) % 60 for place in places] if sized else None
-        return traits_of(priorities, ttls, sizes)
+        found = traits_of(priorities, ttls, sizes)
+        if a % 3:
+            ids = [(a * place + c) % 6 for place in places]
+            found = found.with_ids(b"".join(number.to_bytes(16, "big") for number in ids))
+        return found
 
     def _attach(self, session: SessionId, who: int, a: int, b: int, c: int) -> Attach:
         key = consumer_key(session, self._next_number)
@@ -282,6 +288,7 @@ class Script:
             dispatch_delay_ms=(-1, 15_000)[a % 2],
             slow_threshold=(-1, 1)[b % 2],
             slow_kills=(0, 1)[c % 2],
+            id_cache_size=(5, 0, 2)[b % 3],
         )
 
     def _other_options(self, who: int, a: int, b: int, c: int) -> Options:

@@ -32,6 +32,7 @@ from queues.machine.commands import (
 from queues.machine.effects import (
     LEFT_ACCEPTED,
     LEFT_DELIVERY_LIMIT,
+    LEFT_DUPLICATE,
     LEFT_EXPIRED,
     LEFT_MAXLEN,
     LEFT_PURGED,
@@ -120,6 +121,7 @@ class NaiveFifo:
         self.look_sooner = False
         self.holds_all = self._waits_for_consumers()
         self.first_ms: int | None = None  # the first consumer that waits for others
+        self.ids: list[bytes] = []  # of messages that were taken, the oldest first
         self.slow_ms: int | None = None  # when to look for slow consumers
         self.effects: list[Row] = []
         self.unserved = False  # messages or credit came since consumers were served last
@@ -246,14 +248,31 @@ class NaiveFifo:
                 return
         due_at_once = False
         for number, place in accepted:
+            digest = self._digest(command.traits, place)
+            if digest in self.ids:
+                self.effects.append(("left", self.next_seq, LEFT_DUPLICATE))
+                self.next_seq += 1
+                continue
             message = self._message(command.traits, place)
             due_at_once = self._admit(message, command.session, number) or due_at_once
+            if digest and message.seq in self.messages:
+                self.ids = [*self.ids, digest][-self._id_cache_size() :]
         if accepted and self._is_over():
             self._serve()
             self._drop()
         if due_at_once:
             self._serve()
             self._expire()
+
+    def _id_cache_size(self) -> int:
+        address = self.options.address
+        return 0 if address is None else int(address.id_cache_size)
+
+    def _digest(self, traits: Traits | None, place: int) -> bytes:
+        """Of the message's id; empty: it has none, or that does not matter."""
+        if traits is None or traits.ids is None or self._id_cache_size() == 0:
+            return b""
+        return traits.ids[16 * place : 16 * place + 16].strip(bytes(1))
 
     def _message(self, traits: Traits | None, place: int) -> NaiveMessage:
         priority, ttl, size = -1, -1, 0
@@ -727,6 +746,8 @@ class NaiveFifo:
         if old.ttl_ms < 0:
             for message in self.messages.values():
                 message.arrived_ms = self.now_ms
+        size = self._id_cache_size()
+        self.ids = self.ids[-size:] if size else []
         if old.expires_ms != options.expires_ms:
             self.used_ms = self.now_ms
         self.look_sooner = True

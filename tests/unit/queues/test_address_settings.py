@@ -8,6 +8,7 @@ from queues.definitions.address_keys import ADDRESS_KEYS, address_settings
 from queues.definitions.policy_keys import policy_fault
 from queues.definitions.queue_arguments import argument_fault
 from queues.definitions.queue_options import QueueDefaults, can_refuse, options_of
+from queues.hosts.message_digests import DUPLICATE_IDS, digests_of
 from queues.machine.address_settings import AddressSettings
 from queues.machine.commands import (
     ACCEPT,
@@ -18,16 +19,22 @@ from queues.machine.commands import (
     Configure,
     Detach,
     Enqueue,
+    Purge,
     SessionId,
     Settle,
     consumer_key,
 )
 from queues.machine.delays import redelivery_wait_ms
-from queues.machine.effects import Delivers, Effect, Left, SlowConsumer, TimedOut
+from queues.machine.effects import LEFT_DUPLICATE, Delivers, Effect, Left, SlowConsumer, TimedOut
 from queues.machine.fifo import Fifo
-from queues.machine.options import DROP_HEAD, Options
+from queues.machine.fifo_snapshot import decode_fifo, encode_fifo
+from queues.machine.options import DROP_HEAD, REJECT_PUBLISH, Options
 from queues.machine.traits import Traits
+from queues.message import FORMAT_091, Chunk
 from tests.unit.queues.classic_harness import Harness
+from tests.unit.queues.messages import table
+from warren.wire.amqp091.deliver import build
+from warren.wire.amqp091.fields import encode_table
 
 PUBLISHER = SessionId(7 << 64 | 1)
 KEYS = [consumer_key(SessionId(7 << 64 | counter), 1) for counter in (2, 3, 4)]
@@ -255,6 +262,70 @@ def test_ring_excludes_refusing_publishes() -> None:
     both = {"x-ring-size": 3, "x-overflow": "reject-publish"}
     assert options_of(dict(both), QueueDefaults()).overflow == DROP_HEAD
     assert not can_refuse(dict(both))
+
+
+# Duplicates
+
+
+def ids_of(*numbers: int) -> Traits:
+    """Traits of messages with these ids, 0 for none."""
+    return Traits(ids=b"".join(number.to_bytes(16, "big") for number in numbers))
+
+
+def ready_in(fifo: Fifo) -> list[int]:
+    return [first + place for first, count in fifo.ready.runs() for place in range(count)]
+
+
+def test_message_whose_id_is_known_is_confirmed_and_gone() -> None:
+    fifo = queue_with(id_cache_size=10)
+    effects = fifo.apply([Enqueue(PUBLISHER, 1, 5, ids_of(7, 0, 8, 7, 0))], 1000)
+    assert ready_in(fifo) == [1, 2, 3, 5]
+    assert [(each.first, each.reason) for each in effects if isinstance(each, Left)] == [
+        (4, LEFT_DUPLICATE)
+    ]
+    fifo.apply([attach(0), Settle(KEY, ACCEPT, [(1, 5)])], 1001)
+    assert left(fifo.apply([Enqueue(PUBLISHER, 6, 2, ids_of(8, 9))], 1002)) == [6]
+
+
+def test_oldest_id_is_forgotten_first() -> None:
+    fifo = queue_with(id_cache_size=2)
+    fifo.apply([Enqueue(PUBLISHER, 1, 3, ids_of(1, 2, 3))], 1000)
+    assert left(fifo.apply([Enqueue(PUBLISHER, 4, 3, ids_of(3, 2, 1))], 1001)) == [4, 5]
+
+
+def test_refused_message_may_come_again_and_costs_no_id_that_is_known() -> None:
+    address = AddressSettings(id_cache_size=2)
+    fifo = Fifo(Options(length_max=2, overflow=REJECT_PUBLISH, address=address))
+    fifo.apply([Enqueue(PUBLISHER, 1, 2, ids_of(1, 2))], 1000)
+    fifo.apply([Enqueue(PUBLISHER, 3, 1, ids_of(3))], 1001)
+    fifo.apply([Purge(PUBLISHER)], 1002)
+    assert left(fifo.apply([Enqueue(PUBLISHER, 4, 2, ids_of(1, 3))], 1003)) == [4]
+    assert ready_in(fifo) == [5]
+
+
+def test_snapshot_keeps_ids() -> None:
+    fifo = queue_with(id_cache_size=5)
+    fifo.apply([Enqueue(PUBLISHER, 1, 3, ids_of(1, 2, 3))], 1000)
+    again = Fifo()
+    decode_fifo(again, encode_fifo(fifo))
+    assert encode_fifo(again) == encode_fifo(fifo)
+    assert left(again.apply([Enqueue(PUBLISHER, 4, 2, ids_of(3, 4))], 1001)) == [4]
+
+
+@pytest.mark.parametrize("name", ["_AMQ_DUPL_ID", "x-deduplication-header"])
+def test_id_is_read_from_a_header(name: str) -> None:
+    chunk = chunk_with({name: "a-17"}, {"other": name}, {name: "a-18"}, {name: b"a-17"}, {})
+    found = digests_of(chunk, DUPLICATE_IDS)
+    assert found is not None
+    digests = [found[place : place + 16] for place in range(0, 80, 16)]
+    assert digests[0] == digests[3] != digests[2]
+    assert digests[1] == digests[4] == bytes(16)
+    assert digests_of(chunk_with({"other": name}), DUPLICATE_IDS) is None
+
+
+def chunk_with(*headers: dict[str, object]) -> Chunk:
+    messages = [build("", b"q", b"\x20\x00" + encode_table(each), b"body") for each in headers]
+    return Chunk(FORMAT_091, b"".join(messages), 0, table(messages, 0), 0)
 
 
 # Keys

@@ -1,0 +1,62 @@
+"""Ids of messages that a queue has taken, so that it takes no message twice. Compiled.
+
+Takes digests of ids of 16 bytes each, in the order of the messages; a digest of zeros is a message
+without an id. Keeps the last `limit` ids, the oldest of which is forgotten first.
+"""
+
+from collections import deque
+from typing import Final, final
+
+from mypy_extensions import i64
+
+DIGEST_BYTES: Final = 16
+NO_ID: Final = bytes(DIGEST_BYTES)
+
+
+@final
+class KnownIds:
+    """Invariant: `_known` has the ids in `_order`, none of them twice."""
+
+    def __init__(self, limit: i64) -> None:
+        self._limit: i64 = limit
+        self._order: deque[bytes] = deque()
+        self._known: set[bytes] = set()
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def resize(self, limit: i64) -> None:
+        self._limit = limit
+        self._trim()
+
+    def _trim(self) -> None:
+        while len(self._order) > self._limit:
+            self._known.discard(self._order.popleft())
+
+    def knows(self, digests: bytes, at: i64) -> bool:
+        """Whether the id of message `at` is known."""
+        return digests[DIGEST_BYTES * at : DIGEST_BYTES * (at + 1)] in self._known
+
+    def remember(self, digests: bytes, at: i64) -> None:
+        """The queue has taken message `at`, whose id is not known."""
+        digest = digests[DIGEST_BYTES * at : DIGEST_BYTES * (at + 1)]
+        if digest != NO_ID:
+            self._order.append(digest)
+            self._known.add(digest)
+            self._trim()
+
+    def encode(self) -> bytes:
+        """All ids, the oldest first."""
+        return b"".join(self._order)
+
+    def restore(self, encoded: bytes) -> None:
+        """ValueError: these are not ids, or an id is there twice."""
+        if len(encoded) % DIGEST_BYTES != 0:
+            raise ValueError(f"{len(encoded)} bytes of ids")
+        for place in range(0, len(encoded), DIGEST_BYTES):
+            digest = encoded[place : place + DIGEST_BYTES]
+            if digest in self._known or digest == NO_ID:
+                raise ValueError("an id twice, or none")
+            self._known.add(digest)
+            self._order.append(digest)
+        self._trim()
