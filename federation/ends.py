@@ -92,13 +92,14 @@ class Source091:
         self._queue = end.queue
         self._tag = consumer_tag
         self._connection: amqp091.Connection | None = None
+        self._management: amqp091.Management | None = None
         self._consumer: amqp091.Consumer | None = None
         self._rest: list[amqp091.Delivery] = []  # came, and not taken yet
 
     async def open(self) -> int:
         connection = self._connection = await self._dial()
         end = self._end
-        management = await connection.management()
+        management = self._management = await connection.management()
         if end.queue:
             return await declared(management, end.queue, end.queue_arguments, end.predeclared)
         made = await management.declare_queue("", durable=False, exclusive=True)
@@ -130,12 +131,16 @@ class Source091:
         else:
             await self._consumer.pause()
 
-    async def take(self) -> list[amqp091.Delivery]:
+    async def take(self, limit: int) -> list[amqp091.Delivery]:
         assert self._consumer is not None
         if not self._rest:
             self._rest = await self._consumer.get_many()
-        taken, self._rest = self._rest[:BATCH_MAX], self._rest[BATCH_MAX:]
+        taken, self._rest = self._rest[:limit], self._rest[limit:]
         return taken
+
+    async def ready(self) -> int:
+        assert self._management is not None
+        return (await self._management.queue(self._queue)).message_count
 
     def accept(self, deliveries: Sequence[AnyDelivery]) -> None:
         for each in deliveries:

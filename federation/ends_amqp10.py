@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from federation.ends import (
-    BATCH_MAX,
     WINDOW,
     AnyDelivery,
     Rewrite,
@@ -66,18 +65,22 @@ class Source10:
             self._end.queue, credit=prefetch, settled=self._settled
         )
 
-    async def take(self) -> list[client.Delivery]:
+    async def take(self, limit: int) -> list[client.Delivery]:
         assert self._consumer is not None
         if not self._rest:
             self._rest = await self._consumer.get_many()
         while self._unaccepted >= self._prefetch:
             self._accepted.clear()
             await self._accepted.wait()
-        count = min(BATCH_MAX, self._prefetch - self._unaccepted)
+        count = min(limit, self._prefetch - self._unaccepted)
         taken, self._rest = self._rest[:count], self._rest[count:]
         if not self._settled:
             self._unaccepted += len(taken)
         return taken
+
+    async def ready(self) -> int:
+        """As the broker told last, with the credit."""
+        return 0 if self._consumer is None else self._consumer.available
 
     def accept(self, deliveries: Sequence[AnyDelivery]) -> None:
         for each in deliveries:

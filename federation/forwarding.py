@@ -16,6 +16,7 @@ from typing import Final
 STARTING: Final = "starting"
 RUNNING: Final = "running"
 TERMINATED: Final = "terminated"
+PAUSED: Final = "paused"  # by an operator
 BACKOFF_MAX_S: Final = 60.0
 BACKOFF_STEPS: Final = 3  # doublings of the reconnect delay
 RECONNECT_S_MIN: Final = 0.1

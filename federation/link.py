@@ -5,7 +5,6 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from hashlib import blake2b
 from typing import Final
 
 from federation.ends import AnyDelivery, Dialler, OnBlocked, Source091, Target091, closed
@@ -17,7 +16,7 @@ from federation.hops import (
     received_from,
     upstream_queue,
 )
-from federation.running import Runner
+from federation.running import Facts, OnState, Runner
 from federation.shovel_parameters import NO_ACK, ON_CONFIRM, SourceEnd, TargetEnd
 from federation.upstreams import EXCHANGE, LinkConfig
 from federation.uris import Uri, parse_uri, without_credentials
@@ -53,24 +52,19 @@ class LinkStatus:
     """What listings show of a link."""
 
     id: str
-    state: str
-    reason: str
-    since_s: float
+    facts: Facts
     uri: str
-    blocked: str
-    forwarded: int
-    in_flight: int
-    bytes: int
-    last_s: float
     config: LinkConfig = field(repr=False)
 
 
 class Link:
     """See the module. `run` ends when it is cancelled; `clean_up` afterwards, if it is for good."""
 
-    def __init__(self, config: LinkConfig, dialler: Dialler, local: Local) -> None:
+    def __init__(
+        self, config: LinkConfig, dialler: Dialler, local: Local, on_state: OnState
+    ) -> None:
         self.config = config
-        self.id = blake2b(config.key.encode(), digest_size=4).hexdigest()
+        self.id = config.id
         self._dialler = dialler
         self._local = local
         self._uri = ""
@@ -81,22 +75,18 @@ class Link:
             Forwarding(config.reconnect_s),
             config.prefetch,
             self._sides,
+            config.rates,
+            on_state,
         )
         self.run = self._runner.run
+        self.pause = self._runner.pause
 
     def status(self) -> LinkStatus:
-        runner, core = self._runner, self._runner.core
+        runner = self._runner
         return LinkStatus(
             self.id,
-            core.state,
-            core.reason,
-            runner.since_s,
+            runner.facts(),
             self._uri,
-            runner.blocked,
-            core.forwarded,
-            core.in_flight,
-            runner.bytes,
-            runner.last_s,
             self.config,
         )
 
@@ -285,8 +275,11 @@ class ExchangeSource:
     async def consume(self, prefetch: int) -> None:
         await self._source.consume(prefetch)
 
-    async def take(self) -> Sequence[AnyDelivery]:
-        return await self._source.take()
+    async def take(self, limit: int) -> Sequence[AnyDelivery]:
+        return await self._source.take(limit)
+
+    async def ready(self) -> int:
+        return await self._source.ready()
 
     def accept(self, deliveries: Sequence[AnyDelivery]) -> None:
         self._source.accept(deliveries)
@@ -351,8 +344,11 @@ class QueueSource:
         self._prefetch = prefetch
         await self._source.consume(prefetch, paused=True)
 
-    async def take(self) -> Sequence[AnyDelivery]:
-        return await self._source.take()
+    async def take(self, limit: int) -> Sequence[AnyDelivery]:
+        return await self._source.take(limit)
+
+    async def ready(self) -> int:
+        return await self._source.ready()
 
     def accept(self, deliveries: Sequence[AnyDelivery]) -> None:
         self._source.accept(deliveries)

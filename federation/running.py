@@ -8,12 +8,16 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
-from time import time
+from time import monotonic, time
 from typing import Final, Protocol
 
-from federation.ends import AnyDelivery, SideFailed
-from federation.forwarding import Forwarding
+from federation.ends import BATCH_MAX, AnyDelivery, SideFailed
+from federation.forwarding import PAUSED, Forwarding
+from federation.lag import Lag
+from federation.pacing import Pacing, Rates
 from federation.uris import BadUri
 from warren.client.errors import ClientError
 from warren.client.outcome import Outcome
@@ -21,6 +25,8 @@ from warren.client.outcome import Outcome
 log = logging.getLogger("warren.federation")
 
 FAULTS: Final = (OSError, ClientError, SideFailed, BadUri)  # TimeoutError is an OSError
+DRAIN_S: Final = 5.0  # a pause waits so long for confirms of what was sent
+DRAIN_LOOK_S: Final = 0.02
 LOGGED_AGAIN: Final = 50  # of equal failures in a row, one line in so many
 
 
@@ -31,7 +37,12 @@ class Source(Protocol):
         """Connect and declare; how many messages are ready."""
 
     async def consume(self, prefetch: int) -> None: ...
-    async def take(self) -> Sequence[AnyDelivery]: ...
+    async def take(self, limit: int) -> Sequence[AnyDelivery]:
+        """The next deliveries, one at least and `limit` at most."""
+
+    async def ready(self) -> int:
+        """How many messages are ready now."""
+
     def accept(self, deliveries: Sequence[AnyDelivery]) -> None: ...
     async def watch(self) -> None:
         """What is to be done beside; returns or raises when the session is over."""
@@ -52,6 +63,7 @@ class Target(Protocol):
     async def close(self) -> None: ...
 
 
+OnState = Callable[[str, str], None]  # a new state, and the reason of `terminated`
 Sides = Callable[[Callable[[str | None], None]], tuple[Source, Target]]  # given `on_blocked`
 
 
@@ -59,12 +71,48 @@ class Completed(Exception):
     """All that was to be moved has been moved."""
 
 
+class Paused(Exception):
+    """An operator has paused it, and nothing is in flight."""
+
+
+@dataclass(slots=True)
+class Facts:
+    """What listings show of a shovel or link, whatever it moves."""
+
+    state: str
+    reason: str  # of the state `terminated`
+    last_error: str
+    since_s: float
+    blocked: str
+    forwarded: int
+    in_flight: int
+    bytes: int
+    last_s: float
+    lag_messages: int
+    lag_s: float
+
+
 class Runner:
     """See the module."""
 
-    def __init__(self, label: str, core: Forwarding, prefetch: int, sides: Sides) -> None:
+    def __init__(
+        self,
+        label: str,
+        core: Forwarding,
+        prefetch: int,
+        sides: Sides,
+        rates: Rates,
+        on_state: OnState,
+    ) -> None:
         self.core = core
         self.blocked = ""
+        self.last_error = ""  # of the last session that failed, also when another one runs
+        self._lag = Lag()
+        self._pacing = Pacing(rates)
+        self._on_state = on_state
+        self._pausing = asyncio.Event()
+        self._going = asyncio.Event()  # not paused
+        self._going.set()
         self.since_s = time()
         self.last_s = 0.0  # when a message was forwarded last; 0: none was
         self._label = label
@@ -78,24 +126,73 @@ class Runner:
     def bytes(self) -> int:
         return self._bytes + (0 if self._target is None else self._target.bytes)
 
+    def facts(self) -> Facts:
+        core = self.core
+        return Facts(
+            self.state,
+            core.reason,
+            self.last_error,
+            self.since_s,
+            self.blocked,
+            core.forwarded,
+            core.in_flight,
+            self.bytes,
+            self.last_s,
+            self.lag_messages,
+            self.lag_s,
+        )
+
+    @property
+    def state(self) -> str:
+        return PAUSED if self._pausing.is_set() else self.core.state
+
+    @property
+    def lag_messages(self) -> int:
+        return self._lag.messages(self.core.forwarded, self.core.in_flight)
+
+    @property
+    def lag_s(self) -> float:
+        return self._lag.seconds(monotonic(), self.core.forwarded)
+
+    def pause(self, is_paused: bool) -> None:
+        """Stop after what is in flight, or go on. Counters stay."""
+        if is_paused == self._pausing.is_set():
+            return
+        self.since_s = time()
+        if is_paused:
+            self._going.clear()
+            self._pausing.set()
+        else:
+            self._pausing.clear()
+            self._going.set()
+        self._on_state(self.state, "")
+
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
+            await self._going.wait()
             begun_s = loop.time()
             try:
                 await self._session()
             except Completed:
                 return
+            except Paused:
+                self.core.restarted()
+                continue
             except FAULTS as error:
                 wait_s = self.core.failed(reason_of(error), random.random(), loop.time() - begun_s)
                 self._note()
-            await asyncio.sleep(wait_s)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._pausing.wait()
             self.core.restarted()
             self.since_s = time()
 
     def _note(self) -> None:
         """Log the failure; one that repeats itself now and then."""
         self.since_s = time()
+        self.last_error = self.core.reason
+        self._on_state(self.state, self.core.reason)
         if self.core.failures % LOGGED_AGAIN == 1:
             log.warning("%s failed and is restarted: %s", self._label, self.core.reason)
 
@@ -112,6 +209,7 @@ class Runner:
             await source.consume(self.core.prefetch(self._prefetch))
             self.core.opened()
             self.since_s = time()
+            self._on_state(self.state, "")
             await self._forward(source, target)
         finally:
             self._bytes += target.bytes
@@ -123,7 +221,13 @@ class Runner:
         self._failed = asyncio.get_running_loop().create_future()
         work = [
             asyncio.ensure_future(each)
-            for each in (self._pump(source, target), _lost(source.watch()), _lost(target.watch()))
+            for each in (
+                self._pump(source, target),
+                _lost(source.watch()),
+                _lost(target.watch()),
+                self._watch_lag(source),
+                self._end_when_paused(),
+            )
         ]
         try:
             await asyncio.wait((*work, self._failed), return_when=asyncio.FIRST_COMPLETED)
@@ -138,14 +242,35 @@ class Runner:
             self._failed.cancel()
 
     async def _pump(self, source: Source, target: Target) -> None:
-        core = self.core
+        core, pacing = self.core, self._pacing
         while True:
-            deliveries = await source.take()
+            deliveries = await source.take(pacing.batch(BATCH_MAX))
+            if self._pausing.is_set():
+                return await _for_ever()  # The end of the session returns them to the source.
             count = core.arrived(len(deliveries))
             if count:
                 taken = deliveries[:count]
+                before = target.bytes
                 future = await target.publish(taken)
                 future.add_done_callback(partial(self._settled, source, taken))
+                wait_s = pacing.sent(count, target.bytes - before, monotonic())
+                if wait_s > 0:
+                    await asyncio.sleep(wait_s)
+
+    async def _watch_lag(self, source: Source) -> None:
+        core = self.core
+        while True:
+            ready = await source.ready()
+            wait_s = self._lag.looked(monotonic(), ready, core.forwarded, core.in_flight)
+            await asyncio.sleep(wait_s)
+
+    async def _end_when_paused(self) -> None:
+        """Raise Paused once the confirms of what was sent are there, or do not come in time."""
+        await self._pausing.wait()
+        deadline_s = monotonic() + DRAIN_S
+        while self.core.in_flight and monotonic() < deadline_s:
+            await asyncio.sleep(DRAIN_LOOK_S)
+        raise Paused
 
     def _settled(
         self,
@@ -178,6 +303,10 @@ class Runner:
 
     def _note_blocked(self, reason: str | None) -> None:
         self.blocked = reason or ""
+
+
+async def _for_ever() -> None:
+    await asyncio.Event().wait()
 
 
 async def _lost(watch: Awaitable[None]) -> None:

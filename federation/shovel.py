@@ -20,7 +20,7 @@ from federation.ends import (
 from federation.ends_amqp10 import Source10, Target10, connect
 from federation.forwarding import Forwarding
 from federation.republishing import Rewriting, republished
-from federation.running import Runner
+from federation.running import Facts, OnState, Runner
 from federation.shovel_parameters import (
     AMQP_10,
     LOCAL,
@@ -44,16 +44,9 @@ class ShovelStatus:
 
     vhost: str
     name: str
-    state: str
-    reason: str
-    since_s: float
+    facts: Facts
     source: str  # URIs without credentials
     target: str
-    blocked: str
-    forwarded: int
-    in_flight: int
-    bytes: int
-    last_s: float  # when a message was forwarded last; 0: none was
     config: ShovelConfig = field(repr=False)
 
 
@@ -61,7 +54,11 @@ class Shovel:
     """See the module. `run` returns when the shovel is complete; cancel it to stop."""
 
     def __init__(
-        self, config: ShovelConfig, dialler: Dialler, cluster_name: Callable[[], str]
+        self,
+        config: ShovelConfig,
+        dialler: Dialler,
+        cluster_name: Callable[[], str],
+        on_state: OnState,
     ) -> None:
         self.config = config
         self._dialler = dialler
@@ -72,24 +69,19 @@ class Shovel:
             Forwarding(config.reconnect_s, config.delete_after),
             config.source.prefetch,
             self._sides,
+            config.rates,
+            on_state,
         )
         self.run = self._runner.run
+        self.pause = self._runner.pause
 
     def status(self) -> ShovelStatus:
-        runner, core = self._runner, self._runner.core
         return ShovelStatus(
             self.config.vhost,
             self.config.name,
-            core.state,
-            core.reason,
-            runner.since_s,
+            self._runner.facts(),
             self._source_uri,
             self._target_uri,
-            runner.blocked,
-            core.forwarded,
-            core.in_flight,
-            runner.bytes,
-            runner.last_s,
             self.config,
         )
 

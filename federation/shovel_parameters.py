@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from federation.pacing import NO_RATES, Rates
 from federation.parameter_checks import (
     MANDATORY,
     OPTIONAL,
@@ -75,6 +76,7 @@ class ShovelConfig:
     ack_mode: str = ON_CONFIRM
     delete_after: int | str = NEVER  # a number of messages, NEVER or QUEUE_LENGTH
     reconnect_s: float = RECONNECT_S
+    rates: Rates = NO_RATES
 
 
 PROTOCOL_OF: Final = {"src-uri": "src-protocol", "dest-uri": "dest-protocol"}
@@ -106,6 +108,8 @@ _COMMON: Final[Spec] = {
     "internal": (boolean, OPTIONAL),
     "reconnect-delay": (number, OPTIONAL),
     "ack-mode": (one_of(*ACK_MODES), OPTIONAL),
+    "max-messages-per-second": (number, OPTIONAL),
+    "max-bytes-per-second": (number, OPTIONAL),
     "src-protocol": (_PROTOCOL, OPTIONAL),
     "dest-protocol": (_PROTOCOL, OPTIONAL),
 }
@@ -204,6 +208,14 @@ def shovel_config(vhost: str, name: str, value: Mapping[str, object]) -> ShovelC
         str(value.get("ack-mode", ON_CONFIRM)),
         delete_after if isinstance(delete_after, int) else str(delete_after or NEVER),
         _number(value.get("reconnect-delay"), RECONNECT_S),
+        rates_of(value),
+    )
+
+
+def rates_of(value: Mapping[str, object]) -> Rates:
+    return Rates(
+        _number(value.get("max-messages-per-second"), 0.0),
+        _number(value.get("max-bytes-per-second"), 0.0),
     )
 
 

@@ -4,8 +4,10 @@ them a policy means."""
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Final
 
+from federation.pacing import NO_RATES, Rates
 from federation.parameter_checks import (
     MANDATORY,
     OPTIONAL,
@@ -17,7 +19,7 @@ from federation.parameter_checks import (
     text,
     uri,
 )
-from federation.shovel_parameters import ACK_MODES, ON_CONFIRM, PREFETCH_MAX, uris_of
+from federation.shovel_parameters import ACK_MODES, ON_CONFIRM, PREFETCH_MAX, rates_of, uris_of
 from queues.definitions.arguments import brief_term
 
 UPSTREAM: Final = "federation-upstream"
@@ -40,6 +42,8 @@ _SHARED: Final[Spec] = {
     "message-ttl": (number, OPTIONAL),
     "trust-user-id": (boolean, OPTIONAL),
     "ack-mode": (one_of(*ACK_MODES), OPTIONAL),
+    "max-messages-per-second": (number, OPTIONAL),
+    "max-bytes-per-second": (number, OPTIONAL),
     "resource-cleanup-mode": (one_of("default", "never"), OPTIONAL),
     "queue-type": (one_of("classic", "quorum"), OPTIONAL),
     "ha-policy": (text, OPTIONAL),
@@ -78,10 +82,16 @@ class LinkConfig:
     durable: bool
     auto_delete: bool
     arguments: bytes  # of the downstream exchange or queue, encoded
+    rates: Rates = NO_RATES
 
     @property
     def remote(self) -> str:
         return self.remote_exchange if self.kind == EXCHANGE else self.remote_queue
+
+    @property
+    def id(self) -> str:
+        """As listings and commands name the link."""
+        return blake2b(self.key.encode(), digest_size=4).hexdigest()
 
     @property
     def key(self) -> str:
@@ -169,6 +179,7 @@ def link_config(
         durable=durable,
         auto_delete=auto_delete,
         arguments=arguments,
+        rates=rates_of(value),
     )
 
 

@@ -53,6 +53,18 @@ def _restart_shovel(api: Api, options: Options, out: TextIO) -> None:
     _done(options, out)
 
 
+def _pause_shovel(api: Api, options: Options, out: TextIO) -> None:
+    announce('Pausing shovel "{name}" in vhost "{vhost}" ...', options, out)
+    api.put(path("shovels", "vhost", options.vhost, options.name, "pause"), {})
+    _done(options, out)
+
+
+def _resume_shovel(api: Api, options: Options, out: TextIO) -> None:
+    announce('Resuming shovel "{name}" in vhost "{vhost}" ...', options, out)
+    api.delete(path("shovels", "vhost", options.vhost, options.name, "pause"))
+    _done(options, out)
+
+
 FEDERATION: Final = (
     "id", "type", "vhost", "exchange", "queue", "upstream", "upstream_exchange", "upstream_queue",
     "status", "error", "uri", "node", "timestamp",
@@ -70,12 +82,34 @@ def _federation_status(api: Api, options: Options, out: TextIO) -> None:
 
 def _restart_federation_link(api: Api, options: Options, out: TextIO) -> None:
     announce("Restarting federation link {link} ...", options, out)
-    found = [row for row in api.get_list("/api/federation-links") if row.get("id") == options.link]
-    if not found:
-        raise ApiFailure(f"Link with the given ID '{options.link}' was not found", EXIT_DATA)
-    vhost, node = str(found[0].get("vhost")), str(found[0].get("node"))
+    row = _link(api, options)
+    vhost, node = str(row.get("vhost")), str(row.get("node"))
     api.delete(path("federation-links", "vhost", vhost, options.link, node, "restart"))
     _done(options, out)
+
+
+def _link(api: Api, options: Options) -> dict[str, object]:
+    for row in api.get_list("/api/federation-links"):
+        if row.get("id") == options.link:
+            return row
+    raise ApiFailure(f"Link with the given ID '{options.link}' was not found", EXIT_DATA)
+
+
+def _pause_federation_link(api: Api, options: Options, out: TextIO) -> None:
+    announce("Pausing federation link {link} ...", options, out)
+    api.put(_pause_path(api, options), {})
+    _done(options, out)
+
+
+def _resume_federation_link(api: Api, options: Options, out: TextIO) -> None:
+    announce("Resuming federation link {link} ...", options, out)
+    api.delete(_pause_path(api, options))
+    _done(options, out)
+
+
+def _pause_path(api: Api, options: Options) -> str:
+    vhost = str(_link(api, options).get("vhost"))
+    return path("federation-links", "vhost", vhost, options.link, "pause")
 
 
 LINKS: Final[Commands] = {
@@ -85,7 +119,15 @@ LINKS: Final[Commands] = {
     "restart_federation_link": Verb(
         "restart a federation link, by its id", "", (Argument("link"),), _restart_federation_link
     ),
+    "pause_federation_link": Verb(
+        "pause a federation link, by its id", "", (Argument("link"),), _pause_federation_link
+    ),
+    "resume_federation_link": Verb(
+        "resume a federation link, by its id", "", (Argument("link"),), _resume_federation_link
+    ),
     "shovel_status": Verb("status of the shovels", "", (), _shovel_status),
     "delete_shovel": Verb("delete a shovel", "", (NAME,), _delete_shovel, True),
     "restart_shovel": Verb("restart a shovel at once", "", (NAME,), _restart_shovel, True),
+    "pause_shovel": Verb("pause a shovel", "", (NAME,), _pause_shovel, True),
+    "resume_shovel": Verb("resume a shovel", "", (NAME,), _resume_shovel, True),
 }

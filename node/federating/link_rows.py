@@ -7,6 +7,7 @@ from federation.forwarding import TERMINATED
 
 if TYPE_CHECKING:
     from federation.link import LinkStatus
+    from federation.running import Facts
 
 ERROR: Final = "error"
 
@@ -21,17 +22,34 @@ def link_row(status: "LinkStatus", node: str) -> dict[str, object]:
         "upstream": config.upstream,
         config.kind: config.name,
         f"upstream_{config.kind}": config.remote,
-        "status": ERROR if status.state == TERMINATED else status.state,
+        "status": shown_state(status.facts.state),
         "uri": status.uri,
-        "timestamp": strftime("%Y-%m-%d %H:%M:%S", gmtime(status.since_s)),
-        "messages_forwarded": status.forwarded,
-        "bytes_forwarded": status.bytes,
-        "in_flight": status.in_flight,
+        **forwarded(status.facts),
     }
     if config.kind == "queue":
         row["consumer_tag"] = config.consumer_tag
-    if status.state == TERMINATED:
-        row["error"] = status.reason
-    if status.last_s:
-        row["last_forwarded"] = int(status.last_s * 1000)
+    if status.facts.state == TERMINATED:
+        row["error"] = status.facts.reason
+    return row
+
+
+def shown_state(state: str) -> str:
+    """RabbitMQ's word for the state of a link."""
+    return ERROR if state == TERMINATED else state
+
+
+def forwarded(facts: "Facts") -> dict[str, object]:
+    """What shovels and links have in common: counters, lag and the last error."""
+    row: dict[str, object] = {
+        "timestamp": strftime("%Y-%m-%d %H:%M:%S", gmtime(facts.since_s)),
+        "messages_forwarded": facts.forwarded,
+        "bytes_forwarded": facts.bytes,
+        "in_flight": facts.in_flight,
+        "lag_messages": facts.lag_messages,
+        "lag_seconds": round(facts.lag_s, 1),
+    }
+    if facts.last_error:
+        row["last_error"] = facts.last_error
+    if facts.last_s:
+        row["last_forwarded"] = int(facts.last_s * 1000)
     return row

@@ -10,6 +10,7 @@ link has a task, which is restarted by `supervised` if it fails by a fault of ou
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
@@ -17,9 +18,11 @@ import msgspec
 from federation.shovel_parameters import ShovelConfig, shovel_config, shovel_faults
 from federation.upstreams import QUEUE, LinkConfig
 from federation.uris import BadUri, SecretBox
+from node.federating.link_events import tell_link, tell_shovel
 from node.federating.link_owner import LinkOwner, Members, slot_of
 from node.federating.link_rows import link_row
 from node.federating.local_side import LocalSide
+from node.federating.pauses import pause_command, paused_keys
 from node.federating.shovel_rows import shovel_row
 from node.federating.stored_uris import opened
 from node.federating.uri_key import secret_box
@@ -68,6 +71,7 @@ class LinkService:
         self._dialler: Dialler | None = None  # once something runs here
         self._wanted: dict[str, Wanted] = {}
         self._version = -1
+        self._paused: frozenset[str] = frozenset()  # keys
         self._refused: dict[str, Parameter] = {}  # what makes no sense, and was logged
         self._running: dict[str, Running] = {}
         self._ending: set[asyncio.Task[None]] = set()
@@ -161,6 +165,19 @@ class LinkService:
         """The same for a federation link, by its id."""
         return await self._restart_anywhere(link)
 
+    def key_of(self, link: str) -> str | None:
+        """The key of a federation link, by its id."""
+        self._read()
+        for key, wanted in self._wanted.items():
+            if isinstance(wanted, LinkConfig) and wanted.id == link:
+                return key
+        return None
+
+    def key_of_shovel(self, vhost: str, name: str) -> str | None:
+        self._read()
+        key = f"{SHOVEL}/{vhost}/{name}"
+        return key if key in self._wanted else None
+
     async def _restart_anywhere(self, which: str) -> bool:
         if self._restart(which):
             return True
@@ -198,6 +215,8 @@ class LinkService:
             wanted = self._wanted.get(key)
             if wanted != running.wanted or slot_of(key) not in here:
                 self._end(key, for_good=wanted is None)
+            else:
+                running.work.pause(key in self._paused)
         for key, wanted in self._wanted.items():
             if key not in self._running and slot_of(key) in here:
                 self._begin(key, wanted)
@@ -207,6 +226,7 @@ class LinkService:
         if metadata.version == self._version:
             return
         self._version = metadata.version
+        self._paused = paused_keys(metadata)
         links = wanted_links(metadata, lambda: self.box, self._warn)
         self._wanted = {**wanted_shovels(metadata), **links}
         properties = self._broker.server_properties
@@ -223,9 +243,12 @@ class LinkService:
 
         work: Shovel | Link
         if isinstance(config, ShovelConfig):
-            work = Shovel(config, self._dial(), self._local.cluster_name)
+            told = partial(tell_shovel, self._broker.events, config)
+            work = Shovel(config, self._dial(), self._local.cluster_name, told)
         else:
-            work = Link(config, self._dial(), self._local.local())
+            told = partial(tell_link, self._broker.events, config)
+            work = Link(config, self._dial(), self._local.local(), told)
+        work.pause(key in self._paused)
         task = asyncio.create_task(supervised(key, work.run))
         self._running[key] = Running(wanted, work, task)
         task.add_done_callback(lambda done: self._done(key, task))
@@ -267,6 +290,9 @@ class LinkService:
 
     def _end(self, key: str, for_good: bool) -> None:
         running = self._running.pop(key)
+        if for_good and key in self._paused:
+            self._broker.turn.begin()
+            self._broker.propose(pause_command(key, False))
         if not running.task.done():
             running.task.cancel()
         ending = asyncio.create_task(self._ended(running, for_good))

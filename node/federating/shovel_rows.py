@@ -1,10 +1,10 @@
 """A shovel's status as `/api/shovels` shows it, with RabbitMQ's names and some of ours."""
 
-from time import gmtime, strftime
 from typing import TYPE_CHECKING
 
 from federation.forwarding import RUNNING, TERMINATED
 from federation.shovel_parameters import AMQP_10
+from node.federating.link_rows import forwarded
 
 if TYPE_CHECKING:
     from federation.shovel import ShovelStatus
@@ -17,13 +17,10 @@ def shovel_row(status: "ShovelStatus", node: str) -> dict[str, object]:
         "name": status.name,
         "node": node,
         "type": "dynamic",
-        "state": status.state,
-        "timestamp": strftime("%Y-%m-%d %H:%M:%S", gmtime(status.since_s)),
+        "state": status.facts.state,
         "src_protocol": config.source.protocol,
         "dest_protocol": config.target.protocol,
-        "messages_forwarded": status.forwarded,
-        "bytes_forwarded": status.bytes,
-        "in_flight": status.in_flight,
+        **forwarded(status.facts),
     }
     if status.source:
         row["src_uri"] = status.source
@@ -37,10 +34,8 @@ def shovel_row(status: "ShovelStatus", node: str) -> dict[str, object]:
         "dest_exchange_key": config.target.exchange_key,
     }
     row |= {name: value for name, value in named.items() if value}
-    if status.state == RUNNING:
-        row["blocked_status"] = "blocked" if status.blocked else "running"
-    if status.state == TERMINATED:
-        row["reason"] = status.reason
-    if status.last_s:
-        row["last_forwarded"] = int(status.last_s * 1000)
+    if status.facts.state == RUNNING:
+        row["blocked_status"] = "blocked" if status.facts.blocked else "running"
+    if status.facts.state == TERMINATED:
+        row["reason"] = status.facts.reason
     return row

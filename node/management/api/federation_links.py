@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from node.federating.pauses import pause_command
 from node.management.access import Context, caller_of, visible_vhosts
-from node.management.changes import existing_vhost
+from node.management.changes import change, existing_vhost
 from node.management.replies import ApiError
 from node.management.rows.listing import list_reply
 
@@ -32,6 +33,8 @@ class FederationLinks:
             web.get(every + "/{vhost}", self.of_vhost),
             web.get(every + "/{vhost}/{state}", self.of_vhost),
             web.delete(every + "/vhost/{vhost}/{link}/{node}/restart", self.restart),
+            web.put(every + "/vhost/{vhost}/{link}/pause", self.pause),
+            web.delete(every + "/vhost/{vhost}/{link}/pause", self.resume),
         ]
 
     async def every(self, request: web.Request) -> web.StreamResponse:
@@ -56,6 +59,21 @@ class FederationLinks:
         found = await self._links.all_links()
         rows = [row for row in found if row["vhost"] in seen and is_meant(row)]
         return await list_reply(request, rows, lambda row: str(row["id"]), lambda row: row)
+
+    async def pause(self, request: web.Request) -> web.Response:
+        return await self._set_paused(request, True)
+
+    async def resume(self, request: web.Request) -> web.Response:
+        return await self._set_paused(request, False)
+
+    async def _set_paused(self, request: web.Request, is_paused: bool) -> web.Response:
+        caller_of(request).require_policymaker()
+        existing_vhost(self._context, request)
+        key = self._links.key_of(request.match_info["link"])
+        if key is None:
+            raise ApiError.not_found()
+        await change(self._context, pause_command(key, is_paused))
+        return web.Response(status=204)
 
     async def restart(self, request: web.Request) -> web.Response:
         """By its id; the node in the path is where it ran, and may be another one by now."""

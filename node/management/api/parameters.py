@@ -19,6 +19,7 @@ from federation.upstreams import (
     upstream_faults,
     upstream_set_faults,
 )
+from node.federating.pauses import PAUSED_LINKS, forget_pause
 from node.federating.stored_uris import sealed, shown
 from node.management.access import Context, caller_of, policy_vhosts
 from node.management.bodies import (
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 CLUSTER_NAME = "cluster_name"
 IMPORTED = "imported-definitions"  # digests of files; a component that no list shows
 LOADED = "loaded-definitions"  # the same, of files that nodes import when they start
-HIDDEN = frozenset((USER_LIMITS, IMPORTED, LOADED))
+HIDDEN = frozenset((USER_LIMITS, IMPORTED, LOADED, PAUSED_LINKS))
 SHOVEL = "shovel"
 COMPONENTS = ("federation", UPSTREAM, UPSTREAM_SET, SHOVEL)
 FAULTS: Final[Mapping[str, Callable[[str, object], list[str]]]] = {
@@ -110,6 +111,8 @@ class Parameters:
     async def clear(self, request: web.Request) -> web.Response:
         (vhost,) = policy_vhosts(self._context, request)
         component, name = request.match_info["component"], request.match_info["name"]
+        if component == SHOVEL:
+            await forget_pause(self._context, vhost, name)
         return await delete(self._context, DeleteParameter(vhost, component, name))
 
     # Global ones

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from node.federating.pauses import forget_pause, pause_command
 from node.management.access import Context, caller_of, visible_vhosts
-from node.management.changes import delete, existing_vhost
+from node.management.changes import change, delete, existing_vhost
 from node.management.replies import ApiError, json_reply
 from node.management.rows.listing import list_reply
 from queues.definitions.metadata_commands import DeleteParameter
@@ -33,6 +34,8 @@ class Shovels:
             web.get(one, self.one),
             web.delete(one, self.remove),
             web.delete(one + "/restart", self.restart),
+            web.put(one + "/pause", self.pause),
+            web.delete(one + "/pause", self.resume),
         ]
 
     async def every(self, request: web.Request) -> web.StreamResponse:
@@ -64,7 +67,23 @@ class Shovels:
     async def remove(self, request: web.Request) -> web.Response:
         caller_of(request).require_policymaker()
         vhost, name = existing_vhost(self._context, request), request.match_info["name"]
+        await forget_pause(self._context, vhost, name)
         return await delete(self._context, DeleteParameter(vhost, SHOVEL, name))
+
+    async def pause(self, request: web.Request) -> web.Response:
+        return await self._set_paused(request, True)
+
+    async def resume(self, request: web.Request) -> web.Response:
+        return await self._set_paused(request, False)
+
+    async def _set_paused(self, request: web.Request, is_paused: bool) -> web.Response:
+        caller_of(request).require_policymaker()
+        vhost, name = existing_vhost(self._context, request), request.match_info["name"]
+        key = self._links.key_of_shovel(vhost, name)
+        if key is None:
+            raise ApiError.not_found()
+        await change(self._context, pause_command(key, is_paused))
+        return web.Response(status=204)
 
     async def restart(self, request: web.Request) -> web.Response:
         caller_of(request).require_policymaker()

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from node.management.metrics.node_families import by_label
-from node.management.metrics.text import GAUGE, Family, counter
+from node.management.metrics.text import GAUGE, Family, counter, gauge
 
 if TYPE_CHECKING:
     from node.federating.link_service import LinkService
 
-LINK_STATES: Final = ("starting", "running", "error")
-SHOVEL_STATES: Final = ("starting", "running", "terminated")
+LINK_STATES: Final = ("starting", "running", "error", "paused")
+SHOVEL_STATES: Final = ("starting", "running", "terminated", "paused")
 
 
 def link_families(links: "LinkService | None") -> Iterator[Family]:
@@ -36,6 +36,16 @@ def link_families(links: "LinkService | None") -> Iterator[Family]:
         {state: states[state] for state in SHOVEL_STATES},
     )
     rows = (*of_links, *of_shovels)
+    yield gauge(
+        "warren_links_lag_messages",
+        "Messages that wait at the sources of this node's shovels and links.",
+        float(sum(int(str(row["lag_messages"])) for row in rows)),
+    )
+    yield gauge(
+        "warren_links_lag_seconds",
+        "Age of the oldest message that waits at a source of this node's shovels and links.",
+        max((float(str(row["lag_seconds"])) for row in rows), default=0.0),
+    )
     for name, place in (("messages", "messages_forwarded"), ("bytes", "bytes_forwarded")):
         yield counter(
             f"warren_links_{name}",

@@ -5,10 +5,12 @@ from typing import Final
 from node.management.schema.model import (
     INTEGER,
     MONITORING,
+    NUMBER,
     POLICYMAKER,
     STRING,
     deletes,
     lists,
+    puts,
     record,
 )
 
@@ -26,6 +28,8 @@ LINK: Final = record(
         "messages_forwarded": INTEGER,
         "bytes_forwarded": INTEGER,
         "in_flight": INTEGER,
+        "lag_messages": INTEGER,
+        "lag_seconds": NUMBER,
     },
     {
         "exchange": STRING,
@@ -35,9 +39,11 @@ LINK: Final = record(
         "consumer_tag": STRING,
         "error": STRING,
         "last_forwarded": INTEGER,
+        "last_error": STRING,
     },
 )
 ALL: Final = "/api/federation-links"
+PAUSE: Final = f"{ALL}/vhost/{{vhost}}/{{link}}/pause"
 
 OPERATIONS: Final = (
     lists(ALL, "Federation links and what they do.", LINK, MONITORING),
@@ -45,4 +51,6 @@ OPERATIONS: Final = (
     lists(f"{ALL}/{{vhost}}", "Those of a vhost.", LINK, MONITORING),
     lists(f"{ALL}/{{vhost}}/{{state}}", "Those of a vhost in a state.", LINK, MONITORING),
     deletes(f"{ALL}/vhost/{{vhost}}/{{link}}/{{node}}/restart", "Restart a link.", POLICYMAKER),
+    puts(PAUSE, "Pause a link.", record("Pause", {}), POLICYMAKER, (204,)),
+    deletes(PAUSE, "Resume a link.", POLICYMAKER),
 )

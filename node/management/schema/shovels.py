@@ -5,10 +5,12 @@ from typing import Final
 from node.management.schema.model import (
     INTEGER,
     MONITORING,
+    NUMBER,
     POLICYMAKER,
     STRING,
     deletes,
     lists,
+    puts,
     reads,
     record,
 )
@@ -37,6 +39,9 @@ SHOVEL: Final = record(
         "bytes_forwarded": INTEGER,
         "in_flight": INTEGER,
         "last_forwarded": INTEGER,
+        "last_error": STRING,
+        "lag_messages": INTEGER,
+        "lag_seconds": NUMBER,
     },
 )
 ALL: Final = "/api/shovels"
@@ -48,4 +53,6 @@ OPERATIONS: Final = (
     reads(ONE, "One shovel.", SHOVEL, MONITORING),
     deletes(ONE, "Delete a shovel.", POLICYMAKER),
     deletes(f"{ONE}/restart", "Restart a shovel at once.", POLICYMAKER),
+    puts(f"{ONE}/pause", "Pause a shovel.", record("Pause", {}), POLICYMAKER, (204,)),
+    deletes(f"{ONE}/pause", "Resume a shovel.", POLICYMAKER),
 )
