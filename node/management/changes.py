@@ -11,6 +11,7 @@ from aiohttp import web
 
 from node.auth.permissions import PermissionCache
 from node.definitions.definition_changes import Definitions
+from node.federating.pauses import pause_command, paused_keys
 from node.management.access import Context, caller_of, not_authorized
 from node.management.replies import ApiError
 from queues.definitions.metadata_commands import Command
@@ -75,6 +76,13 @@ async def delete(context: Context, command: Command) -> web.Response:
     if isinstance(outcome, Deleted) and not outcome.subjects:
         raise ApiError.not_found()
     return web.Response(status=204)
+
+
+async def forget_pause(context: Context, vhost: str, shovel: str) -> None:
+    """Resume a shovel that is being deleted: the next one of its name is not paused."""
+    key = f"shovel/{vhost}/{shovel}"
+    if key in paused_keys(context.operations.metadata):
+        await change(context, pause_command(key, False))
 
 
 def refuse(code: int, text: str) -> NoReturn:

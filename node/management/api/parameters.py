@@ -19,7 +19,7 @@ from federation.upstreams import (
     upstream_faults,
     upstream_set_faults,
 )
-from node.federating.pauses import PAUSED_LINKS, forget_pause
+from node.federating.pauses import PAUSED_LINKS
 from node.federating.stored_uris import sealed, shown
 from node.management.access import Context, caller_of, policy_vhosts
 from node.management.bodies import (
@@ -31,7 +31,7 @@ from node.management.bodies import (
     read_json,
     stored,
 )
-from node.management.changes import delete, put
+from node.management.changes import delete, forget_pause, put
 from node.management.replies import ApiError, json_reply, with_warnings
 from node.management.rows.listing import list_reply
 from queues.definitions.broker_objects import Parameter

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from node.federating.pauses import forget_pause, pause_command
+from node.federating.pauses import pause_command
 from node.management.access import Context, caller_of, visible_vhosts
-from node.management.changes import change, delete, existing_vhost
+from node.management.changes import change, delete, existing_vhost, forget_pause
 from node.management.replies import ApiError, json_reply
 from node.management.rows.listing import list_reply
 from queues.definitions.metadata_commands import DeleteParameter
