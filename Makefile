@@ -36,13 +36,14 @@ PURE_TESTS := tests/sim/mutants $(PURE_NODES:%=tests/conformance/test_%.py) \
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help python install tools run lint check format test test-part test-pure test-compiled faults fuzz-http mutants wheel bench clean sim \
+.PHONY: help python install tools run lint check format test test-part test-pure test-compiled test-spark faults fuzz-http mutants wheel bench clean sim \
         chaos compose-up compose-down compose-test
 
 help:
 	@echo "make run            one durable node: AMQP $(LISTEN), management $(MANAGEMENT), data $(DATA)"
 	@echo "make test           the whole test suite on the compiled build, most of it on the pure one"
 	@echo "make test-part      the half of it on the pure build; test-compiled: the other; test-pure: all on the pure one"
+	@echo "make test-spark     the data source for PySpark; installs the extra spark (400 MB), needs Java"
 	@echo "make install        the development environment alone (.venv)"
 	@echo "make tools          what tests of bad networks need: Toxiproxy, in .tools (needs Go)"
 	@echo "make lint           format, lint, types and import floors alone"
@@ -133,6 +134,10 @@ compose-down:
 
 compose-test: install
 	@SCENARIO=$(SCENARIO) EACH=$(EACH) deploy/compose.sh test $(N)
+
+test-spark: install
+	@WARREN_PURE=1 $(DEV)/python -m pip install --quiet --no-build-isolation --editable '.[spark]'
+	$(DEV)/python -m pytest tests/spark
 
 wheel: python
 	@$(SETUP) wheel

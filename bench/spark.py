@@ -1,0 +1,68 @@
+"""Rows per second of the PySpark data source: `python -m bench.spark [--rows N]`.
+
+A stream of 1 KB messages into Parquet with `local[2]`, Spark's own source of the same rows into
+Parquet, and rows of 1 KB into a quorum queue with confirms. Needs the extra `spark` and Java.
+"""
+
+import argparse
+import asyncio
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from warren.client import Message, connect
+from warren.testing import Node
+
+
+async def fill(url: str, rows: int) -> None:
+    async with await connect(url) as connection:
+        management = await connection.management()
+        await management.declare_queue("log", arguments={"x-queue-type": "stream"})
+        await management.declare_queue("out", arguments={"x-queue-type": "quorum"})
+        publisher = await connection.publisher("/queues/log")
+        batch = [Message(bytes(1024))] * 1000
+        for _ in range(rows // 1000):
+            await publisher.publish_many(batch)
+
+
+def timed(name: str, rows: int, work: Callable[[], Any]) -> None:
+    began = time.perf_counter()
+    work()
+    took = time.perf_counter() - began
+    print(f"| {name} | {rows / took:,.0f} | {took:.1f} |", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=200_000, help="a multiple of 1000")
+    rows = parser.parse_args().rows
+    os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    from pyspark.sql import SparkSession
+
+    import warren.spark
+
+    spark = (
+        SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+    )
+    warren.spark.register(spark)
+    with Node() as node, tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        asyncio.run(fill(node.url, rows))
+        source = spark.read.format("warren").options(url=node.url, stream="log", numPartitions=2)
+        own = spark.range(0, rows, 1, 2).selectExpr("id", "repeat('x', 1024) AS body")
+        warm = spark.range(1000).selectExpr("id")
+        warm.write.parquet(str(folder / "warm"))
+        print(f"{node.build} build, {rows} rows\n\n| | rows/s | s |\n|---|---|---|")
+        timed("stream to Parquet", rows, lambda: source.load().write.parquet(str(folder / "a")))
+        timed("Spark's range to Parquet", rows, lambda: own.write.parquet(str(folder / "b")))
+        out = own.select("body").write.format("warren").options(url=node.url, queue="out")
+        timed("rows to a quorum queue", rows, lambda: out.mode("append").save())
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
