@@ -125,6 +125,7 @@ COMPILED = [
     "queues/hosts/session_users.py",
     "queues/machine/leaving.py",
     "queues/machine/known_ids.py",
+    "queues/machine/last_values.py",
     "queues/machine/leadership.py",
     "queues/machine/limiter.py",
     "queues/message.py",

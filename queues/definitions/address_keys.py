@@ -20,9 +20,11 @@ MESSAGES_MAX: Final = 1 << 40
 DURATION_MS_MAX: Final = 315_360_000_000  # ten years
 CONSUMERS_MAX: Final = 100_000
 IDS_MAX: Final = 1_000_000
+NAME_BYTES_MAX: Final = 255
 LIFETIME: Final = "milliseconds from 0 to ten years, or -1 for none"
 
-Convert = Callable[[object], int | None]  # the machine's number; None: the value is not allowed
+# The machine's number or text; None: the value is not allowed.
+Convert = Callable[[object], int | str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ class AddressKey:
     what: str  # as the text of a policy fault says it
 
 
-def _whole(low: int, high: int, absent: int | None = None) -> Convert:
+def _whole(low: int, high: int, absent: int | None = None) -> Callable[[object], int | None]:
     """A whole number, or `absent`."""
 
     def convert(value: object) -> int | None:
@@ -77,6 +79,15 @@ def _word(*words: str) -> Convert:
         return words.index(value.lower())
 
     return convert
+
+
+def _name(value: object) -> str | None:
+    if (
+        not isinstance(value, str)
+        or not 0 < len(value.encode("utf-8", "replace")) <= NAME_BYTES_MAX
+    ):
+        return None
+    return value
 
 
 ADDRESS_KEYS: Final = (
@@ -146,6 +157,10 @@ ADDRESS_KEYS: Final = (
         *(f"a number of ids from 0 to {IDS_MAX}", "size of the cache of ids"),
     ),
     AddressKey(
+        *("last-value-key", "last_value_key", _name),
+        *(f"the name of a header, of 1 to {NAME_BYTES_MAX} bytes", "key of last values"),
+    ),
+    AddressKey(
         *(RING, "", _whole(1, MESSAGES_MAX)),
         f"a number of messages from 1 to {MESSAGES_MAX}",
         "ring size",
@@ -163,13 +178,19 @@ def value_fault(name: str, value: object) -> str | None:
 def address_settings(arguments: dict[str, object]) -> AddressSettings | None:
     """The settings of a queue whose arguments are good; None: it has none of them."""
     given: dict[str, int] = {}
+    last_value_key = ""
     for key in ADDRESS_KEYS:
         value = arguments.get(f"x-{key.name}")
         if value is not None and key.setting:
             number = key.convert(value)
             assert number is not None
-            given[key.setting] = number
-    return AddressSettings(**given) if given else None
+            if isinstance(number, str):
+                last_value_key = number
+            else:
+                given[key.setting] = number
+    if not given and not last_value_key:
+        return None
+    return AddressSettings(**given, last_value_key=last_value_key)
 
 
 def ring_fault(arguments: Mapping[str, object], prefix: str) -> str | None:

@@ -142,12 +142,17 @@ class QueueCore:
         """Return what the machine must know of these messages."""
         traits = self._common_traits(chunk)
         address = self.options.address
-        if address is None or address.id_cache_size <= 0:
+        if address is None:
             return traits
-        ids = digests_of(chunk, DUPLICATE_IDS)
-        if ids is None:
+        ids: bytes | None = None
+        keys: bytes | None = None
+        if self.options.id_cache_size > 0:
+            ids = digests_of(chunk, DUPLICATE_IDS)
+        if address.last_value_key:
+            keys = digests_of(chunk, (address.last_value_key,))
+        if ids is None and keys is None:
             return traits
-        return (Traits() if traits is None else traits).with_ids(ids)
+        return (Traits() if traits is None else traits).with_digests(ids, keys)
 
     def _common_traits(self, chunk: Chunk) -> Traits | None:
         options = self.options

@@ -11,6 +11,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 ENTRY: Final = Struct("<Bq")
+KEY_TAG: Final = 255  # the last entry; its value is the length of the text behind all entries
 VALUE_MAX: Final = 1 << 53
 MILLI: Final = 1000  # fractions are whole numbers of thousandths
 RATE_MAX: Final = 1_000_000  # messages per second
@@ -38,6 +39,8 @@ class AddressSettings:
         slow_period_ms: i64 = 5000,
         slow_kills: i64 = 0,
         id_cache_size: i64 = 0,
+        *,
+        last_value_key: str = "",
     ) -> None:
         self.window_bytes: i64 = window_bytes  # of bodies that a consumer may hold; 0: one message
         self.rate_max: i64 = rate_max  # messages per second to a consumer
@@ -56,9 +59,12 @@ class AddressSettings:
         self.slow_period_ms: i64 = slow_period_ms  # between two looks at consumers
         self.slow_kills: i64 = slow_kills  # 1: a consumer that is slower goes
         self.id_cache_size: i64 = id_cache_size  # ids of messages that are known; 0: none
+        # Header whose newest value alone stays in the queue; empty: all messages stay. No number:
+        # it comes last.
+        self.last_value_key = last_value_key
 
     def values(self) -> list[int]:
-        """All settings, by tag."""
+        """All settings that are numbers, by tag."""
         return [
             self.window_bytes,
             self.rate_max,
@@ -85,38 +91,49 @@ class AddressSettings:
             for place, value in enumerate(self.values())
             if value != defaults[place]
         ]
-        return bytes((len(entries),)) + b"".join(entries)
+        if not self.last_value_key:
+            return bytes((len(entries),)) + b"".join(entries)
+        key = self.last_value_key.encode()
+        entries.append(ENTRY.pack(KEY_TAG, len(key)))
+        return bytes((len(entries),)) + b"".join(entries) + key
 
     def is_default(self) -> bool:
-        return self.values() == AddressSettings().values()
+        return not self.last_value_key and self.values() == AddressSettings().values()
 
     def counting(self) -> "AddressSettings":
         """The same in a queue that counts the bytes of its messages."""
         values = self.values()
         values[2] = 1
-        return settings_of(values)
+        return settings_of(values, self.last_value_key)
 
 
-def settings_of(values: list[int]) -> AddressSettings:
+def settings_of(values: list[int], last_value_key: str) -> AddressSettings:
     """Settings from their values by tag."""
-    return AddressSettings(*values)
+    return AddressSettings(*values, last_value_key=last_value_key)
 
 
 def settings_bytes(data: bytes, place: int) -> int:
     """How many bytes the settings take that begin at `place`. ValueError: `data` is cut short."""
     if place >= len(data):
         raise ValueError(f"options of {len(data)} bytes")
-    return 1 + data[place] * ENTRY.size
+    end = place + 1 + data[place] * ENTRY.size
+    if data[place] > 0 and end <= len(data) and data[end - ENTRY.size] == KEY_TAG:
+        end += ENTRY.unpack_from(data, end - ENTRY.size)[1]
+    return end - place
 
 
 def decode_settings(data: bytes) -> AddressSettings:
     """ValueError: these are not the bytes of settings that this node knows."""
     values = AddressSettings().values()
     last = 0
-    for place in range(1, len(data), ENTRY.size):
+    end = 1 + data[0] * ENTRY.size
+    key = data[end:].decode()
+    for place in range(1, end, ENTRY.size):
         tag, value = ENTRY.unpack_from(data, place)
+        if tag == KEY_TAG and place + ENTRY.size == end and value == len(data) - end > 0:
+            break
         if not last < tag <= len(values) or not -1 <= value <= VALUE_MAX:
             raise ValueError(f"unknown address setting {tag} of {value}")
         last = tag
         values[tag - 1] = value
-    return settings_of(values)
+    return settings_of(values, key)

@@ -65,6 +65,7 @@ PRIORITIES: Final = 2
 TTLS: Final = 4
 SIZES: Final = 8
 IDS: Final = 16
+KEYS: Final = 32
 
 
 # What sessions give; the others are the host's own, or the cluster's.
@@ -555,7 +556,7 @@ class _Reader:
         return self.data[self.place - size : self.place]
 
     def traits(self, count: int) -> Traits | None:
-        flags = self.flags(TRAITS | PRIORITIES | TTLS | SIZES | IDS)
+        flags = self.flags(TRAITS | PRIORITIES | TTLS | SIZES | IDS | KEYS)
         if flags == 0:
             return None
         if not flags & TRAITS:
@@ -565,7 +566,8 @@ class _Reader:
         ttls = self.column(TTLS, flags, 8 * count)
         sizes = self.column(SIZES, flags, 4 * count)
         ids = self.column(IDS, flags, DIGEST_BYTES * count)
-        return Traits(priority, ttl, priorities, ttls, sizes, ids)
+        keys = self.column(KEYS, flags, DIGEST_BYTES * count)
+        return Traits(priority, ttl, priorities, ttls, sizes, ids, keys)
 
     def wide(self) -> int:
         """The next 8 bytes, all of whose bits count: the number of a process."""
@@ -648,6 +650,7 @@ def _traits(traits: Traits | None) -> bytes:
         (TTLS, traits.ttls),
         (SIZES, traits.sizes),
         (IDS, traits.ids),
+        (KEYS, traits.keys),
     )
     flags = TRAITS
     parts: list[bytes] = []

@@ -21,6 +21,7 @@ LEFT_DELIVERY_LIMIT: Final = 6
 LEFT_REFUSED: Final = 7  # never was in the queue: the publish was refused (reject-publish)
 LEFT_BURIED: Final = 8  # dead-lettered at least once: the letters are safe where they went
 LEFT_TOO_LARGE: Final = 9  # the header exceeds the frame_max of the consumer
+LEFT_REPLACED: Final = 11  # a newer message with the same key is there
 LEFT_DUPLICATE: Final = 10  # never was in the queue: it has taken a message of that id before
 
 

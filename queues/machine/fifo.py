@@ -71,6 +71,7 @@ from queues.machine.effects import (
     LEFT_PURGED,
     LEFT_REFUSED,
     LEFT_REJECTED,
+    LEFT_REPLACED,
     LEFT_TOO_LARGE,
     Attached,
     AttachRefused,
@@ -91,7 +92,8 @@ from queues.machine.effects import (
     SizesWanted,
 )
 from queues.machine.expiry import Arrivals, Calendar, bounded_lifetimes
-from queues.machine.known_ids import KnownIds
+from queues.machine.known_ids import KnownIds, resized
+from queues.machine.last_values import LastValues
 from queues.machine.leadership import (
     admit,
     apply_leadership,
@@ -177,6 +179,7 @@ class Fifo:
         self._settling = False  # what comes back now is given back by a client
         self._one_by_one = False  # messages that come back differ
         self.known_ids: KnownIds | None = None  # where duplicates are found by ids
+        self.last_values: LastValues | None = None
         self._noted = False  # some message has more to it than its number
         self._counts = False  # deliveries of each message
         self._delays_returns = False  # a message that comes back may have to wait
@@ -188,20 +191,13 @@ class Fifo:
         self.roster.drain_handover = options.drain_handover
         self._counts = options.counts_deliveries or options.redelivers_late
         self._delays_returns = options.delays or options.redelivers_late
-        self._one_by_one = self._counts or self._delays_returns
+        self._one_by_one = self._counts or self._delays_returns or options.keeps_last_values
+        if options.keeps_last_values != (self.last_values is not None):
+            self.last_values = LastValues() if options.keeps_last_values else None
         self._noted = options.levels > 1 or options.counts_bytes or self._one_by_one
-        self._remember_ids()
+        self.known_ids = resized(self.known_ids, options.id_cache_size)
         limited = options.length_max >= 0 or options.counts_bytes or options.bounds_expiry
         self._plain = not limited and options.levels == 1 and options.ttl_ms < 0
-
-    def _remember_ids(self) -> None:
-        address = self.options.address
-        if address is None or address.id_cache_size <= 0:
-            self.known_ids = None
-        elif self.known_ids is None:
-            self.known_ids = KnownIds(address.id_cache_size)
-        else:
-            self.known_ids.resize(address.id_cache_size)
 
     # After a restart
 
@@ -455,6 +451,8 @@ class Fifo:
                 self.arrivals.prune(self.roster.oldest_held(oldest))
             self.arrivals.note(first, self.now_ms, options.ttl_ms)
             self.due_by(self.arrivals.due_ms(first, options.ttl_ms))
+        if self.last_values is not None and traits is not None and traits.keys is not None:
+            self._replace(self.last_values, first, count, traits.keys, index)
         if options.bounds_expiry:
             assert options.address is not None
             traits = bounded_lifetimes(options.address, traits, index, count)
@@ -464,6 +462,20 @@ class Fifo:
             if self.calendar.wants_sweep(self.length()):
                 due_ms = self.now_ms
             self.due_by(due_ms)
+
+    def _replace(
+        self, last_values: LastValues, first: i64, count: i64, keys: bytes, index: i64
+    ) -> None:
+        """Messages first.. are ready: those that they replace go, unless a consumer has them."""
+        for place in range(count):
+            old = last_values.put(first + place, keys, index + place)
+            if old == 0:
+                continue
+            if len(self.ready.remove(old, 1)) > 0:
+                self.notes.taken(old, 1)
+                begin_leave(self.leaving, old, 1, LEFT_REPLACED)
+            elif self.delays is not None and len(self.delays.remove(old, 1)) > 0:
+                begin_leave(self.leaving, old, 1, LEFT_REPLACED)
 
     # Limits
 
@@ -587,6 +599,8 @@ class Fifo:
         self.notes.forget(first, count)
         if self.attempts.count > 0:
             self.attempts.forget(first, count)
+        if self.last_values is not None:
+            self.last_values.forget(first, count)
 
     def _let_leave(self) -> None:
         """One slice of what is to leave."""
@@ -642,6 +656,9 @@ class Fifo:
             if 0 <= self.options.delivery_limit < (tries & FAILED_MASK):
                 begin_leave(self.leaving, first, count, LEFT_DELIVERY_LIMIT)
                 return
+        if self.last_values is not None and not self.last_values.is_newest(first):
+            begin_leave(self.leaving, first, count, LEFT_REPLACED)
+            return
         if self.overdue.count > 0 and self.overdue.contains(first):
             begin_leave(self.leaving, first, count, LEFT_EXPIRED)
             return

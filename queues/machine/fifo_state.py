@@ -26,7 +26,6 @@ from queues.machine.consumers import Consumer, Generation
 from queues.machine.delays import Delays
 from queues.machine.expiry import FAR
 from queues.machine.fifo import NONE, Fifo, Leaving
-from queues.machine.known_ids import KnownIds
 from queues.machine.leadership_snapshot import (
     LeadershipState,
     RowState,
@@ -125,6 +124,7 @@ class FifoState(msgspec.Struct, frozen=True, array_like=True):
     dispatch: tuple[int, int] = (0, -1)  # 1: no consumer is served; when the first of them came
     look_ms: int = FAR  # for slow consumers
     ids: bytes = b""  # digests of the ids that are known, the oldest first
+    last_values: bytes = b""  # messages with keys of last values
 
 
 def machine_state(machine: Fifo) -> FifoState:
@@ -191,6 +191,7 @@ def _state_of(machine: Fifo, whole: bool) -> FifoState:
         (int(machine.limiter.holds_all), machine.limiter.first_ms),
         machine.limiter.look_ms,
         b"" if machine.known_ids is None else machine.known_ids.encode(),
+        b"" if machine.last_values is None else machine.last_values.encode(),
     )
 
 
@@ -200,7 +201,7 @@ def _runs(seqs: SeqSet, whole: bool) -> Runs:
 
 def is_limited(state: FifoState) -> bool:
     """Whether the machine has more to it than the elements of versions 4 and 5 say."""
-    if len(state.limits) > 0 or len(state.ids) > 0:
+    if len(state.limits) > 0 or len(state.ids) > 0 or len(state.last_values) > 0:
         return True
     return state.dispatch != (0, -1) or state.look_ms < FAR
 
@@ -234,7 +235,6 @@ def restore(machine: Fifo, state: FifoState) -> None:
     if options.levels != machine.options.levels:
         raise BadSnapshot(f"{options.levels} levels of priority")
     _check(state, options)
-    ids = restored_ids(state.ids, options)
     try:
         streams = None if state.led is None else restored_streams(state.led)
         rows = [_rows(each, streams) for each in state.consumers]
@@ -242,7 +242,7 @@ def restore(machine: Fifo, state: FifoState) -> None:
         raise BadSnapshot(str(error)) from error
     assert machine.next_seq == 1
     machine.set_options(options)
-    machine.known_ids = ids
+    _restore_digests(machine, state)
     machine.streams = streams if streams is not None else machine.streams
     machine.next_seq = state.next_seq
     machine.now_ms = state.now_ms
@@ -312,18 +312,18 @@ def _restore_limits(machine: Fifo, state: LimitState) -> None:
         machine.limiter.due_ms = min(machine.limiter.due_ms, state.next_ms)
 
 
-def restored_ids(encoded: bytes, options: Options) -> KnownIds | None:
-    address = options.address
-    if address is None or address.id_cache_size <= 0:
-        if encoded:
-            raise BadSnapshot("ids of a queue that knows none")
-        return None
-    known = KnownIds(address.id_cache_size)
+def _restore_digests(machine: Fifo, state: FifoState) -> None:
+    """Ids of messages and keys of last values, of a machine that has its options."""
+    known, last_values = machine.known_ids, machine.last_values
+    if (state.ids and known is None) or (state.last_values and last_values is None):
+        raise BadSnapshot("ids or keys of a queue that has no use for them")
     try:
-        known.restore(encoded)
+        if known is not None:
+            known.restore(state.ids)
+        if last_values is not None:
+            last_values.restore(state.last_values, state.next_seq)
     except ValueError as error:
         raise BadSnapshot(str(error)) from error
-    return known
 
 
 def _restore_limiter(machine: Fifo, state: FifoState) -> None:

@@ -60,3 +60,13 @@ class KnownIds:
             self._known.add(digest)
             self._order.append(digest)
         self._trim()
+
+
+def resized(known: KnownIds | None, limit: i64) -> KnownIds | None:
+    """The same ids with another limit; None: none are to be known."""
+    if limit <= 0:
+        return None
+    if known is None:
+        return KnownIds(limit)
+    known.resize(limit)
+    return known

@@ -41,6 +41,7 @@ class Traits:
         ttls: bytes | None = None,
         sizes: bytes | None = None,
         ids: bytes | None = None,
+        keys: bytes | None = None,
     ) -> None:
         self.priority: i64 = priority
         self.ttl_ms: i64 = ttl_ms
@@ -48,6 +49,7 @@ class Traits:
         self.ttls = ttls  # i64 each, ABSENT for none
         self.sizes = sizes  # i32 body bytes each; None: not needed
         self.ids = ids  # digests of DIGEST_BYTES each; None: not needed, or no message has an id
+        self.keys = keys  # the same of keys of last values
 
     def priority_of(self, index: i64) -> i64:
         column = self.priorities
@@ -66,11 +68,13 @@ class Traits:
         """Of that message alone, without its id."""
         sizes = self.sizes
         size = None if sizes is None else sizes[4 * index : 4 * index + 4]
-        return Traits(self.priority_of(index), self.ttl_of(index), None, None, size)
+        keys = self.keys
+        key = None if keys is None else keys[DIGEST_BYTES * index : DIGEST_BYTES * (index + 1)]
+        return Traits(self.priority_of(index), self.ttl_of(index), None, None, size, None, key)
 
-    def with_ids(self, ids: bytes) -> "Traits":
-        """The same of messages that have ids."""
-        return Traits(self.priority, self.ttl_ms, self.priorities, self.ttls, self.sizes, ids)
+    def with_digests(self, ids: bytes | None, keys: bytes | None) -> "Traits":
+        """The same of messages that have ids or keys."""
+        return Traits(self.priority, self.ttl_ms, self.priorities, self.ttls, self.sizes, ids, keys)
 
     def from_index(self, first: i64) -> "Traits":
         """Of the messages from `first` on."""
@@ -81,6 +85,7 @@ class Traits:
             None if self.ttls is None else self.ttls[8 * first :],
             None if self.sizes is None else self.sizes[4 * first :],
             None if self.ids is None else self.ids[DIGEST_BYTES * first :],
+            None if self.keys is None else self.keys[DIGEST_BYTES * first :],
         )
 
 

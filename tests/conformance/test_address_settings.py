@@ -214,3 +214,24 @@ def test_duplicate_of_amqp10_is_accepted_and_dropped(
     sent = proton.Message(body="3", properties={"_AMQ_DUPL_ID": "a"})
     assert outcome_of(sender, sent) == ACCEPTED
     wait_until_ready(channel, name, 1)
+
+
+@both_kinds
+def test_last_value_of_each_key_alone_stays(
+    own_broker: Broker, channel: Any, name: str, kind: str
+) -> None:
+    declare(channel, name, kind, {"x-last-value-key": "symbol"})
+    for body, value in ((b"1", "A"), (b"2", "B"), (b"3", "A"), (b"4", "C"), (b"5", "B")):
+        publish(channel, name, body, headers={"symbol": value})
+    wait_until_ready(channel, name, 3)
+    assert drain(channel, name) == [b"3", b"4", b"5"]
+
+
+def test_last_value_is_found_by_an_application_property_of_amqp10(
+    open10: Callable[..., Any], channel: Any, name: str
+) -> None:
+    declare(channel, name, "quorum", {"x-last-value-key": "symbol"})
+    sender = open10().create_sender(f"/queues/{name}")
+    for body in ("1", "2"):
+        sender.send(proton.Message(body=body, properties={"symbol": "A"}))
+    wait_until_ready(channel, name, 1)

@@ -85,6 +85,9 @@ export const KEYS = {
   "id-cache-size": {
     kind: "number", is: "queues", means: "ids of messages by which duplicates are found",
   },
+  "last-value-key": {
+    kind: "text", is: "queues", means: "header of which the newest value stays",
+  },
   "ring-size": { kind: "number", is: "queues", means: "most messages, of which the newest stay" },
   "queue-mode": {
     kind: ["default", "lazy"], is: "classic_queues", means: "lazy: bodies on disk alone",

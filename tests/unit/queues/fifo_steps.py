@@ -93,6 +93,7 @@ ADDRESSES = st.builds(
     slow_period_ms=st.sampled_from([5000, 15_000]),
     slow_kills=st.sampled_from([0, 1]),
     id_cache_size=st.sampled_from([0, 2, 5]),
+    last_value_key=st.sampled_from(["", "key"]),
 )
 SMALL = st.sampled_from([-1, -1, 0, 1, 3, 6])
 OPTIONS = st.builds(
@@ -150,6 +151,7 @@ def story_of(seed: int) -> tuple[Options, list[Batch]]:
             slow_threshold=lots.choice([-1, 1]),
             slow_kills=lots.choice([0, 1]),
             id_cache_size=lots.choice([0, 2, 5]),
+            last_value_key=lots.choice(["", "key"]),
         ),
     )
     kinds = KINDS if lots.random() < 0.5 else (*KINDS, *SELDOM)
@@ -166,6 +168,10 @@ def story_of(seed: int) -> tuple[Options, list[Batch]]:
 
 def _two(lots: Random) -> tuple[int, int]:
     return lots.randrange(1, 6), lots.randrange(12)
+
+
+def digests(numbers: list[int]) -> bytes:
+    return b"".join(number.to_bytes(16, "big") for number in numbers)
 
 
 def traits_of(priorities: list[int], ttls: list[int], sizes: list[int] | None) -> Traits:
@@ -250,7 +256,8 @@ class Script:
         found = traits_of(priorities, ttls, sizes)
         if a % 3:
             ids = [(a * place + c) % 6 for place in places]
-            found = found.with_ids(b"".join(number.to_bytes(16, "big") for number in ids))
+            keys = [(b + place) % 3 for b in (count,) for place in places]
+            found = found.with_digests(digests(ids) if c % 2 else None, digests(keys))
         return found
 
     def _attach(self, session: SessionId, who: int, a: int, b: int, c: int) -> Attach:
@@ -289,6 +296,7 @@ class Script:
             slow_threshold=(-1, 1)[b % 2],
             slow_kills=(0, 1)[c % 2],
             id_cache_size=(5, 0, 2)[b % 3],
+            last_value_key=("", "key")[(a + b) % 2],
         )
 
     def _other_options(self, who: int, a: int, b: int, c: int) -> Options:

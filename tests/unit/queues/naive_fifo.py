@@ -38,6 +38,7 @@ from queues.machine.effects import (
     LEFT_PURGED,
     LEFT_REFUSED,
     LEFT_REJECTED,
+    LEFT_REPLACED,
     LEFT_TOO_LARGE,
 )
 from queues.machine.options import (
@@ -63,6 +64,7 @@ class NaiveMessage:
         self.seq = seq
         self.level = level
         self.size = size
+        self.key = b""  # of last values
         self.arrived_ms = arrived_ms
         self.own_due_ms = arrived_ms + own_ttl if own_ttl >= 0 else None
         self.redelivered = False
@@ -121,6 +123,7 @@ class NaiveFifo:
         self.look_sooner = False
         self.holds_all = self._waits_for_consumers()
         self.first_ms: int | None = None  # the first consumer that waits for others
+        self.newest: dict[bytes, int] = {}  # message of each key
         self.ids: list[bytes] = []  # of messages that were taken, the oldest first
         self.slow_ms: int | None = None  # when to look for slow consumers
         self.effects: list[Row] = []
@@ -285,7 +288,10 @@ class NaiveFifo:
             level = self.options.default_level
         seq = self.next_seq
         self.next_seq += 1
-        return NaiveMessage(seq, level, size, self.now_ms, ttl)
+        made = NaiveMessage(seq, level, size, self.now_ms, ttl)
+        if self.options.keeps_last_values and traits is not None and traits.keys is not None:
+            made.key = traits.keys[16 * place : 16 * place + 16].strip(bytes(1))
+        return made
 
     def _bounded(self, ttl: int) -> int:
         address = self.options.address
@@ -307,6 +313,11 @@ class NaiveFifo:
                 reason = LEFT_MAXLEN if dead else LEFT_REFUSED
                 self.effects.append(("left", message.seq, reason))
                 return False
+        old = self.newest.get(message.key)
+        if message.key and self.options.keeps_last_values:
+            self.newest[message.key] = message.seq
+            if old in self.waiting():
+                self._leave(old, LEFT_REPLACED)
         self.messages[message.seq] = message
         self.ready.append(message.seq)
         return self._is_due(message.seq)
@@ -366,7 +377,10 @@ class NaiveFifo:
     def _leave(self, seq: int, reason: int) -> None:
         if seq in self.ready:
             self.ready.remove(seq)
-        words = self.messages.pop(seq).words
+        message = self.messages.pop(seq)
+        words = message.words
+        if self.newest.get(message.key) == seq:
+            del self.newest[message.key]
         self.effects.append(("left", seq, reason))
         if words:
             self.effects.append(("noted", seq, tuple(words.items())))
@@ -381,6 +395,8 @@ class NaiveFifo:
                 message.failed += outcome == FAIL or counts
         if outcome != RETURN_UNSEEN and 0 <= self.options.delivery_limit < message.failed:
             self._leave(seq, LEFT_DELIVERY_LIMIT)
+        elif message.key and self.newest.get(message.key) != seq:
+            self._leave(seq, LEFT_REPLACED)
         elif self._is_due(seq):
             self._leave(seq, LEFT_EXPIRED)
         elif outcome != RETURN_UNSEEN and self._until(message, outcome, at_ms) > self.now_ms:
@@ -746,6 +762,10 @@ class NaiveFifo:
         if old.ttl_ms < 0:
             for message in self.messages.values():
                 message.arrived_ms = self.now_ms
+        if not options.keeps_last_values:
+            self.newest = {}
+            for message in self.messages.values():
+                message.key = b""
         size = self._id_cache_size()
         self.ids = self.ids[-size:] if size else []
         if old.expires_ms != options.expires_ms:

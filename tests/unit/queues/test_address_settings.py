@@ -1,6 +1,7 @@
 """Address settings of queues beside windows and rates: redelivery, lifetimes, dispatch."""
 
 import struct
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,15 @@ from queues.machine.commands import (
     consumer_key,
 )
 from queues.machine.delays import redelivery_wait_ms
-from queues.machine.effects import LEFT_DUPLICATE, Delivers, Effect, Left, SlowConsumer, TimedOut
+from queues.machine.effects import (
+    LEFT_DUPLICATE,
+    LEFT_REPLACED,
+    Delivers,
+    Effect,
+    Left,
+    SlowConsumer,
+    TimedOut,
+)
 from queues.machine.fifo import Fifo
 from queues.machine.fifo_snapshot import decode_fifo, encode_fifo
 from queues.machine.options import DROP_HEAD, REJECT_PUBLISH, Options
@@ -41,7 +50,7 @@ KEYS = [consumer_key(SessionId(7 << 64 | counter), 1) for counter in (2, 3, 4)]
 KEY = KEYS[0]
 
 
-def queue_with(**settings: int) -> Fifo:
+def queue_with(**settings: Any) -> Fifo:
     return Fifo(Options(address=AddressSettings(**settings)))
 
 
@@ -328,12 +337,75 @@ def chunk_with(*headers: dict[str, object]) -> Chunk:
     return Chunk(FORMAT_091, b"".join(messages), 0, table(messages, 0), 0)
 
 
+# Last values
+
+
+def keys_of(*numbers: int) -> Traits:
+    """Traits of messages with these keys, 0 for none."""
+    return Traits(keys=b"".join(number.to_bytes(16, "big") for number in numbers))
+
+
+def queue_of_last_values(**settings: Any) -> Fifo:
+    return queue_with(last_value_key="key", **settings)
+
+
+def test_newer_message_replaces_the_ready_one_with_its_key() -> None:
+    fifo = queue_of_last_values()
+    effects = fifo.apply([Enqueue(PUBLISHER, 1, 5, keys_of(1, 2, 0, 1, 0))], 1000)
+    assert ready_in(fifo) == [2, 3, 4, 5]
+    assert [(each.first, each.reason) for each in effects if isinstance(each, Left)] == [
+        (1, LEFT_REPLACED)
+    ]
+    assert left(fifo.apply([Enqueue(PUBLISHER, 6, 2, keys_of(2, 9))], 1001)) == [2]
+
+
+def test_message_that_a_consumer_holds_stays_with_it_and_does_not_return() -> None:
+    fifo = queue_of_last_values()
+    fifo.apply([Enqueue(PUBLISHER, 1, 1, keys_of(1)), attach(0)], 1000)
+    assert delivered(fifo.apply([Enqueue(PUBLISHER, 2, 1, keys_of(1))], 1001)) == [2]
+    assert left(fifo.apply([Settle(KEY, ACCEPT, [(2, 1)])], 1002)) == [2]
+    assert left(fifo.apply([Settle(KEY, RELEASE, [(1, 1)])], 1003)) == [1]
+    assert delivered(fifo.apply([Enqueue(PUBLISHER, 3, 1, keys_of(1))], 1004)) == [3]
+    assert delivered(fifo.apply([Settle(KEY, RELEASE, [(3, 1)])], 1005)) == [3]
+    fifo.apply([Settle(KEY, ACCEPT, [(3, 1)])], 1006)
+    assert fifo.last_values is not None
+    assert fifo.last_values.encode() == b""  # Nothing is known of messages that are gone.
+
+
+def test_message_that_waits_for_its_redelivery_is_replaced_too() -> None:
+    fifo = queue_of_last_values(redelivery_ms=500)
+    fifo.apply([Enqueue(PUBLISHER, 1, 1, keys_of(1)), attach(0)], 1000)
+    fifo.apply([Settle(KEY, RELEASE, [(1, 1)]), Detach(KEY)], 1001)
+    assert left(fifo.apply([Enqueue(PUBLISHER, 2, 1, keys_of(1))], 1002)) == [1]
+
+
+def test_sizes_of_replaced_messages_are_given_back() -> None:
+    address = AddressSettings(last_value_key="key")
+    fifo = Fifo(Options(bytes_max=100, address=address))
+    sizes = struct.pack("<3i", 40, 40, 40)
+    keys = keys_of(1, 1, 1).keys
+    fifo.apply([Enqueue(PUBLISHER, 1, 3, Traits(sizes=sizes, keys=keys))], 1000)
+    assert (ready_in(fifo), fifo.notes.ready_bytes) == ([3], 40)
+
+
+def test_snapshot_keeps_keys() -> None:
+    fifo = queue_of_last_values()
+    fifo.apply([Enqueue(PUBLISHER, 1, 2, keys_of(1, 2)), attach(0)], 1000)
+    fifo.apply([Enqueue(PUBLISHER, 3, 1, keys_of(1)), Detach(KEY)], 1001)
+    again = Fifo()
+    decode_fifo(again, encode_fifo(fifo))
+    assert encode_fifo(again) == encode_fifo(fifo)
+    for machine in (fifo, again):
+        machine.apply([Settle(KEY, RELEASE, [(1, 3)])], 1002)
+        assert ready_in(machine) == [2, 3]
+
+
 # Keys
 
 
 def test_each_key_sets_its_setting_and_is_refused_for_streams() -> None:
     for key in ADDRESS_KEYS:
-        value = next(each for each in (3, 1, 500, "kill") if key.convert(each) is not None)
+        value = next(each for each in (3, 1, 500, "kill", "key") if key.convert(each) is not None)
         made = address_settings({f"x-{key.name}": value})
         assert (made is None) == (key.setting == "")
         assert made is None or getattr(made, key.setting) == key.convert(value)

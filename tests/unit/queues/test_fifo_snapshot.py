@@ -55,6 +55,7 @@ def pick_address(pick: Callable[[tuple[int, ...]], int]) -> AddressSettings:
         slow_period_ms=pick((100, 400)),
         slow_kills=pick((0, 1)),
         id_cache_size=pick((0, 3)),
+        last_value_key="key" if pick((0, 1)) else "",
     )
 
 
