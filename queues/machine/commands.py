@@ -48,6 +48,9 @@ SUSPEND: Final = 16
 UNSUSPEND: Final = 17
 END_PROCESS: Final = 18
 BURIED: Final = 19
+STORE_OFFSETS: Final = 20  # the rest concern streams alone
+QUERY_TRACKING: Final = 21
+IDENTIFY: Final = 22
 
 TERM_BITS: Final = 23  # a message_seq is term << TERM_SHIFT | counter where leaders change
 TERM_SHIFT: Final = 40
@@ -58,6 +61,10 @@ RELEASE: Final = 3  # back to ready, redelivered
 RETURN_UNSEEN: Final = 4  # back to ready; the client never saw it, so it is not redelivered
 FAIL: Final = 5  # as RELEASE, and counted as a failed delivery
 REJECT_TOO_LARGE: Final = 6  # as REJECT: the client cannot be sent a header of that size
+
+TRACKED_OFFSET: Final = 1  # what QUERY_TRACKING asks for: the stored offset of a consumer name
+TRACKED_PUBLISHER: Final = 2  # the highest publishing id of a publisher name
+NAME_BYTES_MAX: Final = 255  # of a consumer or publisher
 
 
 TRAITS: Final = 1  # bits of the flag byte before traits: there are some; and each column
@@ -70,7 +77,10 @@ KEYS: Final = 32
 
 # What sessions give; the others are the host's own, or the cluster's.
 OF_SESSIONS: Final = frozenset(
-    (ENQUEUE, SETTLE, ATTACH, CREDIT, DETACH, GET, PURGE, INSPECT, END_SESSION, RETIRE)
+    (
+        *(ENQUEUE, SETTLE, ATTACH, CREDIT, DETACH, GET, PURGE, INSPECT, END_SESSION, RETIRE),
+        *(STORE_OFFSETS, QUERY_TRACKING, IDENTIFY),
+    )
 )
 
 
@@ -329,11 +339,49 @@ class ReleaseDeadLetters(Command):
         self.runs = runs  # (first message_seq, count)
 
 
+@final
+class StoreOffsets(Command):
+    """Consumers of a stream have come so far: (name, offset) each. Answered, once it is applied."""
+
+    def __init__(self, session: SessionId, rows: list[tuple[bytes, int]]) -> None:
+        super().__init__(STORE_OFFSETS)
+        self.session = session
+        self.rows = rows
+
+
+@final
+class QueryTracking(Command):
+    """Ask a stream for what it has stored under a name; the answer is `Inspected`, whose first
+    number is one more than what was stored, or 0."""
+
+    def __init__(self, session: SessionId, subject: i64, name: bytes) -> None:
+        super().__init__(QUERY_TRACKING)
+        self.session = session
+        self.subject: i64 = subject  # TRACKED_OFFSET or TRACKED_PUBLISHER
+        self.name = name
+
+
+@final
+class Identify(Command):
+    """The next ENQUEUE of the session comes from this publisher, its messages with these ids.
+
+    A stream does not append messages whose id is not above the publisher's highest one.
+    """
+
+    def __init__(self, session: SessionId, publisher: bytes, runs: list[tuple[int, int]]) -> None:
+        super().__init__(IDENTIFY)
+        self.session = session
+        self.publisher = publisher
+        self.runs = runs  # (first publishing id, count), in the order of the messages
+
+
 def session_named(command: Command) -> SessionId:
     """Whose command it is; 0: no session's."""
     if isinstance(command, (Settle, Attach, Credit, Detach)):
         return session_of(command.key)
     if isinstance(command, (Enqueue, Get, Purge, Inspect, EndSession, Retire, Numbered)):
+        return command.session
+    if isinstance(command, (StoreOffsets, QueryTracking, Identify)):
         return command.session
     return SessionId(0)
 
@@ -422,6 +470,20 @@ def _encode_leadership(command: Command) -> bytes:
     if isinstance(command, ReleaseDeadLetters):
         runs = [_u64(first) + _u32(count) for first, count in command.runs]
         return _u32(len(runs)) + b"".join(runs)
+    return _encode_tracking(command)
+
+
+def _encode_tracking(command: Command) -> bytes:
+    """The fields of commands of streams."""
+    if isinstance(command, StoreOffsets):
+        rows = [_name(name) + _u64(offset) for name, offset in command.rows]
+        return _session(command.session) + _u32(len(rows)) + b"".join(rows)
+    if isinstance(command, QueryTracking):
+        return _session(command.session) + bytes((command.subject,)) + _name(command.name)
+    if isinstance(command, Identify):
+        runs = [_u64(first) + _u32(count) for first, count in command.runs]
+        head = _session(command.session) + _name(command.publisher)
+        return head + _u32(len(runs)) + b"".join(runs)
     raise BadCommand(f"no encoding for {type(command).__name__}")
 
 
@@ -482,6 +544,8 @@ def _decode(kind: int, reader: "_Reader") -> Command:
     if NUMBERED <= kind <= BURIED:
         return _decode_leadership(kind, reader)
     session = SessionId(reader.take(16))
+    if STORE_OFFSETS <= kind <= IDENTIFY:
+        return _decode_tracking(kind, session, reader)
     if kind == GET:
         return Get(session)
     if kind == PURGE:
@@ -512,6 +576,20 @@ def _decode_leadership(kind: int, reader: "_Reader") -> Command:
     flags = reader.flags(known)
     conditions = bool(flags & RetireFlag.IF_EMPTY), bool(flags & RetireFlag.IF_UNUSED)
     return Retire(session, bool(flags & RetireFlag.OFF), *conditions)
+
+
+def _decode_tracking(kind: int, session: SessionId, reader: "_Reader") -> Command:
+    if kind == STORE_OFFSETS:
+        count = reader.take(4)
+        reader.need(9 * count)
+        return StoreOffsets(session, [(reader.name(), reader.take(8)) for _ in range(count)])
+    if kind == IDENTIFY:
+        publisher = reader.name()
+        return Identify(session, publisher, reader.runs())
+    subject = reader.take(1)
+    if subject not in (TRACKED_OFFSET, TRACKED_PUBLISHER):
+        raise BadCommand(f"unknown subject {subject} of tracking")
+    return QueryTracking(session, subject, reader.name())
 
 
 class _Reader:
@@ -568,6 +646,13 @@ class _Reader:
         ids = self.column(IDS, flags, DIGEST_BYTES * count)
         keys = self.column(KEYS, flags, DIGEST_BYTES * count)
         return Traits(priority, ttl, priorities, ttls, sizes, ids, keys)
+
+    def name(self) -> bytes:
+        """Of a consumer or publisher."""
+        size = self.take(1)
+        self.need(size)
+        self.place += size
+        return self.data[self.place - size : self.place]
 
     def wide(self) -> int:
         """The next 8 bytes, all of whose bits count: the number of a process."""
@@ -674,6 +759,10 @@ def _u32(value: int) -> bytes:
 
 def _u64(value: int) -> bytes:
     return value.to_bytes(8, "little")
+
+
+def _name(name: bytes) -> bytes:
+    return bytes((len(name),)) + name
 
 
 def _session(session: SessionId) -> bytes:

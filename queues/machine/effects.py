@@ -202,7 +202,7 @@ class Purged(Effect):
 
 @final
 class Inspected(Effect):
-    """Answer to Inspect."""
+    """Answer to Inspect; of a stream, to StoreOffsets and QueryTracking."""
 
     def __init__(self, session: SessionId, ready: i64, consumer_count: i64) -> None:
         self.session = session

@@ -17,7 +17,9 @@ from queues.machine.commands import (
     GET,
     INSPECT,
     PURGE,
+    QUERY_TRACKING,
     RETIRE,
+    STORE_OFFSETS,
     Command,
     Credit,
     Numbered,
@@ -175,7 +177,7 @@ class Streams:
 def asks(command: Command) -> bool:
     """Whether it is answered, beyond its being applied."""
     kind = command.kind
-    if kind in (ATTACH, DETACH, GET, PURGE, INSPECT, RETIRE):
+    if kind in (ATTACH, DETACH, GET, PURGE, INSPECT, RETIRE, STORE_OFFSETS, QUERY_TRACKING):
         return True
     return isinstance(command, Credit) and command.drain
 

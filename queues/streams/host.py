@@ -6,6 +6,9 @@ from the tail in memory, or from segment files on reader threads. Nothing of tha
 no consumer holds back another one or a publisher. A consumer without a member here is refused by
 the endpoint (`has_member`), as in RabbitMQ.
 
+What consumers and publishers store by name is in the stream's replicated state; a `Tracker` reaches
+it, wherever the leader is.
+
 To a session a message has the number `offset + 1`. What it settles, whatever the outcome, gives
 credit and nothing else.
 """
@@ -23,6 +26,7 @@ from queues.machine.commands import (
     Detach,
     EndSession,
     Get,
+    Identify,
     Inspect,
     Purge,
     Retire,
@@ -36,6 +40,7 @@ from queues.remote.quorum_proxy import QuorumProxy
 from queues.streams.member import StreamMember
 from queues.streams.offsets import NEXT, OffsetSpec
 from queues.streams.reader import StreamReader
+from queues.streams.tracker import Answered, Tracker
 
 STEP_BYTES: Final = 256 << 10  # delivered to one consumer in a turn
 NUMBER_MASK: Final = 0xFFFFFFFF
@@ -107,9 +112,17 @@ class StreamConsumer:
 class StreamHost:
     """See the module. Keeps `QueueHost`."""
 
-    def __init__(self, proxy: QuorumProxy, find_member: FindMember, turn: Steps) -> None:
+    def __init__(
+        self,
+        proxy: QuorumProxy,
+        find_member: FindMember,
+        turn: Steps,
+        draw_session: Callable[[], SessionId],
+    ) -> None:
         self._proxy = proxy
         self._find_member = find_member
+        self._draw_session = draw_session
+        self._own_tracker: Tracker | None = None  # from its first use on
         self._turn = turn
         self._consumers: dict[ConsumerKey, StreamConsumer] = {}
         self._by_session: dict[SessionId, list[StreamConsumer]] = {}
@@ -162,6 +175,47 @@ class StreamHost:
         if consumer is None or consumer.reader is None:
             return 0
         return consumer.reader.available
+
+    # What the stream remembers by name
+
+    @property
+    def _tracker(self) -> Tracker:
+        if self._own_tracker is None:
+            self._own_tracker = Tracker(self._proxy, self._draw_session)
+        return self._own_tracker
+
+    def store_offset(self, name: bytes, offset: int) -> None:
+        """Store the offset under the name of a consumer (1 to 255 bytes); a later one replaces it,
+        also if it is lower."""
+        self._tracker.store_offset(name, offset)
+
+    def query_offset(self, name: bytes, done: Answered) -> None:
+        """Call `done` with the stored offset, behind everything stored before on this node.
+
+        None: there is none, or the stream is deleted meanwhile. Without a leader it waits.
+        """
+        self._tracker.query_offset(name, done)
+
+    def query_publisher(self, name: bytes, done: Answered) -> None:
+        """As `query_offset`, with the highest publishing id of the publisher of that name."""
+        self._tracker.query_publisher(name, done)
+
+    def publish_identified(
+        self,
+        sink: SessionSink,
+        chunk: Chunk,
+        first_seq: int,
+        publisher: bytes,
+        ids: list[tuple[int, int]],
+    ) -> None:
+        """Publish messages with publishing ids: (first id, count) runs in the messages' order.
+
+        Messages whose id is not above the highest one of the publisher are confirmed and not
+        appended. Ids are below 2^63, the name has 1 to 255 bytes.
+        """
+        assert sum(count for _, count in ids) == chunk.count()
+        self._proxy.command(sink, Identify(sink.session, publisher, ids))
+        self._proxy.publish(sink, chunk, first_seq)
 
     # QueueHost
 

@@ -1,4 +1,5 @@
-"""The replicated state of a stream: which offset is next, and what each publisher has published.
+"""The replicated state of a stream: which offset is next, what each session has published, and what
+consumers and publishers have stored by name (`queues.streams.tracking`).
 
 Messages are not part of it: `apply` says which chunks of an entry are new and where they begin, and
 the owner appends them to its segments. Every member applies the same entries and gets the same
@@ -17,14 +18,18 @@ from queues.machine.commands import (
     EndProcess,
     EndSession,
     Enqueue,
+    Identify,
     Leads,
     Numbered,
+    QueryTracking,
     SessionId,
+    StoreOffsets,
 )
-from queues.machine.effects import Applied, Effect
+from queues.machine.effects import Applied, Effect, Inspected
 from queues.machine.leadership_snapshot import LeadershipState, leadership_state, restored_streams
-from queues.machine.numbered_sessions import KNOWN, TAKEN, Resume, Resumed, Streams
+from queues.machine.numbered_sessions import TAKEN, Resume, Resumed, Streams
 from queues.message import Chunk
+from queues.streams.tracking import Tracking, TrackingState, restored_tracking
 
 PROCESS_SHIFT: Final = 64
 SESSION_BYTES: Final = 16
@@ -39,6 +44,7 @@ class MachineState(msgspec.Struct, frozen=True, array_like=True):
     led_term: int
     sessions: LeadershipState
     published: list[tuple[bytes, int]]
+    tracking: TrackingState = TrackingState()
 
 
 @dataclass(slots=True)
@@ -52,6 +58,7 @@ class Outcome:
     resend: list[SessionId] = field(default_factory=list)  # a command before is missing
     ended: list[SessionId] = field(default_factory=list)  # by the cluster: their sinks are called
     applied: list[tuple[SessionId, int]] = field(default_factory=list)
+    answers: list[Inspected] = field(default_factory=list)
 
     @property
     def count(self) -> int:
@@ -68,6 +75,7 @@ class StreamMachine:
         self.led_term = 0  # of the last leader that began
         self.sessions = Streams()
         self.published: dict[SessionId, int] = {}  # highest publish that is decided
+        self.tracking = Tracking()
 
     def apply(self, now_ms: int, commands: Sequence[Command], chunks: Sequence[Chunk]) -> Outcome:
         """Apply the commands of an entry; `chunks` are those of its publishes, in order."""
@@ -88,7 +96,7 @@ class StreamMachine:
                 self.sessions.end_process(command.process)
         if outcome.chunks:
             self.last_chunk = outcome.first_offset
-        effects: list[Effect] = []
+        effects: list[Effect] = list(outcome.answers)
         self.sessions.end_batch(effects)
         for effect in effects:
             if isinstance(effect, Applied):
@@ -107,24 +115,41 @@ class StreamMachine:
             last = int(inner.first_seq + inner.count - 1)
             outcome.confirmed.append((command.session, last))
             if wanted == TAKEN:
-                outcome.chunks.append(chunk)
-                self.next_offset += int(inner.count)
+                new = self.tracking.new_in(command.session, chunk)
+                outcome.chunks.extend(new)
+                self.next_offset += sum(int(each.count()) for each in new)
                 self.published[command.session] = last
-        elif isinstance(inner, EndSession) and wanted != KNOWN:
-            self.sessions.end(command.session)
-            self.published.pop(command.session, None)
+        elif wanted != TAKEN:
+            return
+        elif isinstance(inner, EndSession):
+            self._forget(command.session)
+        elif isinstance(inner, Identify):
+            self.tracking.identified[command.session] = inner
+        elif isinstance(inner, StoreOffsets):
+            self.tracking.store(inner)
+            outcome.answers.append(Inspected(command.session, 0, 0))
+        elif isinstance(inner, QueryTracking):
+            answer = self.tracking.answer(inner)
+            outcome.answers.append(Inspected(command.session, answer, 0))
 
     def _end(self, session: SessionId, outcome: Outcome) -> None:
         if session in self.sessions.by_session:
-            self.sessions.end(session)
-            self.published.pop(session, None)
+            self._forget(session)
             outcome.ended.append(session)
+
+    def _forget(self, session: SessionId) -> None:
+        self.sessions.end(session)
+        self.published.pop(session, None)
+        self.tracking.end(session)
 
     def resume(self, wanted: Resume) -> Resumed:
         """How the session stands, for its proxy."""
         known = self.sessions.by_session.get(wanted.session)
         number = 0 if known is None else known.number
-        return Resumed(wanted.session, number, self.published.get(wanted.session, 0))
+        resumed = Resumed(wanted.session, number, self.published.get(wanted.session, 0))
+        if known is not None and known.answer is not None and 0 < wanted.asked == known.answered:
+            resumed.effects.append(known.answer)
+        return resumed
 
     def processes(self) -> set[int]:
         """Of all sessions that there are."""
@@ -138,7 +163,7 @@ class StreamMachine:
             for session, number in self.published.items()
         ]
         numbers = (self.next_offset, self.last_chunk, self.last_ms, self.led_term)
-        return MachineState(*numbers, sessions, published)
+        return MachineState(*numbers, sessions, published, self.tracking.state())
 
 
 def restored_machine(state: MachineState) -> StreamMachine:
@@ -155,4 +180,5 @@ def restored_machine(state: MachineState) -> StreamMachine:
         if len(session) != SESSION_BYTES or number < 1:
             raise ValueError("a publisher of a stream with a wrong number")
         machine.published[SessionId(int.from_bytes(session, "little"))] = number
+    machine.tracking = restored_tracking(state.tracking)
     return machine

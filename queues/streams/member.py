@@ -377,6 +377,10 @@ class StreamMember:
             sink = self._sinks.get(session)
             if sink is not None:
                 sink.on_confirms(self.uid, upto)
+        for answer in outcome.answers:
+            sink = self._sinks.get(answer.session)
+            if sink is not None:
+                sink.on_inspected(self.uid, int(answer.ready), 0)
         for session, number in outcome.applied:
             sink = self._sinks.get(session)
             if sink is not None:

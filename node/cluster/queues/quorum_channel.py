@@ -483,7 +483,9 @@ class QuorumQueues:
         proxy = self.proxy(queue)
         if queue_type(decode_arguments(queue.arguments)) != STREAM:
             return proxy
-        found = self.stream_hosts[uid] = StreamHost(proxy, self.stream, self._broker)
+        broker = self._broker
+        found = StreamHost(proxy, self.stream, broker, broker.new_session)
+        self.stream_hosts[uid] = found
         return found
 
     def quorum(self, uid: int) -> QuorumMember | None:

@@ -1,5 +1,10 @@
 """A stream on several nodes, in bad weather: what is confirmed is read on all of them.
 
+Two publishers have names and publishing ids. When the process of one is gone, its successor
+publishes again under the same name what it did not see confirmed; no message may get a second
+offset by that. The third one has no name: what it did not see confirmed may be lost. They also
+store offsets by name, which never go back.
+
 By lots: nodes run a little, batches arrive, time passes, publishers and readers work; links break,
 nodes lose power and what is not synced, leaders move. One offset is one message for ever, a message
 has one offset, and no reader sees a gap. At the end everything that was confirmed is in the stream,
@@ -11,7 +16,14 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from queues.machine.commands import Command, Enqueue, Numbered, SessionId
+from queues.machine.commands import (
+    Command,
+    Enqueue,
+    Identify,
+    Numbered,
+    SessionId,
+    StoreOffsets,
+)
 from queues.machine.numbered_sessions import Resume
 from queues.streams.offsets import OffsetSpec, Start
 from queues.streams.settings import StreamSettings
@@ -26,29 +38,53 @@ from tests.unit.queues.fake_sink import FakeSink
 TICK_MS: Final = 20
 BEAT_MS: Final = 100
 SETTLE_STEPS: Final = 60_000
+ANONYMOUS: Final = b"app 102"
 
 
 class Publisher:
-    """A session that numbers its publishes and sends again what it does not know to be applied."""
+    """A session that numbers its commands and sends again what it does not know to be applied."""
 
-    def __init__(self, number: int, world: "StreamWorld") -> None:
+    def __init__(self, number: int, name: bytes, world: "StreamWorld") -> None:
         self.session = SessionId(number << 64 | 1)
+        self.name = name
+        self.has_ids = name != ANONYMOUS
         self.world = world
         self.kept: list[tuple[Numbered, list[bytes]]] = []
+        self.unsent: deque[tuple[Numbered, list[bytes]]] = deque()
+        self.ids: list[int] = []  # publishing ids by number of the publish
         self.payloads: list[bytes] = []  # by number of the publish, from 1
         self.number = 0
         self.confirmed = 0
         self.line: Line | None = None
 
-    def publish(self, payloads: list[bytes]) -> None:
-        first = len(self.payloads) + 1
+    def publish(self, payloads: list[bytes], ids: list[int]) -> None:
+        first, count = len(self.payloads) + 1, len(payloads)
         self.payloads.extend(payloads)
+        self.ids.extend(ids)
+        if self.has_ids:
+            self.command(Identify(self.session, self.name, [(each, 1) for each in ids]))
+        self.command(Enqueue(self.session, first, count), payloads)
+
+    def repeat(self, count: int) -> None:
+        """Publish the last messages once more, as one who does not know how far it has come."""
+        if self.payloads and self.has_ids:
+            self.publish(self.payloads[-count:], self.ids[-count:])
+
+    def store(self, offset: int) -> None:
+        self.command(StoreOffsets(self.session, [(self.name, offset)]))
+
+    def command(self, command: Command, payloads: list[bytes] | None = None) -> None:
         self.number += 1
-        command: Command = Enqueue(self.session, first, len(payloads))
-        kept = (Numbered(self.session, self.number, self.confirmed, command), payloads)
-        self.kept.append(kept)
-        if self.line is not None:
-            self.line.send(*kept)
+        numbered = Numbered(self.session, self.number, self.confirmed, command)
+        self.kept.append((numbered, payloads or []))
+        self.unsent.append(self.kept[-1])
+        if self.world.random.random() < 0.7:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send what is not sent; without a line it is sent when there is one."""
+        while self.unsent and self.line is not None:
+            self.line.send(*self.unsent.popleft())
 
     def confirm(self, upto: int) -> None:
         while self.confirmed < upto:
@@ -57,7 +93,9 @@ class Publisher:
 
     def applied(self, number: int) -> None:
         while self.kept and self.kept[0][0].number <= number:
-            self.kept.pop(0)
+            command = self.kept.pop(0)[0].command
+            if isinstance(command, StoreOffsets):
+                self.world.stored[self.name] = command.rows[0][1]
 
 
 class Line(FakeSink):
@@ -91,6 +129,7 @@ class Line(FakeSink):
         self._is_resumed = True
         owner.applied(int(resumed.number))
         owner.confirm(int(resumed.published))
+        owner.unsent.clear()
         for kept in list(owner.kept):
             self.send(*kept)
 
@@ -101,7 +140,8 @@ class Line(FakeSink):
     def _arrive(self, command: Numbered, payloads: list[bytes]) -> None:
         if self.is_up:
             self.node.turn.begin()
-            if not self.node.member.hand_down(self, command, chunk_of(payloads)):
+            chunk = chunk_of(payloads) if payloads else None
+            if not self.node.member.hand_down(self, command, chunk):
                 self.owner.line = None
 
     def on_confirms(self, uid: int, upto_seq: int) -> None:
@@ -162,7 +202,12 @@ class StreamWorld:
         self.channels: dict[tuple[int, int, int], deque[bytes]] = {}
         self.cut: set[tuple[int, int]] = set()
         self.leaders: dict[int, int] = {}
-        self.publishers = [Publisher(number, self) for number in (100, 101, 102)]
+        self.publishers = [
+            Publisher(number, b"app %d" % number, self) for number in (100, 101, 102)
+        ]
+        self.next_ids = {each.name: 1 for each in self.publishers}
+        self.stored: dict[bytes, int] = {}  # known to be applied, by name
+        self.offered: dict[bytes, int] = {}  # ever sent
         self.process_count = 102
         self.confirmed: set[bytes] = set()
         self.by_offset: dict[int, bytes] = {}
@@ -290,6 +335,7 @@ class StreamWorld:
                 self.deliver()
         elif lot < 0.85:
             self.pass_time()
+            self.check_tracking()
         elif lot < 0.92 and alive:
             self.read_somewhere(random.choice(alive))
         elif lot < 0.997 or self.is_calm:
@@ -307,6 +353,7 @@ class StreamWorld:
 
     def work(self) -> None:
         publisher = self.random.choice(self.publishers)
+        publisher.flush()
         if publisher.line is None:
             leader = self.find_leader()
             if leader is not None:
@@ -320,14 +367,28 @@ class StreamWorld:
             for _ in range(self.random.randint(1, 4)):
                 self.published += 1
                 payloads.append(b"%d." % self.published + b"x" * self.random.randint(0, 60))
-            publisher.publish(payloads)
+            first_id = self.next_ids[publisher.name]
+            self.next_ids[publisher.name] += len(payloads)
+            publisher.publish(payloads, list(range(first_id, first_id + len(payloads))))
+            if self.random.random() < 0.1:
+                publisher.repeat(self.random.randint(1, 4))
+            if self.random.random() < 0.2:
+                offset = self.offered.get(publisher.name, 0) + 1
+                self.offered[publisher.name] = offset
+                publisher.store(offset)
 
     def abandon(self, publisher: Publisher) -> None:
-        """Its process is gone, with all that it kept; what it saw confirmed has to be there."""
+        """Its process is gone, with all that it kept; what it saw confirmed has to be there.
+
+        The successor of one with ids publishes the rest again.
+        """
         publisher.line = None
         self.process_count += 1
-        new = Publisher(self.process_count, self)
+        new = Publisher(self.process_count, publisher.name, self)
         self.publishers[self.publishers.index(publisher)] = new
+        confirmed = publisher.confirmed
+        if confirmed < len(publisher.payloads) and new.has_ids:
+            new.publish(publisher.payloads[confirmed:], publisher.ids[confirmed:])
 
     def fault(self) -> None:
         random = self.random
@@ -360,6 +421,15 @@ class StreamWorld:
 
     # What must be so
 
+    def check_tracking(self) -> None:
+        """The leader knows every offset that was answered, or a later one."""
+        for node in self.alive():
+            if node.member.is_leading:
+                known = node.member.machine.tracking.offsets
+                for name, offset in self.stored.items():
+                    found = known.get(name, 0)
+                    assert found >= offset, f"the stored offset {offset} went back to {found}"
+
     def read(self, node: StreamNode, offset: int, payload: bytes) -> None:
         known = self.by_offset.setdefault(offset, payload)
         assert known == payload, f"offset {offset} is {known[:12]!r} and {payload[:12]!r}"
@@ -388,6 +458,7 @@ class StreamWorld:
             assert lost == [], f"{len(lost)} confirmed messages are lost"
         states = {str(node.member.machine.state()) for node in self.alive()}
         assert len(states) == 1, "members differ at the end"
+        self.check_tracking()
 
     def are_alike(self) -> bool:
         indexes = {node.member.applied_index for node in self.alive()}

@@ -13,6 +13,7 @@ from queues.machine.commands import (
     REJECT_TOO_LARGE,
     RELEASE,
     RETURN_UNSEEN,
+    TRACKED_PUBLISHER,
     Attach,
     BadCommand,
     Command,
@@ -24,15 +25,18 @@ from queues.machine.commands import (
     EndSession,
     Enqueue,
     Get,
+    Identify,
     Inspect,
     Leads,
     Numbered,
     Purge,
+    QueryTracking,
     ReleaseDeadLetters,
     Restarted,
     Retire,
     SessionId,
     Settle,
+    StoreOffsets,
     Suspend,
     Tick,
     Unsuspend,
@@ -153,6 +157,15 @@ GOLDEN: list[tuple[Command, str]] = [
     (Unsuspend(0xFF << 56 | 1), "1101" + "01000000000000ff"),
     (EndProcess(0xFF << 56 | 1), "1201" + "01000000000000ff"),
     (ReleaseDeadLetters([(258, 1)]), "1301" + "01000000" + "0201000000000000" + "01000000"),
+    (
+        StoreOffsets(SESSION, [(b"ab", 258)]),
+        "1401" + SESSION_BYTES + "01000000" + "026162" + "0201000000000000",
+    ),
+    (QueryTracking(SESSION, TRACKED_PUBLISHER, b"ab"), "1501" + SESSION_BYTES + "02" + "026162"),
+    (
+        Identify(SESSION, b"ab", [(258, 1)]),
+        "1601" + SESSION_BYTES + "026162" + "01000000" + "0201000000000000" + "01000000",
+    ),
 ]
 
 
@@ -163,6 +176,7 @@ SESSIONS = st.integers(0, (1 << 128) - 1).map(SessionId)
 KEYS = st.builds(consumer_key, SESSIONS, U32)
 RUNS = st.lists(st.tuples(U63, U32), max_size=5)
 WORDS = st.dictionaries(st.binary(max_size=9), st.binary(max_size=9), max_size=3).map(encode_words)
+NAMES = st.binary(max_size=255)
 I64 = st.integers(-(1 << 63), (1 << 63) - 1)
 FLAGS = st.booleans()
 OPTIONS = st.builds(
@@ -213,6 +227,9 @@ COMMANDS: st.SearchStrategy[Command] = st.one_of(
     st.builds(Configure, OPTIONS),
     st.builds(Tick),
     st.builds(Restarted, U63),
+    st.builds(StoreOffsets, SESSIONS, st.lists(st.tuples(NAMES, U63), max_size=4)),
+    st.builds(QueryTracking, SESSIONS, st.integers(1, 2), NAMES),
+    st.builds(Identify, SESSIONS, NAMES, RUNS),
 )
 
 
@@ -223,6 +240,7 @@ def fields_of(command: Command) -> tuple[object, ...]:
         *("credit", "auto_return", "exclusive", "priority", "delivery_count", "drain"),
         *("timeout_ms", "options", "sizes", "next_seq", "annotations"),
         *("number", "confirmed", "term", "off", "if_empty", "if_unused", "process"),
+        *("rows", "subject", "name", "publisher"),
     )
     traits = traits_fields(command.traits) if isinstance(command, Enqueue) else None
     inner = fields_of(command.command) if isinstance(command, Numbered) else None
@@ -260,7 +278,7 @@ def test_every_truncation_and_every_addition_is_refused(command: Command) -> Non
         decode(data + b"\0")
 
 
-@pytest.mark.parametrize("kind", [0, 20, 77, 255])
+@pytest.mark.parametrize("kind", [0, 23, 77, 255])
 def test_an_unknown_kind_is_refused_whatever_follows(kind: int) -> None:
     for size in (0, 16, 20, 40):
         with pytest.raises(BadCommand):

@@ -3,14 +3,20 @@
 import pytest
 
 from queues.machine.commands import (
+    TRACKED_OFFSET,
+    TRACKED_PUBLISHER,
     Command,
     EndProcess,
     EndSession,
     Enqueue,
+    Identify,
     Leads,
     Numbered,
+    QueryTracking,
     SessionId,
+    StoreOffsets,
 )
+from queues.machine.effects import Inspected
 from queues.machine.numbered_sessions import Resume
 from queues.message import Chunk
 from queues.streams.entry import decode_entry, encode_entry
@@ -18,6 +24,7 @@ from queues.streams.machine import Outcome, StreamMachine, restored_machine
 from queues.streams.offsets import OffsetSpec, Start, interval_ms, parse_offset
 from queues.streams.settings import StreamSettings, stream_settings
 from queues.streams.storage import decode_state, encode_state
+from queues.streams.tracking import NAMES_MAX, use
 from tests.unit.queues.messages import bodies_of, chunk_of
 from warren.storage.streams.segments import Segment
 
@@ -98,6 +105,78 @@ def test_a_snapshot_restores_all_of_it() -> None:
     again = restored_machine(state)
     assert again.state() == machine.state()
     assert apply(again, publish(1, 1, 3)).count == 0
+
+
+def identify(number: int, name: bytes, *runs: tuple[int, int]) -> Numbered:
+    return Numbered(SESSION, number, 0, Identify(SESSION, name, list(runs)))
+
+
+def taken(outcome: Outcome) -> list[bytes]:
+    return [body for each in outcome.chunks for body in bodies_of(each)]
+
+
+def test_messages_with_a_known_publishing_id_are_confirmed_and_not_appended() -> None:
+    machine = StreamMachine()
+    apply(machine, identify(1, b"app", (5, 3)), publish(2, 1, 3))
+    outcome = apply(machine, identify(3, b"app", (6, 4)), publish(4, 4, 4))
+    assert (outcome.first_offset, taken(outcome), machine.next_offset) == (3, [b"2", b"3"], 5)
+    assert outcome.confirmed == [(SESSION, 7)]
+
+
+def test_publishing_ids_are_compared_message_by_message() -> None:
+    machine = StreamMachine()
+    outcome = apply(machine, identify(1, b"app", (4, 1), (9, 2), (5, 1), (11, 1)), publish(2, 1, 5))
+    assert taken(outcome) == [b"0", b"1", b"2", b"4"]
+    assert machine.tracking.publishers == {b"app": 11}
+
+
+def test_publishing_ids_of_another_publisher_do_not_count() -> None:
+    machine = StreamMachine()
+    apply(machine, identify(1, b"app", (1, 3)), publish(2, 1, 3))
+    assert apply(machine, identify(3, b"other", (1, 3)), publish(4, 4, 3)).count == 3
+    assert apply(machine, publish(5, 7, 2)).count == 2
+
+
+def test_ids_hold_for_the_next_publish_across_a_snapshot() -> None:
+    machine = StreamMachine()
+    apply(machine, identify(1, b"app", (1, 3)), publish(2, 1, 3), identify(3, b"app", (2, 3)))
+    again = restored_machine(decode_state(encode_state(1, machine.state(), ()))[1])
+    assert again.state() == machine.state()
+    assert taken(apply(again, publish(4, 4, 3))) == [b"2"]
+
+
+def test_stored_offsets_are_answered_and_survive_a_snapshot() -> None:
+    machine = StreamMachine()
+    command = StoreOffsets(SESSION, [(b"reader", 40), (b"other", 2), (b"reader", 41)])
+    outcome = apply(machine, Numbered(SESSION, 1, 0, command))
+    assert [(each.session, each.ready) for each in outcome.answers] == [(SESSION, 0)]
+    again = restored_machine(machine.state())
+    asked = [(TRACKED_OFFSET, b"reader"), (TRACKED_OFFSET, b"none"), (TRACKED_PUBLISHER, b"reader")]
+    queries = [
+        Numbered(SESSION, 2 + place, 0, QueryTracking(SESSION, subject, name))
+        for place, (subject, name) in enumerate(asked)
+    ]
+    assert [each.ready for each in apply(again, *queries).answers] == [42, 0, 0]
+
+
+def test_a_session_that_resumes_gets_the_answer_that_it_waits_for() -> None:
+    machine = StreamMachine()
+    apply(machine, Numbered(SESSION, 1, 0, StoreOffsets(SESSION, [(b"reader", 7)])))
+    query = Numbered(SESSION, 2, 0, QueryTracking(SESSION, TRACKED_OFFSET, b"reader"))
+    apply(machine, query)
+    again = restored_machine(machine.state())
+    (answer,) = again.resume(Resume(SESSION, 2, 0, [])).effects
+    assert isinstance(answer, Inspected) and answer.ready == 8
+    assert again.resume(Resume(SESSION, 1, 0, [])).effects == []
+    assert apply(again, query).answers == []
+
+
+def test_the_name_that_was_used_least_recently_leaves_a_full_table() -> None:
+    rows = {b"%d" % number: number for number in range(NAMES_MAX)}
+    use(rows, b"0", 5)
+    use(rows, b"new", 6)
+    assert len(rows) == NAMES_MAX
+    assert b"1" not in rows and rows[b"0"] == 5 and rows[b"new"] == 6
 
 
 def test_a_snapshot_whose_segments_do_not_fit_is_refused() -> None:

@@ -188,6 +188,21 @@ def test_files_stay_until_a_record_without_them_is_durable() -> None:
     assert len(world.disk.names) == 2
 
 
+def test_a_segment_that_is_cut_before_it_is_written_is_removed_later() -> None:
+    world = World()
+    world.append()
+    for _ in range(12):  # Behind the first write, which is under way.
+        world.append()
+    assert world.log.retain(0, -1, 0) > 0
+    world.log.recorded(())
+    world.steps.run()
+    assert len(world.disk.names) > 2
+    world.checkpoint()
+    world.log.recorded(world.recorded)
+    world.steps.run()
+    assert len(world.disk.names) == 2 * len(world.recorded) == 2
+
+
 @pytest.mark.parametrize("seed", range(150))
 def test_after_a_crash_exactly_what_was_recorded_is_there(seed: int) -> None:
     random = Random(seed)

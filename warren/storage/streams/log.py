@@ -161,10 +161,19 @@ class StreamLog:
         self._workers.write(work)
 
     def recorded(self, segments: Sequence[Segment]) -> None:
-        """These are what counts after a crash: what was cut and is not among them is removed."""
+        """These are what counts after a crash: what was cut and is not among them is removed.
+
+        A cut segment that is not written yet stays until a later call: its write would bring the
+        file back.
+        """
         known = {each.first_offset for each in segments}
-        gone = [each.first_offset for each in self._cut if each.first_offset not in known]
-        self._cut = [each for each in self._cut if each.first_offset in known]
+        kept = [
+            each
+            for each in self._cut
+            if each.first_offset in known or each.end_offset > self.written_offset
+        ]
+        gone = [each.first_offset for each in self._cut if each not in kept]
+        self._cut = kept
         files = self._files
         if gone and not self._is_closed:
 
