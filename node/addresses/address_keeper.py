@@ -7,9 +7,10 @@ bodies on disk alone. A timer does so, and runs only while this node knows an ad
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
+from node.addresses.address_words import WORDS_MAX, AddressWord, Heard, Place
 from node.events.logs import ids_of
 from queues.addresses.account import Account, Entry, Gate, refusal_text
 from queues.addresses.limits import KEYS, PAGE, AddressLimits, limits_of
@@ -36,14 +37,19 @@ BLOCKED_CHECK_MS: Final = 10  # while publishers wait
 DROP_LOG_MS: Final = 60_000
 ARGUMENTS: Final = tuple(f"x-{key.name}".encode() for key in KEYS)
 
-Place = tuple[str, str, str]  # vhost, kind, name
-
 
 class Rules(Protocol):
     """What holds for queues (`node.definitions.policing`)."""
 
     def apply_to_queue(self, uid: int) -> None:
         """Its host shall do what the rules say now."""
+
+
+class Leaders(Protocol):
+    """Who leads which queue (`node.cluster.services.cluster_services`)."""
+
+    def leader_elsewhere(self, uid: int) -> int:
+        """The other node that has or leads the queue; 0: this one, or none that is known."""
 
 
 class Node(Protocol):
@@ -58,6 +64,9 @@ class Node(Protocol):
 
     @property
     def policies(self) -> Rules: ...
+
+    @property
+    def operating(self) -> Leaders: ...
 
     def is_home(self, queue: Queue) -> bool: ...
 
@@ -105,7 +114,8 @@ class AddressKeeper:
         self._broker = broker
         self._spec = CreditSpec(1, 1, broker.flow)
         self.addresses: dict[Place, Address] = {}
-        self.elsewhere: dict[int, tuple[int, int]] = {}  # bytes and messages of queues, by uid
+        self._heard = Heard()  # from other nodes
+        self._peers = 0  # other nodes that hear what this one says
         self.paging: set[int] = set()  # uids of queues
         self._version = -1
         self._last_number = 0
@@ -133,7 +143,7 @@ class AddressKeeper:
         later: list[int] = []
         for uid in uids:
             queue = broker.metadata.queue(uid)
-            if queue is not None and not queue.members and broker.is_home(queue):
+            if queue is not None and not queue.holders and broker.is_home(queue):
                 now += 1
             else:
                 later.append(uid)
@@ -158,17 +168,21 @@ class AddressKeeper:
         self._last_number += 1
 
         def measure() -> tuple[int, int]:
-            return self.size_of(uids)
+            size, count = self._held_here(uids)
+            size_elsewhere, count_elsewhere = self._heard.size_of(place)
+            return size + size_elsewhere, count + count_elsewhere
 
         def turn() -> int:
             return int(self._broker.turn.count)
 
-        account = Account(self._last_number, *place, limits, measure, turn)
+        leader = self._broker.operating.leader_elsewhere
+        account = Account(self._last_number, *place, limits, measure, turn, leader)
         address = Address(account, uids, CreditActor("", self._spec, None, ADDRESS))
         address.actor.name = address.text
         if not self.addresses:
             self._wake(CHECK_MS)
         self.addresses[place] = address
+        account.begin_round(self._heard.active_count(place), self._peers)
         return address
 
     def _forget(self, place: Place) -> None:
@@ -226,20 +240,48 @@ class AddressKeeper:
 
     # Sizes
 
-    def size_of(self, uids: Iterable[int]) -> tuple[int, int]:
-        """Bytes and messages of these queues together."""
+    def _held_here(self, uids: Iterable[int]) -> tuple[int, int]:
+        """Bytes and messages of those of these queues together that this node has or leads."""
         awake = self._broker.hosts.awake
+        elsewhere = self._broker.operating.leader_elsewhere
         size = count = 0
         for uid in uids:
             core = awake.get(uid)
-            if core is not None:
+            if core is not None and elsewhere(uid) == 0:
                 size += core.store.live_bytes
                 count += core.ready_count + core.checked_out_count
-            elif uid in self.elsewhere:
-                bytes_there, count_there = self.elsewhere[uid]
-                size += bytes_there
-                count += count_there
         return int(size), int(count)
+
+    # Other nodes (node.cluster.services.addresses_channel)
+
+    def words(self) -> list[AddressWord]:
+        """What this node says of the addresses that publishers use, here or elsewhere."""
+        if not self.addresses:
+            return []
+        words: list[AddressWord] = []
+        for place, address in self.addresses.items():
+            account = address.account
+            held = self._held_here(address.uids)
+            is_active = account.share.is_active
+            if is_active or any(held) or account.due_bytes > 0:
+                due = (account.due_bytes, account.due_count)
+                words.append(AddressWord(*place, *held, *due, is_active))
+        return words[:WORDS_MAX]
+
+    def hear(self, member: int, words: Sequence[AddressWord]) -> None:
+        """All that another node says now; it wants to hear of the same addresses."""
+        self._heard.hear(member, words)
+        for place in [each.place for each in words]:
+            if place not in self.addresses and place[0] in self._broker.metadata.vhosts:
+                self._address(*place)
+        for address in self.addresses.values():
+            address.account.heard_from(member)
+
+    def begin_round(self, peers: int) -> None:
+        """So many nodes got the words."""
+        self._peers = peers
+        for place, address in self.addresses.items():
+            address.account.begin_round(self._heard.active_count(place), peers)
 
     def refusal_text(self, number: int) -> str:
         """Why the account of this number takes no message."""

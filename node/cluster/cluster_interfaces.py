@@ -17,6 +17,7 @@ COORDINATION: Final = 132  # pysyncobj's messages
 STATUS: Final = 133  # questions of the management API to another node, and their answers
 USAGE: Final = 134  # connections and channels that count towards limits
 EVENTS: Final = 135  # what happens on another node
+ADDRESSES: Final = 136  # what addresses with limits hold
 
 # Lanes beside those of the log groups
 CONTROL_LANE: Final = 0  # on the control connection: small, and others wait for it

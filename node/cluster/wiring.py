@@ -17,7 +17,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final, Protocol
 
 from node.clock import monotonic_ms
-from node.cluster.cluster_interfaces import EVENTS, LEADERS, QUEUES, USAGE
+from node.cluster.cluster_interfaces import ADDRESSES, EVENTS, LEADERS, QUEUES, USAGE
 from node.cluster.cluster_node import Cluster
 from node.cluster.coordination.coordination_interface import Coordination
 from node.cluster.definitions.broker_definitions import BrokerDefinitions
@@ -42,6 +42,7 @@ from node.cluster.queues.quorum_channel import QuorumQueues
 from node.cluster.queues.reconciling import IDLE_MS, rules_of
 from node.cluster.queues.recovering import Recovered, Recovering
 from node.cluster.queues.traffic_channel import TrafficChannel, TrafficParts
+from node.cluster.services.addresses_channel import AddressesChannel
 from node.cluster.services.cluster_services import Operating, ServiceParts
 from node.cluster.services.events_channel import EventsChannel
 from node.cluster.services.leader_hints import Guiding
@@ -131,6 +132,7 @@ class ClusterParts:
         self._exits: GroupExits
         self._events: EventsChannel
         self._usage: UsageChannel
+        self._addresses: AddressesChannel
         self._mirrors: MirrorProposals
         self._healing: Healing
         self._queues_ticks: Repeating | None = None
@@ -302,6 +304,8 @@ class ClusterParts:
         self._usage = UsageChannel(self._cluster, broker.client_limits.usage)
         self._cluster.attach(USAGE, self._usage)
         broker.client_limits.elsewhere = self._usage
+        self._addresses = AddressesChannel(self._cluster, broker.addresses)
+        self._cluster.attach(ADDRESSES, self._addresses)
         operating = self._operating
         recovering = Recovering(
             operating.membership, operating.groups, leaders, status, DefinitionsAlone(self._cluster)
@@ -398,6 +402,7 @@ class ClusterParts:
         self._queues.tick()
         self._leaders.tick()
         self._usage.tick()
+        self._addresses.tick()
         self._mirrors.tick(monotonic_ms())
 
     def tick(self) -> None:

@@ -7,7 +7,7 @@ Between two measurements it adds what was handed to queues since:
 - `fresh`: to queues that take messages at the end of this turn, after which it is `charged`;
 - `charged`: what a measurement would see; dropped at the next one;
 - `pending`: to queues that decide later (quorum queues, queues of other nodes), until they do; then
-  it is `charged`.
+  it is `charged`, or `settling` until the node that leads the queue says what the queue holds.
 
 These are added to what was measured, so the sum is never too small. It is measured again only when
 the sum says that the address is full, once per turn at most: an address with room costs additions.
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from queues.addresses.limits import BLOCK, FAIL, PAGE, AddressLimits
+from queues.addresses.share import ROUNDS, Share
 from warren.wire.buffer import read_i32_le
 
 Measure = Callable[[], tuple[int, int]]  # bytes and messages of all queues of the address
@@ -37,6 +38,7 @@ class Account:
         limits: AddressLimits,
         measure: Measure,
         turn: Callable[[], int],
+        leader: Callable[[int], int] = lambda uid: 0,
     ) -> None:
         self.number = number
         self.vhost = vhost
@@ -45,6 +47,12 @@ class Account:
         self.limits = limits
         self._measure = measure
         self._turn = turn
+        self._leader = leader  # member that leads a queue, by uid; 0: this node
+        self.share = Share()
+        self.settling: dict[int, list[tuple[int, int, int]]] = {}  # by member: age, bytes, messages
+        self.settling_bytes = 0
+        self.settling_count = 0
+        self._round = 0
         self._measured_in = NO_TURN
         self._fresh_in = NO_TURN
         self.held_bytes = 0  # by its queues, when they were measured
@@ -61,11 +69,20 @@ class Account:
 
     @property
     def size_bytes(self) -> int:
-        return self.held_bytes + self.charged_bytes + self.fresh_bytes + self.pending_bytes
+        return self.held_bytes + self.charged_bytes + self.fresh_bytes + self.due_bytes
 
     @property
     def size_count(self) -> int:
-        return self.held_count + self.charged_count + self.fresh_count + self.pending_count
+        return self.held_count + self.charged_count + self.fresh_count + self.due_count
+
+    @property
+    def due_bytes(self) -> int:
+        """On the way to queues that other nodes lead, as far as they have not said otherwise."""
+        return self.pending_bytes + self.settling_bytes
+
+    @property
+    def due_count(self) -> int:
+        return self.pending_count + self.settling_count
 
     def refresh(self) -> None:
         """Measure, unless that was done in this turn: queues take what they got at its end."""
@@ -100,7 +117,9 @@ class Account:
 
     def is_blocking(self) -> bool:
         """Whether publishers have to wait."""
-        return self.limits.policy == BLOCK and self.is_full()
+        if self.limits.policy != BLOCK or not self.limits.is_bounded:
+            return False
+        return self.share.is_spent() or self.is_full()
 
     def is_paging(self) -> bool:
         """Whether bodies have to leave memory."""
@@ -143,16 +162,43 @@ class Account:
         self.fresh_count += count * copies_now
         self.pending_bytes += size * copies_later
         self.pending_count += count * copies_later
+        self.share.spend(size * (copies_now + copies_later), count * (copies_now + copies_later))
         if 0 <= self.limits.bytes_max < self.size_bytes - self.over_bytes:
             self.refresh()
             self.over_bytes = max(self.over_bytes, self.size_bytes - self.limits.bytes_max)
 
-    def decided(self, size: int, count: int) -> None:
+    def decided(self, uid: int, size: int, count: int) -> None:
         """A queue that decides later has these messages, or refused them."""
         self.pending_bytes -= size
         self.pending_count -= count
-        self.charged_bytes += size
-        self.charged_count += count
+        leader = self._leader(uid)
+        if leader == 0:
+            self.charged_bytes += size
+            self.charged_count += count
+            return
+        self.settling_bytes += size
+        self.settling_count += count
+        self.settling.setdefault(leader, []).append((self._round, size, count))
+
+    def heard_from(self, member: int) -> None:
+        """The member has said what its queues hold. Words and decisions of a member come in the
+        order in which it sent them, so that is with all that it has decided."""
+        for _, size, count in self.settling.pop(member, ()):
+            self.settling_bytes -= size
+            self.settling_count -= count
+        self._measured_in = NO_TURN  # What was measured does not have these yet.
+        self.refresh()
+
+    def begin_round(self, others: int, peers: int) -> None:
+        """Words were sent to other nodes. `others` publish to the address as well."""
+        self._round += 1
+        for member in list(self.settling):
+            if self.settling[member][0][0] + ROUNDS < self._round:
+                self.heard_from(member)  # It is silent: what it leads counts no more.
+        self.refresh()
+        limits = (self.limits.bytes_max, self.limits.count_max)
+        room = (limits[0] - self.size_bytes, limits[1] - self.size_count)
+        self.share.begin_round(limits, room, others, peers)
 
 
 @final
@@ -204,7 +250,7 @@ class Gate:
         """A queue has decided on messages that were charged."""
         for entry in self.entries:
             if uid in entry.later:
-                entry.account.decided(size, count)
+                entry.account.decided(uid, size, count)
 
     def must_wait(self) -> bool:
         """Whether publishers have to wait until there is room."""

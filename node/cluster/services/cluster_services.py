@@ -151,6 +151,12 @@ class Operating:
         queue = self.cluster_snapshot.metadata.queue(uid)
         return queue is not None and self._led_by(queue) == self.cluster_snapshot.here
 
+    def leader_elsewhere(self, uid: int) -> int:
+        """The other node that has or leads the queue; 0: this one, or none that is known."""
+        queue = self.cluster_snapshot.metadata.queue(uid)
+        leader = 0 if queue is None else self._led_by(queue)
+        return 0 if leader == self.cluster_snapshot.here else leader
+
     def _led_by(self, queue: Queue) -> int:
         if queue.holders:
             return self.cluster_snapshot.leader_of(queue)
