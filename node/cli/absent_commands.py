@@ -15,7 +15,7 @@ BY_SEEDS: Final = (
 BY_SERVICE: Final = (
     "the node is a process of the system: stop it by its service or by SIGTERM, after drain"
 )
-NO_MIRRORS: Final = "classic queues have no mirrors; quorum queues have members (quorum_status)"
+NO_MIRRORS: Final = "list_policies and list_queues show which queues have mirrors"
 NO_STREAMS: Final = "there are no streams"
 NO_ENCRYPTION: Final = (
     "values of the configuration are not encrypted: write file:PATH or env:NAME in their place"
@@ -42,7 +42,7 @@ ABSENT: Final[Mapping[str, str]] = {
     **dict.fromkeys(("stop", "shutdown", "stop_app", "start_app"), BY_SERVICE),
     "rename_cluster_node": "a node keeps its name: add one of the new name, and forget the old one",
     **dict.fromkeys(
-        ("sync_queue", "cancel_sync_queue", "list_policies_with_classic_queue_mirroring",
+        ("list_policies_with_classic_queue_mirroring",
          "check_if_cluster_has_classic_queue_mirroring_policy",
          "await_online_synchronized_mirror"), NO_MIRRORS,
     ),

@@ -245,6 +245,16 @@ def transfer_leadership(api: Api, options: Options, out: TextIO) -> None:
     done(options, out)
 
 
+def sync_queue(api: Api, options: Options, out: TextIO) -> None:
+    api.post(path("queues", options.vhost, options.queue, "actions"), {"action": "sync"})
+    done(options, out)
+
+
+def cancel_sync_queue(api: Api, options: Options, out: TextIO) -> None:
+    api.post(path("queues", options.vhost, options.queue, "actions"), {"action": "cancel_sync"})
+    done(options, out)
+
+
 def recover(api: Api, options: Options, out: TextIO) -> None:
     if not options.unsafe:
         raise BadCall(
@@ -477,6 +487,20 @@ COMMANDS: Final[Commands] = {
         "Transferring leadership of queue {queue} in vhost {vhost} to node {node}...",
         (QUEUE, NODE),
         transfer_leadership,
+        in_vhost=True,
+    ),
+    "sync_queue": Verb(
+        "have the mirrors of a queue synchronised",
+        "Synchronising queue '{queue}' in vhost '{vhost}' ...",
+        (QUEUE,),
+        sync_queue,
+        in_vhost=True,
+    ),
+    "cancel_sync_queue": Verb(
+        "cancel the synchronisation of a queue's mirrors",
+        "Stopping synchronising queue '{queue}' in vhost '{vhost}' ...",
+        (QUEUE,),
+        cancel_sync_queue,
         in_vhost=True,
     ),
     "recover_queue": RECOVER,

@@ -150,7 +150,8 @@ LISTS: Final[Mapping[str, Listing]] = {
             "message_bytes_ready", "message_bytes_unacknowledged", "message_bytes_ram",
             "message_bytes_paged_out", "memory", "consumers", "consumer_capacity",
             "consumer_utilisation", "owner_pid", "reason", "single_active_consumer_tag",
-            "single_active_consumer_pid",
+            "single_active_consumer_pid", "pid", "slave_pids", "synchronised_slave_pids",
+            "recoverable_slaves", "mirror_pids", "synchronised_mirror_pids",
         ),
         (
             Argument("--online", is_flag=True),
@@ -159,7 +160,14 @@ LISTS: Final[Mapping[str, Listing]] = {
         ),
         in_vhost=True,
         shown=2,
-        places={"owner_pid": "owner_pid_details.name"},
+        places={
+            "owner_pid": "owner_pid_details.name",
+            "pid": "node",
+            "slave_pids": "slave_nodes",
+            "synchronised_slave_pids": "synchronised_slave_nodes",
+            "mirror_pids": "slave_nodes",
+            "synchronised_mirror_pids": "synchronised_slave_nodes",
+        },
         said="Listing queues for vhost {vhost} ...",
     ),
     "list_exchanges": Listing(

@@ -324,12 +324,14 @@ class ClusterParts:
         self._mirrors = MirrorProposals(
             operating.membership,
             quorum.mirrors,
+            operating.status,
             lambda: self.definitions.is_leader,
             quorum.is_damaged,
             self._broker.config.compat != "3.x",
         )
         quorum.mirrors.on_changed = self._mirrors.look_at
         operating.placing.first_mirrors = self._mirrors.first_view
+        operating.mirrors = self._mirrors
 
     def _follow_traffic(self) -> None:
         """Leaders go to where their clients are."""

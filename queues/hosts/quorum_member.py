@@ -806,6 +806,9 @@ class QuorumMember:
                 self.applied_index = at.index
                 done()
 
+        if point.index == self._outgoing.index:
+            begun(point)  # Nothing was committed so far: the first snapshot is the base.
+            return
         self._outgoing.give_up()
         birth = mirror_birth(int(self.mirror.joined), True)
         self._outgoing.take(Standing(point, 1, birth), self.core.machine)

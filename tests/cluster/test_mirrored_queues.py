@@ -7,6 +7,7 @@ import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
+from node.cli.warrenctl import main as warrenctl
 from tests.waiting import eventually
 from warren.testing import ClusterOfNodes
 
@@ -21,6 +22,7 @@ def cluster() -> Iterator[ClusterOfNodes]:
     """One for all; who kills a node starts it again."""
     with ClusterOfNodes(3) as found:
         put_policy(found, "all", "^m-", {"ha-mode": "all", "ha-sync-mode": "automatic"})
+        put_policy(found, "hand", "^hand-", {"ha-mode": "all", "ha-sync-mode": "manual"})
         put_policy(found, "two", "^two-", {"ha-mode": "exactly", "ha-params": 2})
         yield found
 
@@ -137,3 +139,92 @@ def test_a_queue_with_messages_gets_mirrors_and_loses_them(cluster: ClusterOfNod
     eventually(lambda: "slave_nodes" not in row(cluster, "later"), seconds=WAIT_S)
     expected = [*bodies, b"transient", b"by an open channel", b"afterwards"]
     assert consume(channel_to(cluster, 3), "later", len(expected)) == expected
+
+
+def ctl(cluster: ClusterOfNodes, *words: str) -> None:
+    assert warrenctl(["--node-url", cluster.node(2).management_url, *words]) == 0
+
+
+def test_an_operator_synchronises_mirrors(
+    cluster: ClusterOfNodes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bodies = filled(cluster, "hand-led")
+    cluster.node(3).kill9()
+    publish(channel_to(cluster, 2), "hand-led", [b"without n3"])
+    cluster.node(3).start()
+    eventually(lambda: sorted(row(cluster, "hand-led")["slave_nodes"]) == ["n2", "n3"])
+    publish(channel_to(cluster, 3), "hand-led", [b"with n3"])
+    assert row(cluster, "hand-led")["synchronised_slave_nodes"] == ["n2"]
+    ctl(cluster, "sync_queue", "hand-led")
+    synchronised(cluster, "hand-led", 2)
+    capsys.readouterr()
+    ctl(cluster, "-q", "list_queues", "name", "pid", "synchronised_slave_pids")
+    (line,) = [each for each in capsys.readouterr().out.splitlines() if "hand-led" in each]
+    assert "n1" in line and "n2" in line and "n3" in line
+    expected = [*bodies, b"without n3", b"with n3"]
+    assert consume(channel_to(cluster, 1), "hand-led", len(expected)) == expected
+
+
+def test_a_mirror_is_synchronised_when_the_older_messages_are_gone(cluster: ClusterOfNodes) -> None:
+    bodies = filled(cluster, "hand-drained")
+    cluster.node(3).kill9()
+    eventually(lambda: row(cluster, "hand-drained")["slave_nodes"] == ["n2"])
+    cluster.node(3).start()
+    eventually(lambda: sorted(row(cluster, "hand-drained")["slave_nodes"]) == ["n2", "n3"])
+    publish(channel_to(cluster, 2), "hand-drained", [b"newer"])
+    assert consume(channel_to(cluster, 1), "hand-drained", COUNT) == bodies
+    synchronised(cluster, "hand-drained", 2)
+    assert consume(channel_to(cluster, 3), "hand-drained", 1) == [b"newer"]
+
+
+def test_unacknowledged_messages_stay_with_their_consumer_when_the_leader_is_killed(
+    cluster: ClusterOfNodes,
+) -> None:
+    bodies = filled(cluster, "m-held")
+    second = channel_to(cluster, 2)
+    second.basic_qos(prefetch_count=10)
+    held = []
+    for method, _, _ in second.consume("m-held", inactivity_timeout=WAIT_S):
+        assert method is not None
+        held.append(method.delivery_tag)
+        if len(held) == 10:
+            break
+    cluster.node(1).kill9()
+    publish(channel_to(cluster, 3), "m-held", [b"afterwards"])
+    for tag in held:
+        second.basic_ack(tag)
+    second.cancel()
+    cluster.node(1).start()
+    expected = [*bodies[10:], b"afterwards"]
+    assert consume(channel_to(cluster, 3), "m-held", len(expected)) == expected
+
+
+def test_a_policy_chooses_how_many_nodes_have_the_queue(cluster: ClusterOfNodes) -> None:
+    bodies = filled(cluster, "two-copies")
+    (mirror,) = row(cluster, "two-copies")["slave_nodes"]
+    cluster.node(int(mirror[1])).kill9()
+    other = 5 - int(mirror[1])
+    eventually(lambda: row(cluster, "two-copies", 1)["slave_nodes"] == [f"n{other}"])
+    cluster.node(int(mirror[1])).start()
+    put_policy(cluster, "two", "^two-", {"ha-mode": "nodes", "ha-params": [mirror]})
+    eventually(lambda: row(cluster, "two-copies", 1)["slave_nodes"] != [f"n{other}"])
+    ctl(cluster, "sync_queue", "two-copies")
+    eventually(lambda: row(cluster, "two-copies", 1)["node"] == mirror)
+    eventually(lambda: row(cluster, "two-copies", 1)["slave_nodes"] == [])
+    assert consume(channel_to(cluster, 1), "two-copies", COUNT) == bodies
+
+
+def test_exclusive_and_transient_queues_have_no_mirrors(cluster: ClusterOfNodes) -> None:
+    channel = channel_to(cluster, 1)
+    channel.queue_declare("m-own", exclusive=True)
+    channel.queue_declare("m-brief", durable=False, auto_delete=True)
+    assert "slave_nodes" not in row(cluster, "m-own", 1)
+    assert "slave_nodes" not in row(cluster, "m-brief", 1)
+
+
+def test_a_node_that_stops_passes_its_queues_to_mirrors(cluster: ClusterOfNodes) -> None:
+    bodies = filled(cluster, "m-passed")
+    cluster.node(1).stop()
+    assert row(cluster, "m-passed", 2)["node"] in ("n2", "n3")
+    cluster.node(1).start()
+    assert consume(channel_to(cluster, 1), "m-passed", COUNT) == bodies

@@ -17,8 +17,8 @@ QUEUES_A_TICK in each. No I/O.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from typing import Any, Final, Protocol
 
 from node.cluster.membership.member_changes import Membership, Refused
 from node.cluster.queues.mirrors import Mirrors, mirror_view, ring_view
@@ -38,8 +38,19 @@ from raft.ring_view import RingView
 
 log = logging.getLogger("warren.mirroring")
 
+SYNCHRONISE: Final = "synchronise mirrors"  # a question: [uid, whether it is wanted]
 LOST_MS: Final = 500
 QUEUES_A_TICK: Final = 100
+
+
+class Asking(Protocol):
+    """`node.cluster.services.status_channel.StatusChannel`."""
+
+    def serve(self, question: str, answer: Callable[[int, Any], AsyncIterator[object]]) -> None: ...
+
+    async def ask_others(
+        self, question: str, about: object = None, timeout_s: float = 2.0
+    ) -> Mapping[int, list[Any] | None]: ...
 
 
 class MirrorProposals:
@@ -49,6 +60,7 @@ class MirrorProposals:
         self,
         membership: Membership,
         mirrors: Mirrors,
+        asking: Asking,
         leads_definitions: Callable[[], bool],
         is_damaged: Callable[[int], bool],
         synchronises: bool,
@@ -57,6 +69,7 @@ class MirrorProposals:
         self._membership = membership
         self._snapshot = membership.cluster_snapshot
         self._mirrors = mirrors
+        self._asking = asking
         self._leads_definitions = leads_definitions
         self._is_damaged = is_damaged
         self._synchronises = synchronises
@@ -66,10 +79,26 @@ class MirrorProposals:
         self._urgent: dict[int, None] = {}  # uids to look at next
         self._open: set[int] = set()  # uids whose proposal is not answered yet
         self._tasks: set[asyncio.Task[None]] = set()
+        asking.serve(SYNCHRONISE, self._asked)
 
     def stop(self) -> None:
         for task in self._tasks:
             task.cancel()
+
+    # Synchronisation
+
+    async def synchronise(self, queue: Queue, is_wanted: bool) -> None:
+        """Have the mirrors of the queue synchronised, or cancel that. Refused: it has none."""
+        if not self._is_mirrored(queue):
+            raise Refused(f"queue '{queue.name}' in vhost '{queue.vhost}' is not mirrored")
+        self._mirrors.order(int(queue.uid), is_wanted)
+        await self._asking.ask_others(SYNCHRONISE, [int(queue.uid), is_wanted])
+
+    async def _asked(self, asker: int, about: Any) -> AsyncIterator[object]:
+        match about:
+            case [int(uid), bool(is_wanted)]:
+                self._mirrors.order(uid, is_wanted)
+                yield True
 
     # Policies
 

@@ -111,7 +111,9 @@ class Mirrors:
         self._queues = queues
         self._founding: set[int] = set()  # uids of classic queues that are handed over
         self.on_changed: Callable[[int], None] | None = None  # a view or a policy is another one
-        self.wanted: set[int] = set()  # uids of queues that an operator has synchronised
+        # What an operator has said, by uid: whether mirrors are to be synchronised. It holds until
+        # all are.
+        self._ordered: dict[int, bool] = {}
         self._drained_at: dict[int, tuple[int, int]] = {}  # right neighbour's join, next seq then
 
     def ring(self, uid: int) -> Ring | None:
@@ -130,14 +132,20 @@ class Mirrors:
         operator's command, or when none of those messages is left."""
         uid = int(queue.uid)
         if len(view.synchronised) == len(view.members):
-            self.wanted.discard(uid)
+            self._ordered.pop(uid, None)
             self._drained_at.pop(uid, None)
         group = self._cluster.raft.group(uid)
         right = view.right_of(self._cluster.member)
         if group is None or right == 0 or right in view.synchronised:
             return
-        is_wanted = by_policy or uid in self.wanted or self._is_drained(uid, view.joined_in(right))
-        group.synchronise(is_wanted)
+        is_wanted = self._ordered.get(uid, by_policy)
+        group.synchronise(is_wanted or self._is_drained(uid, view.joined_in(right)))
+
+    def order(self, uid: int, is_wanted: bool) -> None:
+        """An operator has the mirrors of a queue synchronised, or cancels that."""
+        self._broker.turn.begin()
+        self._ordered[uid] = is_wanted
+        self.look_at(uid)
 
     def _is_drained(self, uid: int, joined: int) -> bool:
         """Whether all messages are gone that were in the queue when the neighbour joined."""

@@ -35,6 +35,7 @@ from queues.definitions.queue_arguments import QUORUM, STREAM
 from warren.storage.disk import Disk
 
 if TYPE_CHECKING:
+    from node.cluster.queues.mirror_proposals import MirrorProposals
     from node.cluster.queues.recovering import Recovering
     from node.cluster.queues.traffic_channel import TrafficChannel
 
@@ -110,6 +111,7 @@ class Operating:
         self.leaving: Leaving | None = None  # once it is known how the process ends
         self.recovering: Recovering | None = None  # of a node in a cluster
         self.traffic: TrafficChannel | None = None  # the same
+        self.mirrors: MirrorProposals | None = None  # the same
 
     def is_in_alarm(self, member: int) -> bool:
         """Whether that node has told an alarm of its memory or disk."""

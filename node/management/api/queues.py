@@ -5,6 +5,7 @@ from typing import Final
 
 from aiohttp import web
 
+from node.cluster.membership.member_changes import Refused
 from node.definitions.definition_changes import queue_declaration, queue_deletion, readable_queue
 from node.management.access import Context, asked_vhosts, caller_of, not_authorized
 from node.management.bodies import arguments, flag, matching, path_name, query_flag, read_body
@@ -23,6 +24,8 @@ from node.management.rows.view import QueueView
 from warren.wire.errors import ProtocolError
 
 ACCEPT_DAMAGE: Final = "accept_damage"
+SYNC: Final = "sync"
+CANCEL_SYNC: Final = "cancel_sync"
 
 
 class Queues:
@@ -152,7 +155,8 @@ class Queues:
         return web.Response(status=204)
 
     async def act(self, request: web.Request) -> web.Response:
-        """`{"action": "accept_damage"}`: administrators put a crashed queue back into service."""
+        """`{"action": "accept_damage"}` puts a crashed queue back into service; `sync` and
+        `cancel_sync` are about the mirrors of a queue."""
         (vhost,) = asked_vhosts(self._context, request)
         name = request.match_info["queue"]
         if not caller_of(request).is_administrator:
@@ -160,12 +164,27 @@ class Queues:
         if self._context.view.queue(vhost, name) is None:
             raise ApiError.not_found()
         asked = await read_body(request, "action")
+        if asked["action"] in (SYNC, CANCEL_SYNC):
+            await self._synchronise(vhost, name, asked["action"] == SYNC)
+            return web.Response(status=204)
         if asked["action"] != ACCEPT_DAMAGE:
-            raise ApiError.bad_request(f"unknown action; known: {ACCEPT_DAMAGE}")
+            known = f"{SYNC}, {CANCEL_SYNC}, {ACCEPT_DAMAGE}"
+            raise ApiError.bad_request(f"unknown action; known: {known}")
         refusal = await self._context.view.accept_damage(vhost, name)
         if refusal:
             raise ApiError.bad_request(refusal)
         return web.Response(status=204)
+
+    async def _synchronise(self, vhost: str, name: str, is_wanted: bool) -> None:
+        cluster = self._context.cluster
+        mirrors = None if cluster is None else cluster.operating.mirrors
+        queue = self._context.operations.definitions.queue(vhost, name)
+        if mirrors is None or queue is None:
+            raise ApiError.bad_request(f"queue '{name}' in vhost '{vhost}' is not mirrored")
+        try:
+            await mirrors.synchronise(queue, is_wanted)
+        except Refused as error:
+            raise ApiError.bad_request(str(error)) from error
 
     async def act_on_many(self, request: web.Request) -> web.Response:
         """`accept_damage` for all crashed queues of this node, or those that match; a row each."""

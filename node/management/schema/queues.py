@@ -74,6 +74,12 @@ QUEUE: Final = record(
         "leader": STRING,
         "members": TEXTS,
         "online": TEXTS,
+        "slave_nodes": TEXTS,
+        "synchronised_slave_nodes": TEXTS,
+        "recoverable_slaves": TEXTS,
+        "mirror_nodes": TEXTS,
+        "synchronised_mirror_nodes": TEXTS,
+        "recoverable_mirrors": TEXTS,
         "warnings": TEXTS,  # of policies that have no effect
         # Of exclusive ones.
         "owner_pid_details": record("QueueOwner", {"name": STRING}),
@@ -130,8 +136,9 @@ OPERATIONS: Final = (
     reads(f"{ONE}/topology", "Where it is led, who has it, and how to reach them.", TOPOLOGY),
     posts(
         f"{ONE}/actions",
-        "Put a crashed queue back into service with what could be read of it.",
-        wanted({"action": one_of("accept_damage")}),
+        "Synchronise the mirrors of a queue, or cancel that; or put a crashed queue back into "
+        "service with what could be read of it.",
+        wanted({"action": one_of("sync", "cancel_sync", "accept_damage")}),
         rights=ADMINISTRATOR,
     ),
     posts(
