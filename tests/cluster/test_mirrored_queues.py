@@ -193,7 +193,7 @@ def test_unacknowledged_messages_stay_with_their_consumer_when_the_leader_is_kil
     publish(channel_to(cluster, 3), "m-held", [b"afterwards"])
     for tag in held:
         second.basic_ack(tag)
-    second.cancel()
+    second.connection.close()
     cluster.node(1).start()
     expected = [*bodies[10:], b"afterwards"]
     assert consume(channel_to(cluster, 3), "m-held", len(expected)) == expected

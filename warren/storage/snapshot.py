@@ -128,7 +128,9 @@ class SnapshotStore:
         """The slices of a snapshot; KeyedDamaged, at the last one, if they are not what its head
         says. At start alone."""
         first = KEY.pack(owner, head.index, head.first)
-        end = KEY.pack(owner, head.index, HEAD_NUMBER)
+        # Behind those of this node there may be some that were staged and do not count.
+        last = HEAD_NUMBER if head.first == STAGED else STAGED
+        end = KEY.pack(owner, head.index, last)
         count = byte_count = crc = 0
         for _, content in self._keyed.rows(SNAPSHOTS, first, end):
             count += 1

@@ -21,7 +21,7 @@ from queues.definitions.broker_objects import MirrorView, Queue
 from queues.hosts.founding import Founding
 from queues.hosts.host_interfaces import Steps
 from queues.hosts.quorum_member import QuorumMember
-from queues.hosts.quorum_recovery import INCARNATION, FoundGroup, beginning
+from queues.hosts.quorum_recovery import INCARNATION, FoundGroup, FoundGroups, beginning
 from raft.entries import Config
 from raft.recovery import Restored
 from raft.ring import Ring
@@ -85,6 +85,7 @@ class Groups(Protocol):
     """The members of groups on this node (`node.cluster.queues.quorum_channel`)."""
 
     members: "dict[int, GroupMember]"
+    found: "FoundGroups"
     over: set[int]
 
     def quorum(self, uid: int) -> QuorumMember | None: ...
@@ -175,7 +176,7 @@ class Mirrors:
         if member is None:
             if self._queues.is_founding(queue):
                 self.found(queue)
-            elif self._cluster.member in queue.holders:
+            elif self._cluster.member in queue.holders and not self._is_stale(queue):
                 self._begin_new(queue)
             return
         known = queue.mirrors
@@ -188,6 +189,14 @@ class Mirrors:
             self._discard(queue, member)
         elif not self._queues.is_damaged(uid):
             member.take_view(ring_view(known))
+
+    def _is_stale(self, queue: Queue) -> bool:
+        """Whether this node has taken part in a later view: after a start the definitions may be
+        older than its log, and name a membership that has ended."""
+        view = queue.mirrors
+        assert view is not None
+        joined = view.joined[view.members.index(self._cluster.member)]
+        return joined <= self._queues.found.term_of(int(queue.uid))
 
     def _discard(self, queue: Queue, member: QuorumMember) -> None:
         """A newer view is without this membership; if it names the node, it joins again, empty."""

@@ -30,6 +30,8 @@ from queues.sessions.credit import CreditActor, CreditSpec
 from raft.entries import INDEX_MAX, Config
 from raft.host import RaftHost
 from raft.recovery import Restored
+from raft.ring import Ring
+from raft.ring_view import RingView
 from raft.settings import Settings
 from tests.sim.queues.node import Timer
 from tests.sim.storage.sim_disk import SimDisk
@@ -183,6 +185,10 @@ class GroupNode:
     def _rejoin(self, group: FoundGroup) -> None:
         """Unless the group has restarted without it."""
         assert self.member is not None
+        if group.is_mirror:
+            self.member.recovered()
+            self._join_ring(group.born, group.restored(), group.is_whole)
+            return
         term, alone = self.world.reborn_of(self.number)
         if group.incarnation < term and alone != self.number:
             return
@@ -254,6 +260,43 @@ class GroupNode:
         group = self.raft.add(UID, incarnation, restored, member)
         self.is_joined = True
         member.join(group)
+
+    # A mirrored queue, as `node.cluster.queues.mirrors` does it
+
+    def take_view(self, view: RingView) -> None:
+        """The node hears of a view, perhaps of an old one."""
+        joined = view.joined_in(self.number)
+        member = self.member
+        self.turn.begin()
+        if member is not None and view.epoch < member.mirror.joined:
+            return
+        if member is not None and joined != member.mirror.joined:
+            self.leave()
+            member = None
+        if member is not None:
+            member.take_view(view)
+        elif joined > self.found.term_of(UID):
+            self._begin_mirror(joined)
+
+    def _begin_mirror(self, joined: int) -> None:
+        member = self.make()
+
+        def begun() -> None:
+            if self.member is member:
+                self._join_ring(joined, beginning(self.number, Config(()), 0), False)
+
+        member.begin_mirror(joined, begun)
+
+    def _join_ring(self, joined: int, restored: Restored, is_whole: bool) -> None:
+        member = self.member
+        assert member is not None
+        group = self.raft.add_mirror(UID, INCARNATION, joined, restored, member, is_whole)
+        self.is_joined = True
+        member.join(group)
+
+    def ring(self) -> Ring | None:
+        group = self.raft.group(UID)
+        return group.raft if group is not None and isinstance(group.raft, Ring) else None
 
     def _left(self, uid: int) -> None:
         """The group does not have this node any more; not in the middle of a report."""

@@ -22,6 +22,7 @@ from raft.status import LEADER
 from tests.sim.queues.burying import TARGETS, SimUndertaker, Target
 from tests.sim.queues.group_node import OPTIONS, UID, GroupNode
 from tests.sim.queues.group_session import Books, Letter, Session
+from tests.sim.queues.mirror_views import MirrorViews
 from tests.sim.storage.sim_disk import Crashed, SimDisk, is_out_of_space
 
 START_MS: Final = 1000
@@ -46,11 +47,17 @@ class GroupWorld:
     """See the module. Members are numbered from 1; a wiped node comes back under a new number."""
 
     def __init__(
-        self, seed: int, count: int, buries: bool = False, founders: int | None = None
+        self,
+        seed: int,
+        count: int,
+        buries: bool = False,
+        founders: int | None = None,
+        mirrored: bool = False,
     ) -> None:
         """`buries`: some messages die, and are kept until their dead letters are safe.
 
-        `founders`: how many of the `count` nodes have a member at first; None: all.
+        `founders`: how many of the `count` nodes have a member at first; None: all. `mirrored`: it
+        is a mirrored queue.
         """
         self.random = Random(seed)
         self.buries = buries
@@ -60,6 +67,9 @@ class GroupWorld:
         self.disks = {number: SimDisk() for number in range(1, count + 1)}
         self.nodes: dict[int, GroupNode | None] = dict.fromkeys(self.disks)
         self.wanted = tuple(sorted(self.disks)[:founders])
+        self.views: MirrorViews | None = None
+        if mirrored:
+            self.views = MirrorViews(self.wanted, self.random)
         self.channels: dict[tuple[int, int, int], deque[bytes]] = {}
         self.cut: set[tuple[int, int]] = set()  # ways on which nothing comes through
         self.leaders: dict[int, int] = {}  # term, by member that leads and is ready
@@ -157,6 +167,9 @@ class GroupWorld:
         node = self.nodes[number]
         if node is None or number in self.ignorant:
             return
+        if self.views is not None:
+            node.take_view(self.views.heard())
+            return
         if node.member is None and number in self.wanted:
             config = Config(()) if self.has_changed else Config(self.wanted)
             node.found_member(config, not self.has_changed and number == self.wanted[0])
@@ -232,6 +245,9 @@ class GroupWorld:
             for node in self.alive():
                 node.raft.tick(self.ticked_ms)
                 node.pass_time()
+        if self.views is not None:
+            self.views.look(self.nodes, self.wanted, self.is_calm)
+            self.views.tell(self.alive())
         if self.now_ms - self.beaten_ms >= BEAT_MS:
             self.beaten_ms = self.now_ms
             for node in self.alive():
@@ -282,6 +298,9 @@ class GroupWorld:
         member = node.member
         if member is None or member.applied_index == 0 or self.random.random() < 0.7:
             return
+        ring = node.ring()
+        if self.views is not None and (ring is None or ring.is_hollow):
+            return  # Its machine is empty at its base.
         index = (node.incarnation, int(member.applied_index))
         state = crc32(encode_fifo(member.core.machine))
         known = self.states.setdefault(index, (state, node.number))
@@ -343,6 +362,9 @@ class GroupWorld:
                 self.connect(first, second)
 
     def move_leader(self) -> None:
+        if self.views is not None:
+            self.views.move_leader()
+            return
         leader = self.find_leader()
         if leader is not None and leader.member is not None:
             leader.turn.begin()
@@ -362,6 +384,8 @@ class GroupWorld:
 
     def is_as_wanted(self) -> bool:
         """Whether the last change of members is complete."""
+        if self.views is not None:
+            return self.views.is_whole(self.wanted)
         leader = self.find_leader()
         status = None if leader is None or leader.member is None else leader.member.status()
         return status is not None and status.config == Config(self.wanted)
@@ -513,7 +537,9 @@ class GroupWorld:
         if leader is None or leader.member is None:
             return False
         status = leader.member.status()
-        if status is None or status.config.voters != self.wanted or status.config.learners:
+        if status is None or tuple(sorted(status.config.voters)) != self.wanted:
+            return False
+        if status.config.learners or not self.is_as_wanted():
             return False
         if any(node.member is None for node in self.alive() if node.number in self.wanted):
             return False

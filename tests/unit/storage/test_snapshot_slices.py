@@ -258,6 +258,16 @@ def test_a_snapshot_from_another_node_replaces_one_of_this_node_at_the_same_inde
     assert not place.store.stage(OWNER, SOURCE, 9, 4, 0, [b"again"], place.tell("never"))
 
 
+def test_a_crash_while_a_snapshot_is_staged_at_the_same_index_leaves_that_of_this_node() -> None:
+    place = Place()
+    writer = place.store.begin(OWNER, 9, b"own")
+    writer.add([b"own"])
+    writer.commit(place.tell("committed"))
+    place.stage(9, [b"whole 0", b"whole 1"])
+    place.runner.settle()
+    assert place.restarted().found() == (9, b"own", [b"own"])
+
+
 def test_an_installed_snapshot_ends_the_one_that_was_being_written() -> None:
     place = Place()
     writer = place.store.begin(OWNER, 6, b"own")
