@@ -183,11 +183,24 @@ class RecoveryReport:
 class OwnerState:
     """What the log says of one owner, apart from its messages."""
 
-    __slots__ = ("claimed", "dead", "deleted", "last_seq", "mark", "mark_file")
+    __slots__ = (
+        "claimed",
+        "claimed_here",
+        "dead",
+        "deleted",
+        "is_grouped",
+        "last_seq",
+        "mark",
+        "mark_file",
+    )
 
     def __init__(self) -> None:
         self.dead = RangeSet()
         self.claimed = RangeSet()  # found in a newer file
+        # The messages of a group may be twice in one file: a member that left this node and joined
+        # again got them again.
+        self.is_grouped = False
+        self.claimed_here = RangeSet()  # of a group: found in the same file
         self.last_seq = 0
         self.mark = -1
         self.mark_file: LogFile | None = None
@@ -598,6 +611,8 @@ class Recovery:
             for index, payload in sorted(self._payloads[owner].items()):
                 sink.entry(owner, index, payload)
         self._payloads.clear()
+        for owner in self._groups.owners():
+            self._state(owner).is_grouped = True
         for owner, state in self._owners.items():
             if state.deleted:
                 self._groups.forget(owner)
@@ -659,6 +674,7 @@ class Recovery:
             for run in runs.get(file_id, ()):
                 self._claim_run(run, noted)
             for state, live in noted:
+                state.claimed_here = RangeSet()
                 for start, length in live:
                     state.claimed.add(start, length)
 
@@ -695,6 +711,15 @@ class Recovery:
             if found != [(start, length)]:
                 note_elsewhere(file, owner, start, length, found)
             live.extend(found)
+        return self._claim_here(state, live) if state.is_grouped else live
+
+    def _claim_here(self, state: OwnerState, found: Ranges) -> Ranges:
+        """What of these messages is not twice in this file."""
+        live: Ranges = []
+        for start, length in found:
+            live.extend(state.claimed_here.missing(start, length))
+        for start, length in live:
+            state.claimed_here.add(start, length)
         return live
 
     def _count_live(self, file: LogFile, byte_count: int) -> None:
