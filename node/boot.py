@@ -400,7 +400,7 @@ class Node:
         parts.join(self._first_commands)
         broker.policies.begin()
         self.wal.on_behind = self._log_behind
-        self.wal.attach(QueueOwners(broker.hosts.awake, broker.hosts.mark))
+        self.wal.attach(QueueOwners(broker.hosts.awake, broker.hosts.mark, broker.has_group))
         return broker
 
     def _make_broker(self) -> Broker:

@@ -452,6 +452,11 @@ class Broker:
             return self.member in queue.holders
         return queue.node == self.node_name
 
+    def has_group(self, uid: int) -> bool:
+        """Whether the queue has a log group, on whatever nodes."""
+        queue = self.metadata.queue(uid)
+        return queue is not None and len(queue.holders) > 0
+
     def is_down(self, queue: Queue) -> bool:
         """Whether it is a classic queue of another node that cannot be reached, or where no host
         listens now."""

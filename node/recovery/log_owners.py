@@ -6,7 +6,7 @@ node runs (`warren.storage`).
 
 import logging
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from node.definitions.queue_hosts import FindQueue, QueueHosts
 from node.recovery.damage import Damage, Damages, shown
@@ -23,6 +23,8 @@ from warren.storage.recovery import RecoveredPublish, RecoveryReport
 from warren.storage.stretches import Stretch
 
 log = logging.getLogger("warren.node")
+
+SEQ_END: Final = 1 << 62  # above all message_seqs
 
 
 class GroupsFound(Protocol):
@@ -198,12 +200,22 @@ class Recovered:
         self._damages.add(core, Damage(shown(places[0]), tuple(places), last_seq, mark))
 
 
+def no_group(owner: int) -> bool:
+    return False
+
+
 class QueueOwners:
     """Answers the log about the queues that there are (`warren.storage.compaction.Owners`)."""
 
-    def __init__(self, cores: dict[int, QueueCore], mark: Callable[[int], int]) -> None:
+    def __init__(
+        self,
+        cores: dict[int, QueueCore],
+        mark: Callable[[int], int],
+        is_group: Callable[[int], bool] = no_group,
+    ) -> None:
         self._cores = cores  # queues at rest have none, and nothing alive
         self._mark = mark  # of all
+        self._is_group = is_group  # whether the owner is a group, which may have no member here
 
     def live_ranges(self, owner: int, first: int, count: int) -> list[tuple[int, int]]:
         core = self._cores.get(owner)
@@ -221,8 +233,19 @@ class QueueOwners:
         return ([], 0) if core is None else core.store.places(file_id, after)
 
     def alive_from(self, owner: int, first: int) -> tuple[list[tuple[int, int]], int]:
+        """Of a group all messages count as alive that the machine here has not come to: a member
+        that joins again gets some that an earlier one had."""
         core = self._cores.get(owner)
-        return ([], 0) if core is None else core.journaled_from(first)
+        if core is None:
+            return ([(first, SEQ_END - first)] if self._is_group(owner) else []), 0
+        alive, following = core.journaled_from(first)
+        if not core.quorum:
+            return alive, following
+        coming = max(first, int(core.machine.next_seq))
+        if following >= coming:
+            following = 0
+        alive = [(at, min(count, coming - at)) for at, count in alive if at < coming]
+        return (alive if following > 0 else [*alive, (coming, SEQ_END - coming)]), following
 
     def mark(self, owner: int) -> int:
         return self._mark(owner)

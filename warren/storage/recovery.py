@@ -612,7 +612,8 @@ class Recovery:
                 sink.entry(owner, index, payload)
         self._payloads.clear()
         for owner in self._groups.owners():
-            self._state(owner).is_grouped = True
+            if owner in self._owners:
+                self._owners[owner].is_grouped = True
         for owner, state in self._owners.items():
             if state.deleted:
                 self._groups.forget(owner)

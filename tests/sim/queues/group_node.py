@@ -176,7 +176,7 @@ class GroupNode:
             assert self.member is not None
             self._rejoin(group)
         self.wal.on_durable.append(self._durable)
-        self.wal.attach(QueueOwners(self.hosts, lambda uid: 0))
+        self.wal.attach(QueueOwners(self.hosts, lambda uid: 0, lambda uid: True))
         self.turn.begin()
         self.renew()
         if group is not None and not self.is_joined:
