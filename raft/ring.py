@@ -301,6 +301,8 @@ class Ring:
         self._view_has_moved = True
         self._leading = None
         self._end_copying()
+        if not self._incoming.is_installing:
+            self._incoming.drop()  # A neighbour that restarted cuts its slices in other places.
         self._left_mark = self._returned = self._returned_here = 0
         self._right_base = NO_BASE
         self._needed_index = self.commit_index
