@@ -93,6 +93,7 @@ COMPILED = [
     "queues/machine/consumer_limits.py",
     "queues/machine/consumers.py",
     "queues/sessions/counts.py",
+    "queues/sessions/balance.py",
     "queues/sessions/credit.py",
     "queues/dead_lettering/dead_letter_limits.py",
     "queues/dead_lettering/dead_letters.py",

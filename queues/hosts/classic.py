@@ -174,6 +174,7 @@ class ClassicHost:
             self._apply(commands, chunks, now_ms)
         elif now_ms >= machine.due_ms or machine.has_more():
             self._apply([], NO_CHUNKS, now_ms)
+        core.pace_publishers(now_ms)
         if self._shift_end > 0:
             self._shift(now_ms)
         if machine.has_more():
@@ -363,6 +364,7 @@ class ClassicHost:
         while core.machine.has_more():
             self._apply([], NO_CHUNKS, now_ms)
         self._is_over = True
+        core.forget_balance()
         core.credit.peer_down_everywhere()
         timeout_ms = int(core.machine.options.consumer_timeout_ms)
         for sink, number in sinks:

@@ -7,7 +7,8 @@ wait to be dead-lettered, what the log asks about its messages, and the end of t
 does not know sessions; a host passes the effects that concern sessions to their sinks itself.
 
 Messages that are to be dead-lettered stay in the store, and in the log, until they are published
-(`queues.dead_lettering.dead_letter_reads`). The core steps itself for that alone. Compiled.
+(`queues.dead_lettering.dead_letter_reads`). The core steps itself for that, and to end a hold of
+publishers (`queues.sessions.balance`) in time. Compiled.
 """
 
 from typing import Final, final
@@ -44,11 +45,13 @@ from queues.machine.traits import Traits, decode_meta, traits_of
 from queues.message import Chunk
 from queues.queue_host import SessionSink, View
 from queues.runs.seqset import SeqSet
+from queues.sessions.balance import LEAD_MIN, Balance, lead_max_of
 from queues.sessions.counts import Capacity
-from queues.sessions.credit import CreditActor
+from queues.sessions.credit import CreditActor, CreditSpec
 from warren.wire.amqp091.events import INFO_EXPIRATION, INFO_PERSISTENT, INFO_PRIORITY
 
 DEFAULT: Final = 0  # modes
+BRAKE: Final = CreditSpec(1, 1)
 LAZY: Final = 1  # bodies do not stay in memory once they are on disk
 
 
@@ -101,6 +104,8 @@ class QueueCore:
         self._closes_publisher = False  # once no message waits to be dead-lettered any more
         self._marked = False
         self._found: list[Found] = []  # what a recovery has found so far
+        self._balance: Balance | None = None  # once messages waited although there were consumers
+        self._brake: CreditActor | None = None  # blocks `credit` while publishers are held
         self.published_count: i64 = 0
         self.delivered_count: i64 = 0
         self.accepted_count: i64 = 0
@@ -252,6 +257,47 @@ class QueueCore:
         for run_first, run_count in self.store.spans_within(first, count):
             self.release(run_first, run_count)
 
+    # Publishers and consumers
+
+    def pace_publishers(self, now_ms: i64) -> None:
+        """Hold publishers while consumers catch up. Called after each batch."""
+        machine = self.machine
+        ready = machine.ready.count
+        balance = self._balance
+        if balance is None:
+            if ready <= LEAD_MIN or machine.attached_count == 0:
+                return
+            balance = Balance(self.published_count - self.delivered_count)
+            self._balance = balance
+        elif machine.attached_count == 0:
+            self.forget_balance()
+            return
+        unsettled = machine.checked_out
+        lead_max = lead_max_of(ready + unsettled, self.store.live_bytes)
+        held = balance.is_holding
+        due_ms = balance.due_ms
+        accepted = self.published_count
+        if balance.judge(now_ms, accepted, self.delivered_count, ready, unsettled, lead_max):
+            if not held:
+                if self._brake is None:
+                    self._brake = CreditActor("consumers", BRAKE)
+                self.credit.send(self._brake, 1)
+            if balance.due_ms != due_ms:
+                self.turn.wake_host(self, balance.due_ms)
+        elif held:
+            self._release_publishers()
+
+    def _release_publishers(self) -> None:
+        assert self._brake is not None
+        self._brake.ack(self.credit, 1)
+
+    def forget_balance(self) -> None:
+        """Release the publishers: no consumers are served here any more."""
+        balance = self._balance
+        self._balance = None
+        if balance is not None and balance.is_holding:
+            self._release_publishers()
+
     # Dead letters
 
     @property
@@ -281,10 +327,16 @@ class QueueCore:
             publisher.close()
 
     def step(self, now_ms: i64) -> None:
-        """Go on with dead letters."""
+        """Publish further dead letters; end a hold of publishers that is over."""
         self._marked = False
-        if not self.is_gone:
-            self.publish_dead_letters(now_ms)
+        if self.is_gone:
+            return
+        self.publish_dead_letters(now_ms)
+        balance = self._balance
+        if balance is not None and balance.is_holding:
+            self.pace_publishers(now_ms)
+            if balance.is_holding:
+                self.turn.wake_host(self, balance.due_ms)
 
     def on_timer(self) -> None:
         self._mark()

@@ -464,6 +464,7 @@ class QuorumMember:
             self._mark_later()
         core.publish_dead_letters(core.machine.now_ms)
         if self.term > 0:
+            core.pace_publishers(core.machine.now_ms)
             if len(self._stepped) > 0:
                 self._mark_later()
             elif core.machine.has_more():
@@ -588,6 +589,7 @@ class QuorumMember:
         """Others lead: what was handed down is theirs, and so are the sessions."""
         self.term = 0
         self._is_sweeping = False
+        self.core.forget_balance()
         at_least_once_worker = self._at_least_once_worker
         self._at_least_once_worker = None
         if at_least_once_worker is not None:
