@@ -164,9 +164,9 @@ class RemoteSession:
         self._sink = sink
         self._session = sink.session
         self._home = home
-        self._credit = CreditActor(
-            "quorum session", VISITOR_CREDIT
-        )  # towards a leader on this node
+        # Towards a leader on this node.
+        self._credit = CreditActor("quorum session", VISITOR_CREDIT, self._grant)
+        self._ungranted: i64 = 0  # confirmed publishes for which the session has no credit yet
         self._kept: deque[Kept] = deque()
         self._next: i64 = 1  # number of the next command
         self._applied: i64 = 0
@@ -534,8 +534,17 @@ class RemoteSession:
         count = upto_seq - self._confirmed
         self._confirmed = upto_seq
         if not self._ended:
-            self._home.credit.ack(self._sink.credit, count)
+            self._ungranted += count
+            if not self._credit.is_blocked():
+                self._grant()
             self._sink.on_confirms(uid, upto_seq)
+
+    def _grant(self) -> None:
+        """Give the session credit for what was confirmed, unless the leader withholds it."""
+        count = self._ungranted
+        self._ungranted = 0
+        if count > 0 and not self._ended:
+            self._home.credit.ack(self._sink.credit, count)
 
     def on_refused(self, uid: int, first_seq: int, count: int) -> None:
         first = max(first_seq, self._confirmed + 1)
