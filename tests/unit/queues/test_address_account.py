@@ -211,6 +211,23 @@ def test_settings_that_do_not_go_together_are_refused(definition: dict[str, obje
 # Rates
 
 
+@pytest.mark.parametrize("per_second", [1000, 20_000])
+def test_a_publisher_that_always_has_messages_keeps_its_rate_to_one_percent(
+    per_second: int,
+) -> None:
+    """Timers fire up to 3 ms late."""
+    random = Random(1)
+    now_s, rate = 0.0, ProducerRate(per_second, 0.0)
+    by_second: dict[int, int] = {}
+    while now_s < 60.0:
+        count = rate.allowed(now_s)
+        rate.take(count)
+        by_second[int(now_s)] = by_second.get(int(now_s), 0) + count
+        now_s += rate.wait_ms() / 1000 + random.random() * 0.003
+    for second in range(1, 59):
+        assert by_second[second] == pytest.approx(per_second, rel=0.01)
+
+
 @pytest.mark.parametrize("per_second", [1, 10, 999, 50_000])
 def test_a_rate_holds_in_each_second_and_allows_no_burst_after_a_pause(per_second: int) -> None:
     random = Random(per_second)
