@@ -252,7 +252,7 @@ class Runner:
                 taken = deliveries[:count]
                 before = target.bytes
                 future = await target.publish(taken)
-                future.add_done_callback(partial(self._settled, source, taken))
+                future.add_done_callback(partial(self._settled, self._failed, source, taken))
                 wait_s = pacing.sent(count, target.bytes - before, monotonic())
                 if wait_s > 0:
                     await asyncio.sleep(wait_s)
@@ -274,12 +274,13 @@ class Runner:
 
     def _settled(
         self,
+        session: "asyncio.Future[None] | None",
         source: Source,
         taken: Sequence[AnyDelivery],
         future: "asyncio.Future[list[Outcome]]",
     ) -> None:
-        """The target has answered for a batch."""
-        if future.cancelled() or self._failed is None or self._failed.done():
+        """The target has answered for a batch; `session` is the `_failed` of its session."""
+        if future.cancelled() or session is not self._failed or session is None or session.done():
             if not future.cancelled():
                 future.exception()  # Known: the session is over.
             return
