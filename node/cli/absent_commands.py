@@ -73,6 +73,5 @@ ABSENT: Final[Mapping[str, str]] = {
     "reclaim_quorum_memory": "logs of quorum queues are cut by themselves",
     "force_checkpoint": "snapshots of quorum queues are taken by themselves",
     "post_upgrade": "nothing is left to do after an upgrade but rebalance",
-    "help": "see warrenctl --help, and COMMAND --help",
     "autocomplete": "completion writes a script for the shell",
 }  # fmt: skip

@@ -55,6 +55,7 @@ NODE: Final = ("-n", "--node")
 RABBIT: Final = "rabbit"
 VHOST: Final = ("-p", "--vhost")
 FLAGS: Final = ("-q", "--quiet", "-s", "--silent", "--no-table-headers")
+HELP: Final = "help"  # warrenctl help COMMAND
 NAME_WIDTH: Final = 32  # of nearly all commands
 
 
@@ -80,6 +81,8 @@ def is_url(text: str) -> bool:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; the exit code is returned."""
     own, rest = parted(sys.argv[1:] if arguments is None else arguments)
+    if rest[:1] == [HELP]:
+        rest = [*rest[1:2], "--help"]
     try:
         check_command(rest)
         options = make_parser().parse_args(own + rest)
