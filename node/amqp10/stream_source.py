@@ -2,7 +2,9 @@
 
 In the filter set `rabbitmq:stream-offset-spec` says where a link begins: first, last, next, an
 interval (`1h`), an offset, or a timestamp. `rabbitmq:stream-filter` names the filter values that
-the link wants, and `rabbitmq:stream-match-unfiltered` adds messages without one. Every message
+the link wants, and `rabbitmq:stream-match-unfiltered` adds messages without one.
+`amqp:properties-filter`, `amqp:application-properties-filter` and `amqp:sql-filter` select messages
+by their fields; these are known by their descriptors, whatever the key. Every message
 bears its offset in the annotation `x-stream-offset`. The answering attach leaves out filters that
 the stream does not apply.
 """
@@ -16,6 +18,8 @@ from queues.queue_host import QueueHost, View
 from queues.streams.filtering import StreamFilter, parse_filter
 from queues.streams.host import StreamHost
 from queues.streams.offsets import NEXT, OffsetSpec, Start, parse_offset
+from queues.streams.selecting import BadFilter, property_filter, selector_of
+from queues.streams.sql import APPLICATION, BadExpression, Expression, parse_sql
 from warren.wire.amqp091.deliver import names_in
 from warren.wire.amqp10.errors import Condition, ProtocolError, Scope
 from warren.wire.amqp10.performatives import Source
@@ -27,6 +31,17 @@ from warren.wire.buffer import BytesWriter
 OFFSET_FILTER: Final = "rabbitmq:stream-offset-spec"
 VALUES_FILTER: Final = "rabbitmq:stream-filter"
 UNFILTERED_FILTER: Final = "rabbitmq:stream-match-unfiltered"
+SQL: Final = "sql"
+SELECTORS: Final[dict[object, str]] = {  # by descriptor: the section, or SQL
+    "amqp:properties-filter": "properties",
+    0x173: "properties",
+    "amqp:application-properties-filter": APPLICATION,
+    0x174: APPLICATION,
+    "amqp:sql-filter": SQL,
+    0x120: SQL,
+    "apache.org:selector-filter:string": SQL,
+    0x468C00000004: SQL,
+}
 SHOWN_BYTES: Final = 256 * 1024  # at once: about what a link may write in a turn
 OFFSET_KEY: Final = b"x-stream-offset"
 
@@ -45,9 +60,40 @@ def start_of_link(host: QueueHost, source: Source, answer: Source) -> OffsetSpec
     filters = source.filter or {}
     spec = _start(filters, place)
     found = _filter(filters, place)
+    selector = selector_of(_expressions(filters, place))
+    if selector is not None:
+        found = StreamFilter(None if found is None else found.values, selector)
     applied = (OFFSET_FILTER, VALUES_FILTER, UNFILTERED_FILTER)
-    answer.filter = {key: each for key, each in filters.items() if key in applied} or None
+    answer.filter = {
+        key: each for key, each in filters.items() if key in applied or _selects(each)
+    } or None
     return OffsetSpec(spec.start, spec.value, found)
+
+
+def _selects(asked: object) -> bool:
+    """Whether this is a filter by the fields of a message."""
+    if not isinstance(asked, Described) or not isinstance(asked.descriptor, (str, int)):
+        return False
+    return asked.descriptor in SELECTORS
+
+
+def _expressions(filters: dict[object, object], place: str) -> list[Expression]:
+    found: list[Expression] = []
+    for asked in filters.values():
+        if not isinstance(asked, Described) or not _selects(asked):
+            continue
+        kind, value = SELECTORS[asked.descriptor], asked.value
+        try:
+            if kind != SQL:
+                found.append(property_filter(kind, value))
+            elif isinstance(value, str):
+                found.append(parse_sql(value))
+            else:
+                raise BadFilter(f"{value!r}; allowed is a string")
+        except (BadFilter, BadExpression) as error:
+            text = f"invalid filter {asked.descriptor} for {place}: {error}"
+            raise ProtocolError(Condition.INVALID_FIELD, text, Scope.LINK) from error
+    return found
 
 
 def _value(filters: dict[object, object], key: str) -> object:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from queues.message import FORMAT_10, Chunk
+from queues.streams.selecting import Selector
 from warren.storage.streams.chunk_format import may_contain
 from warren.wire.amqp091.fields import decode_table
 from warren.wire.amqp091.rewrite import raw_headers
@@ -27,23 +28,35 @@ VALUES_MAX: Final = 1024  # that one consumer may name
 
 @dataclass(frozen=True, slots=True)
 class StreamFilter:
-    """What a consumer wants: messages with one of these values, and perhaps those without any."""
+    """What a consumer wants: messages with one of these values, and perhaps those without any; of
+    those, what its selector selects."""
 
-    values: frozenset[bytes]
+    values: frozenset[bytes] | None  # None: any, or none
+    selector: Selector | None = None
 
     def wants_chunk(self, bloom: bytes) -> bool:
         """Whether a chunk with this Bloom filter may hold something for the consumer."""
+        if self.values is None:
+            return True
         return may_contain(bloom, self.values) if bloom else UNFILTERED in self.values
 
-    def run_in(self, chunk: Chunk, index: int) -> tuple[int, int]:
-        """The first wanted messages from `index` on: their index and count; count 0: none."""
-        count = int(chunk.count())
-        while index < count and filter_value(chunk, index) not in self.values:
+    def run_in(self, chunk: Chunk, index: int, limit: int) -> tuple[int, int]:
+        """The first wanted messages from `index` on: their index and count.
+
+        Looks at `limit` messages; count 0: none of them is wanted.
+        """
+        stop = min(int(chunk.count()), index + limit)
+        while index < stop and not self._wants(chunk, index):
             index += 1
         end = index
-        while end < count and filter_value(chunk, end) in self.values:
+        while end < stop and self._wants(chunk, end):
             end += 1
         return index, end - index
+
+    def _wants(self, chunk: Chunk, index: int) -> bool:
+        if self.values is not None and filter_value(chunk, index) not in self.values:
+            return False
+        return self.selector is None or self.selector(chunk, index)
 
 
 def parse_filter(values: object, match_unfiltered: object) -> StreamFilter | None:

@@ -339,7 +339,7 @@ class StreamHost:
             self._tell(consumer, offset, chunk, index, count)
         if reader.error is not None:
             consumer.sink.on_unreadable(self.uid)
-        elif consumer.credit > 0 and budget <= 0:
+        elif consumer.credit > 0 and (budget <= 0 or reader.has_scanned):
             self._marked = True
             self._turn.mark_host_later(self)
         elif consumer.drain and (consumer.credit == 0 or reader.is_at_end):

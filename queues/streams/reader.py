@@ -20,6 +20,7 @@ from warren.storage.streams.chunk_format import ChunkHead
 from warren.storage.streams.segments import Place
 
 NOT_KNOWN = -1
+SCANNED_MAX = 512  # messages that a filter looks at in one call
 Found = tuple[int, Chunk, int, int]  # offset, chunk, index in it, count
 
 
@@ -36,6 +37,7 @@ class StreamReader:
         self._offset = NOT_KNOWN  # of the next message
         self._place = Place(0, -1)
         self._is_waiting = False  # for a thread
+        self.has_scanned = False  # as much as it may: `take` again in the next turn
         self._begin(spec)
 
     def _begin(self, spec: OffsetSpec) -> None:
@@ -73,7 +75,10 @@ class StreamReader:
         return 0 if self._offset < 0 else max(0, self._member.next_offset - self._offset)
 
     def take(self, count_max: int) -> Found | None:
-        """Take the next messages, all of one chunk; None: there are none in memory now."""
+        """Take the next messages, all of one chunk; None: there are none in memory now, or the
+        filter has left out as many as it may look at in a turn (`has_scanned`)."""
+        budget = SCANNED_MAX
+        self.has_scanned = False
         while not self._is_waiting and self.error is None:
             if not self._buffer and not self._fill():
                 return None
@@ -81,13 +86,18 @@ class StreamReader:
             index = max(self._offset - first, 0)  # What the filter does not want is left out.
             left = int(chunk.count()) - index
             if self._filter is not None:
-                index, left = self._filter.run_in(chunk, index)
+                before = index
+                index, left = self._filter.run_in(chunk, index, min(budget, count_max))
+                budget -= index - before
             count = min(count_max, left)
             self._offset = first + index + count
             if index + count == chunk.count():
                 self._buffer.popleft()
             if count > 0:
                 return first + index, chunk, index, count
+            if budget <= 0:
+                self.has_scanned = True
+                return None
         return None
 
     def _fill(self) -> bool:

@@ -176,3 +176,60 @@ def test_an_offset_that_is_none_refuses_the_link(node: Node) -> None:
                 await connection.consumer(ADDRESS, filters=begin("yesterday"))
 
     play(test)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "wanted"),
+    [
+        ("amqp:sql-filter", "n >= 10 AND n % 10 = 3", (13, 23, 33, 43)),
+        ("apache.org:selector-filter:string", "n IN (1, 48) OR missing = 1", (1, 48)),
+        ("amqp:application-properties-filter", {"n": 7}, (7,)),
+        ("amqp:properties-filter", {Symbol("subject"): "&p:tens-2"}, tuple(range(20, 30))),
+    ],
+)
+def test_a_link_gets_messages_by_their_fields(
+    node: Node, name: str, value: object, wanted: tuple[int, ...]
+) -> None:
+    async def test() -> None:
+        async with opened(node, 0) as connection:
+            publisher = await connection.publisher(ADDRESS)
+            for number in range(COUNT):
+                subject = f"tens-{number // 10}"
+                fields: dict[str, object] = {"n": number}
+                message = Message(b"%d" % number, subject=subject, application_properties=fields)
+                await publisher.publish(message)
+            filters = begin("first")
+            filters[Symbol("mine")] = Described(Symbol(name), value)
+            consumer = await connection.consumer(ADDRESS, filters=filters)
+            assert await take(consumer, len(wanted)) == [(n, b"%d" % n) for n in wanted]
+
+    play(test)
+
+
+def test_messages_of_amqp_091_are_selected_by_their_headers(node: Node) -> None:
+    async def test() -> None:
+        async with opened(node, 0) as connection:
+            channel = pika.BlockingConnection(pika.URLParameters(node.url)).channel()
+            channel.confirm_delivery()
+            for number in range(2000):
+                properties = pika.BasicProperties(headers={"n": number}, priority=number % 3)
+                channel.basic_publish("", NAME, b"%d" % number, properties)
+            filters = begin("first")
+            sql = Described(Symbol("amqp:sql-filter"), "n > 1990 AND header.priority = 2")
+            filters[Symbol("sql-filter")] = sql
+            consumer = await connection.consumer(ADDRESS, filters=filters)
+            wanted = [n for n in range(1991, 2000) if n % 3 == 2]
+            assert await take(consumer, len(wanted)) == [(n, b"%d" % n) for n in wanted]
+
+    play(test)
+
+
+def test_a_wrong_expression_refuses_the_link_with_position_and_reason(node: Node) -> None:
+    async def test() -> None:
+        async with opened(node, 0) as connection:
+            filters = begin("first")
+            filters[Symbol("s")] = Described(Symbol("amqp:sql-filter"), "n > ")
+            with pytest.raises(PeerError, match=r"amqp:sql-filter.*position 3: found the end"):
+                await connection.consumer(ADDRESS, filters=filters)
+
+    play(test)

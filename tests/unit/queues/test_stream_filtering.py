@@ -42,11 +42,12 @@ def test_a_message_that_is_damaged_has_no_value() -> None:
 
 def test_runs_of_wanted_messages_are_found_in_order() -> None:
     chunk = chunk_of("us", "eu", "eu", None, "eu")
-    assert EU.run_in(chunk, 0) == (1, 2)
-    assert EU.run_in(chunk, 2) == (2, 1)
-    assert EU.run_in(chunk, 3) == (4, 1)
-    assert ALL.run_in(chunk, 0) == (1, 4)
-    assert EU.run_in(chunk_of("us"), 0) == (1, 0)
+    assert EU.run_in(chunk, 0, 9) == (1, 2)
+    assert EU.run_in(chunk, 0, 1) == (1, 0)
+    assert EU.run_in(chunk, 2, 9) == (2, 1)
+    assert EU.run_in(chunk, 3, 9) == (4, 1)
+    assert ALL.run_in(chunk, 0, 9) == (1, 4)
+    assert EU.run_in(chunk_of("us"), 0, 9) == (1, 0)
 
 
 @pytest.mark.parametrize(

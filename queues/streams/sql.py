@@ -1,0 +1,428 @@
+"""SQL filter expressions over the fields of a message, with three-valued logic. No I/O.
+
+    wants = parse_sql("properties.subject LIKE 'order.%' AND priority > 3")
+    wants(field) is True        # `field(section, name)` gives a value, or None: absent
+
+Grammar: OR, AND, NOT, comparisons (= <> != < <= > >=), [NOT] IN (...), [NOT] LIKE '...' [ESCAPE
+'c'], IS [NOT] NULL, + - * / %, parentheses, strings, numbers, TRUE, FALSE. A name is `header.NAME`
+(`h.`), `properties.NAME` (`p.`), `application_properties.NAME` (`a.`), or NAME alone for an
+application property; "NAME" in double quotes may have any character. NULL stands for an absent
+field, for what cannot be computed and for operands whose types do not fit; a message matches only
+if the expression is true.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+TEXT_MAX: Final = 4096  # characters of an expression
+TOKENS_MAX: Final = 1024
+DEPTH_MAX: Final = 64
+APPLICATION: Final = "application_properties"
+SECTIONS: Final = {
+    "h": "header",
+    "header": "header",
+    "p": "properties",
+    "properties": "properties",
+    "a": APPLICATION,
+    APPLICATION: APPLICATION,
+}
+FIELDS: Final = {
+    "header": frozenset(("durable", "priority", "ttl", "first_acquirer", "delivery_count")),
+    "properties": frozenset(
+        (
+            *("message_id", "user_id", "to", "subject", "reply_to", "correlation_id"),
+            *("content_type", "content_encoding", "absolute_expiry_time", "creation_time"),
+            *("group_id", "group_sequence", "reply_to_group_id"),
+        )
+    ),
+}
+TOKEN: Final = re.compile(
+    r"""\s*(?:
+    (?P<number>\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+)
+    |(?P<string>'(?:[^']|'')*')
+    |(?P<quoted>"(?:[^"]|"")*")
+    |(?P<word>[A-Za-z_$][\w$-]*)
+    |(?P<sign><>|!=|<=|>=|[=<>+\-*/%(),.])
+    )""",
+    re.VERBOSE | re.ASCII,
+)
+KEYWORDS: Final = frozenset(
+    ("AND", "OR", "NOT", "IN", "LIKE", "ESCAPE", "IS", "NULL", "TRUE", "FALSE")
+)
+COMPARISONS: Final = ("=", "<>", "!=", "<", "<=", ">", ">=")
+
+Field = Callable[[str, str], object]  # section, name
+Expression = Callable[[Field], object]
+
+
+class BadExpression(Exception):
+    """An expression that is wrong at a place, which the text names."""
+
+
+def parse_sql(text: str) -> Expression:
+    """Parse a filter expression; BadExpression names position and reason."""
+    if len(text) > TEXT_MAX:
+        raise BadExpression(f"{len(text)} characters; at most {TEXT_MAX} are allowed")
+    parser = _Parser(_tokens(text))
+    found = parser.disjunction()
+    if parser.kind != "end":
+        raise parser.wrong("an operator or the end")
+    return found
+
+
+def _tokens(text: str) -> list[tuple[str, str, int]]:
+    """Kind, text and position of each; the last one is of kind `end`."""
+    found: list[tuple[str, str, int]] = []
+    at, end = 0, len(text.rstrip())
+    while at < end:
+        match = TOKEN.match(text, at)
+        if match is None:
+            while text[at].isspace():
+                at += 1
+            raise BadExpression(f"position {at}: {text[at]!r} begins nothing that is allowed")
+        kind = str(match.lastgroup)
+        value, begin = match.group(kind), match.start(kind)
+        if kind == "word" and value.upper() in KEYWORDS:
+            kind, value = "keyword", value.upper()
+        found.append((kind, value, begin))
+        at = match.end()
+        if len(found) > TOKENS_MAX:
+            raise BadExpression(f"position {at}: more than {TOKENS_MAX} words and signs")
+    return [*found, ("end", "", end)]
+
+
+class _Parser:
+    """Recursive descent; each method parses one level of precedence."""
+
+    def __init__(self, tokens: list[tuple[str, str, int]]) -> None:
+        self._tokens = tokens
+        self._at = 0
+        self._depth = 0
+
+    @property
+    def kind(self) -> str:
+        return self._tokens[self._at][0]
+
+    def wrong(self, expected: str) -> BadExpression:
+        kind, text, position = self._tokens[self._at]
+        found = "the end" if kind == "end" else repr(text)
+        return BadExpression(f"position {position}: found {found}, expected {expected}")
+
+    def _take(self, kind: str, *texts: str) -> str | None:
+        """Take the next token if it is one of these."""
+        found, text, _ = self._tokens[self._at]
+        if found != kind or (texts and text not in texts):
+            return None
+        self._at += 1
+        return text
+
+    def _need(self, kind: str, text: str) -> None:
+        if self._take(kind, text) is None:
+            raise self.wrong(repr(text))
+
+    def _enter(self) -> None:
+        self._depth += 1
+        if self._depth > DEPTH_MAX:
+            position = self._tokens[self._at][2]
+            raise BadExpression(f"position {position}: nested deeper than {DEPTH_MAX}")
+
+    def disjunction(self) -> Expression:
+        found = self._conjunction()
+        parts = [found]
+        while self._take("keyword", "OR"):
+            parts.append(self._conjunction())
+        return found if len(parts) == 1 else _any_of(parts)
+
+    def _conjunction(self) -> Expression:
+        found = self._negation()
+        parts = [found]
+        while self._take("keyword", "AND"):
+            parts.append(self._negation())
+        return found if len(parts) == 1 else _all_of(parts)
+
+    def _negation(self) -> Expression:
+        if self._take("keyword", "NOT") is None:
+            return self._comparison()
+        self._enter()
+        inner = self._negation()
+        self._depth -= 1
+        return _not(inner)
+
+    def _comparison(self) -> Expression:
+        left = self._sum()
+        sign = self._take("sign", *COMPARISONS)
+        if sign is not None:
+            return _compared(left, sign, self._sum())
+        if self._take("keyword", "IS"):
+            is_not = self._take("keyword", "NOT") is not None
+            self._need("keyword", "NULL")
+            return lambda field: (left(field) is None) != is_not
+        is_not = self._take("keyword", "NOT") is not None
+        if self._take("keyword", "IN"):
+            found = self._in(left)
+        elif self._take("keyword", "LIKE"):
+            found = self._like(left)
+        elif is_not:
+            raise self.wrong("IN or LIKE")
+        else:
+            return left
+        return _not(found) if is_not else found
+
+    def _in(self, left: Expression) -> Expression:
+        self._need("sign", "(")
+        choices = [_compared(left, "=", self._sum())]
+        while self._take("sign", ","):
+            choices.append(_compared(left, "=", self._sum()))
+        self._need("sign", ")")
+        return _any_of(choices)
+
+    def _like(self, left: Expression) -> Expression:
+        pattern, escape = self._string("a pattern in single quotes"), ""
+        if self._take("keyword", "ESCAPE"):
+            escape = self._string("an escape character in single quotes")
+            if len(escape) != 1:
+                raise self.wrong(f"one escape character, not {escape!r},")
+        segments = _like_segments(pattern, escape)
+        if segments is None:
+            raise self.wrong(f"%, _ or {escape!r} behind each {escape!r} of the pattern")
+
+        def evaluate(field: Field) -> object:
+            value = left(field)
+            return is_like(value, segments) if isinstance(value, str) else None
+
+        return evaluate
+
+    def _string(self, expected: str) -> str:
+        text = self._take("string")
+        if text is None:
+            raise self.wrong(expected)
+        return text[1:-1].replace("''", "'")
+
+    def _sum(self) -> Expression:
+        found = self._product()
+        while sign := self._take("sign", "+", "-"):
+            self._enter()  # Each operator is a call deeper when it is evaluated.
+            found = _computed(found, sign, self._product())
+        return found
+
+    def _product(self) -> Expression:
+        found = self._factor()
+        while sign := self._take("sign", "*", "/", "%"):
+            self._enter()
+            found = _computed(found, sign, self._factor())
+        return found
+
+    def _factor(self) -> Expression:
+        sign = self._take("sign", "-", "+")
+        if sign is not None:
+            self._enter()
+            inner = self._factor()
+            self._depth -= 1
+            return _computed(lambda field: 0, sign, inner)
+        if self._take("sign", "("):
+            self._enter()
+            found = self.disjunction()
+            self._depth -= 1
+            self._need("sign", ")")
+            return found
+        if self.kind in ("word", "quoted"):
+            return self._name()
+        return self._literal()
+
+    def _literal(self) -> Expression:
+        value: object
+        if self.kind == "string":
+            value = self._string("a string")
+        elif self.kind == "number":
+            text = self._take("number") or ""
+            value = int(text) if text.isdigit() else float(text)
+        else:
+            word = self._take("keyword", "TRUE", "FALSE", "NULL")
+            if word is None:
+                raise self.wrong("a name, a literal or '('")
+            value = None if word == "NULL" else word == "TRUE"
+        return lambda field: value
+
+    def _name(self) -> Expression:
+        position = self._tokens[self._at][2]
+        is_word = self.kind == "word"
+        name, section = self._part(), APPLICATION
+        if is_word and self._take("sign", "."):
+            known = SECTIONS.get(name.lower())
+            if known is None:
+                raise BadExpression(f"position {position}: unknown section {name!r}")
+            section, name = known, self._part()
+            if section != APPLICATION:
+                name = name.replace("-", "_")
+                if name not in FIELDS[section]:
+                    raise BadExpression(f"position {position}: no field {name!r} in {section}")
+        return lambda field: field(section, name)
+
+    def _part(self) -> str:
+        quoted = self._take("quoted")
+        if quoted is not None:
+            return quoted[1:-1].replace('""', '"')
+        word = self._take("word")
+        if word is None:
+            raise self.wrong("a name")
+        return word
+
+
+def _any_of(parts: list[Expression]) -> Expression:
+    def evaluate(field: Field) -> object:
+        found: object = False
+        for part in parts:
+            value = part(field)
+            if value is True:
+                return True
+            if value is not False:
+                found = None
+        return found
+
+    return evaluate
+
+
+def _all_of(parts: list[Expression]) -> Expression:
+    def evaluate(field: Field) -> object:
+        found: object = True
+        for part in parts:
+            value = part(field)
+            if value is False:
+                return False
+            if value is not True:
+                found = None
+        return found
+
+    return evaluate
+
+
+def _not(part: Expression) -> Expression:
+    def evaluate(field: Field) -> object:
+        value = part(field)
+        return not value if isinstance(value, bool) else None
+
+    return evaluate
+
+
+def _compared(left: Expression, sign: str, right: Expression) -> Expression:
+    def evaluate(field: Field) -> object:
+        return compare(left(field), sign, right(field))
+
+    return evaluate
+
+
+def compare(a: object, sign: str, b: object) -> bool | None:
+    """Compare two values; None: one is absent or they are of different kinds."""
+    if is_number(a) and is_number(b):
+        return ordered(a, sign, b)
+    if isinstance(a, str) and isinstance(b, str):
+        return ordered(a, sign, b)
+    if isinstance(a, bytes) and isinstance(b, bytes):
+        return ordered(a, sign, b)
+    if isinstance(a, bool) and isinstance(b, bool) and sign in ("=", "<>", "!="):
+        return (a is b) == (sign == "=")
+    return None
+
+
+def is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def ordered(a: object, sign: str, b: object) -> bool:
+    if sign == "=":
+        return a == b
+    if sign in ("<>", "!="):
+        return a != b
+    if sign == "<":
+        return a < b  # type: ignore[operator,no-any-return]  # both numbers, or both of one kind
+    if sign == "<=":
+        return a <= b  # type: ignore[operator,no-any-return]
+    if sign == ">":
+        return a > b  # type: ignore[operator,no-any-return]
+    return a >= b  # type: ignore[operator,no-any-return]
+
+
+def _computed(left: Expression, sign: str, right: Expression) -> Expression:
+    def evaluate(field: Field) -> object:
+        a, b = left(field), right(field)
+        if isinstance(a, bool) or isinstance(b, bool):
+            return None
+        if not isinstance(a, (int, float)) or not isinstance(b, (int, float)):
+            return None
+        return compute(a, sign, b)
+
+    return evaluate
+
+
+def compute(a: float, sign: str, b: float) -> float | None:
+    """The result; None: there is none, or it is out of range. Integers divide towards zero."""
+    try:
+        if sign == "+":
+            found = a + b
+        elif sign == "-":
+            found = a - b
+        elif sign == "*":
+            found = a * b
+        else:
+            found = _divided(a, sign, b)
+    except (OverflowError, ZeroDivisionError):
+        return None
+    if isinstance(found, int) and found.bit_length() > 128:
+        return None
+    return found
+
+
+def _divided(a: float, sign: str, b: float) -> float:
+    if not (isinstance(a, int) and isinstance(b, int)):
+        return a / b if sign == "/" else a - b * int(a / b)
+    quotient = abs(a) // abs(b)
+    if (a < 0) != (b < 0):
+        quotient = -quotient
+    return quotient if sign == "/" else a - b * quotient
+
+
+LIKE_ONE: Final = ""  # stands for one character; others for themselves
+
+
+def _like_segments(pattern: str, escape: str) -> list[list[str]] | None:
+    """What is between the % of a pattern, as characters; None: an escape escapes nothing."""
+    segments: list[list[str]] = [[]]
+    at = 0
+    while at < len(pattern):
+        char = pattern[at]
+        if escape and char == escape:
+            at += 1
+            if at == len(pattern) or pattern[at] not in ("%", "_", escape):
+                return None
+            segments[-1].append(pattern[at])
+        elif char == "%":
+            segments.append([])
+        else:
+            segments[-1].append(LIKE_ONE if char == "_" else char)
+        at += 1
+    return segments
+
+
+def is_like(text: str, segments: list[list[str]]) -> bool:
+    """Whether the text has all segments in order; takes at most len(text) * len(pattern) steps."""
+    first, last = segments[0], segments[-1]
+    if len(segments) == 1:
+        return len(text) == len(first) and _fits(text, 0, first)
+    if len(text) < len(first) + len(last) or not _fits(text, 0, first):
+        return False
+    end = len(text) - len(last)
+    if not _fits(text, end, last):
+        return False
+    at = len(first)
+    for segment in segments[1:-1]:
+        while at + len(segment) <= end and not _fits(text, at, segment):
+            at += 1
+        if at + len(segment) > end:
+            return False
+        at += len(segment)
+    return True
+
+
+def _fits(text: str, at: int, segment: list[str]) -> bool:
+    return all(each in (LIKE_ONE, text[at + place]) for place, each in enumerate(segment))
