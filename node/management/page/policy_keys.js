@@ -36,6 +36,28 @@ export const KEYS = {
   "delayed-retry-min": { kind: "number", is: "quorum_queues", means: "its first delay, ms" },
   "delayed-retry-max": { kind: "number", is: "quorum_queues", means: "its longest delay, ms" },
   "consumer-timeout": { kind: "number", is: "queues", means: "longest time to acknowledge, ms" },
+  "ha-mode": {
+    kind: ["all", "exactly", "nodes"],
+    is: "classic_queues", operator: true, means: "which nodes mirror a queue",
+  },
+  "ha-params": {
+    kind: "json", is: "classic_queues", operator: true, means: "how many, or a list of names",
+  },
+  "ha-sync-mode": {
+    kind: ["automatic", "manual"],
+    is: "classic_queues", operator: true, means: "when a new mirror gets older messages",
+  },
+  "ha-sync-batch-size": {
+    kind: "number", is: "classic_queues", operator: true, means: "messages in one step of that",
+  },
+  "ha-promote-on-shutdown": {
+    kind: ["always", "when-synced"],
+    is: "classic_queues", operator: true, means: "which mirrors lead after an orderly stop",
+  },
+  "ha-promote-on-failure": {
+    kind: ["always", "when-synced"],
+    is: "classic_queues", operator: true, means: "which mirrors lead after a failure",
+  },
   "max-size-bytes": { kind: "number", is: "all", means: "size at which an address is full" },
   "max-size-messages": { kind: "number", is: "all", means: "messages at which it is full" },
   "address-full-policy": {
