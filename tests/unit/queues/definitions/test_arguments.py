@@ -111,6 +111,8 @@ QUORUM: dict[str, object] = {"x-queue-type": "quorum"}
 STREAM: dict[str, object] = {"x-queue-type": "stream"}
 WITH_DLX: dict[str, object] = {"x-dead-letter-exchange": "dlx"}
 
+BLOCKING: dict[str, object] = {**CLASSIC, "x-address-full-policy": "BLOCK"}
+
 GOOD: list[tuple[dict[str, object], str, list[object]]] = [
     (CLASSIC, "x-queue-type", ["classic", "quorum", "stream"]),
     (CLASSIC, "x-queue-mode", ["default", "lazy"]),
@@ -142,6 +144,33 @@ GOOD: list[tuple[dict[str, object], str, list[object]]] = [
     (QUORUM, "x-max-in-memory-length", [0]),
     (QUORUM, "x-max-in-memory-length-bytes", [0]),
     (QUORUM, "x-max-in-memory-bytes", [0]),
+    (CLASSIC, "x-consumer-window-size", [-1, 0, 1_048_576]),
+    (QUORUM, "x-consumer-max-rate", [1, 1_000]),
+    (CLASSIC, "x-redelivery-delay", [0, 5_000]),
+    (QUORUM, "x-redelivery-delay-multiplier", [1, 1.5]),
+    (CLASSIC, "x-redelivery-collision-avoidance-factor", [0, 0.5, 1]),
+    (CLASSIC, "x-max-redelivery-delay", [0, 50_000]),
+    (CLASSIC, "x-expiry-delay", [0, 10]),
+    (QUORUM, "x-min-expiry-delay", [0, 10]),
+    (CLASSIC, "x-max-expiry-delay", [0, 10]),
+    (CLASSIC, "x-consumers-before-dispatch", [0, 3]),
+    (QUORUM, "x-delay-before-dispatch", [-1, 0, 500]),
+    (CLASSIC, "x-slow-consumer-threshold", [1, 100]),
+    (QUORUM, "x-slow-consumer-check-period", [1, 5]),
+    (CLASSIC, "x-slow-consumer-policy", ["NOTIFY", "KILL"]),
+    (QUORUM, "x-id-cache-size", [0, 20_000]),
+    (CLASSIC, "x-last-value-key", ["symbol"]),
+    (QUORUM, "x-ring-size", [1, 100]),
+    (CLASSIC, "x-max-size-bytes", [-1, 1_048_576]),
+    (QUORUM, "x-max-size-messages", [-1, 10]),
+    (CLASSIC, "x-address-full-policy", ["PAGE", "BLOCK", "DROP", "FAIL"]),
+    (BLOCKING, "x-max-size-bytes-reject-threshold", [-1, 10]),
+    (CLASSIC, "x-page-limit-bytes", [-1, 10]),
+    (QUORUM, "x-page-limit-messages", [-1, 10]),
+    (CLASSIC, "x-page-full-policy", ["DROP", "FAIL"]),
+    (QUORUM, "x-producer-max-rate", [-1, 10]),
+    (CLASSIC, "x-amqp-credits", [1, 100]),
+    (QUORUM, "x-amqp-low-credits", [0, 30]),
 ]
 
 BAD: list[tuple[dict[str, object], str, object, str]] = [
