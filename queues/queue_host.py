@@ -6,6 +6,8 @@ round trip; never a synchronous result. Local, remote, Raft and mirrored hosts l
 
 from typing import Protocol
 
+from mypy_extensions import mypyc_attr
+
 from queues.machine.commands import Command, SessionId
 from queues.message import Chunk
 from queues.sessions.credit import CreditActor
@@ -76,6 +78,7 @@ class SessionSink(Protocol):
         """The queue is deleted; its consumers are cancelled."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class PublishingOnly:
     """The part of a `SessionSink` that a session which consumes nothing is never told."""
 
