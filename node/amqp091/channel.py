@@ -277,6 +277,9 @@ class Channel091:
             if parted.error is not None:
                 raise parted.error
             rest = parted.rest
+            if rest is event:
+                self._publish_later(event)
+                return
             if rest is not None:
                 event, rest = event.split(event.count - rest.count)
                 self._publish_later(rest)

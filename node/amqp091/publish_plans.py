@@ -40,7 +40,17 @@ IMMEDIATE: Final = 2
 class Look:
     """What came of looking at one message."""
 
-    __slots__ = ("end", "error", "info", "key", "plan", "rewritten", "start", "targets")
+    __slots__ = (
+        "end",
+        "error",
+        "info",
+        "is_unfinished",
+        "key",
+        "plan",
+        "rewritten",
+        "start",
+        "targets",
+    )
 
     def __init__(self, plan: Plan, start: int, end: int) -> None:
         self.plan = plan
@@ -51,6 +61,7 @@ class Look:
         self.rewritten: bytes | None = None  # None: it goes on as it came in
         self.key = b""
         self.info = 0
+        self.is_unfinished = False  # this turn has no time for all its routing keys
 
 
 class RouteCache:
@@ -108,9 +119,12 @@ class RouteCache:
 
     def route(
         self, exchange: str, key: bytes, content: Content, more_keys: tuple[bytes, ...]
-    ) -> Route:
-        """Route one message by its content or by several keys; nothing is remembered."""
-        return self._pace.route(self.router, exchange, key, content, more_keys)
+    ) -> Route | None:
+        """Route one message by its content or by several keys; nothing is remembered.
+
+        None: this turn has no time for all keys; call it again for the same message.
+        """
+        return self._pace.route_some(self.router, exchange, key, content, more_keys)
 
     def get(self, key: bytes) -> Plan | None:
         return self._plans.get(key)
@@ -215,6 +229,9 @@ class RouteCache:
             for index in range(first, bounds[k]):
                 look = self._look(event, index, plan, event.infos[k])
                 is_spent = self._pace.lap()
+                if look.is_unfinished:
+                    is_spent = True
+                    break
                 if look.error is not None:
                     parted.error = look.error
                     _gather(parted, event, taken)
@@ -224,7 +241,9 @@ class RouteCache:
                 if is_spent:
                     break
         _gather(parted, event, taken)
-        if len(taken) < event.count:
+        if not taken:
+            parted.rest = event
+        elif len(taken) < event.count:
             parted.rest = event.split(len(taken))[1]
         return parted
 
@@ -260,7 +279,12 @@ class RouteCache:
                 return
         if copies.keys or plan.per_message:
             content = Content091(data, look.start)
-            route = self.router.route(plan.exchange, plan.routing_key, content, copies.keys)
+            route = self.router.route_in_slices(
+                plan.exchange, plan.routing_key, content, copies.keys, self._pace.lap
+            )
+            if route is None:
+                look.is_unfinished = True
+                return
             look.targets = self.targets(route.queues, plan.exchange)
             if is_answer(plan.exchange, plan.routing_key) and plan.targets.hosts:
                 look.targets = Targets([*plan.targets.hosts, *look.targets.hosts])

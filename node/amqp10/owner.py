@@ -38,8 +38,11 @@ class Plans(PlanCache, Protocol):
 
     def route(
         self, exchange: str, key: bytes, content: Content, more_keys: tuple[bytes, ...]
-    ) -> "Route":
-        """Route one message by its content or by several keys; nothing is remembered."""
+    ) -> "Route | None":
+        """Route one message by its content or by several keys; nothing is remembered.
+
+        None: this turn has no time for all keys; call it again for the same message.
+        """
 
     def keys_refusal(self, exchange: str, keys: Sequence[bytes]) -> ProtocolError | None:
         """Why the user may not publish with these keys beside the message's own."""

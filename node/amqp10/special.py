@@ -73,7 +73,10 @@ def look(owner: Owner10, run: Transfers, names: bytes | None, plan: Plan | None)
     known: dict[bytes, Way] = {}
     plans = owner.plans()
     for place in range(run.count):
-        ways.append(_way(owner, run, place, names, plan, sections, known))
+        way = _way(owner, run, place, names, plan, sections, known)
+        if way is None:
+            break
+        ways.append(way)
         if plans.is_spent():
             break
     first = 0
@@ -131,8 +134,11 @@ def _way(
     plan: Plan | None,
     sections: Sections,
     known: dict[bytes, Way],
-) -> Way:
-    """`known` holds the ways of plain addresses, so that messages of one way go together."""
+) -> Way | None:
+    """`known` holds the ways of plain addresses, so that messages of one way go together.
+
+    None: this turn has no time for all keys of the message.
+    """
     data = run.data
     start = int(read_i32_le(run.offsets, 4 * place))
     end = int(read_i32_le(run.offsets, 4 * place + 4))
@@ -160,6 +166,8 @@ def _way(
     if keys or plan.per_message:
         content = Content10(data, start, end)
         route = owner.plans().route(plan.exchange, plan.routing_key, content, keys)
+        if route is None:
+            return None
         return Way(owner.plans().targets(route.queues, plan.exchange), names, None)
     return Way(plan.targets, names, None)
 

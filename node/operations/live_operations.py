@@ -186,8 +186,14 @@ class LiveOperations:
             if turn.routing.is_spent():
                 turn.begin()
                 await asyncio.sleep(0)  # Behind the end of this turn.
-            router = self._broker.router(vhost)
-            return turn.routing.route(router, exchange, key, Content091(data, 0), more_keys)
+            content = Content091(data, 0)
+            while True:
+                router = self._broker.router(vhost)
+                route = turn.routing.route_some(router, exchange, key, content, more_keys)
+                if route is not None:
+                    return route
+                turn.begin()
+                await asyncio.sleep(0)
 
     def _count_published(self, vhost: str, exchange: str, targets: Targets) -> None:
         """As if a client had published it."""

@@ -166,6 +166,9 @@ class AtLeastOnceWorker(PublishingOnly):
             return False
         self._reading = None
         addressed = dead_letter_publisher.address(view.chunk, view.index, DEATHS[letter.reason])
+        if addressed is None:
+            self.schedule.put_back(letter, self._now_ms)
+            return True  # The time of this turn is spent: the rest is for the next one.
         hosts = [host for host in addressed.hosts if host.uid not in letter.safe]
         if addressed.is_held:
             self.schedule.rest(letter, self._now_ms)

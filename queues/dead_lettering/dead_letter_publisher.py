@@ -76,6 +76,7 @@ class QueueDeadLetterPublisher(PublishingOnly):
         self._quiet_until_ms = 0
         self._limits = limits
         self._cost: i64 = COST_UNKNOWN  # of one letter, as of the last run
+        self._is_unfinished = False  # the last letter has keys for which the turn had no time
 
     @property
     def session(self) -> SessionId:
@@ -90,12 +91,13 @@ class QueueDeadLetterPublisher(PublishingOnly):
         count = min(count, int(self._limits.messages(self._cost)))
         if count == 0:
             return 0
+        self._is_unfinished = False
         if chunk.format_tag == FORMAT_10:
             taken = self._bury_10(chunk, index, count, reason)
         else:
             taken = self._bury_091(chunk, index, count, reason)
         self._counts.dead_letter(self._queue_type, reason, int(taken))
-        return HELD if taken == 0 else int(taken)
+        return HELD if taken == 0 and not self._is_unfinished else int(taken)
 
     def _bury_091(self, chunk: Chunk, index: i64, count: i64, reason: str) -> i64:
         """How many of these messages were not held."""
@@ -114,8 +116,12 @@ class QueueDeadLetterPublisher(PublishingOnly):
                 break
         return taken
 
-    def _route(self, key: bytes, content: Content, more_keys: tuple[bytes, ...]) -> Route:
-        return self._limits.routing.route(self._router, self._exchange, key, content, more_keys)
+    def _route(self, key: bytes, content: Content, more_keys: tuple[bytes, ...]) -> Route | None:
+        """None: this turn has no time for all keys."""
+        pace = self._limits.routing
+        route = pace.route_some(self._router, self._exchange, key, content, more_keys)
+        self._is_unfinished = route is None
+        return route
 
     def is_spent(self) -> bool:
         """Whether this turn has no time left for routing."""
@@ -127,6 +133,8 @@ class QueueDeadLetterPublisher(PublishingOnly):
         more = tuple(keys[1:])
         content = Content091(run.data, 0)
         route = self._route(keys[0], content, more)
+        if route is None:
+            return 0
         count = run.count()
         if not route.exchange_found:
             self._warn(f"dead-letter exchange '{self._exchange}' does not exist", DROPPED)
@@ -139,6 +147,8 @@ class QueueDeadLetterPublisher(PublishingOnly):
             offsets = run.offsets[4 * i : 4 * i + 8]
             data = run.data[start : read_i32_le(run.offsets, 4 * i + 4)]
             found = self._route(keys[0], Content091(data, 0), more)
+            if found is None:
+                return i
             one = Chunk(FORMAT_091, data, int(start), offsets, info)
             if not self._send(one, found.queues, run.deaths, reason):
                 return i
@@ -157,6 +167,8 @@ class QueueDeadLetterPublisher(PublishingOnly):
             keys = letter.routing_keys
             content = Content10(data, 0, len(data))
             route = self._route(keys[0], content, tuple(keys[1:]))
+            if route is None:
+                return i
             if not route.exchange_found:
                 self._warn(f"dead-letter exchange '{self._exchange}' does not exist", DROPPED)
             elif not self._send(made, route.queues, letter.deaths, reason):
@@ -218,7 +230,7 @@ class QueueDeadLetterPublisher(PublishingOnly):
     def new_session(self) -> SessionId:
         return self._new_session()
 
-    def address(self, chunk: Chunk, index: int, reason: str) -> Addressed:
+    def address(self, chunk: Chunk, index: int, reason: str) -> Addressed | None:
         """See `queues.hosts.host_interfaces.DeadLetterPublisher`. Who asks again hears of what is
         bound by then."""
         data = chunk.data
@@ -241,6 +253,8 @@ class QueueDeadLetterPublisher(PublishingOnly):
             keys = run.routing_keys
             content = Content091(run.data, 0)
             route = self._route(keys[0], content, tuple(keys[1:]))
+        if route is None:
+            return None
         hosts = self._open(route.queues, deaths, reason, 1)
         self._warn_of_kept(route, keys[0])
         return Addressed(made, hosts, len(hosts) < len(route.queues), self._holds(made, hosts))

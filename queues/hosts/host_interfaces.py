@@ -93,8 +93,11 @@ class DeadLetterPublisher(Protocol):
     def new_session(self) -> SessionId:
         """One that was never used."""
 
-    def address(self, chunk: Chunk, index: int, reason: str) -> Addressed:
-        """The dead letter of message `index` of the chunk, whose bytes are in memory."""
+    def address(self, chunk: Chunk, index: int, reason: str) -> Addressed | None:
+        """The dead letter of message `index` of the chunk, whose bytes are in memory.
+
+        None: this turn has no time for all its routing keys; ask again in the next one.
+        """
 
     def note_pending_dead_letters(self, reason: str, count: int) -> None:
         """So many messages died for this reason, and are to be dead-lettered at least once."""

@@ -9,7 +9,7 @@ neither its own bindings nor any exchange behind them found a queue; a way that 
 exchange on it counts for no more than the queues which that one found itself.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, final
 
 from mypy_extensions import i64
@@ -17,7 +17,7 @@ from mypy_extensions import i64
 from queues.definitions.arguments import decode_arguments
 from queues.definitions.broker_objects import DEFAULT_EXCHANGE, Binding, Definition, Exchange, Queue
 from queues.definitions.metadata_outcomes import Added, Change, Removed
-from queues.routing.content import Content, NoContent
+from queues.routing.content import TEXTS, Content, NoContent
 from queues.routing.direct import Direct
 from queues.routing.kinds import KINDS, Kind
 from queues.routing.outside import CountedRandom, Locality, Lots, OneNode, Outside
@@ -26,6 +26,9 @@ from queues.routing.topic import Topic
 ALTERNATE_ARGUMENT: Final = "alternate-exchange"
 NO_CONTENT: Final = NoContent()
 WARNINGS_MAX: Final = 100  # that wait to be taken; more are not kept
+KEYS_AT_ONCE: Final = 32  # that are matched before the clock is asked
+UNFINISHED_MAX: Final = 100  # routes kept for their next slice; the oldest then starts again
+DEATH_HEADER: Final = "x-death"  # has the time at which a dead letter was made
 
 
 @final
@@ -75,11 +78,18 @@ class Visit:
         self.alternate_asked = False
 
 
+def _never() -> bool:
+    return False
+
+
 @final
 class Walk:
-    """One message's way through the graph of a vhost."""
+    """One message's way through the graph of a vhost. It may be interrupted within a hub."""
 
-    def __init__(self, key: bytes, content: Content, more_keys: tuple[bytes, ...]) -> None:
+    def __init__(
+        self, start: Hub, key: bytes, content: Content, more_keys: tuple[bytes, ...]
+    ) -> None:
+        self.start = start
         self.key = key
         self.more_keys = more_keys
         self.content = content
@@ -87,20 +97,39 @@ class Walk:
         self.queues: set[int] = set()
         self.routed: dict[int, bool] = {}  # by uid of every exchange met; see `Visit.routed`
         self.warnings: list[str] = []
+        self.stack: list[Visit] = []
+        self.entering: Hub | None = start
+        self._matched: i64 = -1  # of `more_keys` at the hub being entered; -1: not even `key`
+        self._found: set[int] = set()  # targets at the hub being entered
 
-    def match(self, hub: Hub) -> set[int]:
-        """The targets of the hub's matching bindings."""
-        if hub.per_message:
-            self.per_message = True
-        found: set[int] = set()
-        hub.kind.match(self.key, self.content, found)
-        if hub.by_key:
-            for key in self.more_keys:
-                hub.kind.match(key, self.content, found)
-        return found
+    def _match(self, hub: Hub, is_late: Callable[[], bool]) -> bool:
+        """Find the targets of the hub's matching bindings. False: there was no time for all."""
+        if self._matched < 0:
+            if hub.per_message:
+                self.per_message = True
+            hub.kind.match(self.key, self.content, self._found)
+            self._matched = 0
+        if not hub.by_key:
+            return True
+        more_keys = self.more_keys
+        while self._matched < len(more_keys):
+            last = min(self._matched + KEYS_AT_ONCE, len(more_keys))
+            while self._matched < last:
+                hub.kind.match(more_keys[self._matched], self.content, self._found)
+                self._matched += 1
+            if is_late():
+                return False
+        return True
 
-    def enter(self, hub: Hub) -> Visit:
-        found = self.match(hub)
+    def enter(self, hub: Hub, is_late: Callable[[], bool]) -> bool:
+        """Visit the hub. False: there was no time for all keys; call it again."""
+        self.entering = hub
+        if not self._match(hub, is_late):
+            return False
+        self.entering = None
+        self._matched = -1
+        found = self._found
+        self._found = set()
         ahead: list[int] = []
         if hub.link_count > 0:
             ahead = sorted([-target for target in found if target < 0], reverse=True)
@@ -108,14 +137,32 @@ class Walk:
         self.queues.update(found)
         routed = len(found) > 0
         self.routed[hub.uid] = routed
-        return Visit(hub, ahead, routed)
+        self.stack.append(Visit(hub, ahead, routed))
+        return True
+
+    def forget_queue(self, uid: int) -> None:
+        """The queue was deleted while the walk is interrupted."""
+        self.queues.discard(uid)
+        self._found.discard(uid)
+
+    def is_for(self, content: Content) -> bool:
+        """Whether this is the way of a message with these properties and headers."""
+        mine = self.content
+        if any(mine.text(name) != content.text(name) for name in TEXTS):
+            return False
+        return _lasting(mine.headers()) == _lasting(content.headers())
 
     def leave(self, visit: Visit) -> None:
         self.routed[visit.hub.uid] = visit.routed
 
-    def result(self, hub: Hub) -> Route:
+    def result(self) -> Route:
         queues = tuple(sorted(self.queues))
-        return Route(True, hub.internal, queues, self.per_message, tuple(self.warnings))
+        return Route(True, self.start.internal, queues, self.per_message, tuple(self.warnings))
+
+
+def _lasting(headers: dict[str, object]) -> dict[str, object]:
+    """The headers which are the same each time the dead letter of one message is made."""
+    return {name: value for name, value in headers.items() if name != DEATH_HEADER}
 
 
 @final
@@ -135,6 +182,7 @@ class Router:
         self._hubs: dict[str, Hub] = {}
         self._hubs_by_uid: dict[int, Hub] = {}
         self._queues = Direct()  # of the default exchange: every queue by its name
+        self._unfinished: dict[tuple[str, bytes, tuple[bytes, ...]], Walk] = {}
 
     def apply(self, changes: Iterable[Change]) -> None:
         """Take over what a command changed; other vhosts' objects are passed over."""
@@ -171,6 +219,8 @@ class Router:
             hub.link_count -= 1 if subject.target < 0 else 0
         elif isinstance(subject, Queue) and subject.vhost == self.vhost:
             self._queues.remove_target(subject.name.encode(), subject.uid)
+            for walk in self._unfinished.values():
+                walk.forget_queue(subject.uid)
         elif isinstance(subject, Exchange) and subject.vhost == self.vhost:
             del self._hubs[subject.name]
             del self._hubs_by_uid[subject.uid]
@@ -209,17 +259,56 @@ class Router:
         if content is None:
             content = NO_CONTENT
         if hub.link_count > 0 or hub.per_message or more_keys:
-            return self._walk(hub, Walk(key, content, more_keys))
+            return self._walk(hub, key, content, more_keys)
         found: set[int] = set()
         hub.kind.match(key, content, found)
         if not found and hub.alternate is not None:
-            return self._walk(hub, Walk(key, content, more_keys))
+            return self._walk(hub, key, content, more_keys)
         queues = tuple(found) if len(found) < 2 else tuple(sorted(found))
         return Route(True, hub.internal, queues, False, ())
 
-    def _walk(self, start: Hub, walk: Walk) -> Route:
-        """Depth first, with a stack of our own: clients decide how deep the graph is."""
-        stack = [walk.enter(start)]
+    def route_in_slices(
+        self,
+        exchange: str,
+        key: bytes,
+        content: Content,
+        more_keys: tuple[bytes, ...],
+        is_late: Callable[[], bool],
+    ) -> Route | None:
+        """`route`, interrupted when `is_late` says so: None. Call it again for the same message.
+
+        A message may have thousands of routing keys, and each exchange behind the first matches
+        all of them. What is declared or deleted in between counts, or does not.
+        """
+        hub = self._hubs.get(exchange)
+        if hub is None or len(more_keys) <= KEYS_AT_ONCE:
+            return self.route(exchange, key, content, more_keys)
+        name = (exchange, key, more_keys)
+        walk = self._unfinished.pop(name, None)
+        if walk is None or walk.start is not hub or not walk.is_for(content):
+            walk = Walk(hub, key, content, more_keys)
+        if self._go_on(walk, is_late):
+            return walk.result()
+        if len(self._unfinished) >= UNFINISHED_MAX:
+            del self._unfinished[next(iter(self._unfinished))]
+        self._unfinished[name] = walk
+        return None
+
+    def _walk(
+        self, start: Hub, key: bytes, content: Content, more_keys: tuple[bytes, ...]
+    ) -> Route:
+        walk = Walk(start, key, content, more_keys)
+        self._go_on(walk, _never)
+        return walk.result()
+
+    def _go_on(self, walk: Walk, is_late: Callable[[], bool]) -> bool:
+        """Depth first, with a stack of our own: clients decide how deep the graph is.
+
+        False: interrupted.
+        """
+        stack = walk.stack
+        if walk.entering is not None and not walk.enter(walk.entering, is_late):
+            return False
         while stack:
             visit = stack[-1]
             hub = self._next_hub(visit, walk)
@@ -231,14 +320,17 @@ class Router:
                 continue
             known = walk.routed.get(hub.uid)
             if known is None:
-                stack.append(walk.enter(hub))
+                if not walk.enter(hub, is_late):
+                    return False
             elif known:
                 visit.routed = True
-        return walk.result(start)
+        return True
 
     def _next_hub(self, visit: Visit, walk: Walk) -> Hub | None:
-        if visit.ahead:
-            return self._hubs_by_uid[visit.ahead.pop()]
+        while visit.ahead:
+            ahead = self._hubs_by_uid.get(visit.ahead.pop())
+            if ahead is not None:  # It was not deleted while the walk was interrupted.
+                return ahead
         name = visit.hub.alternate
         if visit.routed or visit.alternate_asked or name is None:
             return None

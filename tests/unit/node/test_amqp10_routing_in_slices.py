@@ -112,6 +112,38 @@ def test_messages_to_many_addresses_are_routed_in_several_turns_in_order() -> No
     assert hub.bodies() == [b"%05d" % number for number in range(len(QUEUES))]
 
 
+def with_copies(address: bytes, count: int) -> bytes:
+    """A message whose annotation x-cc has so many routing keys."""
+    keys = b"".join(
+        b"\xa1" + bytes([len(key)]) + key for key in (b"a.%d" % n for n in range(count))
+    )
+    copies = b"\xd0" + (len(keys) + 4).to_bytes(4, "big") + count.to_bytes(4, "big") + keys
+    pairs = b"\xa3\x04x-cc" + copies
+    notes = b"\x00\x53\x72\xd1" + (len(pairs) + 4).to_bytes(4, "big") + b"\x00\x00\x00\x02" + pairs
+    to = b"\xa1" + bytes([len(address)]) + address
+    return notes + b"\x00\x53\x73\xc0" + bytes([len(to) + 3, 3]) + b"\x40\x40" + to
+
+
+def test_one_message_with_many_keys_is_routed_in_several_turns() -> None:
+    hub = Hub()
+    hub.room.steps.exchange("many", "topic")
+    hub.room.steps.bind("many", "q1", b"#.999")
+    hub.room.cache.refresh()
+    sender = Sender(hub)
+    payload = with_copies(b"/exchanges/many/k", 1000) + b"\x00\x53\x75\xa0\x05first"
+    [event] = sender.raw.feed(frame_of(0, 0, transfer_frame(1, 0), payload))
+    assert isinstance(event, Received)
+    rest = sender.link.take(event.transfers)
+    turns = 1
+    while rest is not None:
+        assert rest.count == 1 and hub.bodies() == []
+        hub.turn()
+        rest = sender.link.take(rest)
+        turns += 1
+    assert turns == 4  # 32 keys for each look at the clock
+    assert hub.bodies() == [b"first"]
+
+
 def test_a_link_routes_one_message_in_a_turn_whose_time_others_have_spent() -> None:
     hub = Hub()
     sender = Sender(hub)

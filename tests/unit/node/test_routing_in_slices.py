@@ -221,3 +221,29 @@ def test_a_run_that_is_split_has_the_same_messages(keys: list[bytes], data: st.D
     head, rest = event.split(index)
     assert (head.count, rest.count) == (index, len(keys) - index)
     assert messages_of(head) + messages_of(rest) == messages_of(event)
+
+
+def test_one_message_with_many_keys_is_routed_in_several_turns() -> None:
+    harness = Harness()
+    harness.room.steps.exchange("many", "topic")
+    harness.room.steps.bind("many", "q1", b"#.999")
+    harness.room.cache.refresh()
+    headers: dict[str, object] = {"CC": [f"a.{number}" for number in range(1000)]}
+    copied = message(1, b"first", b"a", BasicProperties(headers=headers), exchange="many")
+    harness.write(copied, message(1, b"second", b"q1"))
+    assert harness.got() == []
+    assert harness.turns() == 4  # of 10 slices with 32 keys
+    queue = harness.room.queues[harness.room.uids["q1"]]
+    assert bodies(queue) == [b"first", b"second"]
+
+
+def test_a_transaction_keeps_a_message_with_many_keys() -> None:
+    harness = Harness()
+    harness.room.steps.exchange("many", "topic")
+    harness.room.steps.bind("many", "q1", b"#.999")
+    harness.room.cache.refresh()
+    headers: dict[str, object] = {"CC": [f"a.{number}" for number in range(1000)]}
+    harness.channel.handle(Called(1, methods.TxSelect()))
+    harness.write(message(1, b"first", b"a", BasicProperties(headers=headers), exchange="many"))
+    assert harness.turns() > 1
+    assert harness.got() == []

@@ -301,3 +301,26 @@ def test_an_alarm_holds_the_letters_that_would_make_it_worse(
         assert harness.counts.dead_lettered == {("classic", "rejected"): 0}
         assert harness.bury([message(1, b"a")], info=info) == 1
     assert [bodies(queue) for queue in queues] == [[b"a"]] * queue_count
+
+
+def test_a_dead_letter_with_many_keys_is_routed_in_several_turns() -> None:
+    """Its `x-death` has another time at each try."""
+    now_s = 0.0
+
+    def clock_s() -> float:
+        nonlocal now_s
+        now_s += 0.0011
+        return now_s
+
+    pace = RoutingPace(clock_s)
+    harness = Harness("topic", limits=DeadLetterLimits(routing=pace))
+    queue = harness.bind(7, b"#.999")
+    keys = [f"a.{number}" for number in range(1000)]
+    letters = [message(1, b"a", b"k", BasicProperties(headers={"CC": keys}))]
+    tries = 1
+    while harness.bury(letters, info=INFO_PERSISTENT | INFO_HEADERS) == 0:
+        tries += 1
+        harness.now_ms += 1500
+        pace.begin_turn()
+    assert tries == 4  # 32 keys for each look at the clock
+    assert bodies(queue) == [b"a"]

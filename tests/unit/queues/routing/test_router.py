@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from queues.definitions import metadata_commands as commands
 from queues.definitions.broker_objects import Destination, Exchange
 from queues.definitions.metadata_vhost import VHost
-from queues.routing.router import Router
+from queues.routing.router import KEYS_AT_ONCE, UNFINISHED_MAX, Route, Router
 from queues.routing.topic import words_of
 from tests.unit.queues.definitions.steps import (
     Steps,
@@ -316,3 +316,77 @@ def test_the_router_agrees_with_a_naive_model(
             assert route.exchange_found == (name in steps.vhost.exchanges)
             assert route.queues == naive_route(steps.vhost, name, key)
             assert route.queues == fresh.route(name, key).queues
+
+
+# Messages with thousands of routing keys
+
+MANY_KEYS = tuple(b"a.%d" % number for number in range(3 * KEYS_AT_ONCE))
+
+
+def sliced(router: Router, name: str, content: FakeContent, calls: list[int]) -> Route | None:
+    calls[0] += 1
+    return router.route_in_slices(name, b"a", content, MANY_KEYS, lambda: True)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(steps_of_a_topology, max_size=40))
+def test_a_route_in_slices_is_the_route_in_one_piece(topology: list[commands.Command]) -> None:
+    steps = Steps()
+    for command in [*START, *topology]:
+        steps.do(command)
+    for name in KINDS_OF:
+        calls = [0]
+        while (route := sliced(steps.router, name, FakeContent(), calls)) is None:
+            pass
+        whole = steps.router.route(name, b"a", FakeContent(), MANY_KEYS)
+        assert (route.queues, route.per_message) == (whole.queues, whole.per_message)
+        by_key = name in steps.vhost.exchanges and KINDS_OF[name] != "fanout"
+        assert calls[0] > 1 or not by_key
+
+
+def test_an_interrupted_route_forgets_a_queue_and_an_exchange_that_are_deleted() -> None:
+    steps = Steps()
+    kept, behind = steps.queue("kept"), steps.queue("behind")
+    steps.queue("deleted")
+    for name in ("inner", "gone", "last"):
+        steps.exchange(name, "topic")
+    steps.bind("last", "behind", b"#")
+    for queue in ("kept", "deleted"):
+        steps.bind("amq.topic", queue, b"#")
+    for name in ("inner", "gone", "last"):
+        steps.link("amq.topic", name, b"#")
+    calls = [0]
+    for _ in range(4):  # amq.topic has been passed, and a part of `inner`
+        assert sliced(steps.router, "amq.topic", FakeContent(), calls) is None
+    steps.do(commands.DeleteQueue("/", "deleted"))
+    steps.do(commands.DeleteExchange("/", "gone"))
+    while (route := sliced(steps.router, "amq.topic", FakeContent(), calls)) is None:
+        pass
+    assert route.queues == (kept.uid, behind.uid)
+    assert calls[0] > 4
+
+
+def test_an_interrupted_route_is_not_continued_for_a_message_with_other_headers() -> None:
+    steps = Steps()
+    one, other = steps.queue("one"), steps.queue("other")
+    steps.exchange("by-header", "headers")
+    for name in ("one", "other"):
+        steps.do(bind("by-header", name, b"", **{"x-match": "all", "to": name}))
+    steps.link("by-header", "amq.topic", to="one")
+    steps.link("by-header", "amq.topic", to="other")
+    calls = [0]
+    assert sliced(steps.router, "by-header", FakeContent({"to": "one"}), calls) is None
+    while (route := sliced(steps.router, "by-header", FakeContent({"to": "other"}), calls)) is None:
+        pass
+    assert route.queues == (other.uid,) and one.uid not in route.queues
+
+
+def test_few_interrupted_routes_are_kept() -> None:
+    steps = Steps()
+    for number in range(2 * UNFINISHED_MAX):
+        key = b"%d" % number
+        route = steps.router.route_in_slices(
+            "amq.topic", key, FakeContent(), MANY_KEYS, lambda: True
+        )
+        assert route is None
+    assert len(steps.router._unfinished) == UNFINISHED_MAX
