@@ -41,7 +41,7 @@ def down() -> Iterator[Cluster]:
 
 def linked(kind: str, down: Cluster, up: Cluster, url: str) -> None:
     """Federate exchange `x`, or queue `q`, over the URL; messages end in queue `q` here."""
-    limits = {"prefetch_count": 100, "reconnect_delay": 0.1, "max_messages_per_second": 1_500}
+    limits = {"prefetch_count": 100, "reconnect_delay": 0.1, "max_messages_per_second": 400}
     down.bound("q", "x", "#")
     down.upstream("up", url, **limits)
     if kind == "exchange":
