@@ -1,4 +1,5 @@
-"""The `warren` command. `warren server` runs one node, `warren cluster` several of them,
+"""The `warren` command. `warren server` runs one node, `warren host` several behind one
+address, `warren cluster` a cluster for trying things out,
 `warren check-data` verifies files, `warren bench` measures links of one connection, `warren chaos`
 breaks clusters, `warren declare`, `publish`, `get` and `tail` try out a broker as its client.
 
@@ -16,6 +17,7 @@ from typing import Final
 from node.cli.bench_arguments import add_arguments as add_bench
 from node.cli.chaos_arguments import add_arguments as add_chaos
 from node.cli.cluster_arguments import add_arguments as add_cluster
+from node.cli.host_arguments import node_count
 from node.cli.try_arguments import COMMANDS as TRY_COMMANDS
 from node.cli.try_arguments import add_arguments as add_try
 
@@ -53,6 +55,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if options.command == "server":
         return serve(options)
+    if options.command == "host":
+        from node.cli.host import main as host
+
+        return host(options, config_file(options.config, os.environ), flags_given(options))
     if options.command == "check-data":
         from node.recovery.check_data import run
 
@@ -86,6 +92,32 @@ def make_parser() -> argparse.ArgumentParser:
     server = commands.add_parser(
         "server", help="run one node in the foreground", allow_abbrev=False
     )
+    add_server_options(server)
+    host = commands.add_parser(
+        "host",
+        help="run several nodes of this machine behind one address, in the foreground",
+        description="Nodes NAME-1, NAME-2, ... share the AMQP address; each has a port of its own "
+        "above it, and for HTTP and other nodes. SIGUSR2 restarts them one at a time.",
+        allow_abbrev=False,
+    )
+    host.add_argument("--nodes", metavar="N", type=node_count, required=True, help="1 to 16")
+    add_server_options(host)
+    check = commands.add_parser(
+        "check-data",
+        help="verify the files of a stopped node, changing nothing",
+        allow_abbrev=False,
+    )
+    check.add_argument("directory", metavar="DIR", help="the node's data directory")
+    check.add_argument("--formatter", choices=("table", "json"), default="table")
+    add_bench(commands)
+    add_chaos(commands)
+    add_cluster(commands)
+    add_try(commands)
+    return parser
+
+
+def add_server_options(server: argparse.ArgumentParser) -> None:
+    """The settings that a node has options for."""
     server.add_argument("--name", metavar="N", help="name of the node")
     server.add_argument("--data", metavar="DIR", help="where messages and definitions are kept")
     server.add_argument("--listen", metavar="HOST:PORT", help="address for AMQP clients")
@@ -107,18 +139,6 @@ def make_parser() -> argparse.ArgumentParser:
         default=[],
         help="one setting, named as in the file; may be given again",
     )
-    check = commands.add_parser(
-        "check-data",
-        help="verify the files of a stopped node, changing nothing",
-        allow_abbrev=False,
-    )
-    check.add_argument("directory", metavar="DIR", help="the node's data directory")
-    check.add_argument("--formatter", choices=("table", "json"), default="table")
-    add_bench(commands)
-    add_chaos(commands)
-    add_cluster(commands)
-    add_try(commands)
-    return parser
 
 
 def chaos(options: argparse.Namespace) -> int:

@@ -64,7 +64,7 @@ from warren.wire.peer.codes import RAFT, PeerFault
 from warren.wire.peer.handshake import Identity, link_cluster_id, link_key
 
 if TYPE_CHECKING:
-    from node.config.settings import Config
+    from node.config.settings import Config, ListenersSection
 
 log = logging.getLogger("warren.cluster")
 
@@ -442,13 +442,20 @@ def member_of(config: "Config", incarnation: int) -> Member:
         cluster_port=address.port,
         host_id=config.node.host_id,
         zone=config.node.zone,
-        amqp=_told(listeners.amqp_advertised, listeners.amqp if is_plain else None),
+        amqp=_told(listeners.amqp_advertised, _own_amqp(listeners)),
         management=_told(
             listeners.management_advertised, listeners.management if is_plain else None
         ),
-        amqps=_told(listeners.amqps_advertised, listeners.amqps),
+        amqps=_told(listeners.amqps_advertised, None if listeners.reuse_port else listeners.amqps),
         tags=tags_of(config.node.tags),
     )
+
+
+def _own_amqp(listeners: "ListenersSection") -> Address | None:
+    """Where clients reach this node and no other; TLS is not asked for there."""
+    if listeners.direct is not None:
+        return listeners.direct
+    return listeners.amqp if listeners.plain and not listeners.reuse_port else None
 
 
 def tags_of(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:

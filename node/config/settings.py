@@ -76,6 +76,10 @@ class ListenersSection:
     management: Address = MANAGEMENT_ADDRESS
     cluster: Address | None = None
     metrics: Address | None = None  # /metrics alone, without a login
+    # Other nodes of this machine listen on `amqp` and `amqps` as well (SO_REUSEPORT); `direct` is
+    # an AMQP address of this node alone.
+    reuse_port: bool = False
+    direct: Address | None = None
     plain: bool = True  # listen on `amqp` and `management`; false: over TLS alone
     amqps: Address | None = None
     management_tls: Address | None = None
@@ -422,6 +426,11 @@ def _check_listeners(config: Config) -> None:
         "listeners.management_tls": listeners.management_tls is not None,
         "cluster.tls": config.cluster.tls,
     }
+    if listeners.direct is not None and not listeners.plain:
+        raise ConfigError(
+            f"listeners.direct = {listeners.direct}: allowed: only with listeners.plain = true, "
+            "for it is without TLS"
+        )
     check_tls(config.tls, [name for name, is_set in over_tls.items() if is_set])
     check_proxies(listeners.proxy_protocol, listeners.proxy_trusted)
     if not listeners.plain and listeners.amqps is None:

@@ -38,6 +38,7 @@ class Entry:
     login: "LoginName | None" = None  # what of a certificate names the user
     proxies: "TrustedProxies | None" = None
     handshake_s: float = 5.0
+    reuse_port: bool = False  # other processes listen there as well
 
 
 class AmqpListeners:
@@ -68,7 +69,7 @@ class AmqpListeners:
     async def _opened(self, entry: Entry) -> "asyncio.Server | Acceptor":
         with taking(entry.protocol, entry.host, entry.port):
             if entry.tls is None and entry.proxies is None:
-                return await listen(self._broker, entry.host, entry.port)
+                return await listen(self._broker, entry)
             return listen_behind(self._broker, entry)
 
     def close(self) -> None:
@@ -79,6 +80,14 @@ class AmqpListeners:
 
 def entries_of(config: "Config", keepers: "Mapping[str, TlsKeeper]") -> list[Entry]:
     """Where the configuration lets AMQP clients in."""
+    entries = _shared_entries(config, keepers)
+    for entry in entries:
+        entry.reuse_port = config.listeners.reuse_port
+    direct = config.listeners.direct
+    return entries if direct is None else [*entries, Entry(AMQP, direct.host, direct.port)]
+
+
+def _shared_entries(config: "Config", keepers: "Mapping[str, TlsKeeper]") -> list[Entry]:
     listeners = config.listeners
     if listeners.amqps is None and not listeners.proxy_protocol:
         return [Entry(AMQP, listeners.amqp.host, listeners.amqp.port)]

@@ -117,10 +117,15 @@ def _address(transport: asyncio.Transport, which: str) -> tuple[str, int]:
     return (name[0], name[1]) if isinstance(name, tuple) else ("unknown", 0)
 
 
-async def listen(broker: "Broker", host: str, port: int) -> asyncio.Server:
+async def listen(broker: "Broker", entry: "Entry") -> asyncio.Server:
     """Accept AMQP connections; OSError if the port cannot be had."""
-    loop = asyncio.get_running_loop()
-    return await loop.create_server(lambda: Greeting(broker), host, port, backlog=BACKLOG)
+    return await asyncio.get_running_loop().create_server(
+        lambda: Greeting(broker),
+        entry.host,
+        entry.port,
+        backlog=BACKLOG,
+        reuse_port=entry.reuse_port or None,
+    )
 
 
 def listen_behind(broker: "Broker", entry: "Entry") -> "Acceptor":
@@ -130,7 +135,7 @@ def listen_behind(broker: "Broker", entry: "Entry") -> "Acceptor":
     def greeting(forwarded: "Forwarded | None") -> asyncio.BaseProtocol:
         return Greeting(broker, forwarded, entry.login)
 
-    bound = bound_socket(entry.host, entry.port, BACKLOG)
+    bound = bound_socket(entry.host, entry.port, BACKLOG, entry.reuse_port)
     acceptor = Acceptor(bound, greeting, entry.tls, entry.proxies, entry.handshake_s)
     acceptor.start()
     return acceptor

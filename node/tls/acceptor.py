@@ -173,11 +173,13 @@ class Acceptor:
         log.warning("port %d: a connection from %s was closed: %s", self.port, host, reason)
 
 
-def bound_socket(host: str, port: int, backlog: int) -> socket.socket:
+def bound_socket(host: str, port: int, backlog: int, reuse_port: bool = False) -> socket.socket:
     """A socket that listens there; OSError if that cannot be had."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if reuse_port:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     try:
         bound.bind((host, port))
         bound.listen(backlog)

@@ -238,6 +238,9 @@ SECURITY: Final = {
 }  # fmt: skip
 
 
+OTHERS = {**SECURITY, "listeners.direct": "h:8", "listeners.reuse_port": "true"}
+
+
 def test_every_key_can_be_set_by_text() -> None:
     texts = {
         "compat": "3.x", "node.name": "7", "node.data_dir": "/d", "listeners.amqp": "h:1",
@@ -284,7 +287,7 @@ def test_every_key_can_be_set_by_text() -> None:
         "amqp10.session_max": "1", "amqp10.link_max": "1", "amqp10.max_incoming_window": "1",
         "amqp10.max_link_credit": "1", "amqp10.max_queue_credit": "1", "default_vhost": "v",
         "amqp10.locality_hints": "off", "testing.slow_queues": "a,b", "testing.slow_ms": "1",
-        "testing.adjustable_clock": "true", "testing.peer_routes": "a:1,b:2", **SECURITY,
+        "testing.adjustable_clock": "true", "testing.peer_routes": "a:1,b:2", **OTHERS,
     }  # fmt: skip
     assert set(texts) == set(KEYS)
     by_set = load(sets=[f"{key}={text}" for key, text in texts.items()])

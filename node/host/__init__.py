@@ -1,0 +1,1 @@
+"""`warren host`: several nodes of one machine behind one address."""
