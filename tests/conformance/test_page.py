@@ -35,6 +35,7 @@ VIEWS = {
     "#/channels": "Channels",
     "#/exchanges": "Exchanges",
     "#/queues": "Queues",
+    "#/addresses": "Addresses",
     "#/cluster": "Cluster",
     "#/flow": "Flow",
     "#/events": "Events",
@@ -620,6 +621,35 @@ def test_definitions_are_taken_out_and_read_in(
 
 
 # Flow and events
+
+
+def test_the_address_view_shows_limits_sizes_and_blocked_publishers(
+    page: Any, base: str, channel: Any, own_broker: Broker, name: str
+) -> None:
+    limits = {"x-max-size-bytes": 2048, "x-address-full-policy": "BLOCK"}
+    channel.queue_declare(name, arguments=limits)
+    show(page, base, "#/addresses", "Addresses")
+    row = page.get_by_role("row", name=f"queue {name}")
+    cells = row.get_by_role("cell")
+    row.get_by_text("running").wait_for()
+    assert cells.all_text_contents()[2:10] == [
+        "BLOCK", "running", "0 B", "2.0 KiB", "0", "none", "1", "0",
+    ]  # fmt: skip
+    publisher = own_broker.connect()
+    sending = publisher.channel()
+    try:
+        for _ in range(4):
+            sending.basic_publish("", name, b"x" * 1024)
+        row.get_by_text("full", exact=True).wait_for()
+        sending.basic_publish("", name, b"x" * 1024)  # It is read, and then the connection blocks.
+        blocked = row.locator("td[data-label='Blocked publishers']")
+        blocked.get_by_text("1", exact=True).wait_for()
+    finally:
+        channel.queue_purge(name)  # A blocked connection does not answer a close.
+    row.get_by_text("running", exact=True).wait_for()
+    publisher.close()
+    row.get_by_role("link").click()
+    page.get_by_role("heading", name=f"Queue {name}", exact=True, level=1).wait_for()
 
 
 def test_the_flow_graph_shows_who_holds_back_whom(page: Any, base: str) -> None:

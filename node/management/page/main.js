@@ -4,6 +4,7 @@
 // `refresh` is called again and again, `everyMs` after its last end; 0: once.
 
 import { forgetReads, get, isLoggedIn, logIn, logOut, watchEnd, watchStale } from "./api.js";
+import { addresses } from "./addresses.js";
 import { admin } from "./admin.js";
 import { channel, channels } from "./channels.js";
 import { cluster } from "./cluster.js";
@@ -30,6 +31,7 @@ const ROUTES = [
   [/^\/queues$/, queues],
   [/^\/queues\/([^/]+)\/([^/]+)$/, queue],
   [/^\/queues\/([^/]+)\/([^/]+)\/letters$/, letters],
+  [/^\/addresses$/, addresses],
   [/^\/cluster$/, cluster],
   [/^\/flow$/, flow],
   [/^\/events$/, events],
@@ -42,6 +44,7 @@ const LINKS = [
   ["Channels", "#/channels"],
   ["Exchanges", "#/exchanges"],
   ["Queues", "#/queues"],
+  ["Addresses", "#/addresses", may.monitor],
   ["Cluster", "#/cluster", may.monitor],
   ["Flow", "#/flow", may.monitor],
   ["Events", "#/events", may.monitor],
