@@ -351,6 +351,8 @@ class LiveView:
             message_bytes_unacknowledged=unsettled_bytes,
             messages_ram=held_ram,
             messages_paged_out=held - held_ram,
+            messages_persistent=min(int(host.store.journaled_count), held),
+            message_bytes_persistent=int(host.store.journaled_bytes),
             message_bytes_ram=bytes_ram,
             message_bytes_paged_out=held_bytes - bytes_ram,
             consumers=host.consumer_count,

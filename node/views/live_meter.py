@@ -109,6 +109,8 @@ class LiveMeter:
             unacked_bytes=unacknowledged_bytes(host),
             ram=ram,
             ram_bytes=ram_bytes,
+            persistent=min(int(host.store.journaled_count), held),
+            persistent_bytes=int(host.store.journaled_bytes),
             paged_out=held - ram,
             paged_out_bytes=held_bytes - ram_bytes,
             consumers=host.consumer_count,

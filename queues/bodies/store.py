@@ -162,6 +162,8 @@ class Store:
         self._head: i64 = 0
         self._dead: i64 = 0  # slots past the head without a live message
         self.live_bytes: i64 = 0
+        self.journaled_count: i64 = 0  # messages of which the queue's copy is in the log,
+        self.journaled_bytes: i64 = 0  # which is so for persistent ones of durable queues
         self.loading: set[Chunk] = set()  # being read for this queue; these are not folded
         self._added: i64 = 0  # slots, since `_join` was last called by `add`
         self._join_at: i64 = 0  # what comes before this message_seq was looked at
@@ -186,7 +188,11 @@ class Store:
         chunk.holders += 1
         if not journaled:
             chunk.pinned = True
-        self.live_bytes += chunk.bytes_between(index, index + count)
+        byte_count = chunk.bytes_between(index, index + count)
+        self.live_bytes += byte_count
+        if journaled:
+            self.journaled_count += count
+            self.journaled_bytes += byte_count
         self._insert(Slot(first, count, chunk, index, journaled))
 
     def _insert(self, slot: Slot) -> None:
@@ -250,6 +256,8 @@ class Store:
         extent = Slot(first, messages, chunk, 0, True)
         extent.table = table
         self.live_bytes += byte_count
+        self.journaled_count += messages
+        self.journaled_bytes += byte_count
         self._insert(extent)
 
     def _add_singly(
@@ -323,7 +331,11 @@ class Store:
         while seq < end:
             slot = self.covering(seq)
             stop = min(end, slot.first + slot.count)
-            self.live_bytes -= slot.bytes_of(seq, stop)
+            byte_count = slot.bytes_of(seq, stop)
+            self.live_bytes -= byte_count
+            if slot.journaled:
+                self.journaled_count -= stop - seq
+                self.journaled_bytes -= byte_count
             slot.live -= stop - seq
             if slot.live == 0:
                 dead.append(slot)
@@ -563,6 +575,8 @@ class Store:
         self._head = 0
         self._dead = 0
         self.live_bytes = 0
+        self.journaled_count = 0
+        self.journaled_bytes = 0
 
     def shed(self, end: i64, slots_max: i64, lazy: i64 = -1) -> i64:
         """Let bodies of messages before `end` leave memory, the last first, or be paged.

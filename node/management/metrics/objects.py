@@ -32,6 +32,8 @@ QUEUE_METRICS: Final[QueueColumns] = (
     Column("queue_messages_bytes", GAUGE, "Bytes of all messages", lambda q: q.bytes),
     Column("queue_messages_ready_bytes", GAUGE, "Bytes ready", lambda q: q.bytes - q.unacked_bytes),
     Column("queue_messages_unacked_bytes", GAUGE, "Bytes unacked", lambda q: q.unacked_bytes),
+    Column("queue_messages_persistent", GAUGE, "Persistent messages", lambda q: q.persistent),
+    Column("queue_messages_persistent_bytes", GAUGE, "Bytes", lambda q: q.persistent_bytes),
     Column("queue_messages_paged_out", GAUGE, "Messages on disk alone", lambda q: q.paged_out),
     Column("queue_messages_paged_out_bytes", GAUGE, "Bytes of them", lambda q: q.paged_out_bytes),
 )

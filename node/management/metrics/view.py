@@ -28,6 +28,8 @@ class QueueSample:
     unacked_bytes: int = 0
     ram: int = 0
     ram_bytes: int = 0
+    persistent: int = 0
+    persistent_bytes: int = 0
     paged_out: int = 0
     paged_out_bytes: int = 0
     consumers: int = 0

@@ -59,6 +59,7 @@ LIVE_FIELDS: Final = (
     "message_bytes_paged_out", "memory_bytes", "consumers", "consumer_capacity", "published",
     "delivered", "delivered_no_ack", "got", "got_no_ack", "redelivered", "acknowledged",
     "messages_delayed", "messages_pending_dead_letters", "counts_known",
+    "messages_persistent", "message_bytes_persistent",
 )  # fmt: skip
 LATE_FIELDS: Final = (
     "rates",

@@ -34,7 +34,8 @@ BARE: Final = (
 COUNTS: Final = (
     *DEPTHS, "messages_delayed", "messages_dlx", "message_bytes", "message_bytes_ready",
     "message_bytes_unacknowledged", "messages_ram", "messages_paged_out", "message_bytes_ram",
-    "message_bytes_paged_out", "memory", "consumers", "consumer_capacity", "consumer_utilisation",
+    "message_bytes_paged_out", "messages_persistent", "message_bytes_persistent", "memory",
+    "consumers", "consumer_capacity", "consumer_utilisation",
 )  # fmt: skip
 # In place of the counts of a queue whose node does not answer: 0 would be a claim.
 UNKNOWN: Final[Mapping[str, object]] = {**dict.fromkeys(COUNTS), "message_stats": {}}
@@ -50,7 +51,8 @@ VIEW_COLUMNS: Final[Mapping[str, Callable[[QueueView], object]]] = {
             "type", "durable", "auto_delete", "exclusive", "node", "state", "consumers",
             "consumer_capacity", "messages_delayed", "message_bytes_ready",
             "message_bytes_unacknowledged", "messages_ram", "messages_paged_out",
-            "message_bytes_ram", "message_bytes_paged_out",
+            "message_bytes_ram", "message_bytes_paged_out", "messages_persistent",
+            "message_bytes_persistent",
         )
     },
     "consumer_utilisation": attrgetter("consumer_capacity"),
@@ -165,6 +167,8 @@ def _columns(queue: QueueView) -> Row:
         "message_bytes_unacknowledged": queue.message_bytes_unacknowledged,
         "messages_ram": queue.messages_ram,
         "messages_paged_out": queue.messages_paged_out,
+        "messages_persistent": queue.messages_persistent,
+        "message_bytes_persistent": queue.message_bytes_persistent,
         "message_bytes_ram": queue.message_bytes_ram,
         "message_bytes_paged_out": queue.message_bytes_paged_out,
         "memory": queue.memory_bytes,

@@ -257,6 +257,8 @@ class QueueView:
     message_bytes_unacknowledged: int = 0
     messages_ram: int = 0  # their bodies are in memory; of large queues these are estimates
     messages_paged_out: int = 0
+    messages_persistent: int = 0  # that survive a restart
+    message_bytes_persistent: int = 0
     message_bytes_ram: int = 0
     message_bytes_paged_out: int = 0
     memory_bytes: int = 0

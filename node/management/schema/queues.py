@@ -61,6 +61,8 @@ QUEUE: Final = record(
         "message_bytes_unacknowledged": UNKNOWN_COUNT,
         "messages_ram": UNKNOWN_COUNT,
         "messages_paged_out": UNKNOWN_COUNT,
+        "messages_persistent": UNKNOWN_COUNT,
+        "message_bytes_persistent": UNKNOWN_COUNT,
         "message_bytes_ram": UNKNOWN_COUNT,
         "message_bytes_paged_out": UNKNOWN_COUNT,
         "memory": UNKNOWN_COUNT,

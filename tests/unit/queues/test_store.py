@@ -156,6 +156,8 @@ class Both:
         assert {seq: self.body(seq, by_seq[seq]) for seq in self.bodies} == self.bodies
         assert {seq: by_seq[seq].chunk.file_id for seq in self.bodies} == self.places
         assert self.store.live_bytes == sum(map(len, self.bodies.values()))
+        assert self.store.journaled_bytes == self.store.live_bytes
+        assert self.store.journaled_count == len(self.bodies)
         claims = dict.fromkeys(self.live_bytes, 0)
         for seq, file in self.places.items():
             claims[file] += len(self.bodies[seq])
