@@ -1,7 +1,8 @@
-"""The `warren` command. `warren server` runs one node, `warren host` several behind one
-address, `warren cluster` a cluster for trying things out,
-`warren check-data` verifies files, `warren bench` measures links of one connection, `warren chaos`
-breaks clusters, `warren declare`, `publish`, `get` and `tail` try out a broker as its client.
+"""The `warren` command. `warren server` runs one node, `warren host` several behind one address,
+`warren cluster` a cluster for trying things out. `warren check-data` verifies files, `warren
+convert-config` reads a rabbitmq.conf, `warren bench` measures links of one connection, `warren
+chaos` breaks clusters, `warren declare`, `publish`, `get` and `tail` try out a broker as its
+client.
 
 Only the arguments are read here. The broker is imported after they and the configuration have been
 found good, so that a mistake is answered at once.
@@ -63,6 +64,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from node.recovery.check_data import run
 
         return run(options.directory, options.formatter, sys.stdout, sys.stderr)
+    if options.command == "convert-config":
+        from node.cli.convert_config import main as convert_config
+
+        return convert_config(options, sys.stdout, sys.stderr)
     if options.command == "bench":
         from node.cli.bench import main as bench
 
@@ -109,6 +114,12 @@ def make_parser() -> argparse.ArgumentParser:
     )
     check.add_argument("directory", metavar="DIR", help="the node's data directory")
     check.add_argument("--formatter", choices=("table", "json"), default="table")
+    converting = commands.add_parser(
+        "convert-config",
+        help="write a rabbitmq.conf as a configuration file, and what it cannot carry over",
+        allow_abbrev=False,
+    )
+    converting.add_argument("file", metavar="FILE", type=Path, help="a rabbitmq.conf")
     add_bench(commands)
     add_chaos(commands)
     add_cluster(commands)

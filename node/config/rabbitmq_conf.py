@@ -1,0 +1,395 @@
+"""A `rabbitmq.conf` as a configuration of Warren, and what of it cannot be carried over. Pure.
+
+    converted = convert(text)       # BadLine: a line is not `key = value`
+    toml = toml_of(converted)
+
+Sections and values follow RabbitMQ's schema (`rabbit.schema` and those of its plugins).
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from node.config.config_layers import parse_byte_count
+
+Value = bool | int | float | str | list[str]
+
+LINE: Final = re.compile(r"^(?P<key>[^\s=#]+)\s*=\s*(?P<value>.*?)\s*$")
+LEVELS: Final = {
+    "debug": "debug", "info": "info", "notice": "info", "warning": "warning", "error": "error",
+    "critical": "error",
+}  # fmt: skip
+FORMATS: Final = {"plaintext": "text", "json": "json"}
+HASHINGS: Final = {
+    "rabbit_password_hashing_sha256": "sha256",
+    "rabbit_password_hashing_sha512": "sha512",
+}
+PEER_PORT: Final = 25672
+ANY: Final = "0.0.0.0"
+
+
+class BadLine(ValueError):
+    """A line that is no setting."""
+
+
+class Unfit(ValueError):
+    """A value that cannot be carried over; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A line that is not in the result. `is_lost`: the broker will behave differently."""
+
+    line: int
+    text: str
+    reason: str
+    is_lost: bool
+
+
+@dataclass(slots=True)
+class Converted:
+    """Settings by their key, and what is not among them."""
+
+    settings: dict[str, Value] = field(default_factory=dict)
+    notes: list[Note] = field(default_factory=list)
+
+
+def integer(text: str) -> Value:
+    if not re.fullmatch(r"-?\d+", text):
+        raise Unfit(f"'{text}' is not a whole number")
+    return int(text)
+
+
+def number(text: str) -> Value:
+    try:
+        return float(text)
+    except ValueError:
+        raise Unfit(f"'{text}' is not a number") from None
+
+
+def byte_count(text: str) -> Value:
+    """Also `512MiB`, `2GB` and `2Gi`."""
+    try:
+        return parse_byte_count(f"{text}b" if text.lower().endswith("i") else text)
+    except ValueError as error:
+        raise Unfit(str(error)) from None
+
+
+def boolean(text: str) -> Value:
+    if text not in ("true", "false", "on", "off"):
+        raise Unfit(f"'{text}' is neither true nor false")
+    return text in ("true", "on")
+
+
+def plain(text: str) -> Value:
+    return text
+
+
+def one_of(allowed: Mapping[str, str]) -> Callable[[str], Value]:
+    def chosen(text: str) -> Value:
+        if text not in allowed:
+            raise Unfit(f"'{text}' is not one of {', '.join(allowed)}")
+        return allowed[text]
+
+    return chosen
+
+
+def same(*allowed: str) -> Callable[[str], Value]:
+    return one_of({each: each for each in allowed})
+
+
+def at_most(limit: int) -> Callable[[str], Value]:
+    """A whole number of which 0 means `limit`."""
+    return lambda text: integer(text) or limit
+
+
+def no_zero(text: str) -> Value:
+    if integer(text) == 0:
+        raise Unfit("0 (no limit) is not allowed here; the default of Warren applies")
+    return integer(text)
+
+
+def or_unlimited(text: str) -> Value:
+    return -1 if text == "infinity" else integer(text)
+
+
+def or_none(text: str) -> Value:
+    return "" if text == "none" else text
+
+
+RECONCILIATION: Final = "quorum_queue.continuous_membership_reconciliation"
+# Key of RabbitMQ: key of Warren, and how the value is read.
+RULES: Final[Mapping[str, tuple[str, Callable[[str], Value]]]] = {
+    "heartbeat": ("limits.heartbeat_s", integer),
+    "frame_max": ("limits.frame_max", no_zero),
+    "channel_max": ("limits.channel_max", at_most(65_535)),
+    "channel_max_per_node": ("limits.channel_max_per_node", or_unlimited),
+    "connection_max": ("limits.connection_max", or_unlimited),
+    "max_message_size": ("limits.max_message_size", byte_count),
+    "handshake_timeout": ("limits.handshake_timeout_ms", integer),
+    "consumer_timeout": ("consumer_timeout", integer),
+    "vm_memory_high_watermark.relative": ("vm_memory_high_watermark.relative", number),
+    "vm_memory_high_watermark.absolute": ("vm_memory_high_watermark.absolute", byte_count),
+    "disk_free_limit.absolute": ("disk_free_limit.absolute", byte_count),
+    "default_vhost": ("default_vhost", plain),
+    "default_user": ("default_user", plain),
+    "default_pass": ("default_pass", plain),
+    "anonymous_login_user": ("anonymous_login_user", or_none),
+    "anonymous_login_pass": ("anonymous_login_pass", plain),
+    "cluster_name": ("cluster.name", plain),
+    "queue_leader_locator": ("queue_leader_locator", same("client-local", "balanced")),
+    "load_definitions": ("load_definitions", plain),
+    "management.load_definitions": ("load_definitions", plain),
+    "definitions.local.path": ("load_definitions", plain),
+    "password_hashing_module": ("auth.password_hashing", one_of(HASHINGS)),
+    "collect_statistics_interval": ("management.rates_interval_ms", integer),
+    "ssl_options.cacertfile": ("tls.cacertfile", plain),
+    "ssl_options.certfile": ("tls.certfile", plain),
+    "ssl_options.keyfile": ("tls.keyfile", plain),
+    "ssl_options.password": ("tls.password", plain),
+    "ssl_options.verify": ("tls.verify", same("verify_peer", "verify_none")),
+    "ssl_options.fail_if_no_peer_cert": ("tls.fail_if_no_peer_cert", boolean),
+    "ssl_handshake_timeout": ("tls.handshake_timeout_ms", integer),
+    "ssl_cert_login_from": (
+        "tls.cert_login_from",
+        same("distinguished_name", "common_name", "subject_alternative_name"),
+    ),
+    "ssl_cert_login_san_type": (
+        "tls.cert_login_san_type",
+        one_of({"dns": "dns", "ip": "ip", "email": "email", "uri": "uri"}),
+    ),
+    "ssl_cert_login_san_index": ("tls.cert_login_san_index", integer),
+    "management.ssl.cacertfile": ("tls.management.cacertfile", plain),
+    "management.ssl.certfile": ("tls.management.certfile", plain),
+    "management.ssl.keyfile": ("tls.management.keyfile", plain),
+    "management.ssl.verify": ("tls.management.verify", same("verify_peer", "verify_none")),
+    "management.ssl.fail_if_no_peer_cert": ("tls.management.fail_if_no_peer_cert", boolean),
+    "log.default.level": ("log.level", one_of(LEVELS)),
+    "log.console.level": ("log.level", one_of(LEVELS)),
+    "log.file.level": ("log.level", one_of(LEVELS)),
+    "log.console.formatter": ("log.format", one_of(FORMATS)),
+    "log.file.formatter": ("log.format", one_of(FORMATS)),
+    f"{RECONCILIATION}.enabled": (f"{RECONCILIATION}.enabled", boolean),
+    f"{RECONCILIATION}.auto_remove": (f"{RECONCILIATION}.auto_remove", boolean),
+    f"{RECONCILIATION}.interval": (f"{RECONCILIATION}.interval", integer),
+    f"{RECONCILIATION}.trigger_interval": (f"{RECONCILIATION}.trigger_interval", integer),
+    f"{RECONCILIATION}.target_group_size": (f"{RECONCILIATION}.target_group_size", integer),
+}
+# Listeners of which RabbitMQ sets the port and the address by two keys.
+PLACES: Final = {
+    "management.tcp": ("listeners.management", 15_672),
+    "management.ssl": ("listeners.management_tls", 15_671),
+    "prometheus.tcp": ("listeners.metrics", 15_692),
+}
+LISTS: Final = {"auth_mechanisms": "auth.mechanisms", "ssl_options.versions": "tls.versions"}
+LISTED: Final = {
+    "auth.mechanisms": ("PLAIN", "AMQPLAIN", "ANONYMOUS", "EXTERNAL"),
+    "tls.versions": ("tlsv1.2", "tlsv1.3"),
+}
+# What a Warren does by itself, or has no use for.
+WITHOUT_EFFECT: Final = {
+    "tcp_listen_options": "Warren chooses the options of sockets",
+    "num_acceptors": "Warren accepts connections in one loop",
+    "default_user_tags.administrator": "the default user is an administrator",
+    "definitions.import_backend": "definitions come from a local file or directory",
+    "definitions.skip_if_unchanged": "unchanged definitions are always skipped",
+    "management.rates_mode": "rates are always kept",
+    "log.file.rotation": "send SIGHUP after the file was moved",
+    "log.console": "the log goes to standard error unless log.file is set",
+    "hipe_compile": "a setting of Erlang",
+    "net_ticktime": "a setting of Erlang; cluster.silence_ms is similar",
+    "distribution": "a setting of Erlang",
+    "raft": "a setting of the Raft library of RabbitMQ",
+    "mnesia_table_loading_retry_timeout": "a setting of Mnesia",
+    "mnesia_table_loading_retry_limit": "a setting of Mnesia",
+    "background_gc_enabled": "a setting of Erlang",
+    "background_gc_target_interval": "a setting of Erlang",
+    "vm_memory_calculation_strategy": "memory is what the operating system reports",
+    "vm_memory_high_watermark_paging_ratio": "bodies above a budget leave memory at once",
+    "reverse_dns_lookups": "connections are named by their addresses",
+    "queue_index_embed_msgs_below": "a setting of RabbitMQ's message store",
+    "classic_queue.default_version": "classic queues have one version",
+}
+# Prefixes of keys whose feature Warren does not have.
+MISSING: Final = {
+    "mqtt": "Warren has no MQTT",
+    "web_mqtt": "Warren has no MQTT",
+    "stomp": "Warren has no STOMP",
+    "web_stomp": "Warren has no STOMP",
+    "auth_backends": "users are in the definitions of the cluster",
+    "auth_oauth2": "Warren has no OAuth 2",
+    "auth_ldap": "Warren has no LDAP",
+    "auth_http": "Warren has no HTTP back end for logins",
+    "auth_cache": "users are in the definitions of the cluster",
+    "trust_store": "clients' certificates are checked by tls.cacertfile",
+    "disk_free_limit.relative": "set disk_free_limit.absolute to a number of bytes",
+    "log.syslog": "the log goes to standard error or to a file",
+    "log.exchange": "log lines are not published; events are (amq.rabbitmq.event)",
+    "default_password": "this is not a key of RabbitMQ; default_pass is",
+}
+
+
+def convert(text: str) -> Converted:
+    """Read the whole file. BadLine: a line is not `key = value`."""
+    reading = _Reading()
+    for place, line in enumerate(text.splitlines(), 1):
+        bare = line.strip()
+        if not bare or bare.startswith("#"):
+            continue
+        found = LINE.match(bare)
+        if found is None:
+            raise BadLine(f"line {place}: '{bare[:80]}' is not KEY = VALUE")
+        reading.take(place, bare, found["key"], _unquoted(found["value"]))
+    return reading.end()
+
+
+def _unquoted(value: str) -> str:
+    """Without the quotes of cuttlefish, and without a comment behind the value."""
+    if len(value) > 1 and value[0] == value[-1] == "'":
+        return value[1:-1]
+    return re.split(r"\s+#", value, maxsplit=1)[0]
+
+
+class _Reading:
+    """What the lines so far have set."""
+
+    def __init__(self) -> None:
+        self._converted = Converted()
+        self._places: dict[str, tuple[str, str]] = {}  # by key of Warren: host and port
+        self._loopback: set[str] | None = None
+        self._peers: list[str] = []
+
+    def take(self, place: int, line: str, key: str, value: str) -> None:
+        try:
+            self._set(place, line, key, value)
+        except Unfit as error:
+            self._note(place, line, str(error), is_lost=True)
+
+    def end(self) -> Converted:
+        settings = self._converted.settings
+        for key, (host, port) in self._places.items():
+            settings[key] = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        if self._loopback is not None:
+            settings["loopback_users"] = sorted(self._loopback)
+        return self._converted
+
+    def _note(self, place: int, line: str, reason: str, *, is_lost: bool) -> None:
+        self._converted.notes.append(Note(place, line, reason, is_lost))
+
+    def _set(self, place: int, line: str, key: str, value: str) -> None:
+        rule = RULES.get(key)
+        if rule is not None:
+            name, read = rule
+            self._converted.settings[name] = read(value)
+        elif key.startswith("listeners."):
+            self._listener(place, line, key, value)
+        elif key.startswith("loopback_users"):
+            self._loopback_user(key, value)
+        elif key == "log.file":
+            self._log_file(value)
+        elif (of_place := _parent(key)) in PLACES and key.endswith((".port", ".ip")):
+            self._address(of_place, key, value)
+        elif of_place in LISTS:
+            self._append(LISTS[of_place], value)
+        elif key.startswith("ssl_options.ciphers."):
+            before = self._converted.settings.get("tls.ciphers")
+            self._converted.settings["tls.ciphers"] = f"{before}:{value}" if before else value
+        else:
+            self._leave_out(place, line, key, value)
+
+    def _listener(self, place: int, line: str, key: str, value: str) -> None:
+        """`listeners.tcp.NAME = [HOST:]PORT`, and the same for TLS; `none` for no listener."""
+        kind = key.split(".")[1]
+        name = {"tcp": "listeners.amqp", "ssl": "listeners.amqps"}.get(kind)
+        if name is None:
+            raise Unfit(f"there is no listener '{kind}'")
+        if value == "none":
+            if kind == "tcp":
+                self._converted.settings["listeners.plain"] = False
+            return
+        if name in self._places:
+            raise Unfit(f"a node has one address for {kind}; run nodes behind a proxy instead")
+        host, _, port = value.rpartition(":")
+        self._places[name] = (host.strip("[]") or ANY, str(integer(port)))
+
+    def _loopback_user(self, key: str, value: str) -> None:
+        users = {"guest"} if self._loopback is None else self._loopback
+        name = key.removeprefix("loopback_users").lstrip(".")
+        if not name and value == "none":
+            users = set()
+        elif boolean(value):
+            users.add(name)
+        else:
+            users.discard(name)
+        self._loopback = users
+
+    def _log_file(self, value: str) -> None:
+        if value not in ("false", "true", "off", "on"):
+            if not value.startswith("/"):
+                raise Unfit("log.file of Warren is a whole path")
+            self._converted.settings["log.file"] = value
+
+    def _address(self, of_place: str, key: str, value: str) -> None:
+        name, port = PLACES[of_place]
+        host, known = self._places.get(name, (ANY, str(port)))
+        if key.endswith(".port"):
+            self._places[name] = (host, str(integer(value)))
+        else:
+            self._places[name] = (value, known)
+
+    def _append(self, name: str, value: str) -> None:
+        if value not in LISTED[name]:
+            raise Unfit(f"'{value}' is not one of {', '.join(LISTED[name])}")
+        before = self._converted.settings.get(name)
+        self._converted.settings[name] = [*before, value] if isinstance(before, list) else [value]
+
+    def _leave_out(self, place: int, line: str, key: str, value: str) -> None:
+        if key == "cluster_partition_handling":
+            is_same = value == "pause_minority"
+            reason = "a minority of the cluster changes nothing, as with pause_minority"
+            self._note(place, line, reason, is_lost=not is_same)
+            return
+        if key.startswith("default_permissions."):
+            reason = "the default user has all permissions"
+            self._note(place, line, reason, is_lost=value != ".*")
+            return
+        if key.startswith("cluster_formation.classic_config.nodes"):
+            host = value.partition("@")[2] or value
+            reason = (
+                f"set cluster.seeds with {host}:{PEER_PORT}, listeners.cluster and "
+                "cluster.secret_file on every node"
+            )
+            self._note(place, line, reason, is_lost=True)
+            return
+        for known, is_lost in ((WITHOUT_EFFECT, False), (MISSING, True)):
+            for prefix, reason in known.items():
+                if key == prefix or key.startswith(f"{prefix}."):
+                    self._note(place, line, reason, is_lost=is_lost)
+                    return
+        self._note(place, line, f"Warren has no setting for '{key}'", is_lost=True)
+
+
+def _parent(key: str) -> str:
+    return key.rpartition(".")[0]
+
+
+def toml_of(converted: Converted) -> str:
+    """The configuration as a file: keys without a section first, notes as comments at the end."""
+    sections: dict[str, list[str]] = {}
+    for key, value in sorted(converted.settings.items()):
+        section, _, name = key.rpartition(".")
+        sections.setdefault(section, []).append(f"{name} = {_written(value)}")
+    lines = sections.pop("", [])
+    for section, entries in sections.items():
+        lines += ["", f"[{section}]", *entries] if lines else [f"[{section}]", *entries]
+    if converted.notes:
+        lines += ["", "# Not carried over:"]
+        lines += [f"# {note.text}" + f"  # {note.reason}" for note in converted.notes]
+    return "\n".join(lines) + "\n"
+
+
+def _written(value: Value) -> str:
+    """TOML writes these values as JSON does."""
+    return json.dumps(value, ensure_ascii=False)
