@@ -153,10 +153,25 @@ class Mirrors:
         core = self._broker.hosts.awake.get(uid)
         if core is None:
             return False
-        known = self._drained_at.get(uid)
+        return not core.machine.alive_within(1, self._seq_at_join(core, joined) - 1)
+
+    def _seq_at_join(self, core: "QueueCore", joined: int) -> int:
+        """The next seq here when this member first knew of its neighbour's join.
+
+        Too low a number, of a member that is behind, costs a longer copy: all that the neighbour
+        lacks is copied to it.
+        """
+        known = self._drained_at.get(core.uid)
         if known is None or known[0] != joined:
-            known = self._drained_at[uid] = (joined, int(core.machine.next_seq))
-        return not core.machine.alive_within(1, known[1] - 1)
+            known = self._drained_at[core.uid] = (joined, int(core.machine.next_seq))
+        return known[1]
+
+    def _note_join(self, uid: int, view: RingView) -> None:
+        """Before messages come that the new neighbour gets: they need not go to synchronise it."""
+        right = view.right_of(self._cluster.member)
+        core = self._broker.hosts.awake.get(uid)
+        if core is not None and right != 0 and right not in view.synchronised:
+            self._seq_at_join(core, view.joined_in(right))
 
     # Views
 
@@ -188,7 +203,9 @@ class Mirrors:
         if joined != member.mirror.joined:
             self._discard(queue, member)
         elif not self._queues.is_damaged(uid):
-            member.take_view(ring_view(known))
+            view = ring_view(known)
+            self._note_join(int(uid), view)
+            member.take_view(view)
 
     def _is_stale(self, queue: Queue) -> bool:
         """Whether this node has taken part in a later view: after a start the definitions may be
