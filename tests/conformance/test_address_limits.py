@@ -199,24 +199,27 @@ def test_the_limit_counts_all_queues_bound_to_the_address(
     assert publisher.sent == 12
 
 
+@pytest.mark.parametrize("producers", [8, 100])
 def test_several_producers_together_exceed_the_limit_by_a_bounded_amount(
-    broker: Broker, channel: Any, api: HttpApi, name: str
+    broker: Broker, channel: Any, api: HttpApi, name: str, producers: int
 ) -> None:
+    """All of them go on when there is room."""
     declare(channel, name, "classic", max_size_bytes=50_000, address_full_policy="BLOCK")
-    publishers = [Publishing(broker, name, 40) for _ in range(8)]
+    total = 40 * producers
+    publishers = [Publishing(broker, name, 40) for _ in range(producers)]
     for each in publishers:
         each.start()
-    eventually(lambda: address_row(api, name)["blocked_publishers"] == 8)
-    assert address_row(api, name)["bytes"] <= 50_000 + 8 * 2_000
+    eventually(lambda: address_row(api, name)["blocked_publishers"] == producers)
+    assert address_row(api, name)["bytes"] <= 50_000 + producers * 2_000
     channel.basic_qos(prefetch_count=10)
     for taken, (method, _, _) in enumerate(channel.consume(name, inactivity_timeout=20), 1):
-        assert method is not None, f"{taken - 1} of 320 came"
+        assert method is not None, f"{taken - 1} of {total} came"
         channel.basic_ack(method.delivery_tag)
-        if taken == 320:
+        if taken == total:
             break
     for each in publishers:
         each.join(20)
-    assert sum(each.sent for each in publishers) == 320
+    assert sum(each.sent for each in publishers) == total
 
 
 class Sending(MessagingHandler):

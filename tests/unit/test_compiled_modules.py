@@ -4,6 +4,8 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("federation", "node", "queues", "raft", "warren")
 BASES = {"Protocol", "Exception", "Enum", "IntEnum", "NamedTuple"}  # of classes that are not native
@@ -52,6 +54,7 @@ def heirs_of(closed: set[tuple[str, str]], path: Path) -> list[str]:
     ]
 
 
+@pytest.mark.source
 def test_no_interpreted_class_inherits_from_a_compiled_one_that_forbids_it() -> None:
     """Such a class works in a pure build, and is a TypeError at its first use in a compiled one."""
     compiled = compiled_paths()
