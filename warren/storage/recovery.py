@@ -189,6 +189,7 @@ class OwnerState:
         "dead",
         "deleted",
         "is_grouped",
+        "is_unknown",
         "last_seq",
         "mark",
         "mark_file",
@@ -205,6 +206,7 @@ class OwnerState:
         self.mark = -1
         self.mark_file: LogFile | None = None
         self.deleted = False
+        self.is_unknown = False  # the queues do not know it: dead as if it were deleted
 
 
 @final
@@ -728,8 +730,11 @@ class Recovery:
         self._live_bytes += byte_count
 
     def _forget(self, owner: int, state: OwnerState) -> None:
-        """The owner is unknown. After damage that may be our fault, so its files stay then."""
-        state.deleted = True
+        """The owner is unknown. After damage that may be our fault, so its files stay then.
+
+        That is never written as DELETED: a member of its group may join here again.
+        """
+        state.deleted = state.is_unknown = True
         if self._corrupt:
             self._forgot = True
             for file in self._ledger.files.values():
@@ -738,7 +743,8 @@ class Recovery:
     def _fill_ledger(self) -> None:
         for owner, state in self._owners.items():
             if state.deleted:
-                self._ledger.deleted.add(owner)
+                if not state.is_unknown:
+                    self._ledger.deleted.add(owner)
                 if state.mark_file is not None:
                     state.mark_file.markers.discard(owner)
                 continue

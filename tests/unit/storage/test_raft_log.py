@@ -261,6 +261,26 @@ def test_a_deleted_group_stays_away_as_long_as_anything_of_it_is_left(node: Node
     assert not after.wal._ledger.group_files
 
 
+def test_a_member_that_joins_again_keeps_its_log_though_the_start_before_found_none(
+    node: Node,
+) -> None:
+    """At the start between, no queue knows the messages of the earlier member. What is written of
+    that, when files are dropped, must not delete what the new member appends."""
+    joined = Node(node.disk, {10, 11, GROUP})
+    joined.open()
+    joined.queues.publish_bodies([GROUP], [body(1)], 0)
+    hold(joined)
+    joined.wal.roll()
+    joined.queues.settle(GROUP, [1])
+    joined.queues.publish_bodies([10], [body(2) * 20], 0)
+    joined.rest()
+
+    between = joined.restarted({10, 11})
+    append(between, 1, 3, appended_term=5)
+    churn(between)
+    assert found(between.restarted({10, 11, GROUP})) == {1: (1, 5), 2: (1, 5), 3: (1, 5)}
+
+
 def test_released_and_truncated_entries_let_their_files_go(node: Node) -> None:
     append(node, 1, 200, size=1000)
     node.rest()
