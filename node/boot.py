@@ -492,7 +492,14 @@ class Node:
             self._config.disk_free_limit.absolute, 2 * self._config.storage.wal_file_bytes
         )
         directory = str(self._config.node.data_dir)
-        monitor = DiskMonitor(self._disk, directory, alarms.disk_limit_bytes, alarms.observe_disk)
+        alarms.disk_usage_max = self._config.addresses.max_disk_usage
+        monitor = DiskMonitor(
+            self._disk,
+            directory,
+            alarms.disk_limit_bytes,
+            alarms.observe_disk,
+            alarms.disk_usage_max,
+        )
         alarms.observe_disk(monitor.read())
         alarms.observe_memory(ResidentMeter().read_bytes())
         return monitor

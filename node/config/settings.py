@@ -202,6 +202,13 @@ class DiskFreeLimitSection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AddressesSection:
+    """Limits of a node that hold beside those of its addresses (docs/ADDRESSES.md)."""
+
+    max_disk_usage: Annotated[int, Meta(ge=1, le=100)] = 100  # percent; 100: no limit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemorySection:
     """Message bodies kept in memory, all queues together."""
 
@@ -294,6 +301,7 @@ class Config:
     sac_handover: Literal["at-once", "drain"] = "at-once"  # after a cancel
     vm_memory_high_watermark: WatermarkSection = WatermarkSection()
     disk_free_limit: DiskFreeLimitSection = DiskFreeLimitSection()
+    addresses: AddressesSection = AddressesSection()
     memory: MemorySection = MemorySection()
     storage: StorageSection = StorageSection()
     loopback_users: tuple[str, ...] = ("guest",)

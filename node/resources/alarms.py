@@ -13,12 +13,14 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from node.resources.disk_monitor import NO_USAGE_LIMIT, DiskReading
 from queues.sessions.credit import CreditActor, CreditSpec, FlowLedger
 
 log = logging.getLogger("warren.alarms")
 
 LOW_MEMORY: Final = "low on memory"
 LOW_DISK: Final = "low on disk"
+HIGH_USAGE: Final = "max-disk-usage exceeded"
 ALARM: Final = "alarm"  # kind and name of the actor that holds publishers back
 RETRY_S_MIN: Final = 1.0
 RETRY_S_MAX: Final = 16.0
@@ -50,13 +52,16 @@ class Alarms:
         self.disk_limit_bytes = disk_limit_bytes
         self.memory_used_bytes = 0
         self.disk_free_bytes = 0
+        self.disk_usage_max = NO_USAGE_LIMIT  # percent
+        self.disk_used_percent = 0.0  # known if there is a limit
         self.memory = False
-        self.disk = False  # too little is free, or there is a fault
+        self.disk = False  # too little is free, too much is used, or there is a fault
         self.faults: dict[str, DiskFault] = {}  # by place
         self.memory_elsewhere = False  # on another node of the cluster
         self.disk_elsewhere = False
         self.on_local: Callable[[], None] | None = None  # this node's own have changed
         self._low_disk = False
+        self._high_usage = False
         self._on_change = on_change
 
     # Readings
@@ -65,9 +70,11 @@ class Alarms:
         self.memory_used_bytes = used_bytes
         self._judge()
 
-    def observe_disk(self, free_bytes: int) -> None:
-        self.disk_free_bytes = free_bytes
-        self._low_disk = free_bytes < self.disk_limit_bytes
+    def observe_disk(self, reading: DiskReading) -> None:
+        self.disk_free_bytes = reading.free_bytes
+        self.disk_used_percent = reading.used_percent
+        self._low_disk = reading.free_bytes < self.disk_limit_bytes
+        self._high_usage = reading.room_bytes < 0
         self._judge()
 
     def observe_cluster(self, memory: bool, disk: bool) -> None:
@@ -88,13 +95,16 @@ class Alarms:
 
     def _judge(self) -> None:
         memory = self.memory_used_bytes >= self.memory_limit_bytes
-        disk = self._low_disk or any(fault.holds for fault in self.faults.values())
+        disk = self._high_usage or self._has_bad_disk()
         if (memory, disk) != (self.memory, self.disk):
             self.memory = memory
             self.disk = disk
             self._on_change()
             if self.on_local is not None:
                 self.on_local()
+
+    def _has_bad_disk(self) -> bool:
+        return self._low_disk or any(fault.holds for fault in self.faults.values())
 
     # Faults
 
@@ -151,7 +161,8 @@ class Alarms:
         """The reason of connection.blocked."""
         reasons = (
             (self.is_low_on_memory(), LOW_MEMORY),
-            (self.is_low_on_disk(), LOW_DISK),
+            (self._has_bad_disk() or self.disk_elsewhere, LOW_DISK),
+            (self._high_usage, HIGH_USAGE),
         )
         return " & ".join(text for is_set, text in reasons if is_set)
 
@@ -166,6 +177,11 @@ class Alarms:
         if self._low_disk:
             found.append(
                 f"disk: {self.disk_free_bytes} bytes are free, the limit is {self.disk_limit_bytes}"
+            )
+        if self._high_usage:
+            found.append(
+                f"disk: {self.disk_used_percent:.1f} % is used, "
+                f"addresses.max_disk_usage is {self.disk_usage_max} %"
             )
         found.extend(f"{place}: {fault.error}" for place, fault in self.faults.items())
         return tuple(found)

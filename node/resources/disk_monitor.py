@@ -3,14 +3,16 @@
 Looks every 10 s while the limit is far, and up to ten times a second when it is near: half of the
 time that it takes to fill what is left, at the speed seen last and not less than 250 MB/s. While
 too little is free it looks once a second. Folders of the data directory may be mounts of their
-own: the least counts. The question may wait for the disk, so a thread asks it; if it fails, it is
-asked again up to 10 times every 120 s, and the last reading stays.
+own: the least counts. With `max_disk_usage` it also reads what share of each disk
+is used; the fullest counts. The question may wait for the disk, so a thread asks it; if it fails,
+it is asked again every 120 s, and the last reading stays.
 """
 
 import asyncio
 import logging
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 log = logging.getLogger("warren.alarms")
@@ -20,12 +22,25 @@ INTERVAL_S_MAX: Final = 10.0
 INTERVAL_S_LOW: Final = 1.0  # while the alarm is set
 FILL_BYTES_PER_S: Final = 250_000_000  # taken as the least speed at which a disk may fill up
 FAILED_INTERVAL_S: Final = 120.0
+NO_USAGE_LIMIT: Final = 100  # percent
 
 
 class Statable(Protocol):
     """What it needs of a disk (`warren.storage.disk.Disk`)."""
 
     def free_bytes(self, directory: str) -> int: ...
+
+    def total_bytes(self, directory: str) -> int:
+        """What files may fill altogether, used or free."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiskReading:
+    """Free bytes of the disk with the least, and the used share of the fullest disk in percent."""
+
+    free_bytes: int
+    used_percent: float = 0.0
+    room_bytes: int = 1 << 62  # until the fullest disk reaches its usage limit; below 0: beyond it
 
 
 class DiskPace:
@@ -53,18 +68,33 @@ class DiskMonitor:
     """Reads, and tells `on_reading`."""
 
     def __init__(
-        self, disk: Statable, directory: str, limit_bytes: int, on_reading: Callable[[int], None]
+        self,
+        disk: Statable,
+        directory: str,
+        limit_bytes: int,
+        on_reading: Callable[[DiskReading], None],
+        usage_max: int = NO_USAGE_LIMIT,
     ) -> None:
         self._disk = disk
         self._directory = directory
+        self._limit_bytes = limit_bytes
+        self._usage_max = usage_max
         self._pace = DiskPace(limit_bytes)
         self._on_reading = on_reading
 
-    def read(self) -> int:
-        """The least of what is free where data lies."""
+    def read(self) -> DiskReading:
+        """Read the disks where data lies."""
         with os.scandir(self._directory) as entries:
             folders = [entry.path for entry in entries if entry.is_dir(follow_symlinks=True)]
-        return min(self._disk.free_bytes(folder) for folder in [self._directory, *folders])
+        folders.append(self._directory)
+        free = [self._disk.free_bytes(folder) for folder in folders]
+        if self._usage_max == NO_USAGE_LIMIT:
+            return DiskReading(min(free))
+        totals = [max(self._disk.total_bytes(folder), 1) for folder in folders]
+        pairs = list(zip(free, totals, strict=True))
+        used = max(100 * (total - each) / total for each, total in pairs)
+        room = min(each - total * (100 - self._usage_max) // 100 for each, total in pairs)
+        return DiskReading(min(free), used, room)
 
     async def run(self) -> None:
         """Watch until cancelled. A reading that fails is logged once, until one succeeds."""
@@ -72,7 +102,7 @@ class DiskMonitor:
         fault = ""
         while True:
             try:
-                free = await asyncio.to_thread(self.read)
+                reading = await asyncio.to_thread(self.read)
             except OSError as error:
                 if str(error) != fault:
                     fault = str(error)
@@ -81,6 +111,7 @@ class DiskMonitor:
                 continue
             if fault:
                 fault = ""
-                log.warning("free disk space is known again: %d bytes", free)
-            self._on_reading(free)
-            await asyncio.sleep(self._pace.interval_s(free, loop.time()))
+                log.warning("free disk space is known again: %d bytes", reading.free_bytes)
+            self._on_reading(reading)
+            room = min(reading.free_bytes, self._limit_bytes + reading.room_bytes)
+            await asyncio.sleep(self._pace.interval_s(room, loop.time()))

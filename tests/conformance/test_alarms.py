@@ -1,6 +1,8 @@
 """Resource alarms: publishers wait, and nothing else does."""
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 
@@ -39,6 +41,31 @@ def set_alarm(node: Node, is_on: bool) -> None:
     """Raise or clear the memory alarm by its limit."""
     limits = {"vm_memory_high_watermark": {"absolute": 0 if is_on else 1 << 40}}
     HttpApi(node.management_url).put(f"/nodes/{node.name}/limits", limits)
+
+
+def used_percent(path: str) -> float:
+    found = os.statvfs(path)
+    used = found.f_blocks - found.f_bfree
+    return 100 * used / (used + found.f_bavail)
+
+
+def test_max_disk_usage_blocks_publishers_with_its_own_reason(tmp_path: Path) -> None:
+    if used_percent(str(tmp_path)) < 2:
+        pytest.skip("the disk of the tests is nearly empty")
+    with Node(name="usage", settings={"addresses.max_disk_usage": "1"}) as node:
+        connection = pika.BlockingConnection(pika.URLParameters(node.url))
+        reasons: list[str] = []
+        connection.add_on_connection_blocked_callback(
+            lambda _, frame: reasons.append(frame.method.reason)
+        )
+        channel = connection.channel()
+        channel.queue_declare(QUEUE, durable=True)
+        channel.basic_publish("", QUEUE, b"held")
+        eventually(lambda: connection.process_data_events(0) or reasons)
+        assert reasons == ["max-disk-usage exceeded"]
+        (row,) = HttpApi(node.management_url).get("/nodes")
+        assert row["disk_free_alarm"] is True
+        assert "addresses.max_disk_usage is 1 %" in row["alarm_details"][0]
 
 
 def connection_state(node: Node) -> str:

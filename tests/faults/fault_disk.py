@@ -154,6 +154,9 @@ class FaultDisk:
     def free_bytes(self, directory: str) -> int:
         return self.beneath.free_bytes(directory)
 
+    def total_bytes(self, directory: str) -> int:
+        return self.beneath.total_bytes(directory)
+
 
 def kind_of(name: str) -> str:
     """`wal-` of `wal-0007.log`."""

@@ -188,6 +188,9 @@ class DirectDisk:
     def free_bytes(self, directory: str) -> int:
         return self._disk.free_bytes(directory)
 
+    def total_bytes(self, directory: str) -> int:
+        return self._disk.total_bytes(directory)
+
     # Writing.
 
     def pwritev(self, handle: int, parts: Sequence[Buffer], offset: int, dsync: bool) -> None:

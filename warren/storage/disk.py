@@ -62,6 +62,8 @@ class Disk(Protocol):
 
     def free_bytes(self, directory: str) -> int: ...
 
+    def total_bytes(self, directory: str) -> int: ...
+
 
 class OsDisk:
     """The disk of this machine. Safe to use from several threads."""
@@ -154,6 +156,11 @@ class OsDisk:
     def free_bytes(self, directory: str) -> int:
         found = os.statvfs(directory)
         return found.f_bavail * found.f_frsize
+
+    def total_bytes(self, directory: str) -> int:
+        """Without the blocks that only root may fill, as df counts."""
+        found = os.statvfs(directory)
+        return (found.f_blocks - found.f_bfree + found.f_bavail) * found.f_frsize
 
 
 def cut(found: bytes, pieces: Sequence[tuple[int, int]]) -> list[bytes]:

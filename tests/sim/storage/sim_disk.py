@@ -371,6 +371,9 @@ class SimDisk:
     def free_bytes(self, directory: str) -> int:
         return 1 << 40 if self.space_bytes < 0 else self.space_bytes
 
+    def total_bytes(self, directory: str) -> int:
+        return 1 << 40
+
 
 def rename_inode(names: dict[str, Inode], change: NameChange) -> None:
     """Carry out a change of names in this directory."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from node.resources.alarms import Alarms
-from node.resources.disk_monitor import DiskMonitor, DiskPace
+from node.resources.disk_monitor import DiskMonitor, DiskPace, DiskReading
 
 FULL = OSError(errno.ENOSPC, "No space left on device", "/data/log/tmp-1.log")
 
@@ -21,7 +21,7 @@ class Watched:
         self.retries = 0
         self.alarms = Alarms(100, 50, self.on_change)
         self.alarms.observe_memory(10)
-        self.alarms.observe_disk(1000)
+        self.alarms.observe_disk(DiskReading(1000))
 
     def on_change(self) -> None:
         self.changes += 1
@@ -37,7 +37,7 @@ def test_the_reason_names_each_alarm_that_is_set_and_the_details_say_why() -> No
     watched = Watched()
     alarms = watched.alarms
     assert (alarms.is_set(), alarms.reason(), alarms.details()) == (False, "", ())
-    alarms.observe_disk(49)
+    alarms.observe_disk(DiskReading(49))
     assert (alarms.reason(), watched.changes) == ("low on disk", 1)
     alarms.observe_memory(100)
     assert alarms.reason() == "low on memory & low on disk"
@@ -45,7 +45,7 @@ def test_the_reason_names_each_alarm_that_is_set_and_the_details_say_why() -> No
         "memory: 100 bytes are used, the limit is 100",
         "disk: 49 bytes are free, the limit is 50",
     )
-    alarms.observe_disk(50)
+    alarms.observe_disk(DiskReading(50))
     alarms.observe_memory(99)
     assert (alarms.is_set(), watched.changes) == (False, 4)
 
@@ -71,9 +71,9 @@ def test_a_fault_sets_the_disk_alarm_until_it_is_healed_and_is_logged_once(
 
 def test_space_that_is_back_does_not_end_a_fault(caplog: pytest.LogCaptureFixture) -> None:
     watched = Watched()
-    watched.alarms.observe_disk(1)
+    watched.alarms.observe_disk(DiskReading(1))
     watched.fail("reserve")
-    watched.alarms.observe_disk(1000)
+    watched.alarms.observe_disk(DiskReading(1000))
     assert watched.alarms.disk
     watched.alarms.disk_healed("reserve")
     assert not watched.alarms.disk
@@ -133,6 +133,7 @@ class Volumes:
 
     def __init__(self, free: dict[str, int]) -> None:
         self.free = free
+        self.total = dict.fromkeys(free, 1000)
 
     def free_bytes(self, directory: str) -> int:
         free = self.free[Path(directory).name]
@@ -140,21 +141,49 @@ class Volumes:
             raise OSError(errno.EIO, "cannot tell", directory)
         return free
 
+    def total_bytes(self, directory: str) -> int:
+        return self.total[Path(directory).name]
+
 
 def test_the_least_of_all_folders_of_the_data_directory_counts(tmp_path: Path) -> None:
     data = tmp_path / "data"
     for name in ("log", "pages"):
         (data / name).mkdir(parents=True)
     volumes = Volumes({"data": 900, "log": 70, "pages": 800})
-    assert DiskMonitor(volumes, str(data), 50, print).read() == 70
+    assert DiskMonitor(volumes, str(data), 50, print).read() == DiskReading(70)
+
+
+def test_usage_of_the_fullest_disk_counts(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    (data / "log").mkdir(parents=True)
+    volumes = Volumes({"data": 900, "log": 300})
+    volumes.total["data"] = 10_000
+    monitor = DiskMonitor(volumes, str(data), 50, print, 90)
+    assert monitor.read() == DiskReading(300, 91.0, -100)
+    volumes.free["data"] = 1000
+    assert monitor.read() == DiskReading(300, 90.0, 0)
+
+
+def test_usage_alarm_has_its_own_reason() -> None:
+    watched = Watched()
+    alarms = watched.alarms
+    alarms.disk_usage_max = 90
+    alarms.observe_disk(DiskReading(1000, 91.04, -1))
+    assert (alarms.reason(), alarms.disk, watched.changes) == ("max-disk-usage exceeded", True, 1)
+    assert alarms.is_low_on_disk()  # Dead letters stop as well.
+    assert alarms.details() == ("disk: 91.0 % is used, addresses.max_disk_usage is 90 %",)
+    alarms.observe_disk(DiskReading(1, 99.9, -1))
+    assert alarms.reason() == "low on disk & max-disk-usage exceeded"
+    alarms.observe_disk(DiskReading(1000, 90.0, 0))
+    assert (alarms.is_set(), alarms.details(), watched.changes) == (False, (), 2)
 
 
 def test_a_monitor_that_fails_keeps_the_last_reading(tmp_path: Path) -> None:
     readings: list[int] = []
     volumes = Volumes({tmp_path.name: 100})
 
-    def on_reading(free: int) -> None:
-        readings.append(free)
+    def on_reading(reading: DiskReading) -> None:
+        readings.append(reading.free_bytes)
         volumes.free[tmp_path.name] = -1
 
     async def watch() -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from node.management.operations import NOT_ADJUSTABLE
 from node.resources.alarms import Alarms
+from node.resources.disk_monitor import DiskReading
 from tests.unit.node.metered_api import Call, with_meter
 
 HERE = "/api/nodes/warren@here"
@@ -108,7 +109,7 @@ def test_other_limits_raise_and_end_an_alarm_at_once() -> None:
     changes: list[None] = []
     alarms = Alarms(1000, 50, lambda: changes.append(None))
     alarms.observe_memory(500)
-    alarms.observe_disk(100)
+    alarms.observe_disk(DiskReading(100))
     alarms.set_limits(400, None)
     assert (alarms.memory, alarms.disk) == (True, False)
     alarms.set_limits(None, 200)

@@ -6,6 +6,7 @@ from node.events.authors import Author
 from node.events.event_sources import AUTHOR, AlarmEvents, events_of, tell_changes
 from node.events.events import Event, Events
 from node.resources.alarms import Alarms
+from node.resources.disk_monitor import DiskReading
 from queues.definitions.arguments import encode_arguments
 from queues.definitions.broker_objects import (
     Binding,
@@ -131,10 +132,10 @@ def test_alarms_of_this_node_are_told_once_each_way() -> None:
     events.subscribe(lambda event: heard.append((event.name, event.properties["source"])))
     watch = AlarmEvents(events)
     alarms = Alarms(100, 50, lambda: watch.changed(alarms))
-    alarms.observe_disk(60)
+    alarms.observe_disk(DiskReading(60))
     alarms.observe_memory(200)
     alarms.observe_memory(300)
     alarms.observe_cluster(True, True)
-    alarms.observe_disk(10)
+    alarms.observe_disk(DiskReading(10))
     alarms.observe_memory(50)
     assert heard == [("alarm.set", "memory"), ("alarm.set", "disk"), ("alarm.cleared", "memory")]

@@ -47,7 +47,7 @@ def test_an_unknown_key_is_answered_with_its_section_or_with_the_sections() -> N
     text = refusal(sets=("limits.nothing_like_it=1",))
     assert "limits.channel_max" in text and "amqp10" not in text
     text = refusal(sets=("nothing.like_it=1",))
-    assert "allowed: amqp10.*, " in text and "limits.channel_max" not in text
+    assert "allowed: addresses.*, amqp10.*, " in text and "limits.channel_max" not in text
 
 
 def test_an_unknown_section_is_refused(tmp_path: Path) -> None:
@@ -238,7 +238,12 @@ SECURITY: Final = {
 }  # fmt: skip
 
 
-OTHERS = {**SECURITY, "listeners.direct": "h:8", "listeners.reuse_port": "true"}
+OTHERS = {
+    **SECURITY,
+    "listeners.direct": "h:8",
+    "listeners.reuse_port": "true",
+    "addresses.max_disk_usage": "90",
+}
 
 
 def test_every_key_can_be_set_by_text() -> None:

@@ -7,6 +7,7 @@ import pytest
 from node.cluster.cluster_interfaces import ALARMS
 from node.cluster.services.alarms_channel import GRACE_S, AlarmsChannel
 from node.resources.alarms import LOW_DISK, LOW_MEMORY, Alarms
+from node.resources.disk_monitor import DiskReading
 from tests.unit.node.fake_timers import FakeHandle, FakeTimers
 from tests.unit.node.peer_net import PeerNet
 from warren.wire.peer.codes import PeerFault
@@ -23,7 +24,7 @@ class World:
         self.parts: dict[int, AlarmsChannel] = {}
         for member in (1, 2, 3):
             alarms = Alarms(100, 50, self.changed(member))
-            alarms.observe_disk(1000)
+            alarms.observe_disk(DiskReading(1000))
             peers = self.net.add(member)
             part = AlarmsChannel(peers, alarms, self.call_later)
             peers.attach(ALARMS, part)
@@ -64,7 +65,7 @@ def test_it_ends_when_the_last_node_is_out_of_alarm() -> None:
     world = World()
     world.alarms[1].observe_memory(100)
     world.alarms[2].observe_memory(100)
-    world.alarms[2].observe_disk(10)
+    world.alarms[2].observe_disk(DiskReading(10))
     world.net.run()
     assert world.reasons() == [f"{LOW_MEMORY} & {LOW_DISK}"] * 3
     world.alarms[1].observe_memory(10)
@@ -73,7 +74,7 @@ def test_it_ends_when_the_last_node_is_out_of_alarm() -> None:
     world.alarms[2].observe_memory(10)
     world.net.run()
     assert world.reasons() == [LOW_DISK] * 3
-    world.alarms[2].observe_disk(1000)
+    world.alarms[2].observe_disk(DiskReading(1000))
     world.net.run()
     assert world.reasons() == [""] * 3
 
