@@ -167,7 +167,7 @@ class Broker:
         self.hosts = QueueHosts(parts.queue, self._make_core)
         self.damages = Damages(log_owners, self)
         self.policies = PolicyKeeper(self)
-        self.addresses = AddressKeeper(self)
+        self.addresses = AddressKeeper(self, config.addresses.global_max_size)
         self.routes = Routes(self._new_cache)
         self.connections = ConnectionRegistry(self.events, self.hold, self.propose)
         self.descriptors = Descriptors(files_max)

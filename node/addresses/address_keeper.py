@@ -14,6 +14,7 @@ from node.addresses.address_words import WORDS_MAX, AddressWord, Heard, Place
 from node.events.logs import ids_of
 from queues.addresses.account import Account, Entry, Gate, refusal_text
 from queues.addresses.limits import KEYS, PAGE, AddressLimits, limits_of
+from queues.addresses.node_size import NodeSize
 from queues.definitions.arguments import decode_arguments
 from queues.definitions.broker_objects import Destination, Exchange, Queue
 from queues.definitions.policies import EXCHANGE
@@ -110,8 +111,11 @@ class Address:
 class AddressKeeper:
     """See the module. All methods run on the loop thread."""
 
-    def __init__(self, broker: Node) -> None:
+    def __init__(self, broker: Node, global_bytes_max: int) -> None:
         self._broker = broker
+        self.node_size = NodeSize(global_bytes_max, lambda: int(broker.turn.count))
+        self._was_over = False
+        self._measured_ms = -CHECK_MS
         self._spec = CreditSpec(1, 1, broker.flow)
         self.addresses: dict[Place, Address] = {}
         self._heard = Heard()  # from other nodes
@@ -176,11 +180,12 @@ class AddressKeeper:
             return int(self._broker.turn.count)
 
         leader = self._broker.operating.leader_elsewhere
-        account = Account(self._last_number, *place, limits, measure, turn, leader)
+        account = Account(self._last_number, *place, limits, measure, turn, leader, self.node_size)
         address = Address(account, uids, CreditActor("", self._spec, None, ADDRESS))
         address.actor.name = address.text
         if not self.addresses:
             self._wake(CHECK_MS)
+            self._measure_node()
         self.addresses[place] = address
         account.begin_round(self._heard.active_count(place), self._peers)
         return address
@@ -346,11 +351,30 @@ class AddressKeeper:
             self._version = version
             for place in list(self.addresses):
                 self._address(*place)
+        self._measure_node()
         for address in list(self.addresses.values()):
             self._check(address)
         if self.addresses:
             is_blocking = any(address.waiting for address in self.addresses.values())
             self._wake(BLOCKED_CHECK_MS if is_blocking else CHECK_MS)
+
+    def _measure_node(self) -> None:
+        """Sum all queues of this node, if their sum has a limit."""
+        now_ms = self._broker.monotonic_ms()
+        if self.node_size.bytes_max < 0 or now_ms < self._measured_ms + CHECK_MS:
+            return
+        self._measured_ms = now_ms
+        awake = self._broker.hosts.awake
+        self.node_size.measured(sum(int(core.store.live_bytes) for core in awake.values()))
+        is_over = self.node_size.is_full()
+        if is_over != self._was_over:
+            self._was_over = is_over
+            log.warning(
+                "all queues have %d bytes, addresses.global_max_size is %d: addresses %s",
+                self.node_size.size_bytes,
+                self.node_size.bytes_max,
+                "apply their full policies" if is_over else "have room again",
+            )
 
     def _check(self, address: Address) -> None:
         account = address.account

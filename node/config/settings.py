@@ -205,6 +205,7 @@ class DiskFreeLimitSection:
 class AddressesSection:
     """Limits of a node that hold beside those of its addresses (docs/ADDRESSES.md)."""
 
+    global_max_size: Annotated[ByteCount, Meta(ge=-1)] = -1  # of all queues together; -1: no limit
     max_disk_usage: Annotated[int, Meta(ge=1, le=100)] = 100  # percent; 100: no limit
 
 

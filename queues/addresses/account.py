@@ -17,7 +17,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
-from queues.addresses.limits import BLOCK, FAIL, PAGE, AddressLimits
+from queues.addresses.limits import BLOCK, DROP, FAIL, PAGE, AddressLimits
+from queues.addresses.node_size import UNLIMITED_ROOM, NodeSize
 from queues.addresses.share import ROUNDS, Share
 from warren.wire.buffer import read_i32_le
 
@@ -39,6 +40,7 @@ class Account:
         measure: Measure,
         turn: Callable[[], int],
         leader: Callable[[int], int] = lambda uid: 0,
+        node_size: NodeSize | None = None,
     ) -> None:
         self.number = number
         self.vhost = vhost
@@ -47,6 +49,7 @@ class Account:
         self.limits = limits
         self._measure = measure
         self._turn = turn
+        self.node_size = NodeSize() if node_size is None else node_size
         self._leader = leader  # member that leads a queue, by uid; 0: this node
         self.share = Share()
         self.settling: dict[int, list[tuple[int, int, int]]] = {}  # by member: age, bytes, messages
@@ -107,6 +110,8 @@ class Account:
 
     def is_full(self) -> bool:
         """Whether its policy holds now."""
+        if self.node_size.is_full():
+            return True
         if not self._is_over(self.limits.bytes_max, self.limits.count_max):
             return False
         self.refresh()
@@ -117,8 +122,10 @@ class Account:
 
     def is_blocking(self) -> bool:
         """Whether publishers have to wait."""
-        if self.limits.policy != BLOCK or not self.limits.is_bounded:
+        if self.limits.policy != BLOCK:
             return False
+        if not self.limits.is_bounded:
+            return self.node_size.is_full()
         return self.share.is_spent() or self.is_full()
 
     def is_paging(self) -> bool:
@@ -132,14 +139,15 @@ class Account:
         `offsets`: where each message begins, as little-endian integers of 32 bits.
         """
         bytes_max, count_max = self.limits.hard
-        if bytes_max < 0 and count_max < 0:
+        node_room = self._node_room()
+        if bytes_max < 0 and count_max < 0 and node_room == UNLIMITED_ROOM:
             return last - first
         begin = read_i32_le(offsets, 4 * first)
         before_last = (read_i32_le(offsets, 4 * (last - 1)) - begin) * copies
-        room_bytes, room_count = self._room(bytes_max, count_max)
+        room_bytes, room_count = self._room(bytes_max, count_max, node_room)
         if before_last >= room_bytes or (last - first - 1) * copies >= room_count:
             self.refresh()
-            room_bytes, room_count = self._room(bytes_max, count_max)
+            room_bytes, room_count = self._room(bytes_max, count_max, node_room)
         kept = min(last - first, -(-room_count // copies))
         low, high = 0, max(kept, 0)
         while low < high:  # Find the first message that begins where there is no room.
@@ -150,8 +158,15 @@ class Account:
                 high = middle
         return low
 
-    def _room(self, bytes_max: int, count_max: int) -> tuple[int, int]:
+    def _node_room(self) -> int:
+        """Bytes that the node takes before this address refuses or drops messages."""
+        if self.limits.policy in (DROP, FAIL):
+            return self.node_size.room_bytes
+        return UNLIMITED_ROOM
+
+    def _room(self, bytes_max: int, count_max: int, node_room: int) -> tuple[int, int]:
         room_bytes = bytes_max - self.size_bytes if bytes_max >= 0 else 1 << 62
+        room_bytes = min(room_bytes, node_room)
         room_count = count_max - self.size_count if count_max >= 0 else 1 << 62
         return max(room_bytes, 0), max(room_count, 0)
 
@@ -162,6 +177,7 @@ class Account:
         self.fresh_count += count * copies_now
         self.pending_bytes += size * copies_later
         self.pending_count += count * copies_later
+        self.node_size.charge(size * (copies_now + copies_later))
         self.share.spend(size * (copies_now + copies_later), count * (copies_now + copies_later))
         if 0 <= self.limits.bytes_max < self.size_bytes - self.over_bytes:
             self.refresh()
@@ -260,6 +276,13 @@ class Gate:
 def refusal_text(account: Account) -> str:
     """Why the address takes no message."""
     limits = account.limits
+    node_size = account.node_size
+    if node_size.is_full():
+        return (
+            f"address {account.kind} '{account.name}' in vhost '{account.vhost}' takes no message: "
+            f"all queues of the node have {node_size.size_bytes} bytes, "
+            f"addresses.global_max_size is {node_size.bytes_max}"
+        )
     bytes_max, count_max = limits.hard
     over_bytes = 0 <= bytes_max <= account.size_bytes
     what = (

@@ -392,3 +392,44 @@ def test_a_policy_that_ends_lets_its_publishers_go_on(
     policy(max_length=1000)
     publisher.join(20)
     assert publisher.sent == 10
+
+
+# All queues of the node together
+
+
+@pytest.fixture(scope="module")
+def small_node() -> Iterator[Node]:
+    with Node(
+        name="small", config=CONFIG, settings={"addresses.global_max_size": "20kB"}
+    ) as running:
+        yield running
+
+
+def test_global_max_size_has_each_address_apply_its_policy(small_node: Node, name: str) -> None:
+    broker = Broker(small_node.host, small_node.port, small_node)
+    channel = broker.connect().channel()
+    channel.confirm_delivery()
+    blocked, failed, free = f"{name}-block", f"{name}-fail", f"{name}-none"
+    declare(channel, failed, "classic", address_full_policy="FAIL")
+    declare(channel, blocked, "quorum", address_full_policy="BLOCK")
+    declare(channel, free, "classic")
+    publishing = Publishing(broker, blocked, 8)
+    publishing.start()
+    publishing.join(20)
+    assert not publishing.is_alive()
+    eventually(lambda: ready_count(channel, blocked) == 8)
+    taken = [is_accepted(channel, failed) for _ in range(30)]
+    assert 8 <= taken.count(True) <= 12  # 1,000 bytes and properties each.
+    assert taken == sorted(taken, reverse=True)
+    assert is_accepted(channel, free)  # It has no settings: its bodies leave memory.
+    waiting = Publishing(broker, blocked, 3)
+    waiting.start()
+    rows = HttpApi(small_node.management_url)
+    eventually(
+        lambda: any(row["blocked_publishers"] for row in rows.get("/addresses")),
+    )
+    assert waiting.sent < 3  # What was read before is taken.
+    channel.queue_purge(failed)
+    waiting.join(20)
+    assert waiting.sent == 3
+    eventually(lambda: is_accepted(channel, failed))

@@ -243,6 +243,7 @@ OTHERS = {
     "listeners.direct": "h:8",
     "listeners.reuse_port": "true",
     "addresses.max_disk_usage": "90",
+    "addresses.global_max_size": "1GB",
 }
 
 

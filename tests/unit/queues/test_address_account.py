@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from queues.addresses.account import Account, Entry, Gate
+from queues.addresses.account import Account, Entry, Gate, refusal_text
 from queues.addresses.limits import AddressLimits, limits_of, together_fault, value_fault
+from queues.addresses.node_size import NodeSize
 from queues.addresses.rate import BURST_S, ProducerRate, rate_after
 
 BOUNDED = settings(max_examples=300, deadline=None, database=None)
@@ -253,3 +254,68 @@ def test_what_was_published_before_the_rate_was_known_is_waited_for() -> None:
     assert rate.allowed(1.9) == 0
     assert rate.allowed(2.1) > 0
     assert rate_after(Gate([]), rate, 1, 3.0) is None
+
+
+# All queues of a node together
+
+
+class NodeWithLimit(Node):
+    """Its addresses share one size."""
+
+    def __init__(self, bytes_max: int) -> None:
+        super().__init__()
+        self.size = NodeSize(bytes_max, lambda: self.turn)
+
+    def account(self, limits: AddressLimits) -> Account:
+        account = super().account(limits)
+        account.node_size = self.size
+        return account
+
+
+def publish(account: Account, *sizes: int) -> int:
+    """How many of the messages the address takes."""
+    gate = Gate([Entry(account, 1, frozenset())])
+    return gate.admit(offsets_of(list(sizes)), 0, len(sizes))[0]
+
+
+@pytest.mark.parametrize("policy", ["FAIL", "DROP"])
+def test_addresses_together_take_up_to_the_global_size(policy: str) -> None:
+    node = NodeWithLimit(100)
+    first, second = node.account(limits_of_policy(policy)), node.account(limits_of_policy(policy))
+    assert publish(first, 30, 30) == 2
+    assert publish(second, 30, 30, 30) == 2  # It takes a message while it is below the limit.
+    assert (first.is_full(), second.is_full()) == (True, True)
+    assert (publish(first, 1), publish(second, 1)) == (0, 0)
+    assert (first.dropped_count, first.refused_count) == ((1, 0) if policy == "DROP" else (0, 1))
+    node.end_turn()
+    node.size.measured(70)
+    assert publish(first, 30) == 1
+    assert publish(first, 30) == 0
+
+
+def test_measured_size_keeps_what_was_charged_in_the_same_turn() -> None:
+    node = NodeWithLimit(100)
+    account = node.account(limits_of_policy("FAIL"))
+    publish(account, 60)
+    node.size.measured(0)
+    assert node.size.size_bytes == 60  # Queues take it at the end of the turn.
+    node.end_turn()
+    node.size.measured(60)
+    assert node.size.size_bytes == 60
+
+
+def test_full_node_blocks_publishers_of_blocking_addresses_alone() -> None:
+    node = NodeWithLimit(100)
+    blocking, paging = node.account(limits_of_policy("BLOCK")), node.account(AddressLimits())
+    node.size.measured(100)
+    assert (blocking.is_blocking(), paging.is_blocking()) == (True, False)
+    assert paging.is_paging()
+    assert publish(paging, 10, 10) == 2
+    assert "addresses.global_max_size is 100" in refusal_text(blocking)
+    node.end_turn()
+    node.size.measured(99)
+    assert (blocking.is_blocking(), paging.is_paging()) == (False, False)
+
+
+def limits_of_policy(policy: str) -> AddressLimits:
+    return AddressLimits(policy=policy)
