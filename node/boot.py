@@ -290,9 +290,7 @@ class Node:
         await listeners.open()
         front = ManagementFront(broker, self._keepers, listeners, links)
         management = front.bind()
-        metrics = self._config.listeners.metrics
-        if metrics is not None:
-            front.bind_metrics(metrics.host, metrics.port)
+        front.bind_apart()
         broker.in_service = True
         self._parts.serve()
         gc.collect()

@@ -73,9 +73,13 @@ class Endpoint091:
         peer: tuple[str, int],
         here: tuple[str, int],
         tls: "TlsPeer | None" = None,
+        is_web: bool = False,
     ) -> None:
         self.broker = broker
         self.tls = tls  # what TLS says of the client; None: it came without
+        self.protocol = (
+            "Web AMQP 0-9-1" if is_web else "AMQP 0-9-1"
+        )  # RabbitMQ's words; over WebSocket
         self.transport = transport
         self.peer = peer
         self.here = here
@@ -678,7 +682,7 @@ class Endpoint091:
         """For the management API, as `state`."""
         core = self.connection
         return ConnectionFacts(
-            "AMQP 0-9-1",
+            self.protocol,
             len(self.channels),
             core.channel_max,
             core.frame_max,

@@ -86,9 +86,12 @@ class Endpoint10:
         peer: tuple[str, int],
         here: tuple[str, int],
         tls: "TlsPeer | None" = None,
+        is_web: bool = False,
     ) -> None:
         self.broker = broker
         self.tls = tls  # what TLS says of the client; None: it came without
+        self.is_web = is_web
+        self.protocol = "Web AMQP 1-0" if is_web else "AMQP 1-0"  # RabbitMQ's words; over WebSocket
         self.transport = transport
         self.peer = peer
         self.here = here
@@ -424,7 +427,7 @@ class Endpoint10:
 
         RabbitMQ's own clients go on only if this `product` is theirs; who we are is in another.
         """
-        hints = self.broker.config.amqp10.locality_hints
+        hints = OFF if self.is_web else self.broker.config.amqp10.locality_hints
         properties = dict(self.broker.server_properties)
         del properties["capabilities"]
         properties["implementation"] = properties["product"]
@@ -504,7 +507,11 @@ class Endpoint10:
         return [url_of(host, port, is_tls)] if node == self.broker.node_name else []
 
     def hints_wanted(self) -> bool:
-        """Whether flows of this connection tell where queues are."""
+        """Whether flows of this connection tell where queues are.
+
+        Over WebSocket they do not: the addresses that they give are those of TCP listeners."""
+        if self.is_web:
+            return False
         opened = self.connection.peer_open
         desired = None if opened is None else opened.desired_capabilities
         return are_wanted(self.broker.config.amqp10.locality_hints, desired)
@@ -674,7 +681,7 @@ class Endpoint10:
             properties = dict(opened.properties or {})
             properties.setdefault("connection_name", opened.container_id)
         return ConnectionFacts(
-            "AMQP 1-0",
+            self.protocol,
             len(self.sessions),
             int(core.channel_max),
             int(core.output.max_frame_size),

@@ -76,6 +76,8 @@ class ListenersSection:
     management: Address = MANAGEMENT_ADDRESS
     cluster: Address | None = None
     metrics: Address | None = None  # /metrics alone, without a login
+    # AMQP over WebSocket alone; it is on `management` and `management_tls` as well.
+    web_amqp: Address | None = None
     # Other nodes of this machine listen on `amqp` and `amqps` as well (SO_REUSEPORT); `direct` is
     # an AMQP address of this node alone.
     reuse_port: bool = False
@@ -98,6 +100,18 @@ class ManagementSection:
 
     metrics_need_login: bool = False  # /metrics, when asked from loopback
     rates_interval_ms: Annotated[int, Meta(ge=100, le=3_600_000)] = 5000  # between two samples
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebAmqpSection:
+    """AMQP over WebSocket, on the path /ws."""
+
+    enabled: bool = True  # on `listeners.management` and `listeners.management_tls`
+    # Of pages that may connect, such as "https://app.example.com", beside those of the host that
+    # they connect to; "*": of all pages. Clients that are no browsers send no origin.
+    allowed_origins: tuple[str, ...] = ()
+    # Of one WebSocket message; a frame of `limits.frame_max` always fits.
+    max_message_bytes: Annotated[ByteCount, Meta(ge=8192, le=MESSAGE_BYTES_CAP)] = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,6 +305,7 @@ class Config:
     node: NodeSection = NodeSection()
     listeners: ListenersSection = ListenersSection()
     management: ManagementSection = ManagementSection()
+    web_amqp: WebAmqpSection = WebAmqpSection()
     cluster: ClusterSection = ClusterSection()
     limits: LimitsSection = LimitsSection()
     amqp10: Amqp10Section = Amqp10Section()

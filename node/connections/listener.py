@@ -39,14 +39,17 @@ class Greeting(asyncio.Protocol):
         forwarded: "Forwarded | None" = None,
         login: "LoginName | None" = None,
         is_internal: bool = False,
+        is_web: bool = False,
     ) -> None:
         """`forwarded`: as a proxy says it; `login`: with TLS, what names the user.
 
-        `is_internal`: the node itself connects, over AMQP 0-9-1, and needs no login."""
+        `is_internal`: the node itself connects, over AMQP 0-9-1, and needs no login.
+        `is_web`: over WebSocket."""
         self._broker = broker
         self._forwarded = forwarded
         self._login = login
         self._is_internal = is_internal
+        self._is_web = is_web
         self._transport: asyncio.Transport | None = None
         self._begun = b""
         self._deadline: asyncio.TimerHandle | None = None
@@ -89,7 +92,7 @@ class Greeting(asyncio.Protocol):
         peer = _address(transport, "peername") if forwarded is None else forwarded.source
         here = _address(transport, "sockname") if forwarded is None else forwarded.destination
         transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
-        endpoint = kind(self._broker, transport, peer, here, self._tls(transport))
+        endpoint = kind(self._broker, transport, peer, here, self._tls(transport), self._is_web)
         if self._is_internal and isinstance(endpoint, Endpoint091):
             endpoint.is_internal = True
         self._broker.connections.arrived(endpoint)

@@ -90,6 +90,7 @@ def _plan(
         ("listeners.management", listeners.management, index),
         ("listeners.management_tls", listeners.management_tls, index),
         ("listeners.metrics", listeners.metrics, index),
+        ("listeners.web_amqp", listeners.web_amqp, index),
         ("listeners.amqp_advertised", listeners.amqp_advertised, number),
         ("listeners.management_advertised", listeners.management_advertised, index),
         ("cluster.advertised", config.cluster.advertised, index),

@@ -26,6 +26,7 @@ from node.management.rows.view import BrokerView
 
 if TYPE_CHECKING:
     from node.config.settings import Config
+    from node.connections.web_amqp import WebAmqp
     from node.events.audit import Audit
     from node.events.event_feed import EventFeed
     from node.federating.link_service import LinkService
@@ -58,6 +59,7 @@ class Context:
     controls: NodeControls | None = None  # None: the node cannot be told anything
     config: "Config | None" = None  # None: it is not shown
     links: "LinkService | None" = None  # None: no shovels and links run here
+    web_amqp: "WebAmqp | None" = None  # None: AMQP over WebSocket is off
     keepers: "Mapping[str, TlsKeeper]" = field(default_factory=dict)  # of TLS, by listener
 
     @property

@@ -25,12 +25,15 @@ if TYPE_CHECKING:
     from node.connections.amqp_listeners import AmqpListeners
     from node.events.event_feed import EventFeed
     from node.federating.link_service import LinkService
+    from node.management.access import Context
     from node.management.rows.view import ListenerView
     from node.tls.keeper import TlsKeeper
 
 BACKLOG: Final = 128
 HTTP: Final = "http"
 HTTPS: Final = "https"
+METRICS: Final = "http/prometheus"  # RabbitMQ's word
+WEB_AMQP: Final = "http/web-amqp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +65,18 @@ class ManagementFront:
         self._links = links
         self._keepers = keepers
         self._places: list[Place] = []
-        self._metrics_socket: socket.socket | None = None
-        self._metrics: Any = None
+        self._apart: dict[str, socket.socket] = {}  # ports of one application, by their protocol
         self._task: asyncio.Task[None] | None = None
-        self._server: Any = None
+        self._servers: list[Any] = []
 
-    def bind_metrics(self, host: str, port: int) -> int:
-        """Take the port for metrics alone, in the same way."""
-        with taking("metrics", host, port):
-            self._metrics_socket = bound_socket(host, port, BACKLOG)
-        return int(self._metrics_socket.getsockname()[1])
+    def bind_apart(self) -> None:
+        """Take the ports for metrics alone and for AMQP over WebSocket alone, if set."""
+        listeners = self._broker.config.listeners
+        web_amqp = listeners.web_amqp if listeners.plain else None
+        for protocol, place in ((METRICS, listeners.metrics), (WEB_AMQP, web_amqp)):
+            if place is not None:
+                with taking(protocol, place.host, place.port):
+                    self._apart[protocol] = bound_socket(place.host, place.port, BACKLOG)
 
     def bind(self) -> str:
         """Take the ports; clients that connect wait in their backlogs. OSError if one is taken.
@@ -100,11 +105,11 @@ class ManagementFront:
 
     async def _serve(self, build: str) -> None:
         await asyncio.to_thread(importlib.import_module, "node.management.server")
+        from node.connections.web_amqp import WebAmqp
         from node.management.access import Context
         from node.management.api.security import answer_others
         from node.management.rows.cluster_view import ClusterView
         from node.management.rows.sampling import Rates
-        from node.management.server import ManagementServer, make_metrics_app
         from node.operations.live_controls import LiveControls
         from node.operations.live_operations import LiveOperations
         from node.views.broker_view import LiveView
@@ -143,17 +148,33 @@ class ManagementFront:
             config=broker.config,
             links=self._links,
             keepers=self._keepers,
+            web_amqp=WebAmqp(broker, self._amqp),
         )
         answer_others(context)
+        await self._take_ports(context)
+        gc.freeze()  # What came with the library stays; a full collection takes 20 ms less.
+
+    async def _take_ports(self, context: "Context") -> None:
+        """Serve each port with its application."""
+        from node.management.server import (
+            ManagementServer,
+            make_app,
+            make_metrics_app,
+            make_web_amqp_app,
+        )
+
+        broker = self._broker
         is_short = broker.descriptors.is_short_for_operator
-        self._server = ManagementServer(context, is_short=is_short)
+        server = ManagementServer(context, make_app, is_short)
+        self._servers.append(server)
         handshake_s = broker.config.tls.handshake_timeout_ms / 1000
         for each in self._places:
-            await self._server.serve(each.bound, each.tls, handshake_s)
-        if self._metrics_socket is not None:
-            self._metrics = ManagementServer(context, make_metrics_app, is_short)
-            await self._metrics.serve(self._metrics_socket)
-        gc.freeze()  # What came with the library stays; a full collection takes 20 ms less.
+            await server.serve(each.bound, each.tls, handshake_s)
+        makers = {METRICS: make_metrics_app, WEB_AMQP: make_web_amqp_app}
+        for protocol, bound in self._apart.items():
+            apart = ManagementServer(context, makers[protocol], is_short)
+            self._servers.append(apart)
+            await apart.serve(bound)
 
     def _listeners(self) -> "tuple[ListenerView, ...]":
         """All ports of the node, as listings show them."""
@@ -165,9 +186,9 @@ class ManagementFront:
         peers = broker.config.listeners.cluster
         if peers is not None:
             places.append(("clustering", peers.host, peers.port))
-        if self._metrics_socket is not None:
-            at = self._metrics_socket.getsockname()
-            places.append(("http/prometheus", str(at[0]), int(at[1])))
+        for protocol, bound in self._apart.items():
+            at = bound.getsockname()
+            places.append((protocol, str(at[0]), int(at[1])))
         return tuple(
             ListenerView(protocol=protocol, host=host, port=port) for protocol, host, port in places
         )
@@ -185,10 +206,9 @@ class ManagementFront:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        for server in (self._server, self._metrics):
-            if server is not None:
-                await server.stop()
+        for server in self._servers:
+            await server.stop()
         for each in self._places:
             each.bound.close()
-        if self._metrics_socket is not None:
-            self._metrics_socket.close()
+        for bound in self._apart.values():
+            bound.close()

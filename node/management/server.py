@@ -143,6 +143,9 @@ def of_running(context: Context) -> tuple[Resource, ...]:
         found.append(Controls(context, context.controls))
     if context.feed is not None:
         found.append(EventStreams(context, context.feed))
+    config = context.config
+    if context.web_amqp is not None and config is not None and config.web_amqp.enabled:
+        found.append(context.web_amqp)
     return tuple(found)
 
 
@@ -158,6 +161,14 @@ def make_metrics_app(context: Context) -> web.Application:
     app = web.Application(middlewares=[answer_errors])
     app[CONTEXT] = context
     app.add_routes(Metrics(context, is_open=True).routes())
+    return app
+
+
+def make_web_amqp_app(context: Context) -> web.Application:
+    """AMQP over WebSocket alone, for a listener of its own."""
+    assert context.web_amqp is not None
+    app = web.Application(middlewares=[answer_errors])
+    app.add_routes(context.web_amqp.routes())
     return app
 
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 Endpoint: TypeAlias = Endpoint091 | Endpoint10
 
-AMQP091: Final = "AMQP 0-9-1"
-AMQP10: Final = "AMQP 1-0"
 PRIORITY: Final = "x-priority"
 TIMEOUT: Final = "x-consumer-timeout"
 
@@ -106,7 +104,7 @@ class LiveClients:
             vhost=endpoint.vhost,
             peer_host=endpoint.peer[0],
             peer_port=endpoint.peer[1],
-            protocol=AMQP10 if endpoint.is_amqp10 else AMQP091,
+            protocol=endpoint.protocol,
         )
 
 

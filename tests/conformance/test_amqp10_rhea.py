@@ -1,4 +1,6 @@
-"""rhea, the AMQP 1.0 client of Node.js: one session does the usual things and reports them."""
+"""rhea, the AMQP 1.0 client of Node.js: one session does the usual things and reports them.
+
+It does so over TCP and over WebSocket."""
 
 import json
 import subprocess
@@ -16,20 +18,23 @@ QUEUE: Final = "rhea-session"
 COUNT: Final = 500
 
 
-@pytest.fixture(scope="module")
-def report(broker: Broker) -> dict[str, Any]:
+@pytest.fixture(scope="module", params=["tcp", "websocket"])
+def report(broker: Broker, request: pytest.FixtureRequest) -> dict[str, Any]:
     node = program("node", "nodejs")
-    if not (tools_folder() / "node_modules" / "rhea").is_dir():
-        missing(f"rhea is not there: npm install --prefix {tools_folder().name} rhea")
+    for package in ("rhea", "ws"):
+        if not (tools_folder() / "node_modules" / package).is_dir():
+            missing(f"{package} is not there: npm install --prefix {tools_folder().name} {package}")
     if broker.node is None:
         pytest.skip("WARREN_TEST_URL: this broker is not ours")
+    web = request.param == "websocket"
+    host = f"ws://{broker.host}:{broker.node.management_port}/ws" if web else broker.host
     connection = broker.connect()
     channel = connection.channel()
     channel.queue_delete(QUEUE)
     channel.queue_declare(QUEUE, durable=True)
     channel.basic_publish("", QUEUE, b"first", pika.BasicProperties(message_id="pika"))
     done = subprocess.run(
-        [node, str(SCRIPT), broker.host, str(broker.port), QUEUE, str(COUNT)],
+        [node, str(SCRIPT), host, str(broker.port), QUEUE, str(COUNT)],
         cwd=tools_folder(),
         capture_output=True,
         text=True,

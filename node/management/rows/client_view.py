@@ -34,7 +34,7 @@ class PeerOfRow:
     vhost: str
     peer_host: str
     peer_port: int
-    protocol: str  # AMQP 0-9-1 or AMQP 1-0
+    protocol: str  # "AMQP 0-9-1" or "AMQP 1-0", after "Web " over WebSocket
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -286,7 +286,7 @@ class ConnectionView:
     node: str
     user: str
     vhost: str
-    protocol: str  # AMQP 0-9-1 or AMQP 1-0
+    protocol: str  # "AMQP 0-9-1" or "AMQP 1-0", after "Web " over WebSocket
     state: str  # running, flow, blocking, blocked
     host: str
     port: int

@@ -1,16 +1,21 @@
-// One session of the npm package rhea: node session.js HOST PORT QUEUE COUNT. Prints a JSON report.
+// One session of the npm package rhea: node session.js HOST PORT QUEUE COUNT, where HOST may
+// be the URL of a WebSocket. Prints a JSON report.
 // Run from the folder whose node_modules holds rhea. The queue holds one message of another client.
 'use strict';
 const { createRequire } = require('node:module');
 const path = require('node:path');
-const rhea = createRequire(path.join(process.cwd(), 'index.js'))('rhea');
+const load = createRequire(path.join(process.cwd(), 'index.js'));
+const rhea = load('rhea');
 
 const [host, port, queue, wanted] = process.argv.slice(2);
 const count = Number(wanted);
 const address = `/queues/${queue}`;
 const report = { accepted: 0, released: 0, received: [], missing: null, drained: null };
+const place = host.startsWith('ws')
+  ? { connection_details: rhea.websocket_connect(load('ws'))(host, ['binary', 'AMQPWSB10', 'amqp'], {}) }
+  : { host, port: Number(port) };
 const connection = rhea.create_container().connect({
-  host, port: Number(port), username: 'guest', password: 'guest', reconnect: false,
+  ...place, username: 'guest', password: 'guest', reconnect: false,
 });
 
 function publish() {

@@ -238,8 +238,13 @@ SECURITY: Final = {
 }  # fmt: skip
 
 
+WEB_AMQP: Final = {
+    "listeners.web_amqp": "h:9", "web_amqp.enabled": "false",
+    "web_amqp.allowed_origins": "https://a, *", "web_amqp.max_message_bytes": "8192",
+}  # fmt: skip
 OTHERS = {
     **SECURITY,
+    **WEB_AMQP,
     "listeners.direct": "h:8",
     "listeners.reuse_port": "true",
     "addresses.max_disk_usage": "90",
