@@ -1,0 +1,1 @@
+"""RabbitMQ's stream protocol: frames and chunks. No I/O."""
