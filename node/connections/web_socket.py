@@ -69,8 +69,6 @@ class WebSocketTransport(asyncio.Transport):
         """Hand over what comes; returns how the connection is to be closed."""
         while True:
             await self._may_read.wait()
-            if self._below.is_closing():
-                return WSCloseCode.OK, b""
             message = await self._socket.receive()
             if message.type is WSMsgType.TEXT:
                 return WSCloseCode.UNSUPPORTED_DATA, TEXT_REFUSED

@@ -34,6 +34,7 @@ from tests.conformance.raw import (
     publish,
     short,
 )
+from tests.conformance.web_relay import Relay
 from tests.unit.node.certificates import Authority
 from tests.waiting import eventually
 from warren.testing import Node
@@ -152,6 +153,22 @@ def test_large_messages_pass_over_tls_both_ways(place: Place) -> None:
             if len(got) == len(bodies):
                 break
         assert got == bodies
+
+
+def test_websockets_over_tls_carry_messages_and_are_listed(place: Place) -> None:
+    url = f"wss://localhost:{place.https}/ws"
+    with Relay(url, (1000, 70_000), place.context()) as port:
+        connection = pika.BlockingConnection(pika.ConnectionParameters(LOOPBACK, port))
+        channel = connection.channel()
+        channel.queue_declare("web", exclusive=True)
+        channel.basic_publish("", "web", bytes(500_000))
+        (_, _, body) = next(channel.consume("web", auto_ack=True, inactivity_timeout=10))
+        assert body == bytes(500_000)
+        _, rows = place.ask("connections")
+        (row,) = [each for each in rows if each["protocol"] == "Web AMQP 0-9-1"]
+        assert row["ssl"] is True
+        assert row["ssl_protocol"].startswith("tls")
+        connection.close()
 
 
 def test_a_consumer_that_stops_reading_does_not_lose_what_waits_for_it(place: Place) -> None:

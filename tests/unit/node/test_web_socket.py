@@ -212,6 +212,8 @@ def test_an_abort_ends_the_connection_also_while_it_is_not_read(paused: bool) ->
     async def story(world: World) -> None:
         if paused:
             world.transport.pause_reading()
+            world.browser.say(b"the read under way")
+            await world.settle()
         world.browser.reads.clear()
         world.transport.write(bytes(100 * KIB))
         await world.settle()
