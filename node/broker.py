@@ -149,6 +149,7 @@ class Broker:
         self.named_targets = NamedTargets()
         self.in_service = False
         self.in_maintenance = False
+        self.paused_because = ""  # why classic and mirrored queues are not served; '': they are
         self.tls_keepers = tls_keepers  # by listener
         self.incarnation = int.from_bytes(os.urandom(8), "big")
         self.events = Events(self.node_name, self.now_ms)
@@ -459,11 +460,19 @@ class Broker:
 
     def is_down(self, queue: Queue) -> bool:
         """Whether it is a classic queue of another node that cannot be reached, or where no host
-        listens now."""
+        listens now, or is not served because this node pauses."""
+        if self.paused_because and self._is_withheld(queue):
+            return True
         if queue.holders or self.is_home(queue):
             return False
         home = self.home_of(queue)
         return self.away.is_down(home) or self.away.is_refusing(home)
+
+    def _is_withheld(self, queue: Queue) -> bool:
+        """Whether a node that pauses does not serve it."""
+        if queue.exclusive or queue.members:
+            return False
+        return queue_type(self.policies.arguments_of(queue)) not in (QUORUM, STREAM)
 
     def is_lost(self, uid: int) -> bool:
         """The same, by uid."""
@@ -486,15 +495,21 @@ class Broker:
         if crashed is not None:
             raise crashed.error()
         if self.is_down(queue):
-            raise home_down(queue)
+            raise self._down_error(queue)
 
     def gone_error(self, host: QueueHost) -> ProtocolError:
         """Why a queue cannot be used that was gone before it has answered: deleted, or down."""
         queue = self.metadata.queue(host.uid)
         if queue is not None and self.is_down(queue):
-            return home_down(queue)
+            return self._down_error(queue)
         text = f"no queue '{host.name}' in vhost '{host.vhost}'"
         return ProtocolError(ReplyCode.NOT_FOUND, text, Scope.CHANNEL)
+
+    def _down_error(self, queue: Queue) -> ProtocolError:
+        if not self.paused_because:
+            return home_down(queue)
+        text = f"queue '{queue.name}' in vhost '{queue.vhost}' is not served by this node: "
+        return ProtocolError(ReplyCode.NOT_FOUND, text + self.paused_because, Scope.CHANNEL)
 
     def exchange(self, vhost: str, name: str) -> Exchange | None:
         found = self.metadata.vhosts.get(vhost)
@@ -515,6 +530,8 @@ class Broker:
         if crashed is not None:
             return crashed
         queue = self.metadata.queue(uid)
+        if self.paused_because and queue is not None and self._is_withheld(queue):
+            return self.away.unserved(uid, queue.vhost, queue.name)
         if queue is not None and queue.holders:
             return self.quorum_queues.host(queue)
         if queue is not None and not self.is_home(queue):
@@ -623,6 +640,21 @@ class Broker:
     def set_in_maintenance(self, is_so: bool) -> None:
         self.in_maintenance = is_so
         self.observers.maintenance_changed(is_so)
+
+    def set_paused(self, reason: str) -> int:
+        """See `node.cluster.services.pausing.Site`."""
+        self.turn.begin()
+        self.paused_because = reason
+        self.homes_changed()
+        self.observers.paused_changed(reason)
+        if not reason:
+            self.away.serve_again()
+            return 0
+        return self.connections.close_users(self._is_withheld_uid, f"node is paused: {reason}")
+
+    def _is_withheld_uid(self, uid: int) -> bool:
+        queue = self.metadata.queue(uid)
+        return queue is not None and self._is_withheld(queue)
 
     def _alarms_changed(self) -> None:
         reason = self.alarms.reason()

@@ -678,6 +678,14 @@ class Endpoint091:
         """Of AMQP 1.0 alone: for the metrics."""
         return 0
 
+    def queue_uids(self) -> set[int]:
+        """See `ClientConnection`."""
+        uids: set[int] = set()
+        for channel in self.channels.values():
+            uids.update(channel.deliveries.hosts)
+            uids.update(channel.publisher.outboxes)
+        return uids
+
     def facts(self) -> ConnectionFacts:
         """For the management API, as `state`."""
         core = self.connection

@@ -672,6 +672,13 @@ class Endpoint10:
     def consumer_count(self) -> int:
         return sum(len(session.consuming) for session in self.sessions.values())
 
+    def queue_uids(self) -> set[int]:
+        """See `ClientConnection`."""
+        uids: set[int] = set()
+        for session in self.sessions.values():
+            uids.update(session.queue_uids())
+        return uids
+
     def facts(self) -> ConnectionFacts:
         """For the management API, as `state`."""
         core = self.connection

@@ -98,6 +98,13 @@ class Session10:
         if self._management is not None:
             self._management.end()
 
+    def queue_uids(self) -> set[int]:
+        """The queues that its links use, without those that only browse."""
+        uids = {each.host.uid for each in self.consuming.values()}
+        for publishing in self.publishing.values():
+            uids.update(publishing.publisher.outboxes)
+        return uids
+
     def part(self) -> None:
         """The client has ended the session: have the queues take back what it holds."""
         self.is_parting = True

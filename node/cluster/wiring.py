@@ -46,6 +46,8 @@ from node.cluster.services.addresses_channel import AddressesChannel
 from node.cluster.services.cluster_services import Operating, ServiceParts
 from node.cluster.services.events_channel import EventsChannel
 from node.cluster.services.leader_hints import Guiding
+from node.cluster.services.partition_rule import PartitionRule
+from node.cluster.services.pausing import Pausing
 from node.cluster.services.usage_channel import UsageChannel
 from node.recovery.damage import LostDefinitions
 from node.supervision import Repeating
@@ -135,6 +137,7 @@ class ClusterParts:
         self._addresses: AddressesChannel
         self._mirrors: MirrorProposals
         self._healing: Healing
+        self._pausing: Pausing
         self._queues_ticks: Repeating | None = None
         self.definitions: DefinitionsGroup
 
@@ -317,6 +320,13 @@ class ClusterParts:
         operating.recovering = recovering
         self._follow_traffic()
         self._propose_mirrors()
+        self._pausing = self._make_pausing()
+
+    def _make_pausing(self) -> Pausing:
+        section = self._broker.config.cluster
+        rule = PartitionRule(section.partition_handling, section.pause_if_all_down.nodes)
+        name_of = self._operating.cluster_snapshot.name_of
+        return Pausing(rule, self._cluster, self._broker, self._queues.is_down, name_of)
 
     def _propose_mirrors(self) -> None:
         """Mirrored queues get the views that policies and lost nodes ask for."""
@@ -414,6 +424,7 @@ class ClusterParts:
         self._quorum.tick()
         self._exits.tick()
         self._healing.tick()
+        self._pausing.tick()
 
     # Stopping
 

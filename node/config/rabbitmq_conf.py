@@ -119,6 +119,9 @@ def or_none(text: str) -> Value:
     return "" if text == "none" else text
 
 
+STRATEGIES: Final = same("pause_minority", "pause_if_all_down", "autoheal", "ignore")
+PARTITIONS: Final = "cluster_partition_handling"
+ALL_DOWN: Final = "pause_if_all_down"
 RECONCILIATION: Final = "quorum_queue.continuous_membership_reconciliation"
 # Key of RabbitMQ: key of Warren, and how the value is read.
 RULES: Final[Mapping[str, tuple[str, Callable[[str], Value]]]] = {
@@ -139,6 +142,11 @@ RULES: Final[Mapping[str, tuple[str, Callable[[str], Value]]]] = {
     "anonymous_login_user": ("anonymous_login_user", or_none),
     "anonymous_login_pass": ("anonymous_login_pass", plain),
     "cluster_name": ("cluster.name", plain),
+    PARTITIONS: ("cluster.partition_handling", STRATEGIES),
+    f"{PARTITIONS}.{ALL_DOWN}.recover": (
+        f"cluster.{ALL_DOWN}.recover",
+        same("ignore", "autoheal"),
+    ),
     "queue_leader_locator": ("queue_leader_locator", same("client-local", "balanced")),
     "load_definitions": ("load_definitions", plain),
     "management.load_definitions": ("load_definitions", plain),
@@ -293,6 +301,8 @@ class _Reading:
             self._address(of_place, key, value)
         elif of_place in LISTS:
             self._append(LISTS[of_place], value)
+        elif of_place == f"{PARTITIONS}.{ALL_DOWN}.nodes":
+            self._add(f"cluster.{ALL_DOWN}.nodes", value)
         elif key.startswith("ssl_options.ciphers."):
             before = self._converted.settings.get("tls.ciphers")
             self._converted.settings["tls.ciphers"] = f"{before}:{value}" if before else value
@@ -342,15 +352,13 @@ class _Reading:
     def _append(self, name: str, value: str) -> None:
         if value not in LISTED[name]:
             raise Unfit(f"'{value}' is not one of {', '.join(LISTED[name])}")
+        self._add(name, value)
+
+    def _add(self, name: str, value: str) -> None:
         before = self._converted.settings.get(name)
         self._converted.settings[name] = [*before, value] if isinstance(before, list) else [value]
 
     def _leave_out(self, place: int, line: str, key: str, value: str) -> None:
-        if key == "cluster_partition_handling":
-            is_same = value == "pause_minority"
-            reason = "a minority of the cluster changes nothing, as with pause_minority"
-            self._note(place, line, reason, is_lost=not is_same)
-            return
         if key.startswith("default_permissions."):
             reason = "the default user has all permissions"
             self._note(place, line, reason, is_lost=value != ".*")

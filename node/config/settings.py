@@ -115,6 +115,14 @@ class WebAmqpSection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PauseIfAllDownSection:
+    """For `cluster.partition_handling = "pause_if_all_down"`, which needs both."""
+
+    nodes: tuple[str, ...] = ()  # a node that reaches none of them pauses
+    recover: Literal["", "ignore", "autoheal"] = ""  # either: mirrors follow the majority
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSection:
     """The founding list, the secret that peers prove to each other, and the links between them."""
 
@@ -134,6 +142,11 @@ class ClusterSection:
     handshake_timeout_ms: Annotated[int, Meta(ge=100, le=600_000)] = 5000
     home_down_ms: Annotated[int, Meta(ge=500, le=600_000)] = 5000  # then its queues are down
     peer_bytes_max: Annotated[ByteCount, Meta(ge=1024 * 1024)] = 64 * 1024 * 1024  # unsent, each
+    # Which nodes stop serving classic and mirrored queues when they cannot reach others.
+    partition_handling: Literal["pause_minority", "pause_if_all_down", "autoheal", "ignore"] = (
+        "pause_minority"
+    )
+    pause_if_all_down: PauseIfAllDownSection = PauseIfAllDownSection()
     coordination: bool = True  # jobs that one node does at a time; without, the leader does them
 
 
@@ -435,11 +448,27 @@ def _check_cluster(config: Config) -> None:
             f"testing.peer_routes has {len(config.testing.peer_routes)} addresses; allowed: pairs"
         )
     _check_listener(config)
+    _check_partition_handling(cluster)
     if cluster.silence_ms < 2 * cluster.beat_interval_ms:
         raise ConfigError(
             f"cluster.silence_ms = {cluster.silence_ms}: allowed: at least twice "
             f"cluster.beat_interval_ms ({cluster.beat_interval_ms})"
         )
+
+
+def _check_partition_handling(cluster: ClusterSection) -> None:
+    if cluster.partition_handling != "pause_if_all_down":
+        return
+    needed = cluster.pause_if_all_down
+    for key, value, allowed in (
+        ("nodes", needed.nodes, "names of nodes"),
+        ("recover", needed.recover, "ignore, autoheal"),
+    ):
+        if not value:
+            raise ConfigError(
+                f"cluster.partition_handling = pause_if_all_down needs "
+                f"cluster.pause_if_all_down.{key}; allowed: {allowed}"
+            )
 
 
 def _check_listeners(config: Config) -> None:

@@ -60,6 +60,9 @@ class ClientConnection(Protocol):
 
     def consumer_count(self) -> int: ...
 
+    def queue_uids(self) -> set[int]:
+        """The queues that its channels or links use."""
+
     def mark(self) -> None:
         """Judge again in this turn whether to read, and write what waits."""
 

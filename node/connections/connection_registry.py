@@ -77,6 +77,13 @@ class ConnectionRegistry:
             each.close(reason)
         return len(connections)
 
+    def close_users(self, is_meant: Callable[[int], bool], reason: str) -> int:
+        """Begin to close the connections that use one of these queues; how many there are."""
+        users = [each for each in self.open.values() if any(map(is_meant, each.queue_uids()))]
+        for each in users:
+            each.close(reason)
+        return len(users)
+
     def close_vhost(self, vhost: str) -> None:
         """Begin to close the connections to a vhost that was deleted."""
         for each in list(self.open.values()):

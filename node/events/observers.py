@@ -84,6 +84,13 @@ class Observers:
         word = "draining" if is_so else "revived"
         self._events.tell(f"node.{word}", name=self._node_name)
 
+    def paused_changed(self, reason: str) -> None:
+        """The node serves no classic and mirrored queues for this reason; '': it does again."""
+        if reason:
+            self._events.tell("node.paused", name=self._node_name, reason=reason)
+        else:
+            self._events.tell("node.resumed", name=self._node_name)
+
     def leads(self, uid: int, term: int) -> None:
         """This node leads the group, which another one, or none, led before."""
         queue = self._metadata.queue(uid)

@@ -108,6 +108,7 @@ class LiveView:
             disk_free_limit_bytes=alarms.disk_limit_bytes,
             disk_alarm=alarms.disk,
             clock_alarm=broker.clock.step_alarm,
+            paused_because=broker.paused_because,
             alarm_details=alarms.details(),
             files_used=files_used(),
             files_max=files_max(),

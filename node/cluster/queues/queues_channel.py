@@ -135,6 +135,17 @@ class QueuesChannel:
             proxies.add(known)
         return known
 
+    def unserved(self, uid: int, vhost: str, name: str) -> Proxy:
+        """A queue that this node does not serve now: publishes are refused."""
+        known = self.known(NO_NODE, uid)
+        return known or self.proxy(NO_NODE, uid, vhost, name, False, False)
+
+    def serve_again(self) -> None:
+        """Sessions that had what `unserved` gave start again at the queue itself."""
+        proxies = self._other(NO_NODE).peer_queues.proxies
+        for uid in list(proxies.hosts):
+            proxies.leave(uid)
+
     def answers(self, member: int, uid: int, vhost: str, name: str) -> Proxy | None:
         """A pseudo-queue of another node (`node.connections.direct_reply_to`), while that can be
         reached."""

@@ -128,6 +128,8 @@ def own_families(node: NodeView) -> Iterator[Family]:
     yield gauge(f"{alarms}_free_disk_space_watermark", "1 while in alarm", node.disk_alarm)
     yield gauge(f"{alarms}_file_descriptor_limit", "1 while no more can be opened", files_alarm)
     yield gauge("warren_alarms_clock_step", "1 while the wall clock is far off", node.clock_alarm)
+    paused = "1 while the node serves no classic and mirrored queues (cluster.partition_handling)"
+    yield gauge("warren_node_paused", paused, bool(node.paused_because))
     yield gauge("warren_node_in_service", "1 while the node serves clients", node.in_service)
     yield gauge("warren_uptime_seconds", "Time since start", node.uptime_ms / 1000)
     yield gauge("warren_wal_pending_bytes", "Waiting for a sync of the log", node.wal_pending_bytes)

@@ -36,13 +36,19 @@ def node_row(node: NodeView) -> dict[str, object]:
         "disk_free_limit": node.disk_free_limit_bytes,
         "disk_free_alarm": node.disk_alarm,
         "clock_alarm": node.clock_alarm,
-        "alarm_details": list(node.alarm_details),
+        "paused": bool(node.paused_because),
+        "alarm_details": [*node.alarm_details, *paused_details(node.paused_because)],
         "fd_used": node.files_used,
         "fd_total": node.files_max,
         "sockets_used": node.sockets_used,
         "listeners": listener_rows(node),
         "recovery": recovery_row(node.recovery),
     }
+
+
+def paused_details(reason: str) -> tuple[str, ...]:
+    """What an operator reads of a node that pauses."""
+    return (f"paused: classic and mirrored queues are not served; {reason}",) if reason else ()
 
 
 def recovery_row(recovery: RecoveryView) -> dict[str, object]:

@@ -104,6 +104,7 @@ class NodeView:
     disk_free_limit_bytes: int
     disk_alarm: bool
     clock_alarm: bool = False
+    paused_because: str = ""  # why it serves no classic and mirrored queues; '': it does
     alarm_details: tuple[str, ...] = ()  # a sentence for each thing that is wrong
     files_used: int = 0
     files_max: int = 0

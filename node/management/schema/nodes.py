@@ -69,6 +69,7 @@ NODE: Final = record(
         "disk_free_limit": COUNT,
         "disk_free_alarm": BOOLEAN,
         "clock_alarm": BOOLEAN,
+        "paused": BOOLEAN,
         "fd_used": COUNT,
         "fd_total": COUNT,
         "sockets_used": COUNT,

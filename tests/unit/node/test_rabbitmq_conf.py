@@ -69,12 +69,30 @@ def test_a_realistic_file_is_carried_over(tmp_path: Path) -> None:
     assert config.quorum_queue.continuous_membership_reconciliation.target_group_size == 3
 
 
+def test_partition_strategies_are_carried_over(tmp_path: Path) -> None:
+    converted = convert(
+        """
+cluster_partition_handling = pause_if_all_down
+cluster_partition_handling.pause_if_all_down.recover = autoheal
+cluster_partition_handling.pause_if_all_down.nodes.1 = rabbit@one
+cluster_partition_handling.pause_if_all_down.nodes.2 = rabbit@two
+"""
+    )
+    assert converted.notes == []
+    path = tmp_path / "warren.toml"
+    path.write_text(toml_of(converted))
+    cluster = load(path).cluster
+    assert cluster.partition_handling == "pause_if_all_down"
+    assert cluster.pause_if_all_down.nodes == ("rabbit@one", "rabbit@two")
+    assert cluster.pause_if_all_down.recover == "autoheal"
+
+
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
         ("mqtt.listeners.tcp.default = 1883", "Warren has no MQTT"),
         ("auth_backends.1 = ldap", "users are in the definitions of the cluster"),
-        ("cluster_partition_handling = autoheal", "as with pause_minority"),
+        ("cluster_partition_handling = heal", "'heal' is not one of pause_minority, pause_if_"),
         ("default_permissions.write = ^a", "the default user has all permissions"),
         ("disk_free_limit.relative = 1.5", "set disk_free_limit.absolute"),
         ("cluster_formation.classic_config.nodes.1 = rabbit@a", "cluster.seeds with a:25672"),

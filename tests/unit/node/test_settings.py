@@ -249,6 +249,9 @@ OTHERS = {
     "listeners.reuse_port": "true",
     "addresses.max_disk_usage": "90",
     "addresses.global_max_size": "1GB",
+    "cluster.partition_handling": "pause_if_all_down",
+    "cluster.pause_if_all_down.nodes": "n1,n2",
+    "cluster.pause_if_all_down.recover": "ignore",
 }
 
 
@@ -314,8 +317,21 @@ def test_every_key_can_be_set_by_text() -> None:
     assert by_set.vhosts == ("/", "v")
 
 
+@pytest.mark.parametrize(
+    ("sets", "text"),
+    [
+        ([], "cluster.pause_if_all_down.nodes; allowed: names of nodes"),
+        (["cluster.pause_if_all_down.nodes=a"], "recover; allowed: ignore, autoheal"),
+    ],
+)
+def test_pause_if_all_down_needs_its_nodes_and_what_follows(sets: list[str], text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        load(sets=["cluster.partition_handling=pause_if_all_down", *sets])
+
+
 def test_the_defaults_are_those_of_the_current_release() -> None:
     config = load()
+    assert config.cluster.partition_handling == "pause_minority"
     assert config.node.name.startswith("warren@")
     assert config.listeners.amqp == Address("0.0.0.0", 5672)
     assert config.listeners.management == Address("127.0.0.1", 15672)
