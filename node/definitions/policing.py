@@ -32,6 +32,7 @@ from queues.definitions.queue_options import (
     is_lazy,
     options_of,
     wants_at_least_once,
+    without_copies,
 )
 from queues.hosts.queue_core import DEFAULT, LAZY, QueueCore
 from queues.machine.options import Options
@@ -103,9 +104,11 @@ class PolicyKeeper:
         declared = decode_arguments(queue.arguments)
         kind = queue_type(declared)
         arguments = self.arguments_of(queue)
-        options = self._options.of(options_of(arguments, broker.queue_defaults))
         quorum = kind == QUORUM
         replicated = quorum or len(queue.holders) > 0 or broker.quorum_queues.is_found(queue.uid)
+        if replicated:
+            arguments = without_copies(arguments)
+        options = self._options.of(options_of(arguments, broker.queue_defaults))
         if quorum:
             self._see_strategy(queue, arguments)
         return QueueRules(

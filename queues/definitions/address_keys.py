@@ -12,6 +12,7 @@ from typing import Final
 
 from queues.machine.address_settings import MILLI, RATE_MAX, AddressSettings
 
+COPIES: Final = "non-destructive"
 WINDOW: Final = "consumer-window-size"
 RATE: Final = "consumer-max-rate"
 RING: Final = "ring-size"
@@ -22,6 +23,13 @@ CONSUMERS_MAX: Final = 100_000
 IDS_MAX: Final = 1_000_000
 NAME_BYTES_MAX: Final = 255
 LIFETIME: Final = "milliseconds from 0 to ten years, or -1 for none"
+
+# What a non-destructive queue cannot have as well.
+COPIES_EXCLUDE: Final = {
+    "slow-consumer-threshold": "its messages wait for consumers that have had them",
+    "redelivery-delay": "nothing is redelivered",
+    "ha-mode": "mirrored queues keep what each consumer holds",
+}
 
 # The machine's number or text; None: the value is not allowed.
 Convert = Callable[[object], int | str | None]
@@ -79,6 +87,10 @@ def _word(*words: str) -> Convert:
         return words.index(value.lower())
 
     return convert
+
+
+def _flag(value: object) -> int | None:
+    return int(value) if isinstance(value, bool) else None
 
 
 def _name(value: object) -> str | None:
@@ -160,6 +172,7 @@ ADDRESS_KEYS: Final = (
         *("last-value-key", "last_value_key", _name),
         *(f"the name of a header, of 1 to {NAME_BYTES_MAX} bytes", "key of last values"),
     ),
+    AddressKey(*(COPIES, "copies", _flag), *("true or false", "non-destructive setting")),
     AddressKey(
         *(RING, "", _whole(1, MESSAGES_MAX)),
         f"a number of messages from 1 to {MESSAGES_MAX}",
@@ -201,8 +214,20 @@ def ring_fault(arguments: Mapping[str, object], prefix: str) -> str | None:
     return f"{RING} drops the oldest messages, which excludes the overflow {overflow}"
 
 
+def copies_fault(arguments: Mapping[str, object], prefix: str) -> str | None:
+    """Why a queue with these arguments, or this policy, cannot be non-destructive."""
+    if arguments.get(f"{prefix}{COPIES}") is not True:
+        return None
+    for name, why in COPIES_EXCLUDE.items():
+        if f"{prefix}{name}" in arguments:
+            return f"{COPIES} excludes {name}: {why}"
+    return None
+
+
 def stream_fault(definition: Mapping[str, object], apply_to: object) -> str | None:
-    """Why a policy for streams cannot have these keys."""
+    """Why a policy for streams, or quorum queues, cannot have these keys."""
+    if apply_to == "quorum_queues" and COPIES in definition:
+        return f"{COPIES} does not apply to quorum queues, but to classic queues without mirrors"
     found = [key for key in definition if key in BY_NAME] if apply_to == "streams" else []
     if not found:
         return None

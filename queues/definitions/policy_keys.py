@@ -10,7 +10,13 @@ from typing import Final
 
 from queues.addresses import limits
 from queues.definitions import mirror_policy
-from queues.definitions.address_keys import ADDRESS_KEYS, AddressKey, ring_fault, stream_fault
+from queues.definitions.address_keys import (
+    ADDRESS_KEYS,
+    AddressKey,
+    copies_fault,
+    ring_fault,
+    stream_fault,
+)
 from queues.definitions.arguments import brief_term, cut
 from queues.definitions.expressions import LENGTH_MAX, expression_fault
 from queues.definitions.policies import APPLY_TO
@@ -186,7 +192,7 @@ def _definition_fault(definition: object, operator: bool, imported: bool) -> str
 
 def _together_fault(definition: Mapping[str, object]) -> str | None:
     """What one key needs of another."""
-    fault = ring_fault(definition, "")
+    fault = ring_fault(definition, "") or copies_fault(definition, "")
     if fault is not None:
         return fault
     fault = mirror_policy.mirror_fault(definition) or limits.together_fault(definition)

@@ -9,7 +9,13 @@ from typing import Final
 
 from queues.addresses.limits import KEYS as LIMIT_KEYS
 from queues.addresses.limits import Key, together_fault
-from queues.definitions.address_keys import ADDRESS_KEYS, AddressKey, ring_fault
+from queues.definitions.address_keys import (
+    ADDRESS_KEYS,
+    COPIES,
+    AddressKey,
+    copies_fault,
+    ring_fault,
+)
 from queues.definitions.arguments import inequivalence, inequivalent, is_integer, shown, type_name
 
 QUEUE_TYPE: Final = "x-queue-type"
@@ -179,7 +185,7 @@ def _setting(key: AddressKey) -> Check:
     def check(value: object, arguments: dict[str, object]) -> Reason:
         if key.convert(value) is None:
             return f'"expected {key.allowed}"'
-        fault = ring_fault(arguments, "x-")
+        fault = ring_fault(arguments, "x-") or copies_fault(arguments, "x-")
         return None if fault is None else f'"{fault}"'
 
     return check
@@ -251,6 +257,9 @@ RULES: Final = (
     Rule("x-max-in-memory-length", _not_negative, (QUORUM,)),
     Rule("x-max-in-memory-length-bytes", _not_negative, (QUORUM,)),
     Rule("x-max-in-memory-bytes", _not_negative, (QUORUM,)),
-    *(Rule(f"x-{key.name}", _setting(key), _BOTH) for key in ADDRESS_KEYS),
+    *(
+        Rule(f"x-{key.name}", _setting(key), (CLASSIC,) if key.name == COPIES else _BOTH)
+        for key in ADDRESS_KEYS
+    ),
     *(Rule(f"x-{key.name}", _limit(key), _BOTH) for key in LIMIT_KEYS),
 )

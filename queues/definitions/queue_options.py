@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from queues.dead_lettering.dead_letters import DeadLetterRule
-from queues.definitions.address_keys import RING, address_settings
+from queues.definitions.address_keys import COPIES, RING, address_settings
 from queues.definitions.queue_arguments import QUORUM, queue_type
 from queues.machine.options import (
     DELAY_ALL,
@@ -98,6 +98,11 @@ def options_of(arguments: dict[str, object], defaults: QueueDefaults) -> Options
         counts_returns=quorum and counts_returns(arguments, defaults),
         address=address_settings(arguments),
     )
+
+
+def without_copies(arguments: dict[str, object]) -> dict[str, object]:
+    """The arguments for a replicated queue that a non-destructive policy happens to match."""
+    return {name: each for name, each in arguments.items() if name != f"x-{COPIES}"}
 
 
 def counts_returns(arguments: dict[str, object], defaults: QueueDefaults) -> bool:

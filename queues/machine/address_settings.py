@@ -39,6 +39,7 @@ class AddressSettings:
         slow_period_ms: i64 = 5000,
         slow_kills: i64 = 0,
         id_cache_size: i64 = 0,
+        copies: i64 = 0,
         *,
         last_value_key: str = "",
     ) -> None:
@@ -59,6 +60,7 @@ class AddressSettings:
         self.slow_period_ms: i64 = slow_period_ms  # between two looks at consumers
         self.slow_kills: i64 = slow_kills  # 1: a consumer that is slower goes
         self.id_cache_size: i64 = id_cache_size  # ids of messages that are known; 0: none
+        self.copies: i64 = copies  # 1: consumers get copies, and messages stay
         # Header whose newest value alone stays in the queue; empty: all messages stay. No number:
         # it comes last.
         self.last_value_key = last_value_key
@@ -82,6 +84,7 @@ class AddressSettings:
             self.slow_period_ms,
             self.slow_kills,
             self.id_cache_size,
+            self.copies,
         ]
 
     def encode(self) -> bytes:

@@ -35,6 +35,9 @@ class Limits:
         self.tokens: i64 = TOKENS
         self.filled_ms: i64 = now_ms  # when tokens were added last
         self.next_ms: i64 = FAR  # when the consumer is served again
+        self.next_copy: i64 = 1  # of a non-destructive queue: the first message it has not had
+        self.copies_held: i64 = 0  # that it has not settled; they are in the queue as well
+        self.at_end = False  # it has had all messages of a non-destructive queue
         self.settled_count: i64 = 0  # since the last look for slow consumers
         self.waiting_count: i64 = 0  # messages that waited for it then
 
@@ -44,12 +47,31 @@ class Limits:
             count = min(count, 1 - held_count)
         elif self.window_bytes > 0:
             count = notes.fitting(first, count, self.window_bytes - self.held_bytes)
-        if self.rate_max > 0 and count > 0:
-            self.fill(now_ms)
-            count = min(count, self.tokens // TOKENS)
-            if count == 0:
-                self.next_ms = now_ms + max(self._lack_ms(), PACE_MS)
+        if self.rate_max > 0:
+            count = self.by_rate(count, now_ms)
         return max(count, 0)
+
+    def allows_copies(self, count: i64, now_ms: i64) -> i64:
+        """How many of so many messages of a non-destructive queue the consumer gets now. They count
+        as delivered. A window of bytes does not bound them."""
+        if self.window_bytes == 0:
+            count = min(count, 1 - self.copies_held)
+        if self.rate_max > 0:
+            count = self.by_rate(count, now_ms)
+            self.tokens -= count * TOKENS
+        count = max(count, 0)
+        self.copies_held += count
+        return count
+
+    def by_rate(self, count: i64, now_ms: i64) -> i64:
+        """How many of so many messages the rate allows now."""
+        if count <= 0:
+            return 0
+        self.fill(now_ms)
+        count = min(count, self.tokens // TOKENS)
+        if count == 0:
+            self.next_ms = now_ms + max(self._lack_ms(), PACE_MS)
+        return count
 
     def fill(self, now_ms: i64) -> None:
         kept_ms: i64 = LATE_MS if self.next_ms < FAR else IDLE_MS
@@ -74,7 +96,7 @@ class Limits:
 
     def is_closed(self, counts_bytes: bool, held_count: i64) -> bool:
         """Whether the consumer gets nothing until it settles something, or for its rate."""
-        if self.next_ms < FAR:
+        if self.next_ms < FAR or self.at_end:
             return True
         if self.window_bytes > 0:
             return not counts_bytes or self.held_bytes >= self.window_bytes

@@ -2,8 +2,7 @@
 
 Takes batches of commands (`queues.machine.commands`) in log order, answers with effects
 (`queues.machine.effects`). Same commands in, same state and effects out: nothing here reads the
-time,
-draws lots or walks a set. What differs between queue types is the host around it, and the options.
+time, draws lots or walks a set. What differs between queue types is the host and the options.
 
 Messages are numbers: a message_seq is 1-based, given in the order of arrival, never used twice.
 What a message is made of is the host's business; what the options need of it comes as `Traits`.
@@ -17,8 +16,7 @@ to consumers as late as that allows: before a command that could tell the differ
 and at the end of the batch. A consumer that leaves in a batch gets nothing of what came in it.
 
 Where the leader may change, `begin_streams` is called first: then sessions are
-`queues.machine.numbered_sessions`,
-and what that takes is in `queues.machine.leadership`. Elsewhere it costs nothing. Compiled.
+`queues.machine.numbered_sessions`, and what that takes is in `queues.machine.leadership`. Compiled.
 """
 
 from collections import deque
@@ -197,7 +195,7 @@ class Fifo:
         self._noted = options.levels > 1 or options.counts_bytes or self._one_by_one
         self.known_ids = resized(self.known_ids, options.id_cache_size)
         limited = options.length_max >= 0 or options.counts_bytes or options.bounds_expiry
-        self._plain = not limited and options.levels == 1 and options.ttl_ms < 0
+        self._plain = not (limited or options.copies) and options.levels == 1 and options.ttl_ms < 0
 
     # After a restart
 
@@ -226,9 +224,7 @@ class Fifo:
 
     def begin_streams(self) -> None:
         """Called of a machine without consumers and sessions."""
-        assert (
-            self.checked_out == 0 and self.attached_count == 0
-        )  # Of a new machine, or handed over.
+        assert self.checked_out == 0 and self.attached_count == 0
         self.streams = Streams()
 
     def resume(self, wanted: Resume) -> Resumed:
@@ -451,6 +447,8 @@ class Fifo:
                 self.arrivals.prune(self.roster.oldest_held(oldest))
             self.arrivals.note(first, self.now_ms, options.ttl_ms)
             self.due_by(self.arrivals.due_ms(first, options.ttl_ms))
+        if options.copies:
+            self.limiter.new_messages()
         if self.last_values is not None and traits is not None and traits.keys is not None:
             self._replace(self.last_values, first, count, traits.keys, index)
         if options.bounds_expiry:
@@ -544,6 +542,8 @@ class Fifo:
         if noted and self.options.delays:
             self.deliver_at_ms = delivery_time(command.annotations)
         limits = consumer.limits
+        if limits is not None:
+            self.limiter.settle_copies(consumer, limits, command.runs)
         self.roster.held_changes()
         self._settling = True
         for first, count in command.runs:
@@ -847,7 +847,8 @@ class Fifo:
             self.roster.add(consumer)
             self.timeouts.look_sooner = True
         seq = self.ready.first()
-        self._take(consumer, seq, 1)
+        if not self.options.copies:
+            self._take(consumer, seq, 1)
         redelivered = self.redelivered.count > 0 and self.redelivered.contains(seq)
         tries: i64 = self.attempts.get(seq) if self.attempts.count > 0 else 0
         self._effects.append(Got(session, seq, redelivered, self.ready.count, tries))
@@ -892,6 +893,9 @@ class Fifo:
                 want = min(want, LONG_TURN if self.ready.count >= LONG_BACKLOG else 1)
             if consumer.limits is None:
                 self._deliver(consumer, min(want, self.ready.count))
+            elif self.options.copies:
+                self.limiter.copy(consumer, want, self.next_seq, self.now_ms, self._effects)
+                self.due_by(self.limiter.due_ms)
             else:
                 self._deliver(
                     consumer, self.limiter.allowed(consumer, self.ready, want, self.now_ms)

@@ -5,18 +5,20 @@ The limits of a consumer are its own, or else those of the queue. A consumer wit
 `barred`, until it settles something or its time has come. Compiled.
 """
 
-from typing import final
+from typing import Final, final
 
 from mypy_extensions import i64
 
 from queues.machine.commands import QUEUE_LIMIT
 from queues.machine.consumer_limits import TOKENS, Limits
 from queues.machine.consumers import Consumer
-from queues.machine.effects import SlowConsumer
+from queues.machine.effects import Delivers, Effect, SlowConsumer
 from queues.machine.expiry import FAR
 from queues.machine.notes import Notes
 from queues.machine.ready import Ready
 from queues.machine.roster import Roster
+
+COPY_LOOK: Final = 4096  # message_seqs that are looked at together for the next copy
 
 
 @final
@@ -40,7 +42,9 @@ class Limiter:
         rate: i64 = consumer.own_rate_max
         if rate == QUEUE_LIMIT:
             rate = -1 if address is None else address.rate_max
-        watches = address is not None and address.slow_threshold > 0
+        watches = address is not None and (address.slow_threshold > 0 or address.copies > 0)
+        if consumer.limits is not None and consumer.limits.copies_held > 0:
+            watches = True  # They are still to be settled.
         if window < 0 and rate <= 0 and not watches:
             consumer.limits = None
             return None
@@ -69,6 +73,7 @@ class Limiter:
                 self.open_or_close(consumer)
             return False
         limits.held_bytes = 0
+        limits.at_end = False
         limits.settled_count = 0
         limits.waiting_count = 0
         address = self._notes.options.address
@@ -98,7 +103,9 @@ class Limiter:
 
     def open_or_close(self, consumer: Consumer) -> None:
         """Have the consumer stand in line, or leave it, as its limits ask."""
-        self._bar(consumer, consumer.held.count)
+        limits = consumer.limits
+        copies_held: i64 = 0 if limits is None else limits.copies_held
+        self._bar(consumer, consumer.held.count + copies_held)
         if consumer.barred:
             self._roster.lines.leave(consumer)
         else:
@@ -164,6 +171,61 @@ class Limiter:
             limits.held_bytes -= self._notes.bytes_of(first, count)
         self._bar(consumer, consumer.held.count)
         self._roster.give(consumer, consumer.credit)
+
+    # Non-destructive queues
+
+    def copy(
+        self, consumer: Consumer, want: i64, end: i64, now_ms: i64, effects: list[Effect]
+    ) -> None:
+        """Deliver copies of ready messages below `end`, `want` of them at most. If there are none,
+        the consumer, which has left its line, stays out of it."""
+        limits = consumer.limits
+        assert limits is not None
+        ready = self._notes.ready
+        limits.next_copy = max(limits.next_copy, ready.oldest())
+        while limits.next_copy < end:
+            runs = ready.within(limits.next_copy, min(COPY_LOOK, end - limits.next_copy))
+            if len(runs) > 0:
+                first: i64 = runs[0][0]
+                count = limits.allows_copies(min(want, i64(runs[0][1])), now_ms)
+                self.due_ms = min(self.due_ms, limits.next_ms)
+                self._bar(consumer, limits.copies_held)
+                if count > 0:
+                    limits.next_copy = first + count
+                    number = consumer.delivery_count + 1
+                    consumer.delivery_count += count
+                    consumer.credit -= count
+                    effects.append(Delivers(consumer.key, number, first, count, False, 0))
+                return
+            limits.next_copy += COPY_LOOK
+        limits.next_copy = end
+        limits.at_end = True
+        consumer.barred = True
+
+    def settle_copies(
+        self, consumer: Consumer, limits: Limits, runs: list[tuple[int, int]]
+    ) -> None:
+        """The consumer settles these messages: copies are those that it does not hold."""
+        if limits.copies_held == 0:
+            return
+        settled: i64 = 0
+        for first, count in runs:
+            settled += count
+            for _, held in consumer.held.within(first, count):
+                settled -= held
+        settled = min(settled, limits.copies_held)
+        limits.copies_held -= settled
+        self._bar(consumer, limits.copies_held)
+        self._roster.give(consumer, consumer.credit + (settled if consumer.auto_return else 0))
+
+    def new_messages(self) -> None:
+        """Consumers of a non-destructive queue that had had all messages are served again."""
+        for consumer in self._roster.consumers.values():
+            limits = consumer.limits
+            if limits is not None and limits.at_end:
+                limits.at_end = False
+                self._bar(consumer, limits.copies_held)
+                self._roster.give(consumer, consumer.credit)
 
     def end_waits(self, now_ms: i64) -> i64:
         """Have consumers stand in line that have waited long enough for their rates; return when

@@ -235,3 +235,49 @@ def test_last_value_is_found_by_an_application_property_of_amqp10(
     for body in ("1", "2"):
         sender.send(proton.Message(body=body, properties={"symbol": "A"}))
     wait_until_ready(channel, name, 1)
+
+
+# Non-destructive queues
+
+COPIES = {"x-non-destructive": True}
+BODIES = [str(number).encode() for number in range(20)]
+
+
+def test_consumers_of_a_non_destructive_queue_each_get_all_messages(
+    own_broker: Broker, channel: Any, name: str
+) -> None:
+    declare(channel, name, "classic", COPIES)
+    publish_all(channel, name, BODIES)
+    for consumer in (channel, own_broker.connect().channel()):
+        consumer.basic_qos(prefetch_count=3)
+        found: list[bytes] = []
+        for method, _, body in consumer.consume(name, inactivity_timeout=20):
+            assert body is not None
+            found.append(body)
+            consumer.basic_ack(method.delivery_tag)
+            if len(found) == len(BODIES):
+                break
+        consumer.cancel()
+        assert found == BODIES
+    wait_until_ready(channel, name, len(BODIES))
+    method, _, body = channel.basic_get(name)
+    channel.basic_reject(method.delivery_tag, requeue=False)
+    assert body == BODIES[0]
+    wait_until_ready(channel, name, len(BODIES))
+    channel.queue_purge(name)
+    wait_until_ready(channel, name, 0)
+
+
+def test_receiver_of_amqp10_gets_copies_of_a_non_destructive_queue(
+    open10: Callable[..., Any], channel: Any, name: str
+) -> None:
+    declare(channel, name, "classic", COPIES)
+    publish_all(channel, name, BODIES[:3])
+    for _ in range(2):
+        receiver = open10().create_receiver(f"/queues/{name}", credit=1)
+        for body in BODIES[:3]:
+            assert bytes(receiver.receive(timeout=20).body) == body
+            receiver.accept()
+            receiver.flow(1)
+        receiver.close()
+    wait_until_ready(channel, name, 3)

@@ -104,6 +104,8 @@ class MirrorProposals:
 
     def policy_of(self, queue: Queue) -> MirrorPolicy | None:
         """What its policy says about mirrors; None: it is to have none."""
+        if b"x-non-destructive" in queue.arguments:
+            return None  # Mirrors keep what each consumer holds.
         if queue.members or queue.exclusive or not queue.durable:
             return None
         return self.policy_for(queue.vhost, queue.name)

@@ -111,7 +111,8 @@ class Placing:
             load.took(home)
             name = cluster_snapshot.name_of(home)
             first = self.first_mirrors
-            if first is None or not command.durable:
+            copies = b"x-non-destructive" in command.arguments
+            if first is None or copies or not command.durable:
                 return replace(command, node=name)
             mirrors = first(command.vhost, command.name, home)
             if mirrors is not None:

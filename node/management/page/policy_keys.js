@@ -110,6 +110,9 @@ export const KEYS = {
   "last-value-key": {
     kind: "text", is: "queues", means: "header of which the newest value stays",
   },
+  "non-destructive": {
+    kind: "flag", is: "classic_queues", means: "consumers get copies, and messages stay",
+  },
   "ring-size": { kind: "number", is: "queues", means: "most messages, of which the newest stay" },
   "queue-mode": {
     kind: ["default", "lazy"], is: "classic_queues", means: "lazy: bodies on disk alone",

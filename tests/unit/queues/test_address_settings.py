@@ -8,18 +8,22 @@ import pytest
 from queues.definitions.address_keys import ADDRESS_KEYS, address_settings
 from queues.definitions.policy_keys import policy_fault
 from queues.definitions.queue_arguments import argument_fault
-from queues.definitions.queue_options import QueueDefaults, can_refuse, options_of
+from queues.definitions.queue_options import QueueDefaults, can_refuse, options_of, without_copies
 from queues.hosts.message_digests import DUPLICATE_IDS, digests_of
 from queues.machine.address_settings import AddressSettings
 from queues.machine.commands import (
     ACCEPT,
     FAIL,
+    REJECT,
     RELEASE,
     RETURN_UNSEEN,
     Attach,
+    Command,
     Configure,
+    ConsumerKey,
     Detach,
     Enqueue,
+    Get,
     Purge,
     SessionId,
     Settle,
@@ -31,6 +35,7 @@ from queues.machine.effects import (
     LEFT_REPLACED,
     Delivers,
     Effect,
+    Got,
     Left,
     SlowConsumer,
     TimedOut,
@@ -400,12 +405,99 @@ def test_snapshot_keeps_keys() -> None:
         assert ready_in(machine) == [2, 3]
 
 
+# Non-destructive queues
+
+
+def copied(effects: list[Effect], key: ConsumerKey) -> list[int]:
+    return [
+        seq
+        for each in effects
+        if isinstance(each, Delivers) and each.key == key
+        for seq in range(each.first, each.first + each.count)
+    ]
+
+
+def test_each_consumer_of_a_non_destructive_queue_gets_all_messages() -> None:
+    fifo = queue_with(copies=1)
+    first = fifo.apply([Enqueue(PUBLISHER, 1, 3), attach(0)], 1000)
+    assert copied(first, KEYS[0]) == [1, 2, 3]
+    both = fifo.apply([attach(1), Enqueue(PUBLISHER, 4, 2)], 1001)
+    assert (copied(both, KEYS[0]), copied(both, KEYS[1])) == ([4, 5], [1, 2, 3, 4, 5])
+    assert ready_in(fifo) == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("outcome", [ACCEPT, FAIL, RELEASE, REJECT])
+def test_settlement_returns_credit_and_leaves_the_message_in_the_queue(outcome: int) -> None:
+    fifo = queue_with(copies=1)
+    begun: list[Command] = [Enqueue(PUBLISHER, 1, 5), Attach(KEY, 2, True, False, 0)]
+    assert copied(fifo.apply(begun, 1000), KEY) == [1, 2]
+    assert copied(fifo.apply([Settle(KEY, outcome, [(1, 2)])], 1001), KEY) == [3, 4]
+    assert copied(fifo.apply([Settle(KEY, outcome, [(3, 1)])], 1002), KEY) == [5]
+    assert left(fifo.apply([Settle(KEY, outcome, [(4, 2)]), Detach(KEY)], 1003)) == []
+    assert (ready_in(fifo), fifo.checked_out) == ([1, 2, 3, 4, 5], 0)
+    assert copied(fifo.apply([attach(0)], 1004), KEY) == [1, 2, 3, 4, 5]  # A new consumer.
+
+
+def test_settlements_of_copies_return_no_more_credit_than_was_used() -> None:
+    fifo = queue_with(copies=1)
+    fifo.apply([Enqueue(PUBLISHER, 1, 9), Attach(KEY, 2, True, False, 0)], 1000)
+    assert copied(fifo.apply([Settle(KEY, ACCEPT, [(1, 9)])], 1001), KEY) == [3, 4]
+
+
+def test_copies_skip_messages_that_have_left() -> None:
+    fifo = queue_with(copies=1, last_value_key="key")
+    fifo.apply([Enqueue(PUBLISHER, 1, 4, keys_of(1, 2, 1, 3))], 1000)
+    assert copied(fifo.apply([attach(0)], 1001), KEY) == [2, 3, 4]
+    newer = fifo.apply([Enqueue(PUBLISHER, 5, 1, keys_of(2))], 1002)
+    assert (copied(newer, KEY), left(newer), ready_in(fifo)) == ([5], [2], [3, 4, 5])
+    assert copied(fifo.apply([Purge(PUBLISHER)], 1003), KEY) == []
+    assert copied(fifo.apply([Enqueue(PUBLISHER, 6, 1)], 1004), KEY) == [6]
+
+
+def test_ring_of_copies_drops_the_oldest() -> None:
+    fifo = Fifo(Options(length_max=2, address=AddressSettings(copies=1)))
+    effects = fifo.apply([attach(0), Enqueue(PUBLISHER, 1, 5)], 1000)
+    assert (copied(effects, KEY), ready_in(fifo)) == ([1, 2, 3, 4, 5], [4, 5])
+
+
+def test_window_of_nothing_and_rate_bound_copies() -> None:
+    fifo = queue_with(copies=1, window_bytes=0)
+    assert copied(fifo.apply([Enqueue(PUBLISHER, 1, 3), attach(0)], 1000), KEY) == [1]
+    assert copied(fifo.apply([Settle(KEY, ACCEPT, [(1, 1)])], 1001), KEY) == [2]
+    fifo = queue_with(copies=1, rate_max=10)
+    assert copied(fifo.apply([Enqueue(PUBLISHER, 1, 3), attach(0)], 1000), KEY) == [1]
+    assert copied(fifo.apply([], 1050), KEY) == []
+    assert copied(fifo.apply([], 1101), KEY) == [2]
+
+
+def test_get_of_a_non_destructive_queue_leaves_the_oldest_message() -> None:
+    fifo = queue_with(copies=1)
+    fifo.apply([Enqueue(PUBLISHER, 1, 2)], 1000)
+    for _ in range(2):
+        (got,) = fifo.apply([Get(PUBLISHER)], 1001)
+        assert isinstance(got, Got)
+        assert (got.message, fifo.checked_out) == (1, 0)
+
+
+def test_queue_that_becomes_destructive_takes_settlements_of_copies() -> None:
+    fifo = queue_with(copies=1)
+    fifo.apply([Enqueue(PUBLISHER, 1, 4), Attach(KEY, 2, True, False, 0)], 1000)
+    assert copied(fifo.apply([Configure(Options())], 1001), KEY) == []
+    assert copied(fifo.apply([Settle(KEY, ACCEPT, [(1, 2)])], 1002), KEY) == [1, 2]
+    assert left(fifo.apply([Settle(KEY, ACCEPT, [(1, 2)])], 1003)) == [1, 2]
+
+
 # Keys
+
+
+GOOD = (3, 1, 500, "kill", "key", True)  # One of them is good for each key.
 
 
 def test_each_key_sets_its_setting_and_is_refused_for_streams() -> None:
     for key in ADDRESS_KEYS:
-        value = next(each for each in (3, 1, 500, "kill", "key") if key.convert(each) is not None)
+        value = next(
+            each for each in (3, 1, 500, "kill", "key", True) if key.convert(each) is not None
+        )
         made = address_settings({f"x-{key.name}": value})
         assert (made is None) == (key.setting == "")
         assert made is None or getattr(made, key.setting) == key.convert(value)
@@ -431,3 +523,20 @@ def test_policy_with_a_wrong_value_is_refused_with_what_is_allowed(
     fault = policy_fault(".*", "queues", 0, {key: value}, False)
     assert fault is not None
     assert allowed in fault
+
+
+def test_non_destructive_is_refused_where_it_makes_no_sense() -> None:
+    flag: dict[str, object] = {"x-non-destructive": True}
+    assert argument_fault("q", dict(flag)) is None
+    for kind in ("quorum", "stream"):
+        assert argument_fault("q", {**flag, "x-queue-type": kind}) is not None
+    fault = argument_fault("q", {**flag, "x-redelivery-delay": 5})
+    assert fault is not None and "nothing is redelivered" in str(fault)
+    assert argument_fault("q", {"x-non-destructive": 1}) is not None
+    for other in ("ha-mode", "slow-consumer-threshold"):
+        value = "all" if other == "ha-mode" else 5
+        definition = {"non-destructive": True, other: value}
+        assert "excludes" in str(policy_fault(".*", "queues", 0, definition, False))
+    for_quorum = policy_fault(".*", "quorum_queues", 0, {"non-destructive": True}, False)
+    assert "does not apply to quorum queues" in str(for_quorum)
+    assert not options_of(without_copies(flag), QueueDefaults()).copies

@@ -160,6 +160,7 @@ GOOD: list[tuple[dict[str, object], str, list[object]]] = [
     (CLASSIC, "x-slow-consumer-policy", ["NOTIFY", "KILL"]),
     (QUORUM, "x-id-cache-size", [0, 20_000]),
     (CLASSIC, "x-last-value-key", ["symbol"]),
+    (CLASSIC, "x-non-destructive", [True, False]),
     (QUORUM, "x-ring-size", [1, 100]),
     (CLASSIC, "x-max-size-bytes", [-1, 1_048_576]),
     (QUORUM, "x-max-size-messages", [-1, 10]),
