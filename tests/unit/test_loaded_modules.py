@@ -78,3 +78,25 @@ def test_a_node_at_rest_has_loaded_nothing_that_only_rare_features_need(tmp_path
     }
     assert "node.management.api.overview" in loaded
     assert not found
+
+
+def loaded_by(statement: str) -> set[str]:
+    """What a process has loaded that has done no more than this."""
+    program = f"{statement}; import json, sys; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True
+    )
+    return set(json.loads(done.stdout))
+
+
+def test_a_node_loads_no_views_of_its_api_before_it_is_ready() -> None:
+    loaded = loaded_by("import node.boot")
+    assert "node.broker" in loaded
+    assert not {"aiohttp", "node.management.rows.view", "node.management.server"} & loaded
+
+
+def test_a_test_of_an_application_loads_what_a_broker_needs() -> None:
+    loaded = loaded_by("from warren.testing import Broker")
+    assert "warren.testing.node" in loaded
+    assert not {"http.client", "psutil", "warren.testing.cluster", "warren.wire"} & loaded
+    assert "warren.testing.faults" in loaded_by("from warren.testing import Faults")

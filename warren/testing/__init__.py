@@ -8,10 +8,14 @@ finds `broker`, `cluster`, `faults` and `history` as fixtures (`warren.testing.p
         connection = pika.BlockingConnection(pika.URLParameters(broker.url))
 """
 
+from typing import TYPE_CHECKING
+
 from warren.testing.broker import Broker, VirtualHost
-from warren.testing.cluster import ClusterOfNodes
-from warren.testing.faults import Faults
 from warren.testing.node import Node, NodeFailed, free_port, free_ports
+
+if TYPE_CHECKING:
+    from warren.testing.cluster import ClusterOfNodes
+    from warren.testing.faults import Faults
 
 __all__ = [
     "Broker",
@@ -23,3 +27,16 @@ __all__ = [
     "free_port",
     "free_ports",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Import what most tests do not use when it is asked for: a broker is there earlier."""
+    if name == "ClusterOfNodes":
+        from warren.testing.cluster import ClusterOfNodes
+
+        return ClusterOfNodes
+    if name == "Faults":
+        from warren.testing.faults import Faults
+
+        return Faults
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -7,7 +7,6 @@ but the ready line.
 """
 
 import base64
-import http.client
 import json
 import os
 import random
@@ -24,8 +23,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
-
-import psutil
 
 PORT_FIRST: Final = 20_000  # Below the range from which systems take the ports of clients.
 PORT_LAST: Final = 32_000
@@ -155,6 +152,8 @@ class Node:
 
     def rss_bytes(self) -> int:
         """Resident memory of the process."""
+        import psutil
+
         return int(psutil.Process(self.pid).memory_info().rss)
 
     def log(self) -> str:
@@ -164,6 +163,8 @@ class Node:
     def api(self, method: str, path: str, body: object = None, seconds: float = 30.0) -> Any:
         """One request to the HTTP API as guest; what it answers, decoded. OSError: no answer;
         NodeFailed: the answer is an error."""
+        import http.client
+
         login = base64.b64encode(b"guest:guest").decode()
         headers = {"Authorization": f"Basic {login}", "Content-Type": "application/json"}
         content = None if body is None else json.dumps(body)

@@ -26,7 +26,6 @@ from node.cluster.queues.reconciling import Reconciling, Rules
 from node.cluster.services.alarms_channel import AlarmsChannel
 from node.cluster.services.maintenance import Clients, Door, Maintenance, MaintenanceRequests
 from node.cluster.services.status_channel import StatusChannel
-from node.management.rows.view import QueueView
 from node.resources.alarms import Alarms
 from node.timers import CallLater
 from queues.definitions.broker_objects import MirrorView, Queue
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from node.cluster.queues.mirror_proposals import MirrorProposals
     from node.cluster.queues.recovering import Recovering
     from node.cluster.queues.traffic_channel import TrafficChannel
+    from node.management.rows.view import QueueView
 
 
 DOWN: Final = "down"  # states of queues, in RabbitMQ's words
@@ -165,7 +165,7 @@ class Operating:
         home = self.cluster_snapshot.member_named(queue.node)
         return 0 if home is None else home.id
 
-    def with_place(self, queue: Queue, view: QueueView) -> QueueView:
+    def with_place(self, queue: Queue, view: "QueueView") -> "QueueView":
         """The listing of a queue with where it is, and whether a node serves it."""
         cluster_snapshot = self.cluster_snapshot
         if view.type in (QUORUM, STREAM):
@@ -198,7 +198,7 @@ class Operating:
         reason = f"its node {queue.node} is not running"
         return replace(view, state=DOWN, reason=reason, counts_known=False)
 
-    def _with_mirrors(self, queue: Queue, mirrors: MirrorView, view: QueueView) -> QueueView:
+    def _with_mirrors(self, queue: Queue, mirrors: MirrorView, view: "QueueView") -> "QueueView":
         """The same of a mirrored queue. `recoverable_mirrors`: those that could be promoted."""
         cluster_snapshot = self.cluster_snapshot
         name = cluster_snapshot.name_of
