@@ -1,7 +1,9 @@
 """`warren host`: several nodes of one machine behind one address, as an operator uses it."""
 
 import os
+import random
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -12,20 +14,35 @@ import pika
 import pytest
 import requests
 
+from node.host.plan import PEER_PORTS_ABOVE
 from tests.waiting import eventually
-from warren.testing import free_port
 from warren.testing.node import PACKAGES_DIR
 
 SECONDS = 60.0
 NODES = 2
+ABOVE = (0, 10_000, PEER_PORTS_ABOVE)  # clients, management, peers
 COUNT = 300
 
 
+EPHEMERAL_FROM = 32_768  # the system gives these to any connection
+
+
 def free_base() -> int:
-    """A port with others behind it that are likely to be free."""
-    while (port := free_port()) > 40_000:
-        pass
-    return port
+    """A port of which all that the nodes derive from it are free, and stay so."""
+    highest = EPHEMERAL_FROM - PEER_PORTS_ABOVE - NODES - 1
+    for port in random.sample(range(8_000, highest), 100):
+        if all(map(is_free, (port + above + n for above in ABOVE for n in range(NODES + 1)))):
+            return port
+    raise AssertionError("no row of free ports")
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as one:
+        try:
+            one.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 class Host:
